@@ -1,0 +1,135 @@
+//! What can go wrong, one small type an operation. A refusal hands the block back: nothing is lost.
+
+use crate::id::BlockId;
+use crate::slot::State;
+use core::fmt;
+
+/// Not enough blocks are free or evictable; nothing was touched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfBlocks {
+    /// Blocks asked for.
+    pub requested: usize,
+    /// Blocks that were free or evictable.
+    pub available: usize,
+}
+
+impl fmt::Display for OutOfBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OutOfBlocks { requested, available } = self;
+        write!(
+            f,
+            "{requested} blocks requested, {available} free or evictable: release blocks, or ask for fewer"
+        )
+    }
+}
+
+/// Why a transition was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The table of states has no such way from the block's state; it needs another one.
+    Needs(State),
+    /// More tokens than the page has room for.
+    PageOverflow {
+        /// Tokens in the page.
+        filled: u32,
+        /// Tokens to be added.
+        added: u32,
+        /// Tokens that fit into a page.
+        page_size: u32,
+    },
+    /// `commit()` of a page that is not full.
+    PageNotFull {
+        /// Tokens in the page.
+        filled: u32,
+        /// Tokens that fit into a page.
+        page_size: u32,
+    },
+    /// The block is referenced, by a sequence or by a transfer.
+    Referenced {
+        /// By how many.
+        references: u32,
+    },
+    /// There is no such block.
+    OutOfRange {
+        /// Blocks of the pool.
+        capacity: usize,
+    },
+    /// The block was recycled since the reference was made.
+    Recycled,
+}
+
+/// A refused transition: the block, the state that it is in, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransitionError {
+    /// The block.
+    pub block: BlockId,
+    /// Its state, unchanged.
+    pub state: State,
+    /// What it lacks.
+    pub reason: Reason,
+}
+
+impl fmt::Display for TransitionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TransitionError { block, state, reason } = self;
+        write!(f, "{block} is {state}: ")?;
+        match reason {
+            Reason::Needs(needed) => write!(f, "this needs a block that is {needed}"),
+            Reason::PageOverflow { filled, added, page_size } => {
+                write!(f, "{added} tokens do not fit behind {filled} of {page_size}; start the next block")
+            }
+            Reason::PageNotFull { filled, page_size } => {
+                write!(f, "{filled} of {page_size} tokens are filled; fill the page before commit()")
+            }
+            Reason::Referenced { references } => {
+                write!(f, "{references} references hold it; release them first")
+            }
+            Reason::OutOfRange { capacity } => write!(f, "the pool has {capacity} blocks, numbered from 0"),
+            Reason::Recycled => {
+                f.write_str("it was recycled since the reference was made; look its hash up again")
+            }
+        }
+    }
+}
+
+/// A refusal that hands the block back.
+pub struct Refused<B> {
+    /// The block, as it was.
+    pub block: B,
+    /// Why.
+    pub error: TransitionError,
+}
+
+impl<B> fmt::Debug for Refused<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B> fmt::Display for Refused<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+/// A pool cannot be built like this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ConfigError {
+    /// The setting.
+    pub field: &'static str,
+    /// Its value.
+    pub value: u64,
+    /// What is allowed.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}: must be {}", self.field, self.value, self.allowed)
+    }
+}
+
+impl core::error::Error for OutOfBlocks {}
+impl core::error::Error for TransitionError {}
+impl<B> core::error::Error for Refused<B> {}
+impl core::error::Error for ConfigError {}

@@ -1,0 +1,341 @@
+//! Free slots: a bitmap in stripes, each with its own credits.
+//!
+//! ```text
+//!   stripe 0                         stripe 1
+//!   ┌ credits ┬ hint ┐               ┌ credits ┬ hint ┐        one cache line a stripe
+//!   │ leaf leaf leaf … (bit = free)  │ leaf leaf leaf …        64 slots a leaf
+//!   └ summary (bit = leaf may have)  └ summary                 64 leaves a summary word
+//! ```
+//!
+//! `allocate(n)` is all or nothing: it first takes `n` credits, from the caller's own stripe and only when that runs
+//! short from the others, then claims that many bits. Nothing that every caller writes lies on this path: threads on
+//! different lanes touch different lines.
+//!
+//! I1. For each stripe: `credits + credits held by claimers ≤ bits set`. A bit is given back before its credit, a credit
+//!     is taken before its bit. So who holds a credit finds a bit.
+//! I2. A bit is cleared by exactly one claimer (compare-exchange) and set only by who owns the slot.
+//! I3. A leaf with a bit set has its summary bit set, or a thread between its two steps will set it; a claimer that finds
+//!     no summary bit looks at the leaves themselves.
+//!
+//! # Orderings
+//! A slot's last owner frees it with Release on the leaf (`free_leaf`); its next owner claims it with Acquire
+//! (`claim_leaf`): all that the first did to the slot happens before all that the second does.
+
+mod leaf;
+#[cfg(test)]
+mod tests;
+
+use crate::sync::{
+    AcqRel, Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped, spin_loop,
+};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// The most stripes a map has.
+pub(crate) const MAX_STRIPES: usize = 16;
+/// Leaves a stripe starts at multiples of: one cache line, so that stripes share none.
+const LEAVES_ALIGN: usize = 8;
+
+struct Stripe {
+    credits: AtomicU32,
+    /// The leaf claimed from last, relative to the stripe.
+    hint: AtomicU32,
+    leaves: Box<[AtomicU64]>,
+    summary: Box<[AtomicU64]>,
+}
+
+/// The bitmap; slots are numbered from 0.
+pub(crate) struct FreeMap {
+    stripes: Box<[CachePadded<Stripe>]>,
+    /// Slots of each stripe but the last, which may have fewer.
+    stripe_slots: u32,
+    /// `ceil(2^48 / stripe_leaves)`, to find a leaf's stripe without a division: exact below 2^22 leaves a stripe.
+    stripe_leaves_inverse: u64,
+}
+
+impl FreeMap {
+    /// A map of `capacity` slots, all free, in at most `stripes` stripes.
+    pub(crate) fn new(capacity: u32, stripes: usize) -> FreeMap {
+        let leaves = capacity.div_ceil(64) as usize;
+        let wanted = stripes.clamp(1, MAX_STRIPES);
+        let stripe_leaves =
+            leaves.div_ceil(wanted).next_multiple_of(if leaves < LEAVES_ALIGN { 1 } else { LEAVES_ALIGN });
+        let stripe_slots = stripe_leaves as u32 * 64;
+        let stripes: Vec<_> = (0..capacity.div_ceil(stripe_slots))
+            .map(|i| CachePadded(Stripe::new(stripe_slots.min(capacity - i * stripe_slots))))
+            .collect();
+        let stripe_leaves_inverse = (1u64 << 48).div_ceil(stripe_leaves as u64);
+        FreeMap { stripes: stripes.into_boxed_slice(), stripe_slots, stripe_leaves_inverse }
+    }
+
+    /// Free slots, as the credits count them: exact when nobody allocates or frees.
+    pub(crate) fn available(&self) -> usize {
+        // Relaxed: a figure for people and for the decision to evict, guarded again by `allocate`.
+        self.stripes.iter().map(|s| s.credits.load(Relaxed) as usize).sum()
+    }
+
+    /// Claims `n` slots and hands them to `take` as runs `(first, length)`, or touches nothing.
+    #[inline]
+    pub(crate) fn allocate(&self, lane: usize, n: u32, mut take: impl FnMut(u32, u32)) -> bool {
+        let home = if self.stripes.len() == 1 { 0 } else { lane % self.stripes.len() };
+        if self.stripes[home].reserve_all(n) {
+            self.claim(home, n, &mut take);
+            return true;
+        }
+        self.allocate_across(home, n, take)
+    }
+
+    /// The home stripe runs short: take what it has, and the rest from the others.
+    #[cold]
+    fn allocate_across(&self, home: usize, n: u32, mut take: impl FnMut(u32, u32)) -> bool {
+        let mut held = [0u32; MAX_STRIPES];
+        let mut missing = n;
+        let count = self.stripes.len();
+        for i in (0..count).map(|k| (home + k) % count) {
+            held[i] = self.stripes[i].reserve_some(missing);
+            missing -= held[i];
+            if missing == 0 {
+                break;
+            }
+        }
+        if missing > 0 {
+            for (stripe, held) in self.stripes.iter().zip(held).filter(|(_, held)| *held > 0) {
+                stripe.give_credits(held);
+            }
+            return false;
+        }
+        for (i, held) in held.into_iter().enumerate().filter(|(_, held)| *held > 0) {
+            self.claim(i, held, &mut take);
+        }
+        true
+    }
+
+    fn claim(&self, stripe: usize, n: u32, take: &mut impl FnMut(u32, u32)) {
+        let first = stripe as u32 * self.stripe_slots;
+        self.stripes[stripe].claim(n, |leaf, mask| {
+            leaf::runs(mask, |bit, length| take(first + leaf * 64 + bit, length));
+        });
+    }
+
+    /// Gives slots back, in any order; neighbours in order cost one `fetch_or` a leaf.
+    pub(crate) fn free(&self, slots: impl IntoIterator<Item = u32>) {
+        let mut pending = Pending { map: self, leaf: u32::MAX, mask: 0, stripe: 0, credits: 0 };
+        for slot in slots {
+            pending.add(slot);
+        }
+        pending.flush_credits();
+    }
+
+    #[inline]
+    fn stripe_of_leaf(&self, leaf: u32) -> usize {
+        ((u64::from(leaf) * self.stripe_leaves_inverse) >> 48) as usize
+    }
+
+    /// Bytes of the map.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let words = |s: &Stripe| size_of_val(&*s.leaves) + size_of_val(&*s.summary);
+        size_of_val(&*self.stripes) + self.stripes.iter().map(|stripe| words(stripe)).sum::<usize>()
+    }
+
+    /// Whether the slot is free; for censuses at rest.
+    pub(crate) fn is_free(&self, slot: u32) -> bool {
+        let stripe = (slot / self.stripe_slots) as usize;
+        let at = slot % self.stripe_slots;
+        // Acquire: pairs with the Release in `free_leaf`.
+        self.stripes[stripe].leaves[at as usize / 64].load(Acquire) & (1 << (at % 64)) != 0
+    }
+}
+
+/// Slots on their way back, gathered by leaf and by stripe.
+struct Pending<'m> {
+    map: &'m FreeMap,
+    leaf: u32,
+    mask: u64,
+    stripe: usize,
+    credits: u32,
+}
+
+impl Pending<'_> {
+    #[inline]
+    fn add(&mut self, slot: u32) {
+        if slot / 64 != self.leaf {
+            self.flush_leaf();
+            self.leaf = slot / 64;
+        }
+        self.mask |= 1 << (slot % 64);
+    }
+
+    fn flush_leaf(&mut self) {
+        if self.mask == 0 {
+            return;
+        }
+        let stripe = self.map.stripe_of_leaf(self.leaf);
+        if stripe != self.stripe {
+            self.flush_credits_only();
+            self.stripe = stripe;
+        }
+        let leaf = self.leaf - stripe as u32 * (self.map.stripe_slots / 64);
+        self.map.stripes[stripe].free_leaf(leaf as usize, self.mask);
+        self.credits += self.mask.count_ones();
+        self.mask = 0;
+    }
+
+    fn flush_credits_only(&mut self) {
+        if self.credits > 0 {
+            self.map.stripes[self.stripe].give_credits(self.credits);
+            self.credits = 0;
+        }
+    }
+
+    fn flush_credits(&mut self) {
+        self.flush_leaf();
+        self.flush_credits_only();
+    }
+}
+
+impl Stripe {
+    fn new(slots: u32) -> Stripe {
+        let leaves: Vec<_> =
+            (0..slots.div_ceil(64)).map(|i| AtomicU64::new(leaf::low_bits(slots - i * 64))).collect();
+        let count = leaves.len() as u32;
+        let summary: Vec<_> =
+            (0..count.div_ceil(64)).map(|i| AtomicU64::new(leaf::low_bits(count - i * 64))).collect();
+        Stripe {
+            credits: AtomicU32::new(slots),
+            hint: AtomicU32::new(0),
+            leaves: leaves.into_boxed_slice(),
+            summary: summary.into_boxed_slice(),
+        }
+    }
+
+    /// All `n` credits or none.
+    #[inline]
+    fn reserve_all(&self, n: u32) -> bool {
+        let mut now = self.credits.load(Relaxed);
+        while now >= n || skipped!("free_no_credits") {
+            // Acquire: pairs with the Release in `give_credits`, so the bits behind these credits are visible (I1).
+            match self.credits.compare_exchange_weak(
+                now,
+                now.wrapping_sub(n),
+                site!("free_reserve_relaxed", Acquire),
+                Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(seen) => now = seen,
+            }
+        }
+        false
+    }
+
+    /// Up to `n` credits.
+    fn reserve_some(&self, n: u32) -> u32 {
+        let mut now = self.credits.load(Relaxed);
+        loop {
+            let taken = now.min(n);
+            if taken == 0 {
+                return 0;
+            }
+            // Acquire: as in `reserve_all`.
+            match self.credits.compare_exchange_weak(now, now - taken, Acquire, Relaxed) {
+                Ok(_) => return taken,
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    #[inline]
+    fn give_credits(&self, n: u32) {
+        // Release: pairs with the Acquire in `reserve_all`: the bits were set before (I1).
+        self.credits.fetch_add(n, site!("free_credits_relaxed", Release));
+    }
+
+    /// Claims `n` bits, which exist since the caller holds `n` credits (I1).
+    #[inline]
+    fn claim(&self, n: u32, mut take: impl FnMut(u32, u64)) {
+        // Relaxed: the hint is a guess.
+        let mut leaf = self.hint.load(Relaxed) as usize;
+        let mut missing = n;
+        while missing > 0 {
+            let mask = self.claim_leaf(leaf, missing);
+            if mask != 0 {
+                take(leaf as u32, mask);
+                missing -= mask.count_ones();
+                if missing == 0 {
+                    if leaf as u32 != self.hint.load(Relaxed) {
+                        self.hint.store(leaf as u32, Relaxed);
+                    }
+                    break;
+                }
+            }
+            leaf = self.next_leaf(leaf);
+        }
+    }
+
+    /// Takes up to `n` bits of one leaf, whole runs first.
+    #[inline]
+    fn claim_leaf(&self, leaf: usize, n: u32) -> u64 {
+        let leaf = &self.leaves[leaf];
+        let mut now = leaf.load(Relaxed);
+        while now != 0 {
+            let mask = leaf::choose(now, n);
+            if skipped!("free_claim_no_exchange") {
+                leaf.store(now & !mask, Relaxed);
+                return mask;
+            }
+            // Acquire: pairs with the Release in `free_leaf`; the slots' last owners are done with them (I2).
+            match leaf.compare_exchange_weak(now, now & !mask, site!("free_claim_relaxed", Acquire), Relaxed)
+            {
+                Ok(_) => return mask,
+                Err(seen) => now = seen,
+            }
+        }
+        0
+    }
+
+    /// The next leaf after `from` that may have bits, cyclically.
+    #[cold]
+    fn next_leaf(&self, from: usize) -> usize {
+        self.clear_summary(from);
+        let words = self.summary.len();
+        let start = (from + 1) % self.leaves.len();
+        for k in 0..=words {
+            let word = (start / 64 + k) % words;
+            // Relaxed: a guess; the leaf is looked at next, and with no guess all leaves are.
+            let mut bits = self.summary[word].load(Relaxed);
+            if k == 0 {
+                bits &= u64::MAX << (start % 64);
+            }
+            if bits != 0 {
+                return word * 64 + bits.trailing_zeros() as usize;
+            }
+        }
+        // I3: the bits are there, their summary is between two steps of another thread.
+        spin_loop();
+        start
+    }
+
+    /// Takes the summary bit of an empty leaf away, and puts it back if the leaf filled meanwhile.
+    fn clear_summary(&self, leaf: usize) {
+        let bit = 1 << (leaf % 64);
+        let word = &self.summary[leaf / 64];
+        if self.leaves[leaf].load(Relaxed) != 0 || word.load(Relaxed) & bit == 0 {
+            return;
+        }
+        // AcqRel: if `free_leaf` set this bit before, its leaf is visible to the load below; if after, the bit stays (I3).
+        word.fetch_and(!bit, AcqRel);
+        if self.leaves[leaf].load(Relaxed) != 0 {
+            word.fetch_or(bit, Release);
+        }
+    }
+
+    #[inline]
+    fn free_leaf(&self, leaf: usize, mask: u64) {
+        // Release: pairs with the Acquire in `claim_leaf`.
+        let old = self.leaves[leaf].fetch_or(mask, site!("free_give_relaxed", Release));
+        debug_assert_eq!(old & mask, 0, "a slot was freed twice: leaf {leaf}, bits {:#x}", old & mask);
+        if old == 0 {
+            // Release: pairs with the AcqRel in `clear_summary`.
+            self.summary[leaf / 64].fetch_or(1 << (leaf % 64), Release);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! kvstrata's core: lock-free bookkeeping of KV blocks, for one tier or many.
+//!
+//! `no_std` with `alloc`; it knows no thread, file, socket, clock or GPU. After construction no call allocates, blocks or makes a
+//! system call. What is where:
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`pool`] | a tier's blocks: allocate, register, match, release, evict; the typestate handles |
+//! | `slot` | one block's metadata: 64 bytes, one state word |
+//! | `free` | free slots: a bitmap in stripes, with credits |
+//! | `registry` | `SequenceHash → slot`: a hash table threaded through the slots |
+//! | `timeline` | one order of events for all eviction lists |
+//! | `policy` | LRU, LFU, SIEVE, S3-FIFO over the timeline |
+//! | [`request`] | the request-level view: reserve and release by request |
+//! | [`tokens`], [`hash`] | tokens to blocks to chained hashes |
+//! | [`layout`], [`storage`] | where a block's bytes lie; the ports that hardware implements |
+//!
+//! ```
+//! use kvstrata_core::{BlockPool, PoolConfig, SequenceHash};
+//!
+//! let pool = BlockPool::new(PoolConfig::new(64))?;
+//! let mut blocks = Vec::new();
+//! pool.allocate(2, &mut blocks)?;
+//! // … the engine fills both blocks, then:
+//! let hashes = [SequenceHash::from_u128(1), SequenceHash::from_u128(2)];
+//! let mut held = Vec::new();
+//! for (block, hash) in blocks.drain(..).zip(hashes) {
+//!     let complete = block.complete(hash).map_err(|refused| refused.error)?;
+//!     held.push(pool.register(complete, held.last()).into_block());
+//! }
+//! pool.release(held.drain(..).rev()); // tail first
+//!
+//! assert_eq!(pool.match_prefix(&hashes, &mut held), 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![cfg_attr(not(any(test, loom)), no_std)]
+
+extern crate alloc;
+
+pub mod events;
+pub mod hash;
+pub mod layout;
+pub mod pool;
+pub mod storage;
+pub mod tokens;
+
+mod error;
+mod free;
+mod id;
+mod policy;
+mod prefetch;
+mod registry;
+mod slot;
+mod sync;
+mod timeline;
+
+pub use error::{ConfigError, OutOfBlocks, Reason, Refused, TransitionError};
+pub use events::EventSink;
+pub use hash::{BlockHash, Salt, SequenceHash};
+pub use id::{BlockId, BlockRef};
+pub use policy::{Policy, UnknownPolicy};
+pub use pool::{
+    BlockPool, Census, CompleteBlock, Duplicates, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
+    Registered, RegistrationHandle, Stats,
+};
+pub use slot::{Priority, State};

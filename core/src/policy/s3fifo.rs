@@ -1,0 +1,148 @@
+//! S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, SOSP 2023): most blocks are one-hit wonders, so let them leave quickly.
+//!
+//! ```text
+//!   new ──► small (a tenth) ──hit twice──► main ──► out         a hit adds one to the block's heat, at most 3
+//!             │                  ▲          └─ heat > 0: again, heat - 1
+//!             └──► out, ghost ───┘ new again while in the ghost
+//! ```
+//!
+//! The ghost is a table of fingerprints with the number of their insertion: as long as the pool, overwritten by collision, so
+//! its memory is eight bytes a block and it needs no queue of its own.
+
+use super::{Eviction, Hunt, fingerprint};
+use crate::hash::SequenceHash;
+use crate::slot::{NO_LIST, Priority, Slot};
+use crate::sync::{AtomicU32, AtomicU64, CachePadded, Relaxed};
+use crate::timeline::Verdict;
+use alloc::boxed::Box;
+
+const MAIN: u8 = Priority::EVICTABLE as u8;
+
+pub(crate) struct S3Fifo {
+    /// Blocks in small lists. Written at each registration: this policy's price, LRU has no such line.
+    small: CachePadded<AtomicU32>,
+    small_target: u32,
+    ghost: Box<[AtomicU64]>,
+    ghost_inserted: CachePadded<AtomicU32>,
+}
+
+impl S3Fifo {
+    pub(super) fn new(capacity: usize) -> S3Fifo {
+        S3Fifo {
+            small: CachePadded(AtomicU32::new(0)),
+            small_target: (capacity / 10).max(1) as u32,
+            ghost: (0..capacity).map(|_| AtomicU64::new(0)).collect(),
+            ghost_inserted: CachePadded(AtomicU32::new(0)),
+        }
+    }
+
+    fn ghost_entry(&self, key: SequenceHash) -> &AtomicU64 {
+        let index = (u64::from(key.to_u128() as u32) * self.ghost.len() as u64) >> 32;
+        &self.ghost[index as usize]
+    }
+
+    fn ghost_insert(&self, key: SequenceHash) {
+        let number = self.ghost_inserted.fetch_add(1, Relaxed).wrapping_add(1);
+        // Relaxed: an estimate; fingerprint and number travel in one word.
+        self.ghost_entry(key).store((u64::from(number) << 32) | u64::from(fingerprint(key)), Relaxed);
+    }
+
+    fn ghost_has(&self, key: SequenceHash) -> bool {
+        let entry = self.ghost_entry(key).load(Relaxed);
+        let age = self.ghost_inserted.load(Relaxed).wrapping_sub((entry >> 32) as u32);
+        entry != 0 && entry as u32 == fingerprint(key) && (age as usize) < self.ghost.len()
+    }
+
+    fn evict_small(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
+        hunt.timeline().take_oldest(hunt.slots(), class, wanted, |number, slot| {
+            let key = slot.key();
+            let verdict = if slot.heat.load(Relaxed) > 1 {
+                slot.heat.store(0, Relaxed);
+                hunt.requeue(number, MAIN + class as u8)
+            } else {
+                hunt.claim(number)
+            };
+            match verdict {
+                Verdict::Taken | Verdict::TakenLast => self.ghost_insert(key),
+                Verdict::Requeued => {
+                    self.small.fetch_sub(1, Relaxed);
+                }
+                _ => {}
+            }
+            verdict
+        })
+    }
+
+    fn evict_main(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
+        hunt.timeline().take_oldest(
+            hunt.slots(),
+            usize::from(MAIN) + class,
+            wanted,
+            |number, slot| match slot.heat.load(Relaxed) {
+                0 => hunt.claim(number),
+                heat => {
+                    slot.heat.store(heat - 1, Relaxed);
+                    hunt.requeue(number, MAIN + class as u8)
+                }
+            },
+        )
+    }
+}
+
+impl Eviction for S3Fifo {
+    fn lists(&self) -> usize {
+        2 * Priority::EVICTABLE
+    }
+
+    fn keeps_place(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn on_hit(&self, slot: &Slot) {
+        // Relaxed: an estimate.
+        let heat = slot.heat.load(Relaxed);
+        if heat < 3 {
+            slot.heat.store(heat + 1, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn place(&self, slot: &Slot, priority: Priority) -> u8 {
+        if self.ghost_has(slot.key()) {
+            return MAIN + priority as u8;
+        }
+        self.small.fetch_add(1, Relaxed);
+        priority as u8
+    }
+
+    fn on_remove(&self, slot: &Slot) {
+        // Relaxed: by the slot's owner.
+        if slot.list.load(Relaxed) < MAIN {
+            self.small.fetch_sub(1, Relaxed);
+            slot.list.store(NO_LIST, Relaxed);
+        }
+    }
+
+    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
+        let mut taken = 0;
+        for class in 0..Priority::EVICTABLE {
+            while taken < wanted {
+                // One at a time: each may tip the balance of the two lists.
+                let small_first = self.small.load(Relaxed) >= self.small_target;
+                let mut found = if small_first { self.evict_small(class, 1, hunt) } else { 0 };
+                // Main, then small, then what small has promoted to main.
+                for list in [Self::evict_main, Self::evict_small, Self::evict_main] {
+                    if found == 0 {
+                        found = list(self, class, 1, hunt);
+                    }
+                }
+                if found == 0 {
+                    break;
+                }
+                taken += found;
+            }
+        }
+        taken
+    }
+}

@@ -1,0 +1,110 @@
+//! How a pool is built.
+
+use crate::error::ConfigError;
+use crate::events::EventSink;
+use crate::policy::Policy;
+use alloc::boxed::Box;
+
+/// What `register` does with a second block of the same hash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Duplicates {
+    /// The caller gets the block that is there; its copy is freed.
+    #[default]
+    Reject,
+    /// Both stay; lookups find the newer one.
+    Keep,
+}
+
+/// The settings of a [`BlockPool`](crate::BlockPool).
+///
+/// ```
+/// use kvstrata_core::{BlockPool, Policy, PoolConfig};
+/// let pool = BlockPool::new(PoolConfig::new(1024).policy(Policy::Lru).page_size(16))?;
+/// assert_eq!(pool.free(), 1024);
+/// # Ok::<(), kvstrata_core::ConfigError>(())
+/// ```
+pub struct PoolConfig {
+    pub(super) capacity: u32,
+    pub(super) policy: Policy,
+    pub(super) page_size: u32,
+    pub(super) duplicates: Duplicates,
+    pub(super) lanes: usize,
+    pub(super) lane_of: fn() -> usize,
+    pub(super) sink: Option<Box<dyn EventSink>>,
+}
+
+/// The most blocks of one pool.
+pub const MAX_CAPACITY: u32 = 1 << 28;
+
+impl PoolConfig {
+    /// A pool of `capacity` blocks: LRU, pages of 16 tokens, duplicates rejected, 8 lanes.
+    pub fn new(capacity: u32) -> PoolConfig {
+        PoolConfig {
+            capacity,
+            policy: Policy::default(),
+            page_size: 16,
+            duplicates: Duplicates::default(),
+            lanes: 8,
+            lane_of: lane_of_stack,
+            sink: None,
+        }
+    }
+
+    /// The eviction policy.
+    pub fn policy(mut self, policy: Policy) -> PoolConfig {
+        self.policy = policy;
+        self
+    }
+
+    /// Tokens a page, 1 to 65,535.
+    pub fn page_size(mut self, tokens: u32) -> PoolConfig {
+        self.page_size = tokens;
+        self
+    }
+
+    /// What becomes of a second block with an equal hash.
+    pub fn duplicates(mut self, duplicates: Duplicates) -> PoolConfig {
+        self.duplicates = duplicates;
+        self
+    }
+
+    /// Into how many lanes (1 to 16) the free blocks are split, so that threads do not meet. One a core is right.
+    pub fn lanes(mut self, lanes: usize) -> PoolConfig {
+        self.lanes = lanes;
+        self
+    }
+
+    /// How a thread finds its lane; any number, taken modulo the lanes. The core knows no threads, so the default guesses from the
+    /// stack's address, and two threads may share a lane. Give a thread-local number where there is one.
+    pub fn lane_of(mut self, lane_of: fn() -> usize) -> PoolConfig {
+        self.lane_of = lane_of;
+        self
+    }
+
+    /// Who hears of Store and Remove.
+    pub fn events(mut self, sink: Box<dyn EventSink>) -> PoolConfig {
+        self.sink = Some(sink);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |field, value, allowed| Err(ConfigError { field, value, allowed });
+        if self.capacity == 0 || self.capacity > MAX_CAPACITY {
+            return refuse("capacity", u64::from(self.capacity), "from 1 to 268,435,456 blocks");
+        }
+        if self.page_size == 0 || self.page_size > 65_535 {
+            return refuse("page_size", u64::from(self.page_size), "from 1 to 65,535 tokens");
+        }
+        if self.lanes == 0 || self.lanes > crate::free::MAX_STRIPES {
+            return refuse("lanes", self.lanes as u64, "from 1 to 16");
+        }
+        Ok(())
+    }
+}
+
+/// Threads' stacks lie megabytes apart. A wrong guess costs speed, never anything else.
+fn lane_of_stack() -> usize {
+    let here = 0u8;
+    let address = core::ptr::from_ref(&here).addr() as u64;
+    ((address >> 20).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+}

@@ -1,0 +1,160 @@
+//! Eviction: claim, unlink, tell, hand over.
+//!
+//! A victim is claimed by the compare-exchange `Registered, 0 references → Reset`; a lookup that races either makes it fail, or
+//! finds the block gone. The caller owns the slot from then on. A batch is claimed first and unlinked afterwards, so that the
+//! cache misses of its chains overlap.
+
+use super::register::unpack;
+use super::stats::count;
+use super::{BlockPool, EvictedBlock};
+use crate::id::{BlockId, BlockRef};
+use crate::policy::Eviction;
+use crate::slot::{NO_TICKET, Slot};
+use crate::timeline::{BATCH, Timeline, Verdict};
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::iter;
+
+/// A search for victims, as a policy sees it.
+pub(crate) struct Hunt<'p> {
+    pool: &'p BlockPool,
+    /// Slot, and the generation of the registration that ended.
+    victims: [Cell<(u32, u32)>; BATCH],
+    claimed: Cell<usize>,
+    reordered: Cell<bool>,
+}
+
+impl<'p> Hunt<'p> {
+    pub(crate) fn slots(&self) -> &'p [Slot] {
+        &self.pool.slots
+    }
+
+    pub(crate) fn timeline(&self) -> &'p Timeline {
+        &self.pool.timeline
+    }
+
+    /// Claims the oldest of a list, as they come.
+    pub(crate) fn take_oldest(&self, list: usize, wanted: usize) -> usize {
+        self.timeline().take_oldest(self.slots(), list, wanted, |number, _| self.claim(number))
+    }
+
+    /// Whether a parent came back into its list since the last call: an older victim than the next, perhaps of a lower class.
+    pub(crate) fn reordered(&self) -> bool {
+        self.reordered.take()
+    }
+
+    /// As [`reordered`](Hunt::reordered), and stays so.
+    pub(crate) fn is_reordered(&self) -> bool {
+        self.reordered.get()
+    }
+
+    /// Claims one candidate, or says why not.
+    pub(crate) fn claim(&self, number: u32) -> Verdict {
+        let pool = self.pool;
+        let slot = &pool.slots[number as usize];
+        let mut word = slot.word();
+        loop {
+            if !word.inactive() {
+                return Verdict::Stale;
+            }
+            if slot.defer_if_parent(word.generation()) {
+                return Verdict::Deferred;
+            }
+            match slot.try_swap(word, word.reset()) {
+                Ok(()) => break,
+                Err(seen) => word = seen,
+            }
+        }
+        slot.set_ticket(NO_TICKET);
+        pool.registry.prefetch_head(slot.key());
+        // A policy claims no more than it was asked for, and it is asked for a batch at most.
+        self.victims[self.claimed.get()].set((number, word.generation()));
+        self.claimed.set(self.claimed.get() + 1);
+        if pool.discount_child(slot) {
+            self.reordered.set(true);
+            return Verdict::TakenLast;
+        }
+        Verdict::Taken
+    }
+
+    /// Gives an inactive block a new place, in another list or at the end of its own.
+    pub(crate) fn requeue(&self, number: u32, list: u8) -> Verdict {
+        let pool = self.pool;
+        let slot = &pool.slots[number as usize];
+        let word = slot.word();
+        // Held while it moves, like any block in use, and counted as such.
+        if !word.inactive() || slot.try_acquire(word).is_err() {
+            return Verdict::Stale;
+        }
+        count(&pool.lane().inactive, 1u64.wrapping_neg());
+        slot.set_ticket(NO_TICKET);
+        if let Ok(mut position) = pool.timeline.reserve(&pool.slots, 1) {
+            position.put(number, slot, list);
+        }
+        pool.release_slots(iter::once(number));
+        Verdict::Requeued
+    }
+}
+
+impl BlockPool {
+    /// Takes up to `n` victims out of the registry, in the policy's order, and appends them to `out`. Their bytes are intact and the
+    /// caller's, to be kept elsewhere before the block is used anew. Returns how many; fewer than `n` if no more are evictable.
+    pub fn evict<'p>(&'p self, n: usize, out: &mut Vec<EvictedBlock<'p>>) -> usize {
+        self.evict_slots(n, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
+    }
+
+    pub(super) fn evict_slots(&self, wanted: usize, mut take: impl FnMut(u32)) -> usize {
+        let mut evicted = 0;
+        while evicted < wanted {
+            let hunt = Hunt {
+                pool: self,
+                victims: [const { Cell::new((0, 0)) }; BATCH],
+                claimed: Cell::new(0),
+                reordered: Cell::new(false),
+            };
+            self.policy.evict((wanted - evicted).min(BATCH), &hunt);
+            let claimed = hunt.claimed.get();
+            if claimed == 0 {
+                break;
+            }
+            let lane = self.lane();
+            count(&lane.inactive, (claimed as u64).wrapping_neg());
+            count(&lane.evicted, claimed as u64);
+            for (number, generation) in hunt.victims[..claimed].iter().map(Cell::get) {
+                self.leave_registry(number, generation);
+                take(number);
+            }
+            evicted += claimed;
+        }
+        evicted
+    }
+
+    /// Tells a slot's parent that it has a child less; whether the parent came back into its list by that.
+    fn discount_child(&self, slot: &Slot) -> bool {
+        let Some(parent) = unpack(slot.parent()) else { return false };
+        let back = self.slot(parent.id).child_removed(parent.generation);
+        if back {
+            self.timeline.relist(&self.slots, parent.id.0);
+        }
+        back
+    }
+
+    /// All that follows when the caller has ended a registration otherwise than by eviction.
+    pub(super) fn end_registration(&self, number: u32, generation: u32) {
+        self.discount_child(&self.slots[number as usize]);
+        self.leave_registry(number, generation);
+    }
+
+    /// Unlinks a slot whose registration, of this generation, the caller has ended.
+    fn leave_registry(&self, number: u32, generation: u32) {
+        let slot = &self.slots[number as usize];
+        let key = slot.key();
+        self.registry.remove(&self.slots, number, key);
+        self.policy.on_remove(slot);
+        slot.set_ticket(NO_TICKET);
+        count(&self.lane().removed, 1);
+        if let Some(sink) = &self.sink {
+            sink.removed(BlockRef { id: BlockId(number), generation }, key);
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! The handles: a block's state as a type, where one owner holds it; a counted reference, where many do.
+//!
+//! | type | state | dropping it |
+//! |---|---|---|
+//! | [`MutableBlock`] | `Reset` or `Partial` | resets and frees the block |
+//! | [`CompleteBlock`] | `Complete` | resets and frees the block |
+//! | [`ImmutableBlock`] | `Registered`, referenced | releases the reference |
+//! | [`EvictedBlock`] | `Reset`, with its bytes and hash as they were | frees the block |
+
+use super::BlockPool;
+use crate::error::{Reason, Refused, TransitionError};
+use crate::hash::{Salt, SequenceHash};
+use crate::id::{BlockId, BlockRef};
+use crate::slot::{MAX_REFERENCES, Priority, State, Word};
+use crate::sync::Relaxed;
+use core::mem::ManuallyDrop;
+use core::{fmt, iter};
+
+/// A block to be filled, with one owner.
+pub struct MutableBlock<'p> {
+    pool: &'p BlockPool,
+    id: BlockId,
+    /// It may have left `Reset`: to free it the word must be looked at.
+    partial: bool,
+}
+
+/// A full block, not yet visible to others.
+pub struct CompleteBlock<'p> {
+    pool: &'p BlockPool,
+    id: BlockId,
+}
+
+/// A reference to a registered block, which nobody can change or evict while it is held.
+pub struct ImmutableBlock<'p> {
+    pool: &'p BlockPool,
+    id: BlockId,
+}
+
+/// A victim of eviction: out of the registry, its bytes still those of its hash, for who wants to keep them elsewhere.
+pub struct EvictedBlock<'p> {
+    pool: &'p BlockPool,
+    id: BlockId,
+}
+
+impl<'p> MutableBlock<'p> {
+    #[inline]
+    pub(super) fn new(pool: &'p BlockPool, id: BlockId) -> Self {
+        MutableBlock { pool, id, partial: false }
+    }
+
+    /// The block.
+    #[inline]
+    pub fn id(&self) -> BlockId {
+        self.id
+    }
+
+    /// `Reset` or `Partial`.
+    pub fn state(&self) -> State {
+        self.pool.slot(self.id).word().state()
+    }
+
+    /// Tokens in the page.
+    pub fn filled(&self) -> u32 {
+        // Relaxed: the owner's own.
+        u32::from(self.pool.slot(self.id).filled.load(Relaxed))
+    }
+
+    /// `Reset → Partial`: starts a page for a sequence with this salt.
+    ///
+    /// # Errors
+    /// The block is not `Reset`.
+    pub fn init_sequence(&mut self, salt: Salt) -> Result<(), TransitionError> {
+        let slot = self.pool.slot(self.id);
+        self.pool.transition(self.id, State::Reset, State::Partial)?;
+        self.partial = true;
+        // Relaxed: the owner's own, published by later transitions.
+        slot.filled.store(0, Relaxed);
+        slot.set_key(salt.into());
+        Ok(())
+    }
+
+    /// `Partial → Partial`: one token more.
+    ///
+    /// # Errors
+    /// The block is not `Partial`, or the page is full.
+    pub fn add_token(&mut self) -> Result<(), TransitionError> {
+        self.add_tokens(1)
+    }
+
+    /// `Partial → Partial`: `count` tokens more. The pool counts tokens; their bytes are the engine's.
+    ///
+    /// # Errors
+    /// The block is not `Partial`, or the page has no room for that many; nothing was added.
+    pub fn add_tokens(&mut self, count: u32) -> Result<(), TransitionError> {
+        let (filled, page_size) = (self.filled(), self.pool.page_size);
+        if self.state() != State::Partial {
+            return Err(self.pool.refusal(self.id, Reason::Needs(State::Partial)));
+        }
+        match filled.checked_add(count).filter(|sum| *sum <= page_size) {
+            Some(sum) => self.pool.slot(self.id).filled.store(sum as u16, Relaxed),
+            None => {
+                return Err(self
+                    .pool
+                    .refusal(self.id, Reason::PageOverflow { filled, added: count, page_size }));
+            }
+        }
+        Ok(())
+    }
+
+    /// `Partial → Complete`: the page is full, and `hash` is its sequence hash.
+    ///
+    /// # Errors
+    /// The block is not `Partial`, or the page is not full; the block comes back as it was.
+    pub fn commit(self, hash: SequenceHash) -> Result<CompleteBlock<'p>, Refused<Self>> {
+        let (filled, page_size) = (self.filled(), self.pool.page_size);
+        if self.state() == State::Partial && filled < page_size {
+            let error = self.pool.refusal(self.id, Reason::PageNotFull { filled, page_size });
+            return Err(Refused { block: self, error });
+        }
+        self.complete_from(State::Partial, hash)
+    }
+
+    /// A whole page at once: `init_sequence`, `add_tokens(page_size)` and `commit` in one transition.
+    ///
+    /// # Errors
+    /// The block is not `Reset`; it comes back as it was.
+    #[inline]
+    pub fn complete(self, hash: SequenceHash) -> Result<CompleteBlock<'p>, Refused<Self>> {
+        self.complete_from(State::Reset, hash)
+    }
+
+    #[inline]
+    fn complete_from(self, from: State, hash: SequenceHash) -> Result<CompleteBlock<'p>, Refused<Self>> {
+        let (pool, id) = (self.pool, self.id);
+        let slot = pool.slot(id);
+        let word = slot.word();
+        if word.state() != from {
+            return Err(Refused { error: pool.refusal(id, Reason::Needs(from)), block: self });
+        }
+        slot.set_key(hash);
+        slot.filled.store(pool.page_size as u16, Relaxed);
+        match slot.try_swap(word, word.with_state(State::Complete)) {
+            Ok(()) => {
+                let _gone = ManuallyDrop::new(self);
+                Ok(CompleteBlock { pool, id })
+            }
+            Err(_) => Err(Refused { error: pool.refusal(id, Reason::Needs(from)), block: self }),
+        }
+    }
+
+    /// `Partial → Reset`: throws the content away and keeps the block.
+    pub fn reset(&mut self) {
+        if core::mem::take(&mut self.partial) {
+            self.pool.reset_owned(self.id);
+        }
+    }
+
+    /// Gives up the handle; the block stays owned, by whoever has the number. [`BlockPool::adopt_mutable`] takes it back.
+    pub fn into_id(self) -> BlockId {
+        ManuallyDrop::new(self).id
+    }
+}
+
+impl<'p> CompleteBlock<'p> {
+    #[inline]
+    pub(super) fn into_parts(self) -> (&'p BlockPool, BlockId) {
+        let this = ManuallyDrop::new(self);
+        (this.pool, this.id)
+    }
+
+    /// The block.
+    #[inline]
+    pub fn id(&self) -> BlockId {
+        self.id
+    }
+
+    /// The hash under which it will be registered.
+    pub fn hash(&self) -> SequenceHash {
+        self.pool.slot(self.id).key()
+    }
+
+    /// `Complete → Reset`: throws the content away and keeps the block.
+    pub fn reset(self) -> MutableBlock<'p> {
+        let (pool, id) = self.into_parts();
+        pool.reset_owned(id);
+        MutableBlock::new(pool, id)
+    }
+}
+
+impl<'p> ImmutableBlock<'p> {
+    #[inline]
+    pub(super) fn new(pool: &'p BlockPool, id: BlockId) -> Self {
+        ImmutableBlock { pool, id }
+    }
+
+    #[inline]
+    pub(super) fn into_parts(self) -> (&'p BlockPool, BlockId) {
+        let this = ManuallyDrop::new(self);
+        (this.pool, this.id)
+    }
+
+    /// The block.
+    #[inline]
+    pub fn id(&self) -> BlockId {
+        self.id
+    }
+
+    /// Its sequence hash.
+    #[inline]
+    pub fn hash(&self) -> SequenceHash {
+        self.pool.slot(self.id).key()
+    }
+
+    /// A weak reference, which ends with the registration.
+    pub fn downgrade(&self) -> BlockRef {
+        self.pool.reference(self.id)
+    }
+
+    /// Who holds the block, this handle included.
+    pub fn references(&self) -> u32 {
+        self.pool.slot(self.id).word().references()
+    }
+
+    /// The block's class for eviction; counts from the next time it becomes inactive.
+    pub fn set_priority(&self, priority: Priority) {
+        self.pool.update(self.id, |word| word.with_priority(priority));
+    }
+
+    /// The block's class for eviction.
+    pub fn priority(&self) -> Priority {
+        self.pool.slot(self.id).word().priority()
+    }
+
+    /// Gives up the handle but not the reference. [`BlockPool::adopt_immutable`] takes it back.
+    pub fn into_id(self) -> BlockId {
+        self.into_parts().1
+    }
+}
+
+impl Clone for ImmutableBlock<'_> {
+    fn clone(&self) -> Self {
+        // A held block stays Registered, so this is one more reference. Like `Arc`, too many are a bug that must not go on.
+        self.pool.update(self.id, |word| {
+            assert!(word.references() < MAX_REFERENCES, "{} has {MAX_REFERENCES} references", self.id);
+            word.acquired()
+        });
+        ImmutableBlock { pool: self.pool, id: self.id }
+    }
+}
+
+impl<'p> EvictedBlock<'p> {
+    #[inline]
+    pub(super) fn new(pool: &'p BlockPool, id: BlockId) -> Self {
+        EvictedBlock { pool, id }
+    }
+
+    /// The block: where the bytes still are.
+    pub fn id(&self) -> BlockId {
+        self.id
+    }
+
+    /// The hash under which it was registered.
+    pub fn hash(&self) -> SequenceHash {
+        self.pool.slot(self.id).key()
+    }
+
+    /// The bytes are no longer needed: the block is for new content.
+    pub fn into_mutable(self) -> MutableBlock<'p> {
+        let this = ManuallyDrop::new(self);
+        MutableBlock::new(this.pool, this.id)
+    }
+}
+
+impl Drop for MutableBlock<'_> {
+    fn drop(&mut self) {
+        if self.partial {
+            self.pool.reset_owned(self.id);
+        }
+        self.pool.free.free(iter::once(self.id.0));
+    }
+}
+
+impl Drop for CompleteBlock<'_> {
+    fn drop(&mut self) {
+        self.pool.reset_owned(self.id);
+        self.pool.free.free(iter::once(self.id.0));
+    }
+}
+
+impl Drop for ImmutableBlock<'_> {
+    fn drop(&mut self) {
+        self.pool.release_slots(iter::once(self.id.0));
+    }
+}
+
+impl Drop for EvictedBlock<'_> {
+    fn drop(&mut self) {
+        self.pool.free.free(iter::once(self.id.0));
+    }
+}
+
+impl BlockPool {
+    /// Frees blocks as one batch, cheaper than dropping them one by one.
+    pub fn give_back<'p>(&'p self, blocks: impl IntoIterator<Item = MutableBlock<'p>>) {
+        self.free.free(blocks.into_iter().map(|block| {
+            let block = ManuallyDrop::new(block);
+            debug_assert!(core::ptr::eq(block.pool, self), "{} is of another pool", block.id);
+            if block.partial {
+                self.reset_owned(block.id);
+            }
+            block.id.0
+        }));
+    }
+
+    /// Takes back a block of which [`MutableBlock::into_id`] gave the number, once.
+    ///
+    /// # Errors
+    /// The number is not of a block that is `Reset` or `Partial`, and in use.
+    pub fn adopt_mutable(&self, id: BlockId) -> Result<MutableBlock<'_>, TransitionError> {
+        match self.checked_state(id)? {
+            State::Reset | State::Partial if !self.free.is_free(id.0) => {
+                Ok(MutableBlock { pool: self, id, partial: self.slot(id).word().state() == State::Partial })
+            }
+            _ => Err(self.refusal(id, Reason::Needs(State::Partial))),
+        }
+    }
+
+    /// Takes back a reference that [`ImmutableBlock::into_id`] gave up, once.
+    ///
+    /// # Errors
+    /// The number is not of a block that is registered and referenced.
+    pub fn adopt_immutable(&self, id: BlockId) -> Result<ImmutableBlock<'_>, TransitionError> {
+        self.checked_state(id)?;
+        if self.slot(id).word().references() == 0 {
+            return Err(self.refusal(id, Reason::Needs(State::Registered)));
+        }
+        Ok(ImmutableBlock { pool: self, id })
+    }
+
+    fn checked_state(&self, id: BlockId) -> Result<State, TransitionError> {
+        match self.slots.get(id.index()) {
+            Some(slot) => Ok(slot.word().state()),
+            None => {
+                let reason = Reason::OutOfRange { capacity: self.capacity() };
+                Err(TransitionError { block: id, state: State::Reset, reason })
+            }
+        }
+    }
+
+    /// One transition of a block that the caller owns, by compare-exchange, or a refusal that changes nothing.
+    pub(super) fn transition(&self, id: BlockId, from: State, to: State) -> Result<(), TransitionError> {
+        let slot = self.slot(id);
+        let word = slot.word();
+        if word.state() != from || !from.allows(to) || slot.try_swap(word, word.with_state(to)).is_err() {
+            return Err(self.refusal(id, Reason::Needs(from)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn refusal(&self, block: BlockId, reason: Reason) -> TransitionError {
+        TransitionError { block, state: self.slot(block).word().state(), reason }
+    }
+
+    /// `Partial`, `Complete` → `Reset`.
+    fn reset_owned(&self, id: BlockId) {
+        self.update(id, Word::reset);
+    }
+
+    /// Changes the word of a block that the caller owns or holds.
+    pub(super) fn update(&self, id: BlockId, change: impl Fn(Word) -> Word) {
+        let slot = self.slot(id);
+        let mut word = slot.word();
+        while let Err(seen) = slot.try_swap(word, change(word)) {
+            word = seen;
+        }
+    }
+}
+
+macro_rules! debug_as_block {
+    ($($handle:ident)*) => {$(
+        impl fmt::Debug for $handle<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({}: {:?})", stringify!($handle), self.id, self.pool.slot(self.id).word())
+            }
+        }
+    )*};
+}
+debug_as_block!(MutableBlock CompleteBlock ImmutableBlock EvictedBlock);

@@ -1,0 +1,120 @@
+//! Lookups: by hash, by prefix, by weak reference. What is found is referenced as it is found.
+
+use super::{BlockPool, ImmutableBlock};
+use crate::hash::SequenceHash;
+use crate::id::{BlockId, BlockRef};
+use crate::policy::Eviction;
+use crate::registry::Acquired;
+use crate::slot::{MAX_REFERENCES, NO_TICKET, State};
+use crate::sync::Relaxed;
+use alloc::vec::Vec;
+
+/// How far ahead of the lookup the heads of the chains are asked for, and then the slots behind them: a miss of the last-level
+/// cache takes about as long as ten lookups from the first.
+const HEADS_AHEAD: usize = 16;
+const SLOTS_AHEAD: usize = 8;
+
+impl BlockPool {
+    /// Finds the longest leading run of `hashes` that is registered, appends a reference for each to `out`, and returns its length.
+    pub fn match_prefix<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
+        self.match_while(hashes, out, false)
+    }
+
+    /// Finds all of `hashes` that are registered, in any position, appends a reference for each to `out`, and returns how many.
+    pub fn match_any<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
+        self.match_while(hashes, out, true)
+    }
+
+    fn match_while<'p>(
+        &'p self,
+        hashes: &[SequenceHash],
+        out: &mut Vec<ImmutableBlock<'p>>,
+        beyond_misses: bool,
+    ) -> usize {
+        let start = out.len();
+        let mut activated = 0;
+        for hash in hashes.iter().take(HEADS_AHEAD) {
+            self.registry.prefetch_head(*hash);
+        }
+        for hash in hashes.iter().take(SLOTS_AHEAD) {
+            self.registry.prefetch_slot(&self.slots, *hash);
+        }
+        for (i, hash) in hashes.iter().enumerate() {
+            if let Some(ahead) = hashes.get(i + HEADS_AHEAD) {
+                self.registry.prefetch_head(*ahead);
+            }
+            if let Some(ahead) = hashes.get(i + SLOTS_AHEAD) {
+                self.registry.prefetch_slot(&self.slots, *ahead);
+            }
+            match self.registry.acquire(&self.slots, *hash) {
+                Some(found) => {
+                    activated += u64::from(found.was_inactive);
+                    self.hit(found);
+                    out.push(ImmutableBlock::new(self, BlockId(found.slot)));
+                }
+                None if beyond_misses => {}
+                None => break,
+            }
+        }
+        self.count_activated(activated);
+        out.len() - start
+    }
+
+    /// Finds one block.
+    pub fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        let found = self.registry.acquire(&self.slots, hash)?;
+        Some(self.activate(found))
+    }
+
+    /// Whether a block of this hash is registered, without taking a reference: true for this moment only.
+    pub fn contains(&self, hash: SequenceHash) -> bool {
+        self.registry.contains(&self.slots, hash)
+    }
+
+    /// Turns a weak reference into one that holds, unless the block has been recycled or is not registered any more.
+    pub fn upgrade(&self, block: BlockRef) -> Option<ImmutableBlock<'_>> {
+        let slot = self.slots.get(block.id.index())?;
+        let mut word = slot.word();
+        loop {
+            if word.generation() != block.generation
+                || word.state() != State::Registered
+                || word.doomed()
+                || word.references() == MAX_REFERENCES
+            {
+                return None;
+            }
+            match slot.try_acquire(word) {
+                Ok(()) => {
+                    return Some(
+                        self.activate(Acquired { slot: block.id.0, was_inactive: word.references() == 0 }),
+                    );
+                }
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// The books of one acquisition.
+    pub(super) fn activate(&self, found: Acquired) -> ImmutableBlock<'_> {
+        self.count_activated(u64::from(found.was_inactive));
+        self.hit(found);
+        ImmutableBlock::new(self, BlockId(found.slot))
+    }
+
+    #[inline]
+    fn hit(&self, found: Acquired) {
+        let slot = &self.slots[found.slot as usize];
+        self.policy.on_hit(slot);
+        if found.was_inactive && !self.keeps_place {
+            // Relaxed: forgets the place on the timeline. Only who ends the inactivity does it, and holds a reference; so the next
+            // ticket is written after this store, by this thread or by one that has acquired the word since.
+            slot.ticket.store(NO_TICKET, Relaxed);
+        }
+    }
+
+    fn count_activated(&self, blocks: u64) {
+        if blocks > 0 {
+            super::stats::count(&self.lane().inactive, blocks.wrapping_neg());
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The block pool: one tier's blocks, from free to registered and back.
+//!
+//! ```text
+//!            allocate                 commit, register             release (last)
+//!   free ───────────────► owned ───────────────────► active ◄──────────────────────► inactive
+//!    ▲                     │ drop                       match_prefix, lookup            │
+//!    └─────────────────────┴────────────────────────────────────────────────────────────┘ evict
+//! ```
+//!
+//! I1. A slot is in exactly one place: free (its bit is set), owned (one typestate handle), active (`Registered`, referenced),
+//!     inactive (`Registered`, unreferenced).
+//! I2. After construction nothing here allocates, but a caller's `Vec` without room.
+//! I3. Registered blocks = stored − removed, at rest.
+//!
+//! The operations are in files of their own: [`allocate`], [`lookup`], [`register`], [`release`], [`evict`].
+
+mod allocate;
+mod config;
+mod evict;
+mod handle;
+mod lookup;
+mod register;
+mod release;
+mod stats;
+
+pub use config::{Duplicates, MAX_CAPACITY, PoolConfig};
+pub(crate) use evict::Hunt;
+pub use handle::{CompleteBlock, EvictedBlock, ImmutableBlock, MutableBlock};
+pub use register::{Registered, RegistrationHandle};
+pub use stats::{Census, Stats};
+
+use crate::error::ConfigError;
+use crate::events::EventSink;
+use crate::free::FreeMap;
+use crate::id::{BlockId, BlockRef};
+use crate::policy::{AnyPolicy, Eviction, Policy};
+use crate::registry::Registry;
+use crate::slot::Slot;
+use crate::sync::CachePadded;
+use crate::timeline::Timeline;
+use alloc::boxed::Box;
+use core::fmt;
+use stats::Lane;
+
+/// All blocks of one tier. `Send + Sync`; every method takes `&self`, none blocks.
+pub struct BlockPool {
+    slots: Box<[Slot]>,
+    free: FreeMap,
+    registry: Registry,
+    timeline: Timeline,
+    policy: AnyPolicy,
+    keeps_place: bool,
+    kind: Policy,
+    page_size: u32,
+    unique: bool,
+    lanes: Box<[CachePadded<Lane>]>,
+    lane_of: fn() -> usize,
+    sink: Option<Box<dyn EventSink>>,
+}
+
+impl BlockPool {
+    /// Builds a pool, all of it free. All memory that the pool will ever use is taken here.
+    ///
+    /// # Errors
+    /// A setting out of range: the error names it, its value and what is allowed.
+    pub fn new(config: PoolConfig) -> Result<BlockPool, ConfigError> {
+        config.check()?;
+        let capacity = config.capacity as usize;
+        let policy = AnyPolicy::new(config.policy, capacity);
+        let keeps_place = policy.keeps_place();
+        Ok(BlockPool {
+            slots: Slot::table(capacity),
+            free: FreeMap::new(config.capacity, config.lanes),
+            registry: Registry::new(capacity),
+            timeline: Timeline::new(capacity, policy.lists(), config.policy == Policy::Sieve),
+            policy,
+            keeps_place,
+            kind: config.policy,
+            page_size: config.page_size,
+            unique: config.duplicates == Duplicates::Reject,
+            lanes: (0..config.lanes).map(|_| CachePadded(Lane::new())).collect(),
+            lane_of: config.lane_of,
+            sink: config.sink,
+        })
+    }
+
+    /// Blocks in all.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Tokens a page.
+    pub fn page_size(&self) -> u32 {
+        self.page_size
+    }
+
+    /// The eviction policy.
+    pub fn policy(&self) -> Policy {
+        self.kind
+    }
+
+    #[inline]
+    fn slot(&self, id: BlockId) -> &Slot {
+        &self.slots[id.index()]
+    }
+
+    #[inline]
+    fn lane_number(&self) -> usize {
+        (self.lane_of)()
+    }
+
+    #[inline]
+    fn lane(&self) -> &Lane {
+        let lanes = self.lanes.len();
+        &self.lanes[if lanes == 1 { 0 } else { self.lane_number() % lanes }]
+    }
+
+    fn reference(&self, id: BlockId) -> BlockRef {
+        BlockRef { id, generation: self.slot(id).word().generation() }
+    }
+}
+
+impl fmt::Debug for BlockPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (capacity, free, inactive) = (self.capacity(), self.free(), self.inactive());
+        write!(f, "BlockPool({capacity} blocks, {free} free, {inactive} inactive, {})", self.kind)
+    }
+}

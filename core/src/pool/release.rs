@@ -1,0 +1,157 @@
+//! Release: the last one out puts the block on the timeline.
+//!
+//! A batch takes its positions at once, so that threads meet at the timeline's tail once a request and not once a block.
+
+use super::BlockPool;
+use super::handle::ImmutableBlock;
+use super::stats::count;
+use crate::policy::Eviction;
+use crate::slot::{NO_TICKET, Priority, Slot, Word};
+use crate::timeline::{BATCH, Reserved};
+use core::iter;
+
+/// Blocks of a batch whose only reference is ours, waiting for their positions.
+struct Last {
+    slots: [u32; BATCH],
+    len: usize,
+}
+
+impl BlockPool {
+    /// Releases references, in the order given: what comes first is evicted first. Engines give a sequence tail first.
+    pub fn release<'p>(&'p self, blocks: impl IntoIterator<Item = ImmutableBlock<'p>>) {
+        self.release_slots(blocks.into_iter().map(|block| {
+            let (pool, id) = block.into_parts();
+            debug_assert!(core::ptr::eq(pool, self), "{id} is of another pool");
+            id.0
+        }));
+    }
+
+    pub(super) fn release_slots(&self, slots: impl Iterator<Item = u32>) {
+        let mut last = Last { slots: [0; BATCH], len: 0 };
+        for number in slots {
+            if self.release_shared(number) {
+                continue;
+            }
+            last.slots[last.len] = number;
+            last.len += 1;
+            if last.len == BATCH {
+                self.release_last(&mut last);
+            }
+        }
+        self.release_last(&mut last);
+    }
+
+    /// Lets go of a reference that needs no new place on the timeline. False: it is the only one, and does.
+    #[inline]
+    fn release_shared(&self, number: u32) -> bool {
+        let slot = &self.slots[number as usize];
+        let mut word = slot.word();
+        loop {
+            let last = word.references() == 1;
+            if last && self.needs_place(slot, word) {
+                return false;
+            }
+            let next = if last && word.doomed() { word.reset() } else { word.released() };
+            match slot.try_swap(word, next) {
+                Ok(()) if !last => return true,
+                Ok(()) if word.doomed() => {
+                    self.end_registration(number, word.generation());
+                    self.free.free(iter::once(number));
+                    return true;
+                }
+                Ok(()) => {
+                    count(&self.lane().inactive, 1);
+                    if word.priority() != Priority::Pinned {
+                        self.timeline.list(&self.slots, &[number]);
+                    }
+                    return true;
+                }
+                Err(seen) => word = seen,
+            }
+        }
+    }
+
+    /// Whether the block goes to a new place if it becomes inactive now. The caller holds the only reference.
+    #[inline]
+    fn needs_place(&self, slot: &Slot, word: Word) -> bool {
+        if word.doomed() {
+            return false;
+        }
+        if word.priority() == Priority::Pinned {
+            if self.keeps_place && slot.ticket() != NO_TICKET {
+                self.policy.on_remove(slot);
+                slot.set_ticket(NO_TICKET);
+            }
+            return false;
+        }
+        !self.keeps_place || slot.ticket() == NO_TICKET
+    }
+
+    /// Puts blocks whose only reference is ours on the timeline, and lets go of them.
+    #[inline]
+    fn release_last(&self, last: &mut Last) {
+        let batch = &mut last.slots[..core::mem::take(&mut last.len)];
+        if batch.is_empty() {
+            return;
+        }
+        let Ok(mut positions) = self.timeline.reserve(&self.slots, batch.len() as u32) else {
+            return batch.iter().for_each(|number| self.displace(*number));
+        };
+        let mut inactive = 0;
+        for i in 0..batch.len() {
+            let number = batch[i];
+            if self.place_and_release(&mut positions, number) {
+                batch[inactive] = number;
+                inactive += 1;
+            }
+        }
+        drop(positions);
+        if inactive > 0 {
+            count(&self.lane().inactive, inactive as u64);
+            self.timeline.list(&self.slots, &batch[..inactive]);
+        }
+    }
+
+    /// Gives the block the next position and lets go of it. False: somebody acquired it meanwhile.
+    #[inline]
+    fn place_and_release(&self, positions: &mut Reserved<'_>, number: u32) -> bool {
+        let slot = &self.slots[number as usize];
+        let mut word = slot.word();
+        positions.put(number, slot, self.policy.place(slot, word.priority()));
+        while word.references() == 1 && !word.doomed() && word.priority() != Priority::Pinned {
+            match slot.try_swap(word, word.released()) {
+                Ok(()) => return true,
+                Err(seen) => word = seen,
+            }
+        }
+        // Ours is still the only reference that knows of this place.
+        self.policy.on_remove(slot);
+        Reserved::retract(slot);
+        self.release_slots_slowly(number);
+        false
+    }
+
+    #[cold]
+    fn release_slots_slowly(&self, number: u32) {
+        self.release_slots(iter::once(number));
+    }
+
+    /// The timeline is full: the block is forgotten instead of kept, so that nobody waits.
+    #[cold]
+    fn displace(&self, number: u32) {
+        let slot = &self.slots[number as usize];
+        let mut word = slot.word();
+        loop {
+            let last = word.references() == 1;
+            let next = if last { word.reset() } else { word.released() };
+            match slot.try_swap(word, next) {
+                Ok(()) if last => break,
+                Ok(()) => return,
+                Err(seen) => word = seen,
+            }
+        }
+        count(&self.lane().displaced, 1);
+        self.end_registration(number, word.generation());
+        self.free.free(iter::once(number));
+    }
+}

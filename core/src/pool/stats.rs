@@ -1,0 +1,124 @@
+//! What the pool counts, and the census that checks it.
+//!
+//! Counters lie in lanes, a cache line each, so that counting never makes threads meet; a reader adds them up. A sum is exact
+//! at rest and a moment old otherwise.
+
+use super::BlockPool;
+use crate::slot::State;
+use crate::sync::{AtomicU64, Relaxed};
+
+/// One lane's counts. Wrapping: a block may be counted out on another lane than it was counted in.
+pub(super) struct Lane {
+    pub(super) inactive: AtomicU64,
+    pub(super) stored: AtomicU64,
+    pub(super) removed: AtomicU64,
+    pub(super) evicted: AtomicU64,
+    pub(super) deduplicated: AtomicU64,
+    pub(super) displaced: AtomicU64,
+}
+
+impl Lane {
+    pub(super) fn new() -> Lane {
+        let zero = || AtomicU64::new(0);
+        Lane {
+            inactive: zero(),
+            stored: zero(),
+            removed: zero(),
+            evicted: zero(),
+            deduplicated: zero(),
+            displaced: zero(),
+        }
+    }
+}
+
+/// Counts since construction, and where blocks are now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Registrations: Store events.
+    pub stored: u64,
+    /// Registrations ended: Remove events.
+    pub removed: u64,
+    /// Of them, ended by eviction.
+    pub evicted: u64,
+    /// `register` calls that found an equal hash.
+    pub deduplicated: u64,
+    /// Blocks forgotten at release since stalled threads left the timeline no room. Should be 0.
+    pub displaced: u64,
+}
+
+/// Where each slot is, counted one by one. Only at rest do the numbers mean anything.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    /// Bits set in the free map.
+    pub free: usize,
+    /// Registered, unreferenced.
+    pub inactive: usize,
+    /// Registered, referenced.
+    pub active: usize,
+    /// In the hands of a typestate handle.
+    pub owned: usize,
+}
+
+pub(super) fn count(counter: &AtomicU64, by: u64) {
+    // Relaxed: a count publishes nothing.
+    counter.fetch_add(by, Relaxed);
+}
+
+impl BlockPool {
+    fn sum(&self, counter: impl Fn(&Lane) -> &AtomicU64) -> u64 {
+        // Relaxed: see `count`.
+        self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(counter(lane).load(Relaxed)))
+    }
+
+    /// Free blocks.
+    pub fn free(&self) -> usize {
+        self.free.available()
+    }
+
+    /// Registered blocks without references: found by lookups, and evictable.
+    pub fn inactive(&self) -> usize {
+        // A sum taken while others count may be off, below zero even.
+        (self.sum(|lane| &lane.inactive) as i64).clamp(0, self.capacity() as i64) as usize
+    }
+
+    /// Blocks that somebody holds.
+    pub fn active(&self) -> usize {
+        self.capacity().saturating_sub(self.free() + self.inactive())
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            stored: self.sum(|lane| &lane.stored),
+            removed: self.sum(|lane| &lane.removed),
+            evicted: self.sum(|lane| &lane.evicted),
+            deduplicated: self.sum(|lane| &lane.deduplicated),
+            displaced: self.sum(|lane| &lane.displaced),
+        }
+    }
+
+    /// Counts every slot. O(capacity); for tests and diagnosis, with nobody else at work.
+    pub fn census(&self) -> Census {
+        let mut census = Census::default();
+        for (number, slot) in self.slots.iter().enumerate() {
+            let word = slot.word();
+            match word.state() {
+                _ if self.free.is_free(number as u32) => census.free += 1,
+                State::Registered if word.references() == 0 => census.inactive += 1,
+                State::Registered => census.active += 1,
+                _ => census.owned += 1,
+            }
+        }
+        census
+    }
+
+    /// Bytes of all structures of the pool together.
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Self>()
+            + size_of_val(&*self.slots)
+            + size_of_val(&*self.lanes)
+            + self.free.memory_bytes()
+            + self.registry.memory_bytes()
+            + self.timeline.memory_bytes()
+    }
+}

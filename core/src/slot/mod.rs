@@ -1,0 +1,196 @@
+//! A slot: all that the pool knows of one block, on one cache line.
+//!
+//! ```text
+//!   0      8               24     32       40       48         56     58   59   60      64
+//!   ┌──────┬───────────────┬──────┬────────┬────────┬──────────┬──────┬────┬────┬───────┐
+//!   │state │ key lo, hi    │ link │ ticket │ parent │ children │filled│list│heat│access │
+//!   └──────┴───────────────┴──────┴────────┴────────┴──────────┴──────┴────┴────┴───────┘
+//! ```
+//!
+//! I1. `key` is written by the block's one owner before the word becomes `Registered` (Release), and not again before
+//!     the word has left `Registered`: who loads `Registered` (Acquire), reads the key, and then succeeds with a
+//!     compare-exchange on the same word has read the key of that very registration.
+//! I2. `link` belongs to the registry, `ticket` and `list` to the timeline; their headers say who may write them.
+//! I3. `children` counts resident children of this registration only: it carries the generation, so that a child whose
+//!     parent was recycled changes nothing.
+
+mod state;
+
+pub(crate) use state::{MAX_REFERENCES, Word};
+pub use state::{Priority, State};
+
+use crate::hash::SequenceHash;
+use crate::sync::{AcqRel, Acquire, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Relaxed, Release, site};
+use alloc::boxed::Box;
+
+/// No slot: an absent parent, the end of a chain, an empty timeline entry.
+pub(crate) const NIL: u32 = u32::MAX;
+/// No position on the timeline.
+pub(crate) const NO_TICKET: u64 = u64::MAX;
+
+/// In no list.
+pub(crate) const NO_LIST: u8 = u8::MAX;
+
+/// One block's metadata.
+#[cfg_attr(not(loom), repr(C, align(64)))]
+pub(crate) struct Slot {
+    state: AtomicU64,
+    key_lo: AtomicU64,
+    key_hi: AtomicU64,
+    pub(crate) link: AtomicU64,
+    pub(crate) ticket: AtomicU64,
+    parent: AtomicU64,
+    children: AtomicU64,
+    pub(crate) filled: AtomicU16,
+    pub(crate) list: AtomicU8,
+    pub(crate) heat: AtomicU8,
+    pub(crate) last_access: AtomicU32,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Slot>() == 64 && align_of::<Slot>() == 64);
+
+impl Slot {
+    fn new() -> Slot {
+        Slot {
+            state: AtomicU64::new(Word::NEW.0),
+            key_lo: AtomicU64::new(0),
+            key_hi: AtomicU64::new(0),
+            link: AtomicU64::new(u64::from(NIL)),
+            ticket: AtomicU64::new(NO_TICKET),
+            parent: AtomicU64::new(u64::from(NIL)),
+            children: AtomicU64::new(0),
+            filled: AtomicU16::new(0),
+            list: AtomicU8::new(0),
+            heat: AtomicU8::new(0),
+            last_access: AtomicU32::new(0),
+        }
+    }
+
+    /// All slots of a pool.
+    pub(crate) fn table(capacity: usize) -> Box<[Slot]> {
+        (0..capacity).map(|_| Slot::new()).collect()
+    }
+
+    /// The word. Acquire: pairs with the Release of `try_swap`, so that the key read next is the key of this word (I1).
+    #[inline]
+    pub(crate) fn word(&self) -> Word {
+        Word(self.state.load(site!("slot_word_relaxed", Acquire)))
+    }
+
+    /// The one way in which a word changes. AcqRel: Release publishes what the owner wrote (key, bytes, ticket) to the
+    /// Acquire in [`Slot::word`] and in a later `try_swap`; Acquire takes over what earlier holders wrote before they let go.
+    #[inline]
+    pub(crate) fn try_swap(&self, old: Word, new: Word) -> Result<(), Word> {
+        self.state
+            .compare_exchange(old.0, new.0, site!("slot_swap_relaxed", AcqRel), Acquire)
+            .map(drop)
+            .map_err(Word)
+    }
+
+    /// Relaxed: ordered by the word on both sides (I1).
+    #[inline]
+    pub(crate) fn key(&self) -> SequenceHash {
+        let (lo, hi) = (self.key_lo.load(Relaxed), self.key_hi.load(Relaxed));
+        SequenceHash::from_u128(u128::from(lo) | (u128::from(hi) << 64))
+    }
+
+    #[inline]
+    pub(crate) fn key_is(&self, key: SequenceHash) -> bool {
+        let key = key.to_u128();
+        // Relaxed: see `key`.
+        (self.key_lo.load(Relaxed) == key as u64) & (self.key_hi.load(Relaxed) == (key >> 64) as u64)
+    }
+
+    /// For the block's one owner. Relaxed: published by the `try_swap` to `Complete` or `Registered`.
+    #[inline]
+    pub(crate) fn set_key(&self, key: SequenceHash) {
+        let key = key.to_u128();
+        self.key_lo.store(key as u64, Relaxed);
+        self.key_hi.store((key >> 64) as u64, Relaxed);
+    }
+
+    /// Takes a reference if the word is still `word`, which is `Registered`. `Err` has the word that was found instead.
+    #[inline]
+    pub(crate) fn try_acquire(&self, word: Word) -> Result<(), Word> {
+        debug_assert_eq!(word.state(), State::Registered);
+        self.try_swap(word, word.acquired())
+    }
+
+    /// Forgets the last registration; for the owner, before the word becomes `Registered`.
+    #[inline]
+    pub(crate) fn begin_registration(&self, generation: u32, parent: u64) {
+        // Relaxed, all: published by the `try_swap` that registers.
+        self.parent.store(parent, Relaxed);
+        self.children.store(u64::from(generation) << 32, Relaxed);
+        self.heat.store(0, Relaxed);
+        self.ticket.store(NO_TICKET, Relaxed);
+        self.list.store(NO_LIST, Relaxed);
+    }
+
+    /// Parent as `generation << 32 | slot`. Relaxed: written before registration (see `begin_registration`).
+    #[inline]
+    pub(crate) fn parent(&self) -> u64 {
+        self.parent.load(Relaxed)
+    }
+
+    /// Counts a child, if this slot still is of that generation. Release: the count is seen by the evictor that acquires it.
+    #[inline]
+    pub(crate) fn child_added(&self, generation: u32) -> bool {
+        self.change_children(generation, |count| count + 1).is_some()
+    }
+
+    /// Discounts a child; whether it was the last and the evictor had set this block aside for it.
+    #[inline]
+    pub(crate) fn child_removed(&self, generation: u32) -> bool {
+        let old =
+            self.change_children(generation, |count| if count & !DEFERRED == 1 { 0 } else { count - 1 });
+        old == Some(DEFERRED | 1)
+    }
+
+    /// Whether the block has resident children; if so it is marked as set aside, so that the last child's eviction brings it back.
+    #[inline]
+    pub(crate) fn defer_if_parent(&self, generation: u32) -> bool {
+        // Acquire: pairs with the Release of `change_children`. The common case, a leaf, costs a load.
+        let now = self.children.load(Acquire);
+        if (now >> 32) as u32 != generation || now as u32 & !DEFERRED == 0 {
+            return false;
+        }
+        self.change_children(
+            generation,
+            |count| if count & !DEFERRED == 0 { count } else { count | DEFERRED },
+        )
+        .is_some_and(|old| old & !DEFERRED != 0)
+    }
+
+    /// One shape for every change: unpack, decide, pack, compare-exchange, retry with what was seen. The old count.
+    fn change_children(&self, generation: u32, change: impl Fn(u32) -> u32) -> Option<u32> {
+        let mut now = self.children.load(Relaxed);
+        loop {
+            if (now >> 32) as u32 != generation {
+                return None;
+            }
+            let new = (now & !0xffff_ffff) | u64::from(change(now as u32));
+            // AcqRel: a later evictor of this block (Acquire in `defer_if_parent`) sees the child gone.
+            match self.children.compare_exchange(now, new, AcqRel, Relaxed) {
+                Ok(_) => return Some(now as u32),
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    /// For the timeline. Acquire: pairs with the Release in `set_ticket`.
+    #[inline]
+    pub(crate) fn ticket(&self) -> u64 {
+        self.ticket.load(Acquire)
+    }
+
+    /// For the holder of the only reference. Release: an evictor that reads this ticket has seen the list it belongs to.
+    #[inline]
+    pub(crate) fn set_ticket(&self, ticket: u64) {
+        self.ticket.store(ticket, Release);
+    }
+}
+
+/// In `children`: an evictor met this block while it had children, and relies on the last child to bring it back.
+const DEFERRED: u32 = 1 << 31;

@@ -1,0 +1,193 @@
+//! The state word: one `u64` that holds all that must never be seen out of step.
+//!
+//! ```text
+//!  63            32 31          8 7  6 5        3 2    0
+//! ┌────────────────┬─────────────┬────┬──────────┬──────┐
+//! │ generation :32 │ references  │ pr │ flags :3 │ state│
+//! └────────────────┴─────────────┴────┴──────────┴──────┘
+//! ```
+//!
+//! I1. Every transition is one compare-exchange on this word, so state, references and generation agree in any load.
+//! I2. `references > 0` only in `Registered`: the other states have one owner, who holds a typestate handle.
+//! I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an older one fails (no ABA).
+
+use core::fmt;
+
+/// A block's state. `Reset → Partial → Complete → Registered → Reset`, as the table of [`State::allows`] has it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum State {
+    /// No content: free, or owned by a [`MutableBlock`](crate::MutableBlock) not yet initialised.
+    Reset = 0,
+    /// Being filled with tokens by its owner.
+    Partial = 1,
+    /// Full, committed, not yet visible to others.
+    Complete = 2,
+    /// Visible to lookups, shared by reference count.
+    Registered = 3,
+}
+
+impl State {
+    const fn from_bits(bits: u64) -> State {
+        match bits & 0b111 {
+            0 => State::Reset,
+            1 => State::Partial,
+            2 => State::Complete,
+            _ => State::Registered,
+        }
+    }
+
+    /// Whether the table of states has a way from `self` to `to`. Conditions (page full, no references) come on top.
+    pub const fn allows(self, to: State) -> bool {
+        matches!(
+            (self, to),
+            (State::Reset, State::Partial)
+                | (State::Partial, State::Partial | State::Complete | State::Reset)
+                | (State::Complete, State::Registered | State::Reset)
+                | (State::Registered, State::Reset)
+        )
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::Reset => "Reset",
+            State::Partial => "Partial",
+            State::Complete => "Complete",
+            State::Registered => "Registered",
+        })
+    }
+}
+
+/// How dear a block is to its owner: lower classes are evicted first, pinned blocks never.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Priority {
+    /// Evicted before all others.
+    Low = 0,
+    /// What a block has unless told otherwise.
+    #[default]
+    Normal = 1,
+    /// Evicted only when nothing lower is left.
+    High = 2,
+    /// Never evicted.
+    Pinned = 3,
+}
+
+impl Priority {
+    /// The classes that eviction serves, in its order.
+    pub(crate) const EVICTABLE: usize = 3;
+
+    const fn from_bits(bits: u64) -> Priority {
+        match bits & 0b11 {
+            0 => Priority::Low,
+            1 => Priority::Normal,
+            2 => Priority::High,
+            _ => Priority::Pinned,
+        }
+    }
+}
+
+/// The state word, unpacked by accessors and changed by pure functions; the slot does the compare-exchange.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub(crate) struct Word(pub(crate) u64);
+
+const DOOMED: u64 = 1 << 3;
+const PRIORITY_SHIFT: u32 = 6;
+const REF_SHIFT: u32 = 8;
+const REF_ONE: u64 = 1 << REF_SHIFT;
+/// The most references that a word can count, 2^24 - 1.
+pub(crate) const MAX_REFERENCES: u32 = (1 << 24) - 1;
+const REF_MASK: u64 = (MAX_REFERENCES as u64) << REF_SHIFT;
+const GENERATION_SHIFT: u32 = 32;
+
+impl Word {
+    /// A slot that was never used.
+    pub(crate) const NEW: Word = Word((Priority::Normal as u64) << PRIORITY_SHIFT);
+
+    #[inline]
+    pub(crate) const fn state(self) -> State {
+        State::from_bits(self.0)
+    }
+    #[inline]
+    pub(crate) const fn references(self) -> u32 {
+        ((self.0 & REF_MASK) >> REF_SHIFT) as u32
+    }
+    #[inline]
+    pub(crate) const fn generation(self) -> u32 {
+        (self.0 >> GENERATION_SHIFT) as u32
+    }
+    #[inline]
+    pub(crate) const fn priority(self) -> Priority {
+        Priority::from_bits(self.0 >> PRIORITY_SHIFT)
+    }
+    /// Its registration was withdrawn while it was referenced: the last release resets it.
+    #[inline]
+    pub(crate) const fn doomed(self) -> bool {
+        self.0 & DOOMED != 0
+    }
+    /// Registered and unreferenced: found by lookups, and fair game for eviction.
+    #[inline]
+    pub(crate) const fn inactive(self) -> bool {
+        self.0 & (REF_MASK | 0b111) == State::Registered as u64
+    }
+    #[inline]
+    pub(crate) const fn with_state(self, state: State) -> Word {
+        Word((self.0 & !0b111) | state as u64)
+    }
+    #[inline]
+    pub(crate) const fn with_priority(self, priority: Priority) -> Word {
+        Word((self.0 & !(0b11 << PRIORITY_SHIFT)) | ((priority as u64) << PRIORITY_SHIFT))
+    }
+    #[inline]
+    pub(crate) const fn with_doom(self) -> Word {
+        Word(self.0 | DOOMED)
+    }
+    /// One reference more; the caller has checked [`MAX_REFERENCES`].
+    #[inline]
+    pub(crate) const fn acquired(self) -> Word {
+        Word(self.0 + REF_ONE)
+    }
+    /// One reference less; the caller holds one.
+    #[inline]
+    pub(crate) const fn released(self) -> Word {
+        Word(self.0 - REF_ONE)
+    }
+    /// `Reset`, next generation, default priority, no flags (I3).
+    #[inline]
+    pub(crate) const fn reset(self) -> Word {
+        let generation = self.generation().wrapping_add(1) as u64;
+        Word((generation << GENERATION_SHIFT) | Word::NEW.0)
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (generation {}, references {})", self.state(), self.generation(), self.references())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_do_not_overlap() {
+        let word =
+            Word(u64::MAX << GENERATION_SHIFT).with_state(State::Registered).with_priority(Priority::High);
+        let word = word.acquired().acquired().with_doom();
+        assert_eq!(word.generation(), u32::MAX);
+        assert_eq!(word.references(), 2);
+        assert_eq!(word.state(), State::Registered);
+        assert_eq!(word.priority(), Priority::High);
+        assert!(word.doomed());
+        assert!(!word.inactive());
+        assert!(word.released().released().inactive());
+        let reset = word.reset();
+        assert_eq!((reset.generation(), reset.references(), reset.state()), (0, 0, State::Reset));
+        assert_eq!(reset.priority(), Priority::Normal);
+        assert!(!reset.doomed());
+    }
+}

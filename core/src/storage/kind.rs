@@ -1,0 +1,47 @@
+//! What a storage is made of.
+
+use core::fmt;
+
+/// What a storage is made of, which decides who may touch its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StorageKind {
+    /// Memory of an accelerator (G1). Only a [`DevicePort`](super::DevicePort) or the device itself touches it.
+    Device {
+        /// The device's number, as its driver counts.
+        ordinal: u32,
+    },
+    /// Page-locked host memory that devices read and write by DMA (G2).
+    Pinned,
+    /// Ordinary host memory (G2).
+    System,
+    /// A file or a raw disk (G3).
+    Disk,
+    /// Memory or a store on another machine (G4).
+    Remote,
+}
+
+impl StorageKind {
+    /// Whether the CPU reads and writes it with plain loads and stores.
+    #[must_use]
+    pub const fn is_host(self) -> bool {
+        matches!(self, StorageKind::Pinned | StorageKind::System)
+    }
+
+    /// Whether addresses in it are virtual addresses of this machine, so that 0 is none.
+    #[must_use]
+    pub const fn is_memory(self) -> bool {
+        matches!(self, StorageKind::Device { .. } | StorageKind::Pinned | StorageKind::System)
+    }
+}
+
+impl fmt::Display for StorageKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StorageKind::Device { ordinal } => write!(f, "device:{ordinal}"),
+            StorageKind::Pinned => f.write_str("pinned"),
+            StorageKind::System => f.write_str("system"),
+            StorageKind::Disk => f.write_str("disk"),
+            StorageKind::Remote => f.write_str("remote"),
+        }
+    }
+}

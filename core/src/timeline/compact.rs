@@ -1,0 +1,120 @@
+//! Compaction: live entries slide towards the tail, one at a time, and never past each other.
+//!
+//! ```text
+//!   head          src        dst     end                 before
+//!    │ A · · B · · C │ · · · │ D E F │                   src walks down from end, dst fills down from end
+//!    │ A · · B · · · │ · · C │ D E F │                   C was moved over stale entries only
+//!                                                        src at head: all up to dst is stale, head jumps there
+//! ```
+//!
+//! I1. There is one compactor at a time (`busy`); who finds it busy goes on without.
+//! I2. All positions in `(src, dst]` are written and stale. A stale position never becomes live but by the compactor.
+//! I3. Only an inactive slot is moved: entry first (compare-exchange, since a stalled compactor could meet the next lap), then the
+//!     ticket (compare-exchange: a slot that was acquired or taken meanwhile has none), then the bit. Order among live entries is
+//!     kept at each step.
+//! I4. A position that is not written yet, or whose slot is on its way in or out, is left where it is; `dst` restarts below it.
+
+use super::{Entry, Position, Timeline};
+use crate::slot::Slot;
+use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
+
+/// Where the pass stands. All but `busy` belong to who has set `busy`.
+pub(super) struct Compactor {
+    busy: AtomicU32,
+    src: AtomicU64,
+    dst: AtomicU64,
+}
+
+/// No pass is under way.
+const IDLE: u64 = 0;
+
+impl Compactor {
+    pub(super) fn new() -> Compactor {
+        Compactor { busy: AtomicU32::new(0), src: AtomicU64::new(IDLE), dst: AtomicU64::new(IDLE) }
+    }
+}
+
+impl Timeline {
+    /// Looks at up to `steps` positions, unless another thread is at it.
+    #[cold]
+    pub(super) fn compact(&self, slots: &[Slot], steps: usize) {
+        let state = &self.compactor;
+        // Acquire: pairs with the Release at the end; src and dst are as the last compactor left them (I1).
+        if state.busy.load(Relaxed) != 0 || state.busy.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+            return;
+        }
+        let (mut src, mut dst) = (Position(state.src.load(Relaxed)), Position(state.dst.load(Relaxed)));
+        let head = self.head();
+        if src.0 == IDLE {
+            src = self.tail().minus_one(self.size);
+            dst = src;
+        }
+        for _ in 0..steps {
+            if src < head {
+                // Release: pairs with `head()`. All up to dst was seen stale and stays so (I2).
+                self.head.store(dst.plus(1, self.size).0, Release);
+                src = Position(IDLE);
+                break;
+            }
+            self.step(slots, src, &mut dst);
+            src = src.minus_one(self.size);
+        }
+        state.src.store(src.0, Relaxed);
+        state.dst.store(dst.0, Relaxed);
+        state.busy.store(0, Release);
+    }
+
+    /// Looks at one position.
+    fn step(&self, slots: &[Slot], src: Position, dst: &mut Position) {
+        // Acquire: pairs with the Release in `Reserved::put`.
+        let entry = Entry(self.ring[src.index()].load(Acquire));
+        let below = src.minus_one(self.size);
+        if entry.lap() != src.lap() {
+            *dst = below;
+            return;
+        }
+        let slot = &slots[entry.slot() as usize];
+        if slot.ticket() != src.0 {
+            return;
+        }
+        if *dst == src {
+            *dst = below;
+            return;
+        }
+        if !slot.word().inactive() && !skipped!("timeline_move_active") {
+            *dst = below;
+            return;
+        }
+        // Relaxed: written before the ticket, whose Acquire load we have done; it changes only with the ticket.
+        let list = slot.list.load(Relaxed);
+        let there = &self.ring[dst.index()];
+        let old = there.load(Relaxed);
+        if Entry(old).lap() != dst.lap() {
+            // The compactor was stalled for a lap and head was moved by nobody else: cannot be. Leave it.
+            *dst = below;
+            return;
+        }
+        // Release: publishes nothing of ours, but pairs with the Acquire of ring readers as `put` does.
+        if there.compare_exchange(old, Entry::new(*dst, entry.slot()).0, Release, Relaxed).is_err() {
+            return;
+        }
+        // AcqRel: who sees the new ticket sees the new entry. Fails if the slot was acquired or taken (I3).
+        if slot.ticket.compare_exchange(src.0, dst.0, AcqRel, Relaxed).is_ok() {
+            self.set_bits(usize::from(list), dst.word_start(), 1 << (dst.0 % 64));
+            self.carry_hand(usize::from(list), src, *dst);
+            *dst = dst.minus_one(self.size);
+        }
+    }
+}
+
+impl Timeline {
+    /// A hand that has passed the slot where it was has passed it where it is.
+    fn carry_hand(&self, list: usize, src: Position, dst: Position) {
+        let hand = &self.lists[list].cursor;
+        // Relaxed: as in `sweep`.
+        let at = hand.load(Relaxed);
+        if self.sweeps && at > src.0 && at <= dst.0 {
+            let _ = hand.compare_exchange(at, dst.plus(1, self.size).0, Relaxed, Relaxed);
+        }
+    }
+}

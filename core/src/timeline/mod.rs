@@ -1,0 +1,468 @@
+//! The timeline: one order of events for all lists of an eviction policy, lock-free, bounded and exact.
+//!
+//! Every policy of the list family (LRU, LFU, 2Q, S3-FIFO, ARC …) is made of two moves: put a block at the young end of a
+//! list, take the oldest of a list. Here all lists share one ring of positions, and a list is a bitmap over it:
+//!
+//! ```text
+//!            head                                        tail
+//!   ring      │ 7 │ 3 │ · │ 9 │ 3 │ · │ 4 │ 1 │ 8 │ · │ 2 │         entry = lap : slot
+//!   list 0    │ 1 │ 0 │ 0 │ 1 │ 0 │ 0 │ 0 │ 1 │ 1 │ 0 │ 0 │         cursor 0: nothing of list 0 before it
+//!   list 1    │ 0 │ 0 │ 0 │ 0 │ 1 │ 0 │ 1 │ 0 │ 0 │ 0 │ 1 │         cursor 1
+//! ```
+//!
+//! A block that becomes inactive takes the next position as its *ticket*; a block that becomes active forgets its ticket, and
+//! the entry is stale from then on, without being touched. So a hit costs one store to a line that the hit owns anyway.
+//! Stale entries are dropped when they are met. They are also squeezed out by [`compact`], piecemeal, so that the ring never
+//! needs more than 1½ places a slot. A list more costs 1½ bits a slot.
+//!
+//! I1. An entry is *live* if its slot's ticket is its position. A slot has one ticket, so at most one live entry.
+//! I2. A ticket is never given twice. It is written only by the holder of the slot's only reference (release), by the one who
+//!     turned 0 references into 1 (forgets it), by the evictor who owns the slot (forgets it), and by the one compactor, which
+//!     moves an inactive slot's ticket by compare-exchange.
+//! I3. An inactive, unpinned slot is live; its list's bit is set, or it is set aside as a parent, or the thread that released
+//!     it is about to set the bit.
+//! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back.
+//! I5. Nothing live is before `head`; `tail - head ≤ size - 64`, so a word of 64 positions is never of two laps.
+//! I6. A set bit proves nothing; the entry, the ticket and the word decide.
+//!
+//! # Orderings
+//! Bit and cursor are Dekker's problem: a releaser sets a bit, then looks at the cursor; an evictor moves the cursor, then looks
+//! at the bits. Each has a SeqCst fence between its two steps, so at least one sees the other (I4).
+
+mod compact;
+mod position;
+
+use crate::prefetch::prefetch;
+use crate::slot::{NO_TICKET, Slot};
+use crate::sync::{AcqRel, Acquire, AtomicU64, CachePadded, Relaxed, Release, SeqCst, fence, skipped};
+use alloc::boxed::Box;
+use compact::Compactor;
+use position::{Entry, Position};
+
+/// How many slots an evictor asks the cache for before it looks at the first.
+const AHEAD: usize = 8;
+/// How many slots a batch handles at once.
+pub(crate) const BATCH: usize = 64;
+
+/// The ring, and the lists over it.
+pub(crate) struct Timeline {
+    size: u32,
+    sweeps: bool,
+    /// Entries in use from which on compaction runs beside the pushes.
+    threshold: u64,
+    ring: Box<[AtomicU64]>,
+    lists: Box<[List]>,
+    tail: CachePadded<AtomicU64>,
+    /// Written by the compactor alone.
+    head: CachePadded<AtomicU64>,
+    compactor: CachePadded<Compactor>,
+}
+
+struct List {
+    bits: Box<[AtomicU64]>,
+    /// Start of the word where the oldest of this list may be.
+    cursor: CachePadded<AtomicU64>,
+}
+
+/// No room: every position between head and tail is live or being written. Only stalled threads can bring this about.
+pub(crate) struct Full;
+
+/// What an evictor made of a candidate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is the evictor's; its ticket is forgotten.
+    Taken,
+    /// As `Taken`, and an older block came into the lists by that: look from the start again.
+    TakenLast,
+    /// It is not to be had: active again, or gone.
+    Stale,
+    /// It has children; the last of them brings it back.
+    Deferred,
+    /// It keeps its place, for now.
+    Spared,
+    /// It has a new place.
+    Requeued,
+}
+
+impl Timeline {
+    /// A timeline for `capacity` slots and `lists` lists; with `sweeps` their cursors are hands (see [`Timeline::sweep`]).
+    pub(crate) fn new(capacity: usize, lists: usize, sweeps: bool) -> Timeline {
+        // Half as much again as can be live, and a word on either side of the seam.
+        let size = (capacity + capacity / 2 + 192).next_multiple_of(64);
+        let atomics = |n: usize| -> Box<[AtomicU64]> { (0..n).map(|_| AtomicU64::new(0)).collect() };
+        Timeline {
+            sweeps,
+            size: size as u32,
+            threshold: (capacity + capacity / 4 + 64) as u64,
+            ring: atomics(size),
+            lists: (0..lists)
+                .map(|_| List {
+                    bits: atomics(size / 64),
+                    cursor: CachePadded(AtomicU64::new(Position::FIRST.0)),
+                })
+                .collect(),
+            tail: CachePadded(AtomicU64::new(Position::FIRST.0)),
+            head: CachePadded(AtomicU64::new(Position::FIRST.0)),
+            compactor: CachePadded(Compactor::new()),
+        }
+    }
+
+    fn head(&self) -> Position {
+        // Acquire: pairs with the Release in `compact`: what was before the head was seen stale.
+        Position(self.head.load(Acquire))
+    }
+
+    fn tail(&self) -> Position {
+        // Acquire: pairs with the Release in `reserve`.
+        Position(self.tail.load(Acquire))
+    }
+
+    /// Takes `n ≤ 64` positions for slots of which the caller holds the only reference.
+    pub(crate) fn reserve(&self, slots: &[Slot], n: u32) -> Result<Reserved<'_>, Full> {
+        let mut tail = self.tail();
+        loop {
+            let used = tail.since(self.head(), self.size) + u64::from(n);
+            if used > self.threshold {
+                // Eight steps for each push: the pass ends long before the ring does.
+                self.compact(slots, 8 * n as usize);
+                if used > u64::from(self.size - 64) && !self.make_room(slots, n) {
+                    return Err(Full);
+                }
+            }
+            let end = tail.plus(n, self.size);
+            // AcqRel: Release pairs with `tail()`.
+            match self.tail.compare_exchange_weak(tail.0, end.0, AcqRel, Acquire) {
+                Ok(_) => return Ok(Reserved { timeline: self, next: tail }),
+                Err(seen) => tail = Position(seen),
+            }
+        }
+    }
+
+    #[cold]
+    fn make_room(&self, slots: &[Slot], n: u32) -> bool {
+        // Two passes: one that another thread left half done, and a whole one.
+        for _ in 0..2 {
+            self.compact(slots, 2 * self.size as usize);
+        }
+        self.tail().since(self.head(), self.size) + u64::from(n) <= u64::from(self.size - 64)
+    }
+
+    /// Puts inactive slots' entries into their list: sets the bit at each slot's ticket, whatever that is by now.
+    pub(crate) fn list(&self, slots: &[Slot], released: &[u32]) {
+        for group in released.chunk_by(|a, b| {
+            let (a, b) = (&slots[*a as usize], &slots[*b as usize]);
+            // Relaxed: `set_bits` decides for each again.
+            a.ticket.load(Relaxed) / 64 == b.ticket.load(Relaxed) / 64
+                && a.list.load(Relaxed) == b.list.load(Relaxed)
+        }) {
+            self.list_group(slots, group);
+        }
+    }
+
+    fn list_group(&self, slots: &[Slot], group: &[u32]) {
+        let Some(first) = group.first().map(|slot| &slots[*slot as usize]) else { return };
+        // Relaxed: the slots are inactive and may be taken at any time; a wrong bit is harmless (I6), and a moved one is
+        // noticed below.
+        let (ticket, list) = (first.ticket.load(Relaxed), first.list.load(Relaxed));
+        let word = Position(ticket).word_start();
+        let mut mask = 0;
+        for slot in group {
+            let ticket = slots[*slot as usize].ticket.load(Relaxed);
+            if ticket != NO_TICKET && Position(ticket).word_start() == word {
+                mask |= 1 << (ticket % 64);
+            }
+        }
+        if mask != 0 {
+            self.set_bits(usize::from(list), word, mask);
+        }
+        for slot in group {
+            self.relist_if_moved(slots, *slot, word);
+        }
+    }
+
+    /// The compactor may have moved a ticket between its reading and the setting of its bit.
+    fn relist_if_moved(&self, slots: &[Slot], slot: u32, word: Position) {
+        let slot = &slots[slot as usize];
+        loop {
+            let ticket = slot.ticket();
+            if ticket == NO_TICKET || Position(ticket).word_start() == word {
+                return;
+            }
+            self.set_bits(
+                usize::from(slot.list.load(Relaxed)),
+                Position(ticket).word_start(),
+                1 << (ticket % 64),
+            );
+            if slot.ticket() == ticket {
+                return;
+            }
+        }
+    }
+
+    /// Brings a slot back that was set aside, or whose bit was cleared by mistake.
+    pub(crate) fn relist(&self, slots: &[Slot], slot: u32) {
+        self.relist_if_moved(slots, slot, Position(NO_TICKET));
+    }
+
+    fn set_bits(&self, list: usize, word: Position, mask: u64) {
+        let list = &self.lists[list];
+        // Release: who sees the bit sees entry and ticket; pairs with the Acquire in `take_oldest`.
+        list.bits[word.index() / 64].fetch_or(mask, Release);
+        // Dekker with `advance`: see the header.
+        if !skipped!("timeline_list_no_fence") {
+            fence(SeqCst);
+        }
+        if !self.sweeps {
+            list.pull_back(word);
+        }
+    }
+
+    /// Hands the oldest of a list to `judge`, one after another, until `wanted` were taken or none is left.
+    pub(crate) fn take_oldest(
+        &self,
+        slots: &[Slot],
+        list: usize,
+        wanted: usize,
+        mut judge: impl FnMut(u32, &Slot) -> Verdict,
+    ) -> usize {
+        let mut taken = 0;
+        while taken < wanted {
+            let Some((word, bits)) = self.oldest_word(list) else { break };
+            let (found, go_on) = self.take_from_word(slots, list, word, bits, wanted - taken, &mut judge);
+            taken += found;
+            if !go_on {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// As `take_oldest`, but the list's cursor is a hand that goes on from where it stood, and round: SIEVE.
+    pub(crate) fn sweep(
+        &self,
+        slots: &[Slot],
+        list: usize,
+        wanted: usize,
+        mut judge: impl FnMut(u32, &Slot) -> Verdict,
+    ) -> usize {
+        // Relaxed, here and below: where the hand stands decides nothing but fairness; two sweepers may share it.
+        let hand = &self.lists[list].cursor;
+        let (mut taken, mut at, mut rounds) = (0, Position(hand.load(Relaxed)), 0);
+        while taken < wanted {
+            let (head, tail) = (self.head(), self.tail());
+            if at >= tail {
+                // Twice round and nothing: the first round may have spared all.
+                rounds += 1;
+                if rounds > 2 {
+                    break;
+                }
+                at = head;
+            }
+            at = at.max(head);
+            let word = at.word_start();
+            // Acquire: pairs with the Release in `set_bits`.
+            let bits = self.lists[list].bits[word.index() / 64].load(Acquire) & (u64::MAX << (at.0 % 64));
+            if bits == 0 {
+                at = word.plus(64, self.size);
+                continue;
+            }
+            let bit = bits.trailing_zeros();
+            taken += self.take_from_word(slots, list, word, 1 << bit, 1, &mut judge).0;
+            at = Position(word.0 + u64::from(bit)).plus(1, self.size);
+        }
+        hand.store(at.0, Relaxed);
+        taken
+    }
+
+    /// The first word of the list with a bit set.
+    fn oldest_word(&self, list: usize) -> Option<(Position, u64)> {
+        let list = &self.lists[list];
+        loop {
+            // Acquire: pairs with the Release in `advance` and `pull_back`.
+            let cursor = Position(list.cursor.load(Acquire));
+            let head = self.head().word_start();
+            if cursor < head {
+                // Nothing live is before the head (I5), so there is nothing to look back for.
+                // AcqRel: pairs with the Acquire above; on failure somebody else moved it.
+                let _ = list.cursor.compare_exchange(cursor.0, head.0, AcqRel, Relaxed);
+                continue;
+            }
+            // Acquire: pairs with the Release in `set_bits`.
+            let bits = list.bits[cursor.index() / 64].load(Acquire);
+            if bits != 0 {
+                return Some((cursor, bits));
+            }
+            let next = cursor.plus(64, self.size);
+            if next > self.tail() {
+                return None;
+            }
+            list.advance(cursor, next);
+        }
+    }
+
+    fn take_from_word(
+        &self,
+        slots: &[Slot],
+        list: usize,
+        word: Position,
+        bits: u64,
+        wanted: usize,
+        judge: &mut impl FnMut(u32, &Slot) -> Verdict,
+    ) -> (usize, bool) {
+        let mut ahead = Bits(bits);
+        for bit in ahead.by_ref().take(wanted.min(AHEAD)) {
+            self.prefetch_slot(slots, word, bit);
+        }
+        let (mut taken, mut done, mut go_on) = (0, 0u64, true);
+        for bit in Bits(bits) {
+            if taken == wanted || !go_on {
+                break;
+            }
+            if let Some(bit) = ahead.next() {
+                self.prefetch_slot(slots, word, bit);
+            }
+            match self
+                .live_slot(slots, list, word, bit)
+                .map(|slot| (slot, judge(slot, &slots[slot as usize])))
+            {
+                Some((slot, Verdict::Deferred)) => self.set_aside(slots, list, word, bit, slot),
+                Some((_, verdict @ (Verdict::Taken | Verdict::TakenLast))) => {
+                    taken += 1;
+                    done |= 1 << bit;
+                    go_on = verdict == Verdict::Taken;
+                }
+                Some((_, Verdict::Stale | Verdict::Requeued)) | None => done |= 1 << bit,
+                Some((_, Verdict::Spared)) => {}
+            }
+        }
+        self.clear_bits(slots, list, word, done);
+        (taken, go_on)
+    }
+
+    #[inline]
+    fn prefetch_slot(&self, slots: &[Slot], word: Position, bit: u32) {
+        // Relaxed: a hint; an entry of another lap names a slot too.
+        let entry = Entry(self.ring[word.index() + bit as usize].load(Relaxed));
+        if let Some(slot) = slots.get(entry.slot() as usize) {
+            prefetch(slot);
+        }
+    }
+
+    /// The slot at a position, if its entry is live (I1) and of this list: the bit may be left over from another slot (I6).
+    fn live_slot(&self, slots: &[Slot], list: usize, word: Position, bit: u32) -> Option<u32> {
+        let position = Position(word.0 + u64::from(bit));
+        // Acquire: pairs with the Release in `Reserved::put`.
+        let entry = Entry(self.ring[position.index()].load(Acquire));
+        if entry.lap() != position.lap() {
+            return None;
+        }
+        let slot = &slots[entry.slot() as usize];
+        // Relaxed: written before the ticket that was just acquired.
+        (slot.ticket() == position.0 && usize::from(slot.list.load(Relaxed)) == list).then_some(entry.slot())
+    }
+
+    /// Clears bits that an evictor has dealt with. Any of them may have been set anew meanwhile: the compactor has put another slot
+    /// there, or the slot has become inactive. Then it is set again.
+    fn clear_bits(&self, slots: &[Slot], list: usize, word: Position, mask: u64) {
+        // AcqRel: if the bit was set anew before, what was written before that is seen by the check below; if after, it stays.
+        self.lists[list].bits[word.index() / 64].fetch_and(!mask, AcqRel);
+        if skipped!("timeline_clear_no_recheck") {
+            return;
+        }
+        for bit in Bits(mask) {
+            if let Some(slot) = self.live_slot(slots, list, word, bit)
+                && slots[slot as usize].word().inactive()
+            {
+                self.set_bits(list, word, 1 << bit);
+            }
+        }
+    }
+
+    /// Takes a parent out of its list until its last child is gone. First the bit, then the mark: if the last child goes in
+    /// between, `defer_if_parent` says so, and the bit comes back.
+    fn set_aside(&self, slots: &[Slot], list: usize, word: Position, bit: u32, slot: u32) {
+        // AcqRel: as in `clear_bits`.
+        self.lists[list].bits[word.index() / 64].fetch_and(!(1 << bit), AcqRel);
+        let state = slots[slot as usize].word();
+        if !slots[slot as usize].defer_if_parent(state.generation()) && state.inactive() {
+            self.relist(slots, slot);
+        }
+    }
+
+    /// Bytes of the ring and the lists.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let bits: usize = self.lists.iter().map(|list| size_of::<List>() + list.bits.len() * 8).sum();
+        size_of::<Self>() + self.ring.len() * 8 + bits
+    }
+}
+
+impl List {
+    /// Moves the cursor from `from` to `to`, and back if a bit was set behind it.
+    fn advance(&self, from: Position, to: Position) {
+        // AcqRel: pairs with the Acquire in `oldest_word`.
+        if self.cursor.compare_exchange(from.0, to.0, AcqRel, Acquire).is_err() {
+            return;
+        }
+        // Dekker with `set_bits`: see the header.
+        fence(SeqCst);
+        if self.bits[from.index() / 64].load(Relaxed) != 0 {
+            self.pull_back(from);
+        }
+    }
+
+    /// Makes sure that the cursor is not behind `word`.
+    #[inline]
+    fn pull_back(&self, word: Position) {
+        let mut cursor = self.cursor.load(Relaxed);
+        while cursor > word.0 {
+            match self.cursor.compare_exchange_weak(cursor, word.0, AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(seen) => cursor = seen,
+            }
+        }
+    }
+}
+
+/// The numbers of a word's set bits, from the lowest.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let bit = (self.0 != 0).then(|| self.0.trailing_zeros());
+        self.0 &= self.0.wrapping_sub(1);
+        bit
+    }
+}
+
+/// Positions that were taken and must all be written: an unwritten one would hold up the compactor.
+pub(crate) struct Reserved<'t> {
+    timeline: &'t Timeline,
+    next: Position,
+}
+
+impl Reserved<'_> {
+    /// The next position becomes the ticket of a slot of which the caller holds the only reference.
+    #[inline]
+    pub(crate) fn put(&mut self, number: u32, slot: &Slot, list: u8) {
+        // Relaxed: published by the ticket.
+        slot.list.store(list, Relaxed);
+        // The ticket first: who finds the entry and not the ticket knows that the entry is stale for ever (I2).
+        slot.set_ticket(self.next.0);
+        self.write(number);
+    }
+
+    /// The last `put` was in vain: another reference came up, and its holder will take a ticket of its own.
+    #[inline]
+    pub(crate) fn retract(slot: &Slot) {
+        slot.set_ticket(NO_TICKET);
+    }
+
+    #[inline]
+    fn write(&mut self, slot: u32) {
+        // Release: publishes ticket and list to the Acquire of all who read the ring.
+        self.timeline.ring[self.next.index()].store(Entry::new(self.next, slot).0, Release);
+        self.next = self.next.plus(1, self.timeline.size);
+    }
+}
