@@ -41,6 +41,7 @@ pub mod events;
 pub mod hash;
 pub mod layout;
 pub mod pool;
+pub mod request;
 pub mod storage;
 pub mod tokens;
 
@@ -63,4 +64,5 @@ pub use pool::{
     BlockPool, Census, CompleteBlock, Duplicates, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
     Registered, RegistrationHandle, Stats,
 };
+pub use request::{RequestId, RequestTable, ReserveError};
 pub use slot::{Priority, State};

@@ -12,7 +12,7 @@
 //! different lanes touch different lines.
 //!
 //! I1. For each stripe: `credits + credits held by claimers ≤ bits set`. A bit is given back before its credit, a credit
-//!     is taken before its bit. So who holds a credit finds a bit.
+//!     is taken before its bit. So who holds a credit finds a bit, if not at first sight.
 //! I2. A bit is cleared by exactly one claimer (compare-exchange) and set only by who owns the slot.
 //! I3. A leaf with a bit set has its summary bit set, or a thread between its two steps will set it; a claimer that finds
 //!     no summary bit looks at the leaves themselves.
@@ -213,13 +213,8 @@ impl Stripe {
     fn reserve_all(&self, n: u32) -> bool {
         let mut now = self.credits.load(Relaxed);
         while now >= n || skipped!("free_no_credits") {
-            // Acquire: pairs with the Release in `give_credits`, so the bits behind these credits are visible (I1).
-            match self.credits.compare_exchange_weak(
-                now,
-                now.wrapping_sub(n),
-                site!("free_reserve_relaxed", Acquire),
-                Relaxed,
-            ) {
+            // Relaxed: a credit says that a bit will be found, not which; the bit itself orders its slot's owners.
+            match self.credits.compare_exchange_weak(now, now.wrapping_sub(n), Relaxed, Relaxed) {
                 Ok(_) => return true,
                 Err(seen) => now = seen,
             }
@@ -235,8 +230,8 @@ impl Stripe {
             if taken == 0 {
                 return 0;
             }
-            // Acquire: as in `reserve_all`.
-            match self.credits.compare_exchange_weak(now, now - taken, Acquire, Relaxed) {
+            // Relaxed: as in `reserve_all`.
+            match self.credits.compare_exchange_weak(now, now - taken, Relaxed, Relaxed) {
                 Ok(_) => return taken,
                 Err(seen) => now = seen,
             }
@@ -245,8 +240,8 @@ impl Stripe {
 
     #[inline]
     fn give_credits(&self, n: u32) {
-        // Release: pairs with the Acquire in `reserve_all`: the bits were set before (I1).
-        self.credits.fetch_add(n, site!("free_credits_relaxed", Release));
+        // Relaxed: as in `reserve_all`.
+        self.credits.fetch_add(n, Relaxed);
     }
 
     /// Claims `n` bits, which exist since the caller holds `n` credits (I1).

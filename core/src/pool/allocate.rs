@@ -5,6 +5,31 @@ use crate::error::OutOfBlocks;
 use crate::id::BlockId;
 use alloc::vec::Vec;
 
+/// What is collected: handles, or bare numbers for the request table.
+pub(crate) trait Allocated<'p> {
+    fn new(pool: &'p BlockPool, id: BlockId) -> Self;
+    fn into_id(self) -> BlockId;
+}
+
+impl<'p> Allocated<'p> for MutableBlock<'p> {
+    #[inline]
+    fn new(pool: &'p BlockPool, id: BlockId) -> Self {
+        MutableBlock::new(pool, id)
+    }
+    fn into_id(self) -> BlockId {
+        MutableBlock::into_id(self)
+    }
+}
+
+impl Allocated<'_> for BlockId {
+    fn new(_pool: &BlockPool, id: BlockId) -> Self {
+        id
+    }
+    fn into_id(self) -> BlockId {
+        self
+    }
+}
+
 impl BlockPool {
     /// Appends `n` blocks to `out`, evicting if there are not enough free ones. The content of victims is forgotten: to keep it,
     /// [`evict`](BlockPool::evict) first.
@@ -14,7 +39,7 @@ impl BlockPool {
     /// blocks may have been evicted in vain.
     #[inline]
     pub fn allocate<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> Result<(), OutOfBlocks> {
-        if self.take_free(n, out) { Ok(()) } else { self.allocate_evicting(n, out) }
+        self.allocate_as(n, out)
     }
 
     /// Appends `n` free blocks to `out`, and never evicts.
@@ -28,18 +53,32 @@ impl BlockPool {
         Err(OutOfBlocks { requested: n, available: self.free() })
     }
 
+    /// As [`allocate`](BlockPool::allocate), whatever is collected.
     #[inline]
-    fn take_free<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> bool {
+    pub(crate) fn allocate_as<'p, A: Allocated<'p>>(
+        &'p self,
+        n: usize,
+        out: &mut Vec<A>,
+    ) -> Result<(), OutOfBlocks> {
+        if self.take_free(n, out) { Ok(()) } else { self.allocate_evicting(n, out) }
+    }
+
+    #[inline]
+    fn take_free<'p, A: Allocated<'p>>(&'p self, n: usize, out: &mut Vec<A>) -> bool {
         if n > self.capacity() {
             return false;
         }
         out.reserve(n);
         self.free.allocate(self.lane_number(), n as u32, |first, length| {
-            out.extend((first..first + length).map(|slot| MutableBlock::new(self, BlockId(slot))));
+            out.extend((first..first + length).map(|slot| A::new(self, BlockId(slot))));
         })
     }
 
-    fn allocate_evicting<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> Result<(), OutOfBlocks> {
+    fn allocate_evicting<'p, A: Allocated<'p>>(
+        &'p self,
+        n: usize,
+        out: &mut Vec<A>,
+    ) -> Result<(), OutOfBlocks> {
         let refused = |available| Err(OutOfBlocks { requested: n, available });
         let available = self.free() + self.inactive();
         if available < n {
@@ -52,11 +91,11 @@ impl BlockPool {
             if free > 0 && self.take_free(free, out) {
                 continue;
             }
-            let evicted = self.evict_slots(missing, |slot| out.push(MutableBlock::new(self, BlockId(slot))));
+            let evicted = self.evict_slots(missing, |slot| out.push(A::new(self, BlockId(slot))));
             if evicted == 0 && self.free() == 0 {
                 // What is inactive has active children, or others were quicker.
                 let available = out.len() - start;
-                self.give_back(out.drain(start..));
+                self.free.free(out.drain(start..).map(|block| block.into_id().0));
                 return refused(available);
             }
         }

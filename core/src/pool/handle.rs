@@ -347,6 +347,21 @@ impl BlockPool {
         }
     }
 
+    /// The next block of a request's list. A block that is reserved has no parent yet, so its word serves.
+    pub(crate) fn next_reserved(&self, id: BlockId) -> u32 {
+        self.slot(id).parent() as u32
+    }
+
+    /// Sets what `next_reserved` reads; for the block's owner.
+    pub(crate) fn set_next_reserved(&self, id: BlockId, next: u32) {
+        self.slot(id).set_parent(u64::from(next));
+    }
+
+    /// The handle of a block that the request table owned.
+    pub(crate) fn adopt_reserved(&self, id: BlockId) -> MutableBlock<'_> {
+        MutableBlock { pool: self, id, partial: self.slot(id).word().state() != State::Reset }
+    }
+
     /// One transition of a block that the caller owns, by compare-exchange, or a refusal that changes nothing.
     pub(super) fn transition(&self, id: BlockId, from: State, to: State) -> Result<(), TransitionError> {
         let slot = self.slot(id);

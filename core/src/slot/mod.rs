@@ -134,6 +134,12 @@ impl Slot {
         self.parent.load(Relaxed)
     }
 
+    /// For the owner, before registration. Relaxed: published by what hands the slot on.
+    #[inline]
+    pub(crate) fn set_parent(&self, parent: u64) {
+        self.parent.store(parent, Relaxed);
+    }
+
     /// Counts a child, if this slot still is of that generation. Release: the count is seen by the evictor that acquires it.
     #[inline]
     pub(crate) fn child_added(&self, generation: u32) -> bool {

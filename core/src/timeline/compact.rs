@@ -1,4 +1,6 @@
-//! Compaction: live entries slide towards the tail, one at a time, and never past each other.
+//! Keeping the ring short: first the head walks over stale entries (*trim*), as far as it can. That is all that ever happens while
+//! victims leave at the head. Where something live stays there, among entries that hits made stale, live entries slide towards the
+//! tail (*slide*), one at a time, and never past each other:
 //!
 //! ```text
 //!   head          src        dst     end                 before
@@ -14,7 +16,7 @@
 //!     kept at each step.
 //! I4. A position that is not written yet, or whose slot is on its way in or out, is left where it is; `dst` restarts below it.
 
-use super::{Entry, Position, Timeline};
+use super::{AHEAD, Entry, Position, Timeline};
 use crate::slot::Slot;
 use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
 
@@ -43,20 +45,27 @@ impl Timeline {
         if state.busy.load(Relaxed) != 0 || state.busy.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
             return;
         }
+        // Relaxed: ordered by `busy`.
         let (mut src, mut dst) = (Position(state.src.load(Relaxed)), Position(state.dst.load(Relaxed)));
-        let head = self.head();
+        let mut left = steps;
         if src.0 == IDLE {
-            src = self.tail().minus_one(self.size);
-            dst = src;
+            left = self.trim(slots, steps);
+            if left > 0 {
+                src = self.tail().minus_one(self.size);
+                dst = src;
+            }
         }
-        for _ in 0..steps {
+        let head = self.head();
+        while left > 0 && src.0 != IDLE {
+            left -= 1;
             if src < head {
                 // Release: pairs with `head()`. All up to dst was seen stale and stays so (I2).
                 self.head.store(dst.plus(1, self.size).0, Release);
                 src = Position(IDLE);
                 break;
             }
-            self.step(slots, src, &mut dst);
+            self.prefetch_slot(slots, src.index().wrapping_sub(AHEAD));
+            self.slide(slots, src, &mut dst);
             src = src.minus_one(self.size);
         }
         state.src.store(src.0, Relaxed);
@@ -64,8 +73,28 @@ impl Timeline {
         state.busy.store(0, Release);
     }
 
+    /// Walks the head over stale entries. The steps that are left: 0 if it could go on, or there is room enough.
+    fn trim(&self, slots: &[Slot], steps: usize) -> usize {
+        let (mut head, tail) = (self.head(), self.tail());
+        let mut left = steps;
+        while left > 0 && head < tail && self.is_stale(slots, head) {
+            self.prefetch_slot(slots, head.index() + AHEAD);
+            head = head.plus(1, self.size);
+            left -= 1;
+        }
+        // Release: as above.
+        self.head.store(head.0, Release);
+        if tail.since(head, self.size) <= self.threshold { 0 } else { left }
+    }
+
+    fn is_stale(&self, slots: &[Slot], at: Position) -> bool {
+        // Acquire: pairs with the Release in `Reserved::put`.
+        let entry = Entry(self.ring[at.index()].load(Acquire));
+        entry.lap() == at.lap() && slots[entry.slot() as usize].ticket() != at.0
+    }
+
     /// Looks at one position.
-    fn step(&self, slots: &[Slot], src: Position, dst: &mut Position) {
+    fn slide(&self, slots: &[Slot], src: Position, dst: &mut Position) {
         // Acquire: pairs with the Release in `Reserved::put`.
         let entry = Entry(self.ring[src.index()].load(Acquire));
         let below = src.minus_one(self.size);
@@ -100,7 +129,7 @@ impl Timeline {
         }
         // AcqRel: who sees the new ticket sees the new entry. Fails if the slot was acquired or taken (I3).
         if slot.ticket.compare_exchange(src.0, dst.0, AcqRel, Relaxed).is_ok() {
-            self.set_bits(usize::from(list), dst.word_start(), 1 << (dst.0 % 64));
+            self.set_bits(usize::from(list), dst.word_start(), dst.bit());
             self.carry_hand(usize::from(list), src, *dst);
             *dst = dst.minus_one(self.size);
         }

@@ -12,8 +12,8 @@
 //!
 //! A block that becomes inactive takes the next position as its *ticket*; a block that becomes active forgets its ticket, and
 //! the entry is stale from then on, without being touched. So a hit costs one store to a line that the hit owns anyway.
-//! Stale entries are dropped when they are met. They are also squeezed out by [`compact`], piecemeal, so that the ring never
-//! needs more than 1½ places a slot. A list more costs 1½ bits a slot.
+//! Stale entries are dropped when they are met, and squeezed out by [`compact`], piecemeal: the ring has three places a slot,
+//! 24 bytes. A list more costs three bits a slot.
 //!
 //! I1. An entry is *live* if its slot's ticket is its position. A slot has one ticket, so at most one live entry.
 //! I2. A ticket is never given twice. It is written only by the holder of the slot's only reference (release), by the one who
@@ -22,7 +22,7 @@
 //! I3. An inactive, unpinned slot is live; its list's bit is set, or it is set aside as a parent, or the thread that released
 //!     it is about to set the bit.
 //! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back.
-//! I5. Nothing live is before `head`; `tail - head ≤ size - 64`, so a word of 64 positions is never of two laps.
+//! I5. Nothing live is before `head`; `tail - head ≤ size - WORD`, so a word of positions is never of two laps.
 //! I6. A set bit proves nothing; the entry, the ticket and the word decide.
 //!
 //! # Orderings
@@ -37,7 +37,7 @@ use crate::slot::{NO_TICKET, Slot};
 use crate::sync::{AcqRel, Acquire, AtomicU64, CachePadded, Relaxed, Release, SeqCst, fence, skipped};
 use alloc::boxed::Box;
 use compact::Compactor;
-use position::{Entry, Position};
+use position::{Entry, Position, WORD};
 
 /// How many slots an evictor asks the cache for before it looks at the first.
 const AHEAD: usize = 8;
@@ -87,17 +87,17 @@ pub(crate) enum Verdict {
 impl Timeline {
     /// A timeline for `capacity` slots and `lists` lists; with `sweeps` their cursors are hands (see [`Timeline::sweep`]).
     pub(crate) fn new(capacity: usize, lists: usize, sweeps: bool) -> Timeline {
-        // Half as much again as can be live, and a word on either side of the seam.
-        let size = (capacity + capacity / 2 + 192).next_multiple_of(64);
+        // Thrice what can be live, so that most of what a slide looks at is stale; and a word on either side of the seam.
+        let size = (3 * capacity + 3 * WORD as usize).next_multiple_of(WORD as usize);
         let atomics = |n: usize| -> Box<[AtomicU64]> { (0..n).map(|_| AtomicU64::new(0)).collect() };
         Timeline {
             sweeps,
             size: size as u32,
-            threshold: (capacity + capacity / 4 + 64) as u64,
+            threshold: (2 * capacity + capacity / 2 + WORD as usize) as u64,
             ring: atomics(size),
             lists: (0..lists)
                 .map(|_| List {
-                    bits: atomics(size / 64),
+                    bits: atomics(size / WORD as usize),
                     cursor: CachePadded(AtomicU64::new(Position::FIRST.0)),
                 })
                 .collect(),
@@ -125,7 +125,7 @@ impl Timeline {
             if used > self.threshold {
                 // Eight steps for each push: the pass ends long before the ring does.
                 self.compact(slots, 8 * n as usize);
-                if used > u64::from(self.size - 64) && !self.make_room(slots, n) {
+                if used > u64::from(self.size - WORD) && !self.make_room(slots, n) {
                     return Err(Full);
                 }
             }
@@ -144,7 +144,7 @@ impl Timeline {
         for _ in 0..2 {
             self.compact(slots, 2 * self.size as usize);
         }
-        self.tail().since(self.head(), self.size) + u64::from(n) <= u64::from(self.size - 64)
+        self.tail().since(self.head(), self.size) + u64::from(n) <= u64::from(self.size - WORD)
     }
 
     /// Puts inactive slots' entries into their list: sets the bit at each slot's ticket, whatever that is by now.
@@ -152,7 +152,7 @@ impl Timeline {
         for group in released.chunk_by(|a, b| {
             let (a, b) = (&slots[*a as usize], &slots[*b as usize]);
             // Relaxed: `set_bits` decides for each again.
-            a.ticket.load(Relaxed) / 64 == b.ticket.load(Relaxed) / 64
+            Position(a.ticket.load(Relaxed)).word_start() == Position(b.ticket.load(Relaxed)).word_start()
                 && a.list.load(Relaxed) == b.list.load(Relaxed)
         }) {
             self.list_group(slots, group);
@@ -169,7 +169,7 @@ impl Timeline {
         for slot in group {
             let ticket = slots[*slot as usize].ticket.load(Relaxed);
             if ticket != NO_TICKET && Position(ticket).word_start() == word {
-                mask |= 1 << (ticket % 64);
+                mask |= Position(ticket).bit();
             }
         }
         if mask != 0 {
@@ -191,7 +191,7 @@ impl Timeline {
             self.set_bits(
                 usize::from(slot.list.load(Relaxed)),
                 Position(ticket).word_start(),
-                1 << (ticket % 64),
+                Position(ticket).bit(),
             );
             if slot.ticket() == ticket {
                 return;
@@ -205,9 +205,10 @@ impl Timeline {
     }
 
     fn set_bits(&self, list: usize, word: Position, mask: u64) {
-        let list = &self.lists[list];
+        // A slot that was taken and registered anew since its list was read may be in none.
+        let Some(list) = self.lists.get(list) else { return };
         // Release: who sees the bit sees entry and ticket; pairs with the Acquire in `take_oldest`.
-        list.bits[word.index() / 64].fetch_or(mask, Release);
+        list.bits[word.word()].fetch_or(mask, Release);
         // Dekker with `advance`: see the header.
         if !skipped!("timeline_list_no_fence") {
             fence(SeqCst);
@@ -261,9 +262,9 @@ impl Timeline {
             at = at.max(head);
             let word = at.word_start();
             // Acquire: pairs with the Release in `set_bits`.
-            let bits = self.lists[list].bits[word.index() / 64].load(Acquire) & (u64::MAX << (at.0 % 64));
+            let bits = self.lists[list].bits[word.word()].load(Acquire) & (at.bit().wrapping_neg());
             if bits == 0 {
-                at = word.plus(64, self.size);
+                at = word.plus(WORD, self.size);
                 continue;
             }
             let bit = bits.trailing_zeros();
@@ -288,11 +289,11 @@ impl Timeline {
                 continue;
             }
             // Acquire: pairs with the Release in `set_bits`.
-            let bits = list.bits[cursor.index() / 64].load(Acquire);
+            let bits = list.bits[cursor.word()].load(Acquire);
             if bits != 0 {
                 return Some((cursor, bits));
             }
-            let next = cursor.plus(64, self.size);
+            let next = cursor.plus(WORD, self.size);
             if next > self.tail() {
                 return None;
             }
@@ -311,7 +312,7 @@ impl Timeline {
     ) -> (usize, bool) {
         let mut ahead = Bits(bits);
         for bit in ahead.by_ref().take(wanted.min(AHEAD)) {
-            self.prefetch_slot(slots, word, bit);
+            self.prefetch_slot(slots, word.index() + bit as usize);
         }
         let (mut taken, mut done, mut go_on) = (0, 0u64, true);
         for bit in Bits(bits) {
@@ -319,7 +320,7 @@ impl Timeline {
                 break;
             }
             if let Some(bit) = ahead.next() {
-                self.prefetch_slot(slots, word, bit);
+                self.prefetch_slot(slots, word.index() + bit as usize);
             }
             match self
                 .live_slot(slots, list, word, bit)
@@ -339,11 +340,13 @@ impl Timeline {
         (taken, go_on)
     }
 
+    /// Brings the slot that an entry names into the cache.
     #[inline]
-    fn prefetch_slot(&self, slots: &[Slot], word: Position, bit: u32) {
+    fn prefetch_slot(&self, slots: &[Slot], index: usize) {
         // Relaxed: a hint; an entry of another lap names a slot too.
-        let entry = Entry(self.ring[word.index() + bit as usize].load(Relaxed));
-        if let Some(slot) = slots.get(entry.slot() as usize) {
+        let slot =
+            self.ring.get(index).and_then(|entry| slots.get(Entry(entry.load(Relaxed)).slot() as usize));
+        if let Some(slot) = slot {
             prefetch(slot);
         }
     }
@@ -365,7 +368,7 @@ impl Timeline {
     /// there, or the slot has become inactive. Then it is set again.
     fn clear_bits(&self, slots: &[Slot], list: usize, word: Position, mask: u64) {
         // AcqRel: if the bit was set anew before, what was written before that is seen by the check below; if after, it stays.
-        self.lists[list].bits[word.index() / 64].fetch_and(!mask, AcqRel);
+        self.lists[list].bits[word.word()].fetch_and(!mask, AcqRel);
         if skipped!("timeline_clear_no_recheck") {
             return;
         }
@@ -382,7 +385,7 @@ impl Timeline {
     /// between, `defer_if_parent` says so, and the bit comes back.
     fn set_aside(&self, slots: &[Slot], list: usize, word: Position, bit: u32, slot: u32) {
         // AcqRel: as in `clear_bits`.
-        self.lists[list].bits[word.index() / 64].fetch_and(!(1 << bit), AcqRel);
+        self.lists[list].bits[word.word()].fetch_and(!(1 << bit), AcqRel);
         let state = slots[slot as usize].word();
         if !slots[slot as usize].defer_if_parent(state.generation()) && state.inactive() {
             self.relist(slots, slot);
@@ -405,7 +408,7 @@ impl List {
         }
         // Dekker with `set_bits`: see the header.
         fence(SeqCst);
-        if self.bits[from.index() / 64].load(Relaxed) != 0 {
+        if self.bits[from.word()].load(Relaxed) != 0 {
             self.pull_back(from);
         }
     }

@@ -7,6 +7,9 @@
 //! └────────────┴────────────┘
 //! ```
 
+/// Places a word of a list: 64; two in loom's models, so that they reach the seams.
+pub(super) const WORD: u32 = if cfg!(loom) { 2 } else { 64 };
+
 /// A position; as a ticket it is stored in the slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Position(pub(super) u64);
@@ -48,10 +51,20 @@ impl Position {
         let laps = (self.lap() - earlier.lap()) as u64;
         (laps * size as u64 + (self.0 as u32 as u64)).saturating_sub(earlier.0 as u32 as u64)
     }
-    /// The first place of this place's word of 64.
+    /// This place's bit within its word.
+    #[inline]
+    pub(super) const fn bit(self) -> u64 {
+        1 << (self.0 % WORD as u64)
+    }
+    /// The number of this place's word.
+    #[inline]
+    pub(super) const fn word(self) -> usize {
+        self.index() / WORD as usize
+    }
+    /// The first place of this place's word.
     #[inline]
     pub(super) const fn word_start(self) -> Position {
-        Position(self.0 & !63)
+        Position(self.0 & !(WORD as u64 - 1))
     }
 }
 

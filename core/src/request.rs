@@ -1,0 +1,274 @@
+//! The request-level view: `reserve(request, n)`, `release(request)`, over a pool that others use too.
+//!
+//! ```text
+//!   entries   │ id │ head │      block            block
+//!             │ 17 │  ────┼───►  next ──────────► next ──► NIL      threaded through the slots' `parent` words,
+//!             │  – │ shut │                                         which a block has no use for before it is registered
+//! ```
+//!
+//! A bounded table of open addressing, twice as long as the requests it may hold, without locks and without allocation.
+//!
+//! I1. A block is pushed to one entry's list, by compare-exchange on its head, and leaves it when the head is swapped to `shut`.
+//! I2. An entry's id is set (EMPTY → id) before its head is opened, and cleared after its head was shut; a head never comes back to
+//!     an old value (tag). So a push to an entry that was closed meanwhile fails, and looks for another.
+//! I3. A request may have two entries, if two threads reserve for it at once; release drains all that are open.
+//! I4. No entry lies farther from its id's home than `reach`, which only grows.
+
+use crate::error::OutOfBlocks;
+use crate::id::BlockId;
+use crate::pool::BlockPool;
+use crate::slot::NIL;
+use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Names a request; any number but `u64::MAX`.
+pub type RequestId = u64;
+
+const EMPTY: u64 = u64::MAX;
+
+/// Why nothing was reserved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReserveError {
+    /// Too few blocks are free or evictable.
+    OutOfBlocks(OutOfBlocks),
+    /// As many requests are open as the table was built for: release one, or build a larger table.
+    TooManyRequests {
+        /// Requests that the table was built for.
+        limit: usize,
+    },
+    /// `u64::MAX` names no request.
+    InvalidId,
+}
+
+impl fmt::Display for ReserveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReserveError::OutOfBlocks(error) => error.fmt(f),
+            ReserveError::TooManyRequests { limit } => {
+                write!(f, "{limit} requests are open: release one, or build the table for more")
+            }
+            ReserveError::InvalidId => {
+                f.write_str("request = u64::MAX: this number names no request; take another")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ReserveError {}
+
+/// A head: `tag:31 | shut:1 | slot:32`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Head(u64);
+
+impl Head {
+    const SHUT: u64 = 1 << 32;
+    fn first(self) -> u32 {
+        self.0 as u32
+    }
+    fn is_shut(self) -> bool {
+        self.0 & Head::SHUT != 0
+    }
+    fn next(self, slot: u32, shut: bool) -> Head {
+        let tag = (self.0 >> 33).wrapping_add(1) << 33;
+        Head(tag | if shut { Head::SHUT } else { 0 } | u64::from(slot))
+    }
+}
+
+struct Entry {
+    id: AtomicU64,
+    head: AtomicU64,
+}
+
+impl Entry {
+    /// Whether the request owned this entry while its head was `head`, which was loaded before: if the entry has changed hands since,
+    /// so has the head, and no compare-exchange that expects it succeeds (I2).
+    fn owned_by(&self, request: RequestId, head: Head) -> bool {
+        // Acquire: pairs with the Release of the claim.
+        !head.is_shut() && (self.id.load(Acquire) == request || skipped!("request_no_owner_check"))
+    }
+}
+
+/// The blocks of open requests, over a [`BlockPool`].
+///
+/// ```
+/// use kvstrata_core::{BlockPool, PoolConfig, RequestTable};
+/// let pool = BlockPool::new(PoolConfig::new(100))?;
+/// let requests = RequestTable::new(&pool, 8);
+/// let mut blocks = Vec::new();
+/// requests.reserve(17, 40, &mut blocks)?;
+/// requests.reserve(17, 2, &mut blocks)?;
+/// assert_eq!((blocks.len(), requests.in_flight(), requests.available()), (42, 42, 58));
+/// assert_eq!(requests.release(17), 42);
+/// assert_eq!(requests.utilisation(), 0.0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RequestTable<'p> {
+    pool: &'p BlockPool,
+    entries: Box<[Entry]>,
+    limit: usize,
+    reach: AtomicU32,
+}
+
+impl<'p> RequestTable<'p> {
+    /// A table for up to `limit` requests at a time.
+    pub fn new(pool: &'p BlockPool, limit: usize) -> RequestTable<'p> {
+        let entry = || Entry { id: AtomicU64::new(EMPTY), head: AtomicU64::new(Head::SHUT | u64::from(NIL)) };
+        let entries = (0..(2 * limit).max(2)).map(|_| entry()).collect();
+        RequestTable { pool, entries, limit, reach: AtomicU32::new(0) }
+    }
+
+    /// Reserves `n` blocks more for a request, as [`BlockPool::allocate`] does, and appends their numbers to `out`.
+    ///
+    /// # Errors
+    /// Too few blocks, or too many requests; nothing was reserved.
+    pub fn reserve(&self, request: RequestId, n: usize, out: &mut Vec<BlockId>) -> Result<(), ReserveError> {
+        if request == EMPTY {
+            return Err(ReserveError::InvalidId);
+        }
+        let mut blocks: Blocks<'p> = Blocks { pool: self.pool, first: NIL, last: NIL };
+        let start = out.len();
+        self.pool.allocate_as(n, out).map_err(ReserveError::OutOfBlocks)?;
+        for id in &out[start..] {
+            blocks.push(id.0);
+        }
+        if blocks.first == NIL {
+            return Ok(());
+        }
+        let placed = self.place(request, &blocks);
+        if !placed {
+            out.truncate(start);
+            blocks.give_back();
+            return Err(ReserveError::TooManyRequests { limit: self.limit });
+        }
+        Ok(())
+    }
+
+    /// Gives back all blocks of a request. Returns how many; 0 if it has none.
+    pub fn release(&self, request: RequestId) -> usize {
+        if request == EMPTY { 0 } else { self.probe(request).map(|entry| self.drain(entry, request)).sum() }
+    }
+
+    /// Blocks that could be reserved now: free, or evictable.
+    pub fn available(&self) -> usize {
+        self.pool.free() + self.pool.inactive()
+    }
+
+    /// Blocks that somebody holds.
+    pub fn in_flight(&self) -> usize {
+        self.pool.active()
+    }
+
+    /// In flight, as a share of all.
+    pub fn utilisation(&self) -> f64 {
+        self.in_flight() as f64 / self.pool.capacity() as f64
+    }
+
+    /// The entries where this request can be.
+    fn probe(&self, request: RequestId) -> impl Iterator<Item = &Entry> {
+        // Acquire: pairs with the Release in `place`.
+        let reach = self.reach.load(Acquire) as usize;
+        self.entries_from(request).take(reach + 1)
+    }
+
+    fn entries_from(&self, request: RequestId) -> impl Iterator<Item = &Entry> {
+        let mixed = request.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let home = ((u128::from(mixed) * self.entries.len() as u128) >> 64) as usize;
+        self.entries[home..].iter().chain(&self.entries[..home])
+    }
+
+    fn place(&self, request: RequestId, blocks: &Blocks<'p>) -> bool {
+        if self.probe(request).any(|entry| blocks.push_to(entry, request)) {
+            return true;
+        }
+        for (distance, entry) in self.entries_from(request).enumerate() {
+            // Release, by AcqRel: who sees the id may look at the head.
+            if entry.id.compare_exchange(EMPTY, request, AcqRel, Relaxed).is_ok() {
+                // Release: pairs with the Acquire in `probe` (I4).
+                self.reach.fetch_max(distance as u32, Release);
+                blocks.open(entry);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn drain(&self, entry: &Entry, request: RequestId) -> usize {
+        let mut head = Head(entry.head.load(Acquire));
+        while entry.owned_by(request, head) {
+            // AcqRel: takes over the list that pushes published (I1).
+            match entry.head.compare_exchange(head.0, head.next(NIL, true).0, AcqRel, Acquire) {
+                Ok(_) => {
+                    // Release: the next claimer finds a shut head (I2).
+                    entry.id.store(EMPTY, Release);
+                    return Blocks { pool: self.pool, first: head.first(), last: NIL }.give_back();
+                }
+                Err(seen) => head = Head(seen),
+            }
+        }
+        0
+    }
+}
+
+impl Drop for RequestTable<'_> {
+    fn drop(&mut self) {
+        for entry in &self.entries {
+            let head = Head(entry.head.load(Acquire));
+            if !head.is_shut() {
+                Blocks { pool: self.pool, first: head.first(), last: NIL }.give_back();
+            }
+        }
+    }
+}
+
+/// A list of reserved blocks, threaded through their slots.
+struct Blocks<'p> {
+    pool: &'p BlockPool,
+    first: u32,
+    last: u32,
+}
+
+impl Blocks<'_> {
+    fn push(&mut self, slot: u32) {
+        self.pool.set_next_reserved(BlockId(slot), self.first);
+        if self.first == NIL {
+            self.last = slot;
+        }
+        self.first = slot;
+    }
+
+    /// Opens a claimed entry with this list.
+    fn open(&self, entry: &Entry) {
+        let head = Head(entry.head.load(Relaxed));
+        // Release: publishes the list to the Acquire in `drain` and `push_to`.
+        entry.head.store(head.next(self.first, false).0, Release);
+    }
+
+    /// Puts this list before an open entry's own. False: it is shut.
+    fn push_to(&self, entry: &Entry, request: RequestId) -> bool {
+        let mut head = Head(entry.head.load(Acquire));
+        while entry.owned_by(request, head) {
+            self.pool.set_next_reserved(BlockId(self.last), head.first());
+            // AcqRel: as in `open`.
+            match entry.head.compare_exchange(head.0, head.next(self.first, false).0, AcqRel, Acquire) {
+                Ok(_) => return true,
+                Err(seen) => head = Head(seen),
+            }
+        }
+        self.pool.set_next_reserved(BlockId(self.last), NIL);
+        false
+    }
+
+    fn give_back(self) -> usize {
+        let (mut slot, mut count) = (self.first, 0);
+        let blocks = core::iter::from_fn(|| {
+            let id = (slot != NIL).then_some(BlockId(slot))?;
+            slot = self.pool.next_reserved(id);
+            count += 1;
+            Some(self.pool.adopt_reserved(id))
+        });
+        self.pool.give_back(blocks);
+        count
+    }
+}

@@ -1,0 +1,72 @@
+//! The free map: a slot has one owner at a time, and the next sees all that the last did (`src/free`, I1, I2).
+#![cfg(loom)]
+
+mod loom;
+
+use ::loom::thread;
+use kvstrata_core::Policy;
+use loom::{Rig, model};
+
+/// A slot that one thread frees may go to another at once, by a credit that was there before: the bit must order the owners.
+#[test]
+fn a_freed_slot_is_handed_over_in_order() {
+    model(|| {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        let mut blocks = Vec::with_capacity(1);
+        rig.pool.allocate_free(1, &mut blocks).expect("one of two");
+        let id = blocks.pop().expect("one").into_id();
+        rig.write(id, 1);
+        let freer = thread::spawn(move || {
+            other.write(id, 2);
+            drop(other.pool.adopt_mutable(id).expect("it is ours"));
+        });
+        rig.pool.allocate_free(1, &mut blocks).expect("one is free all the time");
+        rig.write(blocks[0].id(), 3);
+        freer.join().expect("no panic");
+        drop(blocks);
+        rig.at_rest();
+    });
+}
+
+/// Two threads, two slots: each gets one, not the same.
+#[test]
+fn a_slot_is_handed_out_once() {
+    model(|| {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        let allocate = |rig: &Rig, number: u64| {
+            let mut blocks = Vec::with_capacity(1);
+            rig.pool.allocate_free(1, &mut blocks).expect("two for two");
+            rig.write(blocks[0].id(), number);
+            blocks.pop().expect("one").into_id()
+        };
+        let thread = thread::spawn(move || allocate(&other, 1));
+        let mine = allocate(&rig, 2);
+        let theirs = thread.join().expect("no panic");
+        assert_ne!(mine, theirs);
+        drop((rig.pool.adopt_mutable(mine), rig.pool.adopt_mutable(theirs)));
+        rig.at_rest();
+    });
+}
+
+/// All or nothing: of two that want both slots, one at most gets them, and a refusal leaves nothing behind.
+#[test]
+fn all_or_nothing() {
+    model(|| {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        let allocate = |rig: &Rig| {
+            let mut blocks = Vec::with_capacity(2);
+            let got = rig.pool.allocate_free(2, &mut blocks).is_ok();
+            assert_eq!(blocks.len(), if got { 2 } else { 0 });
+            for block in &blocks {
+                rig.write(block.id(), 1);
+            }
+        };
+        let thread = thread::spawn(move || allocate(&other));
+        allocate(&rig);
+        thread.join().expect("no panic");
+        rig.at_rest();
+    });
+}

@@ -1,0 +1,103 @@
+//! The registry: a lookup finds what was registered, whole, or misses (`src/registry`, I1 to I5; `src/slot`, I1).
+//! Under loom all keys share one chain.
+#![cfg(loom)]
+
+mod loom;
+
+use ::loom::thread;
+use kvstrata_core::Policy;
+use loom::{Rig, model};
+
+/// Of two registrations of one hash, one is found by the other (I2).
+#[test]
+fn one_hash_is_registered_once() {
+    model(|| {
+        let rig = Rig::new(3, Policy::Lru);
+        let other = rig.clone();
+        drop(rig.store(9));
+        let thread = thread::spawn(move || {
+            let block = other.store(1).expect("three blocks for three");
+            block.id()
+        });
+        let block = rig.store(1).expect("three blocks for three");
+        let theirs = thread.join().expect("no panic");
+        assert_eq!(block.id(), theirs, "both have the same block");
+        drop(block);
+        assert_eq!(rig.pool.stats().deduplicated, 1);
+        rig.at_rest();
+    });
+}
+
+/// Who finds a block sees its bytes and its hash.
+#[test]
+fn a_found_block_is_whole() {
+    model(|| {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        let thread = thread::spawn(move || drop(other.store(1)));
+        drop(rig.lookup(1));
+        thread.join().expect("no panic");
+        assert!(rig.lookup(1).is_some());
+        rig.at_rest();
+    });
+}
+
+/// A block is evicted and used anew while it is looked up: the lookup holds it, or misses; never other bytes.
+#[test]
+fn a_recycled_block_is_not_found_under_its_old_hash() {
+    model(|| {
+        let rig = Rig::new(1, Policy::Lru);
+        let other = rig.clone();
+        drop(rig.store(1));
+        let thread = thread::spawn(move || drop(other.store(2)));
+        drop(rig.lookup(1));
+        thread.join().expect("no panic");
+        assert!(rig.lookup(1).is_some() != rig.lookup(2).is_some(), "one of the two is there");
+        rig.at_rest();
+    });
+}
+
+/// A lookup walks over a block that is evicted and comes back at the chain's head: it still finds what is behind (I4).
+#[test]
+fn a_lookup_is_not_led_astray() {
+    model(|| {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        let kept = rig.store(1).expect("two blocks for two");
+        drop(rig.store(2));
+        let thread = thread::spawn(move || drop(other.store(3)));
+        assert!(rig.lookup(1).is_some(), "a held block is found whatever happens around it");
+        thread.join().expect("no panic");
+        drop(kept);
+        rig.at_rest();
+    });
+}
+
+/// Two neighbours in a chain are removed at once: both are gone, and what is left is found (I3).
+#[test]
+fn neighbours_are_removed_at_once() {
+    model(|| {
+        let rig = Rig::new(3, Policy::Lru);
+        let other = rig.clone();
+        let kept = rig.store(1).expect("three blocks for three");
+        let (second, third) = (rig.store(2).expect("room"), rig.store(3).expect("room"));
+        let (second, third) = (
+            {
+                let weak = second.downgrade();
+                drop(second);
+                weak
+            },
+            {
+                let weak = third.downgrade();
+                drop(third);
+                weak
+            },
+        );
+        let thread = thread::spawn(move || other.pool.unregister(second).expect("nobody holds it"));
+        rig.pool.unregister(third).expect("nobody holds it");
+        thread.join().expect("no panic");
+        assert!(rig.lookup(2).is_none() && rig.lookup(3).is_none() && rig.lookup(1).is_some());
+        drop(kept);
+        rig.at_rest();
+    });
+}

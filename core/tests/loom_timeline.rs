@@ -1,0 +1,128 @@
+//! The timeline: what is released is found by eviction, whatever evictors, hits and the compactor do meanwhile (`src/timeline`, I3,
+//! I4; `compact.rs`, I1 to I4). Under loom a word has two places, so that cursors move and compaction runs.
+#![cfg(loom)]
+
+mod loom;
+
+use ::loom::thread;
+use kvstrata_core::{Policy, Priority};
+use loom::{Rig, model, model_within};
+
+/// An evictor moves the cursor over the place where a block is being released: the block is not lost (I4).
+#[test]
+fn release_against_a_moving_cursor() {
+    model(|| {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        let first = rig.store(1).expect("two for two");
+        let second = rig.store(2).expect("two for two").into_id();
+        let thread = thread::spawn(move || drop(other.pool.adopt_immutable(second).expect("it is ours")));
+        // Places up to the next word: hits make them stale.
+        drop(first);
+        drop(rig.lookup(1));
+        let mut victims = Vec::with_capacity(1);
+        rig.pool.evict(1, &mut victims);
+        drop(victims);
+        thread.join().expect("no panic");
+        rig.at_rest();
+    });
+}
+
+/// A hit makes an entry stale while an evictor looks at it, and the release gives the block a new one.
+#[test]
+fn hit_and_release_against_eviction() {
+    model(|| {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        drop(rig.store(1));
+        drop(rig.store(2));
+        let thread = thread::spawn(move || drop(other.lookup(1)));
+        let mut victims = Vec::with_capacity(1);
+        rig.pool.evict(1, &mut victims);
+        drop(victims);
+        thread.join().expect("no panic");
+        rig.at_rest();
+    });
+}
+
+/// Hits until the compactor slides live entries, while the other thread acquires and releases what is being moved.
+#[test]
+fn compaction_against_a_hit() {
+    model_within(2, || {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        drop(rig.store(1));
+        drop(rig.store(2));
+        // The first stays at the head; the second fills the ring with stale entries.
+        for _ in 0..4 {
+            drop(rig.lookup(2));
+        }
+        let thread = thread::spawn(move || drop(other.lookup(1)));
+        drop(rig.lookup(2));
+        drop(rig.lookup(2));
+        thread.join().expect("no panic");
+        assert_eq!(rig.pool.stats().displaced, 0);
+        rig.at_rest();
+    });
+}
+
+/// The same while the other thread evicts.
+#[test]
+fn compaction_against_eviction() {
+    model_within(2, || {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        drop(rig.store(1));
+        drop(rig.store(2));
+        for _ in 0..4 {
+            drop(rig.lookup(2));
+        }
+        let thread = thread::spawn(move || {
+            let mut victims = Vec::with_capacity(1);
+            other.pool.evict(1, &mut victims);
+        });
+        drop(rig.lookup(2));
+        drop(rig.lookup(2));
+        thread.join().expect("no panic");
+        rig.at_rest();
+    });
+}
+
+/// The last child goes while an evictor sets its parent aside: the parent comes back.
+#[test]
+fn parent_is_set_aside_while_its_child_goes() {
+    model(|| {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        let parent = rig.store(1).expect("two for two");
+        let mut blocks = Vec::with_capacity(1);
+        rig.pool.allocate(1, &mut blocks).expect("two for two");
+        let child = rig.register(blocks.pop().expect("one"), 2, Some(&parent));
+        child.set_priority(Priority::High);
+        let weak = child.downgrade();
+        drop(parent);
+        drop(child);
+        let thread = thread::spawn(move || other.pool.unregister(weak).is_ok());
+        let mut victims = Vec::with_capacity(2);
+        rig.pool.evict(1, &mut victims);
+        drop(victims);
+        thread.join().expect("no panic");
+        rig.at_rest();
+    });
+}
+
+/// SIEVE keeps a block's place while it is used; evictor and release must agree on its bit.
+#[test]
+fn a_kept_place_is_not_lost() {
+    model(|| {
+        let rig = Rig::new(1, Policy::Sieve);
+        let other = rig.clone();
+        drop(rig.store(1));
+        let thread = thread::spawn(move || drop(other.lookup(1)));
+        let mut victims = Vec::with_capacity(1);
+        rig.pool.evict(1, &mut victims);
+        drop(victims);
+        thread.join().expect("no panic");
+        rig.at_rest();
+    });
+}

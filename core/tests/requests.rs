@@ -1,0 +1,70 @@
+//! The request-level view, alone and by many threads.
+
+use kvstrata_core::*;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+#[test]
+fn a_request_gets_its_blocks_and_gives_them_back() {
+    let pool = BlockPool::new(PoolConfig::new(64)).expect("a valid setup");
+    let table = RequestTable::new(&pool, 2);
+    let mut out = vec![];
+    assert_eq!(table.reserve(u64::MAX, 1, &mut out), Err(ReserveError::InvalidId));
+    table.reserve(1, 30, &mut out).expect("30 of 64");
+    table.reserve(2, 30, &mut out).expect("60 of 64");
+    table.reserve(1, 2, &mut out).expect("more for the first");
+    assert_eq!((out.len(), table.in_flight(), table.available()), (62, 62, 2));
+    let refused = table.reserve(2, 3, &mut out);
+    assert_eq!(refused, Err(ReserveError::OutOfBlocks(OutOfBlocks { requested: 3, available: 2 })));
+    assert_eq!(out.len(), 62, "a refusal leaves nothing behind");
+    assert_eq!((table.release(1), table.release(1), table.release(3)), (32, 0, 0));
+    assert_eq!(table.available(), 34);
+    drop(table);
+    assert_eq!(pool.free(), 64, "dropping the table gives everything back");
+}
+
+#[test]
+fn more_requests_than_the_table_has_room_for() {
+    let pool = BlockPool::new(PoolConfig::new(64)).expect("a valid setup");
+    let table = RequestTable::new(&pool, 4);
+    let mut out = vec![];
+    let opened = (0..20).take_while(|request| table.reserve(*request, 1, &mut out).is_ok()).count();
+    assert!((4..=8).contains(&opened), "{opened} of 20");
+    assert_eq!(table.reserve(99, 1, &mut out), Err(ReserveError::TooManyRequests { limit: 4 }));
+    assert_eq!(table.in_flight(), opened);
+    for request in 0..20 {
+        table.release(request);
+    }
+    assert_eq!(pool.free(), 64);
+}
+
+#[test]
+fn threads_share_requests() {
+    let pool = BlockPool::new(PoolConfig::new(256).lanes(4)).expect("a valid setup");
+    let table = RequestTable::new(&pool, 8);
+    let owners: Vec<AtomicU32> = (0..256).map(|_| AtomicU32::new(0)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (table, owners) = (&table, &owners);
+            scope.spawn(move || {
+                let mut out = vec![];
+                for step in 0..20_000 {
+                    // Three threads use requests of their own, and all use request 100.
+                    let request = if step % 3 == 0 { 100 } else { thread };
+                    out.clear();
+                    if table.reserve(request, 1 + step % 7, &mut out).is_ok() && request != 100 {
+                        for id in &out {
+                            assert_eq!(owners[id.index()].fetch_add(1, Relaxed), 0, "{id} has two owners");
+                        }
+                        for id in &out {
+                            owners[id.index()].fetch_sub(1, Relaxed);
+                        }
+                    }
+                    table.release(request);
+                }
+            });
+        }
+    });
+    table.release(100);
+    assert_eq!((table.in_flight(), pool.free()), (0, 256));
+    assert_eq!(pool.census().free, 256);
+}
