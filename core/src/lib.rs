@@ -57,8 +57,9 @@ mod timeline;
 
 pub use error::{ConfigError, OutOfBlocks, Reason, Refused, TransitionError};
 pub use events::EventSink;
-pub use hash::{BlockHash, Salt, SequenceHash};
+pub use hash::{BlockHash, BlockHasher, Salt, SaltParts, SequenceHash, Xxh3};
 pub use id::{BlockId, BlockRef};
+pub use layout::{FullyContiguous, LayoutConfig, LayoutError};
 pub use policy::{Policy, UnknownPolicy};
 pub use pool::{
     BlockPool, Census, CompleteBlock, Duplicates, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
@@ -66,3 +67,5 @@ pub use pool::{
 };
 pub use request::{RequestId, RequestTable, ReserveError};
 pub use slot::{Priority, State};
+pub use storage::{ByoStorage, DeviceError, DevicePort, Storage, StorageKind};
+pub use tokens::{Token, TokenBlock, TokenBlockSequence};

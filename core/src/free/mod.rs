@@ -25,6 +25,7 @@ mod leaf;
 #[cfg(test)]
 mod tests;
 
+use crate::pool::wrap;
 use crate::sync::{
     AcqRel, Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped, spin_loop,
 };
@@ -77,7 +78,7 @@ impl FreeMap {
     /// Claims `n` slots and hands them to `take` as runs `(first, length)`, or touches nothing.
     #[inline]
     pub(crate) fn allocate(&self, lane: usize, n: u32, mut take: impl FnMut(u32, u32)) -> bool {
-        let home = if self.stripes.len() == 1 { 0 } else { lane % self.stripes.len() };
+        let home = wrap(lane, self.stripes.len());
         if self.stripes[home].reserve_all(n) {
             self.claim(home, n, &mut take);
             return true;

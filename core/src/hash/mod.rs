@@ -23,9 +23,10 @@
 //! said to be faster, since block hashes do not wait for each other. With XXH3-128 it is not, at the page size that
 //! counts: an input of up to 128 bytes is folded from the middle outwards, the parent (its first 16 bytes) enters in
 //! the last round, and a processor computes the other rounds of block i + 1 while it waits for h(i). Measured per
-//! 16 tokens on a 2.6 GHz Zen 4, hashing only, xxhash-rust 0.8: a chain step that waits for nothing but its parent
-//! 5.8 ns (the floor); one level 6.5; two levels 8.4. Two levels win by 0.6 to 1.0 ns where blocks have 32 tokens or
-//! more; there both are at 7.3 ns or less.
+//! 16 tokens on a 2.6 GHz Zen 4, hashing only, xxhash-rust 0.8, pages of 16: a chain step whose other input is there
+//! already 5.8 ns (the floor of both); one level 6.5 to 6.9; two levels 8.4. For pages of 32 to 512 tokens two
+//! levels are ahead by 0.5 to 1.0 ns (6.2 against 7.3 at 32, 2.4 against 3.2 at 512), too little to pay for a second
+//! scheme.
 
 #[cfg(feature = "blake3")]
 mod blake3;

@@ -52,7 +52,7 @@ impl BlockHasher for Xxh3 {
 }
 
 /// The chain over blocks of a size known to the compiler, which turns the copy into loads and XXH3's case
-/// distinction by length into straight code: 6.5 ns a block of 16.
+/// distinction by length into straight code.
 fn chain<const TOKENS: usize, const BYTES: usize>(
     mut parent: SequenceHash,
     tokens: &[Token],

@@ -4,8 +4,13 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-const SMALL: LayoutConfig =
-    LayoutConfig::new().num_blocks(3).num_layers(2).outer_dim(2).page_size(4).inner_dim(5).dtype_width_bytes(2);
+const SMALL: LayoutConfig = LayoutConfig::new()
+    .num_blocks(3)
+    .num_layers(2)
+    .outer_dim(2)
+    .page_size(4)
+    .inner_dim(5)
+    .dtype_width_bytes(2);
 
 #[test]
 fn strides_are_those_of_the_reference() {
@@ -47,7 +52,10 @@ fn an_overflow_names_the_field_that_made_it() {
     let one = page.dtype_width_bytes(1).outer_dim(1);
     assert_eq!(overflow(one.alignment(1)), (Field::NumLayers, 2));
     assert_eq!(overflow(one.num_layers(1).alignment(1)), (Field::NumBlocks, 3));
-    assert_eq!(overflow(one.num_layers(1).num_blocks(1).alignment(1 << 63).inner_dim(M)), (Field::Alignment, 1 << 63));
+    assert_eq!(
+        overflow(one.num_layers(1).num_blocks(1).alignment(1 << 63).inner_dim(M)),
+        (Field::Alignment, 1 << 63)
+    );
     assert!(FullyContiguous::new(one.num_layers(1).num_blocks(1).alignment(1)).is_ok());
 }
 

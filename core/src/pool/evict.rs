@@ -120,6 +120,7 @@ impl BlockPool {
             let lane = self.lane();
             count(&lane.inactive, (claimed as u64).wrapping_neg());
             count(&lane.evicted, claimed as u64);
+            count(&lane.removed, claimed as u64);
             for (number, generation) in hunt.victims[..claimed].iter().map(Cell::get) {
                 self.leave_registry(number, generation);
                 take(number);
@@ -142,6 +143,7 @@ impl BlockPool {
     /// All that follows when the caller has ended a registration otherwise than by eviction.
     pub(super) fn end_registration(&self, number: u32, generation: u32) {
         self.discount_child(&self.slots[number as usize]);
+        count(&self.lane().removed, 1);
         self.leave_registry(number, generation);
     }
 
@@ -152,7 +154,6 @@ impl BlockPool {
         self.registry.remove(&self.slots, number, key);
         self.policy.on_remove(slot);
         slot.set_ticket(NO_TICKET);
-        count(&self.lane().removed, 1);
         if let Some(sink) = &self.sink {
             sink.removed(BlockRef { id: BlockId(number), generation }, key);
         }

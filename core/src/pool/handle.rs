@@ -139,13 +139,11 @@ impl<'p> MutableBlock<'p> {
         }
         slot.set_key(hash);
         slot.filled.store(pool.page_size as u16, Relaxed);
-        match slot.try_swap(word, word.with_state(State::Complete)) {
-            Ok(()) => {
-                let _gone = ManuallyDrop::new(self);
-                Ok(CompleteBlock { pool, id })
-            }
-            Err(_) => Err(Refused { error: pool.refusal(id, Reason::Needs(from)), block: self }),
-        }
+        slot.set_word(word.with_state(State::Complete));
+        // It will be registered soon.
+        pool.registry.prefetch_head(hash);
+        let _gone = ManuallyDrop::new(self);
+        Ok(CompleteBlock { pool, id })
     }
 
     /// `Partial → Reset`: throws the content away and keeps the block.
@@ -362,13 +360,14 @@ impl BlockPool {
         MutableBlock { pool: self, id, partial: self.slot(id).word().state() != State::Reset }
     }
 
-    /// One transition of a block that the caller owns, by compare-exchange, or a refusal that changes nothing.
+    /// One transition of a block that the caller owns, or a refusal that changes nothing.
     pub(super) fn transition(&self, id: BlockId, from: State, to: State) -> Result<(), TransitionError> {
         let slot = self.slot(id);
         let word = slot.word();
-        if word.state() != from || !from.allows(to) || slot.try_swap(word, word.with_state(to)).is_err() {
+        if word.state() != from || !from.allows(to) {
             return Err(self.refusal(id, Reason::Needs(from)));
         }
+        slot.set_word(word.with_state(to));
         Ok(())
     }
 
@@ -378,10 +377,11 @@ impl BlockPool {
 
     /// `Partial`, `Complete` → `Reset`.
     fn reset_owned(&self, id: BlockId) {
-        self.update(id, Word::reset);
+        let slot = self.slot(id);
+        slot.set_word(slot.word().reset());
     }
 
-    /// Changes the word of a block that the caller owns or holds.
+    /// Changes the word of a block that the caller holds.
     pub(super) fn update(&self, id: BlockId, change: impl Fn(Word) -> Word) {
         let slot = self.slot(id);
         let mut word = slot.word();

@@ -112,12 +112,18 @@ impl BlockPool {
     #[inline]
     fn lane(&self) -> &Lane {
         let lanes = self.lanes.len();
-        &self.lanes[if lanes == 1 { 0 } else { self.lane_number() % lanes }]
+        &self.lanes[wrap(self.lane_number(), lanes)]
     }
 
     fn reference(&self, id: BlockId) -> BlockRef {
         BlockRef { id, generation: self.slot(id).word().generation() }
     }
+}
+
+/// A lane's number as an index. Numbers are nearly always small enough already, and a division costs as much as an atomic.
+#[inline]
+pub(crate) fn wrap(number: usize, len: usize) -> usize {
+    if number < len { number } else { number % len }
 }
 
 impl fmt::Debug for BlockPool {

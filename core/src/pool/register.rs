@@ -6,6 +6,7 @@ use crate::error::{Reason, TransitionError};
 use crate::id::{BlockId, BlockRef};
 use crate::registry::Inserted;
 use crate::slot::{NIL, State};
+use alloc::vec::Vec;
 use core::iter;
 
 /// What became of a block that was registered.
@@ -46,6 +47,46 @@ impl BlockPool {
         block: CompleteBlock<'p>,
         parent: Option<&ImmutableBlock<'p>>,
     ) -> Registered<'p> {
+        let registered = self.register_uncounted(block, parent);
+        match registered {
+            Registered::New(_) => count(&self.lane().stored, 1),
+            Registered::Deduplicated(_) => count(&self.lane().deduplicated, 1),
+        }
+        registered
+    }
+
+    /// Registers the blocks of one sequence, each the parent of the next, behind `parent`; drains `blocks`, and appends a reference
+    /// for each to `out`: the block itself, or the one of its hash that was there. Returns how many were there. Being one batch, its
+    /// cache misses overlap and its counts are one.
+    pub fn register_sequence<'p>(
+        &'p self,
+        blocks: &mut Vec<CompleteBlock<'p>>,
+        parent: Option<&ImmutableBlock<'p>>,
+        out: &mut Vec<ImmutableBlock<'p>>,
+    ) -> usize {
+        for block in blocks.iter() {
+            self.registry.prefetch_slot(&self.slots, self.slot(block.id()).key());
+        }
+        let (start, mut present) = (out.len(), 0);
+        for block in blocks.drain(..) {
+            let parent = if out.len() > start { out.last() } else { parent };
+            let registered = self.register_uncounted(block, parent);
+            present += u64::from(matches!(registered, Registered::Deduplicated(_)));
+            out.push(registered.into_block());
+        }
+        let lane = self.lane();
+        count(&lane.stored, (out.len() - start) as u64 - present);
+        if present > 0 {
+            count(&lane.deduplicated, present);
+        }
+        present as usize
+    }
+
+    fn register_uncounted<'p>(
+        &'p self,
+        block: CompleteBlock<'p>,
+        parent: Option<&ImmutableBlock<'p>>,
+    ) -> Registered<'p> {
         let (pool, id) = block.into_parts();
         debug_assert!(core::ptr::eq(pool, self), "{id} is of another pool");
         let slot = self.slot(id);
@@ -55,21 +96,18 @@ impl BlockPool {
         let parent = parent.map(|parent| self.reference(parent.id()));
         slot.begin_registration(complete.generation(), pack(parent));
         // Registered before it is found: an insert that finds it can acquire it at once. The caller's is its first reference.
-        self.update(id, |word| word.with_state(State::Registered).acquired());
+        slot.set_word(complete.with_state(State::Registered).acquired());
         match self.registry.insert(&self.slots, id.0, key, self.unique) {
             Inserted::New => {
                 if let Some(parent) = parent {
-                    // Held by the caller, so of this generation.
-                    self.slot(parent.id).child_added(parent.generation);
+                    self.slot(parent.id).child_added();
                 }
-                count(&self.lane().stored, 1);
                 if let Some(sink) = &self.sink {
                     sink.stored(BlockRef { id, generation: complete.generation() }, key, parent);
                 }
                 Registered::New(ImmutableBlock::new(self, id))
             }
             Inserted::Present(found) => {
-                count(&self.lane().deduplicated, 1);
                 self.discard(id);
                 Registered::Deduplicated(self.activate(found))
             }

@@ -105,7 +105,6 @@ impl BlockPool {
                 inactive += 1;
             }
         }
-        drop(positions);
         if inactive > 0 {
             count(&self.lane().inactive, inactive as u64);
             self.timeline.list(&self.slots, &batch[..inactive]);

@@ -55,7 +55,7 @@ pub(crate) enum Inserted {
 impl Registry {
     /// A table for up to `capacity` slots: two heads a slot, so that nearly every chain is one slot long.
     pub(crate) fn new(capacity: usize) -> Registry {
-        let heads = if cfg!(loom) { 1 } else { capacity * 2 };
+        let heads = if cfg!(loom) { 2 } else { capacity * 2 };
         Registry { heads: (0..heads).map(|_| AtomicU64::new(Link::EMPTY.0)).collect() }
     }
 

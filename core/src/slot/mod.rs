@@ -78,7 +78,7 @@ impl Slot {
         Word(self.state.load(site!("slot_word_relaxed", Acquire)))
     }
 
-    /// The one way in which a word changes. AcqRel: Release publishes what the owner wrote (key, bytes, ticket) to the
+    /// The one way in which a shared word changes. AcqRel: Release publishes what the owner wrote (key, bytes, ticket) to the
     /// Acquire in [`Slot::word`] and in a later `try_swap`; Acquire takes over what earlier holders wrote before they let go.
     #[inline]
     pub(crate) fn try_swap(&self, old: Word, new: Word) -> Result<(), Word> {
@@ -86,6 +86,13 @@ impl Slot {
             .compare_exchange(old.0, new.0, site!("slot_swap_relaxed", AcqRel), Acquire)
             .map(drop)
             .map_err(Word)
+    }
+
+    /// A transition by the block's one owner, of a block that is not `Registered`: nobody else changes such a word, so a store does.
+    /// Release: as in `try_swap`.
+    #[inline]
+    pub(crate) fn set_word(&self, word: Word) {
+        self.state.store(word.0, site!("slot_store_relaxed", Release));
     }
 
     /// Relaxed: ordered by the word on both sides (I1).
@@ -140,10 +147,11 @@ impl Slot {
         self.parent.store(parent, Relaxed);
     }
 
-    /// Counts a child, if this slot still is of that generation. Release: the count is seen by the evictor that acquires it.
+    /// Counts a child; for a holder of the parent, whose generation is therefore the current one.
+    /// AcqRel: as in `change_children`.
     #[inline]
-    pub(crate) fn child_added(&self, generation: u32) -> bool {
-        self.change_children(generation, |count| count + 1).is_some()
+    pub(crate) fn child_added(&self) {
+        self.children.fetch_add(1, AcqRel);
     }
 
     /// Discounts a child; whether it was the last and the evictor had set this block aside for it.

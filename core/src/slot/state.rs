@@ -7,7 +7,8 @@
 //! └────────────────┴─────────────┴────┴──────────┴──────┘
 //! ```
 //!
-//! I1. Every transition is one compare-exchange on this word, so state, references and generation agree in any load.
+//! I1. Every transition is one change of this word, so state, references and generation agree in any load: a compare-exchange
+//!     where many may change it (`Registered`), a store where one owner does (the other states, I2).
 //! I2. `references > 0` only in `Registered`: the other states have one owner, who holds a typestate handle.
 //! I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an older one fails (no ABA).
 

@@ -11,10 +11,10 @@
 //!
 //! I1. There is one compactor at a time (`busy`); who finds it busy goes on without.
 //! I2. All positions in `(src, dst]` are written and stale. A stale position never becomes live but by the compactor.
-//! I3. Only an inactive slot is moved: entry first (compare-exchange, since a stalled compactor could meet the next lap), then the
-//!     ticket (compare-exchange: a slot that was acquired or taken meanwhile has none), then the bit. Order among live entries is
-//!     kept at each step.
-//! I4. A position that is not written yet, or whose slot is on its way in or out, is left where it is; `dst` restarts below it.
+//! I3. A live entry is moved in this order: the entry (by compare-exchange), the ticket (by compare-exchange: a slot that was acquired
+//!     or taken meanwhile has none), the bit. Order among live entries is kept at each step. A slot that is just being released may be
+//!     moved too: who released it sets the bit of whatever ticket it has by then.
+//! I4. A position that is not written yet is left as it is; `dst` restarts below it.
 
 use super::{AHEAD, Entry, Position, Timeline};
 use crate::slot::Slot;
@@ -110,10 +110,6 @@ impl Timeline {
             *dst = below;
             return;
         }
-        if !slot.word().inactive() && !skipped!("timeline_move_active") {
-            *dst = below;
-            return;
-        }
         // Relaxed: written before the ticket, whose Acquire load we have done; it changes only with the ticket.
         let list = slot.list.load(Relaxed);
         let there = &self.ring[dst.index()];
@@ -128,7 +124,13 @@ impl Timeline {
             return;
         }
         // AcqRel: who sees the new ticket sees the new entry. Fails if the slot was acquired or taken (I3).
-        if slot.ticket.compare_exchange(src.0, dst.0, AcqRel, Relaxed).is_ok() {
+        let moved = if skipped!("timeline_move_by_store") {
+            slot.ticket.store(dst.0, Release);
+            true
+        } else {
+            slot.ticket.compare_exchange(src.0, dst.0, AcqRel, Relaxed).is_ok()
+        };
+        if moved {
             self.set_bits(usize::from(list), dst.word_start(), dst.bit());
             self.carry_hand(usize::from(list), src, *dst);
             *dst = dst.minus_one(self.size);

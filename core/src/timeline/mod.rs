@@ -18,7 +18,7 @@
 //! I1. An entry is *live* if its slot's ticket is its position. A slot has one ticket, so at most one live entry.
 //! I2. A ticket is never given twice. It is written only by the holder of the slot's only reference (release), by the one who
 //!     turned 0 references into 1 (forgets it), by the evictor who owns the slot (forgets it), and by the one compactor, which
-//!     moves an inactive slot's ticket by compare-exchange.
+//!     moves a ticket by compare-exchange.
 //! I3. An inactive, unpinned slot is live; its list's bit is set, or it is set aside as a parent, or the thread that released
 //!     it is about to set the bit.
 //! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back.

