@@ -3,17 +3,19 @@
 
 mod loom;
 
+use ::loom::sync::Arc;
 use ::loom::thread;
-use kvstrata_core::{Policy, RequestTable};
-use loom::{Rig, model};
+use kvstrata_core::{BlockPool, PoolConfig, RequestTable};
+use loom::model;
 
 /// A request is released, and its entry taken by another, while a thread adds to it.
 #[test]
 fn reserve_against_release() {
     model(|| {
-        let rig = Rig::new(3, Policy::Lru);
-        // The models' threads are 'static; the table borrows its pool.
-        let table = ::loom::sync::Arc::new(RequestTable::new(Box::leak(Box::new(rig)).pool_ref(), 1));
+        let config = PoolConfig::new(3).lanes(1).lane_of(|| 0);
+        // The models' threads are 'static, and the table borrows its pool.
+        let pool: &'static BlockPool = Box::leak(Box::new(BlockPool::new(config).expect("a valid setup")));
+        let table = Arc::new(RequestTable::new(pool, 1));
         let other = table.clone();
         let mut out = Vec::with_capacity(3);
         table.reserve(1, 1, &mut out).expect("three for three");

@@ -62,7 +62,7 @@ impl BlockPool {
                 Ok(()) => {
                     count(&self.lane().inactive, 1);
                     if word.priority() != Priority::Pinned {
-                        self.timeline.list(&self.slots, &[number]);
+                        self.timeline.relist(&self.slots, number);
                     }
                     return true;
                 }
@@ -97,18 +97,16 @@ impl BlockPool {
         let Ok(mut positions) = self.timeline.reserve(&self.slots, batch.len() as u32) else {
             return batch.iter().for_each(|number| self.displace(*number));
         };
-        let mut inactive = 0;
-        for i in 0..batch.len() {
-            let number = batch[i];
-            if self.place_and_release(&mut positions, number) {
-                batch[inactive] = number;
-                inactive += 1;
+        let mut settled = 0u64;
+        for (i, number) in batch.iter().enumerate() {
+            if self.place_and_release(&mut positions, *number) {
+                settled |= 1 << i;
             }
         }
-        if inactive > 0 {
-            count(&self.lane().inactive, inactive as u64);
-            self.timeline.list(&self.slots, &batch[..inactive]);
+        if settled != 0 {
+            count(&self.lane().inactive, u64::from(settled.count_ones()));
         }
+        positions.finish(&self.slots, batch, settled);
     }
 
     /// Gives the block the next position and lets go of it. False: somebody acquired it meanwhile.
@@ -116,10 +114,13 @@ impl BlockPool {
     fn place_and_release(&self, positions: &mut Reserved<'_>, number: u32) -> bool {
         let slot = &self.slots[number as usize];
         let mut word = slot.word();
-        positions.put(number, slot, self.policy.place(slot, word.priority()));
+        let put = positions.put(number, slot, self.policy.place(slot, word.priority()));
         while word.references() == 1 && !word.doomed() && word.priority() != Priority::Pinned {
             match slot.try_swap(word, word.released()) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    positions.settle(put);
+                    return true;
+                }
                 Err(seen) => word = seen,
             }
         }

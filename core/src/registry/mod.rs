@@ -129,8 +129,10 @@ impl Registry {
                 }
             }
             let own = &slots[slot as usize].link;
-            // Relaxed: the slot is ours; published by the Release below. The new tag fails every stale compare-exchange (I4).
-            own.store(Link(own.load(Relaxed)).moved_to(first.slot()).0, Relaxed);
+            // Release: who reads this link while it looks for the slot in its former chain must find, when it validates, that the slot
+            // has left that chain; pairs with the Acquire load of `next` in `walk`. The new tag fails stale compare-exchanges (I4).
+            let relink = site!("registry_relink_relaxed", Release);
+            own.store(Link(own.load(Relaxed)).moved_to(first.slot()).0, relink);
             // Release: publishes key, link and word. A changed head fails (I2).
             let published = site!("registry_insert_relaxed", Release);
             if head.compare_exchange(first.0, first.moved_to(slot).0, published, Relaxed).is_ok() {

@@ -11,8 +11,8 @@
 //!
 //! I1. There is one compactor at a time (`busy`); who finds it busy goes on without.
 //! I2. All positions in `(src, dst]` are written and stale. A stale position never becomes live but by the compactor.
-//! I3. A live entry is moved in this order: the entry (by compare-exchange), the ticket (by compare-exchange: a slot that was acquired
-//!     or taken meanwhile has none), the bit. Order among live entries is kept at each step. A slot that is just being released may be
+//! I3. A live entry is moved in this order: the entry, the ticket (by compare-exchange: a slot that was acquired
+//!     or taken meanwhile has none), the bit, together with its neighbours'. Order among live entries is kept at each step. A slot that is just being released may be
 //!     moved too: who released it sets the bit of whatever ticket it has by then.
 //! I4. A position that is not written yet is left as it is; `dst` restarts below it.
 
@@ -25,6 +25,30 @@ pub(super) struct Compactor {
     busy: AtomicU32,
     src: AtomicU64,
     dst: AtomicU64,
+}
+
+/// Bits of moved entries, to be set a word at a time: each setting costs a fence.
+#[derive(Default)]
+struct Due {
+    list: u8,
+    word: u64,
+    mask: u64,
+}
+
+impl Due {
+    fn add(&mut self, timeline: &Timeline, list: u8, at: Position) {
+        if self.mask != 0 && (self.list, self.word) != (list, at.word_start().0) {
+            self.flush(timeline);
+        }
+        (self.list, self.word) = (list, at.word_start().0);
+        self.mask |= at.bit();
+    }
+
+    fn flush(&mut self, timeline: &Timeline) {
+        if self.mask != 0 {
+            timeline.set_bits(usize::from(self.list), Position(self.word), core::mem::take(&mut self.mask));
+        }
+    }
 }
 
 /// No pass is under way.
@@ -56,6 +80,7 @@ impl Timeline {
             }
         }
         let head = self.head();
+        let mut due = Due::default();
         while left > 0 && src.0 != IDLE {
             left -= 1;
             if src < head {
@@ -65,9 +90,10 @@ impl Timeline {
                 break;
             }
             self.prefetch_slot(slots, src.index().wrapping_sub(AHEAD));
-            self.slide(slots, src, &mut dst);
+            self.slide(slots, src, &mut dst, &mut due);
             src = src.minus_one(self.size);
         }
+        due.flush(self);
         state.src.store(src.0, Relaxed);
         state.dst.store(dst.0, Relaxed);
         state.busy.store(0, Release);
@@ -94,7 +120,7 @@ impl Timeline {
     }
 
     /// Looks at one position.
-    fn slide(&self, slots: &[Slot], src: Position, dst: &mut Position) {
+    fn slide(&self, slots: &[Slot], src: Position, dst: &mut Position, due: &mut Due) {
         // Acquire: pairs with the Release in `Reserved::put`.
         let entry = Entry(self.ring[src.index()].load(Acquire));
         let below = src.minus_one(self.size);
@@ -112,17 +138,9 @@ impl Timeline {
         }
         // Relaxed: written before the ticket, whose Acquire load we have done; it changes only with the ticket.
         let list = slot.list.load(Relaxed);
-        let there = &self.ring[dst.index()];
-        let old = there.load(Relaxed);
-        if Entry(old).lap() != dst.lap() {
-            // The compactor was stalled for a lap and head was moved by nobody else: cannot be. Leave it.
-            *dst = below;
-            return;
-        }
-        // Release: publishes nothing of ours, but pairs with the Acquire of ring readers as `put` does.
-        if there.compare_exchange(old, Entry::new(*dst, entry.slot()).0, Release, Relaxed).is_err() {
-            return;
-        }
+        // A store does: only the compactor writes here, until the head has passed, and it is the compactor who moves the head.
+        // Release: pairs with the Acquire of ring readers, as in `put`.
+        self.ring[dst.index()].store(Entry::new(*dst, entry.slot()).0, Release);
         // AcqRel: who sees the new ticket sees the new entry. Fails if the slot was acquired or taken (I3).
         let moved = if skipped!("timeline_move_by_store") {
             slot.ticket.store(dst.0, Release);
@@ -131,7 +149,7 @@ impl Timeline {
             slot.ticket.compare_exchange(src.0, dst.0, AcqRel, Relaxed).is_ok()
         };
         if moved {
-            self.set_bits(usize::from(list), dst.word_start(), dst.bit());
+            due.add(self, list, *dst);
             self.carry_hand(usize::from(list), src, *dst);
             *dst = dst.minus_one(self.size);
         }

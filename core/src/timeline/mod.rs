@@ -20,7 +20,7 @@
 //!     turned 0 references into 1 (forgets it), by the evictor who owns the slot (forgets it), and by the one compactor, which
 //!     moves a ticket by compare-exchange.
 //! I3. An inactive, unpinned slot is live; its list's bit is set, or it is set aside as a parent, or the thread that released
-//!     it is about to set the bit.
+//!     it, or the compactor that moved it, is about to set the bit.
 //! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back.
 //! I5. Nothing live is before `head`; `tail - head ≤ size - WORD`, so a word of positions is never of two laps.
 //! I6. A set bit proves nothing; the entry, the ticket and the word decide.
@@ -132,7 +132,16 @@ impl Timeline {
             let end = tail.plus(n, self.size);
             // AcqRel: Release pairs with `tail()`.
             match self.tail.compare_exchange_weak(tail.0, end.0, AcqRel, Acquire) {
-                Ok(_) => return Ok(Reserved { timeline: self, next: tail }),
+                Ok(_) => {
+                    return Ok(Reserved {
+                        timeline: self,
+                        first: tail,
+                        next: tail,
+                        list: 0,
+                        word: tail,
+                        mask: 0,
+                    });
+                }
                 Err(seen) => tail = Position(seen),
             }
         }
@@ -147,61 +156,25 @@ impl Timeline {
         self.tail().since(self.head(), self.size) + u64::from(n) <= u64::from(self.size - WORD)
     }
 
-    /// Puts inactive slots' entries into their list: sets the bit at each slot's ticket, whatever that is by now.
-    pub(crate) fn list(&self, slots: &[Slot], released: &[u32]) {
-        for group in released.chunk_by(|a, b| {
-            let (a, b) = (&slots[*a as usize], &slots[*b as usize]);
-            // Relaxed: `set_bits` decides for each again.
-            Position(a.ticket.load(Relaxed)).word_start() == Position(b.ticket.load(Relaxed)).word_start()
-                && a.list.load(Relaxed) == b.list.load(Relaxed)
-        }) {
-            self.list_group(slots, group);
-        }
+    /// Puts an inactive slot into its list: sets the bit at its ticket. For slots that keep their place, and for those set aside.
+    pub(crate) fn relist(&self, slots: &[Slot], slot: u32) {
+        self.relist_unless(slots, slot, NO_TICKET);
     }
 
-    fn list_group(&self, slots: &[Slot], group: &[u32]) {
-        let Some(first) = group.first().map(|slot| &slots[*slot as usize]) else { return };
-        // Relaxed: the slots are inactive and may be taken at any time; a wrong bit is harmless (I6), and a moved one is
-        // noticed below.
-        let (ticket, list) = (first.ticket.load(Relaxed), first.list.load(Relaxed));
-        let word = Position(ticket).word_start();
-        let mut mask = 0;
-        for slot in group {
-            let ticket = slots[*slot as usize].ticket.load(Relaxed);
-            if ticket != NO_TICKET && Position(ticket).word_start() == word {
-                mask |= Position(ticket).bit();
-            }
-        }
-        if mask != 0 {
-            self.set_bits(usize::from(list), word, mask);
-        }
-        for slot in group {
-            self.relist_if_moved(slots, *slot, word);
-        }
-    }
-
-    /// The compactor may have moved a ticket between its reading and the setting of its bit.
-    fn relist_if_moved(&self, slots: &[Slot], slot: u32, word: Position) {
+    /// As [`relist`](Timeline::relist), unless the ticket is `done`: the compactor may move it at any time.
+    #[inline]
+    fn relist_unless(&self, slots: &[Slot], slot: u32, mut done: u64) {
         let slot = &slots[slot as usize];
         loop {
             let ticket = slot.ticket();
-            if ticket == NO_TICKET || Position(ticket).word_start() == word {
+            if ticket == NO_TICKET || ticket == done {
                 return;
             }
-            self.set_bits(
-                usize::from(slot.list.load(Relaxed)),
-                Position(ticket).word_start(),
-                Position(ticket).bit(),
-            );
-            if slot.ticket() == ticket {
-                return;
-            }
+            // Relaxed: the slot is inactive and may be taken at any time; then the bit is a wrong one, and harmless (I6).
+            let list = usize::from(slot.list.load(Relaxed));
+            self.set_bits(list, Position(ticket).word_start(), Position(ticket).bit());
+            done = ticket;
         }
-    }
-
-    /// Brings a slot back that was set aside, or whose bit was cleared by mistake.
-    pub(crate) fn relist(&self, slots: &[Slot], slot: u32) {
-        self.relist_if_moved(slots, slot, Position(NO_TICKET));
     }
 
     fn set_bits(&self, list: usize, word: Position, mask: u64) {
@@ -442,30 +415,66 @@ impl Iterator for Bits {
 /// Positions that were taken and must all be written: an unwritten one would hold up the compactor.
 pub(crate) struct Reserved<'t> {
     timeline: &'t Timeline,
+    first: Position,
     next: Position,
+    /// Bits to be set together: a list, a word of it, and which.
+    list: u8,
+    word: Position,
+    mask: u64,
 }
 
 impl Reserved<'_> {
     /// The next position becomes the ticket of a slot of which the caller holds the only reference.
     #[inline]
-    pub(crate) fn put(&mut self, number: u32, slot: &Slot, list: u8) {
+    pub(crate) fn put(&mut self, number: u32, slot: &Slot, list: u8) -> Put {
+        let position = self.next;
+        self.next = position.plus(1, self.timeline.size);
         // Relaxed: published by the ticket.
         slot.list.store(list, Relaxed);
         // The ticket first: who finds the entry and not the ticket knows that the entry is stale for ever (I2).
-        slot.set_ticket(self.next.0);
-        self.write(number);
+        slot.set_ticket(position.0);
+        // Release: publishes ticket and list to the Acquire of all who read the ring.
+        self.timeline.ring[position.index()].store(Entry::new(position, number).0, Release);
+        Put { position, list }
     }
 
-    /// The last `put` was in vain: another reference came up, and its holder will take a ticket of its own.
+    /// The slot of this `put` has become inactive: its bit is due.
+    #[inline]
+    pub(crate) fn settle(&mut self, put: Put) {
+        let word = put.position.word_start();
+        if self.mask != 0 && (word != self.word || put.list != self.list) {
+            self.timeline.set_bits(usize::from(self.list), self.word, self.mask);
+            self.mask = 0;
+        }
+        (self.word, self.list) = (word, put.list);
+        self.mask |= put.position.bit();
+    }
+
+    /// The `put` was in vain: another reference came up, and its holder will take a ticket of its own.
     #[inline]
     pub(crate) fn retract(slot: &Slot) {
         slot.set_ticket(NO_TICKET);
     }
 
-    #[inline]
-    fn write(&mut self, slot: u32) {
-        // Release: publishes ticket and list to the Acquire of all who read the ring.
-        self.timeline.ring[self.next.index()].store(Entry::new(self.next, slot).0, Release);
-        self.next = self.next.plus(1, self.timeline.size);
+    /// Sets the bits that are still due, and again those of slots that the compactor has moved meanwhile. `batch` are all slots
+    /// that were put, in order, and `settled` says which of them became inactive.
+    pub(crate) fn finish(self, slots: &[Slot], batch: &[u32], settled: u64) {
+        if self.mask != 0 {
+            self.timeline.set_bits(usize::from(self.list), self.word, self.mask);
+        }
+        let mut position = self.first;
+        for (i, number) in batch.iter().enumerate() {
+            if settled & (1 << i) != 0 {
+                self.timeline.relist_unless(slots, *number, position.0);
+            }
+            position = position.plus(1, self.timeline.size);
+        }
     }
+}
+
+/// A slot's new place.
+#[derive(Clone, Copy)]
+pub(crate) struct Put {
+    position: Position,
+    list: u8,
 }

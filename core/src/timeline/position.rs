@@ -45,11 +45,14 @@ impl Position {
     pub(super) const fn minus_one(self, size: u32) -> Position {
         if self.0 as u32 == 0 { Position::new(self.lap() - 1, size - 1) } else { Position(self.0 - 1) }
     }
-    /// Places from `earlier` to `self`, on a ring of `size`.
+    /// Places from `earlier` to `self`, on a ring of `size`; 0 if it is not earlier, as when the two were read at different times.
     #[inline]
     pub(super) const fn since(self, earlier: Position, size: u32) -> u64 {
+        if self.0 <= earlier.0 {
+            return 0;
+        }
         let laps = (self.lap() - earlier.lap()) as u64;
-        (laps * size as u64 + (self.0 as u32 as u64)).saturating_sub(earlier.0 as u32 as u64)
+        laps * size as u64 + (self.0 as u32 as u64) - (earlier.0 as u32 as u64)
     }
     /// This place's bit within its word.
     #[inline]

@@ -32,10 +32,6 @@ impl Rig {
         Arc::new(Rig { pool: BlockPool::new(config).expect("a valid setup"), memory })
     }
 
-    pub fn pool_ref(&self) -> &BlockPool {
-        &self.pool
-    }
-
     pub fn write(&self, block: BlockId, number: u64) {
         self.memory[block.index()].with_mut(|cell| {
             // SAFETY: the caller owns the block; loom reports a race if the pool gave it to two.
