@@ -15,7 +15,7 @@ fn reserve_against_release() {
         let config = PoolConfig::new(3).lanes(1).lane_of(|| 0);
         // The models' threads are 'static, and the table borrows its pool.
         let pool: &'static BlockPool = Box::leak(Box::new(BlockPool::new(config).expect("a valid setup")));
-        let table = Arc::new(RequestTable::new(pool, 1));
+        let table = Arc::new(RequestTable::new(pool, 2));
         let other = table.clone();
         let mut out = Vec::with_capacity(3);
         table.reserve(1, 1, &mut out).expect("three for three");

@@ -1,0 +1,110 @@
+//! Run-time borrows of blocks: one word a block, many readers or one writer.
+//!
+//! The pool's bookkeeping decides who may touch a block. This is the second line: whatever the
+//! bookkeeping does, two owners can never alias a block, because each must take the word first. A
+//! conflict is a typed error that surfaces the bug; it never waits.
+//!
+//! ```text
+//!   word:  0            free
+//!          1 ..= MAX-1  that many readers
+//!          MAX          one writer
+//! ```
+//!
+//! Invariants
+//! - I1: a word is `WRITER` exactly while one writer holds the block, and then nobody else does.
+//! - I2: a word is n, 0 < n < `WRITER`, exactly while n readers hold the block.
+//!
+//! # Orderings
+//! Each taking is an Acquire CAS and each giving back a Release write to the same word. So all that a
+//! writer did to the block happens before the next borrow, and all reads of a reader happen before the
+//! next writer's stores: the Acquire reads the word from the Release, or from a later
+//! read-modify-write in its release sequence.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+const WRITER: u32 = u32::MAX;
+
+/// Why a block cannot be borrowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BorrowError {
+    /// Somebody writes the block.
+    #[error("block {block} is being written")]
+    Writing {
+        /// The block's index.
+        block: usize,
+    },
+    /// Somebody reads the block, and a writer needs it alone.
+    #[error("block {block} is being read")]
+    Reading {
+        /// The block's index.
+        block: usize,
+    },
+    /// There is no such block.
+    #[error("block {block} is out of range: the arena has {blocks} blocks")]
+    OutOfRange {
+        /// The index asked for.
+        block: usize,
+        /// How many blocks there are.
+        blocks: usize,
+    },
+}
+
+/// The borrow words of a range of blocks.
+#[derive(Debug)]
+pub(crate) struct BorrowWords {
+    words: Box<[AtomicU32]>,
+}
+
+impl BorrowWords {
+    pub(crate) fn new(blocks: usize) -> BorrowWords {
+        BorrowWords { words: (0..blocks).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.words.len()
+    }
+
+    fn word(&self, block: usize) -> Result<&AtomicU32, BorrowError> {
+        self.words.get(block).ok_or(BorrowError::OutOfRange { block, blocks: self.words.len() })
+    }
+
+    /// Takes the block for one more reader.
+    pub(crate) fn take_read(&self, block: usize) -> Result<(), BorrowError> {
+        // Acquire: pairs with the Release in `give_read`/`give_write`. Failure publishes nothing: Relaxed.
+        self.word(block)?
+            .try_update(Ordering::Acquire, Ordering::Relaxed, |word| {
+                // WRITER - 1 readers are the most that the word can count.
+                (word < WRITER - 1).then(|| word + 1)
+            })
+            .map(|_| ())
+            .map_err(|_| BorrowError::Writing { block })
+    }
+
+    /// Takes the block for one writer.
+    pub(crate) fn take_write(&self, block: usize) -> Result<(), BorrowError> {
+        // Acquire: pairs with the Release in `give_read`/`give_write`. Failure publishes nothing: Relaxed.
+        match self.word(block)?.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => Ok(()),
+            Err(WRITER) => Err(BorrowError::Writing { block }),
+            Err(_) => Err(BorrowError::Reading { block }),
+        }
+    }
+
+    /// Gives back what `take_read` took. `block` is in range, since it was taken.
+    pub(crate) fn give_read(&self, block: usize) {
+        // Release: pairs with the Acquire of the next taker.
+        self.words[block].fetch_sub(1, Ordering::Release);
+    }
+
+    /// Gives back what `take_write` took. `block` is in range, since it was taken.
+    pub(crate) fn give_write(&self, block: usize) {
+        // Release: pairs with the Acquire of the next taker.
+        self.words[block].store(0, Ordering::Release);
+    }
+
+    /// One writer becomes one reader, with no moment between at which another writer could come in.
+    pub(crate) fn write_to_read(&self, block: usize) {
+        // Release: pairs with the Acquire of other readers, who now may come in.
+        self.words[block].store(1, Ordering::Release);
+    }
+}

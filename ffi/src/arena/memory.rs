@@ -1,0 +1,156 @@
+//! One anonymous mapping, aligned to 2 MiB and backed by the largest pages that the machine grants.
+//!
+//! 4 KiB pages halve the read rate of large blocks (each page is one entry in the device's scatter
+//! list), so the arena asks, in this order, for explicit huge pages, for transparent ones, and takes
+//! plain pages last. It says which it got.
+//!
+//! ```text
+//!   mmap(len + 2 MiB)        cut off          kept: [base, base + bytes)           cut off
+//!                          ├─────────┼──────────────────────────────────────────┼────────┤
+//!                                    ▲ 2 MiB boundary
+//! ```
+//!
+//! Invariants
+//! - I1: `[base, base + bytes)` is mapped readable and writable, zero-filled at first, from construction to drop.
+//! - I2: nobody else unmaps or remaps any of it: the mapping is private and anonymous, `Drop` is the only `munmap`.
+
+use core::ptr::NonNull;
+use std::io;
+
+/// Alignment of every mapping, in bytes: one x86-64 or AArch64 (4 KiB granule) huge page.
+pub const MAPPING_ALIGN_BYTES: usize = 2 << 20;
+
+/// What backs a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backing {
+    /// Reserved huge pages of 2 MiB (`MAP_HUGETLB`).
+    HugeTlb,
+    /// Ordinary memory that the kernel was asked, and is set up, to back with transparent huge pages.
+    TransparentHuge,
+    /// The system's base pages.
+    BasePages,
+}
+
+impl core::fmt::Display for Backing {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Backing::HugeTlb => "2 MiB huge pages (hugetlb)",
+            Backing::TransparentHuge => "transparent huge pages",
+            Backing::BasePages => "base pages",
+        })
+    }
+}
+
+/// A private anonymous mapping (I1, I2).
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+    backing: Backing,
+}
+
+// SAFETY: the mapping is plain memory, tied to no thread; `Mapping` hands out only its address, and
+// who dereferences that upholds the aliasing rules (the arena's borrow words).
+unsafe impl Send for Mapping {}
+// SAFETY: as for `Send`; no method of `&Mapping` touches the memory.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps at least `bytes` bytes, rounded up to whole 2 MiB.
+    ///
+    /// # Errors
+    /// The kernel's: `ENOMEM` where the address space or the overcommit limit forbids it.
+    pub(crate) fn new(bytes: usize) -> io::Result<Mapping> {
+        let bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(MAPPING_ALIGN_BYTES)
+            .filter(|bytes| *bytes <= isize::MAX as usize - MAPPING_ALIGN_BYTES)
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
+        if let Some(base) = map_hugetlb(bytes) {
+            return Ok(Mapping { base, bytes, backing: Backing::HugeTlb });
+        }
+        let base = map_aligned(bytes)?;
+        let backing = if advise_huge(base, bytes) { Backing::TransparentHuge } else { Backing::BasePages };
+        Ok(Mapping { base, bytes, backing })
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn backing(&self) -> Backing {
+        self.backing
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: I2: exactly this range is ours, and `&mut self` in drop means that nobody uses it any more.
+        let _ = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+fn map(bytes: usize, extra_flags: libc::c_int) -> io::Result<NonNull<u8>> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | extra_flags;
+    // SAFETY: a fresh private anonymous mapping at an address of the kernel's choice replaces nothing.
+    let address =
+        unsafe { libc::mmap(core::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(address.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+/// Reserved huge pages. Without `MAP_NORESERVE` the kernel reserves them here, so that no later
+/// touch can end in SIGBUS.
+#[cfg(target_os = "linux")]
+fn map_hugetlb(bytes: usize) -> Option<NonNull<u8>> {
+    map(bytes, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB).ok()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn map_hugetlb(_bytes: usize) -> Option<NonNull<u8>> {
+    None
+}
+
+/// Maps 2 MiB too much and cuts off what lies outside the aligned part.
+fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
+    let raw = map(bytes + MAPPING_ALIGN_BYTES, 0)?;
+    let head = raw.as_ptr().align_offset(MAPPING_ALIGN_BYTES);
+    let tail = MAPPING_ALIGN_BYTES - head;
+    // SAFETY: `head` ≤ 2 MiB, and the mapping is `bytes` + 2 MiB long: in bounds, and not null.
+    let base = unsafe { raw.add(head) };
+    // SAFETY: `bytes` more is at most the mapping's end, since head + tail = 2 MiB.
+    let end = unsafe { base.add(bytes) };
+    unmap(raw, head);
+    unmap(end, tail);
+    Ok(base)
+}
+
+/// Cuts off a part of a mapping that nobody uses yet.
+fn unmap(start: NonNull<u8>, bytes: usize) {
+    if bytes > 0 {
+        // SAFETY: the caller's own fresh mapping; no reference into this part exists. Failure leaks it, no more.
+        let _ = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+    }
+}
+
+/// Asks for transparent huge pages; true if the kernel took the advice and is not set to `never`.
+#[cfg(target_os = "linux")]
+fn advise_huge(base: NonNull<u8>, bytes: usize) -> bool {
+    // SAFETY: the range is a mapping of ours; this advice changes how it is backed, never what it holds.
+    let taken = unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) } == 0;
+    // The call succeeds even where the feature is switched off.
+    taken
+        && std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+            .is_ok_and(|mode| !mode.contains("[never]"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise_huge(_base: NonNull<u8>, _bytes: usize) -> bool {
+    false
+}

@@ -1,0 +1,97 @@
+use super::*;
+
+#[test]
+fn blocks_are_zeroed_aligned_and_apart() {
+    let arena = HostArena::new(5, 5000).expect("arena");
+    assert_eq!((arena.blocks(), arena.block_bytes(), arena.stride()), (5, 5000, 8192));
+    assert_eq!(arena.base_address() % MAPPING_ALIGN_BYTES as u64, 0);
+    assert_eq!(arena.size_bytes(), 5 * 8192);
+    for block in 0..5 {
+        let mut bytes = arena.write(block).expect("free");
+        assert_eq!(bytes.len(), 5000);
+        assert_eq!(bytes.as_ptr().addr() % BLOCK_ALIGN_BYTES, 0);
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        bytes.fill(block as u8 + 1);
+    }
+    for block in 0..5 {
+        assert!(arena.read(block).expect("free").iter().all(|byte| *byte == block as u8 + 1));
+    }
+}
+
+#[test]
+fn a_writer_is_alone_and_readers_share() {
+    let arena = HostArena::new(2, 64).expect("arena");
+    let first = arena.read(0).expect("free");
+    let second = arena.read(0).expect("shared");
+    assert_eq!(arena.write(0).unwrap_err(), BorrowError::Reading { block: 0 });
+    drop(first);
+    assert_eq!(arena.write(0).unwrap_err(), BorrowError::Reading { block: 0 });
+    drop(second);
+    let writer = arena.write(0).expect("free again");
+    assert_eq!(arena.read(0).unwrap_err(), BorrowError::Writing { block: 0 });
+    assert_eq!(arena.write(0).unwrap_err(), BorrowError::Writing { block: 0 });
+    drop(arena.write(1).expect("another block is not concerned"));
+    drop(writer);
+    drop(arena.write(0).expect("free again"));
+    assert_eq!(arena.read(2).unwrap_err(), BorrowError::OutOfRange { block: 2, blocks: 2 });
+    assert_eq!(arena.write(9).unwrap_err(), BorrowError::OutOfRange { block: 9, blocks: 2 });
+}
+
+#[test]
+fn a_writer_becomes_a_reader() {
+    let arena = HostArena::new(1, 64).expect("arena");
+    let mut writer = arena.write(0).expect("free");
+    writer[7] = 7;
+    let reader = writer.into_read();
+    assert_eq!(reader[7], 7);
+    let other = arena.read(0).expect("shared");
+    assert!(arena.write(0).is_err());
+    drop((reader, other));
+    assert!(arena.write(0).is_ok());
+    assert_eq!(Arc::strong_count(&arena), 1, "no guard left, no count leaked");
+}
+
+#[test]
+fn guards_outlive_the_arena_handle() {
+    let arena = HostArena::new(1, 64).expect("arena");
+    let mut guard = arena.write(0).expect("free");
+    drop(arena);
+    guard.fill(9);
+    let sum = std::thread::spawn(move || guard.iter().map(|byte| u32::from(*byte)).sum::<u32>());
+    assert_eq!(sum.join().expect("no panic"), 9 * 64);
+}
+
+#[test]
+fn impossible_sizes_are_errors() {
+    for (blocks, bytes) in [(0, 64), (1, 0), (usize::MAX, 2), (2, usize::MAX), (1 << 40, 1 << 30)] {
+        let error = HostArena::new(blocks, bytes).unwrap_err();
+        assert!(matches!(error, ArenaError::Size { .. } | ArenaError::Map { .. }), "{error}");
+    }
+}
+
+#[test]
+fn threads_never_meet_in_a_block() {
+    let arena = HostArena::new(3, 256).expect("arena");
+    let rounds = 2000;
+    std::thread::scope(|scope| {
+        for thread in 0..3_u8 {
+            let arena = &arena;
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let block = (round + usize::from(thread)) % 3;
+                    if let Ok(mut bytes) = arena.write(block) {
+                        bytes.fill(thread);
+                        assert!(bytes.iter().all(|byte| *byte == thread));
+                    }
+                    if let Ok(bytes) = arena.read(block) {
+                        let first = bytes[0];
+                        assert!(bytes.iter().all(|byte| *byte == first));
+                    }
+                }
+            });
+        }
+    });
+    for block in 0..3 {
+        assert!(arena.write(block).is_ok(), "every word was given back");
+    }
+}

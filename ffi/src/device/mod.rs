@@ -1,0 +1,10 @@
+//! Device memory behind the core's [`DevicePort`]: one backend a file.
+//!
+//! | backend | memory | file |
+//! |---|---|---|
+//! | [`SimDevice`] | host memory posing as a device, with an address space of its own | `sim.rs` |
+
+mod sim;
+
+pub use kvstrata_core::storage::{DeviceError, DevicePort};
+pub use sim::{SIM_ADDRESS_BASE, SimDevice};

@@ -1,0 +1,49 @@
+//! loom model of I1: `RUSTFLAGS="--cfg loom" cargo test -p kvstrata-ffi --lib doorbell`.
+//! Mutations: `--cfg kvstrata_mutation="doorbell_announce_fence"` or `"doorbell_doze_fence"` must make it fail.
+
+use super::Doorbell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+/// `callers` publish one request each; the ring thread takes them all, asleep in between.
+/// A lost wake-up leaves it asleep with a request published: the model sees a deadlock.
+fn callers_and_a_sleeper(callers: usize) {
+    let mut model = loom::model::Builder::new();
+    // Enough to find either mutation; without a bound two callers take minutes.
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        let doorbell = Arc::new(Doorbell::new());
+        // How many requests were published: Relaxed, so that only the fences order it with the flag.
+        let published = Arc::new(AtomicUsize::new(0));
+        let bell = Arc::new(loom::sync::Notify::new());
+        for _ in 0..callers {
+            let (doorbell, published, bell) =
+                (Arc::clone(&doorbell), Arc::clone(&published), Arc::clone(&bell));
+            thread::spawn(move || {
+                published.fetch_add(1, Ordering::Relaxed);
+                if doorbell.announce() {
+                    bell.notify();
+                }
+            });
+        }
+        let mut taken = 0;
+        while taken < callers {
+            taken = published.load(Ordering::Relaxed);
+            if taken < callers && doorbell.doze(|| published.load(Ordering::Relaxed) > taken) {
+                bell.wait();
+                doorbell.woke();
+            }
+        }
+    });
+}
+
+#[test]
+fn doorbell_one_caller_is_never_missed() {
+    callers_and_a_sleeper(1);
+}
+
+#[test]
+fn doorbell_two_callers_are_never_missed() {
+    callers_and_a_sleeper(2);
+}

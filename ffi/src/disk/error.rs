@@ -1,0 +1,168 @@
+//! What can go wrong with a volume: when it is made ([`VolumeError`]), and for one request ([`IoFailure`]).
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why a volume cannot be created. Each message names the path and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// An option is impossible.
+    #[error("volume {}: {option} {why}", path.display())]
+    Option {
+        /// The volume's path.
+        path: PathBuf,
+        /// The option's name.
+        option: &'static str,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
+    /// Something of that name is there already.
+    #[error("volume {}: the path exists already; remove it, choose another, or allow overwriting", path.display())]
+    Exists {
+        /// The volume's path.
+        path: PathBuf,
+    },
+    /// Another volume, of this process or another, uses the file.
+    #[error("volume {}: the file is in use by another volume; choose another path", path.display())]
+    InUse {
+        /// The volume's path.
+        path: PathBuf,
+    },
+    /// The file system has not that much room. No file is left behind.
+    #[error(
+        "volume {}: needs {needed_bytes} bytes, but its file system has {available_bytes} left; \
+         use fewer or smaller slots, or free space", path.display()
+    )]
+    NoSpace {
+        /// The volume's path.
+        path: PathBuf,
+        /// Bytes that the volume needs.
+        needed_bytes: u64,
+        /// Bytes that the file system had left when asked.
+        available_bytes: u64,
+    },
+    /// The process's limit on file sizes is lower. No file is left behind.
+    #[error("volume {}: needs {needed_bytes} bytes, but files are limited to {limit_bytes}; raise `ulimit -f`", path.display())]
+    FileSizeLimit {
+        /// The volume's path.
+        path: PathBuf,
+        /// Bytes that the volume needs.
+        needed_bytes: u64,
+        /// `RLIMIT_FSIZE`, in bytes.
+        limit_bytes: u64,
+    },
+    /// O_DIRECT was required and the file system refuses it.
+    #[error(
+        "volume {}: O_DIRECT is refused here ({why}); put the volume on ext4, xfs or a block device's file system, \
+         or allow buffered I/O", path.display()
+    )]
+    NoDirect {
+        /// The volume's path.
+        path: PathBuf,
+        /// How it was refused.
+        why: String,
+    },
+    /// io_uring was required and the kernel refuses it.
+    #[error(
+        "volume {}: io_uring is refused ({source}); check the kernel's `io_uring_disabled` and the container's seccomp \
+         profile, or allow the blocking backend", path.display()
+    )]
+    NoUring {
+        /// The volume's path.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The system refused an operation on the file.
+    #[error("volume {}: cannot {operation}: {source}", path.display())]
+    Os {
+        /// The volume's path.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Which way a request moves bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Volume to memory.
+    Read,
+    /// Memory to volume.
+    Write,
+}
+
+impl core::fmt::Display for Direction {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Direction::Read => "read",
+            Direction::Write => "write",
+        })
+    }
+}
+
+/// A request that did not move all its bytes. Its buffer has been given back to the arena.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("volume {}: {direction} of slot {slot}: {cause}", path.display())]
+pub struct IoFailure {
+    /// The volume's path.
+    pub path: Arc<Path>,
+    /// The slot asked for.
+    pub slot: u32,
+    /// What was asked.
+    pub direction: Direction,
+    /// Why it failed.
+    pub cause: FailureCause,
+}
+
+impl IoFailure {
+    /// Whether the same request may succeed later. An interrupted or refused-for-now transfer has been
+    /// retried many times before it is reported, so only a shortage that can pass counts here.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self.cause {
+            FailureCause::Os { errno } => matches!(
+                errno,
+                libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM | libc::ENOBUFS | libc::ETIMEDOUT
+            ),
+            _ => false,
+        }
+    }
+}
+
+/// Why a request failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FailureCause {
+    /// There is no such slot.
+    #[error("out of range: the volume has {slots} slots")]
+    SlotOutOfRange {
+        /// How many slots there are.
+        slots: u32,
+    },
+    /// The buffer is not as long as a slot's payload.
+    #[error("the buffer has {buffer_bytes} bytes and a slot {slot_bytes}")]
+    BufferLength {
+        /// The buffer's length.
+        buffer_bytes: usize,
+        /// The slots' length.
+        slot_bytes: usize,
+    },
+    /// The system's answer, after retries where those make sense.
+    #[error("{}", std::io::Error::from_raw_os_error(*errno))]
+    Os {
+        /// The error number.
+        errno: i32,
+    },
+    /// The file ended early, or took no more: somebody truncated it.
+    #[error("the file moved no bytes past {done_bytes} of the slot; was it truncated?")]
+    NoProgress {
+        /// How many bytes of the failed piece's slot came before.
+        done_bytes: usize,
+    },
+    /// The ring thread has ended, after the error that the earlier requests reported.
+    #[error("the volume is out of service")]
+    OutOfService,
+}

@@ -1,0 +1,137 @@
+//! The caller's end of a request: wait for it, poll it, or drop it.
+//!
+//! The buffer is not here but in the request, which the ring thread holds until the kernel has answered.
+//! Dropping a [`Pending`] therefore drops the interest and nothing else: the bytes still move, and the
+//! buffer goes back to its arena when they have.
+//!
+//! Invariants
+//! - I1: the outcome is put into the cell exactly once, after the last completion of the request.
+
+use super::error::IoFailure;
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread::{self, Thread};
+
+/// A request's outcome: the buffer back, or why not all its bytes moved.
+pub(super) type Outcome<B> = Result<B, IoFailure>;
+
+#[derive(Debug)]
+enum State<B> {
+    /// Under way; whom to tell.
+    Waiting(Interest),
+    Done(Outcome<B>),
+    /// The outcome has been taken.
+    Taken,
+}
+
+#[derive(Debug)]
+enum Interest {
+    Nobody,
+    Thread(Thread),
+    Task(Waker),
+}
+
+/// Where the ring thread leaves the outcome. A mutex that is held for a few instructions: beside a
+/// transfer its cost is nothing.
+#[derive(Debug)]
+pub(super) struct Cell<B>(Mutex<State<B>>);
+
+impl<B> Cell<B> {
+    pub(super) fn new() -> Arc<Cell<B>> {
+        Arc::new(Cell(Mutex::new(State::Waiting(Interest::Nobody))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<B>> {
+        // No code of ours or of a caller's runs under the lock, so that a poisoned state is a whole one.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves the outcome and wakes whoever waits (I1).
+    pub(super) fn complete(&self, outcome: Outcome<B>) {
+        let before = core::mem::replace(&mut *self.lock(), State::Done(outcome));
+        match before {
+            State::Waiting(Interest::Thread(thread)) => thread.unpark(),
+            // A waker is a caller's code: it must not take the ring thread down.
+            State::Waiting(Interest::Task(waker)) => {
+                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            }
+            State::Waiting(Interest::Nobody) | State::Done(_) | State::Taken => {}
+        }
+    }
+
+    /// Takes the outcome, or leaves word whom to tell.
+    fn take_or(&self, interest: impl FnOnce() -> Interest) -> Option<Outcome<B>> {
+        let mut state = self.lock();
+        if let State::Waiting(slot) = &mut *state {
+            *slot = interest();
+            return None;
+        }
+        match core::mem::replace(&mut *state, State::Taken) {
+            State::Done(outcome) => Some(outcome),
+            State::Waiting(_) | State::Taken => None,
+        }
+    }
+}
+
+/// A request under way. `B` is the buffer's guard, handed back by [`wait`](Pending::wait).
+#[derive(Debug)]
+#[must_use = "dropping it drops the only way to learn how the request ended"]
+pub struct Pending<B> {
+    cell: Arc<Cell<B>>,
+}
+
+impl<B> Pending<B> {
+    pub(super) fn new(cell: Arc<Cell<B>>) -> Pending<B> {
+        Pending { cell }
+    }
+
+    pub(super) fn failed(failure: IoFailure) -> Pending<B> {
+        Pending { cell: Arc::new(Cell(Mutex::new(State::Done(Err(failure))))) }
+    }
+
+    /// Blocks the thread until the request has ended; gives the buffer back.
+    ///
+    /// # Errors
+    /// [`IoFailure`]: not all bytes moved, and a read's buffer, given back to its arena, holds rubbish.
+    pub fn wait(self) -> Result<B, IoFailure> {
+        loop {
+            if let Some(outcome) = self.cell.take_or(|| Interest::Thread(thread::current())) {
+                return outcome;
+            }
+            // May return early; the loop looks again.
+            thread::park();
+        }
+    }
+
+    /// The outcome if the request has ended, otherwise itself back; never blocks.
+    ///
+    /// # Errors
+    /// Itself, when the request is still under way.
+    pub fn try_wait(self) -> Result<Result<B, IoFailure>, Pending<B>> {
+        match self.cell.take_or(|| Interest::Nobody) {
+            Some(outcome) => Ok(outcome),
+            None => Err(self),
+        }
+    }
+
+    /// Whether the outcome is there.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        matches!(*self.cell.lock(), State::Done(_))
+    }
+}
+
+impl<B> Future for Pending<B> {
+    type Output = Result<B, IoFailure>;
+
+    /// Ready with the outcome, once; polled after that it stays pending.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.cell.take_or(|| Interest::Task(context.waker().clone())) {
+            Some(outcome) => Poll::Ready(outcome),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What callers hear of a device that fails, and what they never hear of.
+
+use super::*;
+use crate::arena::BorrowError;
+use crate::disk::error::{Direction, FailureCause};
+use crate::disk::ring::Op;
+
+/// A volume of 8 slots of 4 pieces each, over the backend that works anywhere.
+fn volume(plan: impl FnMut(u64, &Op) -> Fault + Send + 'static) -> (TempDir, Volume, Arc<HostArena>) {
+    let dir = dir();
+    let options = options(&dir, 8, 16 << 10).piece_bytes(4096).depth(4).backend(Backend::Blocking);
+    let volume = faulty(options, plan).expect("volume");
+    (dir, volume, HostArena::new(8, 16 << 10).expect("arena"))
+}
+
+#[test]
+fn an_error_names_volume_slot_and_errno_and_frees_the_buffer() {
+    for (errno, retryable) in
+        [(libc::EIO, false), (libc::ENOSPC, false), (libc::ENODEV, false), (libc::ENOMEM, true)]
+    {
+        // The third of four pieces.
+        let (dir, volume, arena) = volume(move |n, _| if n == 2 { Fault::Errno(errno) } else { Fault::None });
+        let failure = volume.write(3, arena.read(0).expect("free")).wait().unwrap_err();
+        assert_eq!((failure.slot, failure.direction), (3, Direction::Write));
+        assert_eq!((&failure.cause, failure.is_retryable()), (&FailureCause::Os { errno }, retryable));
+        let message = failure.to_string();
+        let path = dir.path().join("volume");
+        assert!(message.contains(path.to_str().expect("utf-8")), "{message}");
+        assert!(message.contains("slot 3") && message.contains(&errno.to_string()), "{message}");
+        assert!(arena.write(0).is_ok(), "the buffer is free when the failure is known");
+        // The volume goes on.
+        write_pattern(&volume, &arena, 1, 3, 1);
+        check_pattern(&volume, &arena, 2, 3, 1);
+        assert_eq!(volume.stats().failures, 1);
+    }
+}
+
+#[test]
+fn interruptions_and_short_transfers_are_nobodys_business() {
+    let (_dir, volume, arena) = volume(|n, op| match n % 6 {
+        0..3 => Fault::Errno(if n % 2 == 0 { libc::EINTR } else { libc::EAGAIN }),
+        // Not a multiple of any alignment: what lies past the last aligned place moves again.
+        3 if op.bytes > 600 => Fault::Short(512),
+        _ => Fault::None,
+    });
+    for slot in 0..8 {
+        write_pattern(&volume, &arena, 0, slot, 3);
+    }
+    for slot in 0..8 {
+        check_pattern(&volume, &arena, 1, slot, 3);
+    }
+    let stats = volume.stats();
+    assert!(stats.retried > 0 && stats.resumed > 0 && stats.failures == 0, "{stats:?}");
+}
+
+#[test]
+fn endless_interruption_is_reported_at_last() {
+    let (_dir, volume, arena) = volume(|_, _| Fault::Errno(libc::EAGAIN));
+    let failure = volume.write(0, arena.read(0).expect("free")).wait().unwrap_err();
+    assert_eq!(failure.cause, FailureCause::Os { errno: libc::EAGAIN });
+    assert!(failure.is_retryable());
+}
+
+#[test]
+fn a_truncated_file_is_an_error_not_a_loop() {
+    let (_dir, volume, arena) =
+        volume(|_, op| if op.file_offset >= 2 * 4096 { Fault::Nothing } else { Fault::None });
+    let failure = volume.read(0, arena.write(0).expect("free")).wait().unwrap_err();
+    assert_eq!(failure.cause, FailureCause::NoProgress { done_bytes: 2 * 4096 });
+}
+
+#[test]
+fn a_lost_ring_fails_everything_and_leaks_what_it_may_still_write() {
+    // The first piece of slot 1 breaks the ring while slot 0 is in flight.
+    let (_dir, volume, arena) = volume(|n, _| if n == 4 { Fault::Break(libc::EBADF) } else { Fault::None });
+    let first = volume.read(0, arena.write(0).expect("free"));
+    let others: Vec<_> =
+        (1..8).map(|slot| volume.read(slot, arena.write(slot as usize).expect("free"))).collect();
+    // Slot 0 may have made it or not; the others have not.
+    drop(first.wait());
+    for pending in others {
+        assert_eq!(pending.wait().unwrap_err().cause, FailureCause::OutOfService);
+    }
+    let late = volume.read(0, HostArena::new(1, 16 << 10).expect("arena").write(0).expect("free")).wait();
+    assert_eq!(late.unwrap_err().cause, FailureCause::OutOfService);
+    let leaked = (0..8).filter(|block| arena.read(*block).is_err()).count();
+    assert!(leaked >= 1, "slot 1's block was in flight");
+    assert_eq!(arena.read(1).unwrap_err(), BorrowError::Writing { block: 1 });
+    drop(volume);
+}
+
+#[test]
+fn failed_requests_do_not_hold_up_the_others() {
+    // Every odd slot fails at its second piece.
+    let (_dir, volume, arena) = volume(|_, op| {
+        let (slot, piece) = (op.file_offset >> 14, op.file_offset >> 12 & 3);
+        if slot % 2 == 1 && piece == 1 { Fault::Errno(libc::EIO) } else { Fault::None }
+    });
+    let pending: Vec<_> =
+        (0..8).map(|slot| volume.write(slot, arena.read(slot as usize).expect("free"))).collect();
+    for (slot, pending) in pending.into_iter().enumerate() {
+        assert_eq!(pending.wait().is_ok(), slot % 2 == 0, "slot {slot}");
+    }
+    assert_eq!((volume.stats().writes, volume.stats().failures), (4, 4));
+}

@@ -1,0 +1,191 @@
+//! The file: how it comes, what refuses it, and that nothing stays behind.
+
+use super::*;
+use crate::disk::volume::choose;
+use kvstrata_core::storage::Storage;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::process::Command;
+use std::sync::Mutex;
+
+fn entries(dir: &TempDir) -> usize {
+    std::fs::read_dir(dir.path()).expect("readable").count()
+}
+
+#[test]
+fn a_file_that_is_not_kept_has_no_name_and_one_that_is_has_mode_0600() {
+    let dir = dir();
+    let volume = Volume::create(options(&dir, 4, 4096)).expect("volume");
+    assert_eq!(entries(&dir), 0, "killed now, it leaves nothing");
+    drop(volume);
+    let volume = Volume::create(options(&dir, 4, 4096).keep(true)).expect("volume");
+    let metadata = std::fs::metadata(dir.path().join("volume")).expect("it has a name");
+    assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, 4 * 4096));
+    drop(volume);
+    assert_eq!(entries(&dir), 1);
+}
+
+#[test]
+fn slots_lie_behind_the_header_at_their_stride() {
+    let dir = dir();
+    let arena = HostArena::new(1, 5000).expect("arena");
+    let volume = Volume::create(options(&dir, 4, 5000).header_bytes(100).keep(true)).expect("volume");
+    let description = volume.describe().clone();
+    assert!(description.stride >= 5000 && description.stride.is_multiple_of(description.alignment));
+    write_pattern(&volume, &arena, 0, 2, 1);
+    drop(volume);
+    let file = std::fs::File::open(dir.path().join("volume")).expect("kept");
+    let origin = description.file_bytes - 4 * description.stride as u64;
+    assert!(origin >= 100 && origin.is_multiple_of(description.alignment as u64));
+    let mut bytes = vec![0; 5000];
+    file.read_exact_at(&mut bytes, origin + 2 * description.stride as u64).expect("there");
+    assert_pattern(2, 1, &bytes);
+    file.read_exact_at(&mut bytes, origin).expect("there");
+    assert!(bytes.iter().all(|byte| *byte == 0), "slot 0 was not written");
+}
+
+#[test]
+fn what_is_there_already_stays_unless_overwriting_is_allowed() {
+    let dir = dir();
+    let path = dir.path().join("volume");
+    std::fs::write(&path, b"precious").expect("writable");
+    let error = Volume::create(options(&dir, 4, 4096)).unwrap_err();
+    assert!(matches!(error, VolumeError::Exists { .. }));
+    assert!(error.to_string().contains("volume") && error.to_string().contains("overwrit"), "{error}");
+    assert_eq!(std::fs::read(&path).expect("there"), b"precious");
+    let volume = Volume::create(options(&dir, 4, 4096).overwrite(true).keep(true)).expect("volume");
+    assert_eq!(std::fs::metadata(&path).expect("there").len(), 4 * 4096);
+    let error = Volume::create(options(&dir, 9, 4096).overwrite(true)).unwrap_err();
+    assert!(matches!(error, VolumeError::InUse { .. }), "{error}");
+    assert_eq!(std::fs::metadata(&path).expect("still there").len(), 4 * 4096);
+    drop(volume);
+}
+
+#[test]
+fn paths_that_cannot_be_a_volume_are_refused_and_untouched() {
+    let dir = dir();
+    let at = |name: &str| VolumeOptions::new(dir.path().join(name), 4, 4096);
+    std::fs::create_dir(dir.path().join("folder")).expect("made");
+    std::fs::write(dir.path().join("target"), b"precious").expect("made");
+    std::os::unix::fs::symlink(dir.path().join("target"), dir.path().join("link")).expect("made");
+    for overwrite in [false, true] {
+        for name in ["folder", "no/such/folder/volume", "link"] {
+            let error = Volume::create(at(name).overwrite(overwrite)).unwrap_err();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+    assert!(Volume::create(VolumeOptions::new("/dev/null", 4, 4096).overwrite(true)).is_err());
+    assert_eq!(std::fs::read(dir.path().join("target")).expect("there"), b"precious");
+    assert_eq!(entries(&dir), 3);
+}
+
+#[test]
+fn sizes_that_do_not_fit_are_refused_at_creation_and_leave_no_file() {
+    let dir = dir();
+    for keep in [false, true] {
+        let error = Volume::create(options(&dir, u32::MAX, 1 << 30).keep(keep)).unwrap_err();
+        assert!(matches!(error, VolumeError::NoSpace { .. }), "{error}");
+        assert!(error.to_string().contains("fewer"), "it says what to do: {error}");
+        let error = Volume::create(options(&dir, u32::MAX, usize::MAX / 2).keep(keep)).unwrap_err();
+        assert!(matches!(error, VolumeError::Option { .. }), "{error}");
+        for (slots, slot_bytes) in [(0, 4096), (4, 0)] {
+            assert!(Volume::create(options(&dir, slots, slot_bytes).keep(keep)).is_err());
+        }
+        assert!(Volume::create(options(&dir, 4, 4096).depth(0).keep(keep)).is_err());
+        assert!(Volume::create(options(&dir, 4, 4096).queue(0).keep(keep)).is_err());
+        assert!(Volume::create(options(&dir, 4, 4096).piece_bytes(1000).keep(keep)).is_err());
+        assert_eq!(entries(&dir), 0);
+    }
+}
+
+/// The limit holds for a whole process, and going over it kills: so this runs in one of its own.
+#[test]
+fn the_limit_on_file_sizes_is_an_error_and_no_signal() {
+    const CHILD: &str = "KVSTRATA_TEST_FILE_SIZE_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let dir = dir();
+        let error = Volume::create(options(&dir, 1024, 4096).keep(true)).unwrap_err();
+        assert!(matches!(error, VolumeError::FileSizeLimit { .. }), "{error}");
+        assert!(error.to_string().contains("ulimit -f"), "{error}");
+        assert_eq!(entries(&dir), 0);
+        return;
+    }
+    let this = std::env::current_exe().expect("known");
+    let name = "disk::tests::files::the_limit_on_file_sizes_is_an_error_and_no_signal";
+    let child = Command::new("sh")
+        .args(["-c", "ulimit -f 64 && exec \"$0\" --exact \"$1\""])
+        .arg(this)
+        .arg(name)
+        .env(CHILD, "1")
+        .output()
+        .expect("a shell");
+    let output = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success() && output.contains("1 passed"), "{output}");
+}
+
+#[test]
+fn writing_through_reports_its_progress_to_the_end() {
+    let dir = dir();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&seen);
+    let options = options(&dir, 9, 1 << 20)
+        .write_through(true)
+        .progress(move |done, total| sink.lock().expect("no panic").push((done, total)));
+    let volume = Volume::create(options).expect("volume");
+    let total = volume.describe().file_bytes;
+    let seen = seen.lock().expect("no panic");
+    assert!(seen.len() >= 2 && seen.is_sorted());
+    assert_eq!(seen.last(), Some(&(total, total)));
+}
+
+#[test]
+fn a_volume_says_what_it_took() {
+    let dir = dir();
+    let arena = HostArena::new(4, 4096).expect("arena");
+    let volume = Volume::create(options(&dir, 4, 4096).register(&arena)).expect("volume");
+    let description = volume.describe();
+    let text = description.to_string();
+    println!("{text}");
+    assert!(text.contains("4 slots") && text.contains("volume"), "{text}");
+    match description.backend {
+        Backend::UringDirect | Backend::UringBuffered => {
+            // Registered, or a note that says why not and what to raise.
+            let noted = description.notes.iter().any(|note| note.contains("ulimit -l"));
+            assert!(description.fixed_bytes == arena.size_bytes() || noted, "{description:?}");
+        }
+        _ => skip("io_uring", &text),
+    }
+}
+
+/// A kernel or a container that forbids io_uring.
+fn without_uring(options: VolumeOptions) -> Result<Volume, VolumeError> {
+    Volume::create_with(options, |parts| {
+        choose(parts, |_| Err(std::io::Error::from_raw_os_error(libc::EPERM)))
+    })
+}
+
+#[test]
+fn without_io_uring_threads_serve_where_the_choice_is_left() {
+    let dir = dir();
+    let arena = HostArena::new(1, 4096).expect("arena");
+    let volume = without_uring(options(&dir, 4, 4096)).expect("volume");
+    let description = volume.describe();
+    assert_eq!(description.backend, Backend::Blocking);
+    assert!(description.to_string().contains("io_uring refused"), "{description}");
+    write_pattern(&volume, &arena, 0, 3, 1);
+    check_pattern(&volume, &arena, 0, 3, 1);
+}
+
+#[test]
+fn where_io_uring_is_required_its_absence_is_an_error_that_leaves_no_file() {
+    let dir = dir();
+    for backend in [Backend::UringDirect, Backend::UringBuffered] {
+        let options = options(&dir, 4, 4096).backend(backend).keep(true);
+        let error = match without_uring(options) {
+            Err(error @ VolumeError::NoDirect { .. }) => return skip("o_direct", &error),
+            made => made.unwrap_err(),
+        };
+        assert!(matches!(error, VolumeError::NoUring { .. }), "{error}");
+        assert!(error.to_string().contains("seccomp"), "it says what to do: {error}");
+        assert_eq!(entries(&dir), 0);
+    }
+}

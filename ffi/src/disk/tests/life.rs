@@ -1,0 +1,187 @@
+//! Who owns a buffer when: dropped interest, full queues, shutdown.
+
+use super::gate::{Opener, gated};
+use super::*;
+use crate::arena::BorrowError;
+
+const BACKENDS: [Backend; 3] = [Backend::UringDirect, Backend::UringBuffered, Backend::Blocking];
+
+/// Runs a body over each backend that this machine has. Arguments are dropped last to first: the gate opens
+/// before the volume waits for what it holds.
+fn over_each(configure: impl Fn(VolumeOptions) -> VolumeOptions, body: impl Fn(Volume, Opener)) {
+    for backend in BACKENDS {
+        let dir = dir();
+        match gated(configure(options(&dir, 32, 8192)).backend(backend)) {
+            Ok((volume, gate)) => body(volume, Opener(gate)),
+            Err(error) => drop(volume_or_skip(Err(error))),
+        }
+    }
+}
+
+#[test]
+fn a_dropped_pending_leaves_the_buffer_with_the_request() {
+    over_each(
+        |options| options,
+        |volume, gate| {
+            let arena = HostArena::new(2, 8192).expect("arena");
+            let mut buffer = arena.write(0).expect("free");
+            pattern(5, 1, &mut buffer);
+            drop(volume.write(5, buffer.into_read()));
+            drop(volume.read(6, arena.write(1).expect("free")));
+            gate.wait_for(2);
+            // In flight, and nobody waits: the blocks are as borrowed as before.
+            assert_eq!(arena.write(0).unwrap_err(), BorrowError::Reading { block: 0 });
+            assert_eq!(arena.read(1).unwrap_err(), BorrowError::Writing { block: 1 });
+            gate.open();
+            // A request behind them; then the volume ends, and with it all three.
+            drop(volume.read(7, HostArena::new(1, 8192).expect("arena").write(0).expect("free")).wait());
+            drop(volume);
+            assert!(arena.write(0).is_ok() && arena.write(1).is_ok(), "both came back");
+        },
+    );
+}
+
+#[test]
+fn a_dropped_write_still_happens() {
+    over_each(
+        |options| options,
+        |volume, gate| {
+            let arena = HostArena::new(1, 8192).expect("arena");
+            let mut buffer = arena.write(0).expect("free");
+            pattern(5, 1, &mut buffer);
+            drop(volume.write(5, buffer.into_read()));
+            gate.wait_for(1);
+            gate.open();
+            while volume.stats().writes == 0 {
+                std::thread::yield_now();
+            }
+            // The counter is raised just before the buffer is back.
+            let buffer = loop {
+                match arena.write(0) {
+                    Ok(buffer) => break buffer,
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            let buffer = volume.read(5, buffer).wait().expect("read");
+            assert_pattern(5, 1, &buffer);
+        },
+    );
+}
+
+#[test]
+fn a_full_queue_makes_callers_wait_and_loses_nothing() {
+    over_each(
+        |options| options.depth(2).queue(2),
+        |volume, gate| {
+            let arena = HostArena::new(32, 8192).expect("arena");
+            // Two in flight, two queued: the next one has no room.
+            let mut pending = Vec::new();
+            for slot in 0..2 {
+                pending.push(volume.write(slot, arena.read(slot as usize).expect("free")));
+            }
+            gate.wait_for(2);
+            for slot in 2..4 {
+                pending.push(volume.write(slot, arena.read(slot as usize).expect("free")));
+            }
+            let refused = volume.try_write(4, arena.read(4).expect("free"));
+            assert_eq!(refused.expect_err("full").block(), 4, "the buffer comes back");
+            assert!(volume.try_write(99, arena.read(4).expect("free")).is_ok(), "a wrong slot is an outcome");
+            // Reads have a queue of their own: still room for them.
+            drop(volume.try_read(9, arena.write(9).expect("free")).expect("room for reads"));
+            std::thread::scope(|scope| {
+                let callers: Vec<_> = (0..3)
+                    .map(|n| {
+                        let (volume, arena) = (&volume, &arena);
+                        scope.spawn(move || {
+                            let slot = 20 + n;
+                            volume.write(slot, arena.read(slot as usize).expect("free")).wait().is_ok()
+                        })
+                    })
+                    .collect();
+                while volume.stats().blocked < 3 {
+                    std::thread::yield_now();
+                }
+                assert!(callers.iter().all(|caller| !caller.is_finished()));
+                gate.open();
+                assert!(callers.into_iter().all(|caller| caller.join().expect("no panic")));
+            });
+            let stats = volume.stats();
+            assert_eq!((stats.waits, stats.blocked), (3, 0));
+            assert!(pending.into_iter().all(|pending| pending.wait().is_ok()));
+            assert_eq!(volume.stats().writes, 7);
+        },
+    );
+}
+
+#[test]
+fn shutdown_answers_what_is_in_flight_and_what_is_queued() {
+    over_each(
+        |options| options.depth(2).queue(8),
+        |volume, gate| {
+            let arena = HostArena::new(8, 8192).expect("arena");
+            let pending: Vec<_> =
+                (0..8).map(|slot| volume.write(slot, arena.read(slot as usize).expect("free"))).collect();
+            gate.wait_for(2);
+            std::thread::scope(|scope| {
+                let ending = scope.spawn(move || drop(volume));
+                assert!(!ending.is_finished() && pending.iter().all(|pending| !pending.is_done()));
+                gate.open();
+                ending.join().expect("no panic");
+                // The volume is gone, and every request has been answered before that.
+                for pending in pending {
+                    drop(pending.try_wait().expect("answered").expect("written"));
+                }
+            });
+            assert!((0..8).all(|block| arena.write(block).is_ok()));
+        },
+    );
+}
+
+#[test]
+fn a_sleeping_ring_is_woken_and_a_busy_one_is_left_alone() {
+    over_each(
+        |options| options.depth(1).queue(16),
+        |volume, gate| {
+            let arena = HostArena::new(16, 8192).expect("arena");
+            // One read and one write are taken in; after that the ring takes neither until something completes.
+            drop(volume.read(0, arena.write(0).expect("free")));
+            drop(volume.write(15, arena.read(15).expect("free")));
+            gate.wait_for(1);
+            while volume.queued() > 0 {
+                std::thread::yield_now();
+            }
+            let before = volume.stats().wakes;
+            for slot in 1..8 {
+                drop(volume.read(slot, arena.write(slot as usize).expect("free")));
+            }
+            assert_eq!(volume.stats().wakes, before, "no system call for requests that cannot start yet");
+            gate.open();
+        },
+    );
+}
+
+/// The smallest queues there are, so that callers and the ring thread fall asleep at every chance: a wake-up
+/// lost on either side would hang this.
+#[test]
+fn no_wake_up_is_lost() {
+    for backend in BACKENDS {
+        let dir = dir();
+        let made = Volume::create(options(&dir, 4, 512).depth(1).queue(1).threads(1).backend(backend));
+        let Some(volume) = volume_or_skip(made) else { continue };
+        let arena = HostArena::new(4, 512).expect("arena");
+        let rounds = 500;
+        std::thread::scope(|scope| {
+            for thread in 0..4_u32 {
+                let (volume, arena) = (&volume, &arena);
+                scope.spawn(move || {
+                    for round in 0..rounds {
+                        write_pattern(volume, arena, thread as usize, thread, round);
+                        check_pattern(volume, arena, thread as usize, thread, round);
+                    }
+                });
+            }
+        });
+        let stats = volume.stats();
+        assert_eq!((stats.reads, stats.writes), (4 * u64::from(rounds), 4 * u64::from(rounds)));
+    }
+}

@@ -1,0 +1,88 @@
+//! Tests of volumes: one contract for every backend, then what each part promises alone.
+
+mod contract;
+mod faults;
+mod files;
+mod gate;
+mod life;
+mod order;
+
+use super::error::VolumeError;
+use super::options::{Backend, VolumeOptions};
+use super::ring::faulty::{Fault, FaultyRing};
+use super::volume::{Built, Volume, build};
+use crate::arena::HostArena;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Prints why a test is left out, or fails where `KVSTRATA_REQUIRE` names what is missing.
+fn skip(what: &str, why: &dyn core::fmt::Display) {
+    let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name.trim() == what), "{what} is required: {why}");
+    println!("SKIP {what}: {why}");
+}
+
+/// The volume, or None with a SKIP line where the machine lacks what the backend needs.
+fn volume_or_skip(made: Result<Volume, VolumeError>) -> Option<Volume> {
+    match made {
+        Ok(volume) => Some(volume),
+        Err(error @ VolumeError::NoUring { .. }) => {
+            skip("io_uring", &error);
+            None
+        }
+        Err(error @ VolumeError::NoDirect { .. }) => {
+            skip("o_direct", &error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn dir() -> TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+fn options(dir: &TempDir, slots: u32, slot_bytes: usize) -> VolumeOptions {
+    VolumeOptions::new(dir.path().join("volume"), slots, slot_bytes)
+}
+
+/// A volume whose ring has faults on purpose.
+fn faulty(
+    options: VolumeOptions,
+    plan: impl FnMut(u64, &super::ring::Op) -> Fault + Send + 'static,
+) -> Result<Volume, VolumeError> {
+    Volume::create_with(options, |parts| {
+        let built = build(parts)?;
+        Ok(Built { ring: Box::new(FaultyRing::new(built.ring, plan)), ..built })
+    })
+}
+
+/// Bytes that only the slot and the round determine, different at every position of a block.
+fn pattern(slot: u32, round: u32, bytes: &mut [u8]) {
+    let mut state = (u64::from(slot) << 32 | u64::from(round)).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    for byte in bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        *byte = state as u8;
+    }
+}
+
+fn assert_pattern(slot: u32, round: u32, bytes: &[u8]) {
+    let mut expected = vec![0; bytes.len()];
+    pattern(slot, round, &mut expected);
+    assert!(expected == bytes, "slot {slot}, round {round}: other bytes came back");
+}
+
+fn write_pattern(volume: &Volume, arena: &Arc<HostArena>, block: usize, slot: u32, round: u32) {
+    let mut buffer = arena.write(block).expect("free");
+    pattern(slot, round, &mut buffer);
+    drop(volume.write(slot, buffer.into_read()).wait().expect("written"));
+}
+
+fn check_pattern(volume: &Volume, arena: &Arc<HostArena>, block: usize, slot: u32, round: u32) {
+    let mut buffer = arena.write(block).expect("free");
+    buffer.fill(0xEE);
+    let buffer = volume.read(slot, buffer).wait().expect("read");
+    assert_pattern(slot, round, &buffer);
+}

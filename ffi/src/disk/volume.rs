@@ -1,0 +1,369 @@
+//! A volume: slots in one file, and the thread that serves them.
+
+use super::engine::Engine;
+use super::error::{Direction, FailureCause, IoFailure, VolumeError};
+use super::file::{self, VolumeFile};
+use super::inbox::Inbox;
+use super::options::{Backend, Geometry, VolumeOptions};
+use super::pending::{Cell, Pending};
+use super::request::{Place, Request, transfer_bytes};
+use super::ring::Ring;
+use super::ring::blocking::BlockingRing;
+use super::stats::VolumeStats;
+use crate::arena::{BlockRead, BlockWrite, HostArena};
+use kvstrata_core::storage::{Storage, StorageKind};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+
+/// What a volume turned out to be: which backend works here, and what is not as good as it could be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Description {
+    /// Path of the file; it may have no name any more.
+    pub path: PathBuf,
+    /// Number of slots.
+    pub slots: u32,
+    /// Payload bytes a slot.
+    pub slot_bytes: usize,
+    /// Bytes from one slot's start to the next one's.
+    pub stride: usize,
+    /// Length of the file in bytes.
+    pub file_bytes: u64,
+    /// The backend that serves it; never [`Backend::Auto`].
+    pub backend: Backend,
+    /// Whether transfers go past the page cache.
+    pub direct: bool,
+    /// Alignment of transfers in bytes.
+    pub alignment: usize,
+    /// The ring's set-up, in words.
+    pub ring: String,
+    /// Bytes of arenas that the ring has registered.
+    pub fixed_bytes: u64,
+    /// What is not as asked, or not as good as it could be, and why.
+    pub notes: Vec<String>,
+}
+
+impl core::fmt::Display for Description {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Description { path, slots, stride, backend, ring, .. } = self;
+        let direct = if self.direct { "O_DIRECT" } else { "buffered" };
+        write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", path.display())?;
+        self.notes.iter().try_for_each(|note| write!(f, "; {note}"))
+    }
+}
+
+/// One preallocated file of equal slots, served by one ring thread.
+///
+/// Requests are not ordered among each other: who reads a slot that is being written waits for the write
+/// first. Dropping the volume answers every request, then closes the file.
+#[derive(Debug)]
+pub struct Volume {
+    inbox: Arc<Inbox>,
+    geometry: Geometry,
+    transfer_bytes: usize,
+    description: Description,
+    /// Some until drop.
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the ring thread found when it made its ring.
+pub(super) struct Built {
+    pub(super) ring: Box<dyn Ring>,
+    pub(super) backend: Backend,
+    pub(super) words: String,
+    pub(super) fixed_bytes: u64,
+    pub(super) notes: Vec<String>,
+}
+
+/// What a ring is made of.
+pub(super) struct Parts {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<File>,
+    pub(super) direct: bool,
+    pub(super) backend: Backend,
+    pub(super) depth: u32,
+    pub(super) threads: usize,
+    pub(super) arenas: Vec<Arc<HostArena>>,
+}
+
+impl Volume {
+    /// Creates the file, gives it its blocks, and starts the ring thread.
+    ///
+    /// # Errors
+    /// [`VolumeError`]; no file is left behind then.
+    pub fn create(options: VolumeOptions) -> Result<Volume, VolumeError> {
+        Volume::create_with(options, build)
+    }
+
+    /// The same with another ring: `build` runs on the ring thread.
+    pub(super) fn create_with(
+        mut options: VolumeOptions,
+        build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
+    ) -> Result<Volume, VolumeError> {
+        let VolumeFile { file, geometry, direct, alignment, notes } = file::create(&mut options)?;
+        // A file that stays has a name, and loses it again if the ring cannot be made.
+        let named = options.keep.then(|| options.path.clone());
+        let started = start(options, Arc::new(file), geometry, direct, alignment, notes, build);
+        if started.is_err()
+            && let Some(path) = named
+        {
+            // The error that led here is the one to report.
+            let _ = std::fs::remove_file(path);
+        }
+        started
+    }
+
+    /// What the volume turned out to be.
+    #[must_use]
+    pub fn describe(&self) -> &Description {
+        &self.description
+    }
+
+    /// Number of slots.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.geometry.slots
+    }
+
+    /// Payload bytes a slot: the length that every buffer must have.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.geometry.slot_bytes
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn stats(&self) -> VolumeStats {
+        self.inbox.counters.snapshot(self.inbox.blocked())
+    }
+
+    /// Reads a slot into `buffer`, which comes back from [`Pending::wait`]. Waits here, and only here, while
+    /// the queue of reads is full. A slot that does not exist, or a buffer of another length than
+    /// [`slot_bytes`](Volume::slot_bytes), makes a request that has failed already.
+    pub fn read(&self, slot: u32, buffer: BlockWrite) -> Pending<BlockWrite> {
+        match self.place(slot, buffer.len(), Direction::Read) {
+            Err(failure) => Pending::failed(failure),
+            Ok(place) => {
+                let cell = Cell::new();
+                self.inbox.push(Request::read(buffer, Arc::clone(&cell), place));
+                Pending::new(cell)
+            }
+        }
+    }
+
+    /// Writes `buffer` to a slot; the buffer comes back from [`Pending::wait`]. As [`read`](Volume::read)
+    /// otherwise.
+    pub fn write(&self, slot: u32, buffer: BlockRead) -> Pending<BlockRead> {
+        match self.place(slot, buffer.len(), Direction::Write) {
+            Err(failure) => Pending::failed(failure),
+            Ok(place) => {
+                let cell = Cell::new();
+                self.inbox.push(Request::write(buffer, Arc::clone(&cell), place));
+                Pending::new(cell)
+            }
+        }
+    }
+
+    /// [`read`](Volume::read) that never waits.
+    ///
+    /// # Errors
+    /// The buffer back, if the queue of reads is full.
+    pub fn try_read(&self, slot: u32, buffer: BlockWrite) -> Result<Pending<BlockWrite>, BlockWrite> {
+        match self.place(slot, buffer.len(), Direction::Read) {
+            Err(failure) => Ok(Pending::failed(failure)),
+            Ok(place) => {
+                let cell = Cell::new();
+                match self.inbox.try_push(Request::read(buffer, Arc::clone(&cell), place)) {
+                    Ok(()) => Ok(Pending::new(cell)),
+                    Err(request) => request.into_read_buffer().map_or_else(|| Ok(Pending::new(cell)), Err),
+                }
+            }
+        }
+    }
+
+    /// [`write`](Volume::write) that never waits.
+    ///
+    /// # Errors
+    /// The buffer back, if the queue of writes is full.
+    pub fn try_write(&self, slot: u32, buffer: BlockRead) -> Result<Pending<BlockRead>, BlockRead> {
+        match self.place(slot, buffer.len(), Direction::Write) {
+            Err(failure) => Ok(Pending::failed(failure)),
+            Ok(place) => {
+                let cell = Cell::new();
+                match self.inbox.try_push(Request::write(buffer, Arc::clone(&cell), place)) {
+                    Ok(()) => Ok(Pending::new(cell)),
+                    Err(request) => request.into_write_buffer().map_or_else(|| Ok(Pending::new(cell)), Err),
+                }
+            }
+        }
+    }
+
+    /// Requests that the ring thread has not taken yet.
+    #[cfg(test)]
+    pub(super) fn queued(&self) -> usize {
+        self.inbox.queued()
+    }
+
+    fn place(&self, slot: u32, buffer_bytes: usize, direction: Direction) -> Result<Place, IoFailure> {
+        let Geometry { slots, slot_bytes, .. } = self.geometry;
+        let cause = if slot >= slots {
+            FailureCause::SlotOutOfRange { slots }
+        } else if buffer_bytes != slot_bytes {
+            FailureCause::BufferLength { buffer_bytes, slot_bytes }
+        } else {
+            let file_offset = self.geometry.offset(slot);
+            return Ok(Place { slot, file_offset, transfer_bytes: self.transfer_bytes });
+        };
+        Err(IoFailure { path: Arc::clone(&self.inbox.path), slot, direction, cause })
+    }
+}
+
+impl Storage for Volume {
+    fn kind(&self) -> StorageKind {
+        StorageKind::Disk
+    }
+
+    /// Offset of slot 0 in the file.
+    fn base_address(&self) -> u64 {
+        self.geometry.origin
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.geometry.file_bytes - self.geometry.origin
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        self.inbox.close();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the ring thread has been answered by the engine's drop; there is nobody to tell here.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn start(
+    options: VolumeOptions,
+    file: Arc<File>,
+    geometry: Geometry,
+    direct: bool,
+    alignment: usize,
+    mut notes: Vec<String>,
+    build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
+) -> Result<Volume, VolumeError> {
+    let VolumeOptions { path, backend, depth, queue, piece_bytes, threads, arenas, .. } = options;
+    let too_long = || VolumeError::Option {
+        path: path.clone(),
+        option: "slot_bytes",
+        why: "is more than a buffer can hold".to_owned(),
+    };
+    let transfer_bytes = transfer_bytes(geometry.slot_bytes, alignment).ok_or_else(too_long)?;
+    let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));
+    let parts = Parts { path: path.clone(), file, direct, backend, depth, threads, arenas };
+    let (report, reported) = mpsc::channel();
+    let served = Arc::clone(&inbox);
+    let resume_alignment = if direct { alignment } else { 1 };
+    let thread = thread::Builder::new().name("kvstrata-ring".into()).spawn(move || {
+        let Built { ring, backend, words, fixed_bytes, notes } = match build(parts) {
+            Ok(built) => built,
+            Err(error) => {
+                let _ = report.send(Err(error));
+                return;
+            }
+        };
+        served.set_bell(ring.bell());
+        let mut engine = Engine::new(ring, served, piece_bytes, resume_alignment);
+        let _ = report.send(Ok((backend, words, fixed_bytes, notes)));
+        engine.run();
+    });
+    let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
+    let thread = thread.map_err(|source| os("start the ring thread", source))?;
+    let answer = reported
+        .recv()
+        .unwrap_or_else(|_| Err(os("start the ring thread", io::Error::other("it ended before it began"))));
+    let (backend, ring, fixed_bytes, more) = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            // It has ended, or is about to: nothing is held after this.
+            let _ = thread.join();
+            return Err(error);
+        }
+    };
+    notes.extend(more);
+    let Geometry { slots, slot_bytes, stride, file_bytes, .. } = geometry;
+    let description = Description {
+        path,
+        slots,
+        slot_bytes,
+        stride,
+        file_bytes,
+        backend,
+        direct,
+        alignment,
+        ring,
+        fixed_bytes,
+        notes,
+    };
+    Ok(Volume { inbox, geometry, transfer_bytes, description, thread: Some(thread) })
+}
+
+/// The best ring that works here, or the one that was asked for.
+pub(super) fn build(parts: Parts) -> Result<Built, VolumeError> {
+    choose(parts, uring)
+}
+
+/// Takes what `make_uring` makes, unless the blocking backend was asked for, or falls back to that where
+/// the options leave the choice.
+pub(super) fn choose(
+    mut parts: Parts,
+    make_uring: impl FnOnce(&mut Parts) -> io::Result<Built>,
+) -> Result<Built, VolumeError> {
+    if parts.backend == Backend::Blocking {
+        return blocking(parts, Vec::new());
+    }
+    match make_uring(&mut parts) {
+        Ok(built) => Ok(built),
+        Err(error) if parts.backend == Backend::Auto => {
+            blocking(parts, vec![format!("io_uring refused ({error})")])
+        }
+        Err(source) => Err(VolumeError::NoUring { path: parts.path, source }),
+    }
+}
+
+fn blocking(parts: Parts, notes: Vec<String>) -> Result<Built, VolumeError> {
+    let Parts { path, file, depth, threads, .. } = parts;
+    let ring = BlockingRing::new(depth, threads, file).map_err(|source| VolumeError::Os {
+        path,
+        operation: "start the threads of the blocking backend",
+        source,
+    })?;
+    let words = format!("{threads} threads, depth {depth}");
+    Ok(Built { ring: Box::new(ring), backend: Backend::Blocking, words, fixed_bytes: 0, notes })
+}
+
+#[cfg(target_os = "linux")]
+fn uring(parts: &mut Parts) -> io::Result<Built> {
+    use super::ring::uring::{Granted, UringRing};
+
+    let arenas = core::mem::take(&mut parts.arenas);
+    let (ring, granted) = UringRing::new(parts.depth, Arc::clone(&parts.file), arenas)?;
+    let Granted { flags, fixed_bytes, refused_buffers } = granted;
+    let unregistered = refused_buffers.map(|error| {
+        format!(
+            "buffers not registered ({error}): each request pins its pages; \
+             raise the memory-lock limit (`ulimit -l`)"
+        )
+    });
+    let backend = if parts.direct { Backend::UringDirect } else { Backend::UringBuffered };
+    let words = format!("{flags}, depth {}", parts.depth);
+    Ok(Built { ring: Box::new(ring), backend, words, fixed_bytes, notes: unregistered.into_iter().collect() })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn uring(_parts: &mut Parts) -> io::Result<Built> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}

@@ -1,0 +1,22 @@
+//! kvstrata's hardware backends: where Rust ends and kernels, drivers and devices begin.
+//!
+//! The core defines the ports; each backend here is one file behind a port, and all backends of a port
+//! run the same contract tests. The API is safe throughout, because the crates above forbid `unsafe`.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`arena`] | the host tier's memory: huge-page backed, cut into blocks, borrowed block by block |
+//! | [`device`] | device memory behind [`kvstrata_core::storage::DevicePort`]; the simulated one |
+//! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or what works |
+//! | [`probe`] | what this machine offers, as facts for `kvstrata doctor` |
+
+#[cfg(unix)]
+pub mod arena;
+#[cfg(unix)]
+pub mod device;
+#[cfg(unix)]
+pub mod disk;
+#[cfg(unix)]
+pub mod probe;
+
+mod sys;

@@ -1,0 +1,133 @@
+//! What this machine offers to kvstrata, as facts for `kvstrata doctor`.
+//!
+//! A probe never panics and never hangs: what may wait for a sick driver or a dead network mount runs on a
+//! thread of its own, and is reported as limited when it does not answer in time.
+//!
+//! | file | facts |
+//! |---|---|
+//! | `kernel.rs` | kernel version, io_uring, CPU features |
+//! | `memory.rs` | memory-lock limit, huge pages, NUMA nodes |
+//! | `disk.rs` | the file system of a path, its free space, O_DIRECT |
+//! | `vendor.rs` | CUDA driver and devices, nvcc, NIXL, cuFile |
+
+mod disk;
+mod kernel;
+mod memory;
+#[cfg(test)]
+mod tests;
+mod vendor;
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// Whether something is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// There, as good as it gets.
+    Found,
+    /// Not there.
+    NotFound,
+    /// There, but less than it could be.
+    Limited,
+}
+
+impl core::fmt::Display for Status {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(match self {
+            Status::Found => "found",
+            Status::NotFound => "not found",
+            Status::Limited => "limited",
+        })
+    }
+}
+
+/// One fact about this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// What it is about; unique among the facts, and stable.
+    pub name: &'static str,
+    /// Whether it is there.
+    pub status: Status,
+    /// What was found, in one line.
+    pub detail: String,
+    /// Why it matters, in one line.
+    pub why: &'static str,
+    /// What to do about it, where something can be done.
+    pub remedy: Option<String>,
+}
+
+impl Fact {
+    fn found(name: &'static str, detail: impl Into<String>, why: &'static str) -> Fact {
+        Fact { name, status: Status::Found, detail: detail.into(), why, remedy: None }
+    }
+
+    fn limited(
+        name: &'static str,
+        detail: impl Into<String>,
+        why: &'static str,
+        remedy: impl Into<String>,
+    ) -> Fact {
+        Fact { name, status: Status::Limited, detail: detail.into(), why, remedy: Some(remedy.into()) }
+    }
+
+    fn not_found(
+        name: &'static str,
+        detail: impl Into<String>,
+        why: &'static str,
+        remedy: impl Into<String>,
+    ) -> Fact {
+        Fact { name, status: Status::NotFound, detail: detail.into(), why, remedy: Some(remedy.into()) }
+    }
+}
+
+/// How long a part of the probe may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks the machine. `disk_path` is a folder, or a file that exists or could be created in one, where a volume would lie;
+/// a small file is created beside it for a moment, to try O_DIRECT.
+#[must_use]
+pub fn probe(disk_path: &Path) -> Vec<Fact> {
+    let mut facts = vec![kernel::version(), kernel::io_uring(), kernel::cpu()];
+    facts.extend([memory::lock_limit(), memory::transparent_huge_pages(), memory::hugetlb(), memory::numa()]);
+    let path = disk_path.to_owned();
+    facts.extend(in_time("disk", move || disk::facts(&path)));
+    facts.extend(in_time("CUDA driver", vendor::cuda));
+    facts.push(vendor::nvcc());
+    facts.extend(in_time("NIXL", || vec![vendor::nixl()]));
+    facts.extend(in_time("cuFile", || vec![vendor::cufile()]));
+    facts
+}
+
+/// Runs a part of the probe on its own thread; one that does not answer in time is left behind.
+fn in_time(name: &'static str, part: impl FnOnce() -> Vec<Fact> + Send + 'static) -> Vec<Fact> {
+    answer_within(PATIENCE, name, part)
+}
+
+fn answer_within(
+    patience: Duration,
+    name: &'static str,
+    part: impl FnOnce() -> Vec<Fact> + Send + 'static,
+) -> Vec<Fact> {
+    let why = "what does not answer cannot be used";
+    let (answer, answered) = mpsc::channel();
+    let asked = thread::Builder::new().name("kvstrata-probe".into()).spawn(move || {
+        let _ = answer.send(part());
+    });
+    if let Err(error) = asked {
+        return vec![Fact::limited(name, format!("not asked: {error}"), why, "raise the limit on threads")];
+    }
+    answered.recv_timeout(patience).unwrap_or_else(|error| {
+        let detail = match error {
+            mpsc::RecvTimeoutError::Timeout => format!("no answer within {} s", patience.as_secs()),
+            mpsc::RecvTimeoutError::Disconnected => "the probe ended without an answer".to_owned(),
+        };
+        vec![Fact::limited(name, detail, why, "check the driver or the mount by its own tools")]
+    })
+}
+
+/// A small file of the kernel's, trimmed; none where it cannot be read.
+fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
+    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}

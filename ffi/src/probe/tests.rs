@@ -1,0 +1,63 @@
+use super::*;
+use std::collections::HashSet;
+
+const NAMES: [&str; 15] = [
+    "kernel",
+    "io_uring",
+    "CPU features",
+    "memory-lock limit",
+    "transparent huge pages",
+    "huge page pool",
+    "NUMA nodes",
+    "file system",
+    "free space",
+    "O_DIRECT",
+    "CUDA driver",
+    "CUDA devices",
+    "nvcc",
+    "NIXL",
+    "cuFile",
+];
+
+#[test]
+fn every_fact_has_a_name_a_reason_and_a_remedy_where_one_is_needed() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let facts = probe(&dir.path().join("volume"));
+    for fact in &facts {
+        println!(
+            "{:<24} {:<10} {} [{}]",
+            fact.name,
+            fact.status,
+            fact.detail,
+            fact.remedy.as_deref().unwrap_or("-")
+        );
+        assert!(!fact.detail.is_empty() && !fact.why.is_empty());
+        assert!(fact.status == Status::Found || fact.remedy.is_some(), "{fact:?}");
+    }
+    let names: Vec<_> = facts.iter().map(|fact| fact.name).collect();
+    assert_eq!(names, NAMES);
+    assert_eq!(names.iter().collect::<HashSet<_>>().len(), NAMES.len());
+    assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 0, "nothing stays behind");
+}
+
+#[test]
+fn paths_that_are_not_there_are_facts_too() {
+    for path in ["/no/such/folder/volume", "", "volume", "/proc/volume"] {
+        let facts = probe(Path::new(path));
+        assert_eq!(facts.len(), NAMES.len(), "{path}");
+    }
+}
+
+#[test]
+fn a_part_that_hangs_or_panics_is_left_behind() {
+    let (release, released) = mpsc::channel::<()>();
+    let facts = answer_within(Duration::from_millis(20), "sick", move || {
+        let _ = released.recv();
+        Vec::new()
+    });
+    assert_eq!((facts.len(), facts[0].status), (1, Status::Limited));
+    assert!(facts[0].detail.contains("no answer"));
+    drop(release);
+    let facts = answer_within(PATIENCE, "sick", || std::panic::resume_unwind(Box::new("gone")));
+    assert!(facts[0].detail.contains("without an answer"));
+}

@@ -1,0 +1,55 @@
+//! An eventfd: the bell that wakes a thread which sleeps in the kernel.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+
+/// A non-blocking, close-on-exec eventfd.
+#[derive(Debug)]
+pub(crate) struct EventFd {
+    file: File,
+}
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<EventFd> {
+        // SAFETY: the call takes no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel has just given us this descriptor; nobody else owns it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        Ok(EventFd { file })
+    }
+
+    pub(crate) fn raw(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    /// Makes the descriptor readable. The one refusal, a counter at its maximum, means that it is.
+    pub(crate) fn ring(&self) {
+        let _ = (&self.file).write(&1_u64.to_ne_bytes());
+    }
+
+    /// Makes the descriptor unreadable again; refused when it was not readable, which is as good.
+    pub(crate) fn silence(&self) {
+        let _ = (&self.file).read(&mut [0; 8]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_and_falls_silent() {
+        let bell = EventFd::new().expect("eventfd");
+        bell.silence();
+        bell.ring();
+        bell.ring();
+        let mut word = [0; 8];
+        assert_eq!((&bell.file).read(&mut word).expect("readable"), 8);
+        assert_eq!(u64::from_ne_bytes(word), 2);
+        assert_eq!((&bell.file).read(&mut word).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    }
+}
