@@ -2,7 +2,7 @@
 //!
 //! Under `--cfg loom` every atomic of the crate is loom's, so that the models in `core/tests/loom_*.rs` run the
 //! very code that ships. [`site!`] names an ordering, so that `--cfg kvstrata_mutation="name"` can weaken just that
-//! one and show that a model notices (`ci/mutations`).
+//! one and show that a model notices (`ci/test mutations`).
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};

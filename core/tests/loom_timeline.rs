@@ -66,6 +66,31 @@ fn compaction_against_a_hit() {
     });
 }
 
+/// A block that is hit while the compactor moves it is the youngest afterwards, not the oldest.
+#[test]
+fn compaction_keeps_the_order() {
+    model_within(2, || {
+        let rig = Rig::new(3, Policy::Lru);
+        let other = rig.clone();
+        for number in [1, 3, 2] {
+            drop(rig.store(number));
+        }
+        // The next hit but one makes the compactor reach the two oldest.
+        for _ in 0..7 {
+            drop(rig.lookup(2));
+        }
+        let thread = thread::spawn(move || drop(other.lookup(1)));
+        drop(rig.lookup(2));
+        drop(rig.lookup(2));
+        thread.join().expect("no panic");
+        let mut victims = Vec::with_capacity(1);
+        assert_eq!(rig.pool.evict(1, &mut victims), 1);
+        assert_eq!(victims[0].hash(), loom::hash(3), "the one that nobody touched");
+        drop(victims);
+        rig.at_rest();
+    });
+}
+
 /// The same while the other thread evicts.
 #[test]
 fn compaction_against_eviction() {

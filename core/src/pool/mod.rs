@@ -12,7 +12,7 @@
 //! I2. After construction nothing here allocates, but a caller's `Vec` without room.
 //! I3. Registered blocks = stored − removed, at rest.
 //!
-//! The operations are in files of their own: [`allocate`], [`lookup`], [`register`], [`release`], [`evict`].
+//! The operations are in files of their own: `allocate`, `lookup`, `register`, `release`, `evict`.
 
 mod allocate;
 mod config;

@@ -1,0 +1,63 @@
+//! After construction the core allocates nothing, whatever is done with it: a counting allocator watches.
+
+use kvstrata_core::*;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local!(static ALLOCATIONS: Cell<usize> = const { Cell::new(0) });
+
+struct Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's contract is ours.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is ours.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+#[test]
+fn nothing_is_allocated_after_construction() {
+    for policy in Policy::ALL {
+        let pool = BlockPool::new(PoolConfig::new(300).policy(policy)).expect("a valid setup");
+        let requests = RequestTable::new(&pool, 8);
+        let (mut blocks, mut complete, mut held) =
+            (Vec::with_capacity(64), Vec::with_capacity(64), Vec::with_capacity(64));
+        let (mut victims, mut ids, mut hashes) =
+            (Vec::with_capacity(64), Vec::with_capacity(64), Vec::with_capacity(64));
+        let before = ALLOCATIONS.with(Cell::get);
+        for round in 0..2000u64 {
+            pool.allocate(16, &mut blocks).expect("the rest is evictable");
+            for (i, block) in blocks.drain(..).enumerate() {
+                complete.push(block.complete(hash(round * 7 + i as u64)).expect("a new block is Reset"));
+            }
+            pool.register_sequence(&mut complete, None, &mut held);
+            pool.release(held.drain(..).rev());
+            hashes.clear();
+            hashes.extend((0..32).map(|i| hash(round * 7 + i)));
+            pool.match_prefix(&hashes, &mut held);
+            pool.match_any(&hashes, &mut held);
+            pool.release(held.drain(..).rev());
+            pool.evict(5, &mut victims);
+            pool.give_back(victims.drain(..).map(EvictedBlock::into_mutable));
+            requests.reserve(round % 5, 9, &mut ids).expect("the rest is evictable");
+            ids.clear();
+            requests.release(round % 5);
+            drop(pool.lookup(hash(round)));
+            assert!(pool.allocate(301, &mut blocks).is_err());
+        }
+        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "{policy}");
+    }
+}

@@ -1,0 +1,215 @@
+//! Each policy against a plain reading of its paper, on a long skewed trace: the same victims in the same order.
+
+use kvstrata_core::*;
+use std::collections::{HashMap, VecDeque};
+
+const CAPACITY: usize = 100;
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+/// A skewed trace with one-hit wonders and phases: number of the block asked for.
+fn trace() -> impl Iterator<Item = u64> {
+    let mut state = 0x1234_5678_9abc_def1u64;
+    (0..60_000u64).map(move |i| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let uniform = (state >> 11) as f64 / (1u64 << 53) as f64;
+        if state.is_multiple_of(5) {
+            1_000_000 + i
+        } else {
+            (400.0 * uniform * uniform * uniform) as u64 + i / 20_000 * 50
+        }
+    })
+}
+
+/// Runs the trace, one block at a time; the victims in their order.
+fn victims_of_pool(policy: Policy) -> Vec<u64> {
+    let pool = BlockPool::new(PoolConfig::new(CAPACITY as u32).policy(policy)).expect("a valid setup");
+    let (mut blocks, mut victims, mut gone) = (vec![], vec![], vec![]);
+    let numbers: HashMap<SequenceHash, u64> = trace().map(|number| (hash(number), number)).collect();
+    for number in trace() {
+        if pool.lookup(hash(number)).is_some() {
+            continue;
+        }
+        if pool.free() == 0 {
+            pool.evict(1, &mut victims);
+            gone.extend(victims.drain(..).map(|victim| numbers[&victim.hash()]));
+        }
+        pool.allocate(1, &mut blocks).expect("one was evicted");
+        let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+        drop(pool.register(complete, None));
+    }
+    gone
+}
+
+fn victims_of(mut oracle: impl FnMut(u64) -> Option<u64>) -> Vec<u64> {
+    trace().filter_map(|number| oracle(number)).collect()
+}
+
+#[track_caller]
+fn assert_same(policy: Policy, expected: Vec<u64>) {
+    let found = victims_of_pool(policy);
+    assert!(expected.len() > 10_000, "the trace evicts");
+    if let Some(at) = (0..expected.len().min(found.len())).find(|i| expected[*i] != found[*i]) {
+        panic!("{policy}: victim {at} is {}, should be {}", found[at], expected[at]);
+    }
+    assert_eq!(found.len(), expected.len(), "{policy}: victims");
+}
+
+#[test]
+fn lru_is_exact() {
+    let mut order: VecDeque<u64> = VecDeque::new();
+    let expected = victims_of(|number| {
+        let hit = order.iter().position(|other| *other == number);
+        if let Some(at) = hit {
+            order.remove(at);
+        }
+        order.push_back(number);
+        if hit.is_none() && order.len() > CAPACITY { order.pop_front() } else { None }
+    });
+    assert_same(Policy::Lru, expected);
+}
+
+#[test]
+fn lfu_is_exact() {
+    // Worth: age at the last use plus uses, at most 15; ties by recency.
+    let (mut known, mut age, mut clock) = (HashMap::<u64, (u64, u64, u64)>::new(), 0, 0u64);
+    let expected = victims_of(|number| {
+        clock += 1;
+        if let Some((uses, worth, stamp)) = known.get_mut(&number) {
+            *uses = (*uses + 1).min(15);
+            (*worth, *stamp) = (age + *uses, clock);
+            return None;
+        }
+        let mut victim = None;
+        if known.len() == CAPACITY {
+            let (first, (_, worth, _)) =
+                known.iter().min_by_key(|(_, (_, worth, stamp))| (*worth, *stamp)).expect("full");
+            (victim, age) = (Some(*first), *worth);
+            known.remove(&victim.expect("just set"));
+        }
+        known.insert(number, (0, age, clock));
+        victim
+    });
+    assert_same(Policy::Lfu, expected);
+}
+
+#[test]
+fn sieve_is_exact() {
+    // Oldest first; `hand` is the index to look at next.
+    let (mut queue, mut hand) = (Vec::<(u64, bool)>::new(), 0);
+    let expected = victims_of(|number| {
+        if let Some(entry) = queue.iter_mut().find(|(other, _)| *other == number) {
+            entry.1 = true;
+            return None;
+        }
+        let mut victim = None;
+        if queue.len() == CAPACITY {
+            loop {
+                if hand >= queue.len() {
+                    hand = 0;
+                }
+                if !std::mem::take(&mut queue[hand].1) {
+                    break;
+                }
+                hand += 1;
+            }
+            victim = Some(queue.remove(hand).0);
+        }
+        queue.push((number, false));
+        victim
+    });
+    assert_same(Policy::Sieve, expected);
+}
+
+#[test]
+fn s3fifo_is_exact_but_for_its_ghost() {
+    // With the ghost as the pool has it: a table of fingerprints, overwritten by collision.
+    let (mut small, mut main) = (VecDeque::<u64>::new(), VecDeque::<u64>::new());
+    let (mut heat, mut ghost, mut inserted) = (HashMap::<u64, u8>::new(), vec![(0u32, 0u64); CAPACITY], 0u64);
+    let place = |number: u64| {
+        let key = hash(number).to_u128();
+        (((key as u32 as u64 * CAPACITY as u64) >> 32) as usize, (key >> 32) as u32)
+    };
+    let expected = victims_of(|number| {
+        if let Some(heat) = heat.get_mut(&number) {
+            *heat = (*heat + 1).min(3);
+            return None;
+        }
+        let mut victim = None;
+        if small.len() + main.len() == CAPACITY {
+            if small.len() >= CAPACITY / 10 {
+                while let Some(first) = small.pop_front() {
+                    if heat[&first] <= 1 {
+                        victim = Some(first);
+                        inserted += 1;
+                        let (index, fingerprint) = place(first);
+                        ghost[index] = (fingerprint, inserted);
+                        break;
+                    }
+                    heat.insert(first, 0);
+                    main.push_back(first);
+                }
+            }
+            while victim.is_none() {
+                let first = main.pop_front().expect("small is short of a tenth, or was promoted");
+                match heat[&first] {
+                    0 => victim = Some(first),
+                    left => {
+                        heat.insert(first, left - 1);
+                        main.push_back(first);
+                    }
+                }
+            }
+            heat.remove(&victim.expect("the loop's end"));
+        }
+        let (index, fingerprint) = place(number);
+        let remembered = ghost[index].0 == fingerprint && ghost[index].1 > 0;
+        let list =
+            if remembered && inserted - ghost[index].1 < CAPACITY as u64 { &mut main } else { &mut small };
+        list.push_back(number);
+        heat.insert(number, 0);
+        victim
+    });
+    assert_same(Policy::S3Fifo, expected);
+}
+
+/// Lower classes go first, pinned blocks never, children before parents; under every policy.
+#[test]
+fn priorities_pins_and_leaves() {
+    for policy in Policy::ALL {
+        let pool = BlockPool::new(PoolConfig::new(8).policy(policy)).expect("a valid setup");
+        let store = |number: u64, priority: Priority, parent: Option<&ImmutableBlock<'_>>| {
+            let mut blocks = vec![];
+            pool.allocate(1, &mut blocks).expect("eight for eight");
+            let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+            // The parent's pool is this one.
+            let parent = parent.map(|parent| pool.lookup(parent.hash()).expect("held"));
+            let block = pool.register(complete, parent.as_ref()).into_block();
+            block.set_priority(priority);
+            block
+        };
+        drop(store(0, Priority::Pinned, None));
+        drop(store(1, Priority::High, None));
+        drop(store(2, Priority::Normal, None));
+        drop(store(3, Priority::Low, None));
+        // A parent that is older than its child, and released first.
+        let parent = store(4, Priority::Low, None);
+        let child = store(5, Priority::Low, Some(&parent));
+        drop((parent, child));
+        let mut victims = vec![];
+        while pool.evict(1, &mut victims) == 1 {}
+        let order: Vec<u64> = victims
+            .iter()
+            .map(|victim| (0..8).find(|n| hash(*n) == victim.hash()).expect("stored"))
+            .collect();
+        assert_eq!(order, [3, 5, 4, 2, 1], "{policy}");
+        assert!(pool.contains(hash(0)), "{policy}: pinned");
+        // Once it is not pinned any more it can go.
+        pool.lookup(hash(0)).expect("registered").set_priority(Priority::Normal);
+        assert_eq!(pool.evict(1, &mut victims), 1, "{policy}");
+    }
+}
