@@ -5,8 +5,7 @@ use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
 use crate::policy::Eviction;
 use crate::registry::Acquired;
-use crate::slot::{MAX_REFERENCES, NO_TICKET, State};
-use crate::sync::Relaxed;
+use crate::slot::{MAX_REFERENCES, State};
 use alloc::vec::Vec;
 
 /// How far ahead of the lookup the heads of the chains are asked for, and then the slots behind them: a miss of the last-level
@@ -106,9 +105,7 @@ impl BlockPool {
         let slot = &self.slots[found.slot as usize];
         self.policy.on_hit(slot);
         if found.was_inactive && !self.keeps_place {
-            // Relaxed: forgets the place on the timeline. Only who ends the inactivity does it, and holds a reference; so the next
-            // ticket is written after this store, by this thread or by one that has acquired the word since.
-            slot.ticket.store(NO_TICKET, Relaxed);
+            slot.forget_ticket();
         }
     }
 

@@ -199,6 +199,18 @@ impl Slot {
         self.ticket.load(Acquire)
     }
 
+    /// Forgets the place on the timeline; for who has just ended the inactivity, and holds a reference: the next ticket is written
+    /// after this store, by this thread or by one that has acquired the word since. Relaxed: it publishes nothing.
+    #[inline]
+    pub(crate) fn forget_ticket(&self) {
+        // The compactor's compare-exchange, if it succeeded, comes before this store, for it read an older ticket. loom does not know
+        // that nothing fits between what a read-modify-write reads and what it writes, so there this is one itself.
+        #[cfg(loom)]
+        self.ticket.swap(NO_TICKET, AcqRel);
+        #[cfg(not(loom))]
+        self.ticket.store(NO_TICKET, Relaxed);
+    }
+
     /// For the holder of the only reference. Release: an evictor that reads this ticket has seen the list it belongs to.
     #[inline]
     pub(crate) fn set_ticket(&self, ticket: u64) {

@@ -1,0 +1,147 @@
+//! `kvstrata doctor`: what this machine offers, and what to do about what it does not.
+
+use super::EXIT_OK;
+use clap::Args;
+use kvstrata_ffi::probe::{self, Fact, Status};
+use serde::Serialize;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// Print what this machine offers: kernel, io_uring, O_DIRECT, memory, NUMA, CUDA, NIXL, cuFile
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Print what this machine offers to kvstrata, each as found, limited or not found, and what to do about it: \
+                  kernel and io_uring features, O_DIRECT on a path, memory-lock limit, huge pages, NUMA nodes, CUDA driver \
+                  and devices, nvcc, NIXL, cuFile.\n\nNothing of this is needed to build or to try kvstrata. A small file is \
+                  made in the path for a moment.",
+    after_long_help = "Examples:\n  kvstrata doctor --path /mnt/nvme\n  kvstrata doctor --json | jq '.[] | select(.status != \"found\")'"
+)]
+pub(super) struct DoctorArgs {
+    /// Where a disk tier would lie
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    path: PathBuf,
+    /// Print JSON: a list of {name, status, detail, why, remedy}
+    #[arg(long)]
+    json: bool,
+}
+
+const WIDTH: usize = 80;
+/// Where the second column begins.
+const INDENT: usize = 11;
+
+/// A fact as JSON has it.
+#[derive(Serialize)]
+struct Line<'f> {
+    name: &'f str,
+    status: &'static str,
+    detail: &'f str,
+    why: &'f str,
+    remedy: Option<&'f str>,
+}
+
+pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
+    let path = &arguments.path;
+    if !path.exists() {
+        return Err(format!(
+            "--path {}: does not exist; name a directory where a disk tier would lie",
+            path.display()
+        ));
+    }
+    let facts = probe::probe(path);
+    let text = match arguments.json {
+        true => {
+            let lines: Vec<_> = facts.iter().map(line).collect();
+            serde_json::to_string_pretty(&lines)
+                .map_err(|error| format!("--json: cannot be encoded: {error}"))?
+                + "\n"
+        }
+        false => table(&facts),
+    };
+    super::print(text.as_bytes())?;
+    Ok(EXIT_OK)
+}
+
+fn line(fact: &Fact) -> Line<'_> {
+    let Fact { name, status, detail, why, remedy } = fact;
+    let status = match status {
+        Status::Found => "found",
+        Status::Limited => "limited",
+        Status::NotFound => "not_found",
+    };
+    Line { name, status, detail, why, remedy: remedy.as_deref() }
+}
+
+/// One paragraph a fact; reasons and remedies only where something is to be done.
+fn table(facts: &[Fact]) -> String {
+    let mut text = String::new();
+    for fact in facts {
+        let status = fact.status.to_string();
+        paragraph(&mut text, &format!("{status:<INDENT$}"), &format!("{}: {}", fact.name, fact.detail));
+        if fact.status != Status::Found {
+            let blank = " ".repeat(INDENT);
+            paragraph(&mut text, &format!("{blank}why  "), fact.why);
+            if let Some(remedy) = &fact.remedy {
+                paragraph(&mut text, &format!("{blank}do   "), remedy);
+            }
+        }
+    }
+    let count = |status| facts.iter().filter(|fact| fact.status == status).count();
+    let (found, limited, missing) = (count(Status::Found), count(Status::Limited), count(Status::NotFound));
+    let _ = writeln!(text, "\n{found} found, {limited} limited, {missing} not found");
+    text
+}
+
+/// Appends `words` behind `head`, broken at spaces so that no line is longer than [`WIDTH`] if that can be avoided.
+fn paragraph(text: &mut String, head: &str, words: &str) {
+    let indent = head.chars().count();
+    text.push_str(head);
+    let mut column = indent;
+    for word in words.split_whitespace() {
+        let length = word.chars().count();
+        if column > indent && column + 1 + length > WIDTH {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if column > indent {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fact(status: Status, remedy: Option<&str>) -> Fact {
+        let detail =
+            "a detail of so many words that they do not fit into one line of eighty columns".to_owned();
+        Fact { name: "thing", status, detail, why: "it is fast", remedy: remedy.map(str::to_owned) }
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_reason_and_remedy() {
+        let text = table(&[fact(Status::Found, None), fact(Status::NotFound, Some("buy one"))]);
+        let expected = "\
+found      thing: a detail of so many words that they do not fit into one line
+           of eighty columns
+not found  thing: a detail of so many words that they do not fit into one line
+           of eighty columns
+           why  it is fast
+           do   buy one
+
+1 found, 0 limited, 1 not found
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_long_word_is_not_broken() {
+        let mut text = String::new();
+        paragraph(&mut text, "x  ", &format!("a {} b", "y".repeat(90)));
+        assert_eq!(text, format!("x  a\n   {}\n   b\n", "y".repeat(90)));
+    }
+}

@@ -1,0 +1,97 @@
+//! The `kvstrata` command.
+//!
+//! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that names the
+//! option, the line or the path, its value and what to do.
+
+mod doctor;
+mod json;
+mod number;
+mod progress;
+mod replay;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// All went well.
+pub const EXIT_OK: u8 = 0;
+/// A byte was not what had been written.
+pub const EXIT_WRONG_BYTE: u8 = 1;
+/// What was asked for is not possible, or not here.
+pub const EXIT_REFUSED: u8 = 2;
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "kvstrata",
+    version,
+    about = "A tiered KV-cache block manager for LLM inference",
+    long_about = "A tiered KV-cache block manager for LLM inference: blocks in device memory, host memory and on NVMe.\n\n\
+                  Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message \
+                  says what and why.",
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Replay(Box<replay::ReplayArgs>),
+    Doctor(doctor::DoctorArgs),
+    /// Print a completion script for a shell
+    #[command(long_about = "Print a completion script for a shell.\n\n  kvstrata completions bash > \
+                            ~/.local/share/bash-completion/completions/kvstrata\n  kvstrata completions zsh > \
+                            ~/.zfunc/_kvstrata\n  kvstrata completions fish > ~/.config/fish/completions/kvstrata.fish")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Replay(arguments) => replay::run(*arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Completions { shell } => completions(shell),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(message) => {
+            // Nothing is left to be done where even this cannot be written.
+            let _ = writeln!(std::io::stderr(), "kvstrata: {message}");
+            ExitCode::from(EXIT_REFUSED)
+        }
+    }
+}
+
+fn completions(shell: clap_complete::Shell) -> Result<u8, String> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "kvstrata", &mut script);
+    print(&script)?;
+    Ok(EXIT_OK)
+}
+
+/// Writes to standard output. A reader that has seen enough and closes the pipe is no error.
+fn print(text: &[u8]) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

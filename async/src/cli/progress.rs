@@ -1,0 +1,40 @@
+//! The progress bar: on standard error, and only where that is a terminal.
+
+use crate::replay::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::IsTerminal;
+
+/// Shows how far a replay has come; nothing where nobody looks.
+pub(super) struct Bar {
+    bar: ProgressBar,
+    /// Counted in requests where their number is known, otherwise in bytes of the trace.
+    by_requests: bool,
+}
+
+impl Bar {
+    pub(super) fn new(requests: Option<u64>, input_bytes: Option<u64>) -> Bar {
+        let bar = match requests.or(input_bytes) {
+            _ if !std::io::stderr().is_terminal() => ProgressBar::hidden(),
+            Some(length) => ProgressBar::new(length),
+            None => ProgressBar::new_spinner(),
+        };
+        let template = match (requests, input_bytes) {
+            (Some(_), _) => "{bar:40} {human_pos} of {human_len} requests, {eta} left",
+            (None, Some(_)) => "{bar:40} {percent} % of the trace, {eta} left",
+            (None, None) => "{spinner} {human_pos} requests in {elapsed}",
+        };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Bar { bar, by_requests: requests.is_some() || input_bytes.is_none() }
+    }
+
+    pub(super) fn show(&self, progress: Progress) {
+        self.bar.set_position(if self.by_requests { progress.requests } else { progress.input_bytes });
+    }
+
+    /// Wipes the bar, so that what follows stands alone.
+    pub(super) fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,163 @@
+//! `kvstrata replay`.
+
+use super::json::Target;
+use super::progress::Bar;
+use super::{EXIT_OK, EXIT_WRONG_BYTE, number};
+use crate::replay::{FlippingPort, Replay, ReplayError, Report, Settings};
+use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
+use clap::{Args, ValueEnum};
+use kvstrata_core::Policy;
+use kvstrata_ffi::device::SimDevice;
+use std::io::Write;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  kvstrata replay
+      The bundled trace over all three tiers; about a minute.
+  kvstrata replay --requests 1000 --json -
+      A short run, as JSON on standard output (the table goes to standard error).
+  kvstrata replay --host-blocks 0 --disk-blocks 0 --device-blocks 10000 --block-bytes 4K
+      The device alone: hits are those of an exact LRU of 10,000 blocks.
+  kvstrata replay --trace chat.jsonl.zst --disk /mnt/nvme --disk-blocks 256K --concurrency 4
+      Another trace, 16 GiB of an NVMe drive, four requests at a time.
+
+Units: numbers of blocks and bytes take K, M, G and T, powers of 1024 (64K = 65,536).
+Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what.";
+
+/// Run a request trace through device, host and disk with real bytes, and check every byte that comes back
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Run a request trace through device, host and disk with real bytes, and check every byte that comes back.\n\n\
+                  For each request, the longest leading run of its blocks that any tier has is its hit and is brought up to \
+                  the device; the others are filled with bytes that their id and the seed determine. Blocks leave the device \
+                  for the host, and the host for the disk, when room is needed. Every hit is read back from the device and \
+                  compared, byte by byte.\n\nThe trace is JSON lines, plain or compressed with gzip, xz or zstd: \
+                  {\"timestamp\": ms, \"input_length\": tokens, \"output_length\": tokens, \"hash_ids\": [ids]}. A block is 512 \
+                  tokens; an id stands for a block and all before it.",
+    after_long_help = EXAMPLES
+)]
+pub(super) struct ReplayArgs {
+    /// Trace to run, - for standard input [default: the conversation trace of Mooncake, FAST '25, which is built in]
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Stop after this many requests [default: the whole trace]
+    #[arg(long, value_name = "N", value_parser = number::scaled)]
+    requests: Option<u64>,
+    /// Blocks of the device tier (G1), at least 1
+    #[arg(long, value_name = "N", value_parser = number::blocks, default_value = "2048")]
+    device_blocks: u32,
+    /// Blocks of the host tier (G2); 0 leaves it out
+    #[arg(long, value_name = "N", value_parser = number::blocks, default_value = "8192")]
+    host_blocks: u32,
+    /// Blocks of the disk tier (G3); 0 leaves it out
+    #[arg(long, value_name = "N", value_parser = number::blocks, default_value = "65536")]
+    disk_blocks: u32,
+    /// Where the disk tier's file goes: a directory, or a file that does not exist yet
+    ///
+    /// Must be on a file system with O_DIRECT (ext4, xfs, most others). The file has no name while it is in use and takes
+    /// disk-blocks × block-bytes. Default: the first of the current directory, /var/tmp and the directory for temporary
+    /// files that will do.
+    #[arg(long, value_name = "PATH")]
+    disk: Option<PathBuf>,
+    /// Bytes a block, at least 64
+    ///
+    /// A block of a real model is larger: 512 tokens of an 8B model with 16-bit KV are 64 MiB. Multiples of 4096 waste
+    /// nothing.
+    #[arg(long, value_name = "N", value_parser = number::bytes, default_value = "64K")]
+    block_bytes: usize,
+    /// Which blocks leave a tier first
+    #[arg(long, value_name = "POLICY", default_value = "lru", value_parser = policies())]
+    policy: Policy,
+    /// Together with a block's id, determines its bytes
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// The device
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    device: Device,
+    /// Requests served at the same time, each by a thread; with 1 the counts are the same in every run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    concurrency: usize,
+    /// Write the result as JSON to this file, or to standard output (-)
+    #[arg(long, value_name = "FILE|-", value_parser = Target::parse)]
+    json: Option<Target>,
+    /// Flip a bit in every Nth copy to the device: shows that wrong bytes are found
+    #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
+    flip_every: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Device {
+    /// Host memory posing as a device, with an address space of its own
+    Sim,
+    /// An NVIDIA GPU
+    Cuda,
+    /// A GPU where this build and machine have one, otherwise sim
+    Auto,
+}
+
+fn policies() -> impl clap::builder::TypedValueParser<Value = Policy> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser};
+    PossibleValuesParser::new(Policy::ALL.map(Policy::name))
+        .try_map(|name| name.parse::<Policy>().map_err(|error| error.to_string()))
+}
+
+pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
+    if arguments.device == Device::Cuda {
+        return Err("--device cuda: this build has no CUDA backend; use --device sim (or auto)".to_owned());
+    }
+    if let Some(target) = &arguments.json {
+        target.check()?;
+    }
+    let report = replay(&arguments).map_err(|error| error.to_string())?;
+    match &arguments.json {
+        Some(Target::Stdout) => {
+            // JSON has standard output to itself; the table is for whoever watches.
+            let _ = writeln!(std::io::stderr(), "{report}");
+        }
+        _ => super::print(format!("{report}\n").as_bytes())?,
+    }
+    if let Some(target) = &arguments.json {
+        target.write(&report)?;
+    }
+    Ok(if report.wrong_bytes == 0 { EXIT_OK } else { EXIT_WRONG_BYTE })
+}
+
+fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
+    let source = match &arguments.trace {
+        None => TraceSource::Bundled,
+        Some(path) if path.as_os_str() == "-" => TraceSource::Stdin,
+        Some(path) => TraceSource::File(path.clone()),
+    };
+    let settings = Settings {
+        requests: arguments.requests,
+        device: "sim",
+        device_blocks: arguments.device_blocks,
+        host_blocks: arguments.host_blocks,
+        disk_blocks: arguments.disk_blocks,
+        disk: arguments.disk.clone(),
+        block_bytes: arguments.block_bytes,
+        policy: arguments.policy,
+        seed: arguments.seed,
+        concurrency: arguments.concurrency,
+    };
+    settings.check()?;
+    let trace = TraceReader::open(source)?;
+    let bundled = (*trace.source() == TraceSource::Bundled).then_some(BUNDLED_REQUESTS);
+    let requests = match (arguments.requests, bundled) {
+        (Some(asked), Some(there)) => Some(asked.min(there)),
+        (asked, there) => asked.or(there),
+    };
+    let blocks = settings.device_blocks as usize;
+    let device = SimDevice::new(blocks, settings.block_bytes).map_err(|source| ReplayError::Memory {
+        option: "--device-blocks",
+        blocks: blocks as u64,
+        source,
+    })?;
+    let replay = Replay::new(settings, FlippingPort::new(device, arguments.flip_every))?;
+    // From here on, so that its estimate is of the replay alone.
+    let bar = Bar::new(requests, trace.input_bytes());
+    let result = replay.run(trace, &|progress| bar.show(progress));
+    bar.finish();
+    result
+}

@@ -1,0 +1,18 @@
+//! kvstrata: a tiered KV-cache block manager for LLM inference.
+//!
+//! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3). The bookkeeping is in [`core`], lock-free and
+//! `no_std`; what touches memory, devices and files is in [`ffi`]; this crate puts them together.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`replay`] | a request trace through all tiers, every byte checked |
+//! | [`trace`] | traces: JSON lines, plain or compressed |
+//! | [`cli`] | the `kvstrata` command |
+#![forbid(unsafe_code)]
+
+pub use kvstrata_core as core;
+pub use kvstrata_ffi as ffi;
+
+pub mod cli;
+pub mod replay;
+pub mod trace;

@@ -1,0 +1,294 @@
+//! What a replay found out. The names of the fields are the keys of `--json`, and stay.
+
+use super::histogram::Histogram;
+use super::machine;
+use super::settings::Settings;
+use super::tally::{Flow, Tally, Tier};
+use super::tiers::Tiers;
+use kvstrata_core::BlockPool;
+use serde::Serialize;
+use std::time::Duration;
+
+/// The result of a replay, printed by `Display` as a table and by serde as JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Version of kvstrata.
+    pub version: &'static str,
+    /// The trace, as a person names it.
+    pub trace: String,
+    /// Requests served.
+    pub requests: u64,
+    /// Their blocks.
+    pub blocks: u64,
+    /// Blocks of the leading runs that some tier had.
+    pub hit_blocks: u64,
+    /// `hit_blocks` / `blocks`; 0 for no blocks.
+    pub hit_ratio: f64,
+    /// Hits by the tier that had them.
+    pub hits: ByTier,
+    /// Hits that were read back from the device and compared.
+    pub verified_blocks: u64,
+    /// Of them, those with wrong bytes.
+    pub wrong_blocks: u64,
+    /// Bytes that were not what had been written. Anything but 0 is a disaster.
+    pub wrong_bytes: u64,
+    /// The wrong block of the earliest line.
+    pub first_wrong: Option<Wrong>,
+    /// Blocks that the device had no room for, since their request is larger than it.
+    pub uncached_blocks: u64,
+    /// Victims, by the tier that they had to leave.
+    pub evicted: ByTier,
+    /// Victims that the tiers below had no room for.
+    pub dropped_blocks: u64,
+    /// Transfers that failed, each a miss; by cause.
+    pub failures: Failures,
+    /// Bytes moved, by path.
+    pub bytes: ByPath<u64>,
+    /// Bytes a second that one worker moves by a path while it does nothing else.
+    pub bytes_per_second: ByPath<f64>,
+    /// Latencies of a request's steps, in nanoseconds.
+    pub latency_ns: Latencies,
+    /// The most memory that the process held, tiers included.
+    pub peak_memory_bytes: Option<u64>,
+    /// Time to make the tiers.
+    pub setup_seconds: f64,
+    /// Time to serve the trace.
+    pub wall_seconds: f64,
+    /// What was asked for.
+    pub settings: Asked,
+    /// What the disk tier turned out to be.
+    pub disk: Option<Disk>,
+}
+
+/// A number a tier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct ByTier {
+    /// G1.
+    pub device: u64,
+    /// G2.
+    pub host: u64,
+    /// G3.
+    pub disk: u64,
+}
+
+/// A number a path.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct ByPath<N> {
+    /// Offloaded from the device.
+    pub device_to_host: N,
+    /// Offloaded to the volume.
+    pub host_to_disk: N,
+    /// Onboarded from the volume, the copies to the device in between included in the time.
+    pub disk_to_host: N,
+    /// Onboarded to the device.
+    pub host_to_device: N,
+    /// Computed anew and copied to the device.
+    pub filled: N,
+}
+
+/// Transfers that failed, each a miss.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Failures {
+    /// Reads of the volume.
+    pub disk_read: u64,
+    /// Writes to the volume.
+    pub disk_write: u64,
+    /// Copies from the device.
+    pub device_read: u64,
+    /// Copies to the device.
+    pub device_write: u64,
+    /// Host blocks that something else was using: a fault of ours, and harmless.
+    pub host_busy: u64,
+}
+
+/// A block with wrong bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Wrong {
+    /// Line of the request in the trace.
+    pub line: u64,
+    /// The block's id.
+    pub id: u64,
+    /// The tier that it was found in.
+    pub found_in: Tier,
+    /// How many of its bytes are wrong.
+    pub bytes: u64,
+    /// Offset of the first of them.
+    pub first_offset: usize,
+}
+
+/// The steps of a request, each measured as a whole.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Latencies {
+    /// Getting its device blocks, with everything that has to go down for them.
+    pub allocation: Latency,
+    /// Finding its run in all tiers.
+    #[serde(rename = "match")]
+    pub matching: Latency,
+    /// Bringing up what lower tiers have of it; only of requests for which they have something.
+    pub onboard: Latency,
+    /// Releasing its blocks.
+    pub release: Latency,
+}
+
+/// Quantiles of one step, in nanoseconds, at most 1 % too high.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Latency {
+    /// Requests measured.
+    pub count: u64,
+    /// Half of them took no longer.
+    pub p50: u64,
+    /// 99 %.
+    pub p99: u64,
+    /// 99.9 %.
+    pub p999: u64,
+    /// All.
+    pub max: u64,
+}
+
+/// The settings of the replay.
+#[derive(Debug, Clone, Serialize)]
+pub struct Asked {
+    /// What the device was: `sim` is host memory posing as one.
+    pub device: &'static str,
+    /// `--device-blocks`.
+    pub device_blocks: u32,
+    /// `--host-blocks`.
+    pub host_blocks: u32,
+    /// `--disk-blocks`.
+    pub disk_blocks: u32,
+    /// `--block-bytes`.
+    pub block_bytes: usize,
+    /// `--policy`.
+    pub policy: &'static str,
+    /// `--seed`.
+    pub seed: u64,
+    /// `--concurrency`.
+    pub concurrency: usize,
+}
+
+/// The disk tier, as it was made.
+#[derive(Debug, Clone, Serialize)]
+pub struct Disk {
+    /// Where its file was; it had no name.
+    pub path: String,
+    /// What moved its bytes.
+    pub backend: String,
+    /// Whether past the page cache.
+    pub direct: bool,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Memory registered with the ring.
+    pub fixed_bytes: u64,
+    /// What could be better, and why.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn new<D>(
+        settings: &Settings,
+        trace: String,
+        tiers: &Tiers<D>,
+        tally: &Tally,
+        setup: Duration,
+        wall: Duration,
+    ) -> Report {
+        let hits = ByTier { device: tally.hits[0], host: tally.hits[1], disk: tally.hits[2] };
+        let hit_blocks = tally.hits.iter().sum::<u64>();
+        let evicted = |pool: &BlockPool| pool.stats().evicted;
+        Report {
+            version: env!("CARGO_PKG_VERSION"),
+            trace,
+            requests: tally.requests,
+            blocks: tally.blocks,
+            hit_blocks,
+            hit_ratio: hit_blocks as f64 / tally.blocks.max(1) as f64,
+            hits,
+            verified_blocks: tally.verified_blocks,
+            wrong_blocks: tally.wrong_blocks,
+            wrong_bytes: tally.wrong_bytes,
+            first_wrong: tally.first_wrong.clone(),
+            uncached_blocks: tally.uncached_blocks,
+            evicted: ByTier {
+                device: evicted(&tiers.device),
+                host: tiers.host.as_ref().map_or(0, |host| evicted(&host.pool)),
+                disk: tiers.disk.as_ref().map_or(0, |disk| evicted(&disk.pool)),
+            },
+            dropped_blocks: tally.dropped_blocks,
+            failures: tally.failures,
+            bytes: paths(tally, |flow| flow.bytes),
+            bytes_per_second: paths(tally, |flow| match flow.busy.as_secs_f64() {
+                0.0 => 0.0,
+                seconds => flow.bytes as f64 / seconds,
+            }),
+            latency_ns: Latencies {
+                allocation: Latency::new(&tally.allocation),
+                matching: Latency::new(&tally.matching),
+                onboard: Latency::new(&tally.onboard),
+                release: Latency::new(&tally.release),
+            },
+            peak_memory_bytes: machine::peak_memory_bytes(),
+            setup_seconds: setup.as_secs_f64(),
+            wall_seconds: wall.as_secs_f64(),
+            settings: Asked {
+                device: settings.device,
+                device_blocks: settings.device_blocks,
+                host_blocks: settings.host_blocks,
+                disk_blocks: settings.disk_blocks,
+                block_bytes: settings.block_bytes,
+                policy: settings.policy.name(),
+                seed: settings.seed,
+                concurrency: settings.concurrency,
+            },
+            disk: tiers.disk.as_ref().map(|disk| {
+                let found = disk.volume.describe();
+                Disk {
+                    path: found.path.display().to_string(),
+                    backend: found.backend.to_string(),
+                    direct: found.direct,
+                    file_bytes: found.file_bytes,
+                    fixed_bytes: found.fixed_bytes,
+                    notes: found.notes.clone(),
+                }
+            }),
+        }
+    }
+}
+
+fn paths<N>(tally: &Tally, number: impl Fn(&Flow) -> N) -> ByPath<N> {
+    ByPath {
+        device_to_host: number(&tally.device_to_host),
+        host_to_disk: number(&tally.host_to_disk),
+        disk_to_host: number(&tally.disk_to_host),
+        host_to_device: number(&tally.host_to_device),
+        filled: number(&tally.filled),
+    }
+}
+
+impl Latency {
+    fn new(histogram: &Histogram) -> Latency {
+        Latency {
+            count: histogram.count(),
+            p50: histogram.quantile(500),
+            p99: histogram.quantile(990),
+            p999: histogram.quantile(999),
+            max: histogram.max(),
+        }
+    }
+}
+
+impl Failures {
+    pub(super) fn merge(&mut self, other: &Failures) {
+        let Failures { disk_read, disk_write, device_read, device_write, host_busy } = other;
+        self.disk_read += disk_read;
+        self.disk_write += disk_write;
+        self.device_read += device_read;
+        self.device_write += device_write;
+        self.host_busy += host_busy;
+    }
+
+    /// All causes together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.disk_read + self.disk_write + self.device_read + self.device_write + self.host_busy
+    }
+}

@@ -1,0 +1,203 @@
+//! What a replay is to be, and whether that is possible.
+
+use super::error::ReplayError;
+use super::machine;
+use kvstrata_core::Policy;
+use kvstrata_core::pool::MAX_CAPACITY;
+use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
+use std::path::PathBuf;
+
+/// The settings of a replay; each is an option of `kvstrata replay`.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Requests at most; all of them if `None`.
+    pub requests: Option<u64>,
+    /// What the device is, for the report.
+    pub device: &'static str,
+    /// Blocks of the device tier, at least 1.
+    pub device_blocks: u32,
+    /// Blocks of the host tier; 0 leaves it out.
+    pub host_blocks: u32,
+    /// Blocks of the disk tier; 0 leaves it out.
+    pub disk_blocks: u32,
+    /// The disk tier's file, or a directory for it. `None`: the first of the current directory, `/var/tmp` and the
+    /// directory for temporary files that takes it. The file has no name while it is in use, and is never left behind.
+    pub disk: Option<PathBuf>,
+    /// Bytes a block.
+    pub block_bytes: usize,
+    /// Which blocks leave a tier first; the same for all tiers.
+    pub policy: Policy,
+    /// Together with a block's id, determines its bytes.
+    pub seed: u64,
+    /// Requests served at the same time, each by a thread.
+    pub concurrency: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            requests: None,
+            device: "sim",
+            device_blocks: 2048,
+            host_blocks: 8192,
+            disk_blocks: 65_536,
+            disk: None,
+            block_bytes: 64 << 10,
+            policy: Policy::Lru,
+            seed: 0,
+            concurrency: 1,
+        }
+    }
+}
+
+/// Smaller blocks could not be told apart for certain.
+const MIN_BLOCK_BYTES: usize = 64;
+const MAX_BLOCK_BYTES: usize = 1 << 30;
+const MAX_CONCURRENCY: usize = 256;
+/// What a pool's books take for a block, and a little more.
+const POOL_BYTES: u128 = 128;
+/// What a worker stages at a time between device or host and disk.
+const STAGING_BYTES: usize = 8 << 20;
+
+impl Settings {
+    /// Refuses what is impossible, on any machine or in this one's memory.
+    ///
+    /// # Errors
+    /// [`ReplayError::Setting`], which names the option, its value and what is allowed.
+    pub fn check(&self) -> Result<(), ReplayError> {
+        let refuse = |option, value: String, why: String| Err(ReplayError::Setting { option, value, why });
+        let counts = [
+            ("--device-blocks", self.device_blocks, 1),
+            ("--host-blocks", self.host_blocks, 0),
+            ("--disk-blocks", self.disk_blocks, 0),
+        ];
+        for (option, value, least) in counts {
+            if value < least || value > MAX_CAPACITY {
+                return refuse(
+                    option,
+                    value.to_string(),
+                    format!("must be from {least} to {MAX_CAPACITY} blocks"),
+                );
+            }
+        }
+        if !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&self.block_bytes) {
+            let why =
+                format!("must be from {MIN_BLOCK_BYTES} bytes to {}", human_bytes(MAX_BLOCK_BYTES as f64));
+            return refuse("--block-bytes", self.block_bytes.to_string(), why);
+        }
+        if !(1..=MAX_CONCURRENCY).contains(&self.concurrency) {
+            return refuse(
+                "--concurrency",
+                self.concurrency.to_string(),
+                format!("must be from 1 to {MAX_CONCURRENCY}"),
+            );
+        }
+        self.check_memory()
+    }
+
+    /// The kernel promises more memory than it has, and kills who touches it: better to refuse before.
+    fn check_memory(&self) -> Result<(), ReplayError> {
+        let stride = self.block_bytes.next_multiple_of(BLOCK_ALIGN_BYTES) as u128;
+        let tier = |blocks: u32, bytes: u128| u128::from(blocks) * (bytes + POOL_BYTES);
+        let device = tier(self.device_blocks, stride);
+        let host = tier(self.host_blocks, stride);
+        let disk = tier(self.disk_blocks, 0) + self.staging_blocks() as u128 * stride;
+        let needed = device + host + disk;
+        let Some(available) = machine::available_memory_bytes() else { return Ok(()) };
+        if needed <= u128::from(available) {
+            return Ok(());
+        }
+        let largest = device.max(host).max(disk);
+        let (option, blocks) = match largest {
+            _ if largest == device => ("--device-blocks", self.device_blocks),
+            _ if largest == host => ("--host-blocks", self.host_blocks),
+            _ => ("--disk-blocks", self.disk_blocks),
+        };
+        let [needed, device, host, disk] =
+            [needed, device, host, disk].map(|bytes| human_bytes(bytes as f64));
+        let available = human_bytes(available as f64);
+        let why = format!(
+            "needs {needed} of memory (device tier {device}, host tier {host}, books and buffers of the disk tier {disk}), and \
+             {available} are there; use fewer or smaller blocks (--block-bytes {})",
+            self.block_bytes
+        );
+        Err(ReplayError::Setting { option, value: blocks.to_string(), why })
+    }
+
+    /// Staging buffers of one worker.
+    pub(super) fn staging_per_worker(&self) -> usize {
+        if self.disk_blocks == 0 { 0 } else { (STAGING_BYTES / self.block_bytes).clamp(2, 128) }
+    }
+
+    /// Staging buffers in all.
+    pub(super) fn staging_blocks(&self) -> usize {
+        self.staging_per_worker() * self.concurrency
+    }
+}
+
+/// A number of bytes for people: three digits and a binary unit.
+pub(super) fn human_bytes(bytes: f64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut value, mut unit) = (bytes, 0);
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = match value {
+        _ if unit == 0 => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(settings: Settings) -> String {
+        settings.check().expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn impossible_settings_are_refused_by_name_and_value() {
+        Settings::default().check().expect("the defaults are possible");
+        let default = Settings::default;
+        assert_eq!(
+            refusal(Settings { device_blocks: 0, ..default() }),
+            "--device-blocks 0: must be from 1 to 268435456 blocks"
+        );
+        assert!(
+            refusal(Settings { disk_blocks: u32::MAX, ..default() })
+                .starts_with("--disk-blocks 4294967295: must")
+        );
+        assert!(
+            refusal(Settings { block_bytes: 8, ..default() }).starts_with("--block-bytes 8: must be from 64")
+        );
+        assert!(
+            refusal(Settings { concurrency: 0, ..default() }).starts_with("--concurrency 0: must be from 1")
+        );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn more_memory_than_there_is_is_refused_before_it_is_touched() {
+        let message = refusal(Settings { host_blocks: 1 << 28, block_bytes: 1 << 30, ..Settings::default() });
+        assert!(message.starts_with("--host-blocks 268435456: needs 256 PiB of memory"), "{message}");
+        let message = refusal(Settings {
+            disk_blocks: 1 << 28,
+            host_blocks: 1 << 28,
+            block_bytes: 1 << 20,
+            ..Settings::default()
+        });
+        assert!(message.contains("of the disk tier 32.0 GiB)"), "{message}");
+    }
+
+    #[test]
+    fn bytes_are_printed_with_three_digits() {
+        let printed = [0.0, 999.0, 1000.0, 65_536.0, 1e6, 1.5e9, 1e30].map(human_bytes);
+        assert_eq!(printed[..6], ["0 B", "999 B", "0.98 KiB", "64.0 KiB", "977 KiB", "1.40 GiB"]);
+        assert!(printed[6].ends_with(" EiB"));
+    }
+}

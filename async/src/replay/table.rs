@@ -1,0 +1,196 @@
+//! The report as a person reads it, in 80 columns.
+
+use super::report::{Latency, Report};
+use super::settings::human_bytes;
+use core::fmt;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = &self.settings;
+        writeln!(f, "trace            {}", self.trace)?;
+        writeln!(
+            f,
+            "tiers            {}",
+            format_args!(
+                "device {}, host {}, disk {} blocks of {}",
+                count(u64::from(asked.device_blocks)),
+                count(u64::from(asked.host_blocks)),
+                count(u64::from(asked.disk_blocks)),
+                human_bytes(asked.block_bytes as f64)
+            )
+        )?;
+        if let Some(disk) = &self.disk {
+            let direct = match disk.direct {
+                _ if disk.backend.contains("O_DIRECT") => "",
+                true => " with O_DIRECT",
+                false => ", buffered",
+            };
+            writeln!(f, "disk             {} by {}{direct}", disk.path, disk.backend)?;
+            disk.notes.iter().try_for_each(|note| writeln!(f, "                 {note}"))?;
+        }
+        writeln!(
+            f,
+            "served           device {}, policy {}, seed {}, concurrency {}",
+            asked.device, asked.policy, asked.seed, asked.concurrency
+        )?;
+        writeln!(f)?;
+        self.blocks_table(f)?;
+        writeln!(f)?;
+        self.bytes_table(f)?;
+        writeln!(f)?;
+        self.latency_table(f)?;
+        writeln!(f)?;
+        self.failures_line(f)?;
+        let peak = self.peak_memory_bytes.map_or("unknown".to_owned(), |bytes| human_bytes(bytes as f64));
+        writeln!(f, "peak memory      {peak}")?;
+        writeln!(
+            f,
+            "wall time        {:.2} s, and {:.2} s to set up",
+            self.wall_seconds, self.setup_seconds
+        )?;
+        writeln!(f, "blocks verified  {}", count(self.verified_blocks))?;
+        write!(f, "wrong bytes      {}", count(self.wrong_bytes))?;
+        if let Some(wrong) = &self.first_wrong {
+            writeln!(f, ", in {} blocks", count(self.wrong_blocks))?;
+            write!(
+                f,
+                "first of them    line {}, id {}: {} bytes from offset {}, found in tier {}",
+                wrong.line,
+                wrong.id,
+                wrong.bytes,
+                wrong.first_offset,
+                format!("{:?}", wrong.found_in).to_lowercase()
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    fn blocks_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hits, evicted) = (&self.hits, &self.evicted);
+        writeln!(f, "requests         {:>12}", count(self.requests))?;
+        writeln!(f, "blocks           {:>12}", count(self.blocks))?;
+        if self.uncached_blocks > 0 {
+            writeln!(
+                f,
+                "  of them        {:>12} not served: no room on the device",
+                count(self.uncached_blocks)
+            )?;
+        }
+        writeln!(f, "hit ratio        {:>10.2} %\n", self.hit_ratio * 100.0)?;
+        writeln!(f, "                 {:>12} {:>12} {:>12} {:>12}", "device", "host", "disk", "in all")?;
+        let row = |f: &mut fmt::Formatter<'_>, name, device, host, disk| {
+            let all = count(device + host + disk);
+            writeln!(f, "{name:<16} {:>12} {:>12} {:>12} {all:>12}", count(device), count(host), count(disk))
+        };
+        row(f, "hits, blocks", hits.device, hits.host, hits.disk)?;
+        row(f, "evicted, blocks", evicted.device, evicted.host, evicted.disk)
+    }
+
+    fn bytes_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, rates) = (&self.bytes, &self.bytes_per_second);
+        let rows = [
+            ("device → host", bytes.device_to_host, rates.device_to_host),
+            ("host → disk", bytes.host_to_disk, rates.host_to_disk),
+            ("disk → host", bytes.disk_to_host, rates.disk_to_host),
+            ("host → device", bytes.host_to_device, rates.host_to_device),
+            ("filled", bytes.filled, rates.filled),
+        ];
+        writeln!(f, "                 {:>12} {:>12}", "moved", "by a worker")?;
+        for (path, bytes, rate) in rows {
+            let rate = if bytes == 0 { "–".to_owned() } else { format!("{}/s", human_bytes(rate)) };
+            writeln!(f, "{path:<16} {:>12} {rate:>12}", human_bytes(bytes as f64))?;
+        }
+        Ok(())
+    }
+
+    fn latency_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = &self.latency_ns;
+        let rows = [
+            ("allocation", steps.allocation),
+            ("match", steps.matching),
+            ("onboard", steps.onboard),
+            ("release", steps.release),
+        ];
+        writeln!(f, "a request's      {:>12} {:>12} {:>12} {:>12}", "p50", "p99", "p99.9", "requests")?;
+        for (step, Latency { count: requests, p50, p99, p999, .. }) in rows {
+            let [p50, p99, p999] = [p50, p99, p999].map(|value| time(requests, value));
+            writeln!(f, "{step:<16} {p50:>12} {p99:>12} {p999:>12} {:>12}", count(requests))?;
+        }
+        Ok(())
+    }
+
+    fn failures_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let failures = &self.failures;
+        if failures.total() > 0 {
+            let causes = [
+                ("disk reads", failures.disk_read),
+                ("disk writes", failures.disk_write),
+                ("device reads", failures.device_read),
+                ("device writes", failures.device_write),
+                ("busy host blocks", failures.host_busy),
+            ];
+            let causes = causes.iter().filter(|(_, times)| *times > 0);
+            let causes: Vec<_> = causes.map(|(cause, times)| format!("{} {cause}", count(*times))).collect();
+            writeln!(f, "failed transfers {}; each is a miss", causes.join(", "))?;
+        }
+        if self.dropped_blocks > 0 {
+            writeln!(
+                f,
+                "not offloaded    {} blocks: requests held all of the tier below",
+                count(self.dropped_blocks)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// 1234567 → 1,234,567.
+pub(super) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// Nanoseconds with three digits and a unit.
+fn time(measured: u64, nanoseconds: u64) -> String {
+    if measured == 0 {
+        return "–".to_owned();
+    }
+    let units = ["ns", "µs", "ms", "s"];
+    let (mut value, mut unit) = (nanoseconds as f64, 0);
+    while value >= 999.5 && unit + 1 < units.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = match value {
+        _ if unit == 0 => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_scaled() {
+        assert_eq!(
+            [0, 999, 1000, 288_500, 12_345_678].map(count),
+            ["0", "999", "1,000", "288,500", "12,345,678"]
+        );
+        let times = [5, 999, 1000, 12_345, 99_960, 1_234_567, 9_000_000_000].map(|value| time(1, value));
+        assert_eq!(times, ["5 ns", "999 ns", "1.00 µs", "12.3 µs", "100 µs", "1.23 ms", "9.00 s"]);
+        assert_eq!(time(0, 0), "–");
+    }
+}

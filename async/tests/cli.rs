@@ -1,0 +1,268 @@
+//! The command, end to end: what it prints, what it refuses, what it leaves behind.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const GOOD: &str = "{\"timestamp\": 0, \"input_length\": 1500, \"output_length\": 5, \"hash_ids\": [1, 2, 3]}\n\
+                    {\"timestamp\": 5, \"input_length\": 2000, \"output_length\": 7, \"hash_ids\": [1, 2, 4, 5]}\n\
+                    {\"timestamp\": 9, \"input_length\": 1500, \"output_length\": 1, \"hash_ids\": [1, 2, 3]}\n";
+
+/// Runs in `folder`, and shows that nothing but `expected` is left in it.
+fn run_in(folder: &Path, expected: &[&str], arguments: &[&str]) -> Output {
+    let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command runs");
+    let entries = std::fs::read_dir(folder).expect("there").flatten();
+    let mut left: Vec<String> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    left.sort();
+    assert_eq!(left, expected, "left behind by {arguments:?}");
+    output
+}
+
+fn run(arguments: &[&str]) -> Output {
+    run_in(tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory").path(), &[], arguments)
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("UTF-8")
+}
+
+/// The message of a run that must end with exit code 2 and print nothing else.
+fn refusal(output: &Output) -> String {
+    let message = text(&output.stderr).to_owned();
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    assert!(message.starts_with("kvstrata: ") || message.starts_with("error: "), "{message}");
+    message
+}
+
+fn json(bytes: &[u8]) -> serde_json::Value {
+    serde_json::from_slice(bytes).expect("JSON")
+}
+
+#[test]
+fn a_replay_prints_a_table_and_writes_the_same_as_json() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    std::fs::write(folder.path().join("t.jsonl"), GOOD).expect("written");
+    let arguments =
+        ["replay", "--trace", "t.jsonl", "--disk", ".", "--disk-blocks", "64", "--json", "r.json"];
+    let output = run_in(folder.path(), &["r.json", "t.jsonl"], &arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(output.stderr.is_empty(), "no progress bar where there is no terminal: {}", text(&output.stderr));
+    let table = text(&output.stdout);
+    for line in [
+        "requests                    3\n",
+        "blocks                     10\n",
+        "hit ratio             50.00 %\n",
+    ] {
+        assert!(table.contains(line), "{line:?} in\n{table}");
+    }
+    assert!(table.ends_with("blocks verified  5\nwrong bytes      0\n"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80 || line.starts_with("disk  ")), "{table}");
+    let report = json(&std::fs::read(folder.path().join("r.json")).expect("written"));
+    assert_eq!(
+        (&report["requests"], &report["blocks"], &report["hit_blocks"]),
+        (&3.into(), &10.into(), &5.into())
+    );
+}
+
+#[test]
+fn the_keys_of_the_json_stay() {
+    let output =
+        run(&["replay", "--requests", "500", "--json", "-", "--block-bytes", "4K", "--disk-blocks", "16K"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("wrong bytes      0"), "the table is on standard error");
+    let report = json(&output.stdout);
+    let pointers = [
+        "requests",
+        "blocks",
+        "hit_blocks",
+        "verified_blocks",
+        "wrong_bytes",
+        "hits/device",
+        "hits/host",
+        "hits/disk",
+        "evicted/device",
+        "evicted/host",
+        "evicted/disk",
+        "bytes/device_to_host",
+        "bytes/host_to_disk",
+        "bytes/disk_to_host",
+        "bytes/host_to_device",
+        "peak_memory_bytes",
+    ];
+    for pointer in pointers {
+        let value = report.pointer(&format!("/{pointer}")).unwrap_or_else(|| panic!("{pointer} is missing"));
+        assert!(value.is_u64(), "{pointer} is {value}");
+    }
+    for operation in ["allocation", "match", "onboard", "release"] {
+        for quantile in ["p50", "p99", "p999"] {
+            assert!(report["latency_ns"][operation][quantile].is_u64(), "{operation} {quantile}");
+        }
+    }
+    assert!(report["wall_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    assert_eq!((number(&report["requests"]), number(&report["blocks"])), (500, 14_162));
+    let hits = &report["hits"];
+    assert_eq!(
+        number(&report["hit_blocks"]),
+        ["device", "host", "disk"].iter().map(|tier| number(&hits[tier])).sum::<u64>()
+    );
+    assert_eq!(report["hit_blocks"], report["verified_blocks"]);
+    assert_eq!(report["wrong_bytes"], 0);
+    let ratio = report["hit_ratio"].as_f64().expect("a number");
+    assert!((ratio - number(&report["hit_blocks"]) as f64 / 14_162.0).abs() < 1e-12);
+}
+
+#[test]
+fn a_wrong_byte_is_exit_code_1() {
+    let output = run(&["replay", "--requests", "300", "--disk-blocks", "0", "--flip-every", "20"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("\nfirst of them    line "), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_trace_may_come_compressed_and_through_a_pipe() {
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(GOOD.as_bytes()).expect("in memory");
+    let mut xz =
+        lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(6)).expect("in memory");
+    xz.write_all(GOOD.as_bytes()).expect("in memory");
+    let zstd =
+        ruzstd::encoding::compress_to_vec(GOOD.as_bytes(), ruzstd::encoding::CompressionLevel::Fastest);
+    let archives =
+        [GOOD.as_bytes().to_vec(), gzip.finish().expect("in memory"), xz.finish().expect("in memory"), zstd];
+    for archive in archives {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
+            .args(["replay", "--trace", "-", "--disk-blocks", "0", "--json", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command runs");
+        child.stdin.take().expect("piped").write_all(&archive).expect("taken");
+        let output = child.wait_with_output().expect("ended");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(json(&output.stdout)["hit_blocks"], 5);
+    }
+}
+
+#[test]
+fn a_bad_trace_is_refused_by_line_and_leaves_nothing() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let cases = [
+        (format!("{GOOD}{{\"timestamp\": 1,\n"), "t.jsonl: line 4: EOF while parsing"),
+        (
+            GOOD.replace("[1, 2, 4, 5]", "[1, -2]"),
+            "t.jsonl: line 2: invalid value: integer `-2`, expected u64",
+        ),
+        (GOOD.replace("\"output_length\": 1, ", ""), "t.jsonl: line 3: missing field `output_length`"),
+        (GOOD.replace("[1, 2, 4, 5]", "\"1 2\""), "t.jsonl: line 2: invalid type: string"),
+    ];
+    for (trace, wanted) in cases {
+        std::fs::write(folder.path().join("t.jsonl"), trace).expect("written");
+        let arguments =
+            ["replay", "--trace", "t.jsonl", "--disk", ".", "--disk-blocks", "9", "--json", "r.json"];
+        let message = refusal(&run_in(folder.path(), &["t.jsonl"], &arguments));
+        assert!(message.contains(wanted), "{message}");
+    }
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    gzip.write_all(GOOD.as_bytes()).expect("in memory");
+    let archive = gzip.finish().expect("in memory");
+    std::fs::write(folder.path().join("t.jsonl"), &archive[..archive.len() - 60]).expect("written");
+    let message = refusal(&run_in(
+        folder.path(),
+        &["t.jsonl"],
+        &["replay", "--trace", "t.jsonl", "--disk-blocks", "0"],
+    ));
+    assert!(message.contains("t.jsonl: gzip input ends or breaks after line 2: "), "{message}");
+    let message = refusal(&run(&["replay", "--trace", "/nonexistent.jsonl"]));
+    assert!(message.contains("--trace /nonexistent.jsonl: cannot be opened: "), "{message}");
+}
+
+#[test]
+fn impossible_options_are_refused_by_name_and_value() {
+    let cases: [(&[&str], &[&str]); 10] = [
+        (&["--device-blocks", "0"], &["--device-blocks 0: must be from 1"]),
+        (&["--block-bytes", "7"], &["--block-bytes 7: must be from 64"]),
+        (&["--block-bytes", "lots"], &["--block-bytes", "lots", "64KiB"]),
+        (&["--concurrency", "0"], &["--concurrency 0: must be from 1 to 256"]),
+        (&["--policy", "mru"], &["--policy", "mru", "lru, lfu, sieve, s3fifo"]),
+        (&["--device", "cuda"], &["--device cuda", "use --device sim"]),
+        (&["--json", "/nonexistent/r.json"], &["--json /nonexistent/r.json", "its directory does not exist"]),
+        (&["--host-blocks", "200M", "--block-bytes", "1G"], &["--host-blocks 209715200", "of memory"]),
+        (
+            &["--disk-blocks", "256M", "--device-blocks", "256M", "--host-blocks", "256M"],
+            &["-blocks 268435456", "of memory"],
+        ),
+        (&["--requests", "many"], &["--requests", "many"]),
+    ];
+    for (options, wanted) in cases {
+        let message = refusal(&run(&[&["replay"], options].concat()));
+        assert!(wanted.iter().all(|part| message.contains(part)), "{options:?}: {message}");
+    }
+}
+
+#[test]
+fn a_disk_that_will_not_do_is_refused_and_left_as_it_was() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let huge =
+        ["replay", "--disk", ".", "--disk-blocks", "4M", "--block-bytes", "64M", "--device-blocks", "1"];
+    let message = refusal(&run_in(folder.path(), &[], &[&huge[..], &["--host-blocks", "0"]].concat()));
+    assert!(
+        message.contains("--disk: volume ./kvstrata-replay-") && message.contains("256 TiB"),
+        "{message}"
+    );
+
+    std::fs::write(folder.path().join("precious"), "data").expect("written");
+    let message = refusal(&run_in(folder.path(), &["precious"], &["replay", "--disk", "precious"]));
+    assert!(message.contains("--disk: volume precious: ") && message.contains("exists already"), "{message}");
+    assert_eq!(std::fs::read(folder.path().join("precious")).expect("there"), b"data");
+
+    let message = refusal(&run(&["replay", "--disk", "/nonexistent/volume"]));
+    assert!(message.contains("--disk /nonexistent/volume: its directory does not exist"), "{message}");
+}
+
+#[test]
+fn the_doctor_says_what_there_is() {
+    let output = run(&["doctor"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    assert!(table.contains("io_uring: ") && table.contains(" limited, "), "{table}");
+    let output = run(&["doctor", "--path", "/", "--json"]);
+    let facts = json(&output.stdout);
+    let facts = facts.as_array().expect("a list");
+    let names: Vec<_> = facts.iter().filter_map(|fact| fact["name"].as_str()).collect();
+    for topic in ["kernel", "io_uring", "O_DIRECT", "memory-lock", "NUMA", "CUDA", "nvcc", "NIXL", "cuFile"] {
+        assert!(names.iter().any(|name| name.contains(topic)), "{topic} in {names:?}");
+    }
+    for fact in facts {
+        let status = fact["status"].as_str().expect("a status");
+        assert!(["found", "limited", "not_found"].contains(&status));
+        assert!(status == "found" || fact["remedy"].is_string(), "{fact}");
+    }
+    assert!(
+        refusal(&run(&["doctor", "--path", "/nonexistent"])).contains("--path /nonexistent: does not exist")
+    );
+}
+
+#[test]
+fn the_help_teaches() {
+    let output = run(&["replay", "--help"]);
+    let help = text(&output.stdout);
+    for part in ["Examples:", "Units:", "Exit codes:", "--concurrency", "hash_ids", "[default: 2048]"] {
+        assert!(help.contains(part), "{part}");
+    }
+    assert!(!help.contains("flip-every"));
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run(&["completions", shell]);
+        assert!(text(&output.stdout).contains("device-blocks"), "{shell}");
+    }
+    assert_eq!(run(&["--version"]).stdout, format!("kvstrata {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
+    assert_eq!(run(&["frobnicate"]).status.code(), Some(2));
+}
