@@ -45,8 +45,8 @@ fn victims_of_pool(policy: Policy) -> Vec<u64> {
     gone
 }
 
-fn victims_of(mut oracle: impl FnMut(u64) -> Option<u64>) -> Vec<u64> {
-    trace().filter_map(|number| oracle(number)).collect()
+fn victims_of(oracle: impl FnMut(u64) -> Option<u64>) -> Vec<u64> {
+    trace().filter_map(oracle).collect()
 }
 
 #[track_caller]
