@@ -4,9 +4,17 @@
 # Exhaustive search is hopeless past a handful of switches, and bugs show within two or three.
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-3}"
 
-loom_cargo() { # SUBCOMMAND ARGUMENTS…: cargo over the core, with loom's atomics in place of core's
+loom_cargo() { # ARGUMENTS…: cargo, with loom's atomics in place of core's
     # Link-time optimisation gains a model nothing, and each of them would pay for it.
     CARGO_TARGET_DIR="$base/ci-loom" RUSTFLAGS="--cfg loom" \
         CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 \
-        cargo "$1" "${locked[@]}" --release --package kvstrata-core "${@:2}"
+        cargo "$1" "${locked[@]}" --release "${@:2}"
+}
+
+# A model is a test file of the core, or, as `ffi:MODULE`, the tests of one module of ffi.
+loom_model() { # MODEL ARGUMENTS…
+    case "$1" in
+        ffi:*) loom_cargo test --package kvstrata-ffi --lib "${1#ffi:}" "${@:2}" ;;
+        *) loom_cargo test --package kvstrata-core --test "$1" "${@:2}" ;;
+    esac
 }
