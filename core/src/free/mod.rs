@@ -75,6 +75,25 @@ impl FreeMap {
         self.stripes.iter().map(|s| s.credits.load(Relaxed) as usize).sum()
     }
 
+    /// Claims one slot: `allocate(1)` without runs.
+    #[inline]
+    pub(crate) fn allocate_one(&self, lane: usize) -> Option<u32> {
+        let home = wrap(lane, self.stripes.len());
+        let stripe = &self.stripes[home];
+        if stripe.reserve_all(1) {
+            // Relaxed: the hint is a guess.
+            let leaf = stripe.hint.load(Relaxed);
+            let mask = stripe.claim_leaf(leaf as usize, 1);
+            if mask != 0 {
+                return Some(home as u32 * self.stripe_slots + leaf * 64 + mask.trailing_zeros());
+            }
+            stripe.give_credits(1);
+        }
+        let mut slot = None;
+        self.allocate(lane, 1, |first, _| slot = Some(first));
+        slot
+    }
+
     /// Claims `n` slots and hands them to `take` as runs `(first, length)`, or touches nothing.
     #[inline]
     pub(crate) fn allocate(&self, lane: usize, n: u32, mut take: impl FnMut(u32, u32)) -> bool {
@@ -118,13 +137,28 @@ impl FreeMap {
         });
     }
 
-    /// Gives slots back, in any order; neighbours in order cost one `fetch_or` a leaf.
+    /// Gives slots back, in any order; neighbours in order cost one leaf's change.
+    #[inline]
     pub(crate) fn free(&self, slots: impl IntoIterator<Item = u32>) {
-        let mut pending = Pending { map: self, leaf: u32::MAX, mask: 0, stripe: 0, credits: 0 };
+        let mut slots = slots.into_iter();
+        let Some(first) = slots.next() else { return };
+        let (mut leaf, mut mask) = (first / 64, 1u64 << (first % 64));
         for slot in slots {
-            pending.add(slot);
+            if slot / 64 != leaf {
+                self.free_mask(leaf, mask);
+                (leaf, mask) = (slot / 64, 0);
+            }
+            mask |= 1 << (slot % 64);
         }
-        pending.flush_credits();
+        self.free_mask(leaf, mask);
+    }
+
+    #[inline]
+    fn free_mask(&self, leaf: u32, mask: u64) {
+        let number = self.stripe_of_leaf(leaf);
+        let stripe = &self.stripes[number];
+        stripe.free_leaf((leaf - number as u32 * (self.stripe_slots / 64)) as usize, mask);
+        stripe.give_credits(mask.count_ones());
     }
 
     #[inline]
@@ -144,53 +178,6 @@ impl FreeMap {
         let at = slot % self.stripe_slots;
         // Acquire: pairs with the Release in `free_leaf`.
         self.stripes[stripe].leaves[at as usize / 64].load(Acquire) & (1 << (at % 64)) != 0
-    }
-}
-
-/// Slots on their way back, gathered by leaf and by stripe.
-struct Pending<'m> {
-    map: &'m FreeMap,
-    leaf: u32,
-    mask: u64,
-    stripe: usize,
-    credits: u32,
-}
-
-impl Pending<'_> {
-    #[inline]
-    fn add(&mut self, slot: u32) {
-        if slot / 64 != self.leaf {
-            self.flush_leaf();
-            self.leaf = slot / 64;
-        }
-        self.mask |= 1 << (slot % 64);
-    }
-
-    fn flush_leaf(&mut self) {
-        if self.mask == 0 {
-            return;
-        }
-        let stripe = self.map.stripe_of_leaf(self.leaf);
-        if stripe != self.stripe {
-            self.flush_credits_only();
-            self.stripe = stripe;
-        }
-        let leaf = self.leaf - stripe as u32 * (self.map.stripe_slots / 64);
-        self.map.stripes[stripe].free_leaf(leaf as usize, self.mask);
-        self.credits += self.mask.count_ones();
-        self.mask = 0;
-    }
-
-    fn flush_credits_only(&mut self) {
-        if self.credits > 0 {
-            self.map.stripes[self.stripe].give_credits(self.credits);
-            self.credits = 0;
-        }
-    }
-
-    fn flush_credits(&mut self) {
-        self.flush_leaf();
-        self.flush_credits_only();
     }
 }
 
@@ -326,8 +313,9 @@ impl Stripe {
 
     #[inline]
     fn free_leaf(&self, leaf: usize, mask: u64) {
-        // Release: pairs with the Acquire in `claim_leaf`.
-        let old = self.leaves[leaf].fetch_or(mask, site!("free_give_relaxed", Release));
+        // The bits are clear, for their slots were owned (I2), so adding sets them; and unlike `or`, adding gives the old value in one
+        // instruction. Release: pairs with the Acquire in `claim_leaf`.
+        let old = self.leaves[leaf].fetch_add(mask, site!("free_give_relaxed", Release));
         debug_assert_eq!(old & mask, 0, "a slot was freed twice: leaf {leaf}, bits {:#x}", old & mask);
         if old == 0 {
             // Release: pairs with the AcqRel in `clear_summary`.

@@ -65,6 +65,11 @@ impl BlockPool {
 
     #[inline]
     fn take_free<'p, A: Allocated<'p>>(&'p self, n: usize, out: &mut Vec<A>) -> bool {
+        if n == 1 {
+            let slot = self.free.allocate_one(self.lane_number());
+            out.extend(slot.map(|slot| A::new(self, BlockId(slot))));
+            return slot.is_some();
+        }
         if n > self.capacity() {
             return false;
         }

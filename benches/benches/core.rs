@@ -1,0 +1,28 @@
+//! Criterion: our operations alone. Beside the peers they are in `peers/benches/operations.rs`.
+#![allow(missing_docs, reason = "what the benchmark macros make has no documentation")]
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use kvstrata_benches::work::{Timed, Together};
+use kvstrata_benches::{CAPACITY, ours};
+
+fn operations(criterion: &mut Criterion) {
+    let mut measure = |name: &str, work: &mut dyn Timed| {
+        criterion.bench_function(name, |bencher| bencher.iter_custom(|runs| work.time(runs)));
+    };
+
+    let pool = ours::pool(CAPACITY);
+    let allocate = |n| ours::AllocateFree::new(&pool, n);
+    measure("allocate_free/1", &mut allocate(1));
+    measure("allocate_free/64", &mut allocate(64));
+    measure("allocate_free/1, 2 threads", &mut Together([allocate(1), allocate(1)]));
+    measure("allocate_free/64, 2 threads", &mut Together([allocate(64), allocate(64)]));
+
+    let prefixes = ours::fill(&pool);
+    measure("match_128/inactive", &mut ours::MatchPrefix::inactive(&pool, &prefixes));
+    measure("match_128/active", &mut ours::MatchPrefix::active(&pool, &prefixes));
+    measure("life_cycle_16", &mut ours::LifeCycle::new(&pool));
+    measure("tokens_131072", &mut ours::Split::anew());
+}
+
+criterion_group!(benches, operations);
+criterion_main!(benches);

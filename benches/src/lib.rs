@@ -1,0 +1,30 @@
+//! What the benchmarks share: the operations on our pool, the clock, the statistics and the limits of the machine.
+//!
+//! | module | concept |
+//! |---|---|
+//! | [`work`] | an operation that can be timed, alone or on two threads at once |
+//! | [`ours`] | the operations on [`kvstrata_core::BlockPool`] |
+//! | [`rounds`] | contenders measured in turns, medians and quartiles, ratios by pairs |
+//! | [`clock`] | a thread's own time |
+//! | [`floor`] | what the machine allows: the same memory touched by the barest code |
+//! | [`inputs`] | hashes and tokens |
+//! | [`machine`] | where it was measured |
+
+pub mod clock;
+pub mod floor;
+pub mod inputs;
+pub mod machine;
+pub mod ours;
+pub mod rounds;
+pub mod work;
+
+/// Blocks of the pools in the table.
+pub const CAPACITY: u32 = 65_536;
+/// Blocks of a prefix that is matched.
+pub const PREFIX: usize = 128;
+/// Blocks of a life cycle.
+pub const CYCLE: usize = 16;
+/// Tokens a block.
+pub const PAGE: u32 = 16;
+/// Tokens of the sequence that is hashed.
+pub const TOKENS: usize = 131_072;

@@ -1,0 +1,215 @@
+//! The operations on our pool. The peer's are in `peers/src/kvbm.rs`, under the same names.
+
+use crate::inputs::{self, Scattered, sequence};
+use crate::work::Work;
+use crate::{CYCLE, PAGE, PREFIX, TOKENS};
+use kvstrata_core::tokens::TokenBlockSequence;
+use kvstrata_core::{
+    BlockPool, CompleteBlock, ImmutableBlock, MutableBlock, Policy, PoolConfig, Salt, SequenceHash,
+};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Sequences from here on are in no pool yet.
+const FRESH: u64 = 1 << 32;
+
+/// A pool of `capacity` free blocks.
+pub fn pool(capacity: u32) -> BlockPool {
+    // Threads are numbered, as `PoolConfig::lane_of` advises where there is std: the default guesses, and two may share a lane.
+    let config = PoolConfig::new(capacity).policy(Policy::Lru).page_size(PAGE).lane_of(thread_number);
+    BlockPool::new(config).expect("a valid configuration")
+}
+
+fn thread_number() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        // Relaxed: a number, nothing is published with it.
+        static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
+
+/// Fills the pool with inactive blocks, in sequences of [`PREFIX`], and returns the hashes of each.
+pub fn fill(pool: &BlockPool) -> Vec<Vec<SequenceHash>> {
+    let prefixes = (0..pool.capacity() / PREFIX).map(|number| {
+        let mut hashes = Vec::with_capacity(PREFIX);
+        sequence(number as u64, PREFIX, &mut hashes);
+        let (mut blocks, mut complete, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        pool.allocate(PREFIX, &mut blocks).expect("room");
+        register(pool, &mut blocks, &mut complete, &hashes, &mut held);
+        pool.release(held.into_iter().rev());
+        hashes
+    });
+    prefixes.collect()
+}
+
+/// Fills blocks and registers them as one sequence, as the peer does it too.
+fn register<'p>(
+    pool: &'p BlockPool,
+    blocks: &mut Vec<MutableBlock<'p>>,
+    complete: &mut Vec<CompleteBlock<'p>>,
+    hashes: &[SequenceHash],
+    held: &mut Vec<ImmutableBlock<'p>>,
+) {
+    let filled =
+        blocks.drain(..).zip(hashes).map(|(block, hash)| block.complete(*hash).expect("a fresh block"));
+    complete.extend(filled);
+    pool.register_sequence(complete, None, held);
+}
+
+/// Allocates `n` blocks and frees them.
+pub struct AllocateFree<'p> {
+    pool: &'p BlockPool,
+    n: usize,
+    held: Vec<MutableBlock<'p>>,
+}
+
+impl<'p> AllocateFree<'p> {
+    /// `n` blocks of `pool`, which has free ones.
+    pub fn new(pool: &'p BlockPool, n: usize) -> Self {
+        AllocateFree { pool, n, held: Vec::with_capacity(n) }
+    }
+}
+
+impl Work for AllocateFree<'_> {
+    fn items(&self) -> u64 {
+        self.n as u64
+    }
+
+    #[inline]
+    fn run(&mut self) {
+        self.pool.allocate(self.n, &mut self.held).expect("room");
+        // A batch where there is one: a single block goes back by its drop.
+        if self.n == 1 {
+            self.held.clear();
+        } else {
+            self.pool.give_back(self.held.drain(..));
+        }
+    }
+}
+
+/// [`CYCLE`] blocks: allocated by eviction, filled, registered, released, matched, released.
+pub struct LifeCycle<'p> {
+    pool: &'p BlockPool,
+    hashes: Vec<SequenceHash>,
+    next: usize,
+    number: u64,
+    blocks: Vec<MutableBlock<'p>>,
+    complete: Vec<CompleteBlock<'p>>,
+    held: Vec<ImmutableBlock<'p>>,
+}
+
+impl<'p> LifeCycle<'p> {
+    /// In `pool`, which [`fill`] has filled.
+    pub fn new(pool: &'p BlockPool) -> Self {
+        let (blocks, complete, held) =
+            (Vec::with_capacity(CYCLE), Vec::with_capacity(CYCLE), Vec::with_capacity(CYCLE));
+        LifeCycle { pool, hashes: Vec::new(), next: 0, number: FRESH, blocks, complete, held }
+    }
+}
+
+impl Work for LifeCycle<'_> {
+    fn items(&self) -> u64 {
+        CYCLE as u64
+    }
+
+    fn prepare(&mut self, runs: u64) {
+        self.hashes.clear();
+        self.next = 0;
+        for _ in 0..runs {
+            sequence(self.number, CYCLE, &mut self.hashes);
+            self.number += 1;
+        }
+    }
+
+    #[inline]
+    fn run(&mut self) {
+        let hashes = &self.hashes[self.next..][..CYCLE];
+        self.next += CYCLE;
+        self.pool.allocate(CYCLE, &mut self.blocks).expect("all are evictable");
+        register(self.pool, &mut self.blocks, &mut self.complete, hashes, &mut self.held);
+        self.pool.release(self.held.drain(..).rev());
+        assert_eq!(self.pool.match_prefix(hashes, &mut self.held), CYCLE);
+        self.pool.release(self.held.drain(..).rev());
+    }
+}
+
+/// Matches a prefix of [`PREFIX`] blocks and releases it; another prefix each time, over the whole pool.
+pub struct MatchPrefix<'p> {
+    pool: &'p BlockPool,
+    prefixes: &'p [Vec<SequenceHash>],
+    order: Scattered,
+    held: Vec<ImmutableBlock<'p>>,
+    /// References of somebody else.
+    _others: Vec<ImmutableBlock<'p>>,
+}
+
+impl<'p> MatchPrefix<'p> {
+    /// Over prefixes that nobody holds.
+    pub fn inactive(pool: &'p BlockPool, prefixes: &'p [Vec<SequenceHash>]) -> Self {
+        let order = Scattered::new(prefixes.len());
+        MatchPrefix { pool, prefixes, order, held: Vec::with_capacity(PREFIX), _others: Vec::new() }
+    }
+
+    /// Over prefixes that somebody holds, all of them.
+    pub fn active(pool: &'p BlockPool, prefixes: &'p [Vec<SequenceHash>]) -> Self {
+        let mut others = Vec::with_capacity(pool.capacity());
+        for prefix in prefixes {
+            assert_eq!(pool.match_prefix(prefix, &mut others), PREFIX);
+        }
+        MatchPrefix { _others: others, ..MatchPrefix::inactive(pool, prefixes) }
+    }
+}
+
+impl Work for MatchPrefix<'_> {
+    fn items(&self) -> u64 {
+        PREFIX as u64
+    }
+
+    #[inline]
+    fn run(&mut self) {
+        let prefix = &self.prefixes[self.order.step()];
+        assert_eq!(self.pool.match_prefix(prefix, &mut self.held), PREFIX);
+        self.pool.release(self.held.drain(..).rev());
+    }
+}
+
+/// A prompt of [`TOKENS`] to blocks with chained hashes.
+pub struct Split {
+    tokens: Vec<u32>,
+    kept: Option<TokenBlockSequence>,
+}
+
+impl Split {
+    /// A new sequence each time, and its drop.
+    pub fn anew() -> Self {
+        Split { tokens: inputs::tokens(TOKENS), kept: None }
+    }
+
+    /// One sequence, cleared each time: its memory is there already.
+    pub fn again() -> Self {
+        Split { kept: Some(empty()), ..Split::anew() }
+    }
+}
+
+fn empty() -> TokenBlockSequence {
+    TokenBlockSequence::with_capacity(PAGE as usize, Salt::default(), TOKENS).expect("a block has tokens")
+}
+
+impl Work for Split {
+    fn items(&self) -> u64 {
+        TOKENS as u64
+    }
+
+    #[inline]
+    fn run(&mut self) {
+        let mut anew = None;
+        let sequence = match &mut self.kept {
+            Some(kept) => kept,
+            None => anew.insert(empty()),
+        };
+        sequence.clear();
+        sequence.extend(black_box(&self.tokens));
+        assert_eq!(black_box(sequence.hashes()).len(), TOKENS / PAGE as usize);
+    }
+}

@@ -1,0 +1,97 @@
+//! Contenders measured in turns.
+//!
+//! A shared machine speeds up and slows down by the second. So the contenders of a row take short turns, in an order that changes,
+//! and a ratio is taken within a round, where both met the same weather; its median and quartiles are what is reported.
+
+use crate::work::Timed;
+use std::time::Duration;
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Turns of each contender.
+    pub rounds: usize,
+    /// Length of a turn.
+    pub turn: Duration,
+}
+
+impl Effort {
+    /// For a table that is published.
+    pub const FULL: Effort = Effort { rounds: 61, turn: Duration::from_millis(25) };
+    /// For a look.
+    pub const QUICK: Effort = Effort { rounds: 15, turn: Duration::from_millis(8) };
+}
+
+/// A median with its quartiles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// A quarter is below.
+    pub low: f64,
+    /// Half is below.
+    pub median: f64,
+    /// A quarter is above.
+    pub high: f64,
+}
+
+impl Spread {
+    /// Of at least one sample.
+    pub fn of(samples: impl IntoIterator<Item = f64>) -> Spread {
+        let mut samples: Vec<f64> = samples.into_iter().collect();
+        samples.sort_by(f64::total_cmp);
+        let at = |quarter: usize| samples[(samples.len() - 1) * quarter / 4];
+        Spread { low: at(1), median: at(2), high: at(3) }
+    }
+
+    /// As JSON, with this unit in the key.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::json!({ "q1": self.low, "median": self.median, "q3": self.high })
+    }
+}
+
+/// What each contender took: nanoseconds a run, one sample a round.
+pub struct Samples(Vec<Vec<f64>>);
+
+impl Samples {
+    /// Measures the contenders in turns.
+    pub fn take(effort: Effort, contenders: &mut [&mut dyn Timed]) -> Samples {
+        let runs: Vec<u64> =
+            contenders.iter_mut().map(|contender| calibrate(*contender, effort.turn)).collect();
+        let mut samples = vec![Vec::with_capacity(effort.rounds); contenders.len()];
+        for round in 0..effort.rounds {
+            for turn in 0..contenders.len() {
+                let who = (turn + round) % contenders.len();
+                let took = contenders[who].time(runs[who]);
+                samples[who].push(took.as_nanos() as f64 / runs[who] as f64);
+            }
+        }
+        Samples(samples)
+    }
+
+    /// Nanoseconds a run of contender `who`.
+    pub fn time(&self, who: usize) -> Spread {
+        Spread::of(self.0[who].iter().copied())
+    }
+
+    /// How many times as long `slow` took as `fast`, round by round.
+    pub fn times(&self, slow: usize, fast: usize) -> Spread {
+        Spread::of(self.0[slow].iter().zip(&self.0[fast]).map(|(slow, fast)| slow / fast))
+    }
+}
+
+/// How many runs fill a turn; warms up on the way.
+fn calibrate(contender: &mut dyn Timed, turn: Duration) -> u64 {
+    let mut runs = 1;
+    loop {
+        let took = contender.time(runs);
+        if took * 4 >= turn {
+            let scale = turn.as_secs_f64() / took.as_secs_f64();
+            return ((runs as f64 * scale) as u64).max(1);
+        }
+        runs *= 2;
+    }
+}
+
+/// One contender alone: nanoseconds a run.
+pub fn alone(effort: Effort, contender: &mut dyn Timed) -> Spread {
+    Samples::take(effort, &mut [contender]).time(0)
+}
