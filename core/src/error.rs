@@ -54,6 +54,8 @@ pub enum Reason {
         /// Blocks of the pool.
         capacity: usize,
     },
+    /// A request has reserved it.
+    Reserved,
     /// The block was recycled since the reference was made.
     Recycled,
 }
@@ -85,6 +87,7 @@ impl fmt::Display for TransitionError {
                 write!(f, "{references} references hold it; release them first")
             }
             Reason::OutOfRange { capacity } => write!(f, "the pool has {capacity} blocks, numbered from 0"),
+            Reason::Reserved => f.write_str("a request has reserved it; detach or release the request"),
             Reason::Recycled => {
                 f.write_str("it was recycled since the reference was made; look its hash up again")
             }

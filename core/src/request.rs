@@ -16,7 +16,7 @@
 
 use crate::error::OutOfBlocks;
 use crate::id::BlockId;
-use crate::pool::BlockPool;
+use crate::pool::{BlockPool, MutableBlock};
 use crate::slot::NIL;
 use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
 use alloc::boxed::Box;
@@ -33,9 +33,9 @@ const EMPTY: u64 = u64::MAX;
 pub enum ReserveError {
     /// Too few blocks are free or evictable.
     OutOfBlocks(OutOfBlocks),
-    /// As many requests are open as the table was built for: release one, or build a larger table.
+    /// No entry is left: release a request, or build a larger table.
     TooManyRequests {
-        /// Requests that the table was built for.
+        /// Requests that the table was built for; it has room for some more.
         limit: usize,
     },
     /// `u64::MAX` names no request.
@@ -47,7 +47,10 @@ impl fmt::Display for ReserveError {
         match self {
             ReserveError::OutOfBlocks(error) => error.fmt(f),
             ReserveError::TooManyRequests { limit } => {
-                write!(f, "{limit} requests are open: release one, or build the table for more")
+                write!(
+                    f,
+                    "no room for another request in a table built for {limit}: release one, or build a larger one"
+                )
             }
             ReserveError::InvalidId => {
                 f.write_str("request = u64::MAX: this number names no request; take another")
@@ -112,7 +115,7 @@ pub struct RequestTable<'p> {
 }
 
 impl<'p> RequestTable<'p> {
-    /// A table for up to `limit` requests at a time.
+    /// A table for `limit` requests at a time, and at most twice as many.
     pub fn new(pool: &'p BlockPool, limit: usize) -> RequestTable<'p> {
         let entry = || Entry { id: AtomicU64::new(EMPTY), head: AtomicU64::new(Head::SHUT | u64::from(NIL)) };
         let entries = (0..(2 * limit).max(2)).map(|_| entry()).collect();
@@ -147,7 +150,21 @@ impl<'p> RequestTable<'p> {
 
     /// Gives back all blocks of a request. Returns how many; 0 if it has none.
     pub fn release(&self, request: RequestId) -> usize {
-        if request == EMPTY { 0 } else { self.probe(request).map(|entry| self.drain(entry, request)).sum() }
+        if request == EMPTY {
+            return 0;
+        }
+        self.probe(request).filter_map(|entry| self.shut(entry, request)).map(Blocks::give_back).sum()
+    }
+
+    /// Hands all blocks of a request over as handles, to be filled and registered; the table forgets them. Returns how many.
+    pub fn detach(&self, request: RequestId, out: &mut Vec<MutableBlock<'p>>) -> usize {
+        let start = out.len();
+        if request != EMPTY {
+            self.probe(request)
+                .filter_map(|entry| self.shut(entry, request))
+                .for_each(|blocks| out.extend(blocks));
+        }
+        out.len() - start
     }
 
     /// Blocks that could be reserved now: free, or evictable.
@@ -194,7 +211,8 @@ impl<'p> RequestTable<'p> {
         false
     }
 
-    fn drain(&self, entry: &Entry, request: RequestId) -> usize {
+    /// Takes a request's list out of its entry, which is free from then on.
+    fn shut(&self, entry: &Entry, request: RequestId) -> Option<Blocks<'p>> {
         let mut head = Head(entry.head.load(Acquire));
         while entry.owned_by(request, head) {
             // AcqRel: takes over the list that pushes published (I1).
@@ -202,12 +220,12 @@ impl<'p> RequestTable<'p> {
                 Ok(_) => {
                     // Release: the next claimer finds a shut head (I2).
                     entry.id.store(EMPTY, Release);
-                    return Blocks { pool: self.pool, first: head.first(), last: NIL }.give_back();
+                    return Some(Blocks { pool: self.pool, first: head.first(), last: NIL });
                 }
                 Err(seen) => head = Head(seen),
             }
         }
-        0
+        None
     }
 }
 
@@ -241,7 +259,7 @@ impl Blocks<'_> {
     /// Opens a claimed entry with this list.
     fn open(&self, entry: &Entry) {
         let head = Head(entry.head.load(Relaxed));
-        // Release: publishes the list to the Acquire in `drain` and `push_to`.
+        // Release: publishes the list to the Acquire in `shut` and `push_to`.
         entry.head.store(head.next(self.first, false).0, Release);
     }
 
@@ -261,14 +279,18 @@ impl Blocks<'_> {
     }
 
     fn give_back(self) -> usize {
-        let (mut slot, mut count) = (self.first, 0);
-        let blocks = core::iter::from_fn(|| {
-            let id = (slot != NIL).then_some(BlockId(slot))?;
-            slot = self.pool.next_reserved(id);
-            count += 1;
-            Some(self.pool.adopt_reserved(id))
-        });
-        self.pool.give_back(blocks);
+        let (pool, mut count) = (self.pool, 0);
+        pool.give_back(self.inspect(|_| count += 1));
         count
+    }
+}
+
+impl<'p> Iterator for Blocks<'p> {
+    type Item = MutableBlock<'p>;
+
+    fn next(&mut self) -> Option<MutableBlock<'p>> {
+        let id = (self.first != NIL).then_some(BlockId(self.first))?;
+        self.first = self.pool.next_reserved(id);
+        Some(self.pool.adopt_reserved(id))
     }
 }

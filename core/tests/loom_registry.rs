@@ -6,7 +6,7 @@ mod loom;
 
 use ::loom::thread;
 use kvstrata_core::Policy;
-use loom::{Rig, model};
+use loom::{Rig, model, model_within};
 
 /// Of two registrations of one hash, one is found by the other (I2).
 #[test]
@@ -98,6 +98,66 @@ fn neighbours_are_removed_at_once() {
         thread.join().expect("no panic");
         assert!(rig.lookup(2).is_none() && rig.lookup(3).is_none() && rig.lookup(1).is_some());
         drop(kept);
+        rig.at_rest();
+    });
+}
+
+/// A copy that gave way to an equal block is held for a moment by a reader who was on its slot's last chain: when it goes, nothing
+/// that was never stored is removed.
+#[test]
+fn a_discarded_copy_with_a_stale_reader() {
+    model_within(2, || {
+        let rig = Rig::new(2, Policy::Lru);
+        let other = rig.clone();
+        let a = rig.store(5).expect("room");
+        let b = rig.store(1).expect("room");
+        let (wa, wb) = (a.downgrade(), b.downgrade());
+        drop(b);
+        drop(a);
+        // The reader walks over both slots while they are registered anew under one hash.
+        let thread = thread::spawn(move || {
+            // Refused if the reader holds it.
+            let _ = other.pool.unregister(wb);
+            let _ = other.pool.unregister(wa);
+            let first = other.store(1);
+            let second = other.store(1);
+            drop(second);
+            drop(first);
+        });
+        let held = rig.lookup(1);
+        thread.join().expect("no panic");
+        drop(held);
+        rig.at_rest();
+    });
+}
+
+/// The same with a parent: it has one child, not none.
+#[test]
+fn a_discarded_child_with_a_stale_reader() {
+    model_within(2, || {
+        let rig = Rig::new(3, Policy::Lru);
+        let other = rig.clone();
+        let parent = rig.store(9).expect("room");
+        let a = rig.store(5).expect("room");
+        let b = rig.store(1).expect("room");
+        let (wa, wb) = (a.downgrade(), b.downgrade());
+        drop(b);
+        drop(a);
+        let thread = thread::spawn(move || {
+            let _ = other.pool.unregister(wb);
+            let _ = other.pool.unregister(wa);
+            let parent = other.lookup(9).expect("held");
+            let mut blocks = Vec::with_capacity(1);
+            for _ in 0..2 {
+                if other.pool.allocate(1, &mut blocks).is_ok() {
+                    drop(other.register(blocks.pop().expect("one"), 1, Some(&parent)));
+                }
+            }
+        });
+        let held = rig.lookup(1);
+        thread.join().expect("no panic");
+        drop(held);
+        drop(parent);
         rig.at_rest();
     });
 }

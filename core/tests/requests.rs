@@ -23,6 +23,26 @@ fn a_request_gets_its_blocks_and_gives_them_back() {
 }
 
 #[test]
+fn a_reserved_block_becomes_a_handle_by_detaching() {
+    let pool = BlockPool::new(PoolConfig::new(8)).expect("a valid setup");
+    let table = RequestTable::new(&pool, 2);
+    let mut out = vec![];
+    table.reserve(1, 3, &mut out).expect("three of eight");
+    assert_eq!(pool.adopt_mutable(out[0]).expect_err("it is the request's").reason, Reason::Reserved);
+    let mut blocks = vec![];
+    assert_eq!(table.detach(1, &mut blocks), 3);
+    let mut complete: Vec<_> = (1..)
+        .zip(blocks)
+        .map(|(hash, block)| {
+            block.complete(SequenceHash::from_u128(hash)).expect("a reserved block is Reset")
+        })
+        .collect();
+    let mut held = vec![];
+    pool.register_sequence(&mut complete, None, &mut held);
+    assert_eq!((table.release(1), held.len(), table.in_flight()), (0, 3, 3));
+}
+
+#[test]
 fn more_requests_than_the_table_has_room_for() {
     let pool = BlockPool::new(PoolConfig::new(64)).expect("a valid setup");
     let table = RequestTable::new(&pool, 4);

@@ -157,6 +157,8 @@ fn registered_to_reset() {
 
         let (registered, handle) = pool.register_scoped(complete(&pool, 2), None);
         let block = registered.into_block();
+        let (_, none) = pool.register_scoped(complete(&pool, 2), None);
+        assert!(none.is_none(), "a deduplicated block's registration is not this caller's");
         drop(handle);
         assert!(pool.lookup(hash(2)).is_none(), "a withdrawn block is not found");
         assert_eq!(block.hash(), hash(2), "but who holds it has it");

@@ -86,6 +86,10 @@ pub(crate) trait Eviction {
     fn place(&self, slot: &Slot, priority: Priority) -> u8;
     /// Finds up to `wanted` victims.
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize;
+    /// Bytes of its own, beside its lists on the timeline.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// The policies, dispatched by a predictable branch.
@@ -137,6 +141,9 @@ impl Eviction for AnyPolicy {
     #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
         each!(self, policy => policy.place(slot, priority))
+    }
+    fn memory_bytes(&self) -> usize {
+        each!(self, policy => policy.memory_bytes())
     }
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
         each!(self, policy => policy.evict(wanted, hunt))

@@ -116,6 +116,10 @@ impl Eviction for S3Fifo {
         priority as u8
     }
 
+    fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.ghost)
+    }
+
     fn on_remove(&self, slot: &Slot) {
         // Relaxed: by the slot's owner.
         if slot.list.load(Relaxed) < MAIN {

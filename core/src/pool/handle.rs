@@ -313,9 +313,13 @@ impl BlockPool {
     /// Takes back a block of which [`MutableBlock::into_id`] gave the number, once.
     ///
     /// # Errors
-    /// The number is not of a block that is `Reset` or `Partial`, and in use.
+    /// The number is not of a block that is `Reset` or `Partial` and in use, or the block is a request's: see
+    /// [`RequestTable::detach`](crate::RequestTable::detach).
     pub fn adopt_mutable(&self, id: BlockId) -> Result<MutableBlock<'_>, TransitionError> {
         match self.checked_state(id)? {
+            State::Reset | State::Partial if self.slot(id).word().reserved() => {
+                Err(self.refusal(id, Reason::Reserved))
+            }
             State::Reset | State::Partial if !self.free.is_free(id.0) => {
                 Ok(MutableBlock { pool: self, id, partial: self.slot(id).word().state() == State::Partial })
             }
@@ -350,14 +354,18 @@ impl BlockPool {
         self.slot(id).parent() as u32
     }
 
-    /// Sets what `next_reserved` reads; for the block's owner.
+    /// Sets what `next_reserved` reads, and marks the block as the request table's; for the block's owner.
     pub(crate) fn set_next_reserved(&self, id: BlockId, next: u32) {
-        self.slot(id).set_parent(u64::from(next));
+        let slot = self.slot(id);
+        slot.set_parent(u64::from(next));
+        slot.set_word(slot.word().with_reservation(true));
     }
 
     /// The handle of a block that the request table owned.
     pub(crate) fn adopt_reserved(&self, id: BlockId) -> MutableBlock<'_> {
-        MutableBlock { pool: self, id, partial: self.slot(id).word().state() != State::Reset }
+        let slot = self.slot(id);
+        slot.set_word(slot.word().with_reservation(false));
+        MutableBlock { pool: self, id, partial: false }
     }
 
     /// One transition of a block that the caller owns, or a refusal that changes nothing.

@@ -6,6 +6,7 @@ use crate::error::{Reason, TransitionError};
 use crate::id::{BlockId, BlockRef};
 use crate::registry::Inserted;
 use crate::slot::{NIL, State};
+use crate::sync::skipped;
 use alloc::vec::Vec;
 use core::iter;
 
@@ -114,15 +115,18 @@ impl BlockPool {
         }
     }
 
-    /// As [`register`](BlockPool::register), for content that shall not outlive a scope: see [`RegistrationHandle`].
+    /// As [`register`](BlockPool::register), for content that shall not outlive a scope: see [`RegistrationHandle`]. A deduplicated
+    /// block has none: its registration is somebody else's.
     pub fn register_scoped<'p>(
         &'p self,
         block: CompleteBlock<'p>,
         parent: Option<&ImmutableBlock<'p>>,
-    ) -> (Registered<'p>, RegistrationHandle<'p>) {
+    ) -> (Registered<'p>, Option<RegistrationHandle<'p>>) {
         let registered = self.register(block, parent);
-        let (Registered::New(block) | Registered::Deduplicated(block)) = &registered;
-        let handle = RegistrationHandle { pool: self, block: block.downgrade() };
+        let handle = match &registered {
+            Registered::New(block) => Some(RegistrationHandle { pool: self, block: block.downgrade() }),
+            Registered::Deduplicated(_) => None,
+        };
         (registered, handle)
     }
 
@@ -172,7 +176,8 @@ impl BlockPool {
         let mut word = slot.word();
         loop {
             let last = word.references() == 1;
-            let next = if last { word.reset() } else { word.with_doom().released() };
+            let held = if skipped!("discard_as_stored") { word.with_doom() } else { word.with_orphanhood() };
+            let next = if last { word.reset() } else { held.released() };
             match slot.try_swap(word, next) {
                 Ok(()) if last => return self.free.free(iter::once(id.0)),
                 Ok(()) => return,

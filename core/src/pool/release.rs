@@ -55,8 +55,7 @@ impl BlockPool {
             match slot.try_swap(word, next) {
                 Ok(()) if !last => return true,
                 Ok(()) if word.doomed() => {
-                    self.end_registration(number, word.generation());
-                    self.free.free(iter::once(number));
+                    self.retire(number, word);
                     return true;
                 }
                 Ok(()) => {
@@ -151,7 +150,14 @@ impl BlockPool {
             }
         }
         count(&self.lane().displaced, 1);
-        self.end_registration(number, word.generation());
+        self.retire(number, word);
+    }
+
+    /// Frees a block that its last holder has reset; `word` is what it was before.
+    fn retire(&self, number: u32, word: Word) {
+        if !word.orphan() {
+            self.end_registration(number, word.generation());
+        }
         self.free.free(iter::once(number));
     }
 }

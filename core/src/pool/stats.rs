@@ -4,6 +4,7 @@
 //! at rest and a moment old otherwise.
 
 use super::BlockPool;
+use crate::policy::Eviction;
 use crate::slot::State;
 use crate::sync::{AtomicU64, Relaxed};
 
@@ -120,5 +121,6 @@ impl BlockPool {
             + self.free.memory_bytes()
             + self.registry.memory_bytes()
             + self.timeline.memory_bytes()
+            + self.policy.memory_bytes()
     }
 }

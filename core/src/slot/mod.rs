@@ -3,7 +3,7 @@
 //! ```text
 //!   0      8               24     32       40       48         56     58   59   60      64
 //!   ┌──────┬───────────────┬──────┬────────┬────────┬──────────┬──────┬────┬────┬───────┐
-//!   │state │ key lo, hi    │ link │ ticket │ parent │ children │filled│list│heat│access │
+//!   │state │ key lo, hi    │ link │ ticket │ parent │ children │filled│list│heat│ spare │
 //!   └──────┴───────────────┴──────┴────────┴────────┴──────────┴──────┴────┴────┴───────┘
 //! ```
 //!
@@ -20,7 +20,7 @@ pub(crate) use state::{MAX_REFERENCES, Word};
 pub use state::{Priority, State};
 
 use crate::hash::SequenceHash;
-use crate::sync::{AcqRel, Acquire, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Relaxed, Release, site};
+use crate::sync::{AcqRel, Acquire, AtomicU8, AtomicU16, AtomicU64, Relaxed, Release, site};
 use alloc::boxed::Box;
 
 /// No slot: an absent parent, the end of a chain, an empty timeline entry.
@@ -44,7 +44,6 @@ pub(crate) struct Slot {
     pub(crate) filled: AtomicU16,
     pub(crate) list: AtomicU8,
     pub(crate) heat: AtomicU8,
-    pub(crate) last_access: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -63,7 +62,6 @@ impl Slot {
             filled: AtomicU16::new(0),
             list: AtomicU8::new(0),
             heat: AtomicU8::new(0),
-            last_access: AtomicU32::new(0),
         }
     }
 
@@ -109,7 +107,7 @@ impl Slot {
         (self.key_lo.load(Relaxed) == key as u64) & (self.key_hi.load(Relaxed) == (key >> 64) as u64)
     }
 
-    /// For the block's one owner. Relaxed: published by the `try_swap` to `Complete` or `Registered`.
+    /// For the block's one owner. Relaxed: published by the `set_word` to `Complete` and `Registered`.
     #[inline]
     pub(crate) fn set_key(&self, key: SequenceHash) {
         let key = key.to_u128();
@@ -127,7 +125,7 @@ impl Slot {
     /// Forgets the last registration; for the owner, before the word becomes `Registered`.
     #[inline]
     pub(crate) fn begin_registration(&self, generation: u32, parent: u64) {
-        // Relaxed, all: published by the `try_swap` that registers.
+        // Relaxed, all: published by the `set_word` that registers.
         self.parent.store(parent, Relaxed);
         self.children.store(u64::from(generation) << 32, Relaxed);
         self.heat.store(0, Relaxed);

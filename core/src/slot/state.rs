@@ -3,7 +3,7 @@
 //! ```text
 //!  63            32 31          8 7  6 5        3 2    0
 //! ┌────────────────┬─────────────┬────┬──────────┬──────┐
-//! │ generation :32 │ references  │ pr │ flags :3 │ state│
+//! │ generation :32 │ references  │ pr │ flags :3 │ state│   flags: reserved, orphan, doomed
 //! └────────────────┴─────────────┴────┴──────────┴──────┘
 //! ```
 //!
@@ -96,6 +96,8 @@ impl Priority {
 pub(crate) struct Word(pub(crate) u64);
 
 const DOOMED: u64 = 1 << 3;
+const ORPHAN: u64 = 1 << 4;
+const RESERVED: u64 = 1 << 5;
 const PRIORITY_SHIFT: u32 = 6;
 const REF_SHIFT: u32 = 8;
 const REF_ONE: u64 = 1 << REF_SHIFT;
@@ -134,6 +136,16 @@ impl Word {
     pub(crate) const fn inactive(self) -> bool {
         self.0 & (REF_MASK | 0b111) == State::Registered as u64
     }
+    /// It gave way to an equal block before it was inserted: it was never stored, so nothing is removed when it goes.
+    #[inline]
+    pub(crate) const fn orphan(self) -> bool {
+        self.0 & ORPHAN != 0
+    }
+    /// The request table owns it.
+    #[inline]
+    pub(crate) const fn reserved(self) -> bool {
+        self.0 & RESERVED != 0
+    }
     #[inline]
     pub(crate) const fn with_state(self, state: State) -> Word {
         Word((self.0 & !0b111) | state as u64)
@@ -145,6 +157,14 @@ impl Word {
     #[inline]
     pub(crate) const fn with_doom(self) -> Word {
         Word(self.0 | DOOMED)
+    }
+    #[inline]
+    pub(crate) const fn with_orphanhood(self) -> Word {
+        Word(self.0 | DOOMED | ORPHAN)
+    }
+    #[inline]
+    pub(crate) const fn with_reservation(self, reserved: bool) -> Word {
+        Word(if reserved { self.0 | RESERVED } else { self.0 & !RESERVED })
     }
     /// One reference more; the caller has checked [`MAX_REFERENCES`].
     #[inline]
