@@ -45,10 +45,11 @@ fn repeat(work: &mut impl Work, runs: u64) {
     }
 }
 
-/// Two threads' operations at once, in whatever they share. Wall time, since waiting for each other counts, of the slower thread.
-pub struct Together<W>(pub [W; 2]);
+/// One operation a thread, all at once, in whatever they share. Wall time, since waiting for each other counts, of the slowest thread.
+/// With one thread it is what several are compared with: by the same clock.
+pub struct Together<W, const THREADS: usize>(pub [W; THREADS]);
 
-impl<W: Work + Send> Timed for Together<W> {
+impl<W: Work + Send, const THREADS: usize> Timed for Together<W, THREADS> {
     fn items(&self) -> u64 {
         self.0.iter().map(Work::items).sum()
     }

@@ -25,7 +25,7 @@ pub type Manager = BlockManager<Tier>;
 pub enum Setup {
     /// As its README and its feature `testing` build it: LRU, a registry with a TinyLFU tracker of medium size.
     Documented,
-    /// The least that its builder accepts: LRU, no tracker. The fastest that we found.
+    /// The least that its builder accepts: LRU, no tracker.
     Leanest,
 }
 

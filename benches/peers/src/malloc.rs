@@ -1,7 +1,7 @@
 //! glibc's malloc, tuned.
 //!
-//! A list of blocks that own their tokens is made and dropped as some hundred thousand allocations, and by default glibc gives the
-//! freed pages back to the kernel each time. Told not to, the peer is four times as fast; a team that cared would find that out, so
+//! A list of blocks that own their tokens is made and dropped as an allocation a block, and by default glibc gives the
+//! freed pages back to the kernel each time. Told not to, the peer is about three times as fast; a team that cared would find that out, so
 //! that is the figure to beat.
 
 /// Keeps freed memory in the process, from now on. The same as

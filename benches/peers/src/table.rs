@@ -31,8 +31,8 @@ pub fn two_threads(effort: Effort, n: usize, reach: f64) -> Row {
     let pool = ours::pool(CAPACITY);
     let theirs = || kvbm::AllocateFree::new(&documented, n);
     let ours = || ours::AllocateFree::new(&pool, n);
-    let (mut peer_one, mut peer_two) = (theirs(), Together([theirs(), theirs()]));
-    let (mut one, mut two) = (ours(), Together([ours(), ours()]));
+    let (mut peer_one, mut peer_two) = (Together([theirs()]), Together([theirs(), theirs()]));
+    let (mut one, mut two) = (Together([ours()]), Together([ours(), ours()]));
     let samples = Samples::take(effort, &mut [&mut one, &mut two, &mut peer_one, &mut peer_two]);
     let rate = |who, threads: usize| per_second(samples.time(who), (n * threads) as u64);
     let peer_scaling = samples.times(2, 3).median * 2.0;

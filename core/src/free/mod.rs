@@ -140,17 +140,20 @@ impl FreeMap {
     /// Gives slots back, in any order; neighbours in order cost one leaf's change.
     #[inline]
     pub(crate) fn free(&self, slots: impl IntoIterator<Item = u32>) {
-        let mut slots = slots.into_iter();
-        let Some(first) = slots.next() else { return };
-        let (mut leaf, mut mask) = (first / 64, 1u64 << (first % 64));
-        for slot in slots {
+        let (mut leaf, mut mask) = (u32::MAX, 0u64);
+        // Inner iteration: a `Drain` that is moved about costs more than the atomics here.
+        slots.into_iter().for_each(|slot| {
             if slot / 64 != leaf {
-                self.free_mask(leaf, mask);
+                if mask != 0 {
+                    self.free_mask(leaf, mask);
+                }
                 (leaf, mask) = (slot / 64, 0);
             }
             mask |= 1 << (slot % 64);
+        });
+        if mask != 0 {
+            self.free_mask(leaf, mask);
         }
-        self.free_mask(leaf, mask);
     }
 
     #[inline]
