@@ -1,0 +1,10 @@
+//! The device contract, on this crate's backends.
+
+mod device_contract;
+
+use kvstrata_ffi::device::SimDevice;
+
+#[test]
+fn the_simulated_device_keeps_the_contract() {
+    device_contract::check(&SimDevice::new(4, 1000).expect("4 kB"));
+}
