@@ -169,7 +169,7 @@ impl<'p> RequestTable<'p> {
 
     /// Blocks that could be reserved now: free, or evictable.
     pub fn available(&self) -> usize {
-        self.pool.free() + self.pool.inactive()
+        self.pool.available()
     }
 
     /// Blocks that somebody holds.

@@ -129,22 +129,22 @@ impl Eviction for S3Fifo {
     }
 
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        let mut taken = 0;
-        for class in 0..Priority::EVICTABLE {
-            while taken < wanted {
-                // One at a time: each may tip the balance of the two lists.
-                let small_first = self.small.load(Relaxed) >= self.small_target;
-                let mut found = if small_first { self.evict_small(class, 1, hunt) } else { 0 };
-                // Main, then small, then what small has promoted to main.
-                for list in [Self::evict_main, Self::evict_small, Self::evict_main] {
-                    if found == 0 {
-                        found = list(self, class, 1, hunt);
-                    }
-                }
+        let (mut taken, mut class) = (0, 0);
+        while taken < wanted && class < Priority::EVICTABLE {
+            // One at a time: each may tip the balance of the two lists.
+            let small_first = self.small.load(Relaxed) >= self.small_target;
+            let mut found = if small_first { self.evict_small(class, 1, hunt) } else { 0 };
+            // Main, then small, then what small has promoted to main.
+            for list in [Self::evict_main, Self::evict_small, Self::evict_main] {
                 if found == 0 {
-                    break;
+                    found = list(self, class, 1, hunt);
                 }
-                taken += found;
+            }
+            taken += found;
+            if hunt.reordered() {
+                class = 0;
+            } else if found == 0 {
+                class += 1;
             }
         }
         taken

@@ -31,11 +31,8 @@ impl Eviction for Sieve {
     }
 
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        let mut taken = 0;
-        for class in 0..Priority::EVICTABLE {
-            if taken == wanted {
-                break;
-            }
+        let (mut taken, mut class) = (0, 0);
+        while taken < wanted && class < Priority::EVICTABLE {
             taken += hunt.timeline().sweep(hunt.slots(), class, wanted - taken, |number, slot| {
                 if slot.heat.load(Relaxed) != 0 {
                     slot.heat.store(0, Relaxed);
@@ -44,6 +41,7 @@ impl Eviction for Sieve {
                     hunt.claim(number)
                 }
             });
+            class = if hunt.reordered() { 0 } else { class + 1 };
         }
         taken
     }

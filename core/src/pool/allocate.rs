@@ -35,8 +35,8 @@ impl BlockPool {
     /// [`evict`](BlockPool::evict) first.
     ///
     /// # Errors
-    /// Fewer than `n` blocks are free or evictable. Nothing was touched, but if others release and allocate at the same moment
-    /// blocks may have been evicted in vain.
+    /// Fewer than `n` blocks are free or evictable. Nothing was touched; but if others release and allocate at the same moment, or
+    /// parents wait for children that are in use, blocks may have been evicted in vain: they are free now.
     #[inline]
     pub fn allocate<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> Result<(), OutOfBlocks> {
         self.allocate_as(n, out)
@@ -85,7 +85,7 @@ impl BlockPool {
         out: &mut Vec<A>,
     ) -> Result<(), OutOfBlocks> {
         let refused = |available| Err(OutOfBlocks { requested: n, available });
-        let available = self.free() + self.inactive();
+        let available = self.available();
         if available < n {
             return refused(available);
         }

@@ -1,11 +1,12 @@
 //! Lookups: by hash, by prefix, by weak reference. What is found is referenced as it is found.
 
+use super::stats::count;
 use super::{BlockPool, ImmutableBlock};
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
 use crate::policy::Eviction;
 use crate::registry::Acquired;
-use crate::slot::{MAX_REFERENCES, State};
+use crate::slot::{MAX_REFERENCES, Priority, State};
 use alloc::vec::Vec;
 
 /// How far ahead of the lookup the heads of the chains are asked for, and then the slots behind them: a miss of the last-level
@@ -31,7 +32,7 @@ impl BlockPool {
         beyond_misses: bool,
     ) -> usize {
         let start = out.len();
-        let mut activated = 0;
+        let mut activated = Activated::default();
         for hash in hashes.iter().take(HEADS_AHEAD) {
             self.registry.prefetch_head(*hash);
         }
@@ -47,7 +48,7 @@ impl BlockPool {
             }
             match self.registry.acquire(&self.slots, *hash) {
                 Some(found) => {
-                    activated += u64::from(found.was_inactive);
+                    activated.add(found);
                     self.hit(found);
                     out.push(ImmutableBlock::new(self, BlockId(found.slot)));
                 }
@@ -55,7 +56,7 @@ impl BlockPool {
                 None => break,
             }
         }
-        self.count_activated(activated);
+        self.count_activated(&activated);
         out.len() - start
     }
 
@@ -84,9 +85,7 @@ impl BlockPool {
             }
             match slot.try_acquire(word) {
                 Ok(()) => {
-                    return Some(
-                        self.activate(Acquired { slot: block.id.0, was_inactive: word.references() == 0 }),
-                    );
+                    return Some(self.activate(Acquired { slot: block.id.0, word }));
                 }
                 Err(seen) => word = seen,
             }
@@ -95,7 +94,9 @@ impl BlockPool {
 
     /// The books of one acquisition.
     pub(super) fn activate(&self, found: Acquired) -> ImmutableBlock<'_> {
-        self.count_activated(u64::from(found.was_inactive));
+        let mut activated = Activated::default();
+        activated.add(found);
+        self.count_activated(&activated);
         self.hit(found);
         ImmutableBlock::new(self, BlockId(found.slot))
     }
@@ -104,14 +105,32 @@ impl BlockPool {
     fn hit(&self, found: Acquired) {
         let slot = &self.slots[found.slot as usize];
         self.policy.on_hit(slot);
-        if found.was_inactive && !self.keeps_place {
+        if found.was_inactive() && !self.keeps_place {
             slot.forget_ticket();
         }
     }
 
-    fn count_activated(&self, blocks: u64) {
-        if blocks > 0 {
-            super::stats::count(&self.lane().inactive, blocks.wrapping_neg());
+    fn count_activated(&self, activated: &Activated) {
+        if activated.blocks > 0 {
+            count(&self.lane().inactive, activated.blocks.wrapping_neg());
         }
+        if activated.pinned > 0 {
+            count(&self.lane().pinned, activated.pinned.wrapping_neg());
+        }
+    }
+}
+
+/// Blocks that were inactive and no longer are, and how many of them are pinned: a class changes only while a block is held.
+#[derive(Default)]
+struct Activated {
+    blocks: u64,
+    pinned: u64,
+}
+
+impl Activated {
+    #[inline]
+    fn add(&mut self, found: Acquired) {
+        self.blocks += u64::from(found.was_inactive());
+        self.pinned += u64::from(found.was_inactive() && found.word.priority() == Priority::Pinned);
     }
 }

@@ -5,7 +5,7 @@ use super::{BlockPool, CompleteBlock, ImmutableBlock};
 use crate::error::{Reason, TransitionError};
 use crate::id::{BlockId, BlockRef};
 use crate::registry::Inserted;
-use crate::slot::{NIL, State};
+use crate::slot::{NIL, Priority, State};
 use crate::sync::skipped;
 use alloc::vec::Vec;
 use core::iter;
@@ -110,8 +110,22 @@ impl BlockPool {
             }
             Inserted::Present(found) => {
                 self.discard(id);
-                Registered::Deduplicated(self.activate(found))
+                let present = self.activate(found);
+                if let Some(parent) = parent {
+                    self.adopt_orphan(present.id(), parent);
+                }
+                Registered::Deduplicated(present)
             }
+        }
+    }
+
+    /// A block that outlived its parent's registration gets the parent that its sequence has now. Both are held by the caller.
+    fn adopt_orphan(&self, child: BlockId, parent: BlockRef) {
+        let slot = self.slot(child);
+        let old = slot.parent();
+        let orphaned = unpack(old).is_some_and(|old| self.slot(old.id).word().generation() != old.generation);
+        if orphaned && child != parent.id && slot.replace_parent(old, pack(Some(parent))) {
+            self.slot(parent.id).child_added();
         }
     }
 
@@ -153,6 +167,9 @@ impl BlockPool {
             }
         }
         count(&self.lane().inactive, 1u64.wrapping_neg());
+        if word.priority() == Priority::Pinned {
+            count(&self.lane().pinned, 1u64.wrapping_neg());
+        }
         self.end_registration(block.id.0, block.generation);
         self.free.free(iter::once(block.id.0));
         Ok(())

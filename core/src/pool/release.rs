@@ -7,6 +7,7 @@ use super::handle::ImmutableBlock;
 use super::stats::count;
 use crate::policy::Eviction;
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
+use crate::sync::Relaxed;
 use crate::timeline::{BATCH, Reserved};
 use core::iter;
 
@@ -60,7 +61,9 @@ impl BlockPool {
                 }
                 Ok(()) => {
                     count(&self.lane().inactive, 1);
-                    if word.priority() != Priority::Pinned {
+                    if word.priority() == Priority::Pinned {
+                        count(&self.lane().pinned, 1);
+                    } else {
                         self.timeline.relist(&self.slots, number);
                     }
                     return true;
@@ -76,14 +79,18 @@ impl BlockPool {
         if word.doomed() {
             return false;
         }
-        if word.priority() == Priority::Pinned {
-            if self.keeps_place && slot.ticket() != NO_TICKET {
-                self.policy.on_remove(slot);
-                slot.set_ticket(NO_TICKET);
+        let pinned = word.priority() == Priority::Pinned;
+        if self.keeps_place && slot.ticket() != NO_TICKET {
+            // Relaxed: written with the ticket. A list's class is its number modulo the classes.
+            let class = usize::from(slot.list.load(Relaxed)) % Priority::EVICTABLE;
+            if class == word.priority() as usize {
+                return false;
             }
-            return false;
+            // Its class has changed while it was held: the place is another class's.
+            self.policy.on_remove(slot);
+            slot.set_ticket(NO_TICKET);
         }
-        !self.keeps_place || slot.ticket() == NO_TICKET
+        !pinned
     }
 
     /// Puts blocks whose only reference is ours on the timeline, and lets go of them.

@@ -11,6 +11,8 @@ use crate::sync::{AtomicU64, Relaxed};
 /// One lane's counts. Wrapping: a block may be counted out on another lane than it was counted in.
 pub(super) struct Lane {
     pub(super) inactive: AtomicU64,
+    /// Of them, pinned.
+    pub(super) pinned: AtomicU64,
     pub(super) stored: AtomicU64,
     pub(super) removed: AtomicU64,
     pub(super) evicted: AtomicU64,
@@ -23,6 +25,7 @@ impl Lane {
         let zero = || AtomicU64::new(0);
         Lane {
             inactive: zero(),
+            pinned: zero(),
             stored: zero(),
             removed: zero(),
             evicted: zero(),
@@ -76,10 +79,20 @@ impl BlockPool {
         self.free.available()
     }
 
-    /// Registered blocks without references: found by lookups, and evictable.
+    /// Registered blocks without references: found by lookups, and, unless pinned, evictable.
     pub fn inactive(&self) -> usize {
-        // A sum taken while others count may be off, below zero even.
-        (self.sum(|lane| &lane.inactive) as i64).clamp(0, self.capacity() as i64) as usize
+        self.clamped(|lane| &lane.inactive)
+    }
+
+    /// Blocks that allocation can have: free, or inactive and not pinned. A parent waits for its children, so of blocks that were not
+    /// released tail first a few may have to wait for others.
+    pub fn available(&self) -> usize {
+        self.free() + self.inactive().saturating_sub(self.clamped(|lane| &lane.pinned))
+    }
+
+    /// A sum taken while others count may be off, below zero even.
+    fn clamped(&self, counter: impl Fn(&Lane) -> &AtomicU64) -> usize {
+        (self.sum(counter) as i64).clamp(0, self.capacity() as i64) as usize
     }
 
     /// Blocks that somebody holds.

@@ -38,11 +38,20 @@ pub(crate) struct Registry {
     heads: Box<[AtomicU64]>,
 }
 
-/// A slot that was acquired, and whether this reference is its only one.
+/// A slot that was acquired.
 #[derive(Clone, Copy)]
 pub(crate) struct Acquired {
     pub(crate) slot: u32,
-    pub(crate) was_inactive: bool,
+    /// Its word before.
+    pub(crate) word: Word,
+}
+
+impl Acquired {
+    /// Nobody else held it.
+    #[inline]
+    pub(crate) fn was_inactive(&self) -> bool {
+        self.word.references() == 0
+    }
 }
 
 /// What an insert found.
@@ -93,7 +102,7 @@ impl Registry {
     #[inline]
     pub(crate) fn acquire(&self, slots: &[Slot], key: SequenceHash) -> Option<Acquired> {
         self.walk(slots, self.head(key), |slot| match try_acquire(&slots[slot as usize], key) {
-            Some(was_inactive) => Visit::Stop(Acquired { slot, was_inactive }),
+            Some(word) => Visit::Stop(Acquired { slot, word }),
             None => Visit::Continue,
         })
         .ok()
@@ -105,8 +114,7 @@ impl Registry {
             let slot = &slots[slot as usize];
             let word = slot.word();
             // The second load closes the window in which the slot was recycled between the first and the key.
-            let found =
-                word.state() == State::Registered && slot.key_is(key) && same_registration(slot.word(), word);
+            let found = registered(word) && slot.key_is(key) && same_registration(slot.word(), word);
             if found { Visit::Stop(()) } else { Visit::Continue }
         })
         .is_ok()
@@ -121,7 +129,7 @@ impl Registry {
             let first = Link(head.load(Acquire));
             if unique && !first.is_end() && !skipped!("registry_insert_no_scan") {
                 let found = self.walk(slots, head, |other| match try_acquire(&slots[other as usize], key) {
-                    Some(was_inactive) => Visit::Stop(Acquired { slot: other, was_inactive }),
+                    Some(word) => Visit::Stop(Acquired { slot: other, word }),
                     None => Visit::Continue,
                 });
                 if let Ok(found) = found {
@@ -197,24 +205,30 @@ enum Visit<T> {
     Stop(T),
 }
 
+/// Whether lookups may find it: not if its registration was withdrawn.
+#[inline]
+fn registered(word: Word) -> bool {
+    word.state() == State::Registered && !word.doomed()
+}
+
 fn same_registration(a: Word, b: Word) -> bool {
     a.generation() == b.generation() && a.state() == b.state()
 }
 
-/// Takes a reference to a slot if it is registered under this key; whether it had none before.
+/// Takes a reference to a slot if it is registered under this key; its word before.
 #[inline]
-fn try_acquire(slot: &Slot, key: SequenceHash) -> Option<bool> {
+fn try_acquire(slot: &Slot, key: SequenceHash) -> Option<Word> {
     let mut word = slot.word();
     loop {
         // A saturated count is a miss, not an error: 16 million holders of one block.
-        if word.state() != State::Registered || word.doomed() || word.references() == MAX_REFERENCES {
+        if !registered(word) || word.references() == MAX_REFERENCES {
             return None;
         }
         if !slot.key_is(key) {
             return None;
         }
         match slot.try_acquire(word) {
-            Ok(()) => return Some(word.references() == 0),
+            Ok(()) => return Some(word),
             Err(seen) => word = seen,
         }
     }

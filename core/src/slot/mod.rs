@@ -145,6 +145,11 @@ impl Slot {
         self.parent.store(parent, Relaxed);
     }
 
+    /// Gives a held block another parent, if it still has the old one. Relaxed: published by the holder's release of the word.
+    pub(crate) fn replace_parent(&self, old: u64, new: u64) -> bool {
+        self.parent.compare_exchange(old, new, Relaxed, Relaxed).is_ok()
+    }
+
     /// Counts a child; for a holder of the parent, whose generation is therefore the current one.
     /// AcqRel: as in `change_children`.
     #[inline]

@@ -87,8 +87,10 @@ pub(crate) enum Verdict {
 impl Timeline {
     /// A timeline for `capacity` slots and `lists` lists; with `sweeps` their cursors are hands (see [`Timeline::sweep`]).
     pub(crate) fn new(capacity: usize, lists: usize, sweeps: bool) -> Timeline {
-        // Thrice what can be live, so that most of what a slide looks at is stale; and a word on either side of the seam.
-        let size = (3 * capacity + 3 * WORD as usize).next_multiple_of(WORD as usize);
+        // Thrice what can be live, so that most of what a slide looks at is stale; and some words more, for the seam and so that a small
+        // pool's ring is not filled by the others while one thread is stalled.
+        let spare = if cfg!(loom) { 3 } else { 32 } * WORD as usize;
+        let size = (3 * capacity + spare).next_multiple_of(WORD as usize);
         let atomics = |n: usize| -> Box<[AtomicU64]> { (0..n).map(|_| AtomicU64::new(0)).collect() };
         Timeline {
             sweeps,
@@ -241,8 +243,12 @@ impl Timeline {
                 continue;
             }
             let bit = bits.trailing_zeros();
-            taken += self.take_from_word(slots, list, word, 1 << bit, 1, &mut judge).0;
+            let (found, go_on) = self.take_from_word(slots, list, word, 1 << bit, 1, &mut judge);
+            taken += found;
             at = Position(word.0 + u64::from(bit)).plus(1, self.size);
+            if !go_on {
+                break;
+            }
         }
         hand.store(at.0, Relaxed);
         taken
@@ -338,7 +344,7 @@ impl Timeline {
     }
 
     /// Clears bits that an evictor has dealt with. Any of them may have been set anew meanwhile: the compactor has put another slot
-    /// there, or the slot has become inactive. Then it is set again.
+    /// there, the slot has become inactive, or, if the evictor stalled, the ring has gone round. Then it is set again.
     fn clear_bits(&self, slots: &[Slot], list: usize, word: Position, mask: u64) {
         // AcqRel: if the bit was set anew before, what was written before that is seen by the check below; if after, it stays.
         self.lists[list].bits[word.word()].fetch_and(!mask, AcqRel);
@@ -346,22 +352,30 @@ impl Timeline {
             return;
         }
         for bit in Bits(mask) {
-            if let Some(slot) = self.live_slot(slots, list, word, bit)
+            // Acquire: pairs with the Release in `Reserved::put`. Of whatever lap it is.
+            let entry = Entry(self.ring[word.index() + bit as usize].load(Acquire));
+            let now = Position::new(entry.lap(), word.index() as u32);
+            if let Some(slot) = self.live_slot(slots, list, now, bit)
                 && slots[slot as usize].word().inactive()
             {
-                self.set_bits(list, word, 1 << bit);
+                self.set_bits(list, now, 1 << bit);
             }
         }
     }
 
-    /// Takes a parent out of its list until its last child is gone. First the bit, then the mark: if the last child goes in
-    /// between, `defer_if_parent` says so, and the bit comes back.
+    /// Takes a parent out of its list until its last child is gone. It has been marked; first its bit goes, then the mark is made again:
+    /// if the last child went in between, `defer_if_parent` says so, and the bit comes back.
     fn set_aside(&self, slots: &[Slot], list: usize, word: Position, bit: u32, slot: u32) {
         // AcqRel: as in `clear_bits`.
         self.lists[list].bits[word.word()].fetch_and(!(1 << bit), AcqRel);
         let state = slots[slot as usize].word();
         if !slots[slot as usize].defer_if_parent(state.generation()) && state.inactive() {
             self.relist(slots, slot);
+        }
+        // What else may have come to this place meanwhile, by the compactor or in another lap.
+        let entry = Entry(self.ring[word.index() + bit as usize].load(Acquire));
+        if entry.slot() != slot {
+            self.clear_bits(slots, list, word, 1 << bit);
         }
     }
 

@@ -106,6 +106,17 @@ impl Oracle {
         }
     }
 
+    /// A block that outlived its parent gets the one that its sequence has now.
+    fn adopt_orphan(&mut self, child: u64, parent: Option<(u64, BlockRef)>) {
+        let orphaned = self.known[&child]
+            .parent
+            .is_some_and(|(old, weak)| self.known.get(&old).is_none_or(|known| known.weak != weak));
+        if let Some((number, _)) = parent.filter(|(number, _)| orphaned && *number != child) {
+            self.known.get_mut(&number).expect("held").children += 1;
+            self.known.get_mut(&child).expect("held").parent = parent;
+        }
+    }
+
     fn acquired(&mut self, hash: u64) {
         self.known.get_mut(&hash).expect("known").references += 1;
     }
@@ -343,6 +354,8 @@ impl<'p> Run<'p> {
                 }
                 Registered::Deduplicated(block) => {
                     self.oracle.acquired(number);
+                    let parent = parent.map(|(number, block)| (*number, block.downgrade()));
+                    self.oracle.adopt_orphan(number, parent);
                     self.held.push((number, block));
                 }
             }
