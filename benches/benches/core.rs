@@ -14,8 +14,8 @@ fn operations(criterion: &mut Criterion) {
     let allocate = |n| ours::AllocateFree::new(&pool, n);
     measure("allocate_free/1", &mut allocate(1));
     measure("allocate_free/64", &mut allocate(64));
-    measure("allocate_free/1, 2 threads", &mut Together([allocate(1), allocate(1)]));
-    measure("allocate_free/64, 2 threads", &mut Together([allocate(64), allocate(64)]));
+    measure("allocate_free/1, 2 threads", &mut Together::new([allocate(1), allocate(1)]));
+    measure("allocate_free/64, 2 threads", &mut Together::new([allocate(64), allocate(64)]));
 
     let prefixes = ours::fill(&pool);
     measure("match_128/inactive", &mut ours::MatchPrefix::inactive(&pool, &prefixes));

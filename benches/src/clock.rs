@@ -23,3 +23,19 @@ pub fn thread_time() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
 }
+
+/// Keeps this thread on one core, if there is such a core and we may.
+pub fn pin_to(core: usize) {
+    #[cfg(target_os = "linux")]
+    {
+        // SAFETY: an all-zero set is a valid, empty one.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        // SAFETY: the set is ours, and the number below the set's size.
+        unsafe { libc::CPU_SET(core % cores.min(1024), &mut set) };
+        // SAFETY: the kernel reads the set, which lives. A refusal leaves the thread where the scheduler puts it.
+        let _ = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = core;
+}

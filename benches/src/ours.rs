@@ -67,7 +67,8 @@ pub struct AllocateFree<'p> {
 impl<'p> AllocateFree<'p> {
     /// `n` blocks of `pool`, which has free ones.
     pub fn new(pool: &'p BlockPool, n: usize) -> Self {
-        AllocateFree { pool, n, held: Vec::with_capacity(n) }
+        // Some lines long, so that two threads' do not share one.
+        AllocateFree { pool, n, held: Vec::with_capacity(n.max(64)) }
     }
 }
 

@@ -1,8 +1,8 @@
 //! An operation that can be timed.
 
-use crate::clock::thread_time;
-use std::hint::black_box;
-use std::sync::Barrier;
+use crate::clock::{pin_to, thread_time};
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// One thread's operation.
@@ -47,21 +47,42 @@ fn repeat(work: &mut impl Work, runs: u64) {
 
 /// One operation a thread, all at once, in whatever they share. Wall time, since waiting for each other counts, of the slowest thread.
 /// With one thread it is what several are compared with: by the same clock.
-pub struct Together<W, const THREADS: usize>(pub [W; THREADS]);
+pub struct Together<W, const THREADS: usize>([Apart<W>; THREADS]);
+
+/// What one thread writes, on cache lines of its own.
+#[repr(align(128))]
+struct Apart<W>(W);
+
+impl<W, const THREADS: usize> Together<W, THREADS> {
+    /// One operation for each thread.
+    pub fn new(works: [W; THREADS]) -> Self {
+        Together(works.map(Apart))
+    }
+}
 
 impl<W: Work + Send, const THREADS: usize> Timed for Together<W, THREADS> {
     fn items(&self) -> u64 {
-        self.0.iter().map(Work::items).sum()
+        self.0.iter().map(|work| work.0.items()).sum()
     }
 
     fn time(&mut self, runs: u64) -> Duration {
-        let start = Barrier::new(self.0.len());
+        // Each has a core, and they spin at the start: left to itself the scheduler now and then lets them share one for much of the
+        // turn.
+        let ready = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            let threads = self.0.each_mut().map(|work| {
-                let start = &start;
+            let mut cpu = 0;
+            let threads = self.0.each_mut().map(|Apart(work)| {
+                cpu += 1;
+                let cpu = cpu - 1;
+                let ready = &ready;
                 scope.spawn(move || {
+                    pin_to(cpu);
                     work.prepare(runs);
-                    start.wait();
+                    // Relaxed: it only starts a clock.
+                    ready.fetch_add(1, Ordering::Relaxed);
+                    while ready.load(Ordering::Relaxed) < THREADS {
+                        spin_loop();
+                    }
                     let start = Instant::now();
                     repeat(work, runs);
                     start.elapsed()

@@ -33,8 +33,8 @@ fn allocate(criterion: &mut Criterion) {
             criterion,
             &format!("allocate_free_{n}_2_threads"),
             &mut [
-                ("kvbm", &mut Together([theirs(0), theirs(0)])),
-                ("kvstrata", &mut Together([ours(), ours()])),
+                ("kvbm", &mut Together::new([theirs(0), theirs(0)])),
+                ("kvstrata", &mut Together::new([ours(), ours()])),
             ],
         );
     }

@@ -31,8 +31,8 @@ pub fn two_threads(effort: Effort, n: usize, reach: f64) -> Row {
     let pool = ours::pool(CAPACITY);
     let theirs = || kvbm::AllocateFree::new(&documented, n);
     let ours = || ours::AllocateFree::new(&pool, n);
-    let (mut peer_one, mut peer_two) = (Together([theirs()]), Together([theirs(), theirs()]));
-    let (mut one, mut two) = (Together([ours()]), Together([ours(), ours()]));
+    let (mut peer_one, mut peer_two) = (Together::new([theirs()]), Together::new([theirs(), theirs()]));
+    let (mut one, mut two) = (Together::new([ours()]), Together::new([ours(), ours()]));
     let samples = Samples::take(effort, &mut [&mut one, &mut two, &mut peer_one, &mut peer_two]);
     let rate = |who, threads: usize| per_second(samples.time(who), (n * threads) as u64);
     let peer_scaling = samples.times(2, 3).median * 2.0;
@@ -127,12 +127,15 @@ pub fn limits(effort: Effort) -> Vec<Limit> {
     vec![
         limit("an uncontended atomic read-modify-write", &mut Rmw::default()),
         limit("claim a bit, write its slot, free it", &mut free(&near)),
-        limit("the same, 2 threads on words of their own, each", &mut Together([free(&near), free(&far)])),
-        limit("the same, 2 threads on one word, each", &mut Together([free(&shared), free(&shared)])),
+        limit(
+            "the same, 2 threads on words of their own, each",
+            &mut Together::new([free(&near), free(&far)]),
+        ),
+        limit("the same, 2 threads on one word, each", &mut Together::new([free(&shared), free(&shared)])),
         limit("claim, write, free with a shared counter, 1 thread", &mut counted(&near)),
         limit(
             "the same, 2 threads on words of their own, each",
-            &mut Together([counted(&near), counted(&far)]),
+            &mut Together::new([counted(&near), counted(&far)]),
         ),
         limit(
             "take and drop a reference in 128 slots behind 128 buckets of 65,536",
