@@ -4,7 +4,7 @@
 mod loom;
 
 use ::loom::thread;
-use kvstrata_core::{Policy, Reason};
+use kvstrata_core::{Policy, Priority, Reason};
 use loom::{Rig, model};
 
 /// A held block is not evicted; an evicted one is not found. One of the two wins.
@@ -104,5 +104,24 @@ fn unregister_against_lookup() {
             }
         }
         rig.at_rest();
+    });
+}
+
+/// A block that is pinned while an evictor looks at it stays.
+#[test]
+fn pinning_against_eviction() {
+    model(|| {
+        let rig = Rig::new(1, Policy::Lru);
+        let other = rig.clone();
+        drop(rig.store(1));
+        let thread = thread::spawn(move || {
+            let Some(block) = other.lookup(1) else { return false };
+            block.set_priority(Priority::Pinned);
+            true
+        });
+        rig.pool.evict(1, &mut Vec::with_capacity(1));
+        let pinned = thread.join().expect("no panic");
+        assert_eq!(rig.pool.contains(loom::hash(1)), pinned, "pinned and there, or evicted first");
+        assert_eq!(rig.pool.available(), if pinned { 0 } else { 1 });
     });
 }

@@ -54,13 +54,13 @@ impl S3Fifo {
     }
 
     fn evict_small(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        hunt.timeline().take_oldest(hunt.slots(), class, wanted, |number, slot| {
+        hunt.timeline().take_oldest(hunt.slots(), class, wanted, |candidate, slot| {
             let key = slot.key();
             let verdict = if slot.heat.load(Relaxed) > 1 {
                 slot.heat.store(0, Relaxed);
-                hunt.requeue(number, MAIN + class as u8)
+                hunt.requeue(candidate, MAIN + class as u8)
             } else {
-                hunt.claim(number)
+                hunt.claim(candidate)
             };
             match verdict {
                 Verdict::Taken | Verdict::TakenLast => self.ghost_insert(key),
@@ -74,18 +74,15 @@ impl S3Fifo {
     }
 
     fn evict_main(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        hunt.timeline().take_oldest(
-            hunt.slots(),
-            usize::from(MAIN) + class,
-            wanted,
-            |number, slot| match slot.heat.load(Relaxed) {
-                0 => hunt.claim(number),
+        hunt.timeline().take_oldest(hunt.slots(), usize::from(MAIN) + class, wanted, |candidate, slot| {
+            match slot.heat.load(Relaxed) {
+                0 => hunt.claim(candidate),
                 heat => {
                     slot.heat.store(heat - 1, Relaxed);
-                    hunt.requeue(number, MAIN + class as u8)
+                    hunt.requeue(candidate, MAIN + class as u8)
                 }
-            },
-        )
+            }
+        })
     }
 }
 

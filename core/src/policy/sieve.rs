@@ -33,12 +33,12 @@ impl Eviction for Sieve {
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
-            taken += hunt.timeline().sweep(hunt.slots(), class, wanted - taken, |number, slot| {
+            taken += hunt.timeline().sweep(hunt.slots(), class, wanted - taken, |candidate, slot| {
                 if slot.heat.load(Relaxed) != 0 {
                     slot.heat.store(0, Relaxed);
                     Verdict::Spared
                 } else {
-                    hunt.claim(number)
+                    hunt.claim(candidate)
                 }
             });
             class = if hunt.reordered() { 0 } else { class + 1 };

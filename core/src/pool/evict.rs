@@ -9,8 +9,9 @@ use super::stats::count;
 use super::{BlockPool, EvictedBlock};
 use crate::id::{BlockId, BlockRef};
 use crate::policy::Eviction;
-use crate::slot::{NO_TICKET, Slot};
-use crate::timeline::{BATCH, Timeline, Verdict};
+use crate::slot::{NO_TICKET, Priority, Slot, Word};
+use crate::sync::skipped;
+use crate::timeline::{BATCH, Candidate, Timeline, Verdict};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::iter;
@@ -35,7 +36,7 @@ impl<'p> Hunt<'p> {
 
     /// Claims the oldest of a list, as they come.
     pub(crate) fn take_oldest(&self, list: usize, wanted: usize) -> usize {
-        self.timeline().take_oldest(self.slots(), list, wanted, |number, _| self.claim(number))
+        self.timeline().take_oldest(self.slots(), list, wanted, |candidate, _| self.claim(candidate))
     }
 
     /// Whether a parent came back into its list since the last call: an older victim than the next, perhaps of a lower class.
@@ -49,12 +50,13 @@ impl<'p> Hunt<'p> {
     }
 
     /// Claims one candidate, or says why not.
-    pub(crate) fn claim(&self, number: u32) -> Verdict {
+    pub(crate) fn claim(&self, candidate: Candidate) -> Verdict {
         let pool = self.pool;
+        let number = candidate.slot;
         let slot = &pool.slots[number as usize];
         let mut word = slot.word();
         loop {
-            if !word.inactive() {
+            if !is_still(candidate, slot, word) {
                 return Verdict::Stale;
             }
             if slot.defer_if_parent(word.generation()) {
@@ -78,12 +80,13 @@ impl<'p> Hunt<'p> {
     }
 
     /// Gives an inactive block a new place, in another list or at the end of its own.
-    pub(crate) fn requeue(&self, number: u32, list: u8) -> Verdict {
+    pub(crate) fn requeue(&self, candidate: Candidate, list: u8) -> Verdict {
         let pool = self.pool;
+        let number = candidate.slot;
         let slot = &pool.slots[number as usize];
         let word = slot.word();
         // Held while it moves, like any block in use, and counted as such.
-        if !word.inactive() || slot.try_acquire(word).is_err() {
+        if !is_still(candidate, slot, word) || slot.try_acquire(word).is_err() {
             return Verdict::Stale;
         }
         count(&pool.lane().inactive, 1u64.wrapping_neg());
@@ -94,6 +97,12 @@ impl<'p> Hunt<'p> {
         pool.release_slots(iter::once(number));
         Verdict::Requeued
     }
+}
+
+/// Whether the slot is the candidate that it was: an evictor may have stalled, and the block been used, and pinned, meanwhile.
+fn is_still(candidate: Candidate, slot: &Slot, word: Word) -> bool {
+    let same = slot.ticket() == candidate.ticket || skipped!("evict_stale_candidate");
+    word.inactive() && (word.priority() != Priority::Pinned || skipped!("evict_stale_candidate")) && same
 }
 
 impl BlockPool {
@@ -112,7 +121,12 @@ impl BlockPool {
                 claimed: Cell::new(0),
                 reordered: Cell::new(false),
             };
-            self.policy.evict((wanted - evicted).min(BATCH), &hunt);
+            let batch = (wanted - evicted).min(BATCH);
+            self.unplaced.drain(
+                || hunt.claimed.get() < batch,
+                |slot| hunt.claim(Candidate { slot, ticket: NO_TICKET }) != Verdict::Deferred,
+            );
+            self.policy.evict(batch - hunt.claimed.get(), &hunt);
             let claimed = hunt.claimed.get();
             if claimed == 0 {
                 break;
@@ -152,8 +166,9 @@ impl BlockPool {
         let slot = &self.slots[number as usize];
         let key = slot.key();
         self.registry.remove(&self.slots, number, key);
-        self.policy.on_remove(slot);
+        // The ticket first: what has one is in a list.
         slot.set_ticket(NO_TICKET);
+        self.policy.on_remove(slot);
         if let Some(sink) = &self.sink {
             sink.removed(BlockRef { id: BlockId(number), generation }, key);
         }

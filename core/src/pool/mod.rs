@@ -22,6 +22,7 @@ mod lookup;
 mod register;
 mod release;
 mod stats;
+mod unplaced;
 
 pub use config::{Duplicates, MAX_CAPACITY, PoolConfig};
 pub(crate) use evict::Hunt;
@@ -48,6 +49,7 @@ pub struct BlockPool {
     free: FreeMap,
     registry: Registry,
     timeline: Timeline,
+    unplaced: unplaced::Unplaced,
     policy: AnyPolicy,
     keeps_place: bool,
     kind: Policy,
@@ -73,6 +75,7 @@ impl BlockPool {
             free: FreeMap::new(config.capacity, config.lanes),
             registry: Registry::new(capacity),
             timeline: Timeline::new(capacity, policy.lists(), config.policy == Policy::Sieve),
+            unplaced: unplaced::Unplaced::new(capacity),
             policy,
             keeps_place,
             kind: config.policy,

@@ -87,8 +87,8 @@ impl BlockPool {
                 return false;
             }
             // Its class has changed while it was held: the place is another class's.
-            self.policy.on_remove(slot);
             slot.set_ticket(NO_TICKET);
+            self.policy.on_remove(slot);
         }
         !pinned
     }
@@ -120,7 +120,7 @@ impl BlockPool {
     fn place_and_release(&self, positions: &mut Reserved<'_>, number: u32) -> bool {
         let slot = &self.slots[number as usize];
         let mut word = slot.word();
-        let put = positions.put(number, slot, self.policy.place(slot, word.priority()));
+        let put = positions.put(number, slot, self.policy.place(slot, word.priority().min(Priority::High)));
         while word.references() == 1 && !word.doomed() && word.priority() != Priority::Pinned {
             match slot.try_swap(word, word.released()) {
                 Ok(()) => {
@@ -131,8 +131,8 @@ impl BlockPool {
             }
         }
         // Ours is still the only reference that knows of this place.
-        self.policy.on_remove(slot);
         Reserved::retract(slot);
+        self.policy.on_remove(slot);
         self.release_slots_slowly(number);
         false
     }
@@ -142,22 +142,23 @@ impl BlockPool {
         self.release_slots(iter::once(number));
     }
 
-    /// The timeline is full: the block is forgotten instead of kept, so that nobody waits.
+    /// The timeline is full: the block becomes inactive without a place on it (see `unplaced`), so that nobody waits.
     #[cold]
     fn displace(&self, number: u32) {
         let slot = &self.slots[number as usize];
         let mut word = slot.word();
-        loop {
-            let last = word.references() == 1;
-            let next = if last { word.reset() } else { word.released() };
-            match slot.try_swap(word, next) {
-                Ok(()) if last => break,
-                Ok(()) => return,
+        while word.references() == 1 && !word.doomed() && word.priority() != Priority::Pinned {
+            match slot.try_swap(word, word.released()) {
+                Ok(()) => {
+                    let lane = self.lane();
+                    count(&lane.inactive, 1);
+                    count(&lane.displaced, 1);
+                    return self.unplaced.note(number);
+                }
                 Err(seen) => word = seen,
             }
         }
-        count(&self.lane().displaced, 1);
-        self.retire(number, word);
+        self.release_slots_slowly(number);
     }
 
     /// Frees a block that its last holder has reset; `word` is what it was before.

@@ -46,7 +46,7 @@ pub struct Stats {
     pub evicted: u64,
     /// `register` calls that found an equal hash.
     pub deduplicated: u64,
-    /// Blocks forgotten at release since stalled threads left the timeline no room. Should be 0.
+    /// Blocks released without a place in the eviction order, since a stalled thread left the timeline no room: they go first.
     pub displaced: u64,
 }
 
@@ -134,6 +134,7 @@ impl BlockPool {
             + self.free.memory_bytes()
             + self.registry.memory_bytes()
             + self.timeline.memory_bytes()
+            + self.unplaced.memory_bytes()
             + self.policy.memory_bytes()
     }
 }

@@ -16,7 +16,7 @@
 //!     moved too: who released it sets the bit of whatever ticket it has by then.
 //! I4. A position that is not written yet is left as it is; `dst` restarts below it.
 
-use super::{AHEAD, Entry, Position, Timeline};
+use super::{AHEAD, Entry, List, Position, Timeline};
 use crate::slot::Slot;
 use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
 
@@ -159,10 +159,11 @@ impl Timeline {
 impl Timeline {
     /// A hand that has passed the slot where it was has passed it where it is.
     fn carry_hand(&self, list: usize, src: Position, dst: Position) {
-        let hand = &self.lists[list].cursor;
+        // A slot that is just leaving its list is in none.
+        let Some(List { cursor: hand, .. }) = self.lists.get(list).filter(|_| self.sweeps) else { return };
         // Relaxed: as in `sweep`.
         let at = hand.load(Relaxed);
-        if self.sweeps && at > src.0 && at <= dst.0 {
+        if at > src.0 && at <= dst.0 {
             let _ = hand.compare_exchange(at, dst.plus(1, self.size).0, Relaxed, Relaxed);
         }
     }

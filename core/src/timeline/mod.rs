@@ -67,6 +67,13 @@ struct List {
 /// No room: every position between head and tail is live or being written. Only stalled threads can bring this about.
 pub(crate) struct Full;
 
+/// A slot that was live, and the ticket that made it so.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate {
+    pub(crate) slot: u32,
+    pub(crate) ticket: u64,
+}
+
 /// What an evictor made of a candidate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -199,7 +206,7 @@ impl Timeline {
         slots: &[Slot],
         list: usize,
         wanted: usize,
-        mut judge: impl FnMut(u32, &Slot) -> Verdict,
+        mut judge: impl FnMut(Candidate, &Slot) -> Verdict,
     ) -> usize {
         let mut taken = 0;
         while taken < wanted {
@@ -219,7 +226,7 @@ impl Timeline {
         slots: &[Slot],
         list: usize,
         wanted: usize,
-        mut judge: impl FnMut(u32, &Slot) -> Verdict,
+        mut judge: impl FnMut(Candidate, &Slot) -> Verdict,
     ) -> usize {
         // Relaxed, here and below: where the hand stands decides nothing but fairness; two sweepers may share it.
         let hand = &self.lists[list].cursor;
@@ -287,7 +294,7 @@ impl Timeline {
         word: Position,
         bits: u64,
         wanted: usize,
-        judge: &mut impl FnMut(u32, &Slot) -> Verdict,
+        judge: &mut impl FnMut(Candidate, &Slot) -> Verdict,
     ) -> (usize, bool) {
         let mut ahead = Bits(bits);
         for bit in ahead.by_ref().take(wanted.min(AHEAD)) {
@@ -301,10 +308,10 @@ impl Timeline {
             if let Some(bit) = ahead.next() {
                 self.prefetch_slot(slots, word.index() + bit as usize);
             }
-            match self
-                .live_slot(slots, list, word, bit)
-                .map(|slot| (slot, judge(slot, &slots[slot as usize])))
-            {
+            match self.live_slot(slots, list, word, bit).map(|slot| {
+                let ticket = word.0 + u64::from(bit);
+                (slot, judge(Candidate { slot, ticket }, &slots[slot as usize]))
+            }) {
                 Some((slot, Verdict::Deferred)) => self.set_aside(slots, list, word, bit, slot),
                 Some((_, verdict @ (Verdict::Taken | Verdict::TakenLast))) => {
                     taken += 1;
