@@ -31,6 +31,7 @@
 
 mod compact;
 mod position;
+mod reserve;
 
 use crate::prefetch::prefetch;
 use crate::slot::{NO_TICKET, Slot};
@@ -38,6 +39,7 @@ use crate::sync::{AcqRel, Acquire, AtomicU64, CachePadded, Relaxed, Release, Seq
 use alloc::boxed::Box;
 use compact::Compactor;
 use position::{Entry, Position, WORD};
+pub(crate) use reserve::Reserved;
 
 /// How many slots an evictor asks the cache for before it looks at the first.
 const AHEAD: usize = 8;
@@ -141,16 +143,7 @@ impl Timeline {
             let end = tail.plus(n, self.size);
             // AcqRel: Release pairs with `tail()`.
             match self.tail.compare_exchange_weak(tail.0, end.0, AcqRel, Acquire) {
-                Ok(_) => {
-                    return Ok(Reserved {
-                        timeline: self,
-                        first: tail,
-                        next: tail,
-                        list: 0,
-                        word: tail,
-                        mask: 0,
-                    });
-                }
+                Ok(_) => return Ok(Reserved::new(self, tail)),
                 Err(seen) => tail = Position(seen),
             }
         }
@@ -431,71 +424,4 @@ impl Iterator for Bits {
         self.0 &= self.0.wrapping_sub(1);
         bit
     }
-}
-
-/// Positions that were taken and must all be written: an unwritten one would hold up the compactor.
-pub(crate) struct Reserved<'t> {
-    timeline: &'t Timeline,
-    first: Position,
-    next: Position,
-    /// Bits to be set together: a list, a word of it, and which.
-    list: u8,
-    word: Position,
-    mask: u64,
-}
-
-impl Reserved<'_> {
-    /// The next position becomes the ticket of a slot of which the caller holds the only reference.
-    #[inline]
-    pub(crate) fn put(&mut self, number: u32, slot: &Slot, list: u8) -> Put {
-        let position = self.next;
-        self.next = position.plus(1, self.timeline.size);
-        // Relaxed: published by the ticket.
-        slot.list.store(list, Relaxed);
-        // The ticket first: who finds the entry and not the ticket knows that the entry is stale for ever (I2).
-        slot.set_ticket(position.0);
-        // Release: publishes ticket and list to the Acquire of all who read the ring.
-        self.timeline.ring[position.index()].store(Entry::new(position, number).0, Release);
-        Put { position, list }
-    }
-
-    /// The slot of this `put` has become inactive: its bit is due.
-    #[inline]
-    pub(crate) fn settle(&mut self, put: Put) {
-        let word = put.position.word_start();
-        if self.mask != 0 && (word != self.word || put.list != self.list) {
-            self.timeline.set_bits(usize::from(self.list), self.word, self.mask);
-            self.mask = 0;
-        }
-        (self.word, self.list) = (word, put.list);
-        self.mask |= put.position.bit();
-    }
-
-    /// The `put` was in vain: another reference came up, and its holder will take a ticket of its own.
-    #[inline]
-    pub(crate) fn retract(slot: &Slot) {
-        slot.set_ticket(NO_TICKET);
-    }
-
-    /// Sets the bits that are still due, and again those of slots that the compactor has moved meanwhile. `batch` are all slots
-    /// that were put, in order, and `settled` says which of them became inactive.
-    pub(crate) fn finish(self, slots: &[Slot], batch: &[u32], settled: u64) {
-        if self.mask != 0 {
-            self.timeline.set_bits(usize::from(self.list), self.word, self.mask);
-        }
-        let mut position = self.first;
-        for (i, number) in batch.iter().enumerate() {
-            if settled & (1 << i) != 0 {
-                self.timeline.relist_unless(slots, *number, position.0);
-            }
-            position = position.plus(1, self.timeline.size);
-        }
-    }
-}
-
-/// A slot's new place.
-#[derive(Clone, Copy)]
-pub(crate) struct Put {
-    position: Position,
-    list: u8,
 }
