@@ -11,10 +11,10 @@ loom_cargo() { # ARGUMENTS…: cargo, with loom's atomics in place of core's
         cargo "$1" "${locked[@]}" --release "${@:2}"
 }
 
-# A model is a test file of the core, or, as `ffi:MODULE`, the tests of one module of ffi.
+# A model is a test file of the core, or, as `core:MODULE` or `ffi:MODULE`, the tests of one module.
 loom_model() { # MODEL ARGUMENTS…
     case "$1" in
-        ffi:*) loom_cargo test --package kvstrata-ffi --lib "${1#ffi:}" "${@:2}" ;;
+        core:* | ffi:*) loom_cargo test --package "kvstrata-${1%%:*}" --lib "${1#*:}" "${@:2}" ;;
         *) loom_cargo test --package kvstrata-core --test "$1" "${@:2}" ;;
     esac
 }

@@ -6,7 +6,7 @@
 //! I1. A bit is set after its block has become inactive without a ticket; so an evictor that meets a set bit and an active block may
 //!     drop the bit: the block's next release places it, or notes it again.
 
-use crate::sync::{AcqRel, Acquire, AtomicU64, CachePadded, Relaxed, Release};
+use crate::sync::{AcqRel, Acquire, AtomicU64, CachePadded, Relaxed, Release, skipped};
 use alloc::boxed::Box;
 
 pub(super) struct Unplaced {
@@ -25,7 +25,7 @@ impl Unplaced {
     pub(super) fn note(&self, slot: u32) {
         // Release, both: pairs with the Acquire in `drain`; who sees the mark sees the bit.
         self.bits[slot as usize / 64].fetch_or(1 << (slot % 64), Release);
-        self.any.store(1, Release);
+        self.any.fetch_or(1, Release);
     }
 
     /// Offers noted blocks until `take` wants no more. `take` says whether the bit is done with.
@@ -40,7 +40,9 @@ impl Unplaced {
     #[cold]
     fn drain_some(&self, mut wanted: impl FnMut() -> bool, mut take: impl FnMut(u32) -> bool) {
         // The mark first: a bit that is set from now on sets it again. AcqRel: as above.
-        self.any.swap(0, AcqRel);
+        if !skipped!("unplaced_mark_last") {
+            self.any.swap(0, AcqRel);
+        }
         let mut left = false;
         for (index, word) in self.bits.iter().enumerate() {
             // Relaxed: a look; the taking below orders.
@@ -57,12 +59,76 @@ impl Unplaced {
             }
             left |= bits != 0;
         }
+        if skipped!("unplaced_mark_last") {
+            self.any.swap(0, AcqRel);
+        }
         if left {
-            self.any.store(1, Release);
+            self.any.fetch_or(1, Release);
         }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.bits)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn what_is_noted_is_offered_until_it_is_taken() {
+        let unplaced = Unplaced::new(200);
+        for slot in [3, 64, 199] {
+            unplaced.note(slot);
+        }
+        let offer = |wanted: usize, keep: u32| {
+            let mut offered = Vec::new();
+            let left = core::cell::Cell::new(wanted);
+            let take = |slot| {
+                offered.push(slot);
+                left.set(left.get() - usize::from(slot != keep));
+                slot != keep
+            };
+            unplaced.drain(|| left.get() > 0, take);
+            offered
+        };
+        assert_eq!(offer(1, u32::MAX), [3]);
+        assert_eq!(offer(9, 64), [64, 199], "one is refused");
+        assert_eq!(offer(9, u32::MAX), [64], "and offered again");
+        assert!(offer(9, u32::MAX).is_empty());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A block is noted while an evictor looks: it is taken once, now or later.
+    #[test]
+    fn unplaced_is_taken_once() {
+        loom::model(|| {
+            let unplaced = Arc::new(Unplaced::new(2));
+            unplaced.note(0);
+            let other = unplaced.clone();
+            let noting = thread::spawn(move || other.note(1));
+            let mut taken = [0, 0];
+            let mut drain = || {
+                unplaced.drain(
+                    || true,
+                    |slot| {
+                        taken[slot as usize] += 1;
+                        true
+                    },
+                );
+            };
+            drain();
+            noting.join().expect("no panic");
+            drain();
+            assert_eq!(taken, [1, 1]);
+        });
     }
 }

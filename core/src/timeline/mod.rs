@@ -369,7 +369,8 @@ impl Timeline {
         // AcqRel: as in `clear_bits`.
         self.lists[list].bits[word.word()].fetch_and(!(1 << bit), AcqRel);
         let state = slots[slot as usize].word();
-        if !slots[slot as usize].defer_if_parent(state.generation()) && state.inactive() {
+        let back = !slots[slot as usize].defer_if_parent(state.generation()) && state.inactive();
+        if back && !skipped!("timeline_set_aside_once") {
             self.relist(slots, slot);
         }
         // What else may have come to this place meanwhile, by the compactor or in another lap.
