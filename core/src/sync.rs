@@ -9,6 +9,10 @@ pub(crate) use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, O
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
+/// For models of private parts, which live beside them.
+#[cfg(all(test, loom))]
+pub(crate) use loom::{model, sync::Arc, thread};
+
 pub(crate) use Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 /// Tells the processor (or loom's scheduler) that this loop waits for another thread's store.

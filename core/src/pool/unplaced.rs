@@ -104,13 +104,12 @@ mod tests {
 #[cfg(all(test, loom))]
 mod tests {
     use super::*;
-    use loom::sync::Arc;
-    use loom::thread;
+    use crate::sync::{Arc, model, thread};
 
     /// A block is noted while an evictor looks: it is taken once, now or later.
     #[test]
     fn unplaced_is_taken_once() {
-        loom::model(|| {
+        model(|| {
             let unplaced = Arc::new(Unplaced::new(2));
             unplaced.note(0);
             let other = unplaced.clone();
