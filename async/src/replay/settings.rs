@@ -137,10 +137,14 @@ impl Settings {
 
 /// A number of bytes for people: three digits and a binary unit.
 pub(super) fn human_bytes(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let (mut value, mut unit) = (bytes, 0);
+    human(bytes, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
+}
+
+/// A number for people: three digits, and the unit that fits, each `step` times the one before. The first has no parts.
+pub(super) fn human(mut value: f64, step: f64, units: &[&str]) -> String {
+    let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {
-        value /= 1024.0;
+        value /= step;
         unit += 1;
     }
     let digits = match value {

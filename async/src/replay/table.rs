@@ -1,7 +1,7 @@
 //! The report as a person reads it, in 80 columns.
 
 use super::report::{Latency, Report};
-use super::settings::human_bytes;
+use super::settings::{human, human_bytes};
 use core::fmt;
 
 impl fmt::Display for Report {
@@ -164,19 +164,7 @@ fn time(measured: u64, nanoseconds: u64) -> String {
     if measured == 0 {
         return "–".to_owned();
     }
-    let units = ["ns", "µs", "ms", "s"];
-    let (mut value, mut unit) = (nanoseconds as f64, 0);
-    while value >= 999.5 && unit + 1 < units.len() {
-        value /= 1000.0;
-        unit += 1;
-    }
-    let digits = match value {
-        _ if unit == 0 => 0,
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {}", units[unit])
+    human(nanoseconds as f64, 1000.0, &["ns", "µs", "ms", "s"])
 }
 
 #[cfg(test)]
