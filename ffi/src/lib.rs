@@ -19,4 +19,6 @@ pub mod disk;
 #[cfg(unix)]
 pub mod probe;
 
+#[cfg(unix)]
+mod sync;
 mod sys;

@@ -15,12 +15,16 @@
 //! - I2: a word is n, 0 < n < `WRITER`, exactly while n readers hold the block.
 //!
 //! # Orderings
-//! Each taking is an Acquire CAS and each giving back a Release write to the same word. So all that a
+//! Each taking is an Acquire exchange and each giving back a Release write to the same word. So all that a
 //! writer did to the block happens before the next borrow, and all reads of a reader happen before the
 //! next writer's stores: the Acquire reads the word from the Release, or from a later
-//! read-modify-write in its release sequence.
+//! read-modify-write in its release sequence. Shown by the models in `tests.rs`.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+#[cfg(all(test, loom))]
+mod tests;
+
+use crate::sync::Ordering::{Acquire, Relaxed, Release};
+use crate::sync::{AtomicU32, site, skipped};
 
 const WRITER: u32 = u32::MAX;
 
@@ -70,20 +74,36 @@ impl BorrowWords {
 
     /// Takes the block for one more reader.
     pub(crate) fn take_read(&self, block: usize) -> Result<(), BorrowError> {
-        // Acquire: pairs with the Release in `give_read`/`give_write`. Failure publishes nothing: Relaxed.
-        self.word(block)?
-            .try_update(Ordering::Acquire, Ordering::Relaxed, |word| {
-                // WRITER - 1 readers are the most that the word can count.
-                (word < WRITER - 1).then(|| word + 1)
-            })
-            .map(|_| ())
-            .map_err(|_| BorrowError::Writing { block })
+        let word = self.word(block)?;
+        // Relaxed: a guess, which the exchange confirms.
+        let mut seen = word.load(Relaxed);
+        // WRITER - 1 readers are the most that the word can count.
+        while seen < WRITER - 1 {
+            let taken = if skipped!("borrow_read_no_exchange") {
+                Ok(word.fetch_add(1, Acquire))
+            } else {
+                // Acquire: pairs with the Release in `give_write` and `write_to_read`. Failure publishes nothing: Relaxed.
+                word.compare_exchange_weak(seen, seen + 1, site!("borrow_read_relaxed", Acquire), Relaxed)
+            };
+            match taken {
+                Ok(_) => return Ok(()),
+                Err(_) if skipped!("borrow_read_gives_up") => break,
+                Err(now) => seen = now,
+            }
+        }
+        Err(BorrowError::Writing { block })
     }
 
     /// Takes the block for one writer.
     pub(crate) fn take_write(&self, block: usize) -> Result<(), BorrowError> {
-        // Acquire: pairs with the Release in `give_read`/`give_write`. Failure publishes nothing: Relaxed.
-        match self.word(block)?.compare_exchange(0, WRITER, Ordering::Acquire, Ordering::Relaxed) {
+        let word = self.word(block)?;
+        let taken = if skipped!("borrow_write_no_exchange") {
+            Ok(word.swap(WRITER, Acquire))
+        } else {
+            // Acquire: pairs with the Release in `give_read` and `give_write`. Failure publishes nothing: Relaxed.
+            word.compare_exchange(0, WRITER, site!("borrow_write_relaxed", Acquire), Relaxed)
+        };
+        match taken {
             Ok(_) => Ok(()),
             Err(WRITER) => Err(BorrowError::Writing { block }),
             Err(_) => Err(BorrowError::Reading { block }),
@@ -92,19 +112,22 @@ impl BorrowWords {
 
     /// Gives back what `take_read` took. `block` is in range, since it was taken.
     pub(crate) fn give_read(&self, block: usize) {
-        // Release: pairs with the Acquire of the next taker.
-        self.words[block].fetch_sub(1, Ordering::Release);
+        // Release: our reads come before the stores of the next writer; pairs with the Acquire in `take_write`.
+        self.words[block].fetch_sub(1, site!("borrow_give_read_relaxed", Release));
     }
 
-    /// Gives back what `take_write` took. `block` is in range, since it was taken.
+    /// Gives back what `take_write` took. `block` is in range, since it was taken. A plain store: nobody else
+    /// writes a word that is `WRITER` (I1).
     pub(crate) fn give_write(&self, block: usize) {
-        // Release: pairs with the Acquire of the next taker.
-        self.words[block].store(0, Ordering::Release);
+        // Release: publishes the bytes; pairs with the Acquire in `take_read` and `take_write`.
+        self.words[block].store(0, site!("borrow_give_write_relaxed", Release));
     }
 
-    /// One writer becomes one reader, with no moment between at which another writer could come in.
+    /// One writer becomes one reader, with no moment between at which another writer could come in. A plain
+    /// store, as in `give_write`.
     pub(crate) fn write_to_read(&self, block: usize) {
-        // Release: pairs with the Acquire of other readers, who now may come in.
-        self.words[block].store(1, Ordering::Release);
+        let readers = if skipped!("borrow_downgrade_frees") { 0 } else { 1 };
+        // Release: publishes the bytes to other readers, who may come in now; pairs with the Acquire in `take_read`.
+        self.words[block].store(readers, site!("borrow_downgrade_relaxed", Release));
     }
 }

@@ -23,10 +23,7 @@
 #[cfg(all(test, loom))]
 mod tests;
 
-#[cfg(not(all(test, loom)))]
-use core::sync::atomic::{AtomicBool, Ordering, fence};
-#[cfg(all(test, loom))]
-use loom::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::sync::{AtomicBool, Ordering, fence, skipped};
 
 #[derive(Debug)]
 pub(super) struct Doorbell {
@@ -42,9 +39,10 @@ impl Doorbell {
     /// After publishing something: whether the caller must ring (I1).
     #[must_use]
     pub(super) fn announce(&self) -> bool {
-        // Pairs with the fence in `doze`.
-        #[cfg(not(kvstrata_mutation = "doorbell_announce_fence"))]
-        fence(Ordering::SeqCst);
+        // Pairs with the fence in `doze`, and with that in the inbox's `leave`.
+        if !skipped!("doorbell_announce_fence") {
+            fence(Ordering::SeqCst);
+        }
         // The load spares the busy ring thread's line a write.
         self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
     }
@@ -52,10 +50,11 @@ impl Doorbell {
     /// Before sleeping: whether the ring thread may. `wanted` looks at all that it would be woken for.
     #[must_use]
     pub(super) fn doze(&self, wanted: impl FnOnce() -> bool) -> bool {
-        self.asleep.store(true, Ordering::Relaxed);
+        self.set(true);
         // Pairs with the fence in `announce`.
-        #[cfg(not(kvstrata_mutation = "doorbell_doze_fence"))]
-        fence(Ordering::SeqCst);
+        if !skipped!("doorbell_doze_fence") {
+            fence(Ordering::SeqCst);
+        }
         let may = !wanted();
         if !may {
             self.woke();
@@ -65,6 +64,15 @@ impl Doorbell {
 
     /// After sleeping.
     pub(super) fn woke(&self) {
-        self.asleep.store(false, Ordering::Relaxed);
+        self.set(false);
+    }
+
+    fn set(&self, asleep: bool) {
+        // loom does not know that nothing fits between what a caller's swap reads and what it writes, and would
+        // let that swap undo a later sleep; so there this is a swap itself.
+        #[cfg(all(test, loom))]
+        self.asleep.swap(asleep, Ordering::Relaxed);
+        #[cfg(not(all(test, loom)))]
+        self.asleep.store(asleep, Ordering::Relaxed);
     }
 }

@@ -17,18 +17,27 @@
 //!
 //! # Orderings
 //! I2 is the doorbell's. I3 is the same pattern, between `blocked` (raised by callers, under the lock) and the
-//! pop: a SeqCst fence between write and read on each side lets at least one see the other. `gone` is set
-//! before the last sweep of the queues, with the same fence, so that a push which the sweep misses sees `gone`.
-//! The flags themselves publish no data and are Relaxed; what a request carries is published by the queue.
+//! pop: a SeqCst fence between write and read on each side lets at least one see the other. Between a caller's
+//! look and its wait lies the lock, which `made_room` and `leave` take before they notify: the notice cannot
+//! fall between. `gone` is set before the last sweep of the queues, with a fence between; its partner between a
+//! push and the look at `gone` is the doorbell's: a push which the sweep misses sees `gone`. Under the lock
+//! `gone` needs no fence: who takes the lock after `leave` did, sees it, and who took it before is notified.
+//! `closing` is Release and Acquire: a ring thread that sees it, and ends, has seen all that was pushed before it.
+//! The other flags publish nothing and are Relaxed; what a request carries is published by the queue.
+//! Shown by the models in `tests.rs`.
+
+#[cfg(all(test, loom))]
+mod tests;
 
 use super::doorbell::Doorbell;
 use super::error::{Direction, FailureCause};
 use super::request::Request;
 use super::stats::Counters;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use crossbeam_queue::ArrayQueue;
+use crate::sync::{
+    ArrayQueue, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence, site, skipped,
+};
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 /// Wakes the ring thread out of its sleep, whatever it sleeps in.
 pub(super) type Bell = Box<dyn Fn() + Send + Sync>;
@@ -101,9 +110,9 @@ impl Inbox {
         if self.doorbell.announce() {
             self.ring_bell();
         }
-        // Pairs with the fence in `leave`: either we see that it is gone, or it sees our request.
-        fence(Ordering::SeqCst);
-        if self.gone.load(Ordering::Relaxed) {
+        // The doorbell's fence, between our push and this, pairs with that in `leave`: either we see that the
+        // ring thread is gone, or its sweep sees our request.
+        if self.gone.load(Ordering::Relaxed) && !skipped!("inbox_announce_no_sweep") {
             self.fail_queued();
         }
     }
@@ -119,18 +128,29 @@ impl Inbox {
     fn push_when_room(&self, mut request: Request) {
         self.counters.waits.add(1);
         let queue = self.queue(request.direction());
-        let mut guard = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.lock_room();
+        // Relaxed, here and below: the fence orders it, and it publishes nothing.
         self.blocked.fetch_add(1, Ordering::Relaxed);
         // Pairs with the fence in `made_room`: either it sees us blocked, or we see the room it made.
-        fence(Ordering::SeqCst);
+        if !skipped!("inbox_wait_fence") {
+            fence(Ordering::SeqCst);
+        }
         loop {
             match queue.push(request) {
                 Ok(()) => break,
                 Err(back) => request = back,
             }
-            if self.gone.load(Ordering::Relaxed) {
-                // Room for ours and everybody's: nobody else will make any.
-                self.fail_queued();
+            // Relaxed: the lock orders it with `leave`, see the header.
+            if self.gone.load(Ordering::Relaxed) && !skipped!("inbox_wait_though_gone") {
+                // Room for ours and everybody's: nobody else will make any. Not under the lock: a request
+                // that ends wakes a task, which is a caller's code and may come here itself.
+                if skipped!("inbox_fails_locked") {
+                    self.fail_queued();
+                } else {
+                    drop(guard);
+                    self.fail_queued();
+                    guard = self.lock_room();
+                }
                 continue;
             }
             guard = self.room_made.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -140,10 +160,18 @@ impl Inbox {
         self.announce();
     }
 
+    fn lock_room(&self) -> MutexGuard<'_, ()> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tells the ring thread to end once it has answered everything.
     pub(super) fn close(&self) {
-        self.closing.store(true, Ordering::Relaxed);
-        self.announce();
+        // Release: pairs with the Acquire in `closing`, who sees it finds every request that was pushed before.
+        // That it is seen before the ring thread sleeps is the doorbell's.
+        self.closing.store(true, site!("inbox_close_relaxed", Ordering::Release));
+        if !skipped!("inbox_close_no_bell") {
+            self.announce();
+        }
     }
 
     /// Callers that wait for room at this moment.
@@ -161,11 +189,20 @@ impl Inbox {
     /// After one or several pops: wakes the callers that wait for room (I3).
     pub(super) fn made_room(&self) {
         // Pairs with the fence in `push_when_room`.
-        fence(Ordering::SeqCst);
+        if !skipped!("inbox_room_fence") {
+            fence(Ordering::SeqCst);
+        }
         if self.blocked.load(Ordering::Relaxed) > 0 {
             // The lock makes sure that a caller which we counted is inside its wait by now.
-            drop(self.room.lock().unwrap_or_else(PoisonError::into_inner));
-            self.room_made.notify_all();
+            if !skipped!("inbox_room_no_lock") {
+                drop(self.lock_room());
+            }
+            // All: the one to wake may wait for the other queue.
+            if skipped!("inbox_room_wakes_one") {
+                self.room_made.notify_one();
+            } else {
+                self.room_made.notify_all();
+            }
         }
     }
 
@@ -173,9 +210,8 @@ impl Inbox {
     /// that it could take from has something, or, with nothing left to answer, when the volume closes.
     pub(super) fn doze(&self, takes_reads: bool, takes_writes: bool, idle: bool) -> bool {
         self.doorbell.doze(|| {
-            (takes_reads && !self.reads.is_empty())
-                || (takes_writes && !self.writes.is_empty())
-                || (idle && self.closing())
+            let queued = (takes_reads && !self.reads.is_empty()) || (takes_writes && !self.writes.is_empty());
+            (queued && !skipped!("inbox_doze_blind")) || (idle && self.closing())
         })
     }
 
@@ -186,7 +222,8 @@ impl Inbox {
 
     /// Whether the volume is being dropped. No caller is left then: the flag is set by the last one.
     pub(super) fn closing(&self) -> bool {
-        self.closing.load(Ordering::Relaxed)
+        // Acquire: pairs with the Release in `close`; a queue that is found empty after this stays so.
+        self.closing.load(site!("inbox_closing_relaxed", Ordering::Acquire))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -201,11 +238,18 @@ impl Inbox {
     /// The ring thread takes no more: what is queued, and what comes, fails (I1).
     pub(super) fn leave(&self) {
         self.gone.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `announce`: a request that the sweep below misses sees `gone`.
-        fence(Ordering::SeqCst);
+        // Pairs with the doorbell's fence in `announce`: a request that the sweep below misses sees `gone`.
+        if !skipped!("inbox_leave_fence") {
+            fence(Ordering::SeqCst);
+        }
         self.fail_queued();
-        drop(self.room.lock().unwrap_or_else(PoisonError::into_inner));
-        self.room_made.notify_all();
+        // Who waits, or is about to and has not seen `gone`, is inside its wait once we have the lock.
+        if !skipped!("inbox_leave_no_lock") {
+            drop(self.lock_room());
+        }
+        if !skipped!("inbox_leave_no_wake") {
+            self.room_made.notify_all();
+        }
     }
 
     fn fail_queued(&self) {

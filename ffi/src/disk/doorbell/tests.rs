@@ -2,21 +2,19 @@
 //! Mutations: `--cfg kvstrata_mutation="doorbell_announce_fence"` or `"doorbell_doze_fence"` must make it fail.
 
 use super::Doorbell;
-use loom::sync::Arc;
-use loom::sync::atomic::{AtomicUsize, Ordering};
-use loom::thread;
+use crate::sync::{Arc, AtomicUsize, Builder, Notify, Ordering, thread};
 
 /// `callers` publish one request each; the ring thread takes them all, asleep in between.
 /// A lost wake-up leaves it asleep with a request published: the model sees a deadlock.
 fn callers_and_a_sleeper(callers: usize) {
-    let mut model = loom::model::Builder::new();
+    let mut model = Builder::new();
     // Enough to find either mutation; without a bound two callers take minutes.
     model.preemption_bound = Some(2);
     model.check(move || {
         let doorbell = Arc::new(Doorbell::new());
         // How many requests were published: Relaxed, so that only the fences order it with the flag.
         let published = Arc::new(AtomicUsize::new(0));
-        let bell = Arc::new(loom::sync::Notify::new());
+        let bell = Arc::new(Notify::new());
         for _ in 0..callers {
             let (doorbell, published, bell) =
                 (Arc::clone(&doorbell), Arc::clone(&published), Arc::clone(&bell));

@@ -1,0 +1,91 @@
+//! What the models swap: the only place of this crate that names loom.
+//!
+//! In the crate's own tests under `--cfg loom`, the atomics, the lock and the queue of `arena/borrow.rs`, `disk/doorbell.rs` and
+//! `disk/inbox.rs` are loom's, so that the models beside them run the very code that ships. [`site!`] and [`skipped!`] are as in the
+//! core's `sync.rs`: what `--cfg kvstrata_mutation="name"` weakens or leaves out, so that a model must notice (`ci/test mutations`).
+
+#[cfg(not(all(test, loom)))]
+pub(crate) use {
+    core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence},
+    crossbeam_queue::ArrayQueue,
+    std::sync::{Condvar, Mutex, MutexGuard},
+};
+#[cfg(all(test, loom))]
+pub(crate) use {
+    loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence},
+    loom::sync::{Condvar, Mutex, MutexGuard},
+    queue::ArrayQueue,
+};
+
+/// For the models themselves.
+#[cfg(all(test, loom))]
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    model,
+    model::Builder,
+    sync::{Arc, Notify},
+    thread,
+};
+
+/// The ordering of a named site: the strong one, or Relaxed in a build that mutates the site.
+macro_rules! site {
+    ($name:tt, $strong:expr) => {
+        if cfg!(kvstrata_mutation = $name) { $crate::sync::Ordering::Relaxed } else { $strong }
+    };
+}
+/// Whether a named step is left out: never, but in a build that mutates it.
+macro_rules! skipped {
+    ($name:tt) => {
+        cfg!(kvstrata_mutation = $name)
+    };
+}
+pub(crate) use {site, skipped};
+
+#[cfg(all(test, loom))]
+mod queue {
+    use super::{AtomicUsize, Ordering};
+    use std::collections::VecDeque;
+
+    /// Stands in for crossbeam's queue, whose atomics loom cannot see. It promises less: a pop sees what its push published, and
+    /// nothing else is ordered; "full" and "empty" may be old news, where the real one has fences. What is shown with it holds for
+    /// the real one.
+    pub(crate) struct ArrayQueue<T> {
+        len: AtomicUsize,
+        /// Follows `len` without a step of loom's between, so that nobody finds it locked or at odds.
+        items: std::sync::Mutex<VecDeque<T>>,
+        capacity: usize,
+    }
+
+    impl<T> ArrayQueue<T> {
+        pub(crate) fn new(capacity: usize) -> ArrayQueue<T> {
+            ArrayQueue { len: AtomicUsize::new(0), items: std::sync::Mutex::default(), capacity }
+        }
+
+        pub(crate) fn push(&self, item: T) -> Result<(), T> {
+            // Release: pairs with the Acquire in `pop`. Failure publishes nothing: Relaxed.
+            let grown = |len| (len < self.capacity).then_some(len + 1);
+            match self.len.fetch_update(Ordering::Release, Ordering::Relaxed, grown) {
+                Ok(_) => {
+                    self.items.lock().expect("no panic under the lock").push_back(item);
+                    Ok(())
+                }
+                Err(_) => Err(item),
+            }
+        }
+
+        pub(crate) fn pop(&self) -> Option<T> {
+            // Acquire: pairs with the Release in `push`. Failure publishes nothing: Relaxed.
+            let shrunk = |len: usize| len.checked_sub(1);
+            self.len.fetch_update(Ordering::Acquire, Ordering::Relaxed, shrunk).ok()?;
+            self.items.lock().expect("no panic under the lock").pop_front()
+        }
+
+        pub(crate) fn len(&self) -> usize {
+            self.len.load(Ordering::Relaxed)
+        }
+
+        pub(crate) fn is_empty(&self) -> bool {
+            self.len() == 0
+        }
+    }
+}
