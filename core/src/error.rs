@@ -4,7 +4,7 @@ use crate::id::BlockId;
 use crate::slot::State;
 use core::fmt;
 
-/// Not enough blocks are free or evictable; nothing was touched.
+/// Not enough blocks are free or evictable. The call that returns it says whether something was evicted in vain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfBlocks {
     /// Blocks asked for.

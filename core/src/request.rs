@@ -18,7 +18,7 @@ use crate::error::OutOfBlocks;
 use crate::id::BlockId;
 use crate::pool::{BlockPool, MutableBlock};
 use crate::slot::NIL;
-use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
+use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, site, skipped};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -88,8 +88,8 @@ impl Entry {
     /// Whether the request owned this entry while its head was `head`, which was loaded before: if the entry has changed hands since,
     /// so has the head, and no compare-exchange that expects it succeeds (I2).
     fn owned_by(&self, request: RequestId, head: Head) -> bool {
-        // Acquire: pairs with the Release of the claim.
-        !head.is_shut() && (self.id.load(Acquire) == request || skipped!("request_no_owner_check"))
+        // Relaxed: the head, which was acquired, was opened after the claim, so this is its id or a later one.
+        !head.is_shut() && (self.id.load(Relaxed) == request || skipped!("request_no_owner_check"))
     }
 }
 
@@ -125,7 +125,7 @@ impl<'p> RequestTable<'p> {
     /// Reserves `n` blocks more for a request, as [`BlockPool::allocate`] does, and appends their numbers to `out`.
     ///
     /// # Errors
-    /// Too few blocks, or too many requests; nothing was reserved.
+    /// Too few blocks, or too many requests; nothing was reserved. What was evicted for it is free now.
     pub fn reserve(&self, request: RequestId, n: usize, out: &mut Vec<BlockId>) -> Result<(), ReserveError> {
         if request == EMPTY {
             return Err(ReserveError::InvalidId);
@@ -184,8 +184,8 @@ impl<'p> RequestTable<'p> {
 
     /// The entries where this request can be.
     fn probe(&self, request: RequestId) -> impl Iterator<Item = &Entry> {
-        // Acquire: pairs with the Release in `place`.
-        let reach = self.reach.load(Acquire) as usize;
+        // Relaxed: it publishes nothing, and only grows: who was told of a reservation sees at least the reach that it needed (I4).
+        let reach = self.reach.load(Relaxed) as usize;
         self.entries_from(request).take(reach + 1)
     }
 
@@ -200,10 +200,13 @@ impl<'p> RequestTable<'p> {
             return true;
         }
         for (distance, entry) in self.entries_from(request).enumerate() {
-            // Release, by AcqRel: who sees the id may look at the head.
-            if entry.id.compare_exchange(EMPTY, request, AcqRel, Relaxed).is_ok() {
-                // Release: pairs with the Acquire in `probe` (I4).
-                self.reach.fetch_max(distance as u32, Release);
+            // Acquire: pairs with the Release in `shut`: the head that `open` reads is the one that was shut last (I2).
+            let claim = site!("request_claim_relaxed", Acquire);
+            if entry.id.compare_exchange(EMPTY, request, claim, Relaxed).is_ok() {
+                if !skipped!("request_no_reach") {
+                    // Relaxed: see `probe` (I4).
+                    self.reach.fetch_max(distance as u32, Relaxed);
+                }
                 blocks.open(entry);
                 return true;
             }
@@ -213,13 +216,15 @@ impl<'p> RequestTable<'p> {
 
     /// Takes a request's list out of its entry, which is free from then on.
     fn shut(&self, entry: &Entry, request: RequestId) -> Option<Blocks<'p>> {
-        let mut head = Head(entry.head.load(Acquire));
+        // Acquire, here and where the exchange fails: pairs with the Release in `open` and `push_to`, whose list this takes over (I1).
+        let take = site!("request_shut_relaxed", Acquire);
+        let mut head = Head(entry.head.load(take));
         while entry.owned_by(request, head) {
-            // AcqRel: takes over the list that pushes published (I1).
-            match entry.head.compare_exchange(head.0, head.next(NIL, true).0, AcqRel, Acquire) {
+            // Relaxed where it succeeds: this head was acquired already, and the id publishes that it is shut.
+            match entry.head.compare_exchange(head.0, head.next(NIL, true).0, Relaxed, take) {
                 Ok(_) => {
-                    // Release: the next claimer finds a shut head (I2).
-                    entry.id.store(EMPTY, Release);
+                    // Release: pairs with the Acquire in `place` (I2).
+                    entry.id.store(EMPTY, site!("request_clear_relaxed", Release));
                     return Some(Blocks { pool: self.pool, first: head.first(), last: NIL });
                 }
                 Err(seen) => head = Head(seen),
@@ -232,7 +237,8 @@ impl<'p> RequestTable<'p> {
 impl Drop for RequestTable<'_> {
     fn drop(&mut self) {
         for entry in &self.entries {
-            let head = Head(entry.head.load(Acquire));
+            // Relaxed: nobody else has the table any more, and whatever made it so ordered their changes before this.
+            let head = Head(entry.head.load(Relaxed));
             if !head.is_shut() {
                 Blocks { pool: self.pool, first: head.first(), last: NIL }.give_back();
             }
@@ -258,18 +264,26 @@ impl Blocks<'_> {
 
     /// Opens a claimed entry with this list.
     fn open(&self, entry: &Entry) {
+        // Relaxed: acquired by the claim, and while it is shut nobody else changes it.
         let head = Head(entry.head.load(Relaxed));
-        // Release: publishes the list to the Acquire in `shut` and `push_to`.
-        entry.head.store(head.next(self.first, false).0, Release);
+        if cfg!(any(debug_assertions, loom)) {
+            assert!(head.is_shut(), "an entry was claimed while it was open (I2)");
+        }
+        // Release: publishes id and list; pairs with the Acquire in `shut` and `push_to`.
+        entry.head.store(head.next(self.first, false).0, site!("request_open_relaxed", Release));
     }
 
     /// Puts this list before an open entry's own. False: it is shut.
     fn push_to(&self, entry: &Entry, request: RequestId) -> bool {
-        let mut head = Head(entry.head.load(Acquire));
+        // Acquire, here and where the exchange fails: pairs with the Release in `open`, for the id that is looked at next.
+        let look = site!("request_push_look_relaxed", Acquire);
+        let mut head = Head(entry.head.load(look));
         while entry.owned_by(request, head) {
             self.pool.set_next_reserved(BlockId(self.last), head.first());
-            // AcqRel: as in `open`.
-            match entry.head.compare_exchange(head.0, head.next(self.first, false).0, AcqRel, Acquire) {
+            // Release: publishes this list to the Acquire in `shut`; those before it stay published, for an exchange continues their
+            // release sequence.
+            let push = site!("request_push_relaxed", Release);
+            match entry.head.compare_exchange(head.0, head.next(self.first, false).0, push, look) {
                 Ok(_) => return true,
                 Err(seen) => head = Head(seen),
             }

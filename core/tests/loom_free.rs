@@ -3,9 +3,8 @@
 
 mod loom;
 
-use ::loom::thread;
 use kvstrata_core::Policy;
-use loom::{Rig, model};
+use loom::{Rig, model, spawn};
 
 /// A slot that one thread frees may go to another at once, by a credit that was there before: the bit must order the owners.
 #[test]
@@ -17,7 +16,7 @@ fn a_freed_slot_is_handed_over_in_order() {
         rig.pool.allocate_free(1, &mut blocks).expect("one of two");
         let id = blocks.pop().expect("one").into_id();
         rig.write(id, 1);
-        let freer = thread::spawn(move || {
+        let freer = spawn(move || {
             other.write(id, 2);
             drop(other.pool.adopt_mutable(id).expect("it is ours"));
         });
@@ -41,7 +40,7 @@ fn a_slot_is_handed_out_once() {
             rig.write(blocks[0].id(), number);
             blocks.pop().expect("one").into_id()
         };
-        let thread = thread::spawn(move || allocate(&other, 1));
+        let thread = spawn(move || allocate(&other, 1));
         let mine = allocate(&rig, 2);
         let theirs = thread.join().expect("no panic");
         assert_ne!(mine, theirs);
@@ -63,7 +62,7 @@ fn all_or_nothing() {
             assert_eq!(blocks.len(), if got { 2 } else { 0 });
             blocks.into_iter().map(|block| block.into_id()).collect::<Vec<_>>()
         };
-        let thread = thread::spawn(move || allocate(&other));
+        let thread = spawn(move || allocate(&other));
         let mut ids = allocate(&rig);
         ids.extend(thread.join().expect("no panic"));
         assert!(ids.len() <= 2, "two slots, {} handed out", ids.len());

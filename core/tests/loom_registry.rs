@@ -4,9 +4,8 @@
 
 mod loom;
 
-use ::loom::thread;
 use kvstrata_core::Policy;
-use loom::{Rig, model, model_within};
+use loom::{Rig, model, model_within, spawn};
 
 /// Of two registrations of one hash, one is found by the other (I2).
 #[test]
@@ -15,7 +14,7 @@ fn one_hash_is_registered_once() {
         let rig = Rig::new(3, Policy::Lru);
         let other = rig.clone();
         drop(rig.store(9));
-        let thread = thread::spawn(move || {
+        let thread = spawn(move || {
             let block = other.store(1).expect("three blocks for three");
             block.id()
         });
@@ -34,7 +33,7 @@ fn a_found_block_is_whole() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
-        let thread = thread::spawn(move || drop(other.store(1)));
+        let thread = spawn(move || drop(other.store(1)));
         drop(rig.lookup(1));
         thread.join().expect("no panic");
         assert!(rig.lookup(1).is_some());
@@ -49,7 +48,7 @@ fn a_recycled_block_is_not_found_under_its_old_hash() {
         let rig = Rig::new(1, Policy::Lru);
         let other = rig.clone();
         drop(rig.store(1));
-        let thread = thread::spawn(move || drop(other.store(2)));
+        let thread = spawn(move || drop(other.store(2)));
         drop(rig.lookup(1));
         thread.join().expect("no panic");
         assert!(rig.lookup(1).is_some() != rig.lookup(2).is_some(), "one of the two is there");
@@ -65,7 +64,7 @@ fn a_lookup_is_not_led_astray() {
         let other = rig.clone();
         let kept = rig.store(1).expect("two blocks for two");
         drop(rig.store(2));
-        let thread = thread::spawn(move || drop(other.store(103)));
+        let thread = spawn(move || drop(other.store(103)));
         assert!(rig.lookup(1).is_some(), "a held block is found whatever happens around it");
         thread.join().expect("no panic");
         drop(kept);
@@ -93,7 +92,7 @@ fn neighbours_are_removed_at_once() {
                 weak
             },
         );
-        let thread = thread::spawn(move || other.pool.unregister(second).expect("nobody holds it"));
+        let thread = spawn(move || other.pool.unregister(second).expect("nobody holds it"));
         rig.pool.unregister(third).expect("nobody holds it");
         thread.join().expect("no panic");
         assert!(rig.lookup(2).is_none() && rig.lookup(3).is_none() && rig.lookup(1).is_some());
@@ -115,7 +114,7 @@ fn a_discarded_copy_with_a_stale_reader() {
         drop(b);
         drop(a);
         // The reader walks over both slots while they are registered anew under one hash.
-        let thread = thread::spawn(move || {
+        let thread = spawn(move || {
             // Refused if the reader holds it.
             let _ = other.pool.unregister(wb);
             let _ = other.pool.unregister(wa);
@@ -143,7 +142,7 @@ fn a_discarded_child_with_a_stale_reader() {
         let (wa, wb) = (a.downgrade(), b.downgrade());
         drop(b);
         drop(a);
-        let thread = thread::spawn(move || {
+        let thread = spawn(move || {
             let _ = other.pool.unregister(wb);
             let _ = other.pool.unregister(wa);
             let parent = other.lookup(9).expect("held");
@@ -158,6 +157,24 @@ fn a_discarded_child_with_a_stale_reader() {
         thread.join().expect("no panic");
         drop(held);
         drop(parent);
+        rig.at_rest();
+    });
+}
+
+/// A block is evicted, filled for another hash and dropped: that hash was never there (`src/slot`, I1).
+#[test]
+fn what_was_never_registered_is_not_there() {
+    model(|| {
+        let rig = Rig::new(1, Policy::Lru);
+        let other = rig.clone();
+        drop(rig.store(1));
+        let thread = spawn(move || {
+            let mut blocks = Vec::with_capacity(1);
+            other.pool.allocate(1, &mut blocks).expect("nobody holds it");
+            drop(blocks.pop().expect("one").complete(loom::hash(2)).expect("a new block is Reset"));
+        });
+        assert!(!rig.pool.contains(loom::hash(2)));
+        thread.join().expect("no panic");
         rig.at_rest();
     });
 }

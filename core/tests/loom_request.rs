@@ -1,34 +1,117 @@
-//! The request table: a block is given back by its own request, once (`src/request.rs`, I1 to I3).
+//! The request table: a block is given back by its own request, once (`src/request.rs`, I1 to I4).
 #![cfg(loom)]
 
 mod loom;
 
 use ::loom::sync::Arc;
-use ::loom::thread;
 use kvstrata_core::{BlockPool, PoolConfig, RequestTable};
-use loom::model;
+use loom::{model, spawn};
 
-/// A request is released, and its entry taken by another, while a thread adds to it.
+/// A table of four entries, over a pool of `capacity` blocks. In it requests 1 and 6 have the same home.
+fn table(capacity: u32) -> Arc<RequestTable<'static>> {
+    let config = PoolConfig::new(capacity).lanes(1).lane_of(|| 0);
+    // The models' threads are 'static, and the table borrows its pool.
+    let pool: &'static BlockPool = Box::leak(Box::new(BlockPool::new(config).expect("a valid setup")));
+    Arc::new(RequestTable::new(pool, 2))
+}
+
+fn reserve(table: &RequestTable<'static>, request: u64, n: usize) {
+    table.reserve(request, n, &mut Vec::with_capacity(n)).expect("enough for all");
+}
+
+/// A request is released, and its entry taken by another, while a thread adds to it (I2).
 #[test]
 fn reserve_against_release() {
     model(|| {
-        let config = PoolConfig::new(3).lanes(1).lane_of(|| 0);
-        // The models' threads are 'static, and the table borrows its pool.
-        let pool: &'static BlockPool = Box::leak(Box::new(BlockPool::new(config).expect("a valid setup")));
-        let table = Arc::new(RequestTable::new(pool, 2));
+        let table = table(3);
         let other = table.clone();
-        // 1 and 6 have the same home in the table.
-        let mut out = Vec::with_capacity(3);
-        table.reserve(1, 1, &mut out).expect("three for three");
-        let thread = thread::spawn(move || {
+        reserve(&table, 1, 1);
+        let thread = spawn(move || {
             let released = other.release(1);
-            other.reserve(6, 1, &mut Vec::with_capacity(1)).expect("three for three");
+            reserve(&other, 6, 1);
             released
         });
-        table.reserve(1, 1, &mut out).expect("three for three");
+        reserve(&table, 1, 1);
         let released = thread.join().expect("no panic") + table.release(1);
         assert_eq!(released, 2, "request 1 gives back what it reserved");
         assert_eq!(table.release(6), 1);
+        assert_eq!(table.in_flight(), 0);
+    });
+}
+
+/// A request is released by one thread while another opens it: all of its list goes back, or it is not there yet (I1).
+#[test]
+fn opening_against_release() {
+    model(|| {
+        let table = table(2);
+        let other = table.clone();
+        let thread = spawn(move || reserve(&other, 1, 2));
+        let early = table.release(1);
+        assert!(early == 0 || early == 2, "{early} of 2 blocks given back");
+        thread.join().expect("no panic");
+        assert_eq!(early + table.release(1), 2);
+        assert_eq!(table.in_flight(), 0);
+    });
+}
+
+/// A request is released while another thread adds to it: what was added goes with it, whole, or stays, whole (I1).
+#[test]
+fn adding_against_release() {
+    model(|| {
+        let table = table(3);
+        reserve(&table, 1, 1);
+        let other = table.clone();
+        let thread = spawn(move || reserve(&other, 1, 2));
+        let early = table.release(1);
+        assert!(early == 1 || early == 3, "{early} of 1 and 2 blocks given back");
+        thread.join().expect("no panic");
+        assert_eq!(early + table.release(1), 3);
+        assert_eq!(table.in_flight(), 0);
+    });
+}
+
+/// Two release one request: one of them gives its blocks back.
+#[test]
+fn two_release() {
+    model(|| {
+        let table = table(2);
+        reserve(&table, 1, 2);
+        let other = table.clone();
+        let thread = spawn(move || other.release(1));
+        let mine = table.release(1);
+        assert_eq!(mine + thread.join().expect("no panic"), 2);
+        assert_eq!(table.in_flight(), 0);
+    });
+}
+
+/// An entry is claimed as soon as it is free: its new owner finds its head shut (I2).
+#[test]
+fn claiming_against_release() {
+    model(|| {
+        let table = table(2);
+        reserve(&table, 1, 1);
+        let other = table.clone();
+        let thread = spawn(move || other.release(1));
+        reserve(&table, 6, 1);
+        assert_eq!(thread.join().expect("no panic"), 1);
+        assert_eq!(table.release(6), 1);
+        assert_eq!(table.in_flight(), 0);
+    });
+}
+
+/// A request is put beyond its home, which another has: it is found there, though the other goes (I4).
+#[test]
+fn a_request_away_from_home() {
+    model(|| {
+        let table = table(2);
+        reserve(&table, 1, 1);
+        let other = table.clone();
+        let thread = spawn(move || {
+            reserve(&other, 6, 1);
+            other.release(6)
+        });
+        assert_eq!(table.release(1), 1);
+        assert_eq!(thread.join().expect("no panic"), 1);
         assert_eq!(table.in_flight(), 0);
     });
 }

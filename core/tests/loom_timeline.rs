@@ -4,9 +4,8 @@
 
 mod loom;
 
-use ::loom::thread;
 use kvstrata_core::{Policy, Priority};
-use loom::{Rig, model, model_within};
+use loom::{Rig, model, model_within, spawn};
 
 /// An evictor moves the cursor over the place where a block is being released: the block is not lost (I4).
 #[test]
@@ -15,8 +14,8 @@ fn release_against_a_moving_cursor() {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
         let first = rig.store(1).expect("two for two");
-        let second = rig.store(2).expect("two for two").into_id();
-        let thread = thread::spawn(move || drop(other.pool.adopt_immutable(second).expect("it is ours")));
+        let second = rig.store(2).expect("two for two").into_ref();
+        let thread = spawn(move || drop(other.pool.adopt_immutable(second).expect("it is ours")));
         // Places up to the next word: hits make them stale.
         drop(first);
         drop(rig.lookup(1));
@@ -36,7 +35,7 @@ fn hit_and_release_against_eviction() {
         let other = rig.clone();
         drop(rig.store(1));
         drop(rig.store(2));
-        let thread = thread::spawn(move || drop(other.lookup(1)));
+        let thread = spawn(move || drop(other.lookup(1)));
         let mut victims = Vec::with_capacity(1);
         rig.pool.evict(1, &mut victims);
         drop(victims);
@@ -57,11 +56,11 @@ fn compaction_against_a_hit() {
         for _ in 0..4 {
             drop(rig.lookup(2));
         }
-        let thread = thread::spawn(move || drop(other.lookup(1)));
+        let thread = spawn(move || drop(other.lookup(1)));
         drop(rig.lookup(2));
         drop(rig.lookup(2));
         thread.join().expect("no panic");
-        assert_eq!(rig.pool.stats().displaced, 0);
+        assert_eq!(rig.pool.stats().unplaced, 0);
         rig.at_rest();
     });
 }
@@ -79,7 +78,7 @@ fn compaction_keeps_the_order() {
         for _ in 0..7 {
             drop(rig.lookup(2));
         }
-        let thread = thread::spawn(move || drop(other.lookup(1)));
+        let thread = spawn(move || drop(other.lookup(1)));
         drop(rig.lookup(2));
         drop(rig.lookup(2));
         thread.join().expect("no panic");
@@ -102,7 +101,7 @@ fn compaction_against_eviction() {
         for _ in 0..4 {
             drop(rig.lookup(2));
         }
-        let thread = thread::spawn(move || {
+        let thread = spawn(move || {
             let mut victims = Vec::with_capacity(1);
             other.pool.evict(1, &mut victims);
         });
@@ -113,9 +112,9 @@ fn compaction_against_eviction() {
     });
 }
 
-/// The last child goes while an evictor sets its parent aside: the parent comes back.
+/// The last child goes while an evictor defers its parent: the parent comes back.
 #[test]
-fn parent_is_set_aside_while_its_child_goes() {
+fn parent_is_deferred_while_its_child_goes() {
     model(|| {
         let rig = Rig::new(2, Policy::Lru);
         let other = rig.clone();
@@ -127,7 +126,7 @@ fn parent_is_set_aside_while_its_child_goes() {
         let weak = child.downgrade();
         drop(parent);
         drop(child);
-        let thread = thread::spawn(move || other.pool.unregister(weak).is_ok());
+        let thread = spawn(move || other.pool.unregister(weak).is_ok());
         let mut victims = Vec::with_capacity(2);
         rig.pool.evict(1, &mut victims);
         drop(victims);
@@ -143,7 +142,7 @@ fn a_kept_place_is_not_lost() {
         let rig = Rig::new(1, Policy::Sieve);
         let other = rig.clone();
         drop(rig.store(1));
-        let thread = thread::spawn(move || drop(other.lookup(1)));
+        let thread = spawn(move || drop(other.lookup(1)));
         let mut victims = Vec::with_capacity(1);
         rig.pool.evict(1, &mut victims);
         drop(victims);

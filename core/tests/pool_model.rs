@@ -3,36 +3,34 @@
 #[path = "model/mod.rs"]
 mod model;
 
-use kvstrata_core::Policy;
+use kvstrata_core::{Duplicates, Policy};
 use model::{Operation, Setup};
 use proptest::prelude::*;
 
-fn operation() -> impl Strategy<Value = Operation> {
-    prop_oneof![
-        1 => any::<u8>().prop_map(|count| Operation::AllocateAndDrop { count }),
-        6 => any::<(u8, u8)>().prop_map(|(from, count)| Operation::Store { from, count }),
-        2 => any::<(u8, u8, u8)>().prop_map(|(evict, from, count)| Operation::EvictThenStore { evict, from, count }),
-        6 => any::<(u8, u8)>().prop_map(|(from, count)| Operation::Match { from, count }),
-        2 => any::<(u8, u8)>().prop_map(|(from, step)| Operation::MatchAny { from, step }),
-        8 => any::<(u8, bool)>().prop_map(|(count, tail_first)| Operation::Release { count, tail_first }),
-        1 => any::<u8>().prop_map(|which| Operation::DropOne { which }),
-        1 => any::<u8>().prop_map(|which| Operation::CloneOne { which }),
-        1 => any::<(u8, u8)>().prop_map(|(which, class)| Operation::SetPriority { which, class }),
-        1 => any::<u8>().prop_map(|hash| Operation::Unregister { hash }),
-        1 => any::<u8>().prop_map(|which| Operation::Upgrade { which }),
-    ]
+fn setup() -> impl Strategy<Value = Setup> {
+    let policy = prop::sample::select(Policy::ALL.to_vec());
+    // Two of three are as engines have it.
+    let duplicates = prop_oneof![2 => Just(Duplicates::Reject), 1 => Just(Duplicates::Keep)];
+    (policy, duplicates, 1u8..100, 1u8..20, 0u8..8).prop_map(
+        |(policy, duplicates, capacity, page_size, requests)| Setup {
+            policy,
+            duplicates,
+            capacity,
+            page_size,
+            requests,
+        },
+    )
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    prop::collection::vec(any::<[u8; 4]>().prop_map(Operation::from_bytes), 1..400)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_pool_does_what_the_oracle_does(
-        policy in prop::sample::select(Policy::ALL.to_vec()),
-        capacity in 1u8..100,
-        page_size in 1u8..20,
-        operations in prop::collection::vec(operation(), 1..400),
-    ) {
-        model::run(Setup { policy, capacity, page_size }, &operations);
+    fn the_pool_does_what_the_oracle_does(setup in setup(), operations in operations()) {
+        model::run(setup, &operations);
     }
 }

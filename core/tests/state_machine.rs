@@ -157,8 +157,6 @@ fn registered_to_reset() {
 
         let (registered, handle) = pool.register_scoped(complete(&pool, 2), None);
         let block = registered.into_block();
-        let (_, none) = pool.register_scoped(complete(&pool, 2), None);
-        assert!(none.is_none(), "a deduplicated block's registration is not this caller's");
         drop(handle);
         assert!(pool.lookup(hash(2)).is_none(), "a withdrawn block is not found");
         assert_eq!(block.hash(), hash(2), "but who holds it has it");
@@ -171,6 +169,39 @@ fn registered_to_reset() {
     }
 }
 
+/// The last of several `RegistrationHandle`s ends the registration; one made without a scope is ended by none.
+#[test]
+fn the_last_scope_ends_it() {
+    for policy in Policy::ALL {
+        let pool = pool(policy);
+        let scoped = |n| {
+            let (registered, handle) = pool.register_scoped(complete(&pool, n), None);
+            (matches!(registered, Registered::New(_)), handle)
+        };
+        let (new, first) = scoped(1);
+        let (again, second) = scoped(1);
+        assert!(new && !again);
+        drop(first);
+        assert!(pool.contains(hash(1)), "{policy}: another scope has it");
+        drop(second);
+        assert_eq!(pool.census().free, 4, "{policy}: gone with the last");
+
+        let (_, handle) = scoped(2);
+        drop(pool.register(complete(&pool, 2), None));
+        drop(handle);
+        assert!(pool.contains(hash(2)), "{policy}: registered without a scope meanwhile");
+        let (new, handle) = scoped(2);
+        drop(handle);
+        assert!(!new && pool.contains(hash(2)), "{policy}: registered without a scope before");
+
+        let (_, handle) = scoped(3);
+        assert_eq!(pool.evict(2, &mut vec![]), 2, "{policy}");
+        let (new, _other) = scoped(3);
+        drop(handle);
+        assert!(new && pool.contains(hash(3)), "{policy}: the handle was of a registration that was evicted");
+    }
+}
+
 /// What an FFI caller may get wrong is refused by name.
 #[test]
 fn numbers_are_checked() {
@@ -178,13 +209,16 @@ fn numbers_are_checked() {
     let out_of_range = pool.adopt_mutable(BlockId(4)).expect_err("there are four");
     assert_eq!(out_of_range.reason, Reason::OutOfRange { capacity: 4 });
     assert!(pool.adopt_mutable(BlockId(0)).is_err(), "it is free");
-    assert!(pool.adopt_immutable(BlockId(0)).is_err(), "it is not registered");
+    let unused = BlockRef { id: BlockId(0), generation: 0 };
+    assert!(pool.adopt_immutable(unused).is_err(), "it is not registered");
     let id = one(&pool).into_id();
     drop(pool.adopt_mutable(id).expect("it is owned by number"));
-    let id = pool.register(complete(&pool, 1), None).into_block().into_id();
-    assert!(pool.adopt_mutable(id).is_err(), "it is registered");
-    drop(pool.adopt_immutable(id).expect("it is referenced by number"));
-    assert!(pool.adopt_immutable(id).is_err(), "nobody references it");
+    let held = pool.register(complete(&pool, 1), None).into_block().into_ref();
+    assert!(pool.adopt_mutable(held.id).is_err(), "it is registered");
+    let older = BlockRef { generation: held.generation.wrapping_sub(1), ..held };
+    assert_eq!(pool.adopt_immutable(older).expect_err("an earlier registration").reason, Reason::Recycled);
+    drop(pool.adopt_immutable(held).expect("it is referenced by number"));
+    assert!(pool.adopt_immutable(held).is_err(), "nobody references it");
     assert_eq!(pool.free() + pool.inactive(), 4);
 }
 

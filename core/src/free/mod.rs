@@ -19,23 +19,27 @@
 //!
 //! # Orderings
 //! A slot's last owner frees it with Release on the leaf (`free_leaf`); its next owner claims it with Acquire
-//! (`claim_leaf`): all that the first did to the slot happens before all that the second does.
+//! (`claim_leaf`): all that the first did to the slot happens before all that the second does. A leaf that fills is announced with
+//! Release on its summary word (`free_leaf`), and who clears that bit looks at the leaf again, with Acquire (`clear_summary`): of
+//! the two, one leaves the bit set (I3). Credits and hints publish nothing: they are Relaxed throughout.
 
 mod leaf;
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
 mod tests;
 
 use crate::pool::wrap;
-use crate::sync::{
-    AcqRel, Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped, spin_loop,
-};
+use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped, spin_loop};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The most stripes a map has.
 pub(crate) const MAX_STRIPES: usize = 16;
+/// Slots a leaf, and leaves a summary word: 64; two in loom's models, where a few slots shall make several of each.
+const BITS: u32 = if cfg!(loom) { 2 } else { 64 };
 /// Leaves a stripe starts at multiples of: one cache line, so that stripes share none.
-const LEAVES_ALIGN: usize = 8;
+const LEAVES_ALIGN: usize = if cfg!(loom) { 1 } else { 8 };
 
 struct Stripe {
     credits: AtomicU32,
@@ -57,11 +61,11 @@ pub(crate) struct FreeMap {
 impl FreeMap {
     /// A map of `capacity` slots, all free, in at most `stripes` stripes.
     pub(crate) fn new(capacity: u32, stripes: usize) -> FreeMap {
-        let leaves = capacity.div_ceil(64) as usize;
+        let leaves = capacity.div_ceil(BITS) as usize;
         let wanted = stripes.clamp(1, MAX_STRIPES);
         let stripe_leaves =
             leaves.div_ceil(wanted).next_multiple_of(if leaves < LEAVES_ALIGN { 1 } else { LEAVES_ALIGN });
-        let stripe_slots = stripe_leaves as u32 * 64;
+        let stripe_slots = stripe_leaves as u32 * BITS;
         let stripes: Vec<_> = (0..capacity.div_ceil(stripe_slots))
             .map(|i| CachePadded(Stripe::new(stripe_slots.min(capacity - i * stripe_slots))))
             .collect();
@@ -85,7 +89,7 @@ impl FreeMap {
             let leaf = stripe.hint.load(Relaxed);
             let mask = stripe.claim_leaf(leaf as usize, 1);
             if mask != 0 {
-                return Some(home as u32 * self.stripe_slots + leaf * 64 + mask.trailing_zeros());
+                return Some(home as u32 * self.stripe_slots + leaf * BITS + mask.trailing_zeros());
             }
             stripe.give_credits(1);
         }
@@ -119,7 +123,10 @@ impl FreeMap {
             }
         }
         if missing > 0 {
-            for (stripe, held) in self.stripes.iter().zip(held).filter(|(_, held)| *held > 0) {
+            // I1: what was not enough goes back where it came from.
+            for (stripe, held) in
+                self.stripes.iter().zip(held).filter(|(_, held)| *held > 0 && !skipped!("free_refusal_keeps"))
+            {
                 stripe.give_credits(held);
             }
             return false;
@@ -133,7 +140,7 @@ impl FreeMap {
     fn claim(&self, stripe: usize, n: u32, take: &mut impl FnMut(u32, u32)) {
         let first = stripe as u32 * self.stripe_slots;
         self.stripes[stripe].claim(n, |leaf, mask| {
-            leaf::runs(mask, |bit, length| take(first + leaf * 64 + bit, length));
+            leaf::runs(mask, |bit, length| take(first + leaf * BITS + bit, length));
         });
     }
 
@@ -143,13 +150,13 @@ impl FreeMap {
         let (mut leaf, mut mask) = (u32::MAX, 0u64);
         // Inner iteration: a `Drain` that is moved about costs more than the atomics here.
         slots.into_iter().for_each(|slot| {
-            if slot / 64 != leaf {
+            if slot / BITS != leaf {
                 if mask != 0 {
                     self.free_mask(leaf, mask);
                 }
-                (leaf, mask) = (slot / 64, 0);
+                (leaf, mask) = (slot / BITS, 0);
             }
-            mask |= 1 << (slot % 64);
+            mask |= 1 << (slot % BITS);
         });
         if mask != 0 {
             self.free_mask(leaf, mask);
@@ -160,7 +167,7 @@ impl FreeMap {
     fn free_mask(&self, leaf: u32, mask: u64) {
         let number = self.stripe_of_leaf(leaf);
         let stripe = &self.stripes[number];
-        stripe.free_leaf((leaf - number as u32 * (self.stripe_slots / 64)) as usize, mask);
+        stripe.free_leaf((leaf - number as u32 * (self.stripe_slots / BITS)) as usize, mask);
         stripe.give_credits(mask.count_ones());
     }
 
@@ -175,33 +182,31 @@ impl FreeMap {
         size_of_val(&*self.stripes) + self.stripes.iter().map(|stripe| words(stripe)).sum::<usize>()
     }
 
-    /// Whether the slot is free; for censuses at rest.
+    /// Whether the slot is free; for censuses at rest, and for a slot's owner.
     pub(crate) fn is_free(&self, slot: u32) -> bool {
         let stripe = (slot / self.stripe_slots) as usize;
         let at = slot % self.stripe_slots;
-        // Acquire: pairs with the Release in `free_leaf`.
-        self.stripes[stripe].leaves[at as usize / 64].load(Acquire) & (1 << (at % 64)) != 0
+        // Relaxed: nothing is read after it; at rest, or asked by the slot's owner, it is exact.
+        self.stripes[stripe].leaves[(at / BITS) as usize].load(Relaxed) & (1 << (at % BITS)) != 0
     }
 }
 
 impl Stripe {
     fn new(slots: u32) -> Stripe {
-        let leaves: Vec<_> =
-            (0..slots.div_ceil(64)).map(|i| AtomicU64::new(leaf::low_bits(slots - i * 64))).collect();
-        let count = leaves.len() as u32;
-        let summary: Vec<_> =
-            (0..count.div_ceil(64)).map(|i| AtomicU64::new(leaf::low_bits(count - i * 64))).collect();
-        Stripe {
-            credits: AtomicU32::new(slots),
-            hint: AtomicU32::new(0),
-            leaves: leaves.into_boxed_slice(),
-            summary: summary.into_boxed_slice(),
-        }
+        // `count` bits set, in as many words as they take.
+        let words = |count: u32| -> Box<[AtomicU64]> {
+            let word = |i: u32| AtomicU64::new(leaf::low_bits((count - i * BITS).min(BITS)));
+            (0..count.div_ceil(BITS)).map(word).collect()
+        };
+        let leaves = words(slots);
+        let summary = words(leaves.len() as u32);
+        Stripe { credits: AtomicU32::new(slots), hint: AtomicU32::new(0), leaves, summary }
     }
 
     /// All `n` credits or none.
     #[inline]
     fn reserve_all(&self, n: u32) -> bool {
+        // Relaxed: a guess; the exchange decides.
         let mut now = self.credits.load(Relaxed);
         while now >= n || skipped!("free_no_credits") {
             // Relaxed: a credit says that a bit will be found, not which; the bit itself orders its slot's owners.
@@ -215,13 +220,17 @@ impl Stripe {
 
     /// Up to `n` credits.
     fn reserve_some(&self, n: u32) -> u32 {
+        // Relaxed, all: as in `reserve_all`.
         let mut now = self.credits.load(Relaxed);
         loop {
             let taken = now.min(n);
             if taken == 0 {
                 return 0;
             }
-            // Relaxed: as in `reserve_all`.
+            if skipped!("free_steal_no_exchange") {
+                self.credits.store(now - taken, Relaxed);
+                return taken;
+            }
             match self.credits.compare_exchange_weak(now, now - taken, Relaxed, Relaxed) {
                 Ok(_) => return taken,
                 Err(seen) => now = seen,
@@ -247,6 +256,7 @@ impl Stripe {
                 take(leaf as u32, mask);
                 missing -= mask.count_ones();
                 if missing == 0 {
+                    // Relaxed, both: as above.
                     if leaf as u32 != self.hint.load(Relaxed) {
                         self.hint.store(leaf as u32, Relaxed);
                     }
@@ -261,6 +271,7 @@ impl Stripe {
     #[inline]
     fn claim_leaf(&self, leaf: usize, n: u32) -> u64 {
         let leaf = &self.leaves[leaf];
+        // Relaxed: a guess; the exchange decides.
         let mut now = leaf.load(Relaxed);
         while now != 0 {
             let mask = leaf::choose(now, n);
@@ -285,14 +296,14 @@ impl Stripe {
         let words = self.summary.len();
         let start = (from + 1) % self.leaves.len();
         for k in 0..=words {
-            let word = (start / 64 + k) % words;
+            let number = (start / BITS as usize + k) % words;
             // Relaxed: a guess; the leaf is looked at next, and with no guess all leaves are.
-            let mut bits = self.summary[word].load(Relaxed);
+            let mut bits = self.summary[number].load(Relaxed);
             if k == 0 {
-                bits &= u64::MAX << (start % 64);
+                bits &= u64::MAX << (start % BITS as usize);
             }
             if bits != 0 {
-                return word * 64 + bits.trailing_zeros() as usize;
+                return number * BITS as usize + bits.trailing_zeros() as usize;
             }
         }
         // I3: the bits are there, their summary is between two steps of another thread.
@@ -300,17 +311,25 @@ impl Stripe {
         start
     }
 
+    /// The summary word of a leaf, and its bit.
+    #[inline]
+    fn summary_of(&self, leaf: usize) -> (&AtomicU64, u64) {
+        (&self.summary[leaf / BITS as usize], 1 << (leaf % BITS as usize))
+    }
+
     /// Takes the summary bit of an empty leaf away, and puts it back if the leaf filled meanwhile.
     fn clear_summary(&self, leaf: usize) {
-        let bit = 1 << (leaf % 64);
-        let word = &self.summary[leaf / 64];
+        let (word, bit) = self.summary_of(leaf);
+        // Relaxed: a look, which saves the write that nearly every caller needs not do.
         if self.leaves[leaf].load(Relaxed) != 0 || word.load(Relaxed) & bit == 0 {
             return;
         }
-        // AcqRel: if `free_leaf` set this bit before, its leaf is visible to the load below; if after, the bit stays (I3).
-        word.fetch_and(!bit, AcqRel);
-        if self.leaves[leaf].load(Relaxed) != 0 {
-            word.fetch_or(bit, Release);
+        // Acquire: pairs with the Release in `free_leaf`: if that set this bit before, its leaf is visible to the load below; if after,
+        // the bit stays (I3).
+        word.fetch_and(!bit, site!("free_clear_relaxed", Acquire));
+        // Relaxed, both: ordered by the line before, and what is put back was announced by its freer, or will be.
+        if self.leaves[leaf].load(Relaxed) != 0 && !skipped!("free_clear_no_recheck") {
+            word.fetch_or(bit, Relaxed);
         }
     }
 
@@ -321,8 +340,9 @@ impl Stripe {
         let old = self.leaves[leaf].fetch_add(mask, site!("free_give_relaxed", Release));
         debug_assert_eq!(old & mask, 0, "a slot was freed twice: leaf {leaf}, bits {:#x}", old & mask);
         if old == 0 {
-            // Release: pairs with the AcqRel in `clear_summary`.
-            self.summary[leaf / 64].fetch_or(1 << (leaf % 64), Release);
+            let (word, bit) = self.summary_of(leaf);
+            // Release: pairs with the Acquire in `clear_summary`.
+            word.fetch_or(bit, site!("free_announce_relaxed", Release));
         }
     }
 }

@@ -57,8 +57,7 @@ impl S3Fifo {
         hunt.timeline().take_oldest(hunt.slots(), class, wanted, |candidate, slot| {
             let key = slot.key();
             let verdict = if slot.heat.load(Relaxed) > 1 {
-                slot.heat.store(0, Relaxed);
-                hunt.requeue(candidate, MAIN + class as u8)
+                cooled(hunt.requeue(candidate, MAIN + class as u8), slot, 0)
             } else {
                 hunt.claim(candidate)
             };
@@ -77,13 +76,19 @@ impl S3Fifo {
         hunt.timeline().take_oldest(hunt.slots(), usize::from(MAIN) + class, wanted, |candidate, slot| {
             match slot.heat.load(Relaxed) {
                 0 => hunt.claim(candidate),
-                heat => {
-                    slot.heat.store(heat - 1, Relaxed);
-                    hunt.requeue(candidate, MAIN + class as u8)
-                }
+                heat => cooled(hunt.requeue(candidate, MAIN + class as u8), slot, heat - 1),
             }
         })
     }
+}
+
+/// A block pays with its heat for a new place, if it got one.
+fn cooled(verdict: Verdict, slot: &Slot, heat: u8) -> Verdict {
+    if verdict == Verdict::Requeued {
+        // Relaxed: an estimate; a hit since then is lost.
+        slot.heat.store(heat, Relaxed);
+    }
+    verdict
 }
 
 impl Eviction for S3Fifo {
@@ -106,7 +111,9 @@ impl Eviction for S3Fifo {
 
     #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
-        if self.ghost_has(slot.key()) {
+        // Relaxed: the caller has the only reference. A block of main that changes its class stays in main.
+        let before = slot.list.load(Relaxed);
+        if (before != NO_LIST && before >= MAIN) || self.ghost_has(slot.key()) {
             return MAIN + priority as u8;
         }
         self.small.fetch_add(1, Relaxed);

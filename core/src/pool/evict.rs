@@ -10,8 +10,8 @@ use super::{BlockPool, EvictedBlock};
 use crate::id::{BlockId, BlockRef};
 use crate::policy::Eviction;
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
-use crate::sync::skipped;
-use crate::timeline::{BATCH, Candidate, Timeline, Verdict};
+use crate::sync::{Relaxed, skipped};
+use crate::timeline::{BATCH, Candidate, Full, Timeline, Verdict};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::iter;
@@ -59,7 +59,7 @@ impl<'p> Hunt<'p> {
             if !is_still(candidate, slot, word) {
                 return Verdict::Stale;
             }
-            if slot.defer_if_parent(word.generation()) {
+            if slot.defer_if_parent(word.generation()) && !skipped!("evict_parent_first") {
                 return Verdict::Deferred;
             }
             match slot.try_swap(word, word.reset()) {
@@ -86,16 +86,24 @@ impl<'p> Hunt<'p> {
         let slot = &pool.slots[number as usize];
         let word = slot.word();
         // Held while it moves, like any block in use, and counted as such.
-        if !is_still(candidate, slot, word) || slot.try_acquire(word).is_err() {
+        let held =
+            is_still(candidate, slot, word) && (slot.try_acquire(word).is_ok() || skipped!("requeue_unheld"));
+        if !held {
             return Verdict::Stale;
         }
         count(&pool.lane().inactive, 1u64.wrapping_neg());
-        slot.set_ticket(NO_TICKET);
-        if let Ok(mut position) = pool.timeline.reserve(&pool.slots, 1) {
-            position.put(number, slot, list);
+        // Between the look and the hold another evictor may have moved it, and let go of it: it is not to be moved, nor told of, twice.
+        let ours = slot.ticket() == candidate.ticket || skipped!("requeue_no_recheck");
+        if ours {
+            slot.forget_ticket();
+            match pool.timeline.reserve(&pool.slots, 1) {
+                Ok(mut position) => _ = position.put(number, slot, list),
+                // Relaxed: with no ticket it is only for the policy, which takes it for moved. The release finds a place, or does without.
+                Err(Full) => slot.list.store(list, Relaxed),
+            }
         }
         pool.release_slots(iter::once(number));
-        Verdict::Requeued
+        if ours { Verdict::Requeued } else { Verdict::Stale }
     }
 }
 
@@ -172,5 +180,58 @@ impl BlockPool {
         if let Some(sink) = &self.sink {
             sink.removed(BlockRef { id: BlockId(number), generation }, key);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::{BlockPool, Policy, PoolConfig, SequenceHash};
+    use alloc::vec::Vec;
+
+    fn hash(number: u64) -> SequenceHash {
+        SequenceHash::from_u128(u128::from(number) << 32)
+    }
+
+    fn store(pool: &BlockPool, number: u64, hits: usize) {
+        let mut blocks = Vec::new();
+        pool.allocate(1, &mut blocks).expect("there is room");
+        let block = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+        drop(pool.register(block, None));
+        (0..hits).for_each(|_| drop(pool.lookup(hash(number))));
+    }
+
+    fn evict(pool: &BlockPool) -> Option<SequenceHash> {
+        let mut victims = Vec::new();
+        pool.evict(1, &mut victims);
+        victims.pop().map(|victim| victim.hash())
+    }
+
+    /// A block is promoted while a stalled thread keeps the timeline full: it goes without a place, and is counted once.
+    #[test]
+    fn promotion_without_room() {
+        let config = PoolConfig::new(4).policy(Policy::S3Fifo).lanes(1).lane_of(|| 0);
+        let pool = BlockPool::new(config).expect("a valid setup");
+        // Stalled before them, or the first would leave its own place for itself.
+        let mut stalled = Vec::new();
+        pool.allocate(1, &mut stalled).expect("there is room");
+        let number = stalled[0].id().0;
+        let slot = &pool.slots[number as usize];
+        let mut position = pool.timeline.reserve(&pool.slots, 1).ok().expect("there is room");
+        store(&pool, 1, 2);
+        store(&pool, 2, 0);
+        while pool.timeline.reserve(&pool.slots, 1).is_ok_and(|mut other| {
+            let _ = other.put(number, slot, 0);
+            true
+        }) {}
+        assert_eq!((evict(&pool), evict(&pool)), (Some(hash(2)), Some(hash(1))), "the first was promoted");
+        let _ = position.put(number, slot, 0);
+        slot.forget_ticket();
+        drop(stalled);
+        // The count of small blocks is right if a new one goes before one of main.
+        store(&pool, 3, 2);
+        store(&pool, 4, 0);
+        assert_eq!(evict(&pool), Some(hash(4)));
+        store(&pool, 5, 0);
+        assert_eq!(evict(&pool), Some(hash(5)));
     }
 }

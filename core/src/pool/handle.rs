@@ -230,8 +230,9 @@ impl<'p> ImmutableBlock<'p> {
     }
 
     /// Gives up the handle but not the reference. [`BlockPool::adopt_immutable`] takes it back.
-    pub fn into_id(self) -> BlockId {
-        self.into_parts().1
+    pub fn into_ref(self) -> BlockRef {
+        let (pool, id) = self.into_parts();
+        pool.reference(id)
     }
 }
 
@@ -328,16 +329,20 @@ impl BlockPool {
         }
     }
 
-    /// Takes back a reference that [`ImmutableBlock::into_id`] gave up, once.
+    /// Takes back a reference that [`ImmutableBlock::into_ref`] gave up, once.
     ///
     /// # Errors
-    /// The number is not of a block that is registered and referenced.
-    pub fn adopt_immutable(&self, id: BlockId) -> Result<ImmutableBlock<'_>, TransitionError> {
-        self.checked_state(id)?;
-        if self.slot(id).word().references() == 0 {
-            return Err(self.refusal(id, Reason::Needs(State::Registered)));
+    /// The block was recycled, or nobody references it.
+    pub fn adopt_immutable(&self, block: BlockRef) -> Result<ImmutableBlock<'_>, TransitionError> {
+        self.checked_state(block.id)?;
+        let word = self.slot(block.id).word();
+        if word.generation() != block.generation {
+            return Err(self.refusal(block.id, Reason::Recycled));
         }
-        Ok(ImmutableBlock { pool: self, id })
+        if word.references() == 0 {
+            return Err(self.refusal(block.id, Reason::Needs(State::Registered)));
+        }
+        Ok(ImmutableBlock { pool: self, id: block.id })
     }
 
     fn checked_state(&self, id: BlockId) -> Result<State, TransitionError> {

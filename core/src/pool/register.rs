@@ -5,7 +5,7 @@ use super::{BlockPool, CompleteBlock, ImmutableBlock};
 use crate::error::{Reason, TransitionError};
 use crate::id::{BlockId, BlockRef};
 use crate::registry::Inserted;
-use crate::slot::{NIL, Priority, State};
+use crate::slot::{NIL, Priority, Slot, State, Word};
 use crate::sync::skipped;
 use alloc::vec::Vec;
 use core::iter;
@@ -28,8 +28,10 @@ impl<'p> Registered<'p> {
     }
 }
 
-/// Ties a registration to a scope: dropped, it withdraws the block's registration, at once or with the last reference.
+/// Ties a registration to a scope. The last one of a block withdraws its registration when it is dropped: at once, or with the
+/// last reference. Blocks that somebody registered without a scope stay until they are evicted.
 #[derive(Debug)]
+#[must_use = "dropped at once, it ends the registration at once"]
 pub struct RegistrationHandle<'p> {
     pool: &'p BlockPool,
     block: BlockRef,
@@ -37,7 +39,9 @@ pub struct RegistrationHandle<'p> {
 
 impl Drop for RegistrationHandle<'_> {
     fn drop(&mut self) {
-        self.pool.withdraw(self.block);
+        if self.pool.slot(self.block.id).scope_ended(self.block.generation) {
+            self.pool.withdraw(self.block);
+        }
     }
 }
 
@@ -48,7 +52,16 @@ impl BlockPool {
         block: CompleteBlock<'p>,
         parent: Option<&ImmutableBlock<'p>>,
     ) -> Registered<'p> {
-        let registered = self.register_uncounted(block, parent);
+        self.register_counted(block, parent, false)
+    }
+
+    fn register_counted<'p>(
+        &'p self,
+        block: CompleteBlock<'p>,
+        parent: Option<&ImmutableBlock<'p>>,
+        scoped: bool,
+    ) -> Registered<'p> {
+        let registered = self.register_uncounted(block, parent, scoped);
         match registered {
             Registered::New(_) => count(&self.lane().stored, 1),
             Registered::Deduplicated(_) => count(&self.lane().deduplicated, 1),
@@ -71,7 +84,7 @@ impl BlockPool {
         let (start, mut present) = (out.len(), 0);
         for block in blocks.drain(..) {
             let parent = if out.len() > start { out.last() } else { parent };
-            let registered = self.register_uncounted(block, parent);
+            let registered = self.register_uncounted(block, parent, false);
             present += u64::from(matches!(registered, Registered::Deduplicated(_)));
             out.push(registered.into_block());
         }
@@ -87,6 +100,7 @@ impl BlockPool {
         &'p self,
         block: CompleteBlock<'p>,
         parent: Option<&ImmutableBlock<'p>>,
+        scoped: bool,
     ) -> Registered<'p> {
         let (pool, id) = block.into_parts();
         debug_assert!(core::ptr::eq(pool, self), "{id} is of another pool");
@@ -95,52 +109,65 @@ impl BlockPool {
         let complete = slot.word();
         debug_assert_eq!(complete.state(), State::Complete);
         let parent = parent.map(|parent| self.reference(parent.id()));
-        slot.begin_registration(complete.generation(), pack(parent));
+        slot.begin_registration(complete.generation(), pack(parent), scoped);
         // Registered before it is found: an insert that finds it can acquire it at once. The caller's is its first reference.
         slot.set_word(complete.with_state(State::Registered).acquired());
-        match self.registry.insert(&self.slots, id.0, key, self.unique) {
-            Inserted::New => {
-                if let Some(parent) = parent {
-                    self.slot(parent.id).child_added();
+        loop {
+            match self.registry.insert(&self.slots, id.0, key, self.unique) {
+                Inserted::New => {
+                    if let Some(parent) = parent {
+                        self.add_child(slot, pack(Some(parent)), parent);
+                    }
+                    if let Some(sink) = &self.sink {
+                        sink.stored(BlockRef { id, generation: complete.generation() }, key, parent);
+                    }
+                    return Registered::New(ImmutableBlock::new(self, id));
                 }
-                if let Some(sink) = &self.sink {
-                    sink.stored(BlockRef { id, generation: complete.generation() }, key, parent);
+                Inserted::Present(found) => {
+                    let present = self.activate(found);
+                    let there = self.slot(present.id());
+                    if !there.scope_joined(found.word.generation(), scoped) {
+                        // Its last scope has ended; whoever ended it is about to withdraw it. We do not wait for that.
+                        self.update(present.id(), Word::with_doom);
+                        continue;
+                    }
+                    self.discard(id);
+                    if let Some(parent) = parent {
+                        self.adopt_orphan(there, parent);
+                    }
+                    return Registered::Deduplicated(present);
                 }
-                Registered::New(ImmutableBlock::new(self, id))
             }
-            Inserted::Present(found) => {
-                self.discard(id);
-                let present = self.activate(found);
-                if let Some(parent) = parent {
-                    self.adopt_orphan(present.id(), parent);
-                }
-                Registered::Deduplicated(present)
-            }
+        }
+    }
+
+    /// Counts `child`, whose parent is written as `packed`, with its parent. Both are held by the caller.
+    fn add_child(&self, child: &Slot, packed: u64, parent: BlockRef) {
+        if !self.slot(parent.id).child_added(parent.generation) {
+            child.replace_parent(packed, pack(None));
         }
     }
 
     /// A block that outlived its parent's registration gets the parent that its sequence has now. Both are held by the caller.
-    fn adopt_orphan(&self, child: BlockId, parent: BlockRef) {
-        let slot = self.slot(child);
-        let old = slot.parent();
+    fn adopt_orphan(&self, child: &Slot, parent: BlockRef) {
+        let (old, new) = (child.parent(), pack(Some(parent)));
         let orphaned = unpack(old).is_some_and(|old| self.slot(old.id).word().generation() != old.generation);
-        if orphaned && child != parent.id && slot.replace_parent(old, pack(Some(parent))) {
-            self.slot(parent.id).child_added();
+        let itself = core::ptr::eq(child, self.slot(parent.id));
+        if orphaned && !itself && child.replace_parent(old, new) {
+            self.add_child(child, new, parent);
         }
     }
 
-    /// As [`register`](BlockPool::register), for content that shall not outlive a scope: see [`RegistrationHandle`]. A deduplicated
-    /// block has none: its registration is somebody else's.
+    /// As [`register`](BlockPool::register), for content that shall not outlive a scope, or several: see [`RegistrationHandle`]. It
+    /// stays as long as the handle does, short of eviction, whether this call stored it or found it.
     pub fn register_scoped<'p>(
         &'p self,
         block: CompleteBlock<'p>,
         parent: Option<&ImmutableBlock<'p>>,
-    ) -> (Registered<'p>, Option<RegistrationHandle<'p>>) {
-        let registered = self.register(block, parent);
-        let handle = match &registered {
-            Registered::New(block) => Some(RegistrationHandle { pool: self, block: block.downgrade() }),
-            Registered::Deduplicated(_) => None,
-        };
+    ) -> (Registered<'p>, RegistrationHandle<'p>) {
+        let registered = self.register_counted(block, parent, true);
+        let (Registered::New(block) | Registered::Deduplicated(block)) = &registered;
+        let handle = RegistrationHandle { pool: self, block: block.downgrade() };
         (registered, handle)
     }
 
@@ -180,7 +207,8 @@ impl BlockPool {
         while let Err(TransitionError { reason: Reason::Referenced { .. }, .. }) = self.unregister(block) {
             let slot = self.slot(block.id);
             let word = slot.word();
-            let held = word.generation() == block.generation && word.references() > 0;
+            let same = word.generation() == block.generation || skipped!("withdraw_another");
+            let held = same && word.references() > 0;
             if held && slot.try_swap(word, word.with_doom()).is_ok() {
                 return;
             }

@@ -7,7 +7,7 @@ use super::handle::ImmutableBlock;
 use super::stats::count;
 use crate::policy::Eviction;
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
-use crate::sync::Relaxed;
+use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Reserved};
 use core::iter;
 
@@ -101,7 +101,7 @@ impl BlockPool {
             return;
         }
         let Ok(mut positions) = self.timeline.reserve(&self.slots, batch.len() as u32) else {
-            return batch.iter().for_each(|number| self.displace(*number));
+            return batch.iter().for_each(|number| self.release_unplaced(*number));
         };
         let mut settled = 0u64;
         for (i, number) in batch.iter().enumerate() {
@@ -121,7 +121,10 @@ impl BlockPool {
         let slot = &self.slots[number as usize];
         let mut word = slot.word();
         let put = positions.put(number, slot, self.policy.place(slot, word.priority().min(Priority::High)));
-        while word.references() == 1 && !word.doomed() && word.priority() != Priority::Pinned {
+        while word.references() == 1
+            && (!word.doomed() || skipped!("release_keeps_doomed"))
+            && word.priority() != Priority::Pinned
+        {
             match slot.try_swap(word, word.released()) {
                 Ok(()) => {
                     positions.settle(put);
@@ -144,7 +147,7 @@ impl BlockPool {
 
     /// The timeline is full: the block becomes inactive without a place on it (see `unplaced`), so that nobody waits.
     #[cold]
-    fn displace(&self, number: u32) {
+    fn release_unplaced(&self, number: u32) {
         let slot = &self.slots[number as usize];
         let mut word = slot.word();
         while word.references() == 1 && !word.doomed() && word.priority() != Priority::Pinned {
@@ -152,7 +155,7 @@ impl BlockPool {
                 Ok(()) => {
                     let lane = self.lane();
                     count(&lane.inactive, 1);
-                    count(&lane.displaced, 1);
+                    count(&lane.unplaced, 1);
                     return self.unplaced.note(number);
                 }
                 Err(seen) => word = seen,

@@ -17,7 +17,7 @@ pub(super) struct Lane {
     pub(super) removed: AtomicU64,
     pub(super) evicted: AtomicU64,
     pub(super) deduplicated: AtomicU64,
-    pub(super) displaced: AtomicU64,
+    pub(super) unplaced: AtomicU64,
 }
 
 impl Lane {
@@ -30,7 +30,7 @@ impl Lane {
             removed: zero(),
             evicted: zero(),
             deduplicated: zero(),
-            displaced: zero(),
+            unplaced: zero(),
         }
     }
 }
@@ -47,7 +47,7 @@ pub struct Stats {
     /// `register` calls that found an equal hash.
     pub deduplicated: u64,
     /// Blocks released without a place in the eviction order, since a stalled thread left the timeline no room: they go first.
-    pub displaced: u64,
+    pub unplaced: u64,
 }
 
 /// Where each slot is, counted one by one. Only at rest do the numbers mean anything.
@@ -107,7 +107,7 @@ impl BlockPool {
             removed: self.sum(|lane| &lane.removed),
             evicted: self.sum(|lane| &lane.evicted),
             deduplicated: self.sum(|lane| &lane.deduplicated),
-            displaced: self.sum(|lane| &lane.displaced),
+            unplaced: self.sum(|lane| &lane.unplaced),
         }
     }
 

@@ -6,7 +6,7 @@
 //! I1. A bit is set after its block has become inactive without a ticket; so an evictor that meets a set bit and an active block may
 //!     drop the bit: the block's next release places it, or notes it again.
 
-use crate::sync::{AcqRel, Acquire, AtomicU64, CachePadded, Relaxed, Release, skipped};
+use crate::sync::{Acquire, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
 use alloc::boxed::Box;
 
 pub(super) struct Unplaced {
@@ -23,25 +23,26 @@ impl Unplaced {
 
     #[cold]
     pub(super) fn note(&self, slot: u32) {
-        // Release, both: pairs with the Acquire in `drain`; who sees the mark sees the bit.
-        self.bits[slot as usize / 64].fetch_or(1 << (slot % 64), Release);
-        self.any.fetch_or(1, Release);
+        // Release: pairs with the Acquire of the taking in `drain_some`: who takes the bit sees the block inactive (I1).
+        self.bits[slot as usize / 64].fetch_or(1 << (slot % 64), site!("unplaced_note_relaxed", Release));
+        // Release: pairs with the Acquire of the swap in `drain_some`: who takes the mark sees the bit.
+        self.any.fetch_or(1, site!("unplaced_mark_relaxed", Release));
     }
 
     /// Offers noted blocks until `take` wants no more. `take` says whether the bit is done with.
     #[inline]
     pub(super) fn drain(&self, mut wanted: impl FnMut() -> bool, take: impl FnMut(u32) -> bool) {
-        // Acquire: pairs with the Release in `note`.
-        if self.any.load(Acquire) != 0 && wanted() {
+        // Relaxed: a look; the swap in `drain_some` orders.
+        if self.any.load(Relaxed) != 0 && wanted() {
             self.drain_some(wanted, take);
         }
     }
 
     #[cold]
     fn drain_some(&self, mut wanted: impl FnMut() -> bool, mut take: impl FnMut(u32) -> bool) {
-        // The mark first: a bit that is set from now on sets it again. AcqRel: as above.
+        // The mark first: a bit that is set from now on sets it again. Acquire: pairs with the Release of the mark.
         if !skipped!("unplaced_mark_last") {
-            self.any.swap(0, AcqRel);
+            self.any.swap(0, Acquire);
         }
         let mut left = false;
         for (index, word) in self.bits.iter().enumerate() {
@@ -50,9 +51,11 @@ impl Unplaced {
             while bits != 0 && wanted() {
                 let bit = bits & bits.wrapping_neg();
                 bits &= !bit;
-                // AcqRel: one evictor gets the bit.
-                if word.fetch_and(!bit, AcqRel) & bit != 0 && !take(index as u32 * 64 + bit.trailing_zeros())
+                // Acquire: pairs with the Release in `note`. One evictor gets the bit.
+                if word.fetch_and(!bit, site!("unplaced_take_relaxed", Acquire)) & bit != 0
+                    && !take(index as u32 * 64 + bit.trailing_zeros())
                 {
+                    // Release: as in `note`.
                     word.fetch_or(bit, Release);
                     left = true;
                 }
@@ -60,9 +63,10 @@ impl Unplaced {
             left |= bits != 0;
         }
         if skipped!("unplaced_mark_last") {
-            self.any.swap(0, AcqRel);
+            self.any.swap(0, Acquire);
         }
         if left {
+            // Release: as in `note`.
             self.any.fetch_or(1, Release);
         }
     }
@@ -128,6 +132,27 @@ mod tests {
             noting.join().expect("no panic");
             drain();
             assert_eq!(taken, [1, 1]);
+        });
+    }
+
+    /// Who takes a bit sees that its block was inactive when it was noted (I1), though the mark be another's.
+    #[test]
+    fn unplaced_is_seen_inactive() {
+        model(|| {
+            let shared = Arc::new((Unplaced::new(2), AtomicU64::new(0)));
+            shared.0.note(1);
+            let other = shared.clone();
+            let noting = thread::spawn(move || {
+                // Relaxed: it is the bit that publishes it.
+                other.1.store(1, Relaxed);
+                other.0.note(0);
+            });
+            let seen = |slot| {
+                assert!(slot == 1 || shared.1.load(Relaxed) == 1, "the block seems to be in use");
+                true
+            };
+            shared.0.drain(|| true, seen);
+            noting.join().expect("no panic");
         });
     }
 }

@@ -21,15 +21,21 @@
 //! I5. A slot is reused only after a whole walk has not found it.
 //!
 //! # Orderings
-//! A head is changed with Release (`insert`), which publishes the slot's key, link and `Registered` word; it pairs with the
-//! Acquire of every link load in `walk`. Whether a found slot is acquired is decided by its state word alone.
+//! A head is changed with Release (`insert`), which publishes the slot's key, link and `Registered` word to the Acquire load of the
+//! head in `walk`; every change of a head is an exchange, which continues the release sequences of those before it, so the slots
+//! behind are published too. For I4 a slot's way out of a chain must be known to who meets it in another: a predecessor is moved past
+//! it with Release (`walk`), the remover's walk acquires that, and puts the slot elsewhere with Release (`insert`), to the Acquire
+//! load of `next` in `walk`. The mark itself is Relaxed: who does the second step has read it. Whether a found slot is acquired is
+//! decided by its state word alone.
 
 mod link;
+#[cfg(all(test, loom))]
+mod models;
 
 use crate::hash::SequenceHash;
 use crate::prefetch::prefetch;
 use crate::slot::{MAX_REFERENCES, Slot, State, Word};
-use crate::sync::{AcqRel, Acquire, AtomicU64, Relaxed, Release, site, skipped};
+use crate::sync::{Acquire, AtomicU64, Relaxed, Release, fence, site, skipped};
 use alloc::boxed::Box;
 use link::Link;
 
@@ -111,11 +117,7 @@ impl Registry {
     /// Whether a registered slot has this key.
     pub(crate) fn contains(&self, slots: &[Slot], key: SequenceHash) -> bool {
         self.walk(slots, self.head(key), |slot| {
-            let slot = &slots[slot as usize];
-            let word = slot.word();
-            // The second load closes the window in which the slot was recycled between the first and the key.
-            let found = registered(word) && slot.key_is(key) && same_registration(slot.word(), word);
-            if found { Visit::Stop(()) } else { Visit::Continue }
+            if has(&slots[slot as usize], key) { Visit::Stop(()) } else { Visit::Continue }
         })
         .is_ok()
     }
@@ -125,9 +127,10 @@ impl Registry {
     pub(crate) fn insert(&self, slots: &[Slot], slot: u32, key: SequenceHash, unique: bool) -> Inserted {
         let head = self.head(key);
         loop {
-            // The head is read before the scan (I2). Acquire: pairs with the Release below.
-            let first = Link(head.load(Acquire));
-            if unique && !first.is_end() && !skipped!("registry_insert_no_scan") {
+            // The head is read before the scan (I2). Relaxed: the scan acquires it itself, and without one nothing behind it is read.
+            let first = Link(head.load(Relaxed));
+            let scans = unique || skipped!("registry_keep_scans");
+            if scans && !first.is_end() && !skipped!("registry_insert_no_scan") {
                 let found = self.walk(slots, head, |other| match try_acquire(&slots[other as usize], key) {
                     Some(word) => Visit::Stop(Acquired { slot: other, word }),
                     None => Visit::Continue,
@@ -140,8 +143,9 @@ impl Registry {
             // Release: who reads this link while it looks for the slot in its former chain must find, when it validates, that the slot
             // has left that chain; pairs with the Acquire load of `next` in `walk`. The new tag fails stale compare-exchanges (I4).
             let relink = site!("registry_relink_relaxed", Release);
+            // Relaxed load: since the mark of the last removal, which the owner knows of, nobody else has changed it.
             own.store(Link(own.load(Relaxed)).moved_to(first.slot()).0, relink);
-            // Release: publishes key, link and word. A changed head fails (I2).
+            // Release: publishes key, link and word to the Acquire in `walk`. Relaxed on failure: a changed head (I2) is read anew.
             let published = site!("registry_insert_relaxed", Release);
             if head.compare_exchange(first.0, first.moved_to(slot).0, published, Relaxed).is_ok() {
                 return Inserted::New;
@@ -151,8 +155,11 @@ impl Registry {
 
     /// Takes a slot out of its chain. Its word has left `Registered`, by the caller, who owns it from then on.
     pub(crate) fn remove(&self, slots: &[Slot], slot: u32, key: SequenceHash) {
-        // AcqRel: the mark is seen by all who read the link later; and we see the last link put behind us (I3).
-        slots[slot as usize].link.fetch_or(Link::MARK_BIT, AcqRel);
+        // Relaxed: from it on, in the order of this link's changes, no exchange that expects it unmarked succeeds (I3). And who moves the
+        // predecessor past this slot has read the mark, and passes that on by the Release there.
+        if !skipped!("registry_no_mark") {
+            slots[slot as usize].link.fetch_or(Link::MARK_BIT, Relaxed);
+        }
         // A whole walk: it unlinks the slot when it meets it, or finds that someone has (I5).
         let _ = self.walk(slots, self.head(key), |_| Visit::<()>::Continue);
     }
@@ -167,7 +174,8 @@ impl Registry {
     ) -> Result<T, ()> {
         'restart: loop {
             let mut previous = head;
-            // Acquire, here and below: pairs with the Release in `insert`.
+            // Acquire: pairs with the Release of `insert`, of this slot and of all behind it: every change of a head continues its
+            // predecessors' release sequences.
             let mut link = Link(previous.load(site!("registry_walk_relaxed", Acquire)));
             loop {
                 if link.is_end() {
@@ -175,15 +183,18 @@ impl Registry {
                 }
                 let current = link.slot();
                 let next_of = &slots[current as usize].link;
-                let next = Link(next_of.load(Acquire));
-                // I4: was `current` still in this chain when its link was read?
-                if Link(previous.load(Acquire)) != link && !skipped!("registry_walk_no_validate") {
+                // Acquire: pairs with the Release of a relink in `insert`: who reads that sees below that the slot has left.
+                let next = Link(next_of.load(site!("registry_next_relaxed", Acquire)));
+                // I4: was `current` still in this chain when its link was read? Relaxed: comes after the line before by its Acquire.
+                if Link(previous.load(Relaxed)) != link && !skipped!("registry_walk_no_validate") {
                     continue 'restart;
                 }
                 if next.marked() {
                     let past = link.moved_to(next.slot());
-                    // AcqRel: who reaches the slot behind through this link sees all that was published with it.
-                    match previous.compare_exchange(link.0, past.0, AcqRel, Acquire) {
+                    // Release: pairs with the Acquire loads of links above: who removes the slot behind next, and takes it elsewhere,
+                    // passes on that this link changed, and that `current` was marked (I4).
+                    let unlink = site!("registry_unlink_relaxed", Release);
+                    match previous.compare_exchange(link.0, past.0, unlink, Relaxed) {
                         Ok(_) => link = past,
                         Err(_) => continue 'restart,
                     }
@@ -191,6 +202,7 @@ impl Registry {
                 }
                 match visit(current) {
                     Visit::Stop(found) => return Ok(found),
+                    Visit::Continue if skipped!("registry_walk_gives_up") => return Err(()),
                     Visit::Continue => {}
                 }
                 previous = next_of;
@@ -208,7 +220,25 @@ enum Visit<T> {
 /// Whether lookups may find it: not if its registration was withdrawn.
 #[inline]
 fn registered(word: Word) -> bool {
-    word.state() == State::Registered && !word.doomed()
+    word.state() == State::Registered && (!word.doomed() || skipped!("registry_finds_doomed"))
+}
+
+/// Whether a slot is registered under this key.
+fn has(slot: &Slot, key: SequenceHash) -> bool {
+    let mut word = slot.word();
+    while registered(word) && slot.key_is(key) {
+        // Acquire: pairs with the Release in `set_key`. A key of a later registration was written after the word had left this one, so
+        // the load below sees that.
+        if !skipped!("registry_contains_no_fence") {
+            fence(Acquire);
+        }
+        let now = slot.word();
+        if same_registration(now, word) {
+            return true;
+        }
+        word = now;
+    }
+    false
 }
 
 fn same_registration(a: Word, b: Word) -> bool {

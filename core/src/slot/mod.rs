@@ -11,9 +11,10 @@
 //!     the word has left `Registered`: who loads `Registered` (Acquire), reads the key, and then succeeds with a
 //!     compare-exchange on the same word has read the key of that very registration.
 //! I2. `link` belongs to the registry, `ticket` and `list` to the timeline; their headers say who may write them.
-//! I3. `children` counts resident children of this registration only: it carries the generation, so that a child whose
-//!     parent was recycled changes nothing.
+//! I3. `children` counts resident children and open scopes of this registration only: it carries the generation, so that a child
+//!     whose parent was recycled, or a scope whose block was evicted, changes nothing.
 
+mod children;
 mod state;
 
 pub(crate) use state::{MAX_REFERENCES, Word};
@@ -107,12 +108,14 @@ impl Slot {
         (self.key_lo.load(Relaxed) == key as u64) & (self.key_hi.load(Relaxed) == (key >> 64) as u64)
     }
 
-    /// For the block's one owner. Relaxed: published by the `set_word` to `Complete` and `Registered`.
+    /// For the block's one owner; published by the `set_word` to `Complete` and `Registered`. Release: who reads this key while it holds
+    /// an older word finds that word changed; pairs with the fence of the registry's `contains`.
     #[inline]
     pub(crate) fn set_key(&self, key: SequenceHash) {
         let key = key.to_u128();
-        self.key_lo.store(key as u64, Relaxed);
-        self.key_hi.store((key >> 64) as u64, Relaxed);
+        let release = site!("slot_key_relaxed", Release);
+        self.key_lo.store(key as u64, release);
+        self.key_hi.store((key >> 64) as u64, release);
     }
 
     /// Takes a reference if the word is still `word`, which is `Registered`. `Err` has the word that was found instead.
@@ -124,10 +127,11 @@ impl Slot {
 
     /// Forgets the last registration; for the owner, before the word becomes `Registered`.
     #[inline]
-    pub(crate) fn begin_registration(&self, generation: u32, parent: u64) {
+    pub(crate) fn begin_registration(&self, generation: u32, parent: u64, scoped: bool) {
         // Relaxed, all: published by the `set_word` that registers.
         self.parent.store(parent, Relaxed);
-        self.children.store(u64::from(generation) << 32, Relaxed);
+        let scopes = if scoped { children::SCOPE } else { children::UNSCOPED };
+        self.children.store((u64::from(generation) << 32) | u64::from(scopes), Relaxed);
         self.heat.store(0, Relaxed);
         self.ticket.store(NO_TICKET, Relaxed);
         self.list.store(NO_LIST, Relaxed);
@@ -148,52 +152,6 @@ impl Slot {
     /// Gives a held block another parent, if it still has the old one. Relaxed: published by the holder's release of the word.
     pub(crate) fn replace_parent(&self, old: u64, new: u64) -> bool {
         self.parent.compare_exchange(old, new, Relaxed, Relaxed).is_ok()
-    }
-
-    /// Counts a child; for a holder of the parent, whose generation is therefore the current one.
-    /// AcqRel: as in `change_children`.
-    #[inline]
-    pub(crate) fn child_added(&self) {
-        self.children.fetch_add(1, AcqRel);
-    }
-
-    /// Discounts a child; whether it was the last and the evictor had set this block aside for it.
-    #[inline]
-    pub(crate) fn child_removed(&self, generation: u32) -> bool {
-        let old =
-            self.change_children(generation, |count| if count & !DEFERRED == 1 { 0 } else { count - 1 });
-        old == Some(DEFERRED | 1)
-    }
-
-    /// Whether the block has resident children; if so it is marked as set aside, so that the last child's eviction brings it back.
-    #[inline]
-    pub(crate) fn defer_if_parent(&self, generation: u32) -> bool {
-        // Acquire: pairs with the Release of `change_children`. The common case, a leaf, costs a load.
-        let now = self.children.load(Acquire);
-        if (now >> 32) as u32 != generation || now as u32 & !DEFERRED == 0 {
-            return false;
-        }
-        self.change_children(
-            generation,
-            |count| if count & !DEFERRED == 0 { count } else { count | DEFERRED },
-        )
-        .is_some_and(|old| old & !DEFERRED != 0)
-    }
-
-    /// One shape for every change: unpack, decide, pack, compare-exchange, retry with what was seen. The old count.
-    fn change_children(&self, generation: u32, change: impl Fn(u32) -> u32) -> Option<u32> {
-        let mut now = self.children.load(Relaxed);
-        loop {
-            if (now >> 32) as u32 != generation {
-                return None;
-            }
-            let new = (now & !0xffff_ffff) | u64::from(change(now as u32));
-            // AcqRel: a later evictor of this block (Acquire in `defer_if_parent`) sees the child gone.
-            match self.children.compare_exchange(now, new, AcqRel, Relaxed) {
-                Ok(_) => return Some(now as u32),
-                Err(seen) => now = seen,
-            }
-        }
     }
 
     /// For the timeline. Acquire: pairs with the Release in `set_ticket`.
@@ -220,6 +178,3 @@ impl Slot {
         self.ticket.store(ticket, Release);
     }
 }
-
-/// In `children`: an evictor met this block while it had children, and relies on the last child to bring it back.
-const DEFERRED: u32 = 1 << 31;

@@ -12,13 +12,14 @@
 //! I1. There is one compactor at a time (`busy`); who finds it busy goes on without.
 //! I2. All positions in `(src, dst]` are written and stale. A stale position never becomes live but by the compactor.
 //! I3. A live entry is moved in this order: the entry, the ticket (by compare-exchange: a slot that was acquired
-//!     or taken meanwhile has none), the bit, together with its neighbours'. Order among live entries is kept at each step. A slot that is just being released may be
-//!     moved too: who released it sets the bit of whatever ticket it has by then.
+//!     or taken meanwhile has none), the bit, together with its neighbours'. Order among live entries is kept at each step.
+//!     A slot that is in use and keeps its place, or is just being released, may be moved too: who releases it sets the bit of
+//!     whatever ticket it has by then.
 //! I4. A position that is not written yet is left as it is; `dst` restarts below it.
 
 use super::{AHEAD, Entry, List, Position, Timeline};
 use crate::slot::Slot;
-use crate::sync::{AcqRel, Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
+use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
 
 /// Where the pass stands. All but `busy` belong to who has set `busy`.
 pub(super) struct Compactor {
@@ -65,7 +66,7 @@ impl Timeline {
     #[cold]
     pub(super) fn compact(&self, slots: &[Slot], steps: usize) {
         let state = &self.compactor;
-        // Acquire: pairs with the Release at the end; src and dst are as the last compactor left them (I1).
+        // Acquire: pairs with the Release at the end; src and dst are as the last compactor left them (I1). Relaxed, before: a look.
         if state.busy.load(Relaxed) != 0 || state.busy.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
             return;
         }
@@ -94,8 +95,10 @@ impl Timeline {
             src = src.minus_one(self.size);
         }
         due.flush(self);
+        // Relaxed, both: ordered by `busy`.
         state.src.store(src.0, Relaxed);
         state.dst.store(dst.0, Relaxed);
+        // Release: pairs with the Acquire at the start.
         state.busy.store(0, Release);
     }
 
@@ -108,7 +111,7 @@ impl Timeline {
             head = head.plus(1, self.size);
             left -= 1;
         }
-        // Release: as above.
+        // Release: pairs with `head()`. All before it was seen stale and stays so (I2).
         self.head.store(head.0, Release);
         if tail.since(head, self.size) <= self.threshold { 0 } else { left }
     }
@@ -141,12 +144,13 @@ impl Timeline {
         // A store does: only the compactor writes here, until the head has passed, and it is the compactor who moves the head.
         // Release: pairs with the Acquire of ring readers, as in `put`.
         self.ring[dst.index()].store(Entry::new(*dst, entry.slot()).0, Release);
-        // AcqRel: who sees the new ticket sees the new entry. Fails if the slot was acquired or taken (I3).
+        // Release: pairs with the Acquire of `Slot::ticket`: who sees the new ticket sees the new entry. Relaxed on failure: the slot was
+        // acquired or taken (I3), and we leave it.
         let moved = if skipped!("timeline_move_by_store") {
             slot.ticket.store(dst.0, Release);
             true
         } else {
-            slot.ticket.compare_exchange(src.0, dst.0, AcqRel, Relaxed).is_ok()
+            slot.ticket.compare_exchange(src.0, dst.0, Release, Relaxed).is_ok()
         };
         if moved {
             due.add(self, list, *dst);
@@ -163,7 +167,7 @@ impl Timeline {
         let Some(List { cursor: hand, .. }) = self.lists.get(list).filter(|_| self.sweeps) else { return };
         // Relaxed: as in `sweep`.
         let at = hand.load(Relaxed);
-        if at > src.0 && at <= dst.0 {
+        if at > src.0 && at <= dst.0 && !skipped!("timeline_hand_stays") {
             let _ = hand.compare_exchange(at, dst.plus(1, self.size).0, Relaxed, Relaxed);
         }
     }

@@ -19,7 +19,7 @@
 //! I2. A ticket is never given twice. It is written only by the holder of the slot's only reference (release), by the one who
 //!     turned 0 references into 1 (forgets it), by the evictor who owns the slot (forgets it), and by the one compactor, which
 //!     moves a ticket by compare-exchange.
-//! I3. An inactive, unpinned slot is live; its list's bit is set, or it is set aside as a parent, or the thread that released
+//! I3. An inactive, unpinned slot is live; its list's bit is set, or it is deferred as a parent, or the thread that released
 //!     it, or the compactor that moved it, is about to set the bit.
 //! I4. No bit of a list is set before its cursor, or a thread is about to pull the cursor back.
 //! I5. Nothing live is before `head`; `tail - head ≤ size - WORD`, so a word of positions is never of two laps.
@@ -27,7 +27,10 @@
 //!
 //! # Orderings
 //! Bit and cursor are Dekker's problem: a releaser sets a bit, then looks at the cursor; an evictor moves the cursor, then looks
-//! at the bits. Each has a SeqCst fence between its two steps, so at least one sees the other (I4).
+//! at the bits. Each has a SeqCst fence between its two steps, so at least one sees the other (I4). Word and ticket are another:
+//! a releaser lets go of the word, then looks for the ticket, which the compactor may have moved; an evictor that has seen the new
+//! ticket and cleared its bit looks at the word. The same fence of the releaser, in `set_bits`, before it looks a second time, and one of
+//! the evictor, where the block seems to be in use, have one of them set the bit (I3).
 
 mod compact;
 mod position;
@@ -141,7 +144,7 @@ impl Timeline {
                 }
             }
             let end = tail.plus(n, self.size);
-            // AcqRel: Release pairs with `tail()`.
+            // AcqRel: Release pairs with `tail()`, Acquire, on success and failure, with an earlier Release here.
             match self.tail.compare_exchange_weak(tail.0, end.0, AcqRel, Acquire) {
                 Ok(_) => return Ok(Reserved::new(self, tail)),
                 Err(seen) => tail = Position(seen),
@@ -158,7 +161,7 @@ impl Timeline {
         self.tail().since(self.head(), self.size) + u64::from(n) <= u64::from(self.size - WORD)
     }
 
-    /// Puts an inactive slot into its list: sets the bit at its ticket. For slots that keep their place, and for those set aside.
+    /// Puts an inactive slot into its list: sets the bit at its ticket. For slots that keep their place, and for those deferred.
     pub(crate) fn relist(&self, slots: &[Slot], slot: u32) {
         self.relist_unless(slots, slot, NO_TICKET);
     }
@@ -175,6 +178,9 @@ impl Timeline {
             // Relaxed: the slot is inactive and may be taken at any time; then the bit is a wrong one, and harmless (I6).
             let list = usize::from(slot.list.load(Relaxed));
             self.set_bits(list, Position(ticket).word_start(), Position(ticket).bit());
+            if skipped!("timeline_relist_once") {
+                return;
+            }
             done = ticket;
         }
     }
@@ -229,7 +235,7 @@ impl Timeline {
             if at >= tail {
                 // Twice round and nothing: the first round may have spared all.
                 rounds += 1;
-                if rounds > 2 {
+                if rounds > if skipped!("timeline_sweep_one_round") { 1 } else { 2 } {
                     break;
                 }
                 at = head;
@@ -258,13 +264,13 @@ impl Timeline {
     fn oldest_word(&self, list: usize) -> Option<(Position, u64)> {
         let list = &self.lists[list];
         loop {
-            // Acquire: pairs with the Release in `advance` and `pull_back`.
-            let cursor = Position(list.cursor.load(Acquire));
+            // Relaxed: a place to begin at; `advance` makes sure of each word that is passed.
+            let cursor = Position(list.cursor.load(Relaxed));
             let head = self.head().word_start();
             if cursor < head {
                 // Nothing live is before the head (I5), so there is nothing to look back for.
-                // AcqRel: pairs with the Acquire above; on failure somebody else moved it.
-                let _ = list.cursor.compare_exchange(cursor.0, head.0, AcqRel, Relaxed);
+                // Relaxed: as in `advance`; on failure somebody else moved it.
+                let _ = list.cursor.compare_exchange(cursor.0, head.0, Relaxed, Relaxed);
                 continue;
             }
             // Acquire: pairs with the Release in `set_bits`.
@@ -305,7 +311,7 @@ impl Timeline {
                 let ticket = word.0 + u64::from(bit);
                 (slot, judge(Candidate { slot, ticket }, &slots[slot as usize]))
             }) {
-                Some((slot, Verdict::Deferred)) => self.set_aside(slots, list, word, bit, slot),
+                Some((slot, Verdict::Deferred)) => self.defer(slots, list, word, bit, slot),
                 Some((_, verdict @ (Verdict::Taken | Verdict::TakenLast))) => {
                     taken += 1;
                     done |= 1 << bit;
@@ -356,7 +362,7 @@ impl Timeline {
             let entry = Entry(self.ring[word.index() + bit as usize].load(Acquire));
             let now = Position::new(entry.lap(), word.index() as u32);
             if let Some(slot) = self.live_slot(slots, list, now, bit)
-                && slots[slot as usize].word().inactive()
+                && is_left_inactive(&slots[slot as usize])
             {
                 self.set_bits(list, now, 1 << bit);
             }
@@ -365,15 +371,15 @@ impl Timeline {
 
     /// Takes a parent out of its list until its last child is gone. It has been marked; first its bit goes, then the mark is made again:
     /// if the last child went in between, `defer_if_parent` says so, and the bit comes back.
-    fn set_aside(&self, slots: &[Slot], list: usize, word: Position, bit: u32, slot: u32) {
+    fn defer(&self, slots: &[Slot], list: usize, word: Position, bit: u32, slot: u32) {
         // AcqRel: as in `clear_bits`.
         self.lists[list].bits[word.word()].fetch_and(!(1 << bit), AcqRel);
-        let state = slots[slot as usize].word();
-        let back = !slots[slot as usize].defer_if_parent(state.generation()) && state.inactive();
-        if back && !skipped!("timeline_set_aside_once") {
+        let parent = &slots[slot as usize];
+        let back = !parent.defer_if_parent(parent.word().generation()) && is_left_inactive(parent);
+        if back && !skipped!("timeline_deferred_once") {
             self.relist(slots, slot);
         }
-        // What else may have come to this place meanwhile, by the compactor or in another lap.
+        // What else may have come to this place meanwhile, by the compactor or in another lap. Acquire: as in `clear_bits`.
         let entry = Entry(self.ring[word.index() + bit as usize].load(Acquire));
         if entry.slot() != slot {
             self.clear_bits(slots, list, word, 1 << bit);
@@ -390,12 +396,14 @@ impl Timeline {
 impl List {
     /// Moves the cursor from `from` to `to`, and back if a bit was set behind it.
     fn advance(&self, from: Position, to: Position) {
-        // AcqRel: pairs with the Acquire in `oldest_word`.
-        if self.cursor.compare_exchange(from.0, to.0, AcqRel, Acquire).is_err() {
+        // Relaxed, here and below: the fences decide, and a cursor publishes nothing.
+        if self.cursor.compare_exchange(from.0, to.0, Relaxed, Relaxed).is_err() {
             return;
         }
         // Dekker with `set_bits`: see the header.
-        fence(SeqCst);
+        if !skipped!("timeline_advance_no_fence") {
+            fence(SeqCst);
+        }
         if self.bits[from.word()].load(Relaxed) != 0 {
             self.pull_back(from);
         }
@@ -404,13 +412,27 @@ impl List {
     /// Makes sure that the cursor is not behind `word`.
     #[inline]
     fn pull_back(&self, word: Position) {
+        // Relaxed: after the caller's fence, so that it is no older than what `advance` left before its own. Who starts from the new place
+        // and does not see the bit yet meets the same fences when it goes on.
         let mut cursor = self.cursor.load(Relaxed);
         while cursor > word.0 {
-            match self.cursor.compare_exchange_weak(cursor, word.0, AcqRel, Relaxed) {
+            match self.cursor.compare_exchange_weak(cursor, word.0, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(seen) => cursor = seen,
             }
         }
+    }
+}
+
+/// Whether a slot is inactive, whose bit the caller has just cleared where it has seen the slot's ticket; if not, its holder
+/// sees that ticket too, and sets the bit again.
+fn is_left_inactive(slot: &Slot) -> bool {
+    slot.word().inactive() || {
+        // Dekker with `set_bits`: see the header.
+        if !skipped!("timeline_clear_no_fence") {
+            fence(SeqCst);
+        }
+        slot.word().inactive()
     }
 }
 

@@ -5,6 +5,7 @@
 use kvstrata_core::*;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub struct Rig {
     pub pool: BlockPool,
@@ -27,7 +28,12 @@ pub fn hash(number: u64) -> SequenceHash {
 
 impl Rig {
     pub fn new(capacity: u32, policy: Policy) -> Arc<Rig> {
-        let config = PoolConfig::new(capacity).policy(policy).lanes(1).lane_of(|| 0);
+        Rig::with(capacity, |config| config.policy(policy))
+    }
+
+    /// A pool of one lane, but for what `set` changes.
+    pub fn with(capacity: u32, set: impl FnOnce(PoolConfig) -> PoolConfig) -> Arc<Rig> {
+        let config = set(PoolConfig::new(capacity).lanes(1).lane_of(|| 0));
         let memory = (0..capacity).map(|_| UnsafeCell::new(u64::MAX)).collect();
         Arc::new(Rig { pool: BlockPool::new(config).expect("a valid setup"), memory })
     }
@@ -103,5 +109,25 @@ pub fn model_within(bound: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;
     builder.preemption_bound = Some(builder.preemption_bound.map_or(bound, |asked| asked.min(bound)));
-    builder.check(run);
+    // Not loom's: what is counted over all runs is no part of any.
+    let runs = std::sync::Arc::new(AtomicU64::new(0));
+    let counted = runs.clone();
+    builder.check(move || {
+        counted.fetch_add(1, Relaxed);
+        run();
+    });
+    assert!(runs.load(Relaxed) > 1, "loom saw no race, and tried one order only: see `spawn`");
+}
+
+/// As loom's own, but each of the two may go first. loom looks for a race with the last access to a location alone: where one thread
+/// has loaded it, and the other loads it too and then changes it, the first load is forgotten, and no other order is tried.
+pub fn spawn<T: 'static>(run: impl FnOnce() -> T + 'static) -> loom::thread::JoinHandle<T> {
+    let coin = Arc::new(loom::sync::atomic::AtomicUsize::new(0));
+    let other = coin.clone();
+    let thread = loom::thread::spawn(move || {
+        other.fetch_add(1, Relaxed);
+        run()
+    });
+    coin.fetch_add(1, Relaxed);
+    thread
 }

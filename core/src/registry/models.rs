@@ -1,0 +1,106 @@
+//! Models of the chains alone, where a pool's would take too long. With blocks and their bytes: `core/tests/loom_registry.rs`.
+
+use super::*;
+use crate::sync::{Arc, model, thread};
+use alloc::vec::Vec;
+
+struct Rig {
+    registry: Registry,
+    slots: Box<[Slot]>,
+}
+
+/// As [`model`], with up to `bound` forced switches, or fewer if `LOOM_MAX_PREEMPTIONS` says so.
+fn model_within(bound: usize, run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = model::Builder::new();
+    builder.preemption_bound = Some(builder.preemption_bound.map_or(bound, |asked| asked.min(bound)));
+    builder.check(run);
+}
+
+/// A key of the first chain, or of the second: under loom there are two.
+fn key(number: u128, chain: u64) -> SequenceHash {
+    let in_chain = |key: &u128| (*key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == chain;
+    SequenceHash::from_u128((number * 16 + 1..).find(in_chain).expect("half of all keys are"))
+}
+
+impl Rig {
+    fn new(slots: usize) -> Rig {
+        Rig { registry: Registry::new(slots), slots: Slot::table(slots) }
+    }
+
+    /// Registers a slot, before the threads start.
+    fn register(&self, slot: u32, key: SequenceHash) {
+        let own = &self.slots[slot as usize];
+        own.set_key(key);
+        own.set_word(own.word().with_state(State::Registered));
+        self.insert(slot, key);
+    }
+
+    /// Ends a slot's registration, before the threads start: the chain alone is still to be left.
+    fn end(&self, slot: u32) {
+        let own = &self.slots[slot as usize];
+        own.set_word(own.word().reset());
+    }
+
+    /// The step of an insert that is of the chain.
+    fn insert(&self, slot: u32, key: SequenceHash) {
+        assert!(matches!(self.registry.insert(&self.slots, slot, key, false), Inserted::New));
+    }
+
+    /// The step of a removal that is of the chain.
+    fn remove(&self, slot: u32) {
+        self.registry.remove(&self.slots, slot, self.slots[slot as usize].key());
+    }
+
+    /// Three registered slots, 2 → 1 → 0, of which the last stays so.
+    fn with_two_who_leave(slots: usize) -> Arc<Rig> {
+        let rig = Rig::new(slots);
+        (0..3).for_each(|slot| rig.register(slot, key(u128::from(slot), 0)));
+        (1..3).for_each(|slot| rig.end(slot));
+        Arc::new(rig)
+    }
+
+    /// The slot that is found under a key; it is held from then on.
+    fn find(&self, key: SequenceHash) -> Option<u32> {
+        self.registry.acquire(&self.slots, key).map(|found| found.slot)
+    }
+}
+
+/// I4: a lookup stands on the first of three in a chain. One thread removes the first, another the second, and takes it to another
+/// chain: the lookup finds the third, for who reads the second's new link knows that the first has left.
+#[test]
+fn a_lookup_over_two_who_leave() {
+    model_within(2, || {
+        let rig = Rig::with_two_who_leave(3);
+        let (one, two) = (rig.clone(), rig.clone());
+        let removing = thread::spawn(move || one.remove(2));
+        let moving = thread::spawn(move || {
+            two.remove(1);
+            two.insert(1, key(9, 1));
+        });
+        assert_eq!(rig.find(key(0, 0)), Some(0), "it was there all the time");
+        removing.join().expect("no panic");
+        moving.join().expect("no panic");
+    });
+}
+
+/// I3: two neighbours are removed at once, while a third thread inserts before them: what is left is found, and nothing else is in
+/// the chain.
+#[test]
+fn two_leave_and_one_comes() {
+    model_within(2, || {
+        let rig = Rig::with_two_who_leave(4);
+        let (one, two) = (rig.clone(), rig.clone());
+        let first = thread::spawn(move || one.remove(2));
+        let second = thread::spawn(move || two.remove(1));
+        rig.insert(3, key(3, 0));
+        first.join().expect("no panic");
+        second.join().expect("no panic");
+        let mut chain = Vec::new();
+        let walked = rig.registry.walk(&rig.slots, rig.registry.head(key(0, 0)), |slot| {
+            chain.push(slot);
+            Visit::<()>::Continue
+        });
+        assert!(walked.is_err());
+        assert_eq!(chain, [3, 0]);
+    });
+}
