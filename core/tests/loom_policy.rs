@@ -268,3 +268,33 @@ fn compaction_and_sweep_against_release() {
         rig.at_rest();
     });
 }
+
+/// LFU gives a parent that has waited a new place, while a hit holds it or another evictor looks for it: it can be evicted afterwards.
+#[test]
+fn a_parent_comes_back() {
+    for hits in [true, false] {
+        model_within(2, move || {
+            let rig = Rig::new(2, Policy::Lfu);
+            let parent = rig.store(1).expect("two for two");
+            parent.set_priority(Priority::Low);
+            let mut blocks = Vec::with_capacity(1);
+            rig.pool.allocate(1, &mut blocks).expect("two for two");
+            let child = rig.register(blocks.pop().expect("one"), 2, Some(&parent));
+            child.set_priority(Priority::Low);
+            drop(parent);
+            assert_eq!(evict(&rig), None, "the parent waits");
+            drop(child);
+            let other = rig.clone();
+            let thread = spawn(move || {
+                if hits {
+                    drop(other.lookup(1));
+                } else {
+                    evict(&other);
+                }
+            });
+            evict(&rig);
+            thread.join().expect("no panic");
+            rig.at_rest();
+        });
+    }
+}

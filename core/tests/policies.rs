@@ -213,3 +213,38 @@ fn priorities_pins_and_leaves() {
         assert_eq!(pool.evict(1, &mut victims), 1, "{policy}");
     }
 }
+
+/// A parent that has waited for its child is worth the age, at most: it is not taken for dear because the wheel has turned.
+#[test]
+fn lfu_remembers_who_waited() {
+    let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::Lfu)).expect("a valid setup");
+    fn store<'p>(
+        pool: &'p BlockPool,
+        number: u64,
+        parent: Option<&ImmutableBlock<'p>>,
+    ) -> ImmutableBlock<'p> {
+        let mut blocks = vec![];
+        pool.allocate(1, &mut blocks).expect("enough");
+        let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+        pool.register(complete, parent).into_block()
+    }
+    let evict = || {
+        let mut victims = vec![];
+        assert_eq!(pool.evict(1, &mut victims), 1);
+        victims[0].hash()
+    };
+    let use_it = |number, times| (0..times).for_each(|_| drop(pool.lookup(hash(number))));
+    let [parent, child, dear, dearer] = [1, 2, 3, 4];
+    let held = store(&pool, parent, None);
+    let of_child = store(&pool, child, Some(&held));
+    drop(held);
+    drop(store(&pool, dear, None));
+    use_it(dear, 3);
+    assert_eq!(evict(), hash(dear), "the parent, worth 0, waits for its child; the age is 3 now");
+    drop(store(&pool, dearer, None));
+    use_it(dearer, 1);
+    drop(of_child);
+    assert_eq!(evict(), hash(child), "worth 3");
+    assert_eq!(evict(), hash(parent), "worth 0, long ago");
+    assert_eq!(evict(), hash(dearer), "worth 4");
+}

@@ -7,14 +7,21 @@
 //!   worth:   age   age+1   …   age+15        16 lists a class, worth mod 16: a wheel that age turns
 //! ```
 //!
+//! A parent that is deferred was the one of least worth: `age` becomes its worth too, and when its last child is gone it is worth the
+//! age, which is not less. In its old list it could be a turn behind.
+//!
 //! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release goes first.
 
 use super::{Eviction, Hunt};
-use crate::slot::{Priority, Slot};
+use crate::slot::{NO_LIST, Priority, Slot};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
-/// Lists a class: the most uses that are told apart, plus one.
-pub(super) const WHEEL: u32 = 16;
+/// Lists a class: the most uses that are told apart, plus one. Two in models, or there would be little but empty lists to look at.
+pub(super) const WHEEL: u32 = if cfg!(loom) { 2 } else { 16 };
+
+/// In place of a list: the block comes back from waiting.
+const RETURNING: u8 = NO_LIST - 1;
+const _: () = assert!(Priority::EVICTABLE * (WHEEL as usize) < RETURNING as usize);
 
 pub(crate) struct Lfu {
     ages: [CachePadded<AtomicU32>; Priority::EVICTABLE],
@@ -40,10 +47,21 @@ impl Eviction for Lfu {
         }
     }
 
+    fn moves_returning(&self) -> bool {
+        true
+    }
+
+    fn on_return(&self, parent: &Slot) {
+        // Relaxed: the caller's own until it is placed.
+        parent.list.store(RETURNING, Relaxed);
+    }
+
     #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
         let class = (priority as usize).min(Priority::EVICTABLE - 1);
-        let worth = self.ages[class].load(Relaxed).wrapping_add(u32::from(slot.heat.load(Relaxed)));
+        let returning = slot.list.load(Relaxed) == RETURNING;
+        let uses = if returning { 0 } else { slot.heat.load(Relaxed) };
+        let worth = self.ages[class].load(Relaxed).wrapping_add(u32::from(uses));
         class as u8 * WHEEL as u8 + (worth % WHEEL) as u8
     }
 
@@ -68,7 +86,7 @@ impl Lfu {
             let list = class * WHEEL as usize + (worth % WHEEL) as usize;
             let found = hunt.take_oldest(list, wanted - taken);
             taken += found;
-            if found > 0 {
+            if hunt.deferred() || found > 0 {
                 self.ages[class].store(worth, Relaxed);
             }
             if taken == wanted || hunt.is_reordered() {

@@ -82,6 +82,12 @@ pub(crate) trait Eviction {
     fn on_hit(&self, _slot: &Slot) {}
     /// A block that has a place leaves the registry.
     fn on_remove(&self, _slot: &Slot) {}
+    /// Whether a parent that has waited for its children comes back to another place than it had.
+    fn moves_returning(&self) -> bool {
+        false
+    }
+    /// Such a parent is placed next. The caller holds its only reference.
+    fn on_return(&self, _parent: &Slot) {}
     /// The list of a block that takes its place on the timeline now. The caller holds its only reference.
     fn place(&self, slot: &Slot, priority: Priority) -> u8;
     /// Finds up to `wanted` victims.
@@ -137,6 +143,12 @@ impl Eviction for AnyPolicy {
     #[inline]
     fn on_remove(&self, slot: &Slot) {
         each!(self, policy => policy.on_remove(slot));
+    }
+    fn moves_returning(&self) -> bool {
+        each!(self, policy => policy.moves_returning())
+    }
+    fn on_return(&self, parent: &Slot) {
+        each!(self, policy => policy.on_return(parent))
     }
     #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {

@@ -23,6 +23,7 @@ pub(crate) struct Hunt<'p> {
     victims: [Cell<(u32, u32)>; BATCH],
     claimed: Cell<usize>,
     reordered: Cell<bool>,
+    deferred: Cell<bool>,
 }
 
 impl<'p> Hunt<'p> {
@@ -49,6 +50,11 @@ impl<'p> Hunt<'p> {
         self.reordered.get()
     }
 
+    /// Whether a parent was deferred since the last call.
+    pub(crate) fn deferred(&self) -> bool {
+        self.deferred.take()
+    }
+
     /// Claims one candidate, or says why not.
     pub(crate) fn claim(&self, candidate: Candidate) -> Verdict {
         let pool = self.pool;
@@ -60,6 +66,7 @@ impl<'p> Hunt<'p> {
                 return Verdict::Stale;
             }
             if slot.defer_if_parent(word.generation()) && !skipped!("evict_parent_first") {
+                self.deferred.set(true);
                 return Verdict::Deferred;
             }
             match slot.try_swap(word, word.reset()) {
@@ -128,6 +135,7 @@ impl BlockPool {
                 victims: [const { Cell::new((0, 0)) }; BATCH],
                 claimed: Cell::new(0),
                 reordered: Cell::new(false),
+                deferred: Cell::new(false),
             };
             let batch = (wanted - evicted).min(BATCH);
             self.unplaced.drain(
@@ -157,9 +165,27 @@ impl BlockPool {
         let Some(parent) = unpack(slot.parent()) else { return false };
         let back = self.slot(parent.id).child_removed(parent.generation);
         if back {
-            self.timeline.relist(&self.slots, parent.id.0);
+            self.bring_back(parent);
         }
         back
+    }
+
+    /// The last child of a deferred block is gone: it can be evicted again.
+    fn bring_back(&self, parent: BlockRef) {
+        if !self.policy.moves_returning() {
+            return self.timeline.relist(&self.slots, parent.id.0);
+        }
+        let slot = self.slot(parent.id);
+        let word = slot.word();
+        let waits = word.generation() == parent.generation && word.inactive();
+        // Whoever else holds it will place it. A pinned one has no place.
+        if !waits || word.priority() == Priority::Pinned || slot.try_acquire(word).is_err() {
+            return;
+        }
+        count(&self.lane().inactive, 1u64.wrapping_neg());
+        slot.forget_ticket();
+        self.policy.on_return(slot);
+        self.release_slots(iter::once(parent.id.0));
     }
 
     /// All that follows when the caller has ended a registration otherwise than by eviction.

@@ -78,7 +78,7 @@ impl BlockPool {
         loop {
             if word.generation() != block.generation
                 || word.state() != State::Registered
-                || word.doomed()
+                || word.withdrawn()
                 || word.references() == MAX_REFERENCES
             {
                 return None;

@@ -128,7 +128,7 @@ impl BlockPool {
                     let there = self.slot(present.id());
                     if !there.scope_joined(found.word.generation(), scoped) {
                         // Its last scope has ended; whoever ended it is about to withdraw it. We do not wait for that.
-                        self.update(present.id(), Word::with_doom);
+                        self.update(present.id(), Word::with_withdrawal);
                         continue;
                     }
                     self.discard(id);
@@ -209,7 +209,7 @@ impl BlockPool {
             let word = slot.word();
             let same = word.generation() == block.generation || skipped!("withdraw_another");
             let held = same && word.references() > 0;
-            if held && slot.try_swap(word, word.with_doom()).is_ok() {
+            if held && slot.try_swap(word, word.with_withdrawal()).is_ok() {
                 return;
             }
         }
@@ -221,7 +221,8 @@ impl BlockPool {
         let mut word = slot.word();
         loop {
             let last = word.references() == 1;
-            let held = if skipped!("discard_as_stored") { word.with_doom() } else { word.with_orphanhood() };
+            let held =
+                if skipped!("discard_as_stored") { word.with_withdrawal() } else { word.with_orphanhood() };
             let next = if last { word.reset() } else { held.released() };
             match slot.try_swap(word, next) {
                 Ok(()) if last => return self.free.free(iter::once(id.0)),

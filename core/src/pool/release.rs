@@ -52,10 +52,10 @@ impl BlockPool {
             if last && self.needs_place(slot, word) {
                 return false;
             }
-            let next = if last && word.doomed() { word.reset() } else { word.released() };
+            let next = if last && word.withdrawn() { word.reset() } else { word.released() };
             match slot.try_swap(word, next) {
                 Ok(()) if !last => return true,
-                Ok(()) if word.doomed() => {
+                Ok(()) if word.withdrawn() => {
                     self.retire(number, word);
                     return true;
                 }
@@ -76,7 +76,7 @@ impl BlockPool {
     /// Whether the block goes to a new place if it becomes inactive now. The caller holds the only reference.
     #[inline]
     fn needs_place(&self, slot: &Slot, word: Word) -> bool {
-        if word.doomed() {
+        if word.withdrawn() {
             return false;
         }
         let pinned = word.priority() == Priority::Pinned;
@@ -122,7 +122,7 @@ impl BlockPool {
         let mut word = slot.word();
         let put = positions.put(number, slot, self.policy.place(slot, word.priority().min(Priority::High)));
         while word.references() == 1
-            && (!word.doomed() || skipped!("release_keeps_doomed"))
+            && (!word.withdrawn() || skipped!("release_keeps_withdrawn"))
             && word.priority() != Priority::Pinned
         {
             match slot.try_swap(word, word.released()) {
@@ -150,7 +150,7 @@ impl BlockPool {
     fn release_unplaced(&self, number: u32) {
         let slot = &self.slots[number as usize];
         let mut word = slot.word();
-        while word.references() == 1 && !word.doomed() && word.priority() != Priority::Pinned {
+        while word.references() == 1 && !word.withdrawn() && word.priority() != Priority::Pinned {
             match slot.try_swap(word, word.released()) {
                 Ok(()) => {
                     let lane = self.lane();

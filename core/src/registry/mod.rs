@@ -220,7 +220,7 @@ enum Visit<T> {
 /// Whether lookups may find it: not if its registration was withdrawn.
 #[inline]
 fn registered(word: Word) -> bool {
-    word.state() == State::Registered && (!word.doomed() || skipped!("registry_finds_doomed"))
+    word.state() == State::Registered && (!word.withdrawn() || skipped!("registry_finds_withdrawn"))
 }
 
 /// Whether a slot is registered under this key.

@@ -3,7 +3,7 @@
 //! ```text
 //!  63            32 31          8 7  6 5        3 2    0
 //! ┌────────────────┬─────────────┬────┬──────────┬──────┐
-//! │ generation :32 │ references  │ pr │ flags :3 │ state│   flags: reserved, orphan, doomed
+//! │ generation :32 │ references  │ pr │ flags :3 │ state│   flags: reserved, orphan, withdrawn
 //! └────────────────┴─────────────┴────┴──────────┴──────┘
 //! ```
 //!
@@ -95,7 +95,7 @@ impl Priority {
 #[repr(transparent)]
 pub(crate) struct Word(pub(crate) u64);
 
-const DOOMED: u64 = 1 << 3;
+const WITHDRAWN: u64 = 1 << 3;
 const ORPHAN: u64 = 1 << 4;
 const RESERVED: u64 = 1 << 5;
 const PRIORITY_SHIFT: u32 = 6;
@@ -128,8 +128,8 @@ impl Word {
     }
     /// Its registration was withdrawn while it was referenced: the last release resets it.
     #[inline]
-    pub(crate) const fn doomed(self) -> bool {
-        self.0 & DOOMED != 0
+    pub(crate) const fn withdrawn(self) -> bool {
+        self.0 & WITHDRAWN != 0
     }
     /// Registered and unreferenced: found by lookups, and fair game for eviction.
     #[inline]
@@ -155,12 +155,12 @@ impl Word {
         Word((self.0 & !(0b11 << PRIORITY_SHIFT)) | ((priority as u64) << PRIORITY_SHIFT))
     }
     #[inline]
-    pub(crate) const fn with_doom(self) -> Word {
-        Word(self.0 | DOOMED)
+    pub(crate) const fn with_withdrawal(self) -> Word {
+        Word(self.0 | WITHDRAWN)
     }
     #[inline]
     pub(crate) const fn with_orphanhood(self) -> Word {
-        Word(self.0 | DOOMED | ORPHAN)
+        Word(self.0 | WITHDRAWN | ORPHAN)
     }
     #[inline]
     pub(crate) const fn with_reservation(self, reserved: bool) -> Word {
@@ -198,17 +198,17 @@ mod tests {
     fn fields_do_not_overlap() {
         let word =
             Word(u64::MAX << GENERATION_SHIFT).with_state(State::Registered).with_priority(Priority::High);
-        let word = word.acquired().acquired().with_doom();
+        let word = word.acquired().acquired().with_withdrawal();
         assert_eq!(word.generation(), u32::MAX);
         assert_eq!(word.references(), 2);
         assert_eq!(word.state(), State::Registered);
         assert_eq!(word.priority(), Priority::High);
-        assert!(word.doomed());
+        assert!(word.withdrawn());
         assert!(!word.inactive());
         assert!(word.released().released().inactive());
         let reset = word.reset();
         assert_eq!((reset.generation(), reset.references(), reset.state()), (0, 0, State::Reset));
         assert_eq!(reset.priority(), Priority::Normal);
-        assert!(!reset.doomed());
+        assert!(!reset.withdrawn());
     }
 }
