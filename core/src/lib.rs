@@ -13,7 +13,8 @@
 //! | `policy` | LRU, LFU, SIEVE, S3-FIFO over the timeline |
 //! | [`request`] | the request-level view: reserve and release by request |
 //! | [`tokens`], [`hash`] | tokens to blocks to chained hashes |
-//! | [`layout`], [`storage`] | where a block's bytes lie; the ports that hardware implements |
+//! | [`layout`], [`plan`] | where a block's bytes lie; the fewest moves from there to anywhere |
+//! | [`storage`] | the ports that hardware implements |
 //!
 //! ```
 //! use kvstrata_core::{BlockPool, PoolConfig, SequenceHash};
@@ -40,6 +41,7 @@ extern crate alloc;
 pub mod events;
 pub mod hash;
 pub mod layout;
+pub mod plan;
 pub mod pool;
 pub mod request;
 pub mod storage;
@@ -59,7 +61,7 @@ pub use error::{ConfigError, OutOfBlocks, Reason, Refused, TransitionError};
 pub use events::EventSink;
 pub use hash::{BlockHash, BlockHasher, Salt, SaltParts, SequenceHash, Xxh3};
 pub use id::{BlockId, BlockRef};
-pub use layout::{FullyContiguous, LayoutConfig, LayoutError};
+pub use layout::{Arrangement, DType, Layout, LayoutConfig, LayoutError};
 pub use policy::{Policy, UnknownPolicy};
 pub use pool::{
     BlockPool, Census, CompleteBlock, Duplicates, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,

@@ -1,83 +1,161 @@
-//! Any geometry is refused or makes a layout whose every piece lies where 128-bit arithmetic says: in bounds,
-//! aligned, disjoint. Nothing panics, and nothing overflows.
+//! Any geometry in any arrangement is refused, or makes a layout whose every row lies where 128-bit arithmetic says: in its region,
+//! blocks aligned. Nothing panics, and nothing overflows.
 #![no_main]
 
 use arbitrary::Arbitrary;
-use kvstrata_core::layout::{FullyContiguous, LayoutConfig};
+use kvstrata_core::layout::{Arrangement, DType, Dim, HeadOrder, Layout, LayoutConfig, Region, ScalePlace};
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]
 struct Case {
-    sizes: [u32; 4],
+    sizes: [u32; 6],
     /// Most values are refused at once, so a bit tells whether to take the nearest that is not.
     tame: bool,
-    outer_dim: u32,
-    dtype_width_bytes: u32,
+    dtype: u8,
     alignment: u64,
-    /// Blocks, layers, outers to look up.
-    indices: [[u32; 3]; 4],
+    hnd: bool,
+    page_scales: bool,
+    arrangement: u8,
+    /// Where the first region is, and how far apart they are beyond their size.
+    address: u64,
+    gap: u64,
+    /// Rows to look up.
+    indices: [[u32; 5]; 4],
 }
+
+/// More regions show nothing new, only slower.
+const MOST_REGIONS: u32 = 4096;
 
 impl Case {
     fn config(&self) -> LayoutConfig {
-        let [num_blocks, num_layers, page_size, inner_dim] = self.sizes;
-        let config = LayoutConfig { num_blocks, num_layers, page_size, inner_dim, ..LayoutConfig::new() };
+        let [num_blocks, num_layers, outer_dim, page_size, num_heads, head_size] = self.sizes;
+        let dtype = DType::ALL[usize::from(self.dtype) % DType::ALL.len()];
+        let config = LayoutConfig {
+            num_blocks,
+            num_layers,
+            outer_dim,
+            page_size,
+            num_heads,
+            head_size,
+            dtype,
+            alignment: self.alignment,
+            head_order: if self.hnd { HeadOrder::Hnd } else { HeadOrder::Nhd },
+            scales: if self.page_scales { ScalePlace::Page } else { ScalePlace::Row },
+        };
         if !self.tame {
-            let (outer_dim, width, alignment) = (self.outer_dim, self.dtype_width_bytes, self.alignment);
-            return config.outer_dim(outer_dim).dtype_width_bytes(width).alignment(alignment);
+            return config;
         }
-        let width = 1 << (self.dtype_width_bytes % 5);
-        let alignment = u64::from(width) << (self.alignment % 40);
-        config.outer_dim(1 + self.outer_dim % 2).dtype_width_bytes(width).alignment(alignment)
+        let group = dtype.scale().map_or(1, |scale| scale.group);
+        let config = config.num_layers(1 + num_layers % 200).outer_dim(1 + outer_dim % 2);
+        let config = config.heads(1 + num_heads % 129, (1 + head_size % 512) * group);
+        config.num_blocks(num_blocks.max(1)).alignment(dtype.alignment() << (self.alignment % 40))
     }
+}
+
+/// Bytes from one index to the next within a region, from the order of the dimensions.
+struct Naive {
+    data: [u128; 5],
+    scales: [u128; 5],
+    /// From the first element to the first scale, where these lie apart.
+    scales_offset: Option<u128>,
+    region_bytes: u128,
+}
+
+fn naive(config: &LayoutConfig, arrangement: Arrangement) -> Naive {
+    let (data_row, scale_row) = (u128::from(config.row_data_bytes()), u128::from(config.row_scale_bytes()));
+    let apart = config.scales == ScalePlace::Page && scale_row > 0;
+    let order = arrangement.order(config.head_order);
+    let (mut data, mut scales) = ([0; 5], [0; 5]);
+    let (mut bytes, mut scale_bytes) = (if apart { data_row } else { data_row + scale_row }, scale_row);
+    let mut scales_offset = None;
+    for (depth, dim) in order.iter().enumerate().rev() {
+        let count = u128::from(config.shape()[*dim as usize]);
+        if *dim == Dim::Block {
+            bytes = bytes.next_multiple_of(config.alignment.into());
+        }
+        let in_page = depth + 2 >= order.len();
+        data[*dim as usize] = bytes;
+        scales[*dim as usize] = if in_page { scale_bytes } else { bytes };
+        bytes *= count;
+        scale_bytes *= count;
+        if apart && depth + 2 == order.len() {
+            scales_offset = Some(bytes);
+            bytes += scale_bytes;
+        }
+    }
+    Naive { data, scales, scales_offset, region_bytes: bytes }
 }
 
 fuzz_target!(|case: Case| {
     let config = case.config();
-    let layout = match FullyContiguous::new(config) {
-        Ok(layout) => layout,
+    let arrangement = Arrangement::ALL[usize::from(case.arrangement) % Arrangement::ALL.len()];
+    let need = match arrangement.needs(&config) {
+        Ok(need) => need,
         Err(error) => {
             assert!(!error.to_string().is_empty());
             return;
         }
     };
     assert!(config.validate().is_ok(), "a layout has a valid geometry");
-
-    let [blocks, layers, outers, page, inner, width] = [
-        config.num_blocks,
-        config.num_layers,
-        config.outer_dim,
-        config.page_size,
-        config.inner_dim,
-        config.dtype_width_bytes,
-    ]
-    .map(u128::from);
-    let alignment = u128::from(config.alignment);
-    let outer_stride = page * inner * width;
-    let block_bytes = outer_stride * outers * layers;
-    let block_stride = block_bytes.next_multiple_of(alignment);
-    assert_eq!(u128::from(layout.block_bytes()), block_bytes);
-    assert_eq!(u128::from(layout.block_stride()), block_stride);
-    assert_eq!(u128::from(layout.total_bytes()), block_stride * blocks);
-
-    let last = [config.num_blocks - 1, config.num_layers - 1, config.outer_dim - 1];
-    let inside =
-        case.indices.map(|[b, l, o]| [b % config.num_blocks, l % config.num_layers, o % config.outer_dim]);
-    for index @ [block, layer, outer] in case.indices.into_iter().chain(inside).chain([last]) {
-        let found = layout.range(block, layer, outer);
-        let exists = index.into_iter().zip(last).all(|(index, last)| index <= last);
-        assert_eq!(found.is_ok(), exists, "{index:?} of {config:?}");
-        let Ok(range) = found else { continue };
-        let start = u128::from(block) * block_stride
-            + (u128::from(layer) * outers + u128::from(outer)) * outer_stride;
-        assert_eq!(u128::from(range.start), start);
-        assert_eq!(u128::from(range.end), start + outer_stride);
-        assert!(range.end <= layout.total_bytes());
-
-        let whole = layout.block_range(block).expect("the block exists");
-        let of_layer = layout.layer_range(block, layer).expect("the layer exists");
-        assert!(whole.start.is_multiple_of(config.alignment));
-        assert!(whole.start <= of_layer.start && of_layer.end <= whole.end);
-        assert!(of_layer.start <= range.start && range.end <= of_layer.end);
+    if need.count > MOST_REGIONS {
+        return;
     }
+    let naive = naive(&config, arrangement);
+    assert_eq!(u128::from(need.bytes), naive.region_bytes, "{config:?} {arrangement}");
+
+    let step = u128::from(need.bytes) + u128::from(case.gap % (1 << 40));
+    let step = step.next_multiple_of(config.alignment.into());
+    let first = u128::from(case.address).next_multiple_of(config.alignment.into());
+    let mut regions = Vec::new();
+    for number in 0..u128::from(need.count) {
+        let Ok(address) = u64::try_from(first + number * step) else { return };
+        regions.push(Region::system(address, need.bytes));
+    }
+    let layout = match Layout::new(config, arrangement, &regions) {
+        Ok(layout) => layout,
+        Err(error) => {
+            let last = regions[regions.len() - 1];
+            let two = u128::from(last.address) + u128::from(last.size_bytes);
+            let packed = config.dtype.bits() < 8 && need.bytes > u64::MAX / 2;
+            assert!(two > u128::from(u64::MAX) || packed, "{error}: {config:?} {arrangement}");
+            return;
+        }
+    };
+    assert_eq!(Ok(layout.block_bytes()), config.block_bytes());
+
+    let shape = config.shape();
+    let last = shape.map(|count| count - 1);
+    let inside = case.indices.map(|index| Dim::ALL.map(|dim| index[dim as usize] % shape[dim as usize]));
+    for index in case.indices.into_iter().chain(inside).chain([last]) {
+        let found = layout.address(index);
+        let exists = index.iter().zip(shape).all(|(index, count)| *index < count);
+        assert_eq!(found.is_ok(), exists, "{index:?} of {config:?}");
+        let Ok(address) = found else { continue };
+        let [block, layer, outer, token, head] = index;
+        let region = match need.count {
+            1 => 0,
+            count if count == config.num_layers => layer,
+            _ => layer * config.outer_dim + outer,
+        };
+        let region = regions[region as usize];
+        let place = |strides: [u128; 5]| -> u128 {
+            u128::from(region.address)
+                + index.iter().zip(strides).map(|(index, stride)| u128::from(*index) * stride).sum::<u128>()
+        };
+        let end = u128::from(region.address) + u128::from(region.size_bytes);
+        assert_eq!(u128::from(address), place(naive.data), "{index:?} of {config:?} {arrangement}");
+        assert!(u128::from(address) + u128::from(layout.row_bytes()) <= end);
+        let scales = layout.scales_address(index).expect("it is in bounds").map(u128::from);
+        assert_eq!(scales, naive.scales_offset.map(|offset| place(naive.scales) + offset));
+        assert!(scales.is_none_or(|scales| scales + u128::from(config.row_scale_bytes()) <= end));
+        if [layer, outer, token, head] == [0; 4] {
+            assert!(address.is_multiple_of(config.alignment));
+        }
+
+        let tensor =
+            layout.layer(block, layer).and_then(|layer| layer.tensor(outer)).expect("it is in bounds");
+        assert_eq!(tensor.address([token.into(), head.into(), 0]), Ok(address));
+    }
+    let again = Layout::from_bytes(&layout.to_bytes()).expect("it was described");
+    assert_eq!(again.fingerprint(), layout.fingerprint());
 });

@@ -27,7 +27,7 @@ extern "C" fn program() -> ! {
     pool::life_cycle();
     pool::all_policies();
     tokens::same_hashes_either_way();
-    tokens::layout_is_arithmetic();
+    tokens::plans_are_made_in_place();
     system::print(format_args!("no_std: {} allocations, none by an operation\n", arena::allocations()));
     system::exit(0)
 }

@@ -1,8 +1,9 @@
-//! Tokens and layouts: no allocation within the capacity asked for at first, and the same hashes either way.
+//! Tokens and plans: no allocation within the capacity asked for at first, and the same hashes either way.
 
-use kvstrata_core::layout::{FullyContiguous, LayoutConfig};
+use kvstrata_core::layout::{DType, Layout, LayoutConfig, Region};
+use kvstrata_core::plan::CopyPlan;
 use kvstrata_core::tokens::{Token, TokenBlockSequence};
-use kvstrata_core::{Salt, SequenceHash};
+use kvstrata_core::{BlockId, Salt, SequenceHash};
 
 use crate::frugal;
 
@@ -33,15 +34,23 @@ pub fn same_hashes_either_way() {
     assert_eq!(truncated.hashes(), at_once.hashes());
 }
 
-/// A layout is numbers only.
-pub fn layout_is_arithmetic() {
-    frugal("layout", || {
-        let config =
-            LayoutConfig::new().num_blocks(10).num_layers(3).outer_dim(2).page_size(16).inner_dim(128);
-        match FullyContiguous::new(config.dtype_width_bytes(2).alignment(4096)) {
-            Ok(layout) => assert_eq!(layout.total_bytes(), 10 * 24_576),
-            Err(error) => panic!("{error}"),
-        }
-        assert!(FullyContiguous::new(config.num_blocks(0)).is_err());
+/// A plan is made anew, and walked, in the memory that it has.
+pub fn plans_are_made_in_place() {
+    let config = LayoutConfig::new().num_blocks(10).num_layers(3).outer_dim(2).page_size(16).heads(2, 64);
+    let config = config.dtype(DType::BF16).alignment(4096);
+    assert!(Layout::fully_contiguous(config.num_blocks(0), Region::system(0, 0)).is_err());
+    let at = |address| match Layout::fully_contiguous(config, Region::system(address, 10 * 24_576)) {
+        Ok(layout) => layout,
+        Err(error) => panic!("{error}"),
+    };
+    let (src, dst) = (at(1 << 20), at(1 << 30));
+    let (one, other) = ([BlockId(1), BlockId(7), BlockId(2)], [BlockId(3), BlockId(0), BlockId(9)]);
+    let mut plan = match CopyPlan::new(&src, &one, &dst, &other, .., ..) {
+        Ok(plan) => plan,
+        Err(error) => panic!("{error}"),
+    };
+    frugal("plan", || {
+        assert!(plan.replan(&other, &one).is_ok());
+        assert_eq!(plan.pieces().map(|piece| piece.bytes).sum::<u64>(), 3 * 24_576);
     });
 }

@@ -1,8 +1,10 @@
 //! What a layout refuses: the field, the value, the rule.
 
+use super::{Arrangement, DType, Dim, Index};
 use core::fmt;
 
-/// A field of [`LayoutConfig`](super::LayoutConfig); prints as it is spelt there.
+/// A field of a [`LayoutConfig`](super::LayoutConfig), a [`Region`](super::Region) or a [`Tensor`](super::Tensor); prints as it is
+/// spelt there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "each is the field of that name")]
 pub enum Field {
@@ -10,9 +12,17 @@ pub enum Field {
     NumLayers,
     OuterDim,
     PageSize,
-    InnerDim,
-    DtypeWidthBytes,
+    NumHeads,
+    HeadSize,
     Alignment,
+    Scales,
+    Regions,
+    Address,
+    SizeBytes,
+    Tensors,
+    Shape,
+    Strides,
+    Dims,
 }
 
 impl fmt::Display for Field {
@@ -22,20 +32,38 @@ impl fmt::Display for Field {
             Field::NumLayers => "num_layers",
             Field::OuterDim => "outer_dim",
             Field::PageSize => "page_size",
-            Field::InnerDim => "inner_dim",
-            Field::DtypeWidthBytes => "dtype_width_bytes",
+            Field::NumHeads => "num_heads",
+            Field::HeadSize => "head_size",
             Field::Alignment => "alignment",
+            Field::Scales => "scales",
+            Field::Regions => "regions",
+            Field::Address => "address",
+            Field::SizeBytes => "size_bytes",
+            Field::Tensors => "tensors",
+            Field::Shape => "shape",
+            Field::Strides => "strides",
+            Field::Dims => "dims",
         })
     }
 }
 
 /// Why there is no such layout, or why it does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum LayoutError {
     /// A field is 0.
     Zero {
         /// Which.
         field: Field,
+    },
+    /// A field is too large.
+    TooMany {
+        /// Which.
+        field: Field,
+        /// What it is.
+        value: u32,
+        /// What it may be.
+        most: u32,
     },
     /// `outer_dim` is neither 1 nor 2.
     OuterDim {
@@ -53,29 +81,115 @@ pub enum LayoutError {
     AlignmentBelowElement {
         /// What it is, in bytes.
         value: u64,
-        /// Bytes an element.
-        width: u32,
+        /// The elements' type.
+        dtype: DType,
     },
-    /// Sizes leave 64 bits.
+    /// A row's elements do not fill whole bytes, or whole groups that share a scale.
+    HeadSize {
+        /// What it is, in elements.
+        value: u32,
+        /// The elements' type.
+        dtype: DType,
+        /// Elements that go together.
+        group: u32,
+    },
+    /// Sizes or addresses leave 64 bits.
     Overflow {
-        /// The field that the product overflows with.
+        /// The field that the sum or product overflows with.
         field: Field,
         /// What it is.
         value: u64,
     },
-    /// The storage is smaller than the region.
-    StorageTooSmall {
-        /// Bytes that the storage has.
-        size_bytes: u64,
-        /// Bytes that the layout takes.
+    /// Scales behind each page, where a page is not in one piece.
+    ScalesApart {
+        /// The arrangement.
+        arrangement: Arrangement,
+    },
+    /// A padded block in an arrangement that has no place for padding.
+    Padded {
+        /// Bytes of a block's data within the region.
+        bytes: u64,
+        /// The alignment, in bytes.
+        alignment: u64,
+    },
+    /// Not as many regions or tensors as the arrangement and the geometry want.
+    Count {
+        /// Which.
+        field: Field,
+        /// How many there are.
+        value: u64,
+        /// How many there must be.
         needed: u64,
     },
-    /// The storage does not start at a multiple of the alignment.
-    StorageMisaligned {
+    /// A region is smaller than what is laid out in it.
+    RegionTooSmall {
+        /// Which.
+        region: u32,
+        /// Bytes that it has.
+        size_bytes: u64,
+        /// Bytes that it needs.
+        needed: u64,
+    },
+    /// A region or a tensor does not start at a multiple of the alignment.
+    Misaligned {
+        /// Which.
+        region: u32,
         /// Where it starts.
         address: u64,
         /// The alignment, in bytes.
         alignment: u64,
+    },
+    /// A stride is smaller than what lies between two indices of its dimension.
+    Interleaved {
+        /// Whose stride.
+        dim: Dim,
+        /// The stride, in bytes.
+        stride: u64,
+        /// The dimension below it, none if that is the row.
+        inner: Option<Dim>,
+        /// What that spans, in bytes.
+        span: u64,
+    },
+    /// Two (layer, outer) lie over each other.
+    LayersOverlap {
+        /// One.
+        a: [u32; 2],
+        /// The other.
+        b: [u32; 2],
+        /// What each spans, in bytes.
+        span: u64,
+    },
+    /// Elements and scales lie over each other.
+    ScalesOverlap,
+    /// A tensor's dimension has another size than the geometry.
+    Shape {
+        /// Which tensor.
+        tensor: u32,
+        /// Which of its dimensions.
+        position: u32,
+        /// Its size there.
+        value: u64,
+        /// What the geometry has.
+        needed: u64,
+    },
+    /// A tensor's dimensions are not those of a layout.
+    Dims {
+        /// Which tensor.
+        tensor: u32,
+    },
+    /// A tensor's strides are not those of the others.
+    StridesDiffer {
+        /// Which tensor.
+        tensor: u32,
+        /// Another.
+        other: u32,
+    },
+    /// The rows of a tensor are not contiguous.
+    RowStride {
+        /// Which tensor.
+        tensor: u32,
+        /// The stride of its elements, in elements.
+        value: u64,
     },
     /// An index outside the shape.
     Bounds(BoundsError),
@@ -85,23 +199,78 @@ impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LayoutError::Zero { field } => write!(f, "{field} = 0: must be at least 1"),
+            LayoutError::TooMany { field, value, most } => {
+                write!(f, "{field} = {value}: must be at most {most}")
+            }
             LayoutError::OuterDim { value } => {
                 write!(f, "outer_dim = {value}: must be 2 (keys and values) or 1 (MLA)")
             }
             LayoutError::NotPowerOfTwo { field, value } => {
                 write!(f, "{field} = {value}: must be a power of two")
             }
-            LayoutError::AlignmentBelowElement { value, width } => {
-                write!(f, "alignment = {value}: must be at least dtype_width_bytes = {width}")
+            LayoutError::AlignmentBelowElement { value, dtype } => {
+                let width = dtype.alignment();
+                write!(f, "alignment = {value}: must be at least the {width} bytes of a {dtype} element")
+            }
+            LayoutError::HeadSize { value, dtype, group } => {
+                write!(f, "head_size = {value}: must be a multiple of {group} for {dtype}")
             }
             LayoutError::Overflow { field, value } => {
-                write!(f, "{field} = {value}: with it the layout's size in bytes does not fit into 64 bits")
+                write!(f, "{field} = {value}: with it the layout does not fit into 64 bits")
             }
-            LayoutError::StorageTooSmall { size_bytes, needed } => {
-                write!(f, "size_bytes = {size_bytes}: the layout takes {needed} bytes")
+            LayoutError::ScalesApart { arrangement } => {
+                write!(
+                    f,
+                    "scales = page: a page is not in one piece where the arrangement is {arrangement}; use row"
+                )
             }
-            LayoutError::StorageMisaligned { address, alignment } => {
-                write!(f, "base_address = {address:#x}: must be a multiple of alignment = {alignment}")
+            LayoutError::Padded { bytes, alignment } => {
+                write!(
+                    f,
+                    "alignment = {alignment}: a block's {bytes} bytes would be padded, which this arrangement cannot be"
+                )
+            }
+            LayoutError::Count { field, value, needed } => {
+                write!(f, "{field}: there are {value}, and this layout has {needed}")
+            }
+            LayoutError::RegionTooSmall { region, size_bytes, needed } => {
+                write!(f, "regions[{region}].size_bytes = {size_bytes}: the layout takes {needed} bytes")
+            }
+            LayoutError::Misaligned { region, address, alignment } => {
+                write!(
+                    f,
+                    "regions[{region}].address = {address:#x}: must be a multiple of alignment = {alignment}"
+                )
+            }
+            LayoutError::Interleaved { dim, stride, inner, span } => {
+                write!(f, "strides: one {dim} follows another after {stride} bytes, but spans {span} (")?;
+                match inner {
+                    Some(inner) => write!(f, "all of its {inner} dimension)"),
+                    None => f.write_str("a row)"),
+                }
+            }
+            LayoutError::LayersOverlap { a, b, span } => {
+                write!(
+                    f,
+                    "address: layer {}, outer {} and layer {}, outer {} overlap, each spanning {span} bytes",
+                    a[0], a[1], b[0], b[1]
+                )
+            }
+            LayoutError::ScalesOverlap => f.write_str("address: elements and scales overlap"),
+            LayoutError::Shape { tensor, position, value, needed } => {
+                write!(f, "tensors[{tensor}].shape[{position}] = {value}: the geometry has {needed}")
+            }
+            LayoutError::Dims { tensor } => {
+                write!(
+                    f,
+                    "tensors[{tensor}].dims: needs block (or slot), token (unless slot), head (unless 1) and element, each once"
+                )
+            }
+            LayoutError::StridesDiffer { tensor, other } => {
+                write!(f, "tensors[{tensor}].strides: must be those of tensors[{other}]")
+            }
+            LayoutError::RowStride { tensor, value } => {
+                write!(f, "tensors[{tensor}].strides: elements are {value} apart; must be 1")
             }
             LayoutError::Bounds(error) => error.fmt(f),
         }
@@ -119,21 +288,16 @@ impl From<BoundsError> for LayoutError {
 /// An index outside the shape.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BoundsError {
-    /// Block, layer and outer index, as far as they were given.
-    pub index: [Option<u32>; 3],
-    /// `[num_blocks, num_layers, outer_dim]`.
-    pub shape: [u32; 3],
+    /// Block, layer, outer index, token, head.
+    pub index: Index,
+    /// How many there are of each.
+    pub shape: Index,
 }
 
 impl fmt::Display for BoundsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("index [")?;
-        for (i, index) in self.index.iter().flatten().enumerate() {
-            let separator = if i == 0 { "" } else { ", " };
-            write!(f, "{separator}{index}")?;
-        }
-        let [blocks, layers, outer] = self.shape;
-        write!(f, "] is outside [blocks, layers, outer] = [{blocks}, {layers}, {outer}]")
+        let BoundsError { index, shape } = self;
+        write!(f, "index {index:?} is outside [blocks, layers, outer, tokens, heads] = {shape:?}")
     }
 }
 

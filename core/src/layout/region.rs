@@ -1,0 +1,63 @@
+//! A stretch of memory, or of a file, that a layout's bytes lie in.
+
+use super::{Field, LayoutError};
+use crate::storage::{Storage, StorageKind};
+
+/// A stretch of bytes in some address space: what a tensor, an arena or a volume offers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Region {
+    /// Address of its first byte, in its own address space; an offset for files.
+    pub address: u64,
+    /// Bytes.
+    pub size_bytes: u64,
+    /// What it is made of.
+    pub kind: StorageKind,
+}
+
+impl Region {
+    /// A stretch of ordinary host memory.
+    #[must_use]
+    pub const fn system(address: u64, size_bytes: u64) -> Region {
+        Region { address, size_bytes, kind: StorageKind::System }
+    }
+
+    /// All of a storage.
+    #[must_use]
+    pub fn of<S: Storage + ?Sized>(storage: &S) -> Region {
+        Region { address: storage.base_address(), size_bytes: storage.size_bytes(), kind: storage.kind() }
+    }
+
+    /// The address behind its last byte.
+    ///
+    /// # Errors
+    ///
+    /// It does not fit into 64 bits.
+    pub(super) fn end(&self) -> Result<u64, LayoutError> {
+        let end = self.address.checked_add(self.size_bytes);
+        end.ok_or(LayoutError::Overflow { field: Field::SizeBytes, value: self.size_bytes })
+    }
+
+    /// Whether addresses here and there are of one space, so that equal ones are the same byte. Where nobody can tell (two files, two
+    /// remote machines), they are taken to be.
+    pub(crate) const fn shares_space(&self, other: &Region) -> bool {
+        match (self.kind, other.kind) {
+            (StorageKind::Device { ordinal: a }, StorageKind::Device { ordinal: b }) => a == b,
+            (StorageKind::Disk, StorageKind::Disk) | (StorageKind::Remote, StorageKind::Remote) => true,
+            (a, b) => a.is_host() && b.is_host(),
+        }
+    }
+}
+
+impl Storage for Region {
+    fn kind(&self) -> StorageKind {
+        self.kind
+    }
+
+    fn base_address(&self) -> u64 {
+        self.address
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+}

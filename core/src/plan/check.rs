@@ -1,0 +1,59 @@
+//! Whether one geometry can become another, and which slice of it.
+
+use super::slice::{Slice, Span};
+use super::{PlanError, Side};
+use crate::layout::{Dim, LayoutConfig};
+
+/// The slices of layers, outer indices, tokens and heads.
+pub(super) fn spans(
+    src: &LayoutConfig,
+    dst: &LayoutConfig,
+    layers: Slice,
+    heads: Slice,
+) -> Result<[Span; 4], PlanError> {
+    if src.dtype != dst.dtype {
+        return Err(PlanError::DType { src: src.dtype, dst: dst.dtype });
+    }
+    let (of_src, of_dst) = heads_of(src, dst)?;
+    Ok([
+        span(Dim::Layer, layers, src.num_layers, dst.num_layers)?,
+        span(Dim::Outer, Slice::All, src.outer_dim, dst.outer_dim)?,
+        span(Dim::Token, Slice::All, src.page_size, dst.page_size)?,
+        span(Dim::Head, heads, of_src, of_dst)?,
+    ])
+}
+
+/// The heads of either side. One may have them in one row, if the other knows how many they are.
+fn heads_of(src: &LayoutConfig, dst: &LayoutConfig) -> Result<(u32, u32), PlanError> {
+    if src.head_size == dst.head_size {
+        return Ok((src.num_heads, dst.num_heads));
+    }
+    let inside = |one: &LayoutConfig, many: &LayoutConfig| {
+        let divides = one.num_heads == 1 && one.head_size.is_multiple_of(many.head_size);
+        (divides && many.num_heads > 1 && one.dtype.scale().is_none()).then(|| one.head_size / many.head_size)
+    };
+    match (inside(src, dst), inside(dst, src)) {
+        (Some(heads), _) => Ok((heads, dst.num_heads)),
+        (_, Some(heads)) => Ok((src.num_heads, heads)),
+        _ => Err(PlanError::Shape { dim: None, src: src.head_size, dst: dst.head_size }),
+    }
+}
+
+fn span(dim: Dim, slice: Slice, of_src: u32, of_dst: u32) -> Result<Span, PlanError> {
+    let span = match slice {
+        Slice::All if of_src != of_dst => {
+            return Err(PlanError::Shape { dim: Some(dim), src: of_src, dst: of_dst });
+        }
+        Slice::All => Span { src: 0, dst: 0, count: of_src },
+        Slice::Same(range) => {
+            Span { src: range.start, dst: range.start, count: range.end.saturating_sub(range.start) }
+        }
+        Slice::Moved { src, dst, count } => Span { src, dst, count },
+    };
+    for (side, first, of) in [(Side::Source, span.src, of_src), (Side::Destination, span.dst, of_dst)] {
+        if span.count == 0 || u64::from(first) + u64::from(span.count) > u64::from(of) {
+            return Err(PlanError::Slice { side, dim, first, count: span.count, of });
+        }
+    }
+    Ok(span)
+}

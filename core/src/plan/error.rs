@@ -1,0 +1,132 @@
+//! What a plan refuses: which side, what, the value, the rule.
+
+use crate::layout::{DType, Dim};
+use core::fmt;
+
+/// One side of a copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Where bytes come from.
+    Source,
+    /// Where they go.
+    Destination,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::Source => "source",
+            Side::Destination => "destination",
+        })
+    }
+}
+
+/// Why there is no such plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The two lists of blocks are not of one length.
+    Lengths {
+        /// Blocks of the source's list.
+        src: usize,
+        /// Blocks of the destination's list.
+        dst: usize,
+    },
+    /// A list is longer than 2³² - 1.
+    TooMany {
+        /// Its length.
+        blocks: usize,
+    },
+    /// A block that a layout does not have.
+    Block {
+        /// Whose.
+        side: Side,
+        /// Where it is in its list.
+        position: usize,
+        /// The block.
+        block: u32,
+        /// Blocks that the layout has.
+        of: u32,
+    },
+    /// A block is written twice.
+    Twice {
+        /// The block, of the destination.
+        block: u32,
+    },
+    /// The elements' types differ.
+    DType {
+        /// The source's.
+        src: DType,
+        /// The destination's.
+        dst: DType,
+    },
+    /// The sides differ in a dimension that cannot be sliced, or was not.
+    Shape {
+        /// Which; none for the head size.
+        dim: Option<Dim>,
+        /// What the source has.
+        src: u32,
+        /// What the destination has.
+        dst: u32,
+    },
+    /// A slice is empty or leaves its layout.
+    Slice {
+        /// Whose.
+        side: Side,
+        /// Of which dimension.
+        dim: Dim,
+        /// Its first.
+        first: u32,
+        /// How many.
+        count: u32,
+        /// How many the layout has.
+        of: u32,
+    },
+    /// Bytes would be read and written by one plan.
+    Overlap {
+        /// An address of such a byte.
+        address: u64,
+    },
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlanError::Lengths { src, dst } => {
+                write!(f, "src_blocks has {src} blocks and dst_blocks {dst}: each needs its counterpart")
+            }
+            PlanError::TooMany { blocks } => write!(f, "{blocks} blocks: at most 4,294,967,295 in one plan"),
+            PlanError::Block { side, position, block, of } => {
+                write!(f, "{side} block [{position}] = {block}: the layout has {of} blocks")
+            }
+            PlanError::Twice { block } => {
+                write!(f, "destination block {block} is in the list twice: one of the two would be lost")
+            }
+            PlanError::DType { src, dst } => {
+                write!(f, "dtype: {src} cannot become {dst}; a plan moves bytes")
+            }
+            PlanError::Shape { dim, src, dst } => {
+                match dim {
+                    Some(Dim::Head) => f.write_str("heads: ")?,
+                    Some(Dim::Layer) => f.write_str("layers: ")?,
+                    Some(Dim::Token) => f.write_str("page_size: ")?,
+                    Some(Dim::Outer) => f.write_str("outer_dim: ")?,
+                    Some(Dim::Block) | None => f.write_str("head_size: ")?,
+                }
+                write!(f, "the source has {src}, the destination {dst}")?;
+                match dim {
+                    Some(Dim::Head | Dim::Layer) => f.write_str("; say which slice becomes which"),
+                    _ => f.write_str("; a plan cannot bridge that"),
+                }
+            }
+            PlanError::Slice { side, dim, first, count, of } => {
+                write!(f, "{dim} slice {first} + {count}: must not be empty, and the {side} has {of}")
+            }
+            PlanError::Overlap { address } => {
+                write!(f, "address {address:#x} would be read and written by one plan")
+            }
+        }
+    }
+}
+
+impl core::error::Error for PlanError {}

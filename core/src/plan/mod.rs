@@ -1,0 +1,335 @@
+//! Copy plans: the fewest moves from any layout to any other.
+//!
+//! A [`CopyPlan`] is checked when it is made, and cannot fail when it is executed. It does not hold its pieces: a formula gives them, in
+//! memory that does not grow with their number. Every executor, memcpy, copy engine, kernel, ring or fabric, runs the same plan, and
+//! [`naive`] is what all of them are tested against.
+//!
+//! ```text
+//!   plan ─► planes: elements, and scales if these lie apart on one side
+//!             └► runs: blocks s, s+1, … become d, d+1, …              sorted by destination
+//!                  └► bases: a pair of addresses for each (layer, outer) that no stride reaches
+//!                       └► nest: loops around a piece, merged to the fewest pieces
+//! ```
+//!
+//! ```
+//! use kvstrata_core::BlockId;
+//! use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
+//! use kvstrata_core::plan::CopyPlan;
+//! // Two layers of an engine, [2][blocks][page][heads][size], to a host tier whose blocks are in one piece.
+//! let config = LayoutConfig::new().num_layers(2).outer_dim(2).page_size(16).heads(8, 128).dtype(DType::BF16).alignment(2);
+//! let engine = config.num_blocks(100);
+//! let layer = |n: u64| Region::system(n << 32, 100 * 65_536);
+//! let engine = Layout::layer_separated(engine, Arrangement::OuterFirst, &[layer(1), layer(2)])?;
+//! let host = config.num_blocks(4).alignment(4096);
+//! let host = Layout::fully_contiguous(host, Region::system(0x1000, 4 * 131_072))?;
+//! let plan = CopyPlan::new(&engine, &[BlockId(7), BlockId(50)], &host, &[BlockId(0), BlockId(3)], .., ..)?;
+//! assert_eq!((plan.bytes(), plan.pieces_count()), (2 * 131_072, 2 * 2 * 2));
+//! assert_eq!((plan.smallest_piece(), plan.largest_piece(), plan.alignment()), (32_768, 32_768, 16));
+//! assert_eq!(plan.pieces().next().map(|piece| piece.src), Some((1 << 32) + 7 * 32_768));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Invariants:
+//!
+//! - **I1** Every byte of the selection is in exactly one piece; no piece has another byte.
+//! - **I2** No byte is written twice, and none is both read and written.
+//! - **I3** Plans that a plan is split into have its pieces' bytes, each in one of them.
+
+pub mod naive;
+
+mod check;
+mod error;
+mod facts;
+mod nest;
+mod overlap;
+mod pieces;
+mod runs;
+mod shard;
+mod slice;
+mod split;
+#[cfg(test)]
+mod tests;
+
+pub use error::{PlanError, Side};
+pub use nest::{Loop, Nest};
+pub use pieces::{Families, Family, Piece, Pieces};
+pub use runs::Run;
+pub use shard::{Shard, ShardError};
+pub use slice::Slice;
+
+use crate::id::BlockId;
+use crate::layout::{Dim, Layout, Plane};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use facts::Facts;
+use slice::Span;
+
+/// Which bytes go where. Cheap to clone but for its list of blocks; tied to no lifetime, for whoever holds it while hardware copies.
+#[derive(Clone, Debug)]
+pub struct CopyPlan {
+    src: Layout,
+    dst: Layout,
+    /// Layers, outer indices, tokens, heads.
+    spans: [Span; 4],
+    /// Elements, and scales if these lie apart on one side.
+    planes: [Option<PlaneCopy>; 2],
+    runs: Vec<Run>,
+    /// Empty; memory for sorting.
+    spare: Vec<Run>,
+    facts: Facts,
+}
+
+/// The rows of one plane, as one side has them.
+#[derive(Clone, Copy)]
+struct Rows<'l> {
+    plane: &'l Plane,
+    /// Bytes from a row of the plane to what is meant of it, and how many.
+    offset: u64,
+    bytes: u64,
+    /// Bytes from one head to the next, where the plane has one row for all.
+    head_stride: Option<u64>,
+}
+
+/// The copy of one plane of rows: what does not depend on the blocks. With the [runs](CopyPlan::runs) it is the whole of it, for an
+/// executor that turns the loops itself, as a kernel does:
+///
+/// ```text
+///   for run in plan.runs(), block in 0..run.len, base in plane.bases(), turns of plane.nest().loops():
+///       copy nest.piece_bytes() from base[0] + (run.src + block) × block_strides[0] + Σ turn × src_stride
+///                                 to base[1] + (run.dst + block) × block_strides[1] + Σ turn × dst_stride
+/// ```
+#[derive(Clone, Debug)]
+pub struct PlaneCopy {
+    /// The loops within a block, and merged.
+    within: Nest,
+    single: Nest,
+    /// Bytes from one block to the next, source and destination.
+    block: [u64; 2],
+    /// Whether neighbouring blocks make longer pieces.
+    grows: bool,
+    /// Addresses of the selection in block 0, for each (layer, outer) that no stride reaches.
+    bases: Arc<[[u64; 2]]>,
+}
+
+impl CopyPlan {
+    /// Plans to copy `src_blocks[i]` of one layout over `dst_blocks[i]` of another, some layers and some heads of it.
+    ///
+    /// `layers` and `heads` are `..` for all, a range that is the same on both sides, or a [`Slice`]; [`Shard`] makes slices of heads
+    /// for a change of the tensor-parallel degree. Blocks may be in any order; a source block may be copied to several places.
+    ///
+    /// # Errors
+    ///
+    /// Lists of unequal length; blocks, layers or heads outside their layout; a destination block twice; element types or shapes
+    /// that a copy of bytes cannot bridge; bytes that would be both read and written.
+    pub fn new(
+        src: &Layout,
+        src_blocks: &[BlockId],
+        dst: &Layout,
+        dst_blocks: &[BlockId],
+        layers: impl Into<Slice>,
+        heads: impl Into<Slice>,
+    ) -> Result<CopyPlan, PlanError> {
+        let spans = check::spans(src.config(), dst.config(), layers.into(), heads.into())?;
+        let mut plan = CopyPlan::assemble(src, dst, spans, Vec::new());
+        plan.replan(src_blocks, dst_blocks)?;
+        Ok(plan)
+    }
+
+    /// The same plan for other blocks, in the memory that it has: what a plan that is made over and over costs.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](CopyPlan::new), of the blocks; the plan is empty then.
+    pub fn replan(&mut self, src_blocks: &[BlockId], dst_blocks: &[BlockId]) -> Result<(), PlanError> {
+        let (of_src, of_dst) = (self.src.config().num_blocks, self.dst.config().num_blocks);
+        let paired = runs::pair(&mut self.runs, &mut self.spare, (src_blocks, of_src), (dst_blocks, of_dst));
+        self.facts = Facts::of(self);
+        let checked = paired.and_then(|()| overlap::check(self));
+        if checked.is_err() {
+            self.runs.clear();
+            self.facts = Facts::default();
+        }
+        checked
+    }
+
+    /// A plan whose parts were checked, with its facts.
+    fn assemble(src: &Layout, dst: &Layout, spans: [Span; 4], runs: Vec<Run>) -> CopyPlan {
+        let apart = src.scales_apart() || dst.scales_apart();
+        let mut planes = [None, None];
+        for (plane, scales) in planes.iter_mut().zip([false, true]) {
+            if !scales || apart {
+                *plane =
+                    Some(PlaneCopy::new(rows(src, dst, apart, scales), rows(dst, src, apart, scales), spans));
+            }
+        }
+        if let [Some(data), Some(scales)] = &planes
+            && let Some(joined) = data.joined(scales)
+        {
+            planes = [Some(joined), None];
+        }
+        let (src, dst) = (src.clone(), dst.clone());
+        let mut plan = CopyPlan { src, dst, spans, planes, runs, spare: Vec::new(), facts: Facts::default() };
+        plan.facts = Facts::of(&plan);
+        plan
+    }
+
+    /// Where the bytes come from.
+    #[must_use]
+    pub fn src(&self) -> &Layout {
+        &self.src
+    }
+
+    /// Where they go.
+    #[must_use]
+    pub fn dst(&self) -> &Layout {
+        &self.dst
+    }
+
+    /// Which block becomes which, sorted by destination.
+    #[must_use]
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// Blocks.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.len)).sum()
+    }
+
+    fn span(&self, dim: Dim) -> Span {
+        self.spans[dim as usize - 1]
+    }
+
+    /// The copies of its planes: one, or two where elements and scales lie apart on one side.
+    pub fn planes(&self) -> impl Iterator<Item = &PlaneCopy> {
+        self.planes.iter().flatten()
+    }
+}
+
+/// The rows that a plan copies of one layout: all of a row, or, if either side has its scales apart, elements or scales. Where the
+/// other side tells heads apart and this one has them in one row, its row is theirs side by side.
+fn rows<'l>(layout: &'l Layout, other: &Layout, apart: bool, scales: bool) -> Rows<'l> {
+    let (config, theirs) = (layout.config(), other.config());
+    let data = config.row_data_bytes();
+    let (plane, offset, bytes) = match (layout.scales_plane(), apart, scales) {
+        (Some(plane), _, true) => (plane, 0, plane.row_bytes),
+        (None, _, true) => (layout.data_plane(), data, config.row_scale_bytes()),
+        (_, true, false) => (layout.data_plane(), 0, data),
+        (_, false, false) => (layout.data_plane(), 0, layout.data_plane().row_bytes),
+    };
+    if config.num_heads == 1 && theirs.num_heads > 1 && theirs.head_size < config.head_size {
+        let head = theirs.row_data_bytes();
+        return Rows { plane, offset, bytes: head, head_stride: Some(head) };
+    }
+    Rows { plane, offset, bytes, head_stride: None }
+}
+
+impl PlaneCopy {
+    fn new(src: Rows<'_>, dst: Rows<'_>, spans: [Span; 4]) -> PlaneCopy {
+        debug_assert_eq!(src.bytes, dst.bytes);
+        let held = |dim| src.plane.bases.hold(dim) || dst.plane.bases.hold(dim);
+        let mut within = Nest::new(src.bytes);
+        let mut offsets = [src.offset, dst.offset];
+        for (dim, span) in Dim::ALL.into_iter().skip(1).zip(spans) {
+            if held(dim) {
+                continue;
+            }
+            let (s, d) = (src.stride(dim), dst.stride(dim));
+            within = within.around(span.count, s, d);
+            offsets[0] += u64::from(span.src) * s;
+            offsets[1] += u64::from(span.dst) * d;
+        }
+        let [layers, outers, ..] = spans;
+        let count = |dim, span: Span| if held(dim) { span.count } else { 1 };
+        let first = |dim, first: u32| if held(dim) { first } else { 0 };
+        let mut bases =
+            Vec::with_capacity(count(Dim::Layer, layers) as usize * count(Dim::Outer, outers) as usize);
+        for layer in 0..count(Dim::Layer, layers) {
+            for outer in 0..count(Dim::Outer, outers) {
+                let of = |rows: &Rows<'_>, l: u32, o: u32| {
+                    rows.plane.base(first(Dim::Layer, l) + layer, first(Dim::Outer, o) + outer, rows.outers())
+                };
+                bases.push([
+                    of(&src, layers.src, outers.src) + offsets[0],
+                    of(&dst, layers.dst, outers.dst) + offsets[1],
+                ]);
+            }
+        }
+        let block = [src.stride(Dim::Block), dst.stride(Dim::Block)];
+        PlaneCopy {
+            single: within.merged(),
+            grows: within.would_merge(block[0], block[1]),
+            within,
+            block,
+            bases: bases.into(),
+        }
+    }
+
+    /// The loops within one block, around a piece.
+    #[must_use]
+    pub fn nest(&self) -> &Nest {
+        &self.single
+    }
+
+    /// Bytes from one block to the next, at the source and at the destination.
+    #[must_use]
+    pub fn block_strides(&self) -> [u64; 2] {
+        self.block
+    }
+
+    /// Addresses of the selection in block 0, source and destination, for each (layer, outer) that no stride reaches.
+    #[must_use]
+    pub fn bases(&self) -> &[[u64; 2]] {
+        &self.bases
+    }
+
+    /// Elements and scales as one, where on both sides these follow upon those: a page with its scales behind it.
+    fn joined(&self, scales: &PlaneCopy) -> Option<PlaneCopy> {
+        let (piece, loops) = (self.single.piece_bytes(), self.single.loops());
+        let follows =
+            |(data, scales): (&[u64; 2], &[u64; 2])| [0, 1].map(|side| data[side] + piece) == *scales;
+        let alike = loops == scales.single.loops() && self.block == scales.block;
+        if !alike
+            || self.bases.len() != scales.bases.len()
+            || !self.bases.iter().zip(&*scales.bases).all(follows)
+        {
+            return None;
+        }
+        let nest = Nest::new(piece + scales.single.piece_bytes());
+        let within = loops.iter().fold(nest, |nest, l| nest.around(l.count, l.src_stride, l.dst_stride));
+        let [src, dst] = self.block;
+        let (single, grows) = (within.merged(), within.would_merge(src, dst));
+        Some(PlaneCopy { within, single, grows, block: self.block, bases: self.bases.clone() })
+    }
+
+    /// The loops over a run of so many blocks.
+    #[inline]
+    fn nest_over(&self, blocks: u32) -> Nest {
+        let [src, dst] = self.block;
+        match blocks {
+            1 => self.single,
+            _ if self.grows => self.within.around(blocks, src, dst).merged(),
+            _ => self.single.around(blocks, src, dst),
+        }
+    }
+
+    /// Bytes of one block.
+    fn block_bytes(&self) -> u64 {
+        self.bases.len() as u64 * self.single.pieces() * self.single.piece_bytes()
+    }
+}
+
+impl Rows<'_> {
+    fn stride(&self, dim: Dim) -> u64 {
+        match (dim, self.head_stride) {
+            (Dim::Head, Some(stride)) => stride,
+            _ => self.plane.strides[dim as usize],
+        }
+    }
+
+    /// Outer indices a layer has in the table of bases.
+    fn outers(&self) -> u32 {
+        self.plane.outers
+    }
+}

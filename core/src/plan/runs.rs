@@ -1,0 +1,132 @@
+//! Which block becomes which, as runs of neighbours.
+//!
+//! Sorted by destination: so a block that is written twice is found, neighbours in memory meet whatever the order of the lists, and
+//! the destination is written from its low end to its high one.
+
+use super::{PlanError, Side};
+use crate::id::BlockId;
+use alloc::vec::Vec;
+
+/// `len` blocks from `src` on become those from `dst` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The first block of the source.
+    pub src: u32,
+    /// The first block of the destination.
+    pub dst: u32,
+    /// How many.
+    pub len: u32,
+}
+
+impl Run {
+    #[inline]
+    fn goes_on_with(&self, next: &Run) -> bool {
+        // 64 bits: a run may end at the last number.
+        let [src, dst, len] = [self.src, self.dst, self.len].map(u64::from);
+        src + len == u64::from(next.src) && dst + len == u64::from(next.dst)
+    }
+}
+
+/// Pairs the lists, into `runs`, which loses what it had and keeps its memory, as `spare` does.
+pub(super) fn pair(
+    runs: &mut Vec<Run>,
+    spare: &mut Vec<Run>,
+    (src, of_src): (&[BlockId], u32),
+    (dst, of_dst): (&[BlockId], u32),
+) -> Result<(), PlanError> {
+    runs.clear();
+    if src.len() != dst.len() {
+        return Err(PlanError::Lengths { src: src.len(), dst: dst.len() });
+    }
+    if src.len() > u32::MAX as usize {
+        return Err(PlanError::TooMany { blocks: src.len() });
+    }
+    for (side, blocks, of) in [(Side::Source, src, of_src), (Side::Destination, dst, of_dst)] {
+        // The greatest first: a maximum is vector code, a search is not.
+        if blocks.iter().map(|block| block.0).max().is_some_and(|most| most >= of) {
+            let position = blocks.iter().position(|block| block.0 >= of).unwrap_or_default();
+            return Err(PlanError::Block { side, position, block: blocks[position].0, of });
+        }
+    }
+    runs.reserve(src.len());
+    let mut sorted = true;
+    let mut pairs = src.iter().zip(dst).map(|(src, dst)| Run { src: src.0, dst: dst.0, len: 1 });
+    let Some(mut run) = pairs.next() else { return Ok(()) };
+    for next in pairs {
+        if run.goes_on_with(&next) {
+            run.len += 1;
+        } else {
+            sorted &= next.dst > run.dst;
+            runs.push(run);
+            run = next;
+        }
+    }
+    runs.push(run);
+    if !sorted {
+        sort(runs, spare, of_dst);
+        join(runs);
+    }
+    let twice =
+        runs.windows(2).find(|pair| u64::from(pair[0].dst) + u64::from(pair[0].len) > u64::from(pair[1].dst));
+    match twice {
+        Some(pair) => Err(PlanError::Twice { block: pair[1].dst }),
+        None => Ok(()),
+    }
+}
+
+/// Sorts by destination, all of which are below `of`. Long lists by digits of eight bits: block numbers are small, and a comparison
+/// that cannot be foreseen costs more than a move.
+fn sort(runs: &mut Vec<Run>, spare: &mut Vec<Run>, of: u32) {
+    if runs.len() < 64 {
+        return runs.sort_unstable_by_key(|run| run.dst);
+    }
+    let mut shift = 0;
+    while shift < 32 && (of - 1) >> shift > 0 {
+        let digit = |run: &Run| (run.dst >> shift) as usize & 0xff;
+        let mut starts = [0u32; 257];
+        runs.iter().for_each(|run| starts[digit(run) + 1] += 1);
+        for i in 1..257 {
+            starts[i] += starts[i - 1];
+        }
+        spare.clear();
+        spare.resize(runs.len(), Run { src: 0, dst: 0, len: 0 });
+        for run in runs.iter() {
+            let start = &mut starts[digit(run)];
+            spare[*start as usize] = *run;
+            *start += 1;
+        }
+        core::mem::swap(runs, spare);
+        shift += 8;
+    }
+    // Kept for its memory alone: a clone of the plan need not have it.
+    spare.clear();
+}
+
+/// Joins runs that have come to be neighbours.
+fn join(runs: &mut Vec<Run>) {
+    runs.dedup_by(|next, run| {
+        let joins = run.goes_on_with(next);
+        if joins {
+            run.len += next.len;
+        }
+        joins
+    });
+}
+
+/// `count` blocks of the runs from the `first` on, counted in their order.
+pub(super) fn part(runs: &[Run], first: u64, count: u64) -> Vec<Run> {
+    let (mut at, end) = (0, first + count);
+    let mut out = Vec::new();
+    for run in runs {
+        let (start, stop) = (at.max(first), (at + u64::from(run.len)).min(end));
+        if start < stop {
+            let skip = (start - at) as u32;
+            out.push(Run { src: run.src + skip, dst: run.dst + skip, len: (stop - start) as u32 });
+        }
+        at += u64::from(run.len);
+        if at >= end {
+            break;
+        }
+    }
+    out
+}

@@ -1,0 +1,49 @@
+//! Which layers, or heads, of the one side become which of the other.
+
+use core::ops::{Range, RangeFull};
+
+/// A slice of a dimension, in the numbers of either side.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Slice {
+    /// All of them; both sides have as many.
+    #[default]
+    All,
+    /// The same on both sides.
+    Same(Range<u32>),
+    /// `count` of them from `src` on become those from `dst` on.
+    Moved {
+        /// The first at the source.
+        src: u32,
+        /// The first at the destination.
+        dst: u32,
+        /// How many.
+        count: u32,
+    },
+}
+
+impl From<RangeFull> for Slice {
+    fn from(_: RangeFull) -> Slice {
+        Slice::All
+    }
+}
+
+impl From<Range<u32>> for Slice {
+    fn from(range: Range<u32>) -> Slice {
+        Slice::Same(range)
+    }
+}
+
+/// A slice whose bounds were checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Span {
+    pub(super) src: u32,
+    pub(super) dst: u32,
+    pub(super) count: u32,
+}
+
+impl Span {
+    /// The part of it from `first` on, `count` long.
+    pub(super) const fn part(self, first: u32, count: u32) -> Span {
+        Span { src: self.src + first, dst: self.dst + first, count }
+    }
+}

@@ -1,0 +1,67 @@
+//! Smaller plans that together are a plan.
+
+use super::slice::Span;
+use super::{CopyPlan, runs};
+use crate::layout::Dim;
+use core::num::{NonZeroU32, NonZeroU64};
+
+impl CopyPlan {
+    /// Plans of up to so many blocks each, in the order of the destination.
+    pub fn split_blocks(&self, blocks: NonZeroU32) -> impl Iterator<Item = CopyPlan> + '_ {
+        let (step, all) = (u64::from(blocks.get()), self.blocks());
+        (0..all.div_ceil(step)).map(move |part| {
+            let first = part * step;
+            let runs = runs::part(&self.runs, first, step.min(all - first));
+            CopyPlan::assemble(&self.src, &self.dst, self.spans, runs)
+        })
+    }
+
+    /// Plans of up to so many layers each, the first layers first: so that a model may start with its first layer while the others
+    /// are on their way.
+    pub fn split_layers(&self, layers: NonZeroU32) -> impl Iterator<Item = CopyPlan> + '_ {
+        self.split_dim(Dim::Layer, layers.get())
+    }
+
+    /// Plans of up to so many bytes each: of whole blocks where these fit, else of layers, outer indices, tokens, and at last of rows,
+    /// which are never torn apart, however many bytes they have.
+    pub fn split_bytes(&self, bytes: NonZeroU64) -> impl Iterator<Item = CopyPlan> + '_ {
+        let most = bytes.get();
+        let per_block = self.block_bytes();
+        let blocks = most.checked_div(per_block).unwrap_or(1).clamp(1, u64::from(u32::MAX));
+        // What each step of a dimension moves, if a block is too much.
+        let mut step = per_block;
+        let mut cuts = [0u32; 4];
+        for (cut, span) in cuts.iter_mut().zip(self.spans) {
+            let count = u64::from(span.count);
+            *cut = span.count;
+            if step > most {
+                step /= count;
+                *cut = most.checked_div(step).unwrap_or(1).clamp(1, count) as u32;
+                step *= u64::from(*cut);
+            }
+        }
+        let by = NonZeroU32::new(blocks as u32).unwrap_or(NonZeroU32::MIN);
+        let [layer, outer, token, head] = cuts;
+        self.split_blocks(by).flat_map(move |plan| {
+            let cut = |plan: CopyPlan, dim, count| -> alloc::vec::Vec<CopyPlan> {
+                plan.split_dim(dim, count).collect()
+            };
+            cut(plan, Dim::Layer, layer)
+                .into_iter()
+                .flat_map(move |plan| cut(plan, Dim::Outer, outer))
+                .flat_map(move |plan| cut(plan, Dim::Token, token))
+                .flat_map(move |plan| cut(plan, Dim::Head, head))
+        })
+    }
+
+    /// Plans of up to `count` indices of a dimension.
+    fn split_dim(&self, dim: Dim, count: u32) -> impl Iterator<Item = CopyPlan> + '_ {
+        let whole: Span = self.span(dim);
+        (0..whole.count.div_ceil(count)).map(move |part| {
+            let first = part * count;
+            let mut spans = self.spans;
+            spans[dim as usize - 1] = whole.part(first, count.min(whole.count - first));
+            CopyPlan::assemble(&self.src, &self.dst, spans, self.runs.clone())
+        })
+    }
+}
