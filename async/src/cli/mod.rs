@@ -5,6 +5,7 @@
 
 mod doctor;
 mod json;
+mod layout;
 mod number;
 mod progress;
 mod replay;
@@ -41,6 +42,7 @@ pub struct Cli {
 enum Command {
     Replay(Box<replay::ReplayArgs>),
     Doctor(doctor::DoctorArgs),
+    Layout(Box<layout::LayoutArgs>),
     /// Print a completion script for a shell
     #[command(long_about = "Print a completion script for a shell.\n\n  kvstrata completions bash > \
                             ~/.local/share/bash-completion/completions/kvstrata\n  kvstrata completions zsh > \
@@ -56,6 +58,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Replay(arguments) => replay::run(*arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Layout(arguments) => layout::run(&arguments),
         Command::Completions { shell } => completions(shell),
     };
     match result {

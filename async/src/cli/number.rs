@@ -24,6 +24,11 @@ pub(super) fn blocks(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("a tier has {} blocks at most", kvstrata_core::pool::MAX_CAPACITY))
 }
 
+/// A number of anything that 32 bits count.
+pub(super) fn count(text: &str) -> Result<u32, String> {
+    u32::try_from(scaled(text)?).map_err(|_| "must be at most 4,294,967,295".to_owned())
+}
+
 /// A number of bytes that memory can hold.
 pub(super) fn bytes(text: &str) -> Result<usize, String> {
     usize::try_from(scaled(text)?).map_err(|_| "more than memory can hold".to_owned())
@@ -48,6 +53,7 @@ mod tests {
             assert!(scaled(text).expect_err(text).contains("64KiB"), "{text}");
         }
         assert_eq!(scaled("16777216T"), Err("more than 64 bits hold".to_owned()));
-        assert!(blocks("4G").is_err());
+        assert!(blocks("4G").is_err() && count("4G").is_err());
+        assert_eq!(count("1K"), Ok(1024));
     }
 }

@@ -1,0 +1,212 @@
+//! What is known of a layout, with the keys that JSON has.
+
+use super::copy::CopyFacts;
+use super::side::Side;
+use kvstrata_core::layout::Dim;
+use serde::Serialize;
+
+/// All that `--json` prints.
+#[derive(Debug, Serialize)]
+pub(super) struct Document<'f> {
+    #[serde(flatten)]
+    pub(super) layout: &'f Facts,
+    pub(super) plan: Option<&'f CopyFacts>,
+}
+
+/// A layout.
+#[derive(Debug, Serialize)]
+pub(super) struct Facts {
+    pub(super) model: ModelFacts,
+    pub(super) tensor_parallel: RankFacts,
+    pub(super) arrangement: &'static str,
+    pub(super) head_order: String,
+    pub(super) scales: Option<String>,
+    pub(super) dtype: &'static str,
+    pub(super) alignment_bytes: u64,
+    pub(super) bytes: Bytes,
+    /// Outermost first, those that are spread over regions before all.
+    pub(super) dims: Vec<DimFacts>,
+    pub(super) regions: Regions,
+    pub(super) block: u32,
+    pub(super) pieces: Pieces,
+    /// The block's first row, and the next one along each dimension.
+    pub(super) offsets: Vec<Offset>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ModelFacts {
+    pub(super) name: &'static str,
+    pub(super) layers: u32,
+    pub(super) outer_dim: u32,
+    pub(super) kv_heads: u32,
+    pub(super) head_size: u32,
+    pub(super) source: Option<&'static str>,
+    pub(super) note: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct RankFacts {
+    pub(super) degree: u32,
+    pub(super) rank: u32,
+    /// In the model's numbers.
+    pub(super) first_head: u32,
+    pub(super) heads: u32,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Bytes {
+    /// Of one (block, layer, outer, token, head), scales included.
+    pub(super) row: u64,
+    /// Of a token, over all layers and heads of the rank.
+    pub(super) token: u64,
+    pub(super) block: u64,
+    /// Of all of the model's heads.
+    pub(super) token_of_the_model: u64,
+    pub(super) block_of_the_model: u64,
+    /// Of a block, in each region.
+    pub(super) padding: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct DimFacts {
+    pub(super) dim: String,
+    pub(super) count: u32,
+    /// To the next index; none where that is in another region.
+    pub(super) stride_bytes: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Regions {
+    pub(super) count: u32,
+    pub(super) bytes: u64,
+    pub(super) total_bytes: u64,
+}
+
+/// The stretches that the block's bytes are in, padding left out.
+#[derive(Debug, Serialize)]
+pub(super) struct Pieces {
+    pub(super) count: u64,
+    pub(super) smallest_bytes: u64,
+    pub(super) largest_bytes: u64,
+    pub(super) first: Vec<Piece>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Piece {
+    pub(super) region: u32,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Offset {
+    pub(super) block: u32,
+    pub(super) layer: u32,
+    pub(super) outer: u32,
+    pub(super) token: u32,
+    pub(super) head: u32,
+    pub(super) region: u32,
+    pub(super) offset: u64,
+    pub(super) scales_offset: Option<u64>,
+}
+
+/// How many pieces are told one by one.
+pub(super) const SHOWN: usize = 4;
+
+impl Facts {
+    pub(super) fn new(side: &Side, block: u32) -> Facts {
+        let (config, geometry) = (side.layout.config(), &side.geometry);
+        let model = geometry.model;
+        let row = config.row_data_bytes() + config.row_scale_bytes();
+        let of_block = |heads: u32| {
+            let rows = [config.num_layers, config.outer_dim, config.page_size, heads];
+            // Of the rank, within 64 bits, since a layout has it; of the model, perhaps not.
+            rows.into_iter().fold(row, |bytes, count| bytes.saturating_mul(u64::from(count)))
+        };
+        let levels = side.levels();
+        let spread = side.spread().into_iter().map(|(dim, count)| (dim, count, None));
+        let nested = levels.iter().map(|level| (level.dim, level.count, Some(level.bytes)));
+        let dims = spread.chain(nested).map(|(dim, count, stride_bytes)| DimFacts {
+            dim: dim.to_string(),
+            count,
+            stride_bytes: stride_bytes.filter(|_| count > 1),
+        });
+        let page = u64::from(config.page_size);
+        let (of_rank, of_model) = (of_block(config.num_heads), of_block(model.kv_heads));
+        Facts {
+            model: ModelFacts {
+                name: model.name,
+                layers: model.layers,
+                outer_dim: model.outer_dim,
+                kv_heads: model.kv_heads,
+                head_size: model.head_size,
+                source: Some(model.source).filter(|source| !source.is_empty()),
+                note: Some(model.note).filter(|note| !note.is_empty()),
+            },
+            tensor_parallel: RankFacts::new(side),
+            arrangement: geometry.arrangement.name(),
+            head_order: geometry.head_order.to_string().to_lowercase(),
+            scales: geometry.dtype.scale().map(|_| geometry.scales.to_string()),
+            dtype: geometry.dtype.name(),
+            alignment_bytes: geometry.alignment,
+            bytes: Bytes {
+                row,
+                token: of_rank / page,
+                block: of_rank,
+                token_of_the_model: of_model / page,
+                block_of_the_model: of_model,
+                padding: levels.iter().map(|level| level.padding).sum(),
+            },
+            dims: dims.collect(),
+            regions: Regions {
+                count: side.need.count,
+                bytes: side.need.bytes,
+                total_bytes: u64::from(side.need.count) * side.need.bytes,
+            },
+            block,
+            pieces: pieces(side, block),
+            offsets: offsets(side, block),
+        }
+    }
+}
+
+impl RankFacts {
+    pub(super) fn new(side: &Side) -> RankFacts {
+        let heads = side.rank.shard.heads();
+        let (degree, rank) = (side.rank.degree, side.rank.rank);
+        RankFacts { degree, rank, first_head: heads.start, heads: heads.end - heads.start }
+    }
+}
+
+/// No arrangement has more than two a layer.
+fn pieces(side: &Side, block: u32) -> Pieces {
+    let mut pieces = Pieces { count: 0, smallest_bytes: u64::MAX, largest_bytes: 0, first: Vec::new() };
+    for range in side.layout.block(block).iter().flat_map(|block| block.ranges()) {
+        pieces.count += 1;
+        pieces.smallest_bytes = pieces.smallest_bytes.min(range.size_bytes);
+        pieces.largest_bytes = pieces.largest_bytes.max(range.size_bytes);
+        if pieces.first.len() < SHOWN {
+            let (region, offset) = side.locate(range.address);
+            pieces.first.push(Piece { region, offset, bytes: range.size_bytes });
+        }
+    }
+    pieces
+}
+
+fn offsets(side: &Side, block: u32) -> Vec<Offset> {
+    let shape = side.layout.config().shape();
+    let first = [block, 0, 0, 0, 0];
+    // Inside out, so that offsets grow as far as the arrangement lets them.
+    let next = [Dim::Head, Dim::Token, Dim::Outer, Dim::Layer, Dim::Block].map(|dim| {
+        let mut index = first;
+        index[dim as usize] += 1;
+        (index, index[dim as usize] < shape[dim as usize])
+    });
+    let rows = std::iter::once((first, true)).chain(next).filter(|(_, exists)| *exists);
+    rows.filter_map(|(index, _)| {
+        let (region, offset, scales_offset) = side.row(index)?;
+        let [block, layer, outer, token, head] = index;
+        Some(Offset { block, layer, outer, token, head, region, offset, scales_offset })
+    })
+    .collect()
+}
