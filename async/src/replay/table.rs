@@ -3,6 +3,7 @@
 use super::report::{Latency, Report};
 use super::settings::{human, human_bytes};
 use core::fmt;
+use indicatif::HumanCount;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -148,15 +149,7 @@ impl Report {
 
 /// 1234567 → 1,234,567.
 pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    HumanCount(number).to_string()
 }
 
 /// Nanoseconds with three digits and a unit.

@@ -1,16 +1,10 @@
 //! Numbers for people. Bytes are counted in powers of ten here: models and their caches are.
 
+use indicatif::HumanCount;
+
 /// A whole number, in groups of three digits.
 pub(super) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    HumanCount(number).to_string()
 }
 
 /// `1 byte`, `2 bytes`.
