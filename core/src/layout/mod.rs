@@ -59,7 +59,7 @@ use alloc::sync::Arc;
 use arrangement::Spread;
 use config::checked;
 pub(crate) use place::Place;
-pub(crate) use plane::Plane;
+pub(crate) use plane::{Bases, Plane};
 
 /// Where every byte of a set of blocks lies. Cheap to clone.
 #[derive(Clone, Debug)]

@@ -14,7 +14,7 @@ pub(super) fn spans(
     if src.dtype != dst.dtype {
         return Err(PlanError::DType { src: src.dtype, dst: dst.dtype });
     }
-    let (of_src, of_dst) = heads_of(src, dst)?;
+    let (of_src, of_dst) = heads_of(src, dst, &heads)?;
     Ok([
         span(Dim::Layer, layers, src.num_layers, dst.num_layers)?,
         span(Dim::Outer, Slice::All, src.outer_dim, dst.outer_dim)?,
@@ -23,26 +23,27 @@ pub(super) fn spans(
     ])
 }
 
-/// The heads of either side. One may have them in one row, if the other knows how many they are.
-fn heads_of(src: &LayoutConfig, dst: &LayoutConfig) -> Result<(u32, u32), PlanError> {
+/// The heads of either side. One may have them in one row, if the other knows how many they are, or the slice says which.
+fn heads_of(src: &LayoutConfig, dst: &LayoutConfig, heads: &Slice) -> Result<(u32, u32), PlanError> {
     if src.head_size == dst.head_size {
         return Ok((src.num_heads, dst.num_heads));
     }
-    let inside = |one: &LayoutConfig, many: &LayoutConfig| {
-        let divides = one.num_heads == 1 && one.head_size.is_multiple_of(many.head_size);
-        (divides && many.num_heads > 1 && one.dtype.scale().is_none()).then(|| one.head_size / many.head_size)
+    let inside = |one: &LayoutConfig, some: &LayoutConfig| {
+        let divides = one.num_heads == 1 && one.head_size.is_multiple_of(some.head_size);
+        let known = some.num_heads > 1 || *heads != Slice::All;
+        (divides && known && one.dtype.scale().is_none()).then(|| one.head_size / some.head_size)
     };
     match (inside(src, dst), inside(dst, src)) {
         (Some(heads), _) => Ok((heads, dst.num_heads)),
         (_, Some(heads)) => Ok((src.num_heads, heads)),
-        _ => Err(PlanError::Shape { dim: None, src: src.head_size, dst: dst.head_size }),
+        _ => Err(PlanError::HeadSize { src: src.head_size, dst: dst.head_size }),
     }
 }
 
 fn span(dim: Dim, slice: Slice, of_src: u32, of_dst: u32) -> Result<Span, PlanError> {
     let span = match slice {
         Slice::All if of_src != of_dst => {
-            return Err(PlanError::Shape { dim: Some(dim), src: of_src, dst: of_dst });
+            return Err(PlanError::Shape { dim, src: of_src, dst: of_dst });
         }
         Slice::All => Span { src: 0, dst: 0, count: of_src },
         Slice::Same(range) => {

@@ -62,11 +62,18 @@ pub enum PlanError {
     },
     /// The sides differ in a dimension that cannot be sliced, or was not.
     Shape {
-        /// Which; none for the head size.
-        dim: Option<Dim>,
+        /// Which.
+        dim: Dim,
         /// What the source has.
         src: u32,
         /// What the destination has.
+        dst: u32,
+    },
+    /// Heads are of different sizes.
+    HeadSize {
+        /// The source's, in elements.
+        src: u32,
+        /// The destination's.
         dst: u32,
     },
     /// A slice is empty or leaves its layout.
@@ -106,18 +113,17 @@ impl fmt::Display for PlanError {
                 write!(f, "dtype: {src} cannot become {dst}; a plan moves bytes")
             }
             PlanError::Shape { dim, src, dst } => {
-                match dim {
-                    Some(Dim::Head) => f.write_str("heads: ")?,
-                    Some(Dim::Layer) => f.write_str("layers: ")?,
-                    Some(Dim::Token) => f.write_str("page_size: ")?,
-                    Some(Dim::Outer) => f.write_str("outer_dim: ")?,
-                    Some(Dim::Block) | None => f.write_str("head_size: ")?,
-                }
-                write!(f, "the source has {src}, the destination {dst}")?;
-                match dim {
-                    Some(Dim::Head | Dim::Layer) => f.write_str("; say which slice becomes which"),
-                    _ => f.write_str("; a plan cannot bridge that"),
-                }
+                let (what, remedy) = match dim {
+                    Dim::Layer => ("layers", "say which slice becomes which"),
+                    Dim::Head => ("heads", "say which slice becomes which"),
+                    Dim::Token => ("page_size", "a plan cannot bridge that"),
+                    Dim::Outer => ("outer_dim", "a plan cannot bridge that"),
+                    Dim::Block => ("blocks", "list those that are meant"),
+                };
+                write!(f, "{what}: the source has {src}, the destination {dst}; {remedy}")
+            }
+            PlanError::HeadSize { src, dst } => {
+                write!(f, "head_size: the source has {src}, the destination {dst}; a plan cannot bridge that")
             }
             PlanError::Slice { side, dim, first, count, of } => {
                 write!(f, "{dim} slice {first} + {count}: must not be empty, and the {side} has {of}")

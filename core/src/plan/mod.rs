@@ -1,4 +1,4 @@
-//! Copy plans: the fewest moves from any layout to any other.
+//! Copy plans: from any layout to any other, in the fewest pieces that loops make.
 //!
 //! A [`CopyPlan`] is checked when it is made, and cannot fail when it is executed. It does not hold its pieces: a formula gives them, in
 //! memory that does not grow with their number. Every executor, memcpy, copy engine, kernel, ring or fabric, runs the same plan, and
@@ -73,6 +73,8 @@ pub struct CopyPlan {
     spans: [Span; 4],
     /// Elements, and scales if these lie apart on one side.
     planes: [Option<PlaneCopy>; 2],
+    /// Whether the two layouts' rows may share bytes.
+    shares_memory: bool,
     runs: Vec<Run>,
     /// Empty; memory for sorting.
     spare: Vec<Run>,
@@ -131,6 +133,7 @@ impl CopyPlan {
     ) -> Result<CopyPlan, PlanError> {
         let spans = check::spans(src.config(), dst.config(), layers.into(), heads.into())?;
         let mut plan = CopyPlan::assemble(src, dst, spans, Vec::new());
+        plan.shares_memory = overlap::share_memory(src, dst);
         plan.replan(src_blocks, dst_blocks)?;
         Ok(plan)
     }
@@ -168,7 +171,16 @@ impl CopyPlan {
             planes = [Some(joined), None];
         }
         let (src, dst) = (src.clone(), dst.clone());
-        let mut plan = CopyPlan { src, dst, spans, planes, runs, spare: Vec::new(), facts: Facts::default() };
+        let mut plan = CopyPlan {
+            src,
+            dst,
+            spans,
+            planes,
+            shares_memory: false,
+            runs,
+            spare: Vec::new(),
+            facts: Facts::default(),
+        };
         plan.facts = Facts::of(&plan);
         plan
     }
@@ -218,7 +230,7 @@ fn rows<'l>(layout: &'l Layout, other: &Layout, apart: bool, scales: bool) -> Ro
         (_, true, false) => (layout.data_plane(), 0, data),
         (_, false, false) => (layout.data_plane(), 0, layout.data_plane().row_bytes),
     };
-    if config.num_heads == 1 && theirs.num_heads > 1 && theirs.head_size < config.head_size {
+    if config.num_heads == 1 && theirs.head_size < config.head_size {
         let head = theirs.row_data_bytes();
         return Rows { plane, offset, bytes: head, head_stride: Some(head) };
     }
@@ -310,7 +322,7 @@ impl PlaneCopy {
         match blocks {
             1 => self.single,
             _ if self.grows => self.within.around(blocks, src, dst).merged(),
-            _ => self.single.around(blocks, src, dst),
+            _ => self.single.around(blocks, src, dst).merged(),
         }
     }
 

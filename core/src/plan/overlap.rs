@@ -1,63 +1,145 @@
 //! Whether a plan would read what it writes.
 //!
-//! Layouts in regions apart, the common case, are told by their bounds. Within one memory, the same arrangement (a defragmenting
-//! engine, a copy on write) is told by its blocks, layers and heads; anything else by a sweep over all pieces.
+//! Layouts apart, the common case, are told once, when a plan is made. Within one memory, the same arrangement (a defragmenting engine, a
+//! copy on write) is told by its blocks, layers and heads. Anything else is a sweep over what each run occupies from each base, and over
+//! the pieces of those that meet: it takes memory for as many.
 
 use super::slice::Span;
-use super::{CopyPlan, PlanError, Run};
-use crate::layout::Layout;
+use super::{CopyPlan, Nest, PlanError, Run};
+use crate::layout::{Bases, Dim, Layout, Plane};
 use alloc::vec::Vec;
 
+/// A stretch of bytes, and whether it is written.
+type Stretch = (u64, u64, bool);
+
+/// Whether the rows of two layouts lie in stretches of one memory that meet.
+pub(super) fn share_memory(src: &Layout, dst: &Layout) -> bool {
+    let spaces = src.regions().first().zip(dst.regions().first());
+    if spaces.is_some_and(|(src, dst)| !src.shares_space(dst)) {
+        return false;
+    }
+    let mut all: Vec<Stretch> = Vec::new();
+    for (layout, written) in [(src, false), (dst, true)] {
+        let shape = layout.config().shape();
+        for plane in layout.planes() {
+            let span = span(plane, shape);
+            all.extend(bases(plane).iter().map(|base| (*base, *base + span, written)));
+        }
+    }
+    meet(&mut all).is_some()
+}
+
+fn bases(plane: &Plane) -> &[u64] {
+    match &plane.bases {
+        Bases::One(base) => core::slice::from_ref(base),
+        Bases::Layers(bases) | Bases::Outers(bases) | Bases::Each(bases) => bases,
+    }
+}
+
+/// Bytes from a base to the end of the last row that its strides reach.
+fn span(plane: &Plane, shape: [u32; 5]) -> u64 {
+    let reach = |dim: &Dim| u64::from(shape[*dim as usize] - 1) * plane.strides[*dim as usize];
+    plane.row_bytes + Dim::ALL.iter().filter(|dim| !plane.bases.hold(**dim)).map(reach).sum::<u64>()
+}
+
+/// An address that is both read and written.
+fn meet(all: &mut [Stretch]) -> Option<u64> {
+    all.sort_unstable();
+    // The furthest end of what is read, and of what is written, so far.
+    let mut ends = [0u64; 2];
+    all.iter().find_map(|(start, end, written)| {
+        let met = ends[usize::from(!written)] > *start;
+        let own = &mut ends[usize::from(*written)];
+        *own = (*own).max(*end);
+        met.then_some(*start)
+    })
+}
+
+/// Refuses a plan that reads what it writes.
 pub(super) fn check(plan: &CopyPlan) -> Result<(), PlanError> {
-    if plan.runs.is_empty() || !share_memory(&plan.src, &plan.dst) {
+    if !plan.shares_memory || plan.runs.is_empty() {
         return Ok(());
     }
-    let apart = |span: &Span| span.src.abs_diff(span.dst) >= span.count;
     let same =
         plan.src.data_plane() == plan.dst.data_plane() && plan.src.scales_plane() == plan.dst.scales_plane();
-    if same && (plan.spans.iter().any(apart) || blocks_apart(&plan.runs)) {
-        return Ok(());
-    }
-    sweep(plan)
+    let found = if same { common_row(plan) } else { sweep(plan) };
+    found.map_or(Ok(()), |address| Err(PlanError::Overlap { address }))
 }
 
-/// Whether any two of their regions have an address in common.
-fn share_memory(src: &Layout, dst: &Layout) -> bool {
-    src.regions().iter().any(|a| {
-        dst.regions().iter().any(|b| {
-            // Ends fit into 64 bits, checked by the layouts.
-            a.shares_space(b) && a.address < b.address + b.size_bytes && b.address < a.address + a.size_bytes
-        })
-    })
+/// Within one arrangement, what is read and what is written are products of blocks, layers and heads: they meet if each does.
+fn common_row(plan: &CopyPlan) -> Option<u64> {
+    let first = |span: &Span| {
+        let first = span.src.max(span.dst);
+        (first < span.src.min(span.dst) + span.count).then_some(first)
+    };
+    let block = common_block(&plan.runs)?;
+    let [layer, outer, token, head] = &plan.spans;
+    plan.src.address([block, first(layer)?, first(outer)?, first(token)?, first(head)?]).ok()
 }
 
-/// Whether no block is both read and written.
-fn blocks_apart(runs: &[Run]) -> bool {
+/// A block that is both read and written.
+fn common_block(runs: &[Run]) -> Option<u32> {
     let end = |first: u32, run: &Run| u64::from(first) + u64::from(run.len);
-    runs.iter().all(|read| {
+    runs.iter().find_map(|read| {
         // Runs are sorted by destination: the first that ends behind this source's start may begin before its end.
         let next = runs.partition_point(|written| end(written.dst, written) <= u64::from(read.src));
-        runs.get(next).is_none_or(|written| u64::from(written.dst) >= end(read.src, read))
+        let written = runs.get(next).filter(|written| u64::from(written.dst) < end(read.src, read))?;
+        Some(written.dst.max(read.src))
     })
 }
 
-/// Sorts all that is read and all that is written by address, and looks for the first that meet. Tensor by tensor addresses of one
-/// space, so it may find bytes of two spaces that are none of each other's: such layouts do not share memory.
-fn sweep(plan: &CopyPlan) -> Result<(), PlanError> {
-    let mut spans: Vec<(u64, u64, bool)> = Vec::new();
-    for piece in plan.pieces() {
-        spans.push((piece.src, piece.src + piece.bytes, false));
-        spans.push((piece.dst, piece.dst + piece.bytes, true));
-    }
-    spans.sort_unstable();
-    // The furthest end of what was read, and of what was written, so far.
-    let mut ends = [0u64; 2];
-    for (start, end, written) in spans {
-        if ends[usize::from(!written)] > start {
-            return Err(PlanError::Overlap { address: start });
+/// What one run occupies from one base, on one side.
+struct Occupied {
+    stretch: Stretch,
+    /// The first piece, and the loops around it.
+    start: u64,
+    nest: Nest,
+}
+
+fn sweep(plan: &CopyPlan) -> Option<u64> {
+    let mut all: Vec<Occupied> = Vec::new();
+    for plane in plan.planes() {
+        for run in &plan.runs {
+            let nest = plane.nest_over(run.len);
+            for base in plane.bases() {
+                for (side, block) in [run.src, run.dst].into_iter().enumerate() {
+                    let start = base[side] + u64::from(block) * plane.block_strides()[side];
+                    let reach = |l: &super::Loop| u64::from(l.count - 1) * [l.src_stride, l.dst_stride][side];
+                    let end = start + nest.piece_bytes() + nest.loops().iter().map(reach).sum::<u64>();
+                    all.push(Occupied { stretch: (start, end, side == 1), start, nest });
+                }
+            }
         }
-        let own = &mut ends[usize::from(written)];
-        *own = end.max(*own);
     }
-    Ok(())
+    all.sort_unstable_by_key(|occupied| occupied.stretch);
+    // What meets nothing of the other side need not be looked at in pieces.
+    let mut meets: Vec<bool> = Vec::with_capacity(all.len());
+    let mut ends = [0u64; 2];
+    for Occupied { stretch: (start, end, written), .. } in &all {
+        meets.push(ends[usize::from(!written)] > *start);
+        let own = &mut ends[usize::from(*written)];
+        *own = (*own).max(*end);
+    }
+    let mut starts = [u64::MAX; 2];
+    let mut pieces: Vec<Stretch> = Vec::new();
+    for (Occupied { stretch: (start, end, written), start: first, nest }, meets) in
+        all.iter().zip(meets).rev()
+    {
+        if meets || starts[usize::from(!written)] < *end {
+            each_piece(nest, nest.loops().len(), *first, *written, &mut pieces);
+        }
+        starts[usize::from(*written)] = *start;
+    }
+    meet(&mut pieces)
+}
+
+/// The pieces of the innermost `depth` loops, on one side.
+fn each_piece(nest: &Nest, depth: usize, start: u64, written: bool, out: &mut Vec<Stretch>) {
+    let Some(outer) = depth.checked_sub(1).map(|at| nest.loops()[at]) else {
+        return out.push((start, start + nest.piece_bytes(), written));
+    };
+    let stride = if written { outer.dst_stride } else { outer.src_stride };
+    for turn in 0..u64::from(outer.count) {
+        each_piece(nest, depth - 1, start + turn * stride, written, out);
+    }
 }

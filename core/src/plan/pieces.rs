@@ -206,6 +206,10 @@ impl Iterator for Pieces<'_> {
         (left.unwrap_or(usize::MAX), left.ok())
     }
 
+    fn count(self) -> usize {
+        self.size_hint().0
+    }
+
     fn fold<B, F: FnMut(B, Piece) -> B>(mut self, init: B, mut f: F) -> B {
         let mut folded = init;
         // What was begun.

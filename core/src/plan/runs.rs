@@ -113,20 +113,23 @@ fn join(runs: &mut Vec<Run>) {
     });
 }
 
-/// `count` blocks of the runs from the `first` on, counted in their order.
-pub(super) fn part(runs: &[Run], first: u64, count: u64) -> Vec<Run> {
-    let (mut at, end) = (0, first + count);
-    let mut out = Vec::new();
-    for run in runs {
-        let (start, stop) = (at.max(first), (at + u64::from(run.len)).min(end));
-        if start < stop {
-            let skip = (start - at) as u32;
-            out.push(Run { src: run.src + skip, dst: run.dst + skip, len: (stop - start) as u32 });
+/// The runs in parts of up to `blocks` blocks each.
+pub(super) fn parts(runs: &[Run], blocks: u32) -> impl Iterator<Item = Vec<Run>> + '_ {
+    // The run that the next part begins in, and how many of its blocks are gone.
+    let (mut next, mut gone) = (0, 0);
+    core::iter::from_fn(move || {
+        let (mut part, mut room) = (Vec::new(), blocks);
+        while room > 0
+            && let Some(run) = runs.get(next)
+        {
+            let len = room.min(run.len - gone);
+            part.push(Run { src: run.src + gone, dst: run.dst + gone, len });
+            room -= len;
+            gone += len;
+            if gone == run.len {
+                (next, gone) = (next + 1, 0);
+            }
         }
-        at += u64::from(run.len);
-        if at >= end {
-            break;
-        }
-    }
-    out
+        (!part.is_empty()).then_some(part)
+    })
 }

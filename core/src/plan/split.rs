@@ -1,25 +1,38 @@
 //! Smaller plans that together are a plan.
 
+use super::facts::Facts;
 use super::slice::Span;
 use super::{CopyPlan, runs};
 use crate::layout::Dim;
+use alloc::vec::Vec;
 use core::num::{NonZeroU32, NonZeroU64};
 
 impl CopyPlan {
     /// Plans of up to so many blocks each, in the order of the destination.
     pub fn split_blocks(&self, blocks: NonZeroU32) -> impl Iterator<Item = CopyPlan> + '_ {
-        let (step, all) = (u64::from(blocks.get()), self.blocks());
-        (0..all.div_ceil(step)).map(move |part| {
-            let first = part * step;
-            let runs = runs::part(&self.runs, first, step.min(all - first));
-            CopyPlan::assemble(&self.src, &self.dst, self.spans, runs)
+        runs::parts(&self.runs, blocks.get()).map(|runs| {
+            let mut part = CopyPlan { runs, spare: Vec::new(), ..self.unpaired() };
+            part.facts = Facts::of(&part);
+            part
         })
+    }
+
+    /// The plan without its blocks.
+    fn unpaired(&self) -> CopyPlan {
+        CopyPlan {
+            src: self.src.clone(),
+            dst: self.dst.clone(),
+            planes: self.planes.clone(),
+            runs: Vec::new(),
+            spare: Vec::new(),
+            ..*self
+        }
     }
 
     /// Plans of up to so many layers each, the first layers first: so that a model may start with its first layer while the others
     /// are on their way.
-    pub fn split_layers(&self, layers: NonZeroU32) -> impl Iterator<Item = CopyPlan> + '_ {
-        self.split_dim(Dim::Layer, layers.get())
+    pub fn split_layers(&self, layers: NonZeroU32) -> impl Iterator<Item = CopyPlan> {
+        self.clone().into_parts(Dim::Layer, layers.get())
     }
 
     /// Plans of up to so many bytes each: of whole blocks where these fit, else of layers, outer indices, tokens, and at last of rows,
@@ -42,26 +55,22 @@ impl CopyPlan {
         }
         let by = NonZeroU32::new(blocks as u32).unwrap_or(NonZeroU32::MIN);
         let [layer, outer, token, head] = cuts;
-        self.split_blocks(by).flat_map(move |plan| {
-            let cut = |plan: CopyPlan, dim, count| -> alloc::vec::Vec<CopyPlan> {
-                plan.split_dim(dim, count).collect()
-            };
-            cut(plan, Dim::Layer, layer)
-                .into_iter()
-                .flat_map(move |plan| cut(plan, Dim::Outer, outer))
-                .flat_map(move |plan| cut(plan, Dim::Token, token))
-                .flat_map(move |plan| cut(plan, Dim::Head, head))
-        })
+        self.split_blocks(by)
+            .flat_map(move |plan| plan.into_parts(Dim::Layer, layer))
+            .flat_map(move |plan| plan.into_parts(Dim::Outer, outer))
+            .flat_map(move |plan| plan.into_parts(Dim::Token, token))
+            .flat_map(move |plan| plan.into_parts(Dim::Head, head))
     }
 
     /// Plans of up to `count` indices of a dimension.
-    fn split_dim(&self, dim: Dim, count: u32) -> impl Iterator<Item = CopyPlan> + '_ {
+    fn into_parts(self, dim: Dim, count: u32) -> impl Iterator<Item = CopyPlan> {
         let whole: Span = self.span(dim);
         (0..whole.count.div_ceil(count)).map(move |part| {
             let first = part * count;
             let mut spans = self.spans;
             spans[dim as usize - 1] = whole.part(first, count.min(whole.count - first));
-            CopyPlan::assemble(&self.src, &self.dst, spans, self.runs.clone())
+            let part = CopyPlan::assemble(&self.src, &self.dst, spans, self.runs.clone());
+            CopyPlan { shares_memory: self.shares_memory, ..part }
         })
     }
 }
