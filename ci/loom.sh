@@ -1,9 +1,6 @@
 # How the models are built; sourced after lib.sh by steps/loom and steps/mutations, which share a build.
 # shellcheck shell=bash
 
-# Exhaustive search is hopeless past a handful of switches, and bugs show within two or three.
-export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS:-3}"
-
 loom_cargo() { # ARGUMENTS…: cargo, with loom's atomics in place of core's
     # Link-time optimisation gains a model nothing, and each of them would pay for it.
     CARGO_TARGET_DIR="$base/ci-loom" RUSTFLAGS="--cfg loom" \

@@ -6,15 +6,21 @@
 //! | [`ours`] | the operations on [`kvstrata_core::BlockPool`] |
 //! | [`rounds`] | contenders measured in turns, medians and quartiles, ratios by pairs |
 //! | [`clock`] | a thread's own time |
+//! | [`copies`] | copy plans, by us, by memcpy, and by the barest non-temporal loop |
+//! | [`plans`] | what it costs to make a plan and to walk it |
+//! | [`pages`] | memory on huge pages |
 //! | [`floor`] | what the machine allows: the same memory touched by the barest code |
 //! | [`inputs`] | hashes and tokens |
 //! | [`machine`] | where it was measured |
 
 pub mod clock;
+pub mod copies;
 pub mod floor;
 pub mod inputs;
 pub mod machine;
 pub mod ours;
+pub mod pages;
+pub mod plans;
 pub mod rounds;
 pub mod work;
 

@@ -11,7 +11,14 @@ pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, O
 
 /// For models of private parts, which live beside them.
 #[cfg(all(test, loom))]
-pub(crate) use loom::{model, sync::Arc, thread};
+pub(crate) use {
+    loom::sync::Arc,
+    search::{model, model_within, spawn},
+};
+
+#[cfg(all(test, loom))]
+#[path = "../tests/loom/search.rs"]
+mod search;
 
 pub(crate) use Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 

@@ -248,3 +248,78 @@ fn lfu_remembers_who_waited() {
     assert_eq!(evict(), hash(parent), "worth 0, long ago");
     assert_eq!(evict(), hash(dearer), "worth 4");
 }
+
+/// A pool of LFU and what its blocks are worth, for parents and children.
+struct Family {
+    pool: BlockPool,
+}
+
+impl Family {
+    fn new() -> Family {
+        Family { pool: BlockPool::new(PoolConfig::new(8).policy(Policy::Lfu)).expect("a valid setup") }
+    }
+
+    fn store<'p>(&'p self, number: u64, parent: Option<&ImmutableBlock<'p>>) -> ImmutableBlock<'p> {
+        let mut blocks = vec![];
+        self.pool.allocate(1, &mut blocks).expect("enough");
+        let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+        self.pool.register(complete, parent).into_block()
+    }
+
+    fn hit(&self, number: u64, times: usize) {
+        (0..times).for_each(|_| drop(self.pool.lookup(hash(number))));
+    }
+
+    /// The next victims, one at a time or together.
+    fn evict(&self, n: usize, together: bool) -> Vec<u64> {
+        let mut victims = vec![];
+        for _ in 0..if together { 1 } else { n } {
+            self.pool.evict(if together { n } else { 1 }, &mut victims);
+        }
+        let number = |victim: &EvictedBlock| (0..64).find(|number| hash(*number) == victim.hash());
+        victims.iter().map(|victim| number(victim).expect("a small number")).collect()
+    }
+}
+
+/// A parent worth less than its child goes right after it, also where the child is worth more than the age.
+#[test]
+fn lfu_parents_follow_their_children() {
+    for [of_parent, of_child] in [[1, 3], [3, 3]] {
+        let family = Family::new();
+        let parent = family.store(1, None);
+        drop((family.store(2, Some(&parent)), parent));
+        drop(family.store(3, None));
+        family.hit(1, of_parent);
+        family.hit(2, of_child);
+        family.hit(3, 5);
+        assert_eq!(family.evict(3, false), [2, 1, 3], "worth {of_parent}, {of_child} and 5");
+    }
+    for together in [false, true] {
+        let family = Family::new();
+        let first = family.store(1, None);
+        let second = family.store(2, Some(&first));
+        let third = family.store(3, Some(&second));
+        drop((first, second, third));
+        drop(family.store(4, None));
+        (1..4).for_each(|number| family.hit(number, 2));
+        family.hit(4, 4);
+        assert_eq!(family.evict(4, together), [3, 2, 1, 4]);
+    }
+}
+
+/// A parent that was used since it was deferred is worth what its uses say.
+#[test]
+fn lfu_forgets_an_old_wait() {
+    let family = Family::new();
+    let parent = family.store(1, None);
+    let child = family.store(2, Some(&parent));
+    drop(parent);
+    drop(family.store(3, None));
+    family.hit(3, 1);
+    assert_eq!(family.evict(1, false), [3], "the parent, worth 0, waits");
+    drop(child);
+    family.hit(1, 8);
+    drop(family.store(4, None));
+    family.hit(4, 3);
+    assert_eq!(family.evict(3, false), [2, 4, 1]);
+}

@@ -6,12 +6,14 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`arena`] | the host tier's memory: huge-page backed, cut into blocks, borrowed block by block |
+//! | [`copy`] | copy plans between host regions, by the CPU |
 //! | [`device`] | device memory behind [`kvstrata_core::storage::DevicePort`]; the simulated one |
 //! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or what works |
 //! | [`probe`] | what this machine offers, as facts for `kvstrata doctor` |
 
 #[cfg(unix)]
 pub mod arena;
+pub mod copy;
 #[cfg(unix)]
 pub mod device;
 #[cfg(unix)]

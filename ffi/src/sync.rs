@@ -19,13 +19,15 @@ pub(crate) use {
 
 /// For the models themselves.
 #[cfg(all(test, loom))]
-pub(crate) use loom::{
-    cell::UnsafeCell,
-    model,
-    model::Builder,
-    sync::{Arc, Notify},
-    thread,
+pub(crate) use {
+    loom::cell::UnsafeCell,
+    loom::sync::{Arc, Notify},
+    search::{model, model_within, spawn},
 };
+
+#[cfg(all(test, loom))]
+#[path = "../../core/tests/loom/search.rs"]
+mod search;
 
 /// The ordering of a named site: the strong one, or Relaxed in a build that mutates the site.
 macro_rules! site {

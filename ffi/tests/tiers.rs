@@ -23,7 +23,7 @@ fn bytes_survive_the_way_down_and_up() {
     let volume = Volume::create(options).expect("volume");
     println!("{}; arena on {}", volume.describe(), host.backing());
     assert_eq!((device.kind(), host.kind()), (StorageKind::Device { ordinal: 0 }, StorageKind::System));
-    assert_eq!(volume.kind(), StorageKind::Disk);
+    assert_eq!(volume.kind(), StorageKind::Disk { volume: 0 });
 
     let mut bytes = vec![0; BLOCK_BYTES];
     for block in 0..BLOCKS {

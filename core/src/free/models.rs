@@ -2,7 +2,7 @@
 //! a few slots have several of each (`BITS`). Ownership by the pool's handles: `core/tests/loom_free.rs`.
 
 use super::*;
-use crate::sync::{Arc, model, thread};
+use crate::sync::{Arc, model, spawn};
 
 /// The map, and who has which slot.
 struct Rig {
@@ -69,7 +69,7 @@ fn a_refilled_leaf_is_announced() {
         let taken = rig.allocate(0, 2);
         assert_eq!(taken, [0, 1], "a leaf, whose summary bit is still set");
         let other = rig.clone();
-        let freeing = thread::spawn(move || other.free(&taken[..1]));
+        let freeing = spawn(move || other.free(&taken[..1]));
         assert!(rig.allocate_one(0).is_some(), "two are free all the time");
         freeing.join().expect("no panic");
         rig.at_rest();
@@ -83,8 +83,8 @@ fn two_clear_and_one_frees() {
         let rig = Rig::new(4, 1);
         let taken = rig.allocate(0, 2);
         let (second, third) = (rig.clone(), rig.clone());
-        let freeing = thread::spawn(move || second.free(&taken[..1]));
-        let clearing = thread::spawn(move || third.map.stripes[0].clear_summary(0));
+        let freeing = spawn(move || second.free(&taken[..1]));
+        let clearing = spawn(move || third.map.stripes[0].clear_summary(0));
         rig.map.stripes[0].clear_summary(0);
         freeing.join().expect("no panic");
         clearing.join().expect("no panic");
@@ -98,7 +98,7 @@ fn stealing_against_the_owner() {
     model(|| {
         let rig = Rig::new(4, 2);
         let other = rig.clone();
-        let stealing = thread::spawn(move || other.allocate(1, 3).len());
+        let stealing = spawn(move || other.allocate(1, 3).len());
         assert!(rig.allocate_one(0).is_some());
         assert_eq!(stealing.join().expect("no panic"), 3);
         rig.at_rest();
@@ -111,7 +111,7 @@ fn two_steal_from_each_other() {
     model(|| {
         let rig = Rig::new(4, 2);
         let other = rig.clone();
-        let stealing = thread::spawn(move || other.allocate(1, 3).len());
+        let stealing = spawn(move || other.allocate(1, 3).len());
         let got = rig.allocate(0, 3).len() + stealing.join().expect("no panic");
         assert!(got == 0 || got == 3, "four slots, {got} handed out");
         for (number, stripe) in rig.map.stripes.iter().enumerate() {
@@ -128,7 +128,7 @@ fn stealing_against_a_free() {
         let rig = Rig::new(8, 2);
         let taken = rig.allocate(0, 3);
         let other = rig.clone();
-        let freeing = thread::spawn(move || {
+        let freeing = spawn(move || {
             other.free(&taken[..2]);
             other.allocate(0, 2).len()
         });
@@ -145,7 +145,7 @@ fn two_claim_over_many_leaves() {
     model(|| {
         let rig = Rig::new(6, 1);
         let other = rig.clone();
-        let claiming = thread::spawn(move || other.allocate(0, 3));
+        let claiming = spawn(move || other.allocate(0, 3));
         assert_eq!(rig.allocate(0, 3).len(), 3);
         let theirs = claiming.join().expect("no panic");
         rig.free(&theirs);

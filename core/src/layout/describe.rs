@@ -19,7 +19,7 @@
 //!   48       4   regions
 //!   52       4   planes: 1, or 2 where scales lie apart from elements
 //!   56      24   each region:  0  8 address   8  8 size_bytes   16  4 kind: 0 device, 1 pinned, 2 system, 3 disk, 4 remote
-//!                              20  4 the device's ordinal; 0 for other kinds
+//!                              20  4 number of the device, volume or peer; 0 for pinned and system
 //!           72   each plane:   0  8 row_bytes   8  40 strides of block, layer, outer, token, head, in bytes, 0 where the dimension is 1 or
 //!                              the next index is in another region   48  8 offset of the first row in its region
 //!                              56  4 the first row's region   60  4 regions from layer to layer   64  4 from outer to outer   68  4 zero
@@ -77,17 +77,17 @@ impl Layout {
         out.extend((self.regions.len() as u32).to_le_bytes());
         out.extend((planes as u32).to_le_bytes());
         for region in self.regions.iter() {
-            let (kind, ordinal) = match region.kind {
+            let (kind, number) = match region.kind {
                 StorageKind::Device { ordinal } => (0, ordinal),
                 StorageKind::Pinned => (1, 0),
                 StorageKind::System => (2, 0),
-                StorageKind::Disk => (3, 0),
-                StorageKind::Remote => (4, 0u32),
+                StorageKind::Disk { volume } => (3, volume),
+                StorageKind::Remote { peer } => (4, peer),
             };
             out.extend(region.address.to_le_bytes());
             out.extend(region.size_bytes.to_le_bytes());
             out.extend(u32::to_le_bytes(kind));
-            out.extend(ordinal.to_le_bytes());
+            out.extend(number.to_le_bytes());
         }
         for place in self.places() {
             out.extend(place.row_bytes.to_le_bytes());
@@ -341,25 +341,25 @@ impl<'a> Input<'a> {
         Ok((config, arrangement))
     }
 
-    fn region(&mut self, number: u32) -> Result<Region, DescriptionError> {
+    fn region(&mut self, region: u32) -> Result<Region, DescriptionError> {
         let (address, size_bytes) = (self.u64("address")?, self.u64("size_bytes")?);
-        let (kind, ordinal) = (self.u32("kind")?, self.u32("ordinal")?);
+        let (kind, number) = (self.u32("kind")?, self.u32("number")?);
         let wrong = |field, value: u32, rule| DescriptionError::Value {
-            part: Some(("regions", number)),
+            part: Some(("regions", region)),
             field,
             value: value.into(),
             rule,
         };
         let kind = match kind {
-            0 => StorageKind::Device { ordinal },
+            0 => StorageKind::Device { ordinal: number },
             1 => StorageKind::Pinned,
             2 => StorageKind::System,
-            3 => StorageKind::Disk,
-            4 => StorageKind::Remote,
+            3 => StorageKind::Disk { volume: number },
+            4 => StorageKind::Remote { peer: number },
             _ => return Err(wrong("kind", kind, "one of 0 to 4")),
         };
-        if ordinal != 0 && !matches!(kind, StorageKind::Device { .. }) {
-            return Err(wrong("ordinal", ordinal, "0 for what is no device"));
+        if number != 0 && kind.is_host() {
+            return Err(wrong("number", number, "0 for pinned and system"));
         }
         Ok(Region { address, size_bytes, kind })
     }

@@ -1,6 +1,8 @@
 //! What a layout refuses: the field, the value, the rule.
 
+use super::arrangement::Spread;
 use super::{Arrangement, DType, Dim, Index};
+use crate::storage::StorageKind;
 use core::fmt;
 
 /// A field of a [`LayoutConfig`](super::LayoutConfig), a [`Region`](super::Region) or a [`Tensor`](super::Tensor); prints as it is
@@ -130,7 +132,7 @@ pub enum LayoutError {
         /// Bytes that it needs.
         needed: u64,
     },
-    /// A region or a tensor does not start at a multiple of the alignment.
+    /// A region does not start at a multiple of the alignment.
     Misaligned {
         /// Which.
         region: u32,
@@ -161,9 +163,34 @@ pub enum LayoutError {
     },
     /// Elements and scales lie over each other.
     ScalesOverlap,
+    /// Regions of several address spaces.
+    Spaces {
+        /// One that is not in the first's.
+        region: u32,
+        /// What it is made of.
+        kind: StorageKind,
+        /// What the first is made of.
+        first: StorageKind,
+    },
+    /// All layers are in one region, where they were to be apart.
+    LayersTogether {
+        /// The arrangement.
+        arrangement: Arrangement,
+    },
+    /// A tensor's first element is not where one can be.
+    ElementMisaligned {
+        /// The tensor's region.
+        region: u32,
+        /// Where it starts.
+        address: u64,
+        /// The elements' type.
+        dtype: DType,
+    },
     /// A tensor's dimension has another size than the geometry.
     Shape {
-        /// Which tensor.
+        /// The list that the tensor is in, `tensors` or `scales`.
+        list: Field,
+        /// Which of them.
         tensor: u32,
         /// Which of its dimensions.
         position: u32,
@@ -174,19 +201,25 @@ pub enum LayoutError {
     },
     /// A tensor's dimensions are not those of a layout.
     Dims {
-        /// Which tensor.
+        /// The list that the tensor is in, `tensors` or `scales`.
+        list: Field,
+        /// Which of them.
         tensor: u32,
     },
     /// A tensor's strides are not those of the others.
     StridesDiffer {
-        /// Which tensor.
+        /// The list that the tensors are in, `tensors` or `scales`.
+        list: Field,
+        /// Which of them.
         tensor: u32,
         /// Another.
         other: u32,
     },
     /// The rows of a tensor are not contiguous.
     RowStride {
-        /// Which tensor.
+        /// The list that the tensor is in, `tensors` or `scales`.
+        list: Field,
+        /// Which of them.
         tensor: u32,
         /// The stride of its elements, in elements.
         value: u64,
@@ -257,20 +290,41 @@ impl fmt::Display for LayoutError {
                 )
             }
             LayoutError::ScalesOverlap => f.write_str("address: elements and scales overlap"),
-            LayoutError::Shape { tensor, position, value, needed } => {
-                write!(f, "tensors[{tensor}].shape[{position}] = {value}: the geometry has {needed}")
-            }
-            LayoutError::Dims { tensor } => {
+            LayoutError::Spaces { region, kind, first } => {
                 write!(
                     f,
-                    "tensors[{tensor}].dims: needs block (or slot), token (unless slot), head (unless 1) and element, each once"
+                    "regions[{region}].kind = {kind}: a layout lies in one address space, and regions[0].kind = {first}; make a layout for each"
                 )
             }
-            LayoutError::StridesDiffer { tensor, other } => {
-                write!(f, "tensors[{tensor}].strides: must be those of tensors[{other}]")
+            LayoutError::LayersTogether { arrangement } => {
+                write!(f, "arrangement = {arrangement}: all layers are in one region; apart they are in")?;
+                let apart = Arrangement::ALL.into_iter().filter(|other| other.spread() != Spread::One);
+                for (i, other) in apart.enumerate() {
+                    write!(f, "{} {other}", if i == 0 { "" } else { "," })?;
+                }
+                Ok(())
             }
-            LayoutError::RowStride { tensor, value } => {
-                write!(f, "tensors[{tensor}].strides: elements are {value} apart; must be 1")
+            LayoutError::ElementMisaligned { region, address, dtype } => {
+                let width = dtype.alignment();
+                write!(
+                    f,
+                    "regions[{region}].address = {address:#x}: must be a multiple of the {width} bytes of a {dtype} element"
+                )
+            }
+            LayoutError::Shape { list, tensor, position, value, needed } => {
+                write!(f, "{list}[{tensor}].shape[{position}] = {value}: the geometry has {needed}")
+            }
+            LayoutError::Dims { list, tensor } => {
+                write!(
+                    f,
+                    "{list}[{tensor}].dims: needs block (or slot), token (unless slot), head (unless 1) and element, each once"
+                )
+            }
+            LayoutError::StridesDiffer { list, tensor, other } => {
+                write!(f, "{list}[{tensor}].strides: must be those of {list}[{other}]")
+            }
+            LayoutError::RowStride { list, tensor, value } => {
+                write!(f, "{list}[{tensor}].strides: elements are {value} apart; must be 1")
             }
             LayoutError::Bounds(error) => error.fmt(f),
         }

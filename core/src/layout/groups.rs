@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Each group has a layout, and so a set of blocks, of its own; page sizes and element types may differ. Which blocks hold the same tokens
-//! is the business of whoever allocates them.
+//! is the business of whoever allocates them. Keys and values of different head sizes are two groups, with an outer dimension of 1 and
+//! layers of their own.
 //!
 //! I1. Every layer of the model is in exactly one group, and a group has as many as its layout.
 

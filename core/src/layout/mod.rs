@@ -20,6 +20,7 @@
 //! - **I1** Every row lies within a region that the layout was given, and ends within 64 bits.
 //! - **I2** No two rows share a byte.
 //! - **I3** Every block of an [`Arrangement`] starts at a multiple of `alignment`.
+//! - **I4** All regions lie in one address space, so that an address is one byte (I2).
 
 pub mod arrangement;
 pub mod describe;
@@ -33,7 +34,7 @@ mod config;
 mod dim;
 mod dtype;
 mod error;
-mod fingerprint;
+pub(crate) mod fingerprint;
 mod payload;
 mod place;
 mod plane;
@@ -190,7 +191,7 @@ impl Layout {
     /// # Errors
     ///
     /// A geometry that is refused or does not fit into 64 bits; too few regions or too many; one that is too small or misaligned; two
-    /// that overlap.
+    /// that overlap; several address spaces.
     pub fn new(
         config: LayoutConfig,
         arrangement: Arrangement,
@@ -224,6 +225,10 @@ impl Layout {
         data_place: Place,
         scales_place: Option<Place>,
     ) -> Result<Layout, LayoutError> {
+        let first = &regions[0]; // no constructor takes none
+        if let Some((region, other)) = (0..).zip(&*regions).find(|(_, other)| !other.shares_space(first)) {
+            return Err(LayoutError::Spaces { region, kind: other.kind, first: first.kind });
+        }
         if config.dtype.bits() < 8 {
             // So that 64 bits count elements too, not only bytes.
             let needed = data_place.needed(config.shape())?;
@@ -247,18 +252,21 @@ impl Layout {
         Layout::new(config, Arrangement::FullyContiguous, &[region])
     }
 
-    /// One region a layer. `arrangement` is one of those that have it so: [`Arrangement::OuterFirst`], [`Arrangement::BlockFirst`],
+    /// One region a layer, [`Layout::new`] for arrangements that have it so: [`Arrangement::OuterFirst`], [`Arrangement::BlockFirst`],
     /// [`Arrangement::Packed`], or, with keys and values apart, [`Arrangement::TokenMajor`].
     ///
     /// # Errors
     ///
-    /// As [`Layout::new`].
+    /// An arrangement that has all layers in one region; else as [`Layout::new`].
     pub fn layer_separated(
         config: LayoutConfig,
         arrangement: Arrangement,
         regions: &[Region],
     ) -> Result<Layout, LayoutError> {
-        Layout::new(config, arrangement, regions)
+        match arrangement.spread() {
+            Spread::Layer | Spread::LayerOuter => Layout::new(config, arrangement, regions),
+            Spread::One | Spread::Outer => Err(LayoutError::LayersTogether { arrangement }),
+        }
     }
 
     /// The geometry.
@@ -308,7 +316,7 @@ impl Layout {
     #[inline]
     pub fn address(&self, index: Index) -> Result<u64, BoundsError> {
         self.config.check_index(index)?;
-        Ok(self.data.address(index, self.config.outer_dim))
+        Ok(self.data.address(index))
     }
 
     /// Address of a row's scales, where they lie apart from the elements.
@@ -318,7 +326,7 @@ impl Layout {
     /// [`BoundsError`], with the index and the shape.
     pub fn scales_address(&self, index: Index) -> Result<Option<u64>, BoundsError> {
         self.config.check_index(index)?;
-        Ok(self.scales.as_ref().map(|plane| plane.address(index, self.config.outer_dim)))
+        Ok(self.scales.as_ref().map(|plane| plane.address(index)))
     }
 
     pub(crate) fn data_plane(&self) -> &Plane {

@@ -23,7 +23,7 @@ pub(crate) struct Plane {
     pub(crate) strides: [u64; 5],
     pub(crate) bases: Bases,
     /// Outer indices a layer.
-    pub(crate) outers: u32,
+    outers: u32,
 }
 
 /// Addresses of the first row of each (layer, outer).
@@ -77,7 +77,7 @@ impl Plane {
                 Err(error) => refused = refused.or(Some(error)),
             }
         }
-        Err(refused.unwrap_or(LayoutError::Dims { tensor: 0 })) // the last form is always tried
+        Err(refused.unwrap_or(LayoutError::Dims { list: Field::Tensors, tensor: 0 })) // the last form is always tried
     }
 
     /// A plane whose (layer, outer) are evenly spaced, from the address of the first.
@@ -143,22 +143,22 @@ impl Plane {
 
     /// Address of the first row of a (layer, outer).
     #[inline]
-    pub(crate) fn base(&self, layer: u32, outer: u32, outers: u32) -> u64 {
+    pub(crate) fn base(&self, layer: u32, outer: u32) -> u64 {
         match &self.bases {
             Bases::One(base) => {
                 base + u64::from(layer) * self.strides[1] + u64::from(outer) * self.strides[2]
             }
             Bases::Layers(bases) => bases[layer as usize] + u64::from(outer) * self.strides[2],
             Bases::Outers(bases) => bases[outer as usize] + u64::from(layer) * self.strides[1],
-            Bases::Each(bases) => bases[layer as usize * outers as usize + outer as usize],
+            Bases::Each(bases) => bases[layer as usize * self.outers as usize + outer as usize],
         }
     }
 
     /// Address of a row that is in bounds.
     #[inline]
-    pub(crate) fn address(&self, index: Index, outers: u32) -> u64 {
+    pub(crate) fn address(&self, index: Index) -> u64 {
         let [block, layer, outer, token, head] = index;
-        self.base(layer, outer, outers)
+        self.base(layer, outer)
             + u64::from(block) * self.strides[0]
             + u64::from(token) * self.strides[3]
             + u64::from(head) * self.strides[4]
@@ -168,7 +168,7 @@ impl Plane {
     pub(super) fn starts(&self, shape: Index) -> Vec<u64> {
         let [_, layers, outers, ..] = shape;
         let pairs = (0..layers).flat_map(|layer| (0..outers).map(move |outer| (layer, outer)));
-        pairs.map(|(layer, outer)| self.base(layer, outer, outers)).collect()
+        pairs.map(|(layer, outer)| self.base(layer, outer)).collect()
     }
 
     /// Bytes from the first row of a (layer, outer) to the end of its last: all blocks, tokens and heads.

@@ -37,12 +37,13 @@ impl Region {
         end.ok_or(LayoutError::Overflow { field: Field::SizeBytes, value: self.size_bytes })
     }
 
-    /// Whether addresses here and there are of one space, so that equal ones are the same byte. Where nobody can tell (two files, two
-    /// remote machines), they are taken to be.
+    /// Whether addresses here and there are of one space, so that equal ones are the same byte. The host's memory is one, and so is each
+    /// device, volume and peer.
     pub(crate) const fn shares_space(&self, other: &Region) -> bool {
         match (self.kind, other.kind) {
             (StorageKind::Device { ordinal: a }, StorageKind::Device { ordinal: b }) => a == b,
-            (StorageKind::Disk, StorageKind::Disk) | (StorageKind::Remote, StorageKind::Remote) => true,
+            (StorageKind::Disk { volume: a }, StorageKind::Disk { volume: b }) => a == b,
+            (StorageKind::Remote { peer: a }, StorageKind::Remote { peer: b }) => a == b,
             (a, b) => a.is_host() && b.is_host(),
         }
     }

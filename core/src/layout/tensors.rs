@@ -16,6 +16,9 @@
 //! # Ok::<(), kvstrata_core::layout::LayoutError>(())
 //! ```
 
+#[cfg(test)]
+mod tests;
+
 use super::arrangement::Spread;
 use super::{Dim, Field, Layout, LayoutConfig, LayoutError, Place, Plane, Region};
 use alloc::sync::Arc;
@@ -53,8 +56,11 @@ pub struct Tensor<'a> {
     pub strides: &'a [u64],
 }
 
-/// One kind of row in one tensor.
+/// One kind of row in one list of tensors.
 struct Rows {
+    /// `tensors` or `scales`, and the number of its first region among the layout's.
+    list: Field,
+    first: u32,
     /// Bytes a row, and an element of the tensor.
     row: u64,
     element: u64,
@@ -65,11 +71,15 @@ impl Layout {
     ///
     /// There is one tensor for all layers, one a layer, one for all keys and one for all values, or one for each (layer, outer), layer by
     /// layer; their strides are equal. `scales` has them likewise where a block-scaled type keeps its scales in tensors of their own, and is
-    /// empty otherwise.
+    /// empty otherwise. The layout's regions are those of `tensors`, then those of `scales`.
+    ///
+    /// A tensor starts at a multiple of its elements' bytes. `config.alignment` is not asked of tensors: their strides say where blocks
+    /// start.
     ///
     /// # Errors
     ///
-    /// A geometry that is refused; tensors that do not have its shape, leave their regions, overlap, or have rows in pieces.
+    /// A geometry that is refused; tensors that do not have its shape, leave their regions, overlap, lie in several address spaces, or
+    /// have rows in pieces.
     pub fn from_tensors(
         config: LayoutConfig,
         tensors: &[Tensor<'_>],
@@ -83,11 +93,12 @@ impl Layout {
             return Err(LayoutError::Count { field: Field::Scales, value: scales.len() as u64, needed: 0 });
         }
         let row = config.row_data_bytes() + if apart { 0 } else { config.row_scale_bytes() };
-        let data_place = place(&config, tensors, 0, &Rows { row, element })?;
+        let data_place = place(&config, tensors, &Rows { list: Field::Tensors, first: 0, row, element })?;
         let scales_place = match apart {
             true => {
-                let rows = Rows { row: config.row_scale_bytes(), element: 1 };
-                Some(place(&config, scales, tensors.len() as u32, &rows)?)
+                let first = tensors.len() as u32; // as many as the geometry has, see `place`
+                let rows = Rows { list: Field::Scales, first, row: config.row_scale_bytes(), element: 1 };
+                Some(place(&config, scales, &rows)?)
             }
             false => None,
         };
@@ -102,10 +113,14 @@ impl Layout {
         data_place: Place,
         scales_place: Option<Place>,
     ) -> Result<Layout, LayoutError> {
-        let alignment = config.dtype.alignment();
+        let dtype = config.dtype;
         for (region, number) in regions.iter().zip(0..data_place.num_regions(config.shape())) {
-            if !region.address.is_multiple_of(alignment) {
-                return Err(LayoutError::Misaligned { region: number, address: region.address, alignment });
+            if !region.address.is_multiple_of(dtype.alignment()) {
+                return Err(LayoutError::ElementMisaligned {
+                    region: number,
+                    address: region.address,
+                    dtype,
+                });
             }
         }
         let layout = Layout::placed(config, None, regions, data_place, scales_place)?;
@@ -116,13 +131,8 @@ impl Layout {
     }
 }
 
-/// Where the rows of tensors are, the first of which is number `first`.
-fn place(
-    config: &LayoutConfig,
-    tensors: &[Tensor<'_>],
-    first: u32,
-    rows: &Rows,
-) -> Result<Place, LayoutError> {
+/// Where the rows of a list of tensors are.
+fn place(config: &LayoutConfig, tensors: &[Tensor<'_>], rows: &Rows) -> Result<Place, LayoutError> {
     let has = |axis| tensors.first().is_some_and(|one| one.dims.contains(&axis));
     let spread = match (has(Axis::Layer), has(Axis::Outer)) {
         (true, true) => Spread::One,
@@ -130,17 +140,17 @@ fn place(
         (true, false) => Spread::Outer,
         (false, false) => Spread::LayerOuter,
     };
-    let place = |strides| Place::new(rows.row, strides, 0, first, spread, config.shape());
+    let place = |strides| Place::new(rows.row, strides, 0, rows.first, spread, config.shape());
     let needed = u64::from(place([0; 5]).num_regions(config.shape()));
     if tensors.len() as u64 != needed {
-        return Err(LayoutError::Count { field: Field::Tensors, value: tensors.len() as u64, needed });
+        return Err(LayoutError::Count { field: rows.list, value: tensors.len() as u64, needed });
     }
-    let strides = tensors[0].byte_strides(config, first, rows)?;
-    for (tensor, number) in tensors.iter().zip(first..).skip(1) {
+    let strides = tensors[0].byte_strides(config, 0, rows)?;
+    for (tensor, number) in tensors.iter().zip(0..).skip(1) {
         let same =
             [Axis::Layer, Axis::Outer].into_iter().all(|axis| tensor.dims.contains(&axis) == has(axis));
         if !same || tensor.byte_strides(config, number, rows)? != strides {
-            return Err(LayoutError::StridesDiffer { tensor: number, other: first });
+            return Err(LayoutError::StridesDiffer { list: rows.list, tensor: number, other: 0 });
         }
     }
     Ok(place(strides))
@@ -149,7 +159,7 @@ fn place(
 impl Tensor<'_> {
     /// Its strides in bytes, in the order of [`Dim::ALL`]; 0 for what it does not have. Checks shape and bounds.
     fn byte_strides(&self, config: &LayoutConfig, tensor: u32, rows: &Rows) -> Result<[u64; 5], LayoutError> {
-        let dims = LayoutError::Dims { tensor };
+        let dims = LayoutError::Dims { list: rows.list, tensor };
         if self.dims.len() != self.shape.len() || self.dims.len() != self.strides.len() {
             return Err(dims);
         }
@@ -177,11 +187,17 @@ impl Tensor<'_> {
             };
             let (value, stride) = (self.shape[position], self.strides[position]);
             if value != needed {
-                return Err(LayoutError::Shape { tensor, position: position as u32, value, needed });
+                return Err(LayoutError::Shape {
+                    list: rows.list,
+                    tensor,
+                    position: position as u32,
+                    value,
+                    needed,
+                });
             }
             let Some(dim) = dim else {
                 if stride != 1 && needed > 1 {
-                    return Err(LayoutError::RowStride { tensor, value: stride });
+                    return Err(LayoutError::RowStride { list: rows.list, tensor, value: stride });
                 }
                 continue;
             };
@@ -200,7 +216,7 @@ impl Tensor<'_> {
         let needed = last.checked_add(rows.row).ok_or(overflow)?;
         if needed > self.region.size_bytes {
             return Err(LayoutError::RegionTooSmall {
-                region: tensor,
+                region: rows.first + tensor,
                 size_bytes: self.region.size_bytes,
                 needed,
             });

@@ -1,11 +1,11 @@
 use super::tensors::{Axis, Tensor};
 use super::*;
 use crate::storage::StorageKind;
-use alloc::string::{String, ToString};
+use alloc::string::ToString;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-const SMALL: LayoutConfig = LayoutConfig::new()
+pub(crate) const SMALL: LayoutConfig = LayoutConfig::new()
     .num_blocks(3)
     .num_layers(2)
     .outer_dim(2)
@@ -21,7 +21,7 @@ pub(crate) fn regions(config: &LayoutConfig, arrangement: Arrangement) -> Vec<Re
     (1..=u64::from(need.count)).map(|i| Region::system(i * step, need.bytes)).collect()
 }
 
-fn laid_out(config: LayoutConfig, arrangement: Arrangement) -> Layout {
+pub(crate) fn laid_out(config: LayoutConfig, arrangement: Arrangement) -> Layout {
     Layout::new(config, arrangement, &regions(&config, arrangement)).unwrap()
 }
 
@@ -155,75 +155,61 @@ fn what_is_refused_names_field_value_and_rule() {
 }
 
 #[test]
-fn tensors_are_checked() {
-    let config = SMALL.num_layers(1).alignment(2);
-    let dims = [Axis::Block, Axis::Outer, Axis::Token, Axis::Head, Axis::Element];
-    let tensor = |shape: &[u64], strides: &[u64], bytes: u64| -> Result<Layout, String> {
-        let tensor = Tensor { region: Region::system(4096, bytes), dims: &dims, shape, strides };
-        Layout::from_tensors(config, &[tensor], &[]).map_err(|error| error.to_string())
-    };
-    let (shape, strides) = ([3, 2, 4, 5, 8], [320, 160, 40, 8, 1]);
-    let layout = tensor(&shape, &strides, 1920).unwrap();
-    assert_eq!(layout.address([2, 0, 1, 3, 4]), Ok(4096 + 2 * (2 * 320 + 160 + 3 * 40 + 4 * 8)));
+fn separated_layers_are_apart() {
+    for arrangement in Arrangement::ALL {
+        let regions = regions(&SMALL.alignment(2), arrangement);
+        let layout = Layout::layer_separated(SMALL.alignment(2), arrangement, &regions);
+        use Arrangement::{CrossLayer, CrossLayerPacked, FullyContiguous};
+        let together = matches!(arrangement, FullyContiguous | CrossLayer | CrossLayerPacked);
+        assert_eq!(layout.is_err(), together, "{arrangement}");
+    }
+    let error = Layout::layer_separated(SMALL, Arrangement::CrossLayer, &[]).unwrap_err();
     assert_eq!(
-        tensor(&[4, 2, 4, 5, 8], &strides, 1 << 20).unwrap_err(),
-        "tensors[0].shape[0] = 4: the geometry has 3"
+        error.to_string(),
+        "arrangement = cross-layer: all layers are in one region; apart they are in outer-first, block-first, packed, token-major"
     );
-    assert_eq!(
-        tensor(&shape, &strides, 1919).unwrap_err(),
-        "regions[0].size_bytes = 1919: the layout takes 1920 bytes"
-    );
-    assert_eq!(
-        tensor(&shape, &[320, 160, 40, 8, 2], 1 << 20).unwrap_err(),
-        "tensors[0].strides: elements are 2 apart; must be 1"
-    );
-    // An expanded tensor: two indices, one byte.
-    let expanded = tensor(&shape, &[320, 0, 40, 8, 1], 1 << 20).unwrap_err();
-    assert_eq!(expanded, "strides: one outer follows another after 0 bytes, but spans 16 (a row)");
-    let twice = Tensor {
-        region: Region::system(4096, 1920),
-        dims: &[Axis::Block, Axis::Outer, Axis::Outer, Axis::Head, Axis::Element],
-        shape: &shape,
-        strides: &strides,
-    };
-    assert_eq!(Layout::from_tensors(config, &[twice], &[]).unwrap_err(), LayoutError::Dims { tensor: 0 });
 }
 
-/// Views of one buffer, as vLLM makes them for elements and scales of a page, and for layers of a cross-layer tensor.
 #[test]
-fn tensors_may_lie_in_each_others_gaps() {
-    let config = SMALL.heads(5, 32).dtype(DType::NvFp4).alignment(1);
-    let page = config.scales(ScalePlace::Page);
-    let whole = laid_out(page, Arrangement::BlockFirst);
-    let piece = 4 * 5 * 18;
-    let (data_shape, scale_shape) = ([3, 2, 4, 5, 16], [3, 2, 4, 5, 2]);
-    let (data_strides, scale_strides) = ([2 * piece, piece, 5 * 16, 16, 1], [2 * piece, piece, 5 * 2, 2, 1]);
-    let dims = &[Axis::Block, Axis::Outer, Axis::Token, Axis::Head, Axis::Element];
-    let view = |layer: usize, offset: u64, shape, strides| {
-        let region = whole.regions()[layer];
-        let region = Region::system(region.address + offset, region.size_bytes - offset);
-        Tensor { region, dims, shape, strides }
+fn a_layout_lies_in_one_space() {
+    let need = Arrangement::BlockFirst.needs(&SMALL).unwrap();
+    let at = |address, kind| Region { address, size_bytes: need.bytes, kind };
+    let of = |kinds: [StorageKind; 2], second| {
+        let regions = [at(4096, kinds[0]), at(second, kinds[1])];
+        Layout::new(SMALL, Arrangement::BlockFirst, &regions).map(drop)
     };
-    let data = [0, 1].map(|layer| view(layer, 0, &data_shape, &data_strides));
-    let scales = |by: u64| [0, 1].map(|layer| view(layer, 4 * 5 * 16 - by, &scale_shape, &scale_strides));
-    let layout = Layout::from_tensors(config, &data, &scales(0)).unwrap();
-    for index in rows(&page) {
-        assert_eq!(layout.address(index), whole.address(index));
-        assert_eq!(layout.scales_address(index), whole.scales_address(index));
+    let (disk, remote) = (|volume| StorageKind::Disk { volume }, |peer| StorageKind::Remote { peer });
+    let device = |ordinal| StorageKind::Device { ordinal };
+    let (system, pinned) = (StorageKind::System, StorageKind::Pinned);
+    for second in [4096, 1 << 20] {
+        assert_eq!(
+            of([disk(0), disk(1)], second).unwrap_err().to_string(),
+            "regions[1].kind = disk:1: a layout lies in one address space, and regions[0].kind = disk:0; make a layout for each"
+        );
+        for kinds in
+            [[device(0), device(1)], [system, device(0)], [disk(0), remote(0)], [remote(1), remote(2)]]
+        {
+            let [first, kind] = kinds;
+            assert_eq!(of(kinds, second), Err(LayoutError::Spaces { region: 1, kind, first }));
+        }
     }
-    let over = Layout::from_tensors(config, &data, &scales(1)).unwrap_err();
-    assert_eq!(over, LayoutError::ScalesOverlap);
-
-    let across = laid_out(SMALL.head_order(HeadOrder::Hnd).alignment(2), Arrangement::CrossLayer);
-    let (base, size) = (across.regions()[0].address, across.regions()[0].size_bytes);
-    let layer = |layer: u64| Tensor {
-        region: Region::system(base + layer * 128, size - layer * 128),
-        dims: &[Axis::Block, Axis::Head, Axis::Outer, Axis::Token, Axis::Element],
-        shape: &[3, 5, 2, 4, 8],
-        strides: &[640, 128, 32, 8, 1],
+    assert_eq!(of([system, pinned], 1 << 20), Ok(()));
+    assert!(matches!(of([system, pinned], 4096), Err(LayoutError::Interleaved { .. })));
+    // Scales elsewhere than their elements.
+    let config = LayoutConfig::new().inner_dim(32).dtype(DType::NvFp4);
+    let tensor = |kind, shape, strides| Tensor {
+        region: at(4096, kind),
+        dims: &[Axis::Block, Axis::Token, Axis::Element],
+        shape,
+        strides,
     };
-    let views = Layout::from_tensors(*across.config(), &[layer(0), layer(1)], &[]).unwrap();
-    assert!(rows(across.config()).all(|index| views.address(index) == across.address(index)));
+    let (data, scales) = ([1, 1, 16], [1, 1, 2]);
+    let data = tensor(device(0), &data, &[16, 16, 1]);
+    let scales = tensor(device(1), &scales, &[2, 2, 1]);
+    assert_eq!(
+        Layout::from_tensors(config, &[data], &[scales]).unwrap_err(),
+        LayoutError::Spaces { region: 1, kind: device(1), first: device(0) }
+    );
 }
 
 /// Every row of a geometry.
@@ -313,7 +299,12 @@ fn names_are_those_of_frameworks() {
     let device = |ordinal| region(StorageKind::Device { ordinal });
     assert!(device(1).shares_space(&device(1)) && !device(1).shares_space(&device(2)));
     assert!(region(StorageKind::Pinned).shares_space(&region(StorageKind::System)));
-    assert!(!region(StorageKind::Disk).shares_space(&region(StorageKind::System)));
+    let disk = |volume| region(StorageKind::Disk { volume });
+    let remote = |peer| region(StorageKind::Remote { peer });
+    assert!(disk(0).shares_space(&disk(0)) && !disk(0).shares_space(&disk(1)));
+    assert!(remote(0).shares_space(&remote(0)) && !remote(0).shares_space(&remote(1)));
+    assert!(!disk(0).shares_space(&region(StorageKind::System)) && !disk(0).shares_space(&remote(0)));
+    assert!(!disk(0).shares_space(&device(0)) && !device(0).shares_space(&remote(0)));
 }
 
 /// All keys, then all values, the layers not evenly spaced; values before keys. No stride says that, a table does.
@@ -339,18 +330,6 @@ fn regions_lie_anywhere() {
     let config = LayoutConfig::new().num_layers(3).outer_dim(2).inner_dim(100);
     let regions = [0, 400, 300, 700, 600, 1000].map(|at| Region::system(at, 100));
     assert!(Layout::new(config, Arrangement::TokenMajor, &regions).is_ok());
-}
-
-#[test]
-fn tensors_are_alike() {
-    let config = LayoutConfig::new().num_blocks(2).num_layers(2).inner_dim(8);
-    let dims = &[Axis::Block, Axis::Token, Axis::Element];
-    let layer =
-        |address, strides| Tensor { region: Region::system(address, 64), dims, shape: &[2, 1, 8], strides };
-    let of = |strides| Layout::from_tensors(config, &[layer(0, &[8, 8, 1]), layer(64, strides)], &[]);
-    assert!(of(&[8, 8, 1]).is_ok() && of(&[8, 7, 1]).is_ok(), "one token has no stride");
-    let error = of(&[16, 8, 1]).unwrap_err();
-    assert_eq!(error.to_string(), "tensors[1].strides: must be those of tensors[0]");
 }
 
 /// Elements of four bits are counted in 64 bits too.

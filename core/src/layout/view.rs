@@ -58,7 +58,7 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
     ///
     /// # Errors
     ///
-    /// It does not fit into 64 bits, or leaves the storage.
+    /// It or the storage does not fit into 64 bits, or it leaves the storage.
     pub fn new(storage: &'s S, shape: [u64; D], dtype: DType) -> Result<Self, ViewError<D>> {
         let strides = reshape::row_major(shape);
         TensorView::with_strides(storage, 0, shape, strides, dtype)
@@ -68,7 +68,7 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
     ///
     /// # Errors
     ///
-    /// It does not fit into 64 bits, or leaves the storage.
+    /// It or the storage does not fit into 64 bits, or it leaves the storage.
     pub fn with_strides(
         storage: &'s S,
         offset_bytes: u64,
@@ -88,7 +88,10 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
                 end = reach.and_then(|reach| end.checked_add(reach)).ok_or(overflow)?;
             }
         }
-        let size_bytes = storage.size_bytes();
+        let (address, size_bytes) = (storage.base_address(), storage.size_bytes());
+        if address.checked_add(size_bytes).is_none() {
+            return Err(ViewError::Storage { address, size_bytes });
+        }
         if end > u128::from(size_bytes) * 8 {
             return Err(ViewError::Outside { shape, strides, end_bytes: end.div_ceil(8), size_bytes });
         }
@@ -172,7 +175,7 @@ impl<'s, S: Storage + ?Sized, const D: usize> TensorView<'s, S, D> {
     pub fn address(&self, index: [u64; D]) -> Result<u64, ViewError<D>> {
         let bits = self.bit(index)?;
         match (bits % 8) as u32 {
-            // The storage ends within 64 bits.
+            // The storage ends within 64 bits, as `with_strides` saw.
             0 => Ok(self.storage.base_address() + (bits / 8) as u64),
             bit => Err(ViewError::MidByte { index, bit, dtype: self.dtype }),
         }

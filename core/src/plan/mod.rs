@@ -260,7 +260,7 @@ impl PlaneCopy {
         for layer in 0..count(Dim::Layer, layers) {
             for outer in 0..count(Dim::Outer, outers) {
                 let of = |rows: &Rows<'_>, l: u32, o: u32| {
-                    rows.plane.base(first(Dim::Layer, l) + layer, first(Dim::Outer, o) + outer, rows.outers())
+                    rows.plane.base(first(Dim::Layer, l) + layer, first(Dim::Outer, o) + outer)
                 };
                 bases.push([
                     of(&src, layers.src, outers.src) + offsets[0],
@@ -338,10 +338,5 @@ impl Rows<'_> {
             (Dim::Head, Some(stride)) => stride,
             _ => self.plane.strides[dim as usize],
         }
-    }
-
-    /// Outer indices a layer has in the table of bases.
-    fn outers(&self) -> u32 {
-        self.plane.outers
     }
 }

@@ -1,3 +1,5 @@
+mod wild;
+
 use super::*;
 use crate::layout::tests::geometries;
 use crate::layout::{Arrangement, HeadOrder, LayoutConfig, Region, ScalePlace};
@@ -417,4 +419,19 @@ fn replanning_is_planning() {
     );
     plan.replan(&[], &[]).unwrap();
     assert_eq!((plan.pieces().next(), plan.families().next(), plan.alignment()), (None, None, 16));
+}
+
+/// Neighbouring blocks are a loop like others: a whole pool's slice of heads is one family, and the destination is written upwards.
+#[test]
+fn runs_are_loops() {
+    let all = [0, 1, 2, 3, 4, 5, 6, 7].map(BlockId);
+    let tier = laid_out(CONFIG, Arrangement::FullyContiguous, 1 << 20, true);
+    let rank = laid_out(CONFIG.num_heads(1), Arrangement::FullyContiguous, 1 << 40, true);
+    let plan =
+        CopyPlan::new(&tier, &all, &rank, &all, .., Slice::Moved { src: 2, dst: 0, count: 1 }).unwrap();
+    let family = plan.families().next().unwrap();
+    assert_eq!((plan.families().count(), family.count), (1, 8 * 3 * 2 * 4));
+    let engine = laid_out(CONFIG, Arrangement::OuterFirst, 1 << 40, true);
+    let plan = CopyPlan::new(&tier, &all[..3], &engine, &all[..3], .., ..).unwrap();
+    assert!(plan.pieces().map(|piece| piece.dst).is_sorted());
 }

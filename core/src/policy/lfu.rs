@@ -13,15 +13,11 @@
 //! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release goes first.
 
 use super::{Eviction, Hunt};
-use crate::slot::{NO_LIST, Priority, Slot};
+use crate::slot::{Priority, Slot};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
 /// Lists a class: the most uses that are told apart, plus one. Two in models, or there would be little but empty lists to look at.
 pub(super) const WHEEL: u32 = if cfg!(loom) { 2 } else { 16 };
-
-/// In place of a list: the block comes back from waiting.
-const RETURNING: u8 = NO_LIST - 1;
-const _: () = assert!(Priority::EVICTABLE * (WHEEL as usize) < RETURNING as usize);
 
 pub(crate) struct Lfu {
     ages: [CachePadded<AtomicU32>; Priority::EVICTABLE],
@@ -47,22 +43,14 @@ impl Eviction for Lfu {
         }
     }
 
-    fn moves_returning(&self) -> bool {
-        true
-    }
-
-    fn on_return(&self, parent: &Slot) {
-        // Relaxed: the caller's own until it is placed.
-        parent.list.store(RETURNING, Relaxed);
+    #[inline]
+    fn list_of_returning(&self, priority: Priority) -> Option<u8> {
+        Some(self.list(priority, 0))
     }
 
     #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
-        let class = (priority as usize).min(Priority::EVICTABLE - 1);
-        let returning = slot.list.load(Relaxed) == RETURNING;
-        let uses = if returning { 0 } else { slot.heat.load(Relaxed) };
-        let worth = self.ages[class].load(Relaxed).wrapping_add(u32::from(uses));
-        class as u8 * WHEEL as u8 + (worth % WHEEL) as u8
+        self.list(priority, slot.heat.load(Relaxed))
     }
 
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
@@ -76,23 +64,43 @@ impl Eviction for Lfu {
 }
 
 impl Lfu {
+    /// The list of a block that is worth its uses more than the age.
+    #[inline]
+    fn list(&self, priority: Priority, uses: u8) -> u8 {
+        let class = (priority as usize).min(Priority::EVICTABLE - 1);
+        // Relaxed: an age read late places a block a little lower, for one turn.
+        let worth = self.ages[class].load(Relaxed).wrapping_add(u32::from(uses));
+        class as u8 * WHEEL as u8 + (worth % WHEEL) as u8
+    }
+
     /// Turns a class's wheel from its age on, until enough was found or a parent came back behind.
     fn evict_class(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        // Relaxed: an age read late places a block a little lower, for one turn.
         let from = self.ages[class].load(Relaxed);
         let mut taken = 0;
         for step in 0..WHEEL {
             let worth = from.wrapping_add(step);
             let list = class * WHEEL as usize + (worth % WHEEL) as usize;
-            let found = hunt.take_oldest(list, wanted - taken);
-            taken += found;
-            if hunt.deferred() || found > 0 {
-                self.ages[class].store(worth, Relaxed);
-            }
+            taken += hunt.timeline().take_oldest(hunt.slots(), list, wanted - taken, |candidate, _| {
+                // Before the claim: a parent that it brings back is placed by it.
+                self.raise(class, worth);
+                hunt.claim(candidate)
+            });
             if taken == wanted || hunt.is_reordered() {
                 break;
             }
         }
         taken
+    }
+
+    /// The age becomes a worth, unless another evictor is further already.
+    fn raise(&self, class: usize, worth: u32) {
+        let age = &self.ages[class];
+        let mut now = age.load(Relaxed);
+        while (worth.wrapping_sub(now) as i32) > 0 {
+            match age.compare_exchange_weak(now, worth, Relaxed, Relaxed) {
+                Ok(_) => return,
+                Err(seen) => now = seen,
+            }
+        }
     }
 }

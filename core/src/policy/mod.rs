@@ -82,12 +82,10 @@ pub(crate) trait Eviction {
     fn on_hit(&self, _slot: &Slot) {}
     /// A block that has a place leaves the registry.
     fn on_remove(&self, _slot: &Slot) {}
-    /// Whether a parent that has waited for its children comes back to another place than it had.
-    fn moves_returning(&self) -> bool {
-        false
+    /// The list that a parent which has waited for its children comes back to; none: to its old place in its own.
+    fn list_of_returning(&self, _priority: Priority) -> Option<u8> {
+        None
     }
-    /// Such a parent is placed next. The caller holds its only reference.
-    fn on_return(&self, _parent: &Slot) {}
     /// The list of a block that takes its place on the timeline now. The caller holds its only reference.
     fn place(&self, slot: &Slot, priority: Priority) -> u8;
     /// Finds up to `wanted` victims.
@@ -144,11 +142,9 @@ impl Eviction for AnyPolicy {
     fn on_remove(&self, slot: &Slot) {
         each!(self, policy => policy.on_remove(slot));
     }
-    fn moves_returning(&self) -> bool {
-        each!(self, policy => policy.moves_returning())
-    }
-    fn on_return(&self, parent: &Slot) {
-        each!(self, policy => policy.on_return(parent))
+    #[inline]
+    fn list_of_returning(&self, priority: Priority) -> Option<u8> {
+        each!(self, policy => policy.list_of_returning(priority))
     }
     #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {

@@ -23,7 +23,6 @@ pub(crate) struct Hunt<'p> {
     victims: [Cell<(u32, u32)>; BATCH],
     claimed: Cell<usize>,
     reordered: Cell<bool>,
-    deferred: Cell<bool>,
 }
 
 impl<'p> Hunt<'p> {
@@ -50,11 +49,6 @@ impl<'p> Hunt<'p> {
         self.reordered.get()
     }
 
-    /// Whether a parent was deferred since the last call.
-    pub(crate) fn deferred(&self) -> bool {
-        self.deferred.take()
-    }
-
     /// Claims one candidate, or says why not.
     pub(crate) fn claim(&self, candidate: Candidate) -> Verdict {
         let pool = self.pool;
@@ -66,7 +60,6 @@ impl<'p> Hunt<'p> {
                 return Verdict::Stale;
             }
             if slot.defer_if_parent(word.generation()) && !skipped!("evict_parent_first") {
-                self.deferred.set(true);
                 return Verdict::Deferred;
             }
             match slot.try_swap(word, word.reset()) {
@@ -135,7 +128,6 @@ impl BlockPool {
                 victims: [const { Cell::new((0, 0)) }; BATCH],
                 claimed: Cell::new(0),
                 reordered: Cell::new(false),
-                deferred: Cell::new(false),
             };
             let batch = (wanted - evicted).min(BATCH);
             self.unplaced.drain(
@@ -172,11 +164,11 @@ impl BlockPool {
 
     /// The last child of a deferred block is gone: it can be evicted again.
     fn bring_back(&self, parent: BlockRef) {
-        if !self.policy.moves_returning() {
-            return self.timeline.relist(&self.slots, parent.id.0);
-        }
         let slot = self.slot(parent.id);
         let word = slot.word();
+        let Some(list) = self.policy.list_of_returning(word.priority()) else {
+            return self.timeline.relist(&self.slots, parent.id.0);
+        };
         let waits = word.generation() == parent.generation && word.inactive();
         // Whoever else holds it will place it. A pinned one has no place.
         if !waits || word.priority() == Priority::Pinned || slot.try_acquire(word).is_err() {
@@ -184,8 +176,7 @@ impl BlockPool {
         }
         count(&self.lane().inactive, 1u64.wrapping_neg());
         slot.forget_ticket();
-        self.policy.on_return(slot);
-        self.release_slots(iter::once(parent.id.0));
+        self.release_to(parent.id.0, list);
     }
 
     /// All that follows when the caller has ended a registration otherwise than by eviction.

@@ -29,7 +29,8 @@ impl<'p> Registered<'p> {
 }
 
 /// Ties a registration to a scope. The last one of a block withdraws its registration when it is dropped: at once, or with the
-/// last reference. Blocks that somebody registered without a scope stay until they are evicted.
+/// last reference. Blocks that somebody registered without a scope stay until they are evicted, and so do those of more than 2,046
+/// scopes.
 #[derive(Debug)]
 #[must_use = "dropped at once, it ends the registration at once"]
 pub struct RegistrationHandle<'p> {
@@ -174,7 +175,7 @@ impl BlockPool {
     /// `Registered → Reset` of a block that nobody holds.
     ///
     /// # Errors
-    /// It is referenced, by a sequence or a transfer, or was recycled.
+    /// It is referenced, by a sequence or a transfer, or for a moment by an evictor that gives it another place; or it was recycled.
     pub fn unregister(&self, block: BlockRef) -> Result<(), TransitionError> {
         let Some(slot) = self.slots.get(block.id.index()) else {
             let reason = Reason::OutOfRange { capacity: self.capacity() };

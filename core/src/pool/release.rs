@@ -105,7 +105,13 @@ impl BlockPool {
         };
         let mut settled = 0u64;
         for (i, number) in batch.iter().enumerate() {
-            if self.place_and_release(&mut positions, *number) {
+            let slot = &self.slots[*number as usize];
+            let word = slot.word();
+            if self.policy.list_of_returning(word.priority()).is_some() {
+                slot.forget_deferral(word.generation());
+            }
+            let list = self.policy.place(slot, word.priority().min(Priority::High));
+            if self.place_and_release(&mut positions, *number, list) {
                 settled |= 1 << i;
             }
         }
@@ -115,12 +121,24 @@ impl BlockPool {
         positions.finish(&self.slots, batch, settled);
     }
 
-    /// Gives the block the next position and lets go of it. False: somebody acquired it meanwhile.
+    /// Lets go of a block, by its only reference, into a list that its policy has named.
+    pub(super) fn release_to(&self, number: u32, list: u8) {
+        let Ok(mut position) = self.timeline.reserve(&self.slots, 1) else {
+            return self.release_unplaced(number);
+        };
+        let settled = self.place_and_release(&mut position, number, list);
+        if settled {
+            count(&self.lane().inactive, 1);
+        }
+        position.finish(&self.slots, &[number], u64::from(settled));
+    }
+
+    /// Gives the block the next position, in a list, and lets go of it. False: somebody acquired it meanwhile.
     #[inline]
-    fn place_and_release(&self, positions: &mut Reserved<'_>, number: u32) -> bool {
+    fn place_and_release(&self, positions: &mut Reserved<'_>, number: u32, list: u8) -> bool {
         let slot = &self.slots[number as usize];
         let mut word = slot.word();
-        let put = positions.put(number, slot, self.policy.place(slot, word.priority().min(Priority::High)));
+        let put = positions.put(number, slot, list);
         while word.references() == 1
             && (!word.withdrawn() || skipped!("release_keeps_withdrawn"))
             && word.priority() != Priority::Pinned

@@ -108,7 +108,7 @@ mod tests {
 #[cfg(all(test, loom))]
 mod tests {
     use super::*;
-    use crate::sync::{Arc, model, thread};
+    use crate::sync::{Arc, model, spawn};
 
     /// A block is noted while an evictor looks: it is taken once, now or later.
     #[test]
@@ -117,7 +117,7 @@ mod tests {
             let unplaced = Arc::new(Unplaced::new(2));
             unplaced.note(0);
             let other = unplaced.clone();
-            let noting = thread::spawn(move || other.note(1));
+            let noting = spawn(move || other.note(1));
             let mut taken = [0, 0];
             let mut drain = || {
                 unplaced.drain(
@@ -142,7 +142,7 @@ mod tests {
             let shared = Arc::new((Unplaced::new(2), AtomicU64::new(0)));
             shared.0.note(1);
             let other = shared.clone();
-            let noting = thread::spawn(move || {
+            let noting = spawn(move || {
                 // Relaxed: it is the bit that publishes it.
                 other.1.store(1, Relaxed);
                 other.0.note(0);

@@ -1,19 +1,12 @@
 //! Models of the chains alone, where a pool's would take too long. With blocks and their bytes: `core/tests/loom_registry.rs`.
 
 use super::*;
-use crate::sync::{Arc, model, thread};
+use crate::sync::{Arc, model_within, spawn};
 use alloc::vec::Vec;
 
 struct Rig {
     registry: Registry,
     slots: Box<[Slot]>,
-}
-
-/// As [`model`], with up to `bound` forced switches, or fewer if `LOOM_MAX_PREEMPTIONS` says so.
-fn model_within(bound: usize, run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = model::Builder::new();
-    builder.preemption_bound = Some(builder.preemption_bound.map_or(bound, |asked| asked.min(bound)));
-    builder.check(run);
 }
 
 /// A key of the first chain, or of the second: under loom there are two.
@@ -72,8 +65,8 @@ fn a_lookup_over_two_who_leave() {
     model_within(2, || {
         let rig = Rig::with_two_who_leave(3);
         let (one, two) = (rig.clone(), rig.clone());
-        let removing = thread::spawn(move || one.remove(2));
-        let moving = thread::spawn(move || {
+        let removing = spawn(move || one.remove(2));
+        let moving = spawn(move || {
             two.remove(1);
             two.insert(1, key(9, 1));
         });
@@ -90,8 +83,8 @@ fn two_leave_and_one_comes() {
     model_within(2, || {
         let rig = Rig::with_two_who_leave(4);
         let (one, two) = (rig.clone(), rig.clone());
-        let first = thread::spawn(move || one.remove(2));
-        let second = thread::spawn(move || two.remove(1));
+        let first = spawn(move || one.remove(2));
+        let second = spawn(move || two.remove(1));
         rig.insert(3, key(3, 0));
         first.join().expect("no panic");
         second.join().expect("no panic");

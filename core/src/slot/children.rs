@@ -47,6 +47,12 @@ impl Slot {
         self.change(generation, |counts| (counts & CHILDREN != 0).then_some(counts | DEFERRED)).is_some()
     }
 
+    /// It takes a new place in its list, and waits no more; for the holder of its only reference.
+    #[inline]
+    pub(crate) fn forget_deferral(&self, generation: u32) {
+        self.change(generation, |counts| (counts & DEFERRED != 0).then_some(counts & !DEFERRED));
+    }
+
     /// One registrar more; for a holder of the block. False: its last scope has ended, and the registration is ending with it (I2).
     #[inline]
     pub(crate) fn scope_joined(&self, generation: u32, scoped: bool) -> bool {
@@ -83,7 +89,9 @@ impl Slot {
                 return None;
             }
             let new = (now & !0xffff_ffff) | u64::from(decide(now as u32)?);
-            // AcqRel: pairs with the Acquire above and below, in the evictor of this block, of its children, and in its registrars.
+            // AcqRel: pairs with the Acquire above and below, in the evictor of this block, of its children, and in its registrars. An
+            // evictor clears the bit of a deferred block and then marks it here; the last child's unmarks it here and then sets the bit.
+            // This orders the two, as `clear_bits` does by itself: loom, whose read-modify-writes see the newest value, can show neither.
             match self.children.compare_exchange(now, new, AcqRel, Acquire) {
                 Ok(_) => return Some(now as u32),
                 Err(seen) => now = seen,

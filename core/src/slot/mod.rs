@@ -131,7 +131,12 @@ impl Slot {
         // Relaxed, all: published by the `set_word` that registers.
         self.parent.store(parent, Relaxed);
         let scopes = if scoped { children::SCOPE } else { children::UNSCOPED };
-        self.children.store((u64::from(generation) << 32) | u64::from(scopes), Relaxed);
+        let counts = (u64::from(generation) << 32) | u64::from(scopes);
+        // A change of the last registration's counts that succeeded read them before this store: see `forget_ticket` for loom's share.
+        #[cfg(loom)]
+        self.children.swap(counts, Relaxed);
+        #[cfg(not(loom))]
+        self.children.store(counts, Relaxed);
         self.heat.store(0, Relaxed);
         self.ticket.store(NO_TICKET, Relaxed);
         self.list.store(NO_LIST, Relaxed);

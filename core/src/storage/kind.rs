@@ -15,9 +15,15 @@ pub enum StorageKind {
     /// Ordinary host memory (G2).
     System,
     /// A file or a raw disk (G3).
-    Disk,
+    Disk {
+        /// The volume's number, as the process counts its volumes: equal numbers are one address space.
+        volume: u32,
+    },
     /// Memory or a store on another machine (G4).
-    Remote,
+    Remote {
+        /// The machine's number, as the process counts its peers: equal numbers are one address space.
+        peer: u32,
+    },
 }
 
 impl StorageKind {
@@ -40,8 +46,8 @@ impl fmt::Display for StorageKind {
             StorageKind::Device { ordinal } => write!(f, "device:{ordinal}"),
             StorageKind::Pinned => f.write_str("pinned"),
             StorageKind::System => f.write_str("system"),
-            StorageKind::Disk => f.write_str("disk"),
-            StorageKind::Remote => f.write_str("remote"),
+            StorageKind::Disk { volume } => write!(f, "disk:{volume}"),
+            StorageKind::Remote { peer } => write!(f, "remote:{peer}"),
         }
     }
 }

@@ -9,8 +9,8 @@
 //!   tier  kind            base_address             bytes move through
 //!   G1    Device {n}      device virtual address   DevicePort
 //!   G2    Pinned, System  host virtual address     plain loads and stores of the owner
-//!   G3    Disk            0 (offset in the file)   the ring of its volume
-//!   G4    Remote          the far side's own       an opaque blob store
+//!   G3    Disk {n}        0 (offset in the file)   the ring of its volume
+//!   G4    Remote {n}      the far side's own       an opaque blob store
 //! ```
 //!
 //! Invariants:

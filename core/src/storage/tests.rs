@@ -7,8 +7,9 @@ const DEVICE: StorageKind = StorageKind::Device { ordinal: 1 };
 
 #[test]
 fn kinds_print_as_the_tables_name_them() {
-    let printed = [DEVICE, StorageKind::Pinned, StorageKind::System, StorageKind::Disk, StorageKind::Remote];
-    assert_eq!(printed.map(|k| k.to_string()), ["device:1", "pinned", "system", "disk", "remote"]);
+    let (disk, remote) = (StorageKind::Disk { volume: 0 }, StorageKind::Remote { peer: 2 });
+    let printed = [DEVICE, StorageKind::Pinned, StorageKind::System, disk, remote];
+    assert_eq!(printed.map(|k| k.to_string()), ["device:1", "pinned", "system", "disk:0", "remote:2"]);
     assert_eq!(printed.map(StorageKind::is_host), [false, true, true, false, false]);
     assert_eq!(printed.map(StorageKind::is_memory), [true, true, true, false, false]);
 }
@@ -35,7 +36,7 @@ fn own_memory_is_checked_field_by_field() {
 
 #[test]
 fn offset_zero_of_a_file_is_an_address() {
-    let file = ByoStorage::new((), StorageKind::Disk, 0, 4096, 4096).unwrap();
+    let file = ByoStorage::new((), StorageKind::Disk { volume: 0 }, 0, 4096, 4096).unwrap();
     assert_eq!(file.base_address(), 0);
 }
 

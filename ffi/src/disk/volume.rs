@@ -223,7 +223,7 @@ impl Volume {
 
 impl Storage for Volume {
     fn kind(&self) -> StorageKind {
-        StorageKind::Disk
+        StorageKind::Disk { volume: 0 } // a tier has one volume
     }
 
     /// Offset of slot 0 in the file.

@@ -30,8 +30,11 @@ fn examples() -> [Layout; 3] {
     let tensors = Layout::from_tensors(nvfp4, &data, &[scales]).unwrap();
 
     let mla = LayoutConfig::new().num_blocks(3).num_layers(2).page_size(4).inner_dim(576).dtype(DType::BF16);
-    let regions =
-        [0, 1 << 20].map(|address| Region { address, size_bytes: 3 * 4 * 1152, kind: StorageKind::Disk });
+    let regions = [0, 1 << 20].map(|address| Region {
+        address,
+        size_bytes: 3 * 4 * 1152,
+        kind: StorageKind::Disk { volume: 7 },
+    });
     let mla = Layout::new(mla.alignment(2), Arrangement::BlockFirst, &regions).unwrap();
     [contiguous, tensors, mla]
 }
@@ -53,8 +56,8 @@ const VECTORS: [&str; 3] = [
      000000000000000002000000000000002000000000000000400000000000000010000000000000000200000000000000\
      08000000000000000000000000000000020000000000000000000000000000008bbdf34c6f17b73a10343a905c1c21c8",
     "4b564c41594f555401000000030000000200000001000000040000000100000040020000030000050200000000000000\
-     020000000100000000000000000000000036000000000000030000000000000000001000000000000036000000000000\
-     030000000000000080040000000000000012000000000000000000000000000000000000000000008004000000000000\
+     020000000100000000000000000000000036000000000000030000000700000000001000000000000036000000000000\
+     030000000700000080040000000000000012000000000000000000000000000000000000000000008004000000000000\
      0000000000000000000000000000000000000000010000000000000000000000c944c350eaf1197f3fdfd4542b72e1a9",
 ];
 
@@ -64,6 +67,23 @@ fn vectors() {
         let bytes = layout.to_bytes();
         assert_eq!(hex(&bytes), vector);
         assert_eq!(Layout::from_bytes(&bytes).unwrap().to_bytes(), bytes);
+    }
+}
+
+/// A region's kind and number: 56 + 16 and 56 + 20.
+#[test]
+fn kinds_have_codes() {
+    for (kind, code) in [
+        (StorageKind::Device { ordinal: 258 }, [0, 0, 0, 0, 2, 1, 0, 0]),
+        (StorageKind::Pinned, [1, 0, 0, 0, 0, 0, 0, 0]),
+        (StorageKind::System, [2, 0, 0, 0, 0, 0, 0, 0]),
+        (StorageKind::Disk { volume: 3 }, [3, 0, 0, 0, 3, 0, 0, 0]),
+        (StorageKind::Remote { peer: 1 << 31 }, [4, 0, 0, 0, 0, 0, 0, 0x80]),
+    ] {
+        let region = Region { address: 64, size_bytes: 8, kind };
+        let bytes = Layout::fully_contiguous(LayoutConfig::new(), region).unwrap().to_bytes();
+        assert_eq!(bytes[72..80], code);
+        assert_eq!(Layout::from_bytes(&bytes).unwrap().regions(), [region]);
     }
 }
 
@@ -182,7 +202,7 @@ fn what_does_not_fit_is_named() {
     assert_eq!(one(56, &[1]), "regions[0].address = 0x7f0000000001: must be a multiple of alignment = 256");
     assert_eq!(one(65, &[3]), "regions[0].size_bytes = 768: the layout takes 1024 bytes");
     assert_eq!(one(72, &[5]), "regions[0].kind = 5: must be one of 0 to 4");
-    assert_eq!(one(72, &[4]), "regions[0].ordinal = 1: must be 0 for what is no device");
+    assert_eq!(one(72, &[2]), "regions[0].number = 1: must be 0 for pinned and system");
     assert_eq!(one(80, &[17]), "planes[0].row_bytes = 17: the geometry has 16");
     assert_eq!(one(112, &[17]), "planes[0].strides.token = 17: the geometry has 16");
     assert_eq!(one(148, &[1]), "planes[0].zero = 1: must be 0");
@@ -208,6 +228,17 @@ fn what_does_not_fit_is_named() {
     assert_eq!(some(128 + 60, &[0]), "planes[1].first = 2: the geometry has 1");
     assert_eq!(some(200 + 56, &[1]), "planes[1].first = 1: the geometry has 2");
     assert_eq!(some(56 + 48, &[0, 1, 1]), "address: elements and scales overlap");
+    // 56 + 24 + 20: the second region's number.
+    assert_eq!(
+        with(&mla, 100, &[8]),
+        "regions[1].kind = disk:8: a layout lies in one address space, and regions[0].kind = disk:7; make a layout for each"
+    );
+    let mut two = tensors.to_bytes();
+    two[56 + 24 + 16] = 0;
+    assert_eq!(
+        Layout::from_bytes(&two).unwrap_err().to_string(),
+        "regions[1].kind = device:0: a layout lies in one address space, and regions[0].kind = pinned; make a layout for each"
+    );
     let odd = with(&mla, 56 + 48 + 48, &[1]);
     assert_eq!(odd, "planes[0].offset = 1: the geometry has 0");
 }
@@ -230,7 +261,7 @@ fn an_element_is_not_torn() {
     assert_eq!(sealed(&mut bytes).unwrap().address([1, 0, 0, 0, 0]), Ok(70));
     assert_eq!(
         layout.relocated(&[65]).unwrap_err().to_string(),
-        "regions[0].address = 0x41: must be a multiple of alignment = 2"
+        "regions[0].address = 0x41: must be a multiple of the 2 bytes of a bfloat16 element"
     );
     assert_eq!(layout.relocated(&[]).unwrap_err().to_string(), "address: there are 0, and this layout has 1");
     assert!(layout.relocated(&[u64::MAX - 62]).is_err());

@@ -269,7 +269,8 @@ fn does_not_change_with_what_does_not_matter() {
     for other in same.into_iter().flatten() {
         assert_eq!(other.fingerprint(), layout.fingerprint());
     }
-    let region = Region { address: 1 << 40, size_bytes: u64::MAX >> 2, kind: crate::StorageKind::Disk };
+    let region =
+        Region { address: 1 << 40, size_bytes: u64::MAX >> 2, kind: crate::StorageKind::Disk { volume: 1 } };
     let elsewhere = Layout::fully_contiguous(LLAMA, region).unwrap();
     assert_eq!(elsewhere.fingerprint(), layout.fingerprint());
     let other = [

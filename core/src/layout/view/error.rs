@@ -48,6 +48,13 @@ pub enum ViewError<const D: usize> {
         /// The strides, in elements.
         strides: [u64; D],
     },
+    /// A storage that ends beyond 64 bits.
+    Storage {
+        /// Where it starts.
+        address: u64,
+        /// Its size, in bytes.
+        size_bytes: u64,
+    },
     /// Elements outside the storage.
     Outside {
         /// The shape.
@@ -77,6 +84,9 @@ impl<const D: usize> fmt::Display for ViewError<D> {
             }
             ViewError::Overflow { shape, strides } => {
                 write!(f, "shape {shape:?} with strides {strides:?} does not fit into 64 bits")
+            }
+            ViewError::Storage { address, size_bytes } => {
+                write!(f, "the storage's {size_bytes} bytes from {address:#x} on do not fit into 64 bits")
             }
             ViewError::Outside { shape, strides, end_bytes, size_bytes } => write!(
                 f,

@@ -101,7 +101,7 @@ fn four_bits_have_places_and_every_other_an_address() {
     let error = TensorView::new(&tight, [3, 5], DType::NvFp4).unwrap_err().to_string();
     assert_eq!(error, "shape [3, 5] with strides [5, 1] ends after 8 bytes, the storage after 7");
     // The last element of the last address there is.
-    let high = Region { address: u64::MAX - 8, size_bytes: 8, kind: crate::StorageKind::Remote };
+    let high = Region { address: u64::MAX - 8, size_bytes: 8, kind: crate::StorageKind::Remote { peer: 0 } };
     let view = TensorView::new(&high, [16], DType::MxFp4).unwrap();
     assert_eq!(view.bit_address([15]), Ok(u128::from(u64::MAX) * 8 - 4));
     assert_eq!(view.address([14]), Ok(u64::MAX - 1));
@@ -145,7 +145,14 @@ fn none_and_one() {
 
 #[test]
 fn what_does_not_fit_into_64_bits() {
-    let all = Region { address: 0, size_bytes: u64::MAX, kind: crate::StorageKind::Disk };
+    // A storage that ends beyond them, whatever of it is viewed.
+    let beyond = Region::system(u64::MAX - 3, 8);
+    let error = "the storage's 8 bytes from 0xfffffffffffffffc on do not fit into 64 bits";
+    assert_eq!(TensorView::new(&beyond, [8], DType::U8).unwrap_err().to_string(), error);
+    assert_eq!(TensorView::with_strides(&beyond, 4, [4], [0], DType::U8).unwrap_err().to_string(), error);
+    let last = Region::system(u64::MAX - 8, 8);
+    assert_eq!(TensorView::new(&last, [8], DType::U8).unwrap().address([7]), Ok(u64::MAX - 1));
+    let all = Region { address: 0, size_bytes: u64::MAX, kind: crate::StorageKind::Disk { volume: 0 } };
     let overflow = "shape [4611686018427387904, 8] with strides [8, 1] does not fit into 64 bits";
     assert_eq!(TensorView::new(&all, [1 << 62, 8], DType::U8).unwrap_err().to_string(), overflow);
     assert!(matches!(

@@ -3,7 +3,7 @@
 
 use super::{BorrowError, BorrowWords};
 use crate::arena::HostArena;
-use crate::sync::{Arc, UnsafeCell, model, thread};
+use crate::sync::{Arc, UnsafeCell, model, spawn};
 
 struct Rig {
     words: BorrowWords,
@@ -62,7 +62,7 @@ fn a_writer_is_alone_among_writers() {
     model(|| {
         let rig = Rig::new(1);
         let other = rig.clone();
-        let thread = thread::spawn(move || other.try_add(0));
+        let thread = spawn(move || other.try_add(0));
         let mine = rig.try_add(0);
         let theirs = thread.join().expect("no panic");
         assert!(mine || theirs, "each was refused for the other's sake");
@@ -77,7 +77,7 @@ fn a_writer_is_alone_among_readers() {
     model(|| {
         let rig = Rig::new(1);
         let other = rig.clone();
-        let thread = thread::spawn(move || other.try_add(0));
+        let thread = spawn(move || other.try_add(0));
         let read = rig.words.take_read(0).is_ok();
         if read {
             rig.get(0);
@@ -101,7 +101,7 @@ fn readers_share() {
             rig.get(0);
             rig.words.give_read(0);
         };
-        let thread = thread::spawn(move || read(&other));
+        let thread = spawn(move || read(&other));
         read(&rig);
         thread.join().expect("no panic");
         rig.at_rest();
@@ -121,7 +121,7 @@ fn a_writer_comes_after_all_readers() {
             .map(|_| {
                 rig.words.take_read(0).expect("there is no writer");
                 let other = rig.clone();
-                thread::spawn(move || leave(&other))
+                spawn(move || leave(&other))
             })
             .collect();
         let written = rig.try_add(0);
@@ -140,7 +140,7 @@ fn a_writer_becomes_a_reader() {
         let rig = Rig::new(1);
         rig.words.take_write(0).expect("free");
         let other = rig.clone();
-        let thread = thread::spawn(move || {
+        let thread = spawn(move || {
             if other.words.take_read(0).is_ok() {
                 assert_eq!(other.get(0), 1);
                 other.words.give_read(0);
@@ -174,7 +174,7 @@ fn guards_of_two_blocks_are_given_back() {
             1
         };
         let (other, others) = (std::sync::Arc::clone(&arena), rig.clone());
-        let thread = thread::spawn(move || both(&other, &others, [0, 1]));
+        let thread = spawn(move || both(&other, &others, [0, 1]));
         let mine = both(&arena, &rig, [1, 0]);
         let theirs = thread.join().expect("no panic");
         assert_eq!([rig.get(0), rig.get(1)], [mine + theirs; 2]);

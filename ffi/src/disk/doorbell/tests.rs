@@ -2,15 +2,13 @@
 //! Mutations: `--cfg kvstrata_mutation="doorbell_announce_fence"` or `"doorbell_doze_fence"` must make it fail.
 
 use super::Doorbell;
-use crate::sync::{Arc, AtomicUsize, Builder, Notify, Ordering, thread};
+use crate::sync::{Arc, AtomicUsize, Notify, Ordering, model_within, spawn};
 
 /// `callers` publish one request each; the ring thread takes them all, asleep in between.
 /// A lost wake-up leaves it asleep with a request published: the model sees a deadlock.
 fn callers_and_a_sleeper(callers: usize) {
-    let mut model = Builder::new();
-    // Enough to find either mutation; without a bound two callers take minutes.
-    model.preemption_bound = Some(2);
-    model.check(move || {
+    // Two forced switches: enough to find either mutation.
+    model_within(2, move || {
         let doorbell = Arc::new(Doorbell::new());
         // How many requests were published: Relaxed, so that only the fences order it with the flag.
         let published = Arc::new(AtomicUsize::new(0));
@@ -18,7 +16,7 @@ fn callers_and_a_sleeper(callers: usize) {
         for _ in 0..callers {
             let (doorbell, published, bell) =
                 (Arc::clone(&doorbell), Arc::clone(&published), Arc::clone(&bell));
-            thread::spawn(move || {
+            spawn(move || {
                 published.fetch_add(1, Ordering::Relaxed);
                 if doorbell.announce() {
                     bell.notify();

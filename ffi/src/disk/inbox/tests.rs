@@ -7,7 +7,7 @@ use crate::arena::{BlockRead, BlockWrite, HostArena};
 use crate::disk::error::{Direction, FailureCause};
 use crate::disk::pending::{Cell, Pending};
 use crate::disk::request::{Place, Request};
-use crate::sync::{Arc, Notify, model, thread};
+use crate::sync::{Arc, Notify, model, spawn};
 use std::future::Future;
 use std::path::Path;
 use std::sync::Mutex;
@@ -109,7 +109,7 @@ fn room_is_found_by_a_caller_that_waits() {
         let (first, answer) = rig.write(0);
         rig.inbox.push(first);
         let other = rig.clone();
-        let caller = thread::spawn(move || {
+        let caller = spawn(move || {
             let (second, answer) = other.write(1);
             other.inbox.push(second);
             answer
@@ -135,12 +135,12 @@ fn room_in_one_queue_wakes_its_own_caller() {
         rig.inbox.push(to_read);
         rig.inbox.push(to_write);
         let (other, another) = (rig.clone(), rig.clone());
-        let writer = thread::spawn(move || {
+        let writer = spawn(move || {
             let (request, answer) = other.write(3);
             other.inbox.push(request);
             answer
         });
-        let reader = thread::spawn(move || {
+        let reader = spawn(move || {
             let (request, answer) = another.read(2);
             another.inbox.push(request);
             answer
@@ -170,8 +170,8 @@ fn requests_are_served_in_order_and_the_end_is_heard() {
         let rig = Rig::new();
         let bell = rig.bell();
         let (served, sent) = (rig.clone(), rig.clone());
-        let ring = thread::spawn(move || served.serve(&bell));
-        let caller = thread::spawn(move || {
+        let ring = spawn(move || served.serve(&bell));
+        let caller = spawn(move || {
             [0, 1].map(|block| {
                 let (request, answer) = sent.write(block);
                 sent.inbox.push(request);
@@ -192,7 +192,7 @@ fn a_lost_ring_leaves_no_request_behind() {
     model(|| {
         let rig = Rig::new();
         let other = rig.clone();
-        let caller = thread::spawn(move || {
+        let caller = spawn(move || {
             let (request, answer) = other.write(0);
             other.inbox.push(request);
             answer
@@ -211,7 +211,7 @@ fn a_lost_ring_wakes_who_waits_for_room() {
         let (first, answer) = rig.write(0);
         rig.inbox.push(first);
         let other = rig.clone();
-        let caller = thread::spawn(move || {
+        let caller = spawn(move || {
             let (request, answer) = other.write(1);
             other.inbox.push(request);
             answer
@@ -230,7 +230,7 @@ fn nobody_waits_for_a_ring_that_is_gone() {
         let rig = Rig::new();
         rig.inbox.leave();
         let other = rig.clone();
-        let caller = thread::spawn(move || {
+        let caller = spawn(move || {
             let (request, answer) = other.write(0);
             other.inbox.push(request);
             answer
@@ -269,7 +269,7 @@ fn a_failed_request_may_be_sent_again_by_its_waker() {
         let (request, mut first) = rig.write(0);
         assert!(core::pin::Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
         let other = rig.clone();
-        let caller = thread::spawn(move || {
+        let caller = spawn(move || {
             let (request, answer) = other.write(1);
             other.inbox.push(request);
             answer

@@ -1,0 +1,158 @@
+//! Which vector code there is, and the way into it.
+
+use super::lanes;
+#[cfg(target_arch = "x86_64")]
+use super::store::{Avx2, Avx512, Sse2};
+use super::store::{Lines, Portable, fence};
+use super::{checksum, rows};
+use core::fmt;
+use kvstrata_core::plan::CopyPlan;
+
+/// Which instructions move lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Path {
+    /// 64 bytes an instruction, non-temporal.
+    Avx512,
+    /// 32 bytes an instruction, non-temporal.
+    Avx2,
+    /// 16 bytes an instruction, non-temporal.
+    Sse2,
+    /// What the compiler makes of a copy; always through the caches.
+    Portable,
+}
+
+impl Path {
+    /// All of them, the best first.
+    pub const ALL: [Path; 4] = [Path::Avx512, Path::Avx2, Path::Sse2, Path::Portable];
+
+    /// The best that this CPU has.
+    #[must_use]
+    pub fn best() -> Path {
+        Path::ALL.into_iter().find(|path| path.is_available()).unwrap_or(Path::Portable)
+    }
+
+    /// Whether this CPU has it.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        // Miri has no non-temporal stores.
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        match self {
+            Path::Avx512 => std::is_x86_feature_detected!("avx512f"),
+            Path::Avx2 => std::is_x86_feature_detected!("avx2"),
+            Path::Sse2 | Path::Portable => true,
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        matches!(self, Path::Portable)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Path::Avx512 => "AVX-512",
+            Path::Avx2 => "AVX2",
+            Path::Sse2 => "SSE2",
+            Path::Portable => "portable code",
+        })
+    }
+}
+
+/// Mean bytes of a piece from which lanes are faster than rows.
+const LANES_FROM: u64 = 1024;
+
+/// What all paths do, with their instructions once it is inlined.
+///
+/// # Safety
+/// As [`run`].
+#[inline(always)]
+unsafe fn copy<L: Lines>(plan: &CopyPlan, streams: bool) {
+    if !streams {
+        // SAFETY: the caller's contract.
+        return unsafe { rows::cached::<L>(plan) };
+    }
+    if plan.bytes() / plan.pieces_count().max(1) >= LANES_FROM {
+        // SAFETY: the caller's contract.
+        unsafe { lanes::copy::<L>(plan.pieces()) };
+    } else {
+        // SAFETY: the caller's contract.
+        unsafe { rows::stream::<L>(plan) };
+    }
+    fence();
+}
+
+macro_rules! path {
+    ($module:ident, $feature:literal, $lines:ty) => {
+        #[cfg(target_arch = "x86_64")]
+        mod $module {
+            use super::{CopyPlan, checksum, fence};
+
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn copy(plan: &CopyPlan, streams: bool) {
+                // SAFETY: the caller's contract.
+                unsafe { super::copy::<$lines>(plan, streams) };
+            }
+
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn hash(plan: &CopyPlan, streams: bool) -> u64 {
+                // SAFETY: the caller's contract.
+                let hash = unsafe { checksum::copy::<$lines>(plan, streams) };
+                fence();
+                hash
+            }
+        }
+    };
+}
+path!(avx512, "avx512f", super::Avx512);
+path!(avx2, "avx2", super::Avx2);
+path!(sse2, "sse2", super::Sse2);
+
+/// Copies the plan's bytes.
+///
+/// # Safety
+/// The path is available; the plan may be executed ([`HostCopy::execute`](super::HostCopy::execute)).
+pub(super) unsafe fn run(path: Path, plan: &CopyPlan, streams: bool) {
+    match path {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Avx512 => unsafe { avx512::copy(plan, streams) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Avx2 => unsafe { avx2::copy(plan, streams) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Sse2 => unsafe { sse2::copy(plan, streams) },
+        // Without non-temporal stores neither lanes nor hints bring anything: always as if the caches held it.
+        // SAFETY: the caller's contract.
+        _ => unsafe { copy::<Portable>(plan, false) },
+    }
+}
+
+/// Copies the plan's bytes and hashes them.
+///
+/// # Safety
+/// As [`run`].
+pub(super) unsafe fn run_with_checksum(path: Path, plan: &CopyPlan, streams: bool) -> u64 {
+    match path {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Avx512 => unsafe { avx512::hash(plan, streams) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Avx2 => unsafe { avx2::hash(plan, streams) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Sse2 => unsafe { sse2::hash(plan, streams) },
+        // SAFETY: the caller's contract.
+        _ => unsafe { checksum::copy::<Portable>(plan, false) },
+    }
+}
+
+/// Where the system does not tell: that of many a server's core complex.
+const USUAL_LAST_LEVEL_BYTES: u64 = 32 << 20;
+
+/// Bytes of the last cache that this CPU's cores share.
+pub(super) fn last_level_bytes() -> u64 {
+    let size = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size");
+    let kib = size.ok().and_then(|size| size.trim().strip_suffix('K')?.parse::<u64>().ok());
+    kib.map_or(USUAL_LAST_LEVEL_BYTES, |kib| kib << 10)
+}
