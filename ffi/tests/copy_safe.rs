@@ -136,3 +136,42 @@ fn each_part_is_run_once() {
         assert!(runs.iter().all(|count| count.load(Ordering::Relaxed) == 1));
     }
 }
+
+/// Threads that leave parts out, or run them twice at once, are somebody's bug and not undefined behaviour: all is copied, once.
+#[test]
+fn threads_may_be_wrong() {
+    use kvstrata_ffi::copy::Threads;
+    struct Never;
+    struct Twice;
+    impl Threads for Never {
+        fn count(&self) -> usize {
+            4
+        }
+        fn run(&self, _: usize, _: &(dyn Fn(usize) + Sync)) {}
+    }
+    impl Threads for Twice {
+        fn count(&self) -> usize {
+            4
+        }
+        fn run(&self, parts: usize, part: &(dyn Fn(usize) + Sync)) {
+            std::thread::scope(|scope| {
+                (0..2).for_each(|_| _ = scope.spawn(|| (0..parts).for_each(part)));
+            });
+        }
+    }
+    let config = LayoutConfig::new().num_blocks(8).page_size(16).inner_dim(64);
+    let from: Vec<u8> = (0..8 * 1024u32).map(|i| (i * 31 % 251) as u8).collect();
+    let mut to = vec![0; from.len()];
+    let layout = |at: *const u8| {
+        Layout::fully_contiguous(config, Region::system(at.addr() as u64, 8 * 1024)).expect("it fits")
+    };
+    let (src, dst) = (layout(from.as_ptr()), layout(to.as_ptr()));
+    let blocks: Vec<BlockId> = (0..8).map(BlockId).collect();
+    let plan = CopyPlan::new(&src, &blocks, &dst, &blocks, .., ..).expect("both are alike");
+    let copy = HostCopy::new().share_from_bytes(1);
+    for threads in [&Never as &dyn Threads, &Twice] {
+        to.fill(0);
+        copy.copy_on(&plan, &[&from], &mut [&mut to], threads).expect("host memory");
+        assert_eq!(to, from);
+    }
+}

@@ -35,8 +35,9 @@ impl BlockPool {
     /// [`evict`](BlockPool::evict) first.
     ///
     /// # Errors
-    /// Fewer than `n` blocks are free or evictable. Nothing was touched; but if others release and allocate at the same moment, or
-    /// parents wait for children that are in use, blocks may have been evicted in vain: they are free now.
+    /// Fewer than `n` blocks are free or evictable, or are on their way through other threads' hands at this moment. Nothing was touched;
+    /// but if others release and allocate meanwhile, or parents wait for children that are in use, blocks may have been evicted in
+    /// vain: they are free now.
     #[inline]
     pub fn allocate<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> Result<(), OutOfBlocks> {
         self.allocate_as(n, out)
@@ -45,7 +46,7 @@ impl BlockPool {
     /// Appends `n` free blocks to `out`, and never evicts.
     ///
     /// # Errors
-    /// Fewer than `n` blocks are free. Nothing was touched.
+    /// Fewer than `n` blocks are free, or two that want more than half of them ask at once. Nothing was touched.
     pub fn allocate_free<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> Result<(), OutOfBlocks> {
         if self.take_free(n, out) {
             return Ok(());

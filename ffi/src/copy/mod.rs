@@ -55,6 +55,7 @@ pub use path::Path;
 pub use threads::{ScopedThreads, Threads};
 
 use core::num::{NonZeroU32, NonZeroU64};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use kvstrata_core::layout::Layout;
 use kvstrata_core::plan::{CopyPlan, Side};
 
@@ -153,11 +154,21 @@ impl HostCopy {
         check_host(plan)?;
         let streams = self.streams(plan);
         let shares = (plan.bytes() / self.share_from_bytes).min(threads.count() as u64);
-        let parts = parts(plan, shares);
-        threads.run(parts.len(), &|part| {
-            // SAFETY: the caller's contract; parts of a plan write different bytes (the plan's I3); the path is available (I1).
-            unsafe { path::run(self.path, &parts[part], streams) };
-        });
+        let parts: Vec<(CopyPlan, AtomicBool)> =
+            parts(plan, shares).into_iter().map(|part| (part, AtomicBool::new(false))).collect();
+        let copy = |number: usize| {
+            let (part, taken) = &parts[number];
+            // Whoever wrote `threads` may call twice. Relaxed: who takes a part publishes nothing by it; that all is copied when `run`
+            // returns is by the end of its threads.
+            if !taken.swap(true, Relaxed) {
+                // SAFETY: the caller's contract; parts of a plan write different bytes (the plan's I3), and nobody else has taken this one;
+                // the path is available (I1).
+                unsafe { path::run(self.path, part, streams) };
+            }
+        };
+        threads.run(parts.len(), &copy);
+        // What was left out is done here.
+        (0..parts.len()).for_each(copy);
         Ok(())
     }
 
