@@ -205,6 +205,41 @@ unsafe fn read(src: u64, bytes: u64) -> u64 {
     words.iter().fold(0, |sum, word| sum ^ word)
 }
 
+/// The engine's memory read in stretches of one size, in no order, and nothing written: what scattered copies cannot be faster than
+/// unless they read several at once.
+pub struct Reads<'m> {
+    memory: &'m Memory,
+    bytes: u64,
+    order: Vec<BlockId>,
+}
+
+impl Memory {
+    /// Reads of so many bytes each; all in one if that is more than there is.
+    pub fn reads(&self, bytes: u64) -> Reads<'_> {
+        let all = self.engine.bytes() as u64;
+        let bytes = bytes.min(all);
+        Reads { memory: self, bytes, order: scattered((all / bytes) as u32) }
+    }
+}
+
+impl Timed for Reads<'_> {
+    fn items(&self) -> u64 {
+        self.order.len() as u64 * self.bytes
+    }
+
+    fn time(&mut self, runs: u64) -> Duration {
+        let own = crate::clock::thread_time();
+        for _ in 0..runs {
+            for stretch in &self.order {
+                let src = self.memory.engine.address() + u64::from(stretch.0) * self.bytes;
+                // SAFETY: within the mapping, whose pages were touched.
+                black_box(unsafe { read(src, self.bytes) });
+            }
+        }
+        crate::clock::thread_time() - own
+    }
+}
+
 /// One stretch of the engine's memory to the tier's, with non-temporal stores and hints.
 pub struct Limit<'m> {
     memory: &'m Memory,

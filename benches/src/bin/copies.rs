@@ -136,6 +136,25 @@ fn copies(effort: Effort) -> Vec<Row> {
             vec![],
             "",
         ),
+        ("reading alone: one stretch", Box::new(memory.reads(u64::MAX)), vec![], ""),
+        (
+            "reading alone: 256 KiB each, in no order",
+            Box::new(memory.reads(256 << 10)),
+            vec![("one stretch", 14)],
+            "",
+        ),
+        (
+            "reading alone: 32 KiB each, in no order",
+            Box::new(memory.reads(32 << 10)),
+            vec![("one stretch", 14)],
+            "",
+        ),
+        (
+            "reading alone: 8 KiB each, in no order",
+            Box::new(memory.reads(8 << 10)),
+            vec![("one stretch", 14)],
+            "",
+        ),
     ];
     let samples = {
         let mut contenders: Vec<&mut dyn Timed> = Vec::new();

@@ -141,7 +141,7 @@ mod tests {
                 let dst = shard(heads, to, rank);
                 let mut next = 0;
                 for (source, slice) in dst.sources(from) {
-                    let Slice::Moved { src, dst: at, count } = slice else { unreachable!() };
+                    let Slice::Moved { src, dst: at, count } = slice else { panic!("a slice that moves") };
                     let has = shard(heads, from, source).heads();
                     assert_eq!(at, next, "in order");
                     assert_eq!(has.start + src, dst.heads().start + at, "the same head");

@@ -171,7 +171,10 @@ impl BlockPool {
         };
         let waits = word.generation() == parent.generation && word.inactive();
         // Whoever else holds it will place it. A pinned one has no place.
-        if !waits || word.priority() == Priority::Pinned || slot.try_acquire(word).is_err() {
+        let held = waits
+            && word.priority() != Priority::Pinned
+            && (slot.try_acquire(word).is_ok() || skipped!("return_unheld"));
+        if !held {
             return;
         }
         count(&self.lane().inactive, 1u64.wrapping_neg());

@@ -21,14 +21,15 @@
 //! | `checksum.rs` | copy and hash in one pass |
 //! | `threads.rs` | threads that the caller hands in |
 //!
-//! Why so, measured on Zen 4 (2 cores in a virtual machine, 2 MiB pages, 640 MiB in pieces of 32 KiB; "alone" is one stretch):
+//! Why so, measured on Zen 4 by `benches/run --copies` (2 cores in a virtual machine, 2 MiB pages asked for; the table is in
+//! benches/README.md; what the constants beside the code were chosen by is said there):
 //!
-//! - An ordinary store reads its line first and pushes another out: memcpy moves 12 GB/s, a plain loop of non-temporal stores 13
-//!   (22 alone).
-//! - The rest is reading. Reads of 32 KiB pieces reach 18 GB/s, of one stretch 30; non-temporal writes 28 either way. The first 8 KiB
-//!   of a piece take as long as the last 24: what reads fast is the hardware's prefetcher, and it has to find out first. Four pieces
-//!   at once, with hints for the second-level cache, reach 18 to 19; hints for the first-level cache only 15, whose misses in flight
-//!   the loads need themselves.
+//! - An ordinary store reads its line first and pushes another out: memcpy moves 12 GB/s in pieces of 32 KiB, a plain loop of non-temporal
+//!   stores 13, and 22 over one stretch.
+//! - The rest is reading, which alone, with nothing written, reaches 31 GB/s over one stretch, 26 in stretches of 256 KiB in no order, 15
+//!   of 32 and 8 of 8: about a microsecond goes with the start of each. Four pieces at once, with hints for the second-level cache, copy
+//!   18.8: more than one after another can be read. That the microsecond is the hardware prefetcher's, which has to find a stretch out
+//!   first, is inferred from its being the same for all sizes but the smallest; the machine has no counters to show it.
 //! - So the destination's order matters little, the source's much: see [`HostCopy`] for what a plan's author can do.
 //! - A plan that fits the last-level cache (32 MiB here) together with its source is the other way round: up to 4 MiB ordinary stores
 //!   are half as fast again; counting that somebody reads the bytes afterwards, they are ahead up to 12 MiB.
