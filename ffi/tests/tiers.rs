@@ -1,9 +1,10 @@
 //! Blocks through all three tiers by the public API alone: device → host → volume → host → device.
 
+use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::{DevicePort, Storage, StorageKind};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::device::SimDevice;
-use kvstrata_ffi::disk::{Volume, VolumeOptions};
+use kvstrata_ffi::disk::{Name, Urgency, Volume, VolumeOptions};
 
 const BLOCK_BYTES: usize = 40_000;
 const BLOCKS: u32 = 24;
@@ -14,13 +15,17 @@ fn fill(block: u32, bytes: &mut [u8]) {
     }
 }
 
+fn name(block: u32) -> Name {
+    Name { hash: SequenceHash::from_u128(u128::from(block) + 1), parent: None }
+}
+
 #[test]
 fn bytes_survive_the_way_down_and_up() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let device = SimDevice::new(BLOCKS as usize, BLOCK_BYTES).expect("device");
     let host = HostArena::new(4, BLOCK_BYTES).expect("arena");
     let options = VolumeOptions::new(dir.path().join("g3"), BLOCKS, BLOCK_BYTES).register(&host);
-    let volume = Volume::create(options).expect("volume");
+    let (volume, _) = Volume::open(options).expect("volume");
     println!("{}; arena on {}", volume.describe(), host.backing());
     assert_eq!((device.kind(), host.kind()), (StorageKind::Device { ordinal: 0 }, StorageKind::System));
     assert_eq!(volume.kind(), StorageKind::Disk { volume: 0 });
@@ -36,7 +41,7 @@ fn bytes_survive_the_way_down_and_up() {
             .map(|block| {
                 let mut buffer = host.write((block % 4) as usize).expect("free");
                 device.copy_out(block, 0, &mut buffer).expect("in range");
-                volume.write(BLOCKS - 1 - block, buffer.into_read())
+                volume.write(BLOCKS - 1 - block, name(block), buffer.into_read())
             })
             .collect();
         pending.into_iter().for_each(|pending| drop(pending.wait().expect("written")));
@@ -48,7 +53,8 @@ fn bytes_survive_the_way_down_and_up() {
     }
     for block in 0..BLOCKS {
         let buffer = host.write(0).expect("free");
-        let buffer = volume.read(BLOCKS - 1 - block, buffer).wait().expect("read");
+        let buffer =
+            volume.read(BLOCKS - 1 - block, name(block).hash, Urgency::Urgent, buffer).wait().expect("read");
         device.copy_in((block + 5) % BLOCKS, 0, &buffer).expect("in range");
     }
     let mut back = vec![0; BLOCK_BYTES];

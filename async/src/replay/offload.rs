@@ -19,7 +19,7 @@ use super::worker::Worker;
 use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{BlockPool, EvictedBlock, ImmutableBlock, MutableBlock, SequenceHash};
 use kvstrata_ffi::arena::BlockRead;
-use kvstrata_ffi::disk::Pending;
+use kvstrata_ffi::disk::{Name, Pending};
 use std::time::Instant;
 
 /// Victims taken care of at a time: the most host blocks asked for, and writes in flight, at once.
@@ -195,7 +195,7 @@ impl<'t, D: DevicePort> Worker<'t, D> {
 type Present<'t> = Vec<Option<ImmutableBlock<'t>>>;
 
 fn write<'t>(disk: &'t DiskTier, slot: MutableBlock<'t>, hash: SequenceHash, bytes: BlockRead) -> Down<'t> {
-    let request = disk.volume.write(slot.id().0, bytes);
+    let request = disk.volume.write(slot.id().0, Name { hash, parent: None }, bytes);
     Down::Writing { slot, hash, request }
 }
 

@@ -17,7 +17,7 @@ use super::worker::{Found, Worker};
 use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{BlockPool, BlockRef, ImmutableBlock};
 use kvstrata_ffi::arena::BlockWrite;
-use kvstrata_ffi::disk::Pending;
+use kvstrata_ffi::disk::{Pending, Urgency};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -135,7 +135,8 @@ impl<'t, D: DevicePort> Worker<'t, D> {
         while let Some(Found::Disk(block)) = reads.ahead.front().map(|index| &run[*index]) {
             let Some(staging) = reads.idle.pop() else { return };
             reads.ahead.pop_front();
-            let request = disk.arena.write(staging).ok().map(|buffer| disk.volume.read(block.id().0, buffer));
+            let read = |buffer| disk.volume.read(block.id().0, block.hash(), Urgency::Urgent, buffer);
+            let request = disk.arena.write(staging).ok().map(read);
             reads.in_flight.push_back((staging, request));
         }
     }

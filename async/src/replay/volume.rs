@@ -54,11 +54,11 @@ fn try_at(path: &Path, settings: &Settings, arena: &Arc<HostArena>) -> Result<Vo
             .depth(DEPTH)
             .register(arena)
     };
-    match Volume::create(options(Backend::UringDirect)) {
+    match Volume::open(options(Backend::UringDirect)) {
         Err(VolumeError::NoUring { .. }) => {}
-        created => return created,
+        opened => return opened.map(|(volume, _)| volume),
     }
-    let volume = Volume::create(options(Backend::Blocking))?;
+    let (volume, _) = Volume::open(options(Backend::Blocking))?;
     let description = volume.describe();
     if description.direct {
         return Ok(volume);

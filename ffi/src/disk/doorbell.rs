@@ -2,19 +2,20 @@
 //!
 //! ```text
 //!   caller                         ring thread
-//!   publish the request            asleep := true
+//!   publish the request            watched := what it would take
 //!   ── fence ──                    ── fence ──
-//!   asleep? → take it, ring        anything wanted? → do not sleep
+//!   watched? → clear it, ring      anything of it there? → do not sleep
 //! ```
 //!
-//! Only one caller rings for each sleep: whoever takes the flag. The others save the system call.
+//! Only one caller rings for each sleep: whoever clears the word. The others save the system call, and so does who
+//! publishes what the ring thread could not take anyway.
 //!
 //! Invariants
-//! - I1: when the ring thread sleeps, and something that it wants has been published, somebody has taken the
-//!   flag and rings.
+//! - I1: when the ring thread sleeps, and something that it watches for has been published, somebody has cleared
+//!   the word and rings.
 //!
 //! # Orderings
-//! Dekker's pattern. The flag is Relaxed, since it publishes nothing: what a request carries is published by
+//! Dekker's pattern. The word is Relaxed, since it publishes nothing: what a request carries is published by
 //! its queue. The two SeqCst fences are each other's partners: whichever is second in their total order, the
 //! thread behind it sees what the other one wrote before its own. Acquire and Release are not enough: they
 //! would let both threads read before either write is seen. Shown by the model in `tests.rs`, which fails
@@ -23,34 +24,35 @@
 #[cfg(all(test, loom))]
 mod tests;
 
-use crate::sync::{AtomicBool, Ordering, fence, skipped};
+use crate::sync::{AtomicUsize, Ordering, fence, skipped};
 
 #[derive(Debug)]
 pub(super) struct Doorbell {
-    /// The ring thread sleeps, or is about to, and wants the bell.
-    asleep: AtomicBool,
+    /// The kinds, a bit each, for which the ring thread, asleep or about to be, wants the bell. 0: it is awake.
+    watched: AtomicUsize,
 }
 
 impl Doorbell {
     pub(super) fn new() -> Doorbell {
-        Doorbell { asleep: AtomicBool::new(false) }
+        Doorbell { watched: AtomicUsize::new(0) }
     }
 
-    /// After publishing something: whether the caller must ring (I1).
+    /// After publishing something of these kinds: whether the caller must ring (I1).
     #[must_use]
-    pub(super) fn announce(&self) -> bool {
+    pub(super) fn announce(&self, kinds: usize) -> bool {
         // Pairs with the fence in `doze`, and with that in the inbox's `leave`.
         if !skipped!("doorbell_announce_fence") {
             fence(Ordering::SeqCst);
         }
         // The load spares the busy ring thread's line a write.
-        self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed)
+        // A later sleep's word may be the one that is cleared: whoever clears a word rings, whatever is in it.
+        self.watched.load(Ordering::Relaxed) & kinds != 0 && self.watched.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Before sleeping: whether the ring thread may. `wanted` looks at all that it would be woken for.
+    /// Before sleeping: whether the ring thread may. `wanted` looks at all of the kinds that it would be woken for.
     #[must_use]
-    pub(super) fn doze(&self, wanted: impl FnOnce() -> bool) -> bool {
-        self.set(true);
+    pub(super) fn doze(&self, kinds: usize, wanted: impl FnOnce() -> bool) -> bool {
+        self.set(kinds);
         // Pairs with the fence in `announce`.
         if !skipped!("doorbell_doze_fence") {
             fence(Ordering::SeqCst);
@@ -64,15 +66,15 @@ impl Doorbell {
 
     /// After sleeping.
     pub(super) fn woke(&self) {
-        self.set(false);
+        self.set(0);
     }
 
-    fn set(&self, asleep: bool) {
+    fn set(&self, kinds: usize) {
         // loom does not know that nothing fits between what a caller's swap reads and what it writes, and would
         // let that swap undo a later sleep; so there this is a swap itself.
         #[cfg(all(test, loom))]
-        self.asleep.swap(asleep, Ordering::Relaxed);
+        self.watched.swap(kinds, Ordering::Relaxed);
         #[cfg(not(all(test, loom)))]
-        self.asleep.store(asleep, Ordering::Relaxed);
+        self.watched.store(kinds, Ordering::Relaxed);
     }
 }

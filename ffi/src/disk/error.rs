@@ -1,10 +1,11 @@
 //! What can go wrong with a volume: when it is made ([`VolumeError`]), and for one request ([`IoFailure`]).
 
+use super::recovery::Rejection;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why a volume cannot be created. Each message names the path and says what to do.
+/// Why a volume cannot be opened. Each message names the path and says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// An option is impossible.
@@ -18,7 +19,7 @@ pub enum VolumeError {
         why: String,
     },
     /// Something of that name is there already.
-    #[error("volume {}: the path exists already; remove it, choose another, or allow overwriting", path.display())]
+    #[error("volume {}: the path exists already; remove it, choose another, or keep the volume", path.display())]
     Exists {
         /// The volume's path.
         path: PathBuf,
@@ -27,6 +28,27 @@ pub enum VolumeError {
     #[error("volume {}: the file is in use by another volume; choose another path", path.display())]
     InUse {
         /// The volume's path.
+        path: PathBuf,
+    },
+    /// The file is a volume, but of something else.
+    #[error(
+        "volume {}: its {field} is {found}, and {wanted} is wanted; choose another path, or start over with \
+         reinitialize, which forgets what it holds", path.display()
+    )]
+    Foreign {
+        /// The volume's path.
+        path: PathBuf,
+        /// The field that differs, as `docs/disk-format.md` has it.
+        field: &'static str,
+        /// What the volume has.
+        found: String,
+        /// What the options ask for.
+        wanted: String,
+    },
+    /// The file is something else, and stays as it is.
+    #[error("volume {}: the file is no volume; choose another path, or remove it if nobody needs it", path.display())]
+    NotAVolume {
+        /// The path.
         path: PathBuf,
     },
     /// The file system has not that much room. No file is left behind.
@@ -93,6 +115,8 @@ pub enum Direction {
     Read,
     /// Memory to volume.
     Write,
+    /// The slot table to the device.
+    Flush,
 }
 
 impl core::fmt::Display for Direction {
@@ -100,17 +124,18 @@ impl core::fmt::Display for Direction {
         f.write_str(match self {
             Direction::Read => "read",
             Direction::Write => "write",
+            Direction::Flush => "flush",
         })
     }
 }
 
 /// A request that did not move all its bytes. Its buffer has been given back to the arena.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("volume {}: {direction} of slot {slot}: {cause}", path.display())]
+#[error("volume {}: {direction}{}: {cause}", path.display(), of_slot(*direction, *slot))]
 pub struct IoFailure {
     /// The volume's path.
     pub path: Arc<Path>,
-    /// The slot asked for.
+    /// The slot asked for; of no meaning for a flush.
     pub slot: u32,
     /// What was asked.
     pub direction: Direction,
@@ -130,6 +155,13 @@ impl IoFailure {
             ),
             _ => false,
         }
+    }
+}
+
+fn of_slot(direction: Direction, slot: u32) -> String {
+    match direction {
+        Direction::Flush => String::new(),
+        Direction::Read | Direction::Write => format!(" of slot {slot}"),
     }
 }
 
@@ -162,6 +194,9 @@ pub enum FailureCause {
         /// How many bytes of the failed piece's slot came before.
         done_bytes: usize,
     },
+    /// The device answered, but what came is not the block that was asked for: a miss.
+    #[error("{0}")]
+    Rejected(Rejection),
     /// The ring thread has ended, after the error that the earlier requests reported.
     #[error("the volume is out of service")]
     OutOfService,

@@ -1,12 +1,14 @@
-//! The bounded way from callers to the ring thread: two lock-free queues, reads apart from writes.
+//! The bounded way from callers to the ring thread: three lock-free queues, one for each class of requests.
 //!
 //! ```text
-//!   callers ──push──► reads  [▒▒▒▒····] ──┐
-//!           ──push──► writes [▒▒▒▒▒▒▒▒] ──┴─pop──► ring thread
-//!                              full: the caller waits (counted), nothing is dropped, no list grows
+//!   callers ──push──► urgent reads [▒·······] ──┐
+//!           ──push──► reads        [▒▒▒▒····] ──┼─pop──► ring thread
+//!           ──push──► writes       [▒▒▒▒▒▒▒▒] ──┘
+//!                                    full: the caller waits (counted), nothing is dropped, no list grows
 //! ```
 //!
-//! Two queues, so that a queue full of offloads never stands before an onboarding.
+//! Several queues, so that a queue full of offloads never stands before an onboarding, nor one full of prefetches
+//! before a read that a sequence waits for.
 //!
 //! Invariants
 //! - I1: a request that was pushed is popped by the ring thread, or failed by whoever finds it after the
@@ -30,8 +32,8 @@
 mod tests;
 
 use super::doorbell::Doorbell;
-use super::error::{Direction, FailureCause};
-use super::request::Request;
+use super::error::FailureCause;
+use super::request::{Class, Request};
 use super::stats::Counters;
 use crate::sync::{
     ArrayQueue, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence, site, skipped,
@@ -42,9 +44,11 @@ use std::sync::{Arc, OnceLock, PoisonError};
 /// Wakes the ring thread out of its sleep, whatever it sleeps in.
 pub(super) type Bell = Box<dyn Fn() + Send + Sync>;
 
+/// What [`Inbox::close`] announces, beside the classes' bits.
+const CLOSING: usize = 1 << Class::ALL.len();
+
 pub(super) struct Inbox {
-    reads: ArrayQueue<Request>,
-    writes: ArrayQueue<Request>,
+    queues: [ArrayQueue<Request>; 3],
     doorbell: Doorbell,
     /// No more requests will come: the volume is being dropped.
     closing: AtomicBool,
@@ -62,8 +66,7 @@ pub(super) struct Inbox {
 impl Inbox {
     pub(super) fn new(capacity: usize, path: Arc<Path>) -> Inbox {
         Inbox {
-            reads: ArrayQueue::new(capacity),
-            writes: ArrayQueue::new(capacity),
+            queues: Class::ALL.map(|_| ArrayQueue::new(capacity)),
             doorbell: Doorbell::new(),
             closing: AtomicBool::new(false),
             gone: AtomicBool::new(false),
@@ -81,33 +84,33 @@ impl Inbox {
         let _ = self.bell.set(bell);
     }
 
-    fn queue(&self, direction: Direction) -> &ArrayQueue<Request> {
-        match direction {
-            Direction::Read => &self.reads,
-            Direction::Write => &self.writes,
-        }
+    fn queue(&self, class: Class) -> &ArrayQueue<Request> {
+        &self.queues[class as usize]
     }
 
     // ---- the callers' side ----
 
     /// Puts a request in; waits while its queue is full.
     pub(super) fn push(&self, request: Request) {
-        match self.queue(request.direction()).push(request) {
-            Ok(()) => self.announce(),
+        let class = request.class();
+        match self.queue(class).push(request) {
+            Ok(()) => self.announce(class.bit()),
             Err(request) => self.push_when_room(request),
         }
     }
 
     /// Puts a request in, or gives it back if its queue is full.
+    #[expect(clippy::result_large_err, reason = "it goes back as it came, into the caller's own buffer")]
     pub(super) fn try_push(&self, request: Request) -> Result<(), Request> {
-        self.queue(request.direction()).push(request)?;
-        self.announce();
+        let class = request.class();
+        self.queue(class).push(request)?;
+        self.announce(class.bit());
         Ok(())
     }
 
     /// After a push: see to it that somebody finds the request (I1, I2).
-    fn announce(&self) {
-        if self.doorbell.announce() {
+    fn announce(&self, kinds: usize) {
+        if self.doorbell.announce(kinds) {
             self.ring_bell();
         }
         // The doorbell's fence, between our push and this, pairs with that in `leave`: either we see that the
@@ -127,7 +130,8 @@ impl Inbox {
     #[cold]
     fn push_when_room(&self, mut request: Request) {
         self.counters.waits.add(1);
-        let queue = self.queue(request.direction());
+        let class = request.class();
+        let queue = self.queue(class);
         let mut guard = self.lock_room();
         // Relaxed, here and below: the fence orders it, and it publishes nothing.
         self.blocked.fetch_add(1, Ordering::Relaxed);
@@ -157,7 +161,7 @@ impl Inbox {
         }
         self.blocked.fetch_sub(1, Ordering::Relaxed);
         drop(guard);
-        self.announce();
+        self.announce(class.bit());
     }
 
     fn lock_room(&self) -> MutexGuard<'_, ()> {
@@ -170,7 +174,7 @@ impl Inbox {
         // That it is seen before the ring thread sleeps is the doorbell's.
         self.closing.store(true, site!("inbox_close_relaxed", Ordering::Release));
         if !skipped!("inbox_close_no_bell") {
-            self.announce();
+            self.announce(CLOSING);
         }
     }
 
@@ -182,8 +186,8 @@ impl Inbox {
 
     // ---- the ring thread's side ----
 
-    pub(super) fn pop(&self, direction: Direction) -> Option<Request> {
-        self.queue(direction).pop()
+    pub(super) fn pop(&self, class: Class) -> Option<Request> {
+        self.queue(class).pop()
     }
 
     /// After one or several pops: wakes the callers that wait for room (I3).
@@ -208,9 +212,11 @@ impl Inbox {
 
     /// Before the ring thread sleeps: announces it, and says whether it may (I2). It may not when a queue
     /// that it could take from has something, or, with nothing left to answer, when the volume closes.
-    pub(super) fn doze(&self, takes_reads: bool, takes_writes: bool, idle: bool) -> bool {
-        self.doorbell.doze(|| {
-            let queued = (takes_reads && !self.reads.is_empty()) || (takes_writes && !self.writes.is_empty());
+    pub(super) fn doze(&self, takes: [bool; 3], idle: bool) -> bool {
+        let classes = Class::ALL.iter().zip(takes).filter(|(_, takes)| *takes);
+        let kinds = classes.fold(CLOSING, |kinds, (class, _)| kinds | class.bit());
+        self.doorbell.doze(kinds, || {
+            let queued = self.queues.iter().zip(takes).any(|(queue, takes)| takes && !queue.is_empty());
             (queued && !skipped!("inbox_doze_blind")) || (idle && self.closing())
         })
     }
@@ -227,12 +233,12 @@ impl Inbox {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.reads.is_empty() && self.writes.is_empty()
+        self.queues.iter().all(ArrayQueue::is_empty)
     }
 
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
-        self.reads.len() + self.writes.len()
+        self.queues.iter().map(ArrayQueue::len).sum()
     }
 
     /// The ring thread takes no more: what is queued, and what comes, fails (I1).
@@ -253,7 +259,7 @@ impl Inbox {
     }
 
     fn fail_queued(&self) {
-        while let Some(mut request) = self.reads.pop().or_else(|| self.writes.pop()) {
+        while let Some(mut request) = Class::ALL.into_iter().find_map(|class| self.pop(class)) {
             request.failure = Some(FailureCause::OutOfService);
             self.counters.failures.add(1);
             request.finish(&self.path);
@@ -264,8 +270,7 @@ impl Inbox {
 impl core::fmt::Debug for Inbox {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Inbox")
-            .field("reads", &self.reads.len())
-            .field("writes", &self.writes.len())
+            .field("queued", &self.queues.each_ref().map(ArrayQueue::len))
             .field("blocked", &self.blocked())
             .finish_non_exhaustive()
     }

@@ -1,10 +1,13 @@
-//! The disk tier's volume: one preallocated file of equal slots, served by one ring thread.
+//! The disk tier: volumes, each one preallocated file of equal slots, served by one ring thread.
 //!
 //! ```text
-//!   callers ─ read/write(slot, guard) ─► inbox ─► engine ─► ring ─► kernel ─► file
-//!      ▲                               (bounded)  (one thread)                 │
-//!      └────────────── Pending: the guard back ◄───────────────────────────────┘
+//!   callers ─ read/write(slot, name, guard) ─► inbox ─► engine ─► ring ─► kernel ─► file
+//!      ▲                                     (bounded)  (one thread, with the slot table)  │
+//!      └────────────── Pending: the guard back, verified ◄─────────────────────────────────┘
 //! ```
+//!
+//! It is a cache: losing a block is a miss, serving a wrong byte is a disaster. So correctness comes from checksums
+//! and never from the order in which bytes reach the device, and nothing waits for a flush (`docs/disk-format.md`).
 //!
 //! A request owns its buffer until the kernel has answered: the guard moves into it, to the ring thread,
 //! and comes back through [`Pending`]. Dropping the [`Pending`] drops the interest, not the buffer.
@@ -12,23 +15,31 @@
 //! | file | what |
 //! |---|---|
 //! | `volume.rs` | [`Volume`]: what callers use, and the choice of the ring |
-//! | `options.rs` | [`VolumeOptions`], and where the slots lie in the file |
-//! | `file.rs` | the file: created, allocated, O_DIRECT tried, removed |
+//! | `set.rs` | [`VolumeSet`]: several volumes, striped |
+//! | `options.rs` | [`VolumeOptions`] |
+//! | `file/` | the file: made or found, recovered, allocated, O_DIRECT tried, removed |
+//! | `format/` | the bytes of superblocks, records and seals, as `docs/disk-format.md` has them |
+//! | `table.rs` | the slot table in memory: what each slot holds, and which pages are to be written back |
+//! | `recovery.rs` | what opening found, and why a payload is not served |
 //! | `inbox.rs`, `doorbell.rs` | the bounded way to the ring thread: back-pressure, sleeping and waking |
 //! | `request.rs`, `pending.rs` | a request, which owns its buffer, and the caller's end of it |
-//! | `engine.rs` | the ring thread: order, pieces, resuming, retrying |
+//! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, the table's write-back |
 //! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads |
 
 mod doorbell;
 mod engine;
 mod error;
 mod file;
+mod format;
 mod inbox;
 mod options;
 mod pending;
+mod recovery;
 mod request;
 pub(crate) mod ring;
+mod set;
 mod stats;
+mod table;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -38,5 +49,8 @@ pub(crate) use file::available_at;
 pub use error::{Direction, FailureCause, IoFailure, VolumeError};
 pub use options::{Backend, Progress, VolumeOptions};
 pub use pending::Pending;
+pub use recovery::{Name, Recovered, Recovery, RejectedRecords, Rejection};
+pub use request::Urgency;
+pub use set::VolumeSet;
 pub use stats::VolumeStats;
 pub use volume::{Description, Volume};

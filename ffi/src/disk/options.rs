@@ -1,9 +1,12 @@
 //! What a volume is to be: path, size, backend.
 
 use super::error::VolumeError;
-use crate::arena::{BLOCK_ALIGN_BYTES, HostArena};
+use super::format::{CHUNK_BYTES, Shape};
+use crate::arena::HostArena;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 /// How a volume moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,7 +36,18 @@ impl core::fmt::Display for Backend {
 /// Told how far writing through has come: bytes done, bytes in all.
 pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 
-/// Options of [`Volume::create`](super::Volume::create). Required ones in [`new`](VolumeOptions::new), the
+/// Which volume of a set this is.
+#[derive(Debug, Clone)]
+pub(super) struct Stripe {
+    pub(super) index: u32,
+    pub(super) count: u32,
+    /// None: whatever the file says, or a new one.
+    pub(super) set_id: Option<u128>,
+    /// What the next record's sequence number is, for all volumes of the set.
+    pub(super) sequence: Arc<AtomicU64>,
+}
+
+/// Options of [`Volume::open`](super::Volume::open). Required ones in [`new`](VolumeOptions::new), the
 /// rest as setters.
 #[must_use]
 pub struct VolumeOptions {
@@ -41,12 +55,17 @@ pub struct VolumeOptions {
     pub(super) slots: u32,
     pub(super) slot_bytes: usize,
     pub(super) backend: Backend,
-    pub(super) header_bytes: u64,
+    pub(super) layout_fingerprint: u128,
+    pub(super) model_fingerprint: u128,
+    pub(super) reinitialize: bool,
+    pub(super) table_delay: Duration,
+    pub(super) trim: bool,
+    pub(super) verify: bool,
+    pub(super) stripe: Stripe,
     pub(super) depth: u32,
     pub(super) queue: usize,
     pub(super) piece_bytes: usize,
     pub(super) threads: usize,
-    pub(super) overwrite: bool,
     pub(super) keep: bool,
     pub(super) write_through: bool,
     pub(super) progress: Option<Progress>,
@@ -61,12 +80,17 @@ impl VolumeOptions {
             slots,
             slot_bytes,
             backend: Backend::Auto,
-            header_bytes: 0,
+            layout_fingerprint: 0,
+            model_fingerprint: 0,
+            reinitialize: false,
+            table_delay: Duration::from_millis(250),
+            trim: false,
+            verify: true,
+            stripe: Stripe { index: 0, count: 1, set_id: None, sequence: Arc::new(AtomicU64::new(1)) },
             depth: 64,
             queue: 256,
             piece_bytes: 1 << 20,
             threads: 4,
-            overwrite: false,
             keep: false,
             write_through: false,
             progress: None,
@@ -80,9 +104,43 @@ impl VolumeOptions {
         self
     }
 
-    /// Bytes left free before slot 0, rounded up to the alignment; 0 unless set.
-    pub fn header_bytes(mut self, bytes: u64) -> Self {
-        self.header_bytes = bytes;
+    /// The layout's fingerprint: whatever changes the meaning of a block's bytes, but for the model. 0 unless set.
+    pub fn layout_fingerprint(mut self, fingerprint: u128) -> Self {
+        self.layout_fingerprint = fingerprint;
+        self
+    }
+
+    /// The model's fingerprint: a volume of another model is refused. 0 unless set.
+    pub fn model_fingerprint(mut self, fingerprint: u128) -> Self {
+        self.model_fingerprint = fingerprint;
+        self
+    }
+
+    /// Whether to forget what a kept volume holds and make it what these options say; no unless set. A file that is
+    /// not a volume is refused all the same.
+    pub fn reinitialize(mut self, reinitialize: bool) -> Self {
+        self.reinitialize = reinitialize;
+        self
+    }
+
+    /// How long a change of the slot table may wait for being written: after a crash, blocks written later than this
+    /// before it are misses. Longer means fewer writes. 250 ms unless set.
+    pub fn table_delay(mut self, delay: Duration) -> Self {
+        self.table_delay = delay;
+        self
+    }
+
+    /// Whether forgotten slots are given back to the file system (a hole is punched); no unless set. Of use where the
+    /// file system passes that on to a device which wears less for it; slots written again are slower then.
+    pub fn trim(mut self, trim: bool) -> Self {
+        self.trim = trim;
+        self
+    }
+
+    /// Unsafe for what you serve: payloads are not verified when they are read. The slot's record still has to name
+    /// the block, but a torn, misdirected, lost or damaged write is served as if it were the block.
+    pub fn skip_verification_unsafe(mut self, skip: bool) -> Self {
+        self.verify = !skip;
         self
     }
 
@@ -99,7 +157,7 @@ impl VolumeOptions {
         self
     }
 
-    /// Larger requests are cut into pieces of this size, a multiple of 4096; 1 MiB unless set.
+    /// Larger requests are cut into pieces of this size, a multiple of 64 KiB; 1 MiB unless set.
     pub fn piece_bytes(mut self, bytes: usize) -> Self {
         self.piece_bytes = bytes;
         self
@@ -111,14 +169,8 @@ impl VolumeOptions {
         self
     }
 
-    /// Whether a file that is there already may be overwritten; no unless set.
-    pub fn overwrite(mut self, overwrite: bool) -> Self {
-        self.overwrite = overwrite;
-        self
-    }
-
-    /// Whether the file stays when the volume is dropped; no unless set. One that does not stay has no name
-    /// from the start, so that it vanishes even if the process is killed.
+    /// Whether the file stays when the volume is dropped, and is used again if it is there; no unless set. One that
+    /// does not stay has no name from the start, so that it vanishes even if the process is killed.
     pub fn keep(mut self, keep: bool) -> Self {
         self.keep = keep;
         self
@@ -162,22 +214,25 @@ impl VolumeOptions {
             return refuse("queue", "must be at least 1");
         }
         if self.piece_bytes == 0
-            || !self.piece_bytes.is_multiple_of(BLOCK_ALIGN_BYTES)
+            || !self.piece_bytes.is_multiple_of(CHUNK_BYTES)
             || self.piece_bytes > 1 << 30
         {
-            return refuse("piece_bytes", "must be a multiple of 4096, up to 1 GiB");
+            return refuse("piece_bytes", "must be a multiple of 65536, up to 1 GiB");
         }
         Ok(())
     }
 
-    pub(super) fn geometry(&self, alignment: usize) -> Result<Geometry, VolumeError> {
-        Geometry::new(self.slots, self.slot_bytes, self.header_bytes, alignment).ok_or_else(|| {
-            VolumeError::Option {
+    /// Where everything lies, on a device that asks for this alignment.
+    pub(super) fn shape(&self, alignment: usize) -> Result<Shape, VolumeError> {
+        let shape = u32::try_from(self.slot_bytes).ok().zip(u32::try_from(alignment).ok());
+        shape.and_then(|(slot_bytes, alignment)| Shape::new(self.slots, slot_bytes, alignment)).ok_or_else(
+            || VolumeError::Option {
                 path: self.path.clone(),
                 option: "slots × slot_bytes",
-                why: "is more than a file can hold; use fewer or smaller slots".to_owned(),
-            }
-        })
+                why: "is more than a file can hold, or a slot is 4 GiB or more; use fewer or smaller slots"
+                    .to_owned(),
+            },
+        )
     }
 
     /// The volume's path.
@@ -198,65 +253,5 @@ impl core::fmt::Debug for VolumeOptions {
             .field("queue", &self.queue)
             .field("piece_bytes", &self.piece_bytes)
             .finish_non_exhaustive()
-    }
-}
-
-/// Where the slots lie in the file.
-///
-/// ```text
-///   0        origin                                            file_bytes
-///   ├ header ┼ slot 0 ───────┬pad┼ slot 1 ───────┬pad┼ … ──────┤
-///            │◄ slot_bytes ─►│   │
-///            │◄──── stride ─────►│      stride, origin: multiples of the alignment
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Geometry {
-    pub(super) slots: u32,
-    pub(super) slot_bytes: usize,
-    pub(super) stride: usize,
-    pub(super) origin: u64,
-    pub(super) file_bytes: u64,
-}
-
-impl Geometry {
-    /// None where the file would be longer than a file can be.
-    pub(super) fn new(
-        slots: u32,
-        slot_bytes: usize,
-        header_bytes: u64,
-        alignment: usize,
-    ) -> Option<Geometry> {
-        let stride = slot_bytes.checked_next_multiple_of(alignment)?;
-        let origin = header_bytes.checked_next_multiple_of(alignment as u64)?;
-        let file_bytes = u64::from(slots).checked_mul(stride as u64)?.checked_add(origin)?;
-        (file_bytes <= i64::MAX as u64).then_some(Geometry { slots, slot_bytes, stride, origin, file_bytes })
-    }
-
-    /// Where a slot starts; the slot is in range.
-    pub(super) fn offset(&self, slot: u32) -> u64 {
-        debug_assert!(slot < self.slots);
-        self.origin + u64::from(slot) * self.stride as u64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_and_header_are_rounded_up_to_the_alignment() {
-        let geometry = Geometry::new(10, 5000, 100, 4096).expect("fits");
-        assert_eq!((geometry.stride, geometry.origin, geometry.file_bytes), (8192, 4096, 4096 + 10 * 8192));
-        assert_eq!(geometry.offset(9), 4096 + 9 * 8192);
-        let exact = Geometry::new(3, 512, 0, 512).expect("fits");
-        assert_eq!((exact.stride, exact.origin, exact.file_bytes), (512, 0, 1536));
-    }
-
-    #[test]
-    fn sizes_that_no_file_has_are_refused() {
-        assert!(Geometry::new(u32::MAX, usize::MAX / 2, 0, 512).is_none());
-        assert!(Geometry::new(1, usize::MAX, 0, 512).is_none());
-        assert!(Geometry::new(1, 1, u64::MAX, 512).is_none());
-        assert!(Geometry::new(1 << 31, 1 << 32, 0, 512).is_none());
     }
 }

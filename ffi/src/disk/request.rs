@@ -3,18 +3,25 @@
 //! ```text
 //!   slot:   ├──────── payload ────────┼ padding ┤        transfer_bytes = both
 //!   pieces: ├ piece ┼ piece ┼ piece ┼ piece ────┤
-//!            moved    in flight  │ issued up to here
+//!            summed   in flight │ issued up to here
 //! ```
 //!
 //! Invariants
 //! - I1: `owner` is the guard of the very block that `address` points to, and it is given up only when
 //!   `in_flight` is 0: no device can still touch the memory.
-//! - I2: `transfer_bytes` is at most the block's stride in its arena, so no piece leaves the block.
+//! - I2: `transfer_bytes` is at most the block's stride in its arena, so no piece leaves the block, and
+//!   `payload_bytes` is at most `transfer_bytes`.
+//! - I3: a stretch is summed only when no device writes it: for a read after its piece has ended, and any time
+//!   for a write, whose bytes nobody changes.
 
 use super::error::{Direction, FailureCause, IoFailure};
+use super::format::Sum;
 use super::pending::{Cell, Outcome};
+use super::recovery::Name;
+use super::table::Extent;
 use crate::arena::{BLOCK_ALIGN_BYTES, BlockRead, BlockWrite};
 use core::ptr::NonNull;
+use kvstrata_core::SequenceHash;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,26 +39,81 @@ fn keep_forever(buffer: LostBuffer) {
     LOST.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
 }
 
+/// How soon a read is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Urgency {
+    /// A sequence waits for it: it goes before everything, and writes in flight are kept few for it.
+    Urgent,
+    /// Before writes; prefetches, for example.
+    #[default]
+    Ordinary,
+}
+
+/// What is queued together, first come first served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    Urgent,
+    Read,
+    Write,
+}
+
+impl Class {
+    /// The first to be served first.
+    pub(super) const ALL: [Class; 3] = [Class::Urgent, Class::Read, Class::Write];
+
+    /// Its bit in a set of classes.
+    pub(super) const fn bit(self) -> usize {
+        1 << self as usize
+    }
+}
+
 /// The buffer and whom to hand it to.
 #[derive(Debug)]
 enum Owner {
     Read(BlockWrite, Arc<Cell<BlockWrite>>),
     Write(BlockRead, Arc<Cell<BlockRead>>),
+    Flush(Arc<Cell<()>>),
+    Forget,
+    /// The ring thread's own: pages of the table, or a superblock.
+    Own(BlockRead),
+    /// The ring thread's own, without a buffer.
+    Sync,
 }
 
-/// One read or write of one slot.
+/// What a request is to the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    Read,
+    Write,
+    Flush,
+    Forget,
+    Table { extent: Extent, number: u64 },
+    Superblock,
+    Sync,
+}
+
+/// One thing to be done.
 #[derive(Debug)]
 pub(super) struct Request {
     owner: Owner,
     address: NonNull<u8>,
-    slot: u32,
-    /// Where the slot starts in the file.
+    pub(super) task: Task,
+    pub(super) urgency: Urgency,
+    pub(super) slot: u32,
+    /// What the slot holds, or shall hold.
+    pub(super) name: Name,
+    pub(super) sequence: u64,
+    /// Where it starts in the file.
     pub(super) file_offset: u64,
     pub(super) transfer_bytes: usize,
+    pub(super) payload_bytes: usize,
     /// Bytes that have been given to pieces.
     pub(super) issued_bytes: usize,
     /// Pieces that are with the kernel, or wait to be given to it again.
     pub(super) in_flight: u32,
+    /// Stretches that have yet to be summed.
+    pub(super) unsummed: u32,
+    pub(super) sum: Sum,
     pub(super) failure: Option<FailureCause>,
 }
 
@@ -68,36 +130,92 @@ pub(super) struct Place {
 }
 
 impl Request {
-    pub(super) fn read(mut buffer: BlockWrite, cell: Arc<Cell<BlockWrite>>, place: Place) -> Request {
-        let address = buffer.io_pointer();
+    pub(super) fn read(
+        mut buffer: BlockWrite,
+        hash: SequenceHash,
+        urgency: Urgency,
+        cell: Arc<Cell<BlockWrite>>,
+        place: Place,
+    ) -> Request {
+        let (address, payload_bytes) = (buffer.io_pointer(), buffer.len());
         debug_assert!(place.transfer_bytes <= buffer.arena().stride());
-        Request::new(Owner::Read(buffer, cell), address, place)
+        let name = Name { hash, parent: None };
+        let owner = Owner::Read(buffer, cell);
+        Request { urgency, ..Request::new(owner, Task::Read, address, name, payload_bytes, place) }
     }
 
-    pub(super) fn write(buffer: BlockRead, cell: Arc<Cell<BlockRead>>, place: Place) -> Request {
-        let address = buffer.io_pointer();
+    pub(super) fn write(buffer: BlockRead, name: Name, cell: Arc<Cell<BlockRead>>, place: Place) -> Request {
+        let (address, payload_bytes) = (buffer.io_pointer(), buffer.len());
         debug_assert!(place.transfer_bytes <= buffer.arena().stride());
-        Request::new(Owner::Write(buffer, cell), address, place)
+        Request::new(Owner::Write(buffer, cell), Task::Write, address, name, payload_bytes, place)
     }
 
-    fn new(owner: Owner, address: NonNull<u8>, place: Place) -> Request {
+    /// `place.transfer_bytes` is the length of the hole, where one is made.
+    pub(super) fn forget(place: Place) -> Request {
+        Request::without_buffer(Owner::Forget, Task::Forget, place)
+    }
+
+    pub(super) fn flush(cell: Arc<Cell<()>>) -> Request {
+        Request::without_buffer(Owner::Flush(cell), Task::Flush, Place::NOWHERE)
+    }
+
+    pub(super) fn sync() -> Request {
+        Request::without_buffer(Owner::Sync, Task::Sync, Place::NOWHERE)
+    }
+
+    /// Bytes of the ring thread's own.
+    pub(super) fn own(buffer: BlockRead, task: Task, file_offset: u64, transfer_bytes: usize) -> Request {
+        debug_assert!(transfer_bytes <= buffer.arena().stride());
+        let address = buffer.io_pointer();
+        let place = Place { slot: u32::MAX, file_offset, transfer_bytes };
+        Request::new(Owner::Own(buffer), task, address, Name::NONE, 0, place)
+    }
+
+    fn without_buffer(owner: Owner, task: Task, place: Place) -> Request {
+        Request::new(owner, task, NonNull::dangling(), Name::NONE, 0, place)
+    }
+
+    fn new(
+        owner: Owner,
+        task: Task,
+        address: NonNull<u8>,
+        name: Name,
+        payload_bytes: usize,
+        place: Place,
+    ) -> Request {
         let Place { slot, file_offset, transfer_bytes } = place;
         Request {
             owner,
             address,
+            task,
+            urgency: Urgency::Ordinary,
             slot,
+            name,
+            sequence: 0,
             file_offset,
             transfer_bytes,
+            payload_bytes,
             issued_bytes: 0,
             in_flight: 0,
+            unsummed: 0,
+            sum: Sum::default(),
             failure: None,
         }
     }
 
-    pub(super) fn direction(&self) -> Direction {
-        match self.owner {
-            Owner::Read(..) => Direction::Read,
-            Owner::Write(..) => Direction::Write,
+    pub(super) fn class(&self) -> Class {
+        match (self.task, self.urgency) {
+            (Task::Read, Urgency::Urgent) => Class::Urgent,
+            (Task::Read, Urgency::Ordinary) => Class::Read,
+            _ => Class::Write,
+        }
+    }
+
+    fn direction(&self) -> Direction {
+        match self.task {
+            Task::Read => Direction::Read,
+            Task::Write | Task::Forget | Task::Table { .. } | Task::Superblock => Direction::Write,
+            Task::Flush | Task::Sync => Direction::Flush,
         }
     }
 
@@ -108,11 +226,30 @@ impl Request {
         unsafe { self.address.add(offset) }.as_ptr()
     }
 
+    /// The part of a stretch that is payload, in bytes from its start: what there is to be summed of it.
+    pub(super) fn payload_in(&self, start: usize, bytes: usize) -> usize {
+        self.payload_bytes.saturating_sub(start).min(bytes)
+    }
+
+    /// Adds a stretch of the payload to the sum.
+    ///
+    /// # Safety
+    /// No device writes the stretch any more (I3).
+    pub(super) unsafe fn sum_up(&mut self, start: usize, bytes: usize) {
+        let bytes = self.payload_in(start, bytes);
+        if bytes > 0 {
+            // SAFETY: within the guarded block (I1, I2), whose guard is ours; no device writes it (the caller's
+            // promise), and memory of an arena is initialised.
+            let stretch = unsafe { core::slice::from_raw_parts(self.address_at(start), bytes) };
+            self.sum.add(start, stretch);
+        }
+    }
+
     /// The buffer of a request that was never started.
     pub(super) fn into_read_buffer(self) -> Option<BlockWrite> {
         match self.owner {
             Owner::Read(buffer, _) => Some(buffer),
-            Owner::Write(..) => None,
+            _ => None,
         }
     }
 
@@ -120,7 +257,7 @@ impl Request {
     pub(super) fn into_write_buffer(self) -> Option<BlockRead> {
         match self.owner {
             Owner::Write(buffer, _) => Some(buffer),
-            Owner::Read(..) => None,
+            _ => None,
         }
     }
 
@@ -141,6 +278,8 @@ impl Request {
         match self.owner {
             Owner::Read(buffer, cell) => cell.complete(outcome(buffer, failure)),
             Owner::Write(buffer, cell) => cell.complete(outcome(buffer, failure)),
+            Owner::Flush(cell) => cell.complete(outcome((), failure)),
+            Owner::Forget | Owner::Own(_) | Owner::Sync => {}
         }
     }
 
@@ -157,12 +296,24 @@ impl Request {
                 keep_forever(LostBuffer::Write(buffer));
                 cell.complete(Err(failure));
             }
+            Owner::Own(buffer) => keep_forever(LostBuffer::Write(buffer)),
+            Owner::Flush(cell) => cell.complete(Err(failure)),
+            Owner::Forget | Owner::Sync => {}
         }
     }
 
     fn failure_of(&self, path: &Arc<Path>, cause: FailureCause) -> IoFailure {
         IoFailure { path: Arc::clone(path), slot: self.slot, direction: self.direction(), cause }
     }
+}
+
+impl Place {
+    const NOWHERE: Place = Place { slot: u32::MAX, file_offset: 0, transfer_bytes: 0 };
+}
+
+impl Name {
+    /// Of requests that concern no block.
+    const NONE: Name = Name { hash: SequenceHash::from_u128(0), parent: None };
 }
 
 /// Bytes that a transfer of `slot_bytes` moves when the device wants multiples of `alignment`.

@@ -1,5 +1,6 @@
 //! What a volume has done so far, counted.
 
+use super::ring::Action;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// A figure for people. Relaxed throughout: no other memory is read on the strength of it.
@@ -29,6 +30,8 @@ pub(super) struct Counters {
     pub(super) resumed: Counter,
     pub(super) retried: Counter,
     pub(super) failures: Counter,
+    pub(super) rejected: Counter,
+    pub(super) merged: Counter,
 }
 
 /// What a volume has done so far.
@@ -49,17 +52,29 @@ pub struct VolumeStats {
     pub blocked: u64,
     /// Times that a caller had to wake the sleeping ring thread: one system call each.
     pub wakes: u64,
-    /// Turns of the ring: at most one `io_uring_enter` each.
+    /// System calls of the ring thread.
     pub turns: u64,
     /// Short transfers resumed.
     pub resumed: u64,
     /// Interrupted transfers (EINTR, EAGAIN) retried.
     pub retried: u64,
-    /// Requests that failed.
+    /// Requests that the device failed, or that were impossible.
     pub failures: u64,
+    /// Reads that the device answered, but not with the block that was asked for.
+    pub rejected: u64,
+    /// Requests that went to the kernel as part of another one's.
+    pub merged: u64,
 }
 
 impl Counters {
+    pub(super) fn moved(&self, action: Action, bytes: usize) {
+        match action {
+            Action::Read => self.read_bytes.add(bytes as u64),
+            Action::Write => self.written_bytes.add(bytes as u64),
+            Action::Sync | Action::Punch => {}
+        }
+    }
+
     pub(super) fn snapshot(&self, blocked: usize) -> VolumeStats {
         VolumeStats {
             reads: self.reads.get(),
@@ -73,6 +88,27 @@ impl Counters {
             resumed: self.resumed.get(),
             retried: self.retried.get(),
             failures: self.failures.get(),
+            rejected: self.rejected.get(),
+            merged: self.merged.get(),
         }
+    }
+}
+
+impl core::ops::AddAssign for VolumeStats {
+    /// Adds another volume's.
+    fn add_assign(&mut self, other: VolumeStats) {
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+        self.waits += other.waits;
+        self.blocked += other.blocked;
+        self.wakes += other.wakes;
+        self.turns += other.turns;
+        self.resumed += other.resumed;
+        self.retried += other.retried;
+        self.failures += other.failures;
+        self.rejected += other.rejected;
+        self.merged += other.merged;
     }
 }

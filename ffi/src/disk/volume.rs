@@ -1,20 +1,24 @@
 //! A volume: slots in one file, and the thread that serves them.
 
-use super::engine::Engine;
+use super::engine::{Engine, Setup, WriteBack};
 use super::error::{Direction, FailureCause, IoFailure, VolumeError};
 use super::file::{self, VolumeFile};
+use super::format::Shape;
 use super::inbox::Inbox;
-use super::options::{Backend, Geometry, VolumeOptions};
+use super::options::{Backend, VolumeOptions};
 use super::pending::{Cell, Pending};
-use super::request::{Place, Request, transfer_bytes};
+use super::recovery::{Name, Recovery};
+use super::request::{Place, Request, Urgency, transfer_bytes};
 use super::ring::Ring;
 use super::ring::blocking::BlockingRing;
 use super::stats::VolumeStats;
 use crate::arena::{BlockRead, BlockWrite, HostArena};
+use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::{Storage, StorageKind};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
@@ -55,14 +59,20 @@ impl core::fmt::Display for Description {
     }
 }
 
-/// One preallocated file of equal slots, served by one ring thread.
+/// One preallocated file of equal slots, served by one ring thread, which remembers what each slot holds.
 ///
-/// Requests are not ordered among each other: who reads a slot that is being written waits for the write
-/// first. Dropping the volume answers every request, then closes the file.
+/// A slot is read by the name of the block that it holds: what comes back is that block, whole and unchanged, or an
+/// error that says why not. Nothing relies on the order in which bytes reach the device: records and payloads have
+/// checksums, which are verified at every read.
+///
+/// Requests are not ordered among each other: who reads a slot that is being written waits for the write first.
+/// Dropping the volume answers every request, writes the slot table, and closes the file.
 #[derive(Debug)]
 pub struct Volume {
     inbox: Arc<Inbox>,
-    geometry: Geometry,
+    shape: Shape,
+    set_id: u128,
+    index: u32,
     transfer_bytes: usize,
     description: Description,
     /// Some until drop.
@@ -90,30 +100,27 @@ pub(super) struct Parts {
 }
 
 impl Volume {
-    /// Creates the file, gives it its blocks, and starts the ring thread.
+    /// Opens a volume and says what it holds; makes it if there is none, or if it is not to be kept.
     ///
     /// # Errors
-    /// [`VolumeError`]; no file is left behind then.
-    pub fn create(options: VolumeOptions) -> Result<Volume, VolumeError> {
-        Volume::create_with(options, build)
+    /// [`VolumeError`]; a file that was made for this is gone again then, and one that was there is as it was.
+    pub fn open(options: VolumeOptions) -> Result<(Volume, Recovery), VolumeError> {
+        Volume::open_with(options, build)
     }
 
     /// The same with another ring: `build` runs on the ring thread.
-    pub(super) fn create_with(
+    pub(super) fn open_with(
         mut options: VolumeOptions,
         build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
-    ) -> Result<Volume, VolumeError> {
-        let VolumeFile { file, geometry, direct, alignment, notes } = file::create(&mut options)?;
-        // A file that stays has a name, and loses it again if the ring cannot be made.
-        let named = options.keep.then(|| options.path.clone());
-        let started = start(options, Arc::new(file), geometry, direct, alignment, notes, build);
-        if started.is_err()
-            && let Some(path) = named
-        {
-            // The error that led here is the one to report.
-            let _ = std::fs::remove_file(path);
-        }
-        started
+    ) -> Result<(Volume, Recovery), VolumeError> {
+        let mut file = file::open(&mut options)?;
+        let recovery = core::mem::take(&mut file.recovery);
+        // Relaxed: the ring threads that count on are started after this.
+        options.stripe.sequence.fetch_max(file.table.next_sequence(), Ordering::Relaxed);
+        let mut named = core::mem::replace(&mut file.named, file::Named::nothing());
+        let volume = start(options, file, build)?;
+        named.stays();
+        Ok((volume, recovery))
     }
 
     /// What the volume turned out to be.
@@ -125,13 +132,13 @@ impl Volume {
     /// Number of slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
-        self.geometry.slots
+        self.shape.slots
     }
 
     /// Payload bytes a slot: the length that every buffer must have.
     #[must_use]
     pub fn slot_bytes(&self) -> usize {
-        self.geometry.slot_bytes
+        self.shape.slot_bytes as usize
     }
 
     /// What it has done so far.
@@ -140,28 +147,35 @@ impl Volume {
         self.inbox.counters.snapshot(self.inbox.blocked())
     }
 
-    /// Reads a slot into `buffer`, which comes back from [`Pending::wait`]. Waits here, and only here, while
-    /// the queue of reads is full. A slot that does not exist, or a buffer of another length than
-    /// [`slot_bytes`](Volume::slot_bytes), makes a request that has failed already.
-    pub fn read(&self, slot: u32, buffer: BlockWrite) -> Pending<BlockWrite> {
+    /// Reads the block `hash` from a slot into `buffer`, which comes back from [`Pending::wait`]. Waits here, and only
+    /// here, while the queue of such reads is full. A slot that does not exist, or a buffer of another length than
+    /// [`slot_bytes`](Volume::slot_bytes), makes a request that has failed already; so does, a little later, a slot
+    /// that holds another block or none ([`FailureCause::Rejected`]).
+    pub fn read(
+        &self,
+        slot: u32,
+        hash: SequenceHash,
+        urgency: Urgency,
+        buffer: BlockWrite,
+    ) -> Pending<BlockWrite> {
         match self.place(slot, buffer.len(), Direction::Read) {
             Err(failure) => Pending::failed(failure),
             Ok(place) => {
                 let cell = Cell::new();
-                self.inbox.push(Request::read(buffer, Arc::clone(&cell), place));
+                self.inbox.push(Request::read(buffer, hash, urgency, Arc::clone(&cell), place));
                 Pending::new(cell)
             }
         }
     }
 
-    /// Writes `buffer` to a slot; the buffer comes back from [`Pending::wait`]. As [`read`](Volume::read)
-    /// otherwise.
-    pub fn write(&self, slot: u32, buffer: BlockRead) -> Pending<BlockRead> {
+    /// Writes `buffer` to a slot as the block `name`; the buffer comes back from [`Pending::wait`]. What the slot held
+    /// is gone from the moment of the call, whatever comes of it. As [`read`](Volume::read) otherwise.
+    pub fn write(&self, slot: u32, name: Name, buffer: BlockRead) -> Pending<BlockRead> {
         match self.place(slot, buffer.len(), Direction::Write) {
             Err(failure) => Pending::failed(failure),
             Ok(place) => {
                 let cell = Cell::new();
-                self.inbox.push(Request::write(buffer, Arc::clone(&cell), place));
+                self.inbox.push(Request::write(buffer, name, Arc::clone(&cell), place));
                 Pending::new(cell)
             }
         }
@@ -170,13 +184,19 @@ impl Volume {
     /// [`read`](Volume::read) that never waits.
     ///
     /// # Errors
-    /// The buffer back, if the queue of reads is full.
-    pub fn try_read(&self, slot: u32, buffer: BlockWrite) -> Result<Pending<BlockWrite>, BlockWrite> {
+    /// The buffer back, if the queue of such reads is full.
+    pub fn try_read(
+        &self,
+        slot: u32,
+        hash: SequenceHash,
+        urgency: Urgency,
+        buffer: BlockWrite,
+    ) -> Result<Pending<BlockWrite>, BlockWrite> {
         match self.place(slot, buffer.len(), Direction::Read) {
             Err(failure) => Ok(Pending::failed(failure)),
             Ok(place) => {
                 let cell = Cell::new();
-                match self.inbox.try_push(Request::read(buffer, Arc::clone(&cell), place)) {
+                match self.inbox.try_push(Request::read(buffer, hash, urgency, Arc::clone(&cell), place)) {
                     Ok(()) => Ok(Pending::new(cell)),
                     Err(request) => request.into_read_buffer().map_or_else(|| Ok(Pending::new(cell)), Err),
                 }
@@ -188,17 +208,38 @@ impl Volume {
     ///
     /// # Errors
     /// The buffer back, if the queue of writes is full.
-    pub fn try_write(&self, slot: u32, buffer: BlockRead) -> Result<Pending<BlockRead>, BlockRead> {
+    pub fn try_write(
+        &self,
+        slot: u32,
+        name: Name,
+        buffer: BlockRead,
+    ) -> Result<Pending<BlockRead>, BlockRead> {
         match self.place(slot, buffer.len(), Direction::Write) {
             Err(failure) => Ok(Pending::failed(failure)),
             Ok(place) => {
                 let cell = Cell::new();
-                match self.inbox.try_push(Request::write(buffer, Arc::clone(&cell), place)) {
+                match self.inbox.try_push(Request::write(buffer, name, Arc::clone(&cell), place)) {
                     Ok(()) => Ok(Pending::new(cell)),
                     Err(request) => request.into_write_buffer().map_or_else(|| Ok(Pending::new(cell)), Err),
                 }
             }
         }
+    }
+
+    /// Empties a slot: nobody finds there what it held, nor after a restart. Takes its turn behind the writes that
+    /// were asked for before, and waits while their queue is full. A slot that does not exist is empty already.
+    pub fn forget(&self, slot: u32) {
+        if let Ok(place) = self.place(slot, self.slot_bytes(), Direction::Write) {
+            self.inbox.push(Request::forget(place));
+        }
+    }
+
+    /// Ends when what has been written and forgotten so far is on the device for good, the slot table included. Only
+    /// a power failure makes a difference to that, and only to what is found after it; nothing needs it to be correct.
+    pub fn flush(&self) -> Pending<()> {
+        let cell = Cell::new();
+        self.inbox.push(Request::flush(Arc::clone(&cell)));
+        Pending::new(cell)
     }
 
     /// Requests that the ring thread has not taken yet.
@@ -207,14 +248,19 @@ impl Volume {
         self.inbox.queued()
     }
 
+    /// The set that it is a volume of.
+    pub(super) fn set_id(&self) -> u128 {
+        self.set_id
+    }
+
     fn place(&self, slot: u32, buffer_bytes: usize, direction: Direction) -> Result<Place, IoFailure> {
-        let Geometry { slots, slot_bytes, .. } = self.geometry;
+        let (slots, slot_bytes) = (self.shape.slots, self.slot_bytes());
         let cause = if slot >= slots {
             FailureCause::SlotOutOfRange { slots }
         } else if buffer_bytes != slot_bytes {
             FailureCause::BufferLength { buffer_bytes, slot_bytes }
         } else {
-            let file_offset = self.geometry.offset(slot);
+            let file_offset = self.shape.offset(slot);
             return Ok(Place { slot, file_offset, transfer_bytes: self.transfer_bytes });
         };
         Err(IoFailure { path: Arc::clone(&self.inbox.path), slot, direction, cause })
@@ -223,16 +269,16 @@ impl Volume {
 
 impl Storage for Volume {
     fn kind(&self) -> StorageKind {
-        StorageKind::Disk { volume: 0 } // a tier has one volume
+        StorageKind::Disk { volume: self.index }
     }
 
     /// Offset of slot 0 in the file.
     fn base_address(&self) -> u64 {
-        self.geometry.origin
+        self.shape.origin
     }
 
     fn size_bytes(&self) -> u64 {
-        self.geometry.file_bytes - self.geometry.origin
+        u64::from(self.shape.slots) * self.shape.stride
     }
 }
 
@@ -248,25 +294,46 @@ impl Drop for Volume {
 
 fn start(
     options: VolumeOptions,
-    file: Arc<File>,
-    geometry: Geometry,
-    direct: bool,
-    alignment: usize,
-    mut notes: Vec<String>,
+    file: VolumeFile,
     build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
 ) -> Result<Volume, VolumeError> {
-    let VolumeOptions { path, backend, depth, queue, piece_bytes, threads, arenas, .. } = options;
+    let VolumeOptions {
+        path,
+        backend,
+        depth,
+        queue,
+        piece_bytes,
+        threads,
+        arenas,
+        keep,
+        table_delay,
+        trim,
+        verify,
+        stripe,
+        ..
+    } = options;
+    let VolumeFile { file, superblock, table, direct, alignment, mut notes, .. } = file;
+    let shape = superblock.shape;
+    let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
     let too_long = || VolumeError::Option {
         path: path.clone(),
         option: "slot_bytes",
         why: "is more than a buffer can hold".to_owned(),
     };
-    let transfer_bytes = transfer_bytes(geometry.slot_bytes, alignment).ok_or_else(too_long)?;
+    let transfer_bytes = transfer_bytes(shape.slot_bytes as usize, alignment).ok_or_else(too_long)?;
+    let write_back = match keep {
+        true => Some(
+            WriteBack::new(superblock, table_delay)
+                .map_err(|error| os("get memory for writing the slot table", io::Error::other(error)))?,
+        ),
+        false => None,
+    };
     let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));
-    let parts = Parts { path: path.clone(), file, direct, backend, depth, threads, arenas };
+    let parts = Parts { path: path.clone(), file: Arc::new(file), direct, backend, depth, threads, arenas };
     let (report, reported) = mpsc::channel();
     let served = Arc::clone(&inbox);
     let resume_alignment = if direct { alignment } else { 1 };
+    let index = stripe.index;
     let thread = thread::Builder::new().name("kvstrata-ring".into()).spawn(move || {
         let Built { ring, backend, words, fixed_bytes, notes } = match build(parts) {
             Ok(built) => built,
@@ -276,11 +343,20 @@ fn start(
             }
         };
         served.set_bell(ring.bell());
-        let mut engine = Engine::new(ring, served, piece_bytes, resume_alignment);
+        let mut engine = Engine::new(Setup {
+            ring,
+            inbox: served,
+            table,
+            write_back,
+            sequence: stripe.sequence,
+            piece_bytes,
+            alignment: resume_alignment,
+            verify,
+            trim,
+        });
         let _ = report.send(Ok((backend, words, fixed_bytes, notes)));
         engine.run();
     });
-    let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
     let thread = thread.map_err(|source| os("start the ring thread", source))?;
     let answer = reported
         .recv()
@@ -294,13 +370,15 @@ fn start(
         }
     };
     notes.extend(more);
-    let Geometry { slots, slot_bytes, stride, file_bytes, .. } = geometry;
+    if !verify {
+        notes.push("payloads are not verified: wrong bytes may be served".to_owned());
+    }
     let description = Description {
         path,
-        slots,
-        slot_bytes,
-        stride,
-        file_bytes,
+        slots: shape.slots,
+        slot_bytes: shape.slot_bytes as usize,
+        stride: shape.stride as usize,
+        file_bytes: shape.file_bytes,
         backend,
         direct,
         alignment,
@@ -308,7 +386,8 @@ fn start(
         fixed_bytes,
         notes,
     };
-    Ok(Volume { inbox, geometry, transfer_bytes, description, thread: Some(thread) })
+    let set_id = superblock.set_id;
+    Ok(Volume { inbox, shape, set_id, index, transfer_bytes, description, thread: Some(thread) })
 }
 
 /// The best ring that works here, or the one that was asked for.

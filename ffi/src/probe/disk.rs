@@ -75,10 +75,10 @@ fn direct(folder: &Path) -> Fact {
     let why = "transfers past the page cache: no second copy of the cache in memory";
     let path = folder.join(format!(".kvstrata-probe-{}", std::process::id()));
     // The blocking backend, so that this asks about O_DIRECT alone.
-    let volume = Volume::create(VolumeOptions::new(path, 1, 4096).backend(Backend::Blocking).threads(1));
+    let volume = Volume::open(VolumeOptions::new(path, 1, 4096).backend(Backend::Blocking).threads(1));
     let remedy = "put the volume on ext4 or xfs; until then transfers are buffered";
     match volume {
-        Ok(volume) => {
+        Ok((volume, _)) => {
             let description = volume.describe();
             let detail = format!("{}: alignment {} bytes", folder.display(), description.alignment);
             match description.direct {

@@ -10,23 +10,27 @@ fn callers_and_a_sleeper(callers: usize) {
     // Two forced switches: enough to find either mutation.
     model_within(2, move || {
         let doorbell = Arc::new(Doorbell::new());
-        // How many requests were published: Relaxed, so that only the fences order it with the flag.
+        // What was published: Relaxed, so that only the fences order it with the flag.
         let published = Arc::new(AtomicUsize::new(0));
         let bell = Arc::new(Notify::new());
-        for _ in 0..callers {
+        for caller in 0..callers {
+            // A kind of its own each: the ring thread watches for all that it has not had.
+            let kind = 1 << caller;
             let (doorbell, published, bell) =
                 (Arc::clone(&doorbell), Arc::clone(&published), Arc::clone(&bell));
             spawn(move || {
-                published.fetch_add(1, Ordering::Relaxed);
-                if doorbell.announce() {
+                published.fetch_or(kind, Ordering::Relaxed);
+                if doorbell.announce(kind) {
                     bell.notify();
                 }
             });
         }
+        let all = (1 << callers) - 1;
         let mut taken = 0;
-        while taken < callers {
-            taken = published.load(Ordering::Relaxed);
-            if taken < callers && doorbell.doze(|| published.load(Ordering::Relaxed) > taken) {
+        while taken != all {
+            taken |= published.load(Ordering::Relaxed);
+            let watched = all & !taken;
+            if watched != 0 && doorbell.doze(watched, || published.load(Ordering::Relaxed) & watched != 0) {
                 bell.wait();
                 doorbell.woke();
             }

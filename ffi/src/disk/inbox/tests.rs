@@ -4,9 +4,10 @@
 
 use super::{Bell, Inbox};
 use crate::arena::{BlockRead, BlockWrite, HostArena};
-use crate::disk::error::{Direction, FailureCause};
+use crate::disk::error::FailureCause;
 use crate::disk::pending::{Cell, Pending};
-use crate::disk::request::{Place, Request};
+use crate::disk::recovery::Name;
+use crate::disk::request::{Class, Place, Request, Urgency};
 use crate::sync::{Arc, Notify, model, spawn};
 use std::future::Future;
 use std::path::Path;
@@ -14,6 +15,7 @@ use std::sync::Mutex;
 use std::task::{Context, Wake};
 
 const BLOCKS: usize = 4;
+const NAME: Name = Name { hash: kvstrata_core::SequenceHash::from_u128(1), parent: None };
 
 struct Rig {
     inbox: Inbox,
@@ -30,20 +32,22 @@ impl Rig {
     fn write(&self, block: usize) -> (Request, Pending<BlockRead>) {
         let cell = Cell::new();
         let buffer = self.arena.read(block).expect("free");
-        (Request::write(buffer, std::sync::Arc::clone(&cell), place(block)), Pending::new(cell))
+        (Request::write(buffer, NAME, std::sync::Arc::clone(&cell), place(block)), Pending::new(cell))
     }
 
     /// As `write`, but it reads into the block.
     fn read(&self, block: usize) -> (Request, Pending<BlockWrite>) {
         let cell = Cell::new();
         let buffer = self.arena.write(block).expect("free");
-        (Request::read(buffer, std::sync::Arc::clone(&cell), place(block)), Pending::new(cell))
+        let request =
+            Request::read(buffer, NAME.hash, Urgency::Ordinary, std::sync::Arc::clone(&cell), place(block));
+        (request, Pending::new(cell))
     }
 
     /// The ring thread's part: takes what there is, and answers it at once. The blocks, in the order in which they came.
-    fn pull(&self, direction: Direction) -> Vec<u64> {
+    fn pull(&self, class: Class) -> Vec<u64> {
         let mut blocks = Vec::new();
-        while let Some(request) = self.inbox.pop(direction) {
+        while let Some(request) = self.inbox.pop(class) {
             blocks.push(request.file_offset);
             request.finish(&self.inbox.path);
         }
@@ -57,13 +61,13 @@ impl Rig {
     fn serve(&self, bell: &Notify) -> Vec<u64> {
         let mut served = Vec::new();
         loop {
-            served.extend(self.pull(Direction::Read));
-            served.extend(self.pull(Direction::Write));
+            served.extend(self.pull(Class::Read));
+            served.extend(self.pull(Class::Write));
             if self.inbox.closing() && self.inbox.is_empty() {
                 self.inbox.leave();
                 return served;
             }
-            if self.inbox.doze(true, true, true) {
+            if self.inbox.doze([true; 3], true) {
                 bell.wait();
                 self.inbox.woke();
             }
@@ -115,9 +119,9 @@ fn room_is_found_by_a_caller_that_waits() {
             answer
         });
         // One turn: whoever comes in afterwards must have come by itself, or by what this turn did.
-        let mut served = rig.pull(Direction::Write);
+        let mut served = rig.pull(Class::Write);
         let second = caller.join().expect("no panic");
-        served.extend(rig.pull(Direction::Write));
+        served.extend(rig.pull(Class::Write));
         assert_eq!(served, [0, 1], "in order");
         succeeded(answer);
         succeeded(second);
@@ -145,16 +149,16 @@ fn room_in_one_queue_wakes_its_own_caller() {
             another.inbox.push(request);
             answer
         });
-        let mut served = rig.pull(Direction::Read);
+        let mut served = rig.pull(Class::Read);
         succeeded(read);
         // No turn of the writes before the reader is through.
         let second_read = reader.join().expect("no panic");
-        served.extend(rig.pull(Direction::Read));
+        served.extend(rig.pull(Class::Read));
         assert_eq!(served, [0, 2], "in order");
         succeeded(second_read);
-        let mut served = rig.pull(Direction::Write);
+        let mut served = rig.pull(Class::Write);
         let second_write = writer.join().expect("no panic");
-        served.extend(rig.pull(Direction::Write));
+        served.extend(rig.pull(Class::Write));
         assert_eq!(served, [1, 3], "in order");
         succeeded(write);
         succeeded(second_write);

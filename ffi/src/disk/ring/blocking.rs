@@ -11,21 +11,34 @@
 //! Invariants
 //! - I1: the workers end before the ring does: `Drop` joins them, after the piece that each is in.
 
-use super::super::error::Direction;
 use super::super::inbox::Bell;
-use super::{Completion, Op, Ring};
+use super::{Action, Buffer, Completion, Op, Ring, Wait};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
 pub(in crate::disk) struct BlockingRing {
     depth: usize,
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
+    since: Instant,
 }
+
+/// An [`Op`] on its way to a worker.
+struct Task {
+    token: u32,
+    action: Action,
+    file_offset: u64,
+    bytes: usize,
+    buffers: *const [Buffer],
+}
+
+// SAFETY: addresses and numbers; the worker that turns them into an access upholds `Ring::push`'s contract.
+unsafe impl Send for Task {}
 
 struct Shared {
     file: Arc<File>,
@@ -36,7 +49,7 @@ struct Shared {
 }
 
 struct State {
-    todo: VecDeque<(u32, Op)>,
+    todo: VecDeque<Task>,
     done: Vec<Completion>,
     closing: bool,
 }
@@ -53,7 +66,7 @@ impl BlockingRing {
             state: Mutex::new(state),
             work: Condvar::new(),
         });
-        let mut ring = BlockingRing { depth, shared, workers: Vec::new() };
+        let mut ring = BlockingRing { depth, shared, workers: Vec::new(), since: Instant::now() };
         for _ in 0..threads.max(1) {
             let shared = Arc::clone(&ring.shared);
             let worker = thread::Builder::new().name("kvstrata-io".into()).spawn(move || shared.work());
@@ -77,12 +90,12 @@ impl Shared {
     fn work(&self) {
         let mut state = self.lock();
         loop {
-            if let Some((token, op)) = state.todo.pop_front() {
+            if let Some(task) = state.todo.pop_front() {
                 drop(state);
-                // SAFETY: `op` came through `Ring::push`, and its completion has not been reported.
-                let result = unsafe { transfer(&self.file, &op) };
+                // SAFETY: `task` came through `Ring::push`, and its completion has not been reported.
+                let result = unsafe { carry_out(&self.file, &task) };
                 state = self.lock();
-                state.done.push(Completion { token, result });
+                state.done.push(Completion { token: task.token, result });
                 self.driver.unpark();
             } else if state.closing {
                 return;
@@ -93,24 +106,41 @@ impl Shared {
     }
 }
 
-/// One pread or pwrite: bytes moved, or a negated error number.
+/// One system call: bytes moved, or a negated error number.
 ///
 /// # Safety
-/// The memory of `op` is as `Ring::push` demands.
-unsafe fn transfer(file: &File, op: &Op) -> i32 {
+/// The buffers of `task` are as `Ring::push` demands.
+unsafe fn carry_out(file: &File, task: &Task) -> i32 {
     let fd = file.as_raw_fd();
-    let bytes = op.bytes as usize;
-    let Ok(offset) = libc::off_t::try_from(op.file_offset) else { return -libc::EOVERFLOW };
-    let moved = match op.direction {
-        // SAFETY: `bytes` writable bytes at `address`, ours until the completion (the caller's promise).
-        Direction::Read => unsafe { libc::pread(fd, op.address.cast(), bytes, offset) },
-        // SAFETY: `bytes` readable bytes at `address` that nobody writes (the caller's promise).
-        Direction::Write => unsafe { libc::pwrite(fd, op.address.cast_const().cast(), bytes, offset) },
+    let Ok(offset) = libc::off_t::try_from(task.file_offset) else { return -libc::EOVERFLOW };
+    // A handful at most: the engine merges few.
+    let count = task.buffers.len() as libc::c_int;
+    let list = task.buffers.cast::<Buffer>();
+    let moved = match task.action {
+        // SAFETY: a list of stretches that we may write, ours until the completion (the caller's promise).
+        Action::Read => unsafe { libc::preadv(fd, list, count, offset) },
+        // SAFETY: a list of stretches that nobody writes (the caller's promise).
+        Action::Write => unsafe { libc::pwritev(fd, list, count, offset) },
+        // SAFETY: the descriptor is open; no pointers.
+        Action::Sync => (unsafe { libc::fdatasync(fd) }) as isize,
+        Action::Punch => punch(fd, offset, task.bytes),
     };
     if moved < 0 {
         return -io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
     }
     i32::try_from(moved).unwrap_or(i32::MAX)
+}
+
+#[cfg(target_os = "linux")]
+fn punch(fd: libc::c_int, offset: libc::off_t, bytes: usize) -> isize {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: the descriptor is open; no pointers.
+    (unsafe { libc::fallocate(fd, mode, offset, bytes as libc::off_t) }) as isize
+}
+
+#[cfg(not(target_os = "linux"))]
+fn punch(_fd: libc::c_int, _offset: libc::off_t, _bytes: usize) -> isize {
+    0 // optional everywhere, and not to be had here
 }
 
 impl Ring for BlockingRing {
@@ -123,20 +153,31 @@ impl Ring for BlockingRing {
         Box::new(move || driver.unpark())
     }
 
-    unsafe fn push(&mut self, token: u32, op: &Op) {
-        self.shared.lock().todo.push_back((token, *op));
+    fn now(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    unsafe fn push(&mut self, token: u32, op: &Op<'_>) {
+        let Op { action, file_offset, bytes, buffers } = *op;
+        self.shared.lock().todo.push_back(Task { token, action, file_offset, bytes, buffers });
         self.shared.work.notify_one();
     }
 
-    fn turn(&mut self, done: &mut Vec<Completion>) -> Result<(), i32> {
+    fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32> {
         let ended = |done: &mut Vec<Completion>| done.append(&mut self.shared.lock().done);
         ended(done);
-        if done.is_empty() {
-            // The bell and the workers unpark; a token left over from before only makes this come back early.
-            thread::park();
-            ended(done);
+        if !done.is_empty() {
+            return Ok(0);
         }
-        Ok(())
+        // The bell and the workers unpark; a token left over from before only makes this come back early.
+        match wait {
+            Wait::No => return Ok(0),
+            Wait::For(time) => thread::park_timeout(time),
+            // Workers run one system call each: there is nothing to be saved by waiting for more.
+            Wait::Batch { .. } | Wait::Forever => thread::park(),
+        }
+        ended(done);
+        Ok(1)
     }
 }
 

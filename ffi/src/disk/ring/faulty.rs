@@ -1,14 +1,15 @@
 //! Any ring, with faults on purpose: what the engine makes of short, interrupted and failed transfers.
 
 use super::super::inbox::Bell;
-use super::{Completion, Op, Ring};
+use super::{Buffer, Completion, Op, Ring, Wait};
+use std::time::Duration;
 
 /// What to do to a piece, decided by its running number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::disk) enum Fault {
     None,
     /// Move only this many bytes.
-    Short(u32),
+    Short(usize),
     /// Move nothing and answer with this error number.
     Errno(i32),
     /// Move nothing, answer 0.
@@ -18,7 +19,7 @@ pub(in crate::disk) enum Fault {
 }
 
 /// Decides by a piece's running number and by the piece.
-type Plan = Box<dyn FnMut(u64, &Op) -> Fault>;
+type Plan = Box<dyn FnMut(u64, &Op<'_>) -> Fault>;
 
 pub(in crate::disk) struct FaultyRing {
     inner: Box<dyn Ring>,
@@ -26,15 +27,24 @@ pub(in crate::disk) struct FaultyRing {
     pushed: u64,
     /// Answers that the inner ring never hears of.
     made_up: Vec<Completion>,
+    /// Shortened lists of buffers, kept to the end since the inner ring may look at them.
+    shortened: Vec<Box<[Buffer]>>,
     broken: Option<i32>,
 }
 
 impl FaultyRing {
     pub(in crate::disk) fn new(
         inner: Box<dyn Ring>,
-        plan: impl FnMut(u64, &Op) -> Fault + 'static,
+        plan: impl FnMut(u64, &Op<'_>) -> Fault + 'static,
     ) -> FaultyRing {
-        FaultyRing { inner, plan: Box::new(plan), pushed: 0, made_up: Vec::new(), broken: None }
+        FaultyRing {
+            inner,
+            plan: Box::new(plan),
+            pushed: 0,
+            made_up: Vec::new(),
+            shortened: Vec::new(),
+            broken: None,
+        }
     }
 }
 
@@ -47,7 +57,11 @@ impl Ring for FaultyRing {
         self.inner.bell()
     }
 
-    unsafe fn push(&mut self, token: u32, op: &Op) {
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    unsafe fn push(&mut self, token: u32, op: &Op<'_>) {
         let fault = (self.plan)(self.pushed, op);
         self.pushed += 1;
         let mut op = *op;
@@ -55,6 +69,7 @@ impl Ring for FaultyRing {
             Fault::None => None,
             Fault::Short(bytes) => {
                 op.bytes = op.bytes.min(bytes);
+                self.shortened.push(first_bytes(op.buffers, op.bytes));
                 None
             }
             Fault::Errno(errno) => Some(-errno),
@@ -66,21 +81,41 @@ impl Ring for FaultyRing {
         };
         match made_up {
             Some(result) => self.made_up.push(Completion { token, result }),
-            // SAFETY: the same promise, about the same memory or less of it.
-            None => unsafe { self.inner.push(token, &op) },
+            None => {
+                if let Fault::Short(_) = fault
+                    && let Some(shortened) = self.shortened.last()
+                {
+                    op.buffers = shortened;
+                }
+                // SAFETY: the same promise, about the same memory or less of it; a shortened list is kept.
+                unsafe { self.inner.push(token, &op) };
+            }
         }
     }
 
-    fn turn(&mut self, done: &mut Vec<Completion>) -> Result<(), i32> {
+    fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32> {
         if let Some(errno) = self.broken {
             return Err(errno);
         }
         if self.made_up.is_empty() {
-            return self.inner.turn(done);
+            return self.inner.turn(done, wait);
         }
         done.append(&mut self.made_up);
-        // What was pushed beside them starts now, and may be waited for: the bell makes sure it is not for long.
-        self.inner.bell()();
-        self.inner.turn(done)
+        // What was pushed beside them starts now; nobody waits for it, since there is something to tell.
+        self.inner.turn(done, Wait::No)
     }
+}
+
+/// The list that names the first `bytes` of what `buffers` names.
+fn first_bytes(buffers: &[Buffer], mut bytes: usize) -> Box<[Buffer]> {
+    let mut list = Vec::new();
+    for buffer in buffers {
+        if bytes == 0 {
+            break;
+        }
+        let iov_len = buffer.iov_len.min(bytes);
+        bytes -= iov_len;
+        list.push(Buffer { iov_len, ..*buffer });
+    }
+    list.into_boxed_slice()
 }

@@ -3,11 +3,12 @@
 //! | ring | how | file |
 //! |---|---|---|
 //! | [`uring::UringRing`] | one `io_uring`, registered file, fixed buffers where allowed | `uring.rs` |
-//! | [`blocking::BlockingRing`] | a few threads that call pread/pwrite | `blocking.rs` |
+//! | [`blocking::BlockingRing`] | a few threads that call preadv/pwritev | `blocking.rs` |
 //! | `faulty::FaultyRing` | any of these, with faults on purpose (tests) | `faulty.rs` |
+//! | `sim::SimRing` | a disk in memory that fails as its seed says (tests, fuzzing) | `sim.rs` |
 //!
-//! A ring knows pieces, not requests: splitting, resuming, retrying and ordering are the engine's, once
-//! for all rings.
+//! A ring knows pieces, not requests: splitting, merging, resuming, retrying, ordering and checksums are the
+//! engine's, once for all rings.
 
 pub(super) mod blocking;
 #[cfg(test)]
@@ -15,26 +16,51 @@ pub(super) mod faulty;
 #[cfg(target_os = "linux")]
 pub(crate) mod uring;
 
-use super::error::Direction;
 use super::inbox::Bell;
+use std::time::Duration;
 
-/// One piece: `bytes` bytes between `address` and the file at `file_offset`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Op {
-    pub(super) direction: Direction,
-    pub(super) address: *mut u8,
-    pub(super) bytes: u32,
-    pub(super) file_offset: u64,
+/// What a piece does to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Read,
+    Write,
+    /// What was written is on the device for good when it completes. Moves no bytes.
+    Sync,
+    /// Gives a stretch of the file back to the file system. Moves no bytes.
+    Punch,
 }
 
-// SAFETY: `Op` is an address and numbers; who turns it into an access upholds `Ring::push`'s contract.
-unsafe impl Send for Op {}
+/// One stretch of memory; what the kernel takes.
+pub(super) type Buffer = libc::iovec;
+
+/// One piece: the bytes of `buffers`, one after the other, and the file from `file_offset` on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Op<'b> {
+    pub(super) action: Action,
+    pub(super) file_offset: u64,
+    /// The bytes of all buffers; of a punch, the length of the hole.
+    pub(super) bytes: usize,
+    pub(super) buffers: &'b [Buffer],
+}
 
 /// How a piece ended: its token, and bytes moved (≥ 0) or a negated error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Completion {
     pub(super) token: u32,
     pub(super) result: i32,
+}
+
+/// How long [`Ring::turn`] may wait for something to happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// Not at all: there is other work to do.
+    No,
+    /// Until so many pieces have ended, for so long; then for one.
+    Batch { pieces: usize, patience: Duration },
+    /// For one, for so long.
+    For(Duration),
+    /// For one.
+    Forever,
 }
 
 /// One thread makes a ring, drives it and drops it.
@@ -45,17 +71,21 @@ pub(super) trait Ring {
     /// Wakes [`turn`](Ring::turn) from another thread.
     fn bell(&self) -> Bell;
 
+    /// The time, from some moment on.
+    fn now(&self) -> Duration;
+
     /// Takes a piece; it starts at the next `turn` at the latest. The caller keeps at most `depth` in flight.
     ///
     /// # Safety
-    /// From here until the completion with this token has come out of `turn`, or the process ends: the
-    /// memory of `op` stays mapped, nobody else writes it, and for a read nobody else reads it either.
-    unsafe fn push(&mut self, token: u32, op: &Op);
+    /// From here until the completion with this token has come out of `turn`, or the process ends: `op.buffers`
+    /// and the memory that they name stay mapped, nobody else writes either, and what a read fills nobody else
+    /// reads either.
+    unsafe fn push(&mut self, token: u32, op: &Op<'_>);
 
-    /// Starts what was pushed, waits for at least one completion or the bell, and appends what has ended.
-    /// May come back early with nothing.
+    /// Starts what was pushed, waits as told for completions or the bell, and appends what has ended.
+    /// May come back early with nothing. Returns how many system calls it took.
     ///
     /// # Errors
     /// The error number that made the ring unusable. Pieces in flight are then never heard of.
-    fn turn(&mut self, done: &mut Vec<Completion>) -> Result<(), i32>;
+    fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32>;
 }

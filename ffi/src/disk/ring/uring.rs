@@ -2,9 +2,11 @@
 //!
 //! | what | best | else |
 //! |---|---|---|
-//! | set-up flags | `SINGLE_ISSUER`, `DEFER_TASKRUN` (6.1) | none |
+//! | set-up flags | `SINGLE_ISSUER`, `DEFER_TASKRUN` (6.1), `TASKRUN_FLAG` | none |
 //! | file | registered | – (registering one is always allowed) |
 //! | buffers | registered in chunks of at most 1 GiB, so that no request pins pages | plain addresses |
+//! | several buffers in one chunk | one fixed vectored request (6.15) | a plain vectored request |
+//! | waiting for several | at least so many, or one after so long (`min_wait`, 6.12) | one |
 //!
 //! The bell is an eventfd that the ring polls, so that a thread asleep in `enter` wakes for new requests.
 //!
@@ -13,17 +15,17 @@
 //! - I2: at most `depth` pieces and one poll are in flight, and the queues have room for `depth` + 1.
 //! - I3: this thread, which made the ring, is the only one that submits.
 
-use super::super::error::Direction;
 use super::super::inbox::Bell;
-use super::{Completion, Op, Ring};
+use super::{Action, Buffer, Completion, Op, Ring, Wait};
 use crate::arena::HostArena;
 use crate::sys::eventfd::EventFd;
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, Probe, opcode, squeue, types};
 use kvstrata_core::storage::Storage;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The kernel takes at most this much in one registered buffer.
 const CHUNK_BYTES: usize = 1 << 30;
@@ -45,6 +47,13 @@ pub(in crate::disk) struct UringRing {
     /// Whether a poll of the bell is in flight.
     armed: bool,
     fixed: Vec<Chunk>,
+    /// Whether the kernel takes several buffers of one chunk as one fixed request.
+    fixed_vectors: bool,
+    /// Whether it can wait for several completions, but not for ever.
+    min_wait: bool,
+    /// Pieces since the last system call.
+    unsubmitted: bool,
+    since: Instant,
     // Held for I1.
     _file: Arc<File>,
     _arenas: Vec<Arc<HostArena>>,
@@ -77,6 +86,11 @@ impl UringRing {
             Err(error) => (Vec::new(), Some(error)),
         };
         let fixed_bytes = fixed.iter().map(|chunk| (chunk.end - chunk.start) as u64).sum();
+        let mut probe = Probe::new();
+        let probed = ring.submitter().register_probe(&mut probe).is_ok();
+        let knows = |code| probed && probe.is_supported(code);
+        let fixed_vectors = knows(opcode::ReadvFixed::CODE) && knows(opcode::WritevFixed::CODE);
+        let min_wait = ring.params().is_feature_min_timeout();
         let granted = Granted { flags, fixed_bytes, refused_buffers };
         let ring = UringRing {
             ring,
@@ -84,31 +98,66 @@ impl UringRing {
             bell,
             armed: false,
             fixed,
+            fixed_vectors,
+            min_wait,
+            unsubmitted: false,
+            since: Instant::now(),
             _file: file,
             _arenas: arenas,
         };
         Ok((ring, granted))
     }
 
-    fn fixed_index(&self, op: &Op) -> Option<u16> {
-        let start = op.address.addr();
-        let end = start + op.bytes as usize;
-        let index = self.fixed.iter().position(|chunk| chunk.start <= start && end <= chunk.end)?;
-        u16::try_from(index).ok()
+    /// The registered chunk in which all buffers lie.
+    fn chunk_of(&self, buffers: &[Buffer]) -> Option<u16> {
+        let within = |chunk: &Chunk, buffer: &Buffer| {
+            let start = buffer.iov_base.addr();
+            chunk.start <= start && start + buffer.iov_len <= chunk.end
+        };
+        let first = buffers.first()?;
+        let index = self.fixed.iter().position(|chunk| within(chunk, first))?;
+        buffers[1..]
+            .iter()
+            .all(|buffer| within(&self.fixed[index], buffer))
+            .then(|| u16::try_from(index).ok())?
     }
 
-    fn entry(&self, op: &Op) -> squeue::Entry {
+    fn entry(&self, op: &Op<'_>) -> squeue::Entry {
         let file = types::Fixed(0);
-        let Op { direction, address, bytes, file_offset } = *op;
-        match (direction, self.fixed_index(op)) {
-            (Direction::Read, Some(index)) => {
-                opcode::ReadFixed::new(file, address, bytes, index).offset(file_offset).build()
+        let Op { action, file_offset, bytes, buffers } = *op;
+        match action {
+            Action::Sync => return opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+            Action::Punch => {
+                let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                return opcode::Fallocate::new(file, bytes as u64).offset(file_offset).mode(mode).build();
             }
-            (Direction::Read, None) => opcode::Read::new(file, address, bytes).offset(file_offset).build(),
-            (Direction::Write, Some(index)) => {
-                opcode::WriteFixed::new(file, address, bytes, index).offset(file_offset).build()
+            Action::Read | Action::Write => {}
+        }
+        let reads = action == Action::Read;
+        let chunk = self.chunk_of(buffers);
+        let adjacent = buffers
+            .windows(2)
+            .all(|pair| pair[0].iov_base.addr() + pair[0].iov_len == pair[1].iov_base.addr());
+        let (address, list) = (buffers[0].iov_base.cast::<u8>(), buffers.as_ptr());
+        // Pieces are at most 1 GiB, and lists short.
+        let (length, count) = (bytes as u32, buffers.len() as u32);
+        match chunk {
+            Some(chunk) if adjacent && reads => {
+                opcode::ReadFixed::new(file, address, length, chunk).offset(file_offset).build()
             }
-            (Direction::Write, None) => opcode::Write::new(file, address, bytes).offset(file_offset).build(),
+            Some(chunk) if adjacent => {
+                opcode::WriteFixed::new(file, address, length, chunk).offset(file_offset).build()
+            }
+            Some(chunk) if self.fixed_vectors && reads => {
+                opcode::ReadvFixed::new(file, list, count, chunk).offset(file_offset).build()
+            }
+            Some(chunk) if self.fixed_vectors => {
+                opcode::WritevFixed::new(file, list, count, chunk).offset(file_offset).build()
+            }
+            _ if adjacent && reads => opcode::Read::new(file, address, length).offset(file_offset).build(),
+            _ if adjacent => opcode::Write::new(file, address, length).offset(file_offset).build(),
+            _ if reads => opcode::Readv::new(file, list, count).offset(file_offset).build(),
+            _ => opcode::Writev::new(file, list, count).offset(file_offset).build(),
         }
     }
 
@@ -121,6 +170,18 @@ impl UringRing {
         // SAFETY: validity is the caller's promise.
         let pushed = unsafe { queue.push(entry) };
         debug_assert!(pushed.is_ok(), "I2: the queue has room for depth + 1");
+    }
+
+    fn reap(&mut self, done: &mut Vec<Completion>) {
+        for entry in self.ring.completion() {
+            match u32::try_from(entry.user_data()) {
+                Ok(token) => done.push(Completion { token, result: entry.result() }),
+                Err(_) => {
+                    self.armed = false;
+                    self.bell.silence();
+                }
+            }
+        }
     }
 
     fn arm_bell(&mut self) {
@@ -143,40 +204,63 @@ impl Ring for UringRing {
         Box::new(move || bell.ring())
     }
 
-    unsafe fn push(&mut self, token: u32, op: &Op) {
-        let entry = self.entry(op).user_data(u64::from(token));
-        // SAFETY: the caller keeps the memory as `push` demands, and the registered file lives (I1).
-        unsafe { self.enqueue(&entry) };
+    fn now(&self) -> Duration {
+        self.since.elapsed()
     }
 
-    fn turn(&mut self, done: &mut Vec<Completion>) -> Result<(), i32> {
-        self.arm_bell();
-        if let Err(error) = self.ring.submit_and_wait(1) {
+    unsafe fn push(&mut self, token: u32, op: &Op<'_>) {
+        let entry = self.entry(op).user_data(u64::from(token));
+        // SAFETY: the caller keeps the buffers as `push` demands, and the registered file lives (I1).
+        unsafe { self.enqueue(&entry) };
+        self.unsubmitted = true;
+    }
+
+    fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32> {
+        if wait != Wait::No {
+            self.arm_bell();
+        } else if !self.unsubmitted && !self.ring.submission().taskrun() {
+            // Nothing to hand over and nothing that only a system call would bring: no system call.
+            self.reap(done);
+            return Ok(0);
+        }
+        self.unsubmitted = false;
+        let entered = match wait {
+            Wait::No => self.ring.submit(),
+            Wait::Batch { pieces, patience } if self.min_wait => {
+                let patience = u32::try_from(patience.as_micros()).unwrap_or(u32::MAX);
+                let arguments = types::SubmitArgs::new().min_wait_usec(patience);
+                self.ring.submitter().submit_with_args(pieces, &arguments)
+            }
+            Wait::For(time) => {
+                let time = types::Timespec::from(time);
+                let arguments = types::SubmitArgs::new().timespec(&time);
+                self.ring.submitter().submit_with_args(1, &arguments)
+            }
+            Wait::Batch { .. } | Wait::Forever => self.ring.submit_and_wait(1),
+        };
+        if let Err(error) = entered {
             match error.raw_os_error() {
+                Some(libc::ETIME) => {}
                 // Interrupted, or short of something that completions give back: reap and come again.
-                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => std::thread::yield_now(),
+                Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+                    self.unsubmitted = true;
+                    std::thread::yield_now();
+                }
                 Some(errno) => return Err(errno),
                 None => return Err(libc::EIO),
             }
         }
-        for entry in self.ring.completion() {
-            match u32::try_from(entry.user_data()) {
-                Ok(token) => done.push(Completion { token, result: entry.result() }),
-                Err(_) => {
-                    self.armed = false;
-                    self.bell.silence();
-                }
-            }
-        }
-        Ok(())
+        self.reap(done);
+        Ok(1)
     }
 }
 
 /// The best set-up that this kernel takes.
 pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, &'static str)> {
-    let best = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(entries);
+    let best =
+        IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(entries);
     match best {
-        Ok(ring) => Ok((ring, "SINGLE_ISSUER|DEFER_TASKRUN")),
+        Ok(ring) => Ok((ring, "SINGLE_ISSUER|DEFER_TASKRUN|TASKRUN_FLAG")),
         // EINVAL is how a kernel says that it does not know a flag.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             Ok((IoUring::builder().build(entries)?, "no set-up flags"))

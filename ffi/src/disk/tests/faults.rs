@@ -5,22 +5,31 @@ use crate::arena::BorrowError;
 use crate::disk::error::{Direction, FailureCause};
 use crate::disk::ring::Op;
 
+const PIECE: u64 = 64 << 10;
+/// Where slot 0 starts: behind a superblock and one page of the table.
+const ORIGIN: u64 = 8192;
+
+/// Slot and piece that a piece of a slot belongs to.
+fn whose(op: &Op<'_>) -> (u64, u64) {
+    let at = op.file_offset - ORIGIN;
+    (at / (4 * PIECE), at / PIECE % 4)
+}
+
 /// A volume of 8 slots of 4 pieces each, over the backend that works anywhere.
-fn volume(plan: impl FnMut(u64, &Op) -> Fault + Send + 'static) -> (TempDir, Volume, Arc<HostArena>) {
+fn volume(plan: impl FnMut(u64, &Op<'_>) -> Fault + Send + 'static) -> (TempDir, Volume, Arc<HostArena>) {
     let dir = dir();
-    let options = options(&dir, 8, 16 << 10).piece_bytes(4096).depth(4).backend(Backend::Blocking);
+    let options =
+        options(&dir, 8, 4 * PIECE as usize).piece_bytes(PIECE as usize).depth(4).backend(Backend::Blocking);
     let volume = faulty(options, plan).expect("volume");
-    (dir, volume, HostArena::new(8, 16 << 10).expect("arena"))
+    (dir, volume, HostArena::new(8, 4 * PIECE as usize).expect("arena"))
 }
 
 #[test]
 fn an_error_names_volume_slot_and_errno_and_frees_the_buffer() {
-    for (errno, retryable) in
-        [(libc::EIO, false), (libc::ENOSPC, false), (libc::ENODEV, false), (libc::ENOMEM, true)]
-    {
+    for (errno, retryable) in [(libc::EIO, false), (libc::ENOSPC, false), (libc::ENOMEM, true)] {
         // The third of four pieces.
         let (dir, volume, arena) = volume(move |n, _| if n == 2 { Fault::Errno(errno) } else { Fault::None });
-        let failure = volume.write(3, arena.read(0).expect("free")).wait().unwrap_err();
+        let failure = volume.write(3, name(3, 1), arena.read(0).expect("free")).wait().unwrap_err();
         assert_eq!((failure.slot, failure.direction), (3, Direction::Write));
         assert_eq!((&failure.cause, failure.is_retryable()), (&FailureCause::Os { errno }, retryable));
         let message = failure.to_string();
@@ -56,48 +65,78 @@ fn interruptions_and_short_transfers_are_nobodys_business() {
 #[test]
 fn endless_interruption_is_reported_at_last() {
     let (_dir, volume, arena) = volume(|_, _| Fault::Errno(libc::EAGAIN));
-    let failure = volume.write(0, arena.read(0).expect("free")).wait().unwrap_err();
+    let failure = volume.write(0, name(0, 1), arena.read(0).expect("free")).wait().unwrap_err();
     assert_eq!(failure.cause, FailureCause::Os { errno: libc::EAGAIN });
     assert!(failure.is_retryable());
 }
 
 #[test]
 fn a_truncated_file_is_an_error_not_a_loop() {
-    let (_dir, volume, arena) =
-        volume(|_, op| if op.file_offset >= 2 * 4096 { Fault::Nothing } else { Fault::None });
-    let failure = volume.read(0, arena.write(0).expect("free")).wait().unwrap_err();
-    assert_eq!(failure.cause, FailureCause::NoProgress { done_bytes: 2 * 4096 });
+    let (_dir, volume, arena) = volume(|_, op| if whose(op).1 >= 2 { Fault::Nothing } else { Fault::None });
+    let failure = volume.write(0, name(0, 0), arena.read(0).expect("free")).wait().unwrap_err();
+    assert_eq!(failure.cause, FailureCause::NoProgress { done_bytes: 2 * PIECE as usize });
 }
 
 #[test]
 fn a_lost_ring_fails_everything_and_leaks_what_it_may_still_write() {
     // The first piece of slot 1 breaks the ring while slot 0 is in flight.
     let (_dir, volume, arena) = volume(|n, _| if n == 4 { Fault::Break(libc::EBADF) } else { Fault::None });
-    let first = volume.read(0, arena.write(0).expect("free"));
-    let others: Vec<_> =
-        (1..8).map(|slot| volume.read(slot, arena.write(slot as usize).expect("free"))).collect();
+    let first = volume.write(0, name(0, 0), arena.read(0).expect("free"));
+    let others: Vec<_> = (1..8)
+        .map(|slot| volume.write(slot, name(slot, 0), arena.read(slot as usize).expect("free")))
+        .collect();
+    let flush = volume.flush();
     // Slot 0 may have made it or not; the others have not.
     drop(first.wait());
     for pending in others {
         assert_eq!(pending.wait().unwrap_err().cause, FailureCause::OutOfService);
     }
-    let late = volume.read(0, HostArena::new(1, 16 << 10).expect("arena").write(0).expect("free")).wait();
+    drop(flush.wait());
+    let late = HostArena::new(1, 4 * PIECE as usize).expect("arena");
+    let late = volume.read(0, name(0, 0).hash, Urgency::Urgent, late.write(0).expect("free")).wait();
     assert_eq!(late.unwrap_err().cause, FailureCause::OutOfService);
-    let leaked = (0..8).filter(|block| arena.read(*block).is_err()).count();
+    assert_eq!(volume.flush().wait().unwrap_err().cause, FailureCause::OutOfService);
+    let leaked = (0..8).filter(|block| arena.write(*block).is_err()).count();
     assert!(leaked >= 1, "slot 1's block was in flight");
-    assert_eq!(arena.read(1).unwrap_err(), BorrowError::Writing { block: 1 });
+    assert_eq!(arena.write(1).unwrap_err(), BorrowError::Reading { block: 1 });
     drop(volume);
+}
+
+#[test]
+fn a_device_that_goes_on_failing_is_left_alone() {
+    let (_dir, volume, arena) = volume(|_, _| Fault::Errno(libc::EIO));
+    let mut causes = Vec::new();
+    for _ in 0..100 {
+        let failure = volume.write(0, name(0, 0), arena.read(0).expect("free")).wait().unwrap_err();
+        causes.push(failure.cause);
+    }
+    assert_eq!(causes[0], FailureCause::Os { errno: libc::EIO });
+    assert_eq!(causes[99], FailureCause::OutOfService, "out of service at last");
+    assert!((0..8).all(|block| arena.write(block).is_ok()), "nothing was in flight: nothing is kept");
+}
+
+#[test]
+fn a_device_that_is_gone_is_not_asked_again() {
+    let (_dir, volume, arena) = volume(|n, _| if n == 4 { Fault::Errno(libc::ENODEV) } else { Fault::None });
+    write_pattern(&volume, &arena, 0, 0, 1);
+    let failure = volume.write(1, name(1, 1), arena.read(1).expect("free")).wait().unwrap_err();
+    assert_eq!(failure.cause, FailureCause::Os { errno: libc::ENODEV });
+    let failure = volume.read(0, name(0, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();
+    assert_eq!(failure.unwrap_err().cause, FailureCause::OutOfService);
+    drop(volume);
+    assert!((0..8).all(|block| arena.write(block).is_ok()));
 }
 
 #[test]
 fn failed_requests_do_not_hold_up_the_others() {
     // Every odd slot fails at its second piece.
     let (_dir, volume, arena) = volume(|_, op| {
-        let (slot, piece) = (op.file_offset >> 14, op.file_offset >> 12 & 3);
+        let (slot, piece) = whose(op);
         if slot % 2 == 1 && piece == 1 { Fault::Errno(libc::EIO) } else { Fault::None }
     });
-    let pending: Vec<_> =
-        (0..8).map(|slot| volume.write(slot, arena.read(slot as usize).expect("free"))).collect();
+    let pending: Vec<_> = (0..8)
+        .map(|slot| volume.write(slot, name(slot, 1), arena.read(slot as usize).expect("free")))
+        .collect();
     for (slot, pending) in pending.into_iter().enumerate() {
         assert_eq!(pending.wait().is_ok(), slot % 2 == 0, "slot {slot}");
     }

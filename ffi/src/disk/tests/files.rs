@@ -14,28 +14,27 @@ fn entries(dir: &TempDir) -> usize {
 #[test]
 fn a_file_that_is_not_kept_has_no_name_and_one_that_is_has_mode_0600() {
     let dir = dir();
-    let volume = Volume::create(options(&dir, 4, 4096)).expect("volume");
+    let volume = open(options(&dir, 4, 4096)).expect("volume");
     assert_eq!(entries(&dir), 0, "killed now, it leaves nothing");
     drop(volume);
-    let volume = Volume::create(options(&dir, 4, 4096).keep(true)).expect("volume");
+    let volume = open(options(&dir, 4, 4096).keep(true)).expect("volume");
     let metadata = std::fs::metadata(dir.path().join("volume")).expect("it has a name");
-    assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, 4 * 4096));
+    assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, (1 + 1 + 4 + 1) * 4096));
     drop(volume);
     assert_eq!(entries(&dir), 1);
 }
 
 #[test]
-fn slots_lie_behind_the_header_at_their_stride() {
+fn slots_lie_behind_the_table_at_their_stride() {
     let dir = dir();
     let arena = HostArena::new(1, 5000).expect("arena");
-    let volume = Volume::create(options(&dir, 4, 5000).header_bytes(100).keep(true)).expect("volume");
+    let volume = open(options(&dir, 100, 5000).keep(true)).expect("volume");
     let description = volume.describe().clone();
     assert!(description.stride >= 5000 && description.stride.is_multiple_of(description.alignment));
     write_pattern(&volume, &arena, 0, 2, 1);
     drop(volume);
     let file = std::fs::File::open(dir.path().join("volume")).expect("kept");
-    let origin = description.file_bytes - 4 * description.stride as u64;
-    assert!(origin >= 100 && origin.is_multiple_of(description.alignment as u64));
+    let origin = 4096 + 2 * 4096;
     let mut bytes = vec![0; 5000];
     file.read_exact_at(&mut bytes, origin + 2 * description.stride as u64).expect("there");
     assert_pattern(2, 1, &bytes);
@@ -44,20 +43,32 @@ fn slots_lie_behind_the_header_at_their_stride() {
 }
 
 #[test]
-fn what_is_there_already_stays_unless_overwriting_is_allowed() {
+fn what_is_there_already_stays() {
     let dir = dir();
     let path = dir.path().join("volume");
     std::fs::write(&path, b"precious").expect("writable");
-    let error = Volume::create(options(&dir, 4, 4096)).unwrap_err();
-    assert!(matches!(error, VolumeError::Exists { .. }));
-    assert!(error.to_string().contains("volume") && error.to_string().contains("overwrit"), "{error}");
+    let error = open(options(&dir, 4, 4096)).unwrap_err();
+    assert!(matches!(error, VolumeError::Exists { .. }) && error.to_string().contains("volume"), "{error}");
+    for reinitialize in [false, true] {
+        let error = open(options(&dir, 4, 4096).keep(true).reinitialize(reinitialize)).unwrap_err();
+        assert!(matches!(error, VolumeError::NotAVolume { .. }), "{error}");
+        assert!(error.to_string().contains("remove"), "it says what to do: {error}");
+    }
     assert_eq!(std::fs::read(&path).expect("there"), b"precious");
-    let volume = Volume::create(options(&dir, 4, 4096).overwrite(true).keep(true)).expect("volume");
-    assert_eq!(std::fs::metadata(&path).expect("there").len(), 4 * 4096);
-    let error = Volume::create(options(&dir, 9, 4096).overwrite(true)).unwrap_err();
-    assert!(matches!(error, VolumeError::InUse { .. }), "{error}");
-    assert_eq!(std::fs::metadata(&path).expect("still there").len(), 4 * 4096);
+}
+
+#[test]
+fn a_volume_in_use_is_refused() {
+    let dir = dir();
+    let volume = open(options(&dir, 4, 4096).keep(true)).expect("volume");
+    let before = std::fs::metadata(dir.path().join("volume")).expect("there").len();
+    for reinitialize in [false, true] {
+        let error = open(options(&dir, 9, 4096).keep(true).reinitialize(reinitialize)).unwrap_err();
+        assert!(matches!(error, VolumeError::InUse { .. }), "{error}");
+    }
+    assert_eq!(std::fs::metadata(dir.path().join("volume")).expect("still there").len(), before);
     drop(volume);
+    drop(open(options(&dir, 4, 4096).keep(true)).expect("free again"));
 }
 
 #[test]
@@ -67,13 +78,13 @@ fn paths_that_cannot_be_a_volume_are_refused_and_untouched() {
     std::fs::create_dir(dir.path().join("folder")).expect("made");
     std::fs::write(dir.path().join("target"), b"precious").expect("made");
     std::os::unix::fs::symlink(dir.path().join("target"), dir.path().join("link")).expect("made");
-    for overwrite in [false, true] {
+    for keep in [false, true] {
         for name in ["folder", "no/such/folder/volume", "link"] {
-            let error = Volume::create(at(name).overwrite(overwrite)).unwrap_err();
+            let error = open(at(name).keep(keep)).unwrap_err();
             assert!(error.to_string().contains(name), "{error}");
         }
     }
-    assert!(Volume::create(VolumeOptions::new("/dev/null", 4, 4096).overwrite(true)).is_err());
+    assert!(open(VolumeOptions::new("/dev/null", 4, 4096).keep(true)).is_err());
     assert_eq!(std::fs::read(dir.path().join("target")).expect("there"), b"precious");
     assert_eq!(entries(&dir), 3);
 }
@@ -82,17 +93,17 @@ fn paths_that_cannot_be_a_volume_are_refused_and_untouched() {
 fn sizes_that_do_not_fit_are_refused_at_creation_and_leave_no_file() {
     let dir = dir();
     for keep in [false, true] {
-        let error = Volume::create(options(&dir, u32::MAX, 1 << 30).keep(keep)).unwrap_err();
+        let error = open(options(&dir, u32::MAX, 1 << 30).keep(keep)).unwrap_err();
         assert!(matches!(error, VolumeError::NoSpace { .. }), "{error}");
         assert!(error.to_string().contains("fewer"), "it says what to do: {error}");
-        let error = Volume::create(options(&dir, u32::MAX, usize::MAX / 2).keep(keep)).unwrap_err();
+        let error = open(options(&dir, u32::MAX, usize::MAX / 2).keep(keep)).unwrap_err();
         assert!(matches!(error, VolumeError::Option { .. }), "{error}");
         for (slots, slot_bytes) in [(0, 4096), (4, 0)] {
-            assert!(Volume::create(options(&dir, slots, slot_bytes).keep(keep)).is_err());
+            assert!(open(options(&dir, slots, slot_bytes).keep(keep)).is_err());
         }
-        assert!(Volume::create(options(&dir, 4, 4096).depth(0).keep(keep)).is_err());
-        assert!(Volume::create(options(&dir, 4, 4096).queue(0).keep(keep)).is_err());
-        assert!(Volume::create(options(&dir, 4, 4096).piece_bytes(1000).keep(keep)).is_err());
+        assert!(open(options(&dir, 4, 4096).depth(0).keep(keep)).is_err());
+        assert!(open(options(&dir, 4, 4096).queue(0).keep(keep)).is_err());
+        assert!(open(options(&dir, 4, 4096).piece_bytes(1000).keep(keep)).is_err());
         assert_eq!(entries(&dir), 0);
     }
 }
@@ -103,7 +114,7 @@ fn the_limit_on_file_sizes_is_an_error_and_no_signal() {
     const CHILD: &str = "KVSTRATA_TEST_FILE_SIZE_CHILD";
     if std::env::var_os(CHILD).is_some() {
         let dir = dir();
-        let error = Volume::create(options(&dir, 1024, 4096).keep(true)).unwrap_err();
+        let error = open(options(&dir, 1024, 4096).keep(true)).unwrap_err();
         assert!(matches!(error, VolumeError::FileSizeLimit { .. }), "{error}");
         assert!(error.to_string().contains("ulimit -f"), "{error}");
         assert_eq!(entries(&dir), 0);
@@ -130,7 +141,7 @@ fn writing_through_reports_its_progress_to_the_end() {
     let options = options(&dir, 9, 1 << 20)
         .write_through(true)
         .progress(move |done, total| sink.lock().expect("no panic").push((done, total)));
-    let volume = Volume::create(options).expect("volume");
+    let volume = open(options).expect("volume");
     let total = volume.describe().file_bytes;
     let seen = seen.lock().expect("no panic");
     assert!(seen.len() >= 2 && seen.is_sorted());
@@ -141,7 +152,7 @@ fn writing_through_reports_its_progress_to_the_end() {
 fn a_volume_says_what_it_took() {
     let dir = dir();
     let arena = HostArena::new(4, 4096).expect("arena");
-    let volume = Volume::create(options(&dir, 4, 4096).register(&arena)).expect("volume");
+    let volume = open(options(&dir, 4, 4096).register(&arena)).expect("volume");
     let description = volume.describe();
     let text = description.to_string();
     println!("{text}");
@@ -158,9 +169,10 @@ fn a_volume_says_what_it_took() {
 
 /// A kernel or a container that forbids io_uring.
 fn without_uring(options: VolumeOptions) -> Result<Volume, VolumeError> {
-    Volume::create_with(options, |parts| {
+    let opened = Volume::open_with(options, |parts| {
         choose(parts, |_| Err(std::io::Error::from_raw_os_error(libc::EPERM)))
-    })
+    });
+    opened.map(|(volume, _)| volume)
 }
 
 #[test]

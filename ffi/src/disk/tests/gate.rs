@@ -1,11 +1,13 @@
 //! A ring whose pieces stay in flight until a test lets them go.
 
-use crate::disk::error::Direction;
+use super::{name, pattern};
+use crate::arena::HostArena;
 use crate::disk::inbox::Bell;
-use crate::disk::ring::{Completion, Op, Ring};
+use crate::disk::ring::{Action, Buffer, Completion, Op, Ring, Wait};
 use crate::disk::volume::{Built, Volume, build};
 use crate::disk::{VolumeError, VolumeOptions};
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 #[derive(Default)]
 pub(super) struct Gate {
@@ -17,7 +19,7 @@ pub(super) struct Gate {
 struct State {
     open: bool,
     /// Every piece that was pushed, in order.
-    pushed: Vec<(Direction, u64)>,
+    pushed: Vec<(Action, u64, usize)>,
     bell: Option<Bell>,
 }
 
@@ -29,8 +31,21 @@ impl Gate {
     }
 
     /// Every piece that the engine has given to the ring so far, in order, by where it lies in the file.
-    pub(super) fn pushed(&self) -> Vec<(Direction, u64)> {
-        self.state.lock().expect("no panic").pushed.clone()
+    pub(super) fn pushed(&self) -> Vec<(Action, u64)> {
+        self.state.lock().expect("no panic").pushed.iter().map(|(action, at, _)| (*action, *at)).collect()
+    }
+
+    /// Bytes of all pieces of this kind.
+    pub(super) fn bytes(&self, kind: Action) -> usize {
+        let state = self.state.lock().expect("no panic");
+        state.pushed.iter().filter(|(action, ..)| *action == kind).map(|(.., bytes)| bytes).sum()
+    }
+
+    /// Lets nothing through from now on, and forgets what has come.
+    pub(super) fn shut(&self) {
+        let mut state = self.state.lock().expect("no panic");
+        state.open = false;
+        state.pushed.clear();
     }
 
     /// Lets everything through from now on.
@@ -63,7 +78,16 @@ impl Drop for Opener {
 struct GateRing {
     inner: Box<dyn Ring>,
     gate: Arc<Gate>,
-    held: Vec<(u32, Op)>,
+    held: Vec<Held>,
+}
+
+/// An [`Op`] at the gate.
+struct Held {
+    token: u32,
+    action: Action,
+    file_offset: u64,
+    bytes: usize,
+    buffers: *const [Buffer],
 }
 
 impl Ring for GateRing {
@@ -75,33 +99,49 @@ impl Ring for GateRing {
         self.inner.bell()
     }
 
-    unsafe fn push(&mut self, token: u32, op: &Op) {
-        self.held.push((token, *op));
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    unsafe fn push(&mut self, token: u32, op: &Op<'_>) {
+        let Op { action, file_offset, bytes, buffers } = *op;
+        self.held.push(Held { token, action, file_offset, bytes, buffers });
         let mut state = self.gate.state.lock().expect("no panic");
-        state.pushed.push((op.direction, op.file_offset));
+        state.pushed.push((action, file_offset, bytes));
         self.gate.changed.notify_all();
     }
 
-    fn turn(&mut self, done: &mut Vec<Completion>) -> Result<(), i32> {
+    fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32> {
         let open = self.gate.state.lock().expect("no panic").open;
         if open {
-            for (token, op) in self.held.drain(..) {
-                // SAFETY: the promise that came with it to `push`.
+            for Held { token, action, file_offset, bytes, buffers } in self.held.drain(..) {
+                // SAFETY: the list stays where it is until its completion: what came with it to `push` promised so.
+                let op = Op { action, file_offset, bytes, buffers: unsafe { &*buffers } };
+                // SAFETY: the same promise.
                 unsafe { self.inner.push(token, &op) };
             }
         }
-        self.inner.turn(done)
+        self.inner.turn(done, wait)
     }
 }
 
+/// A volume of which every slot holds its block of round 0, behind a gate that has just been shut.
 pub(super) fn gated(options: VolumeOptions) -> Result<(Volume, Arc<Gate>), VolumeError> {
     let gate = Arc::new(Gate::default());
     let shared = Arc::clone(&gate);
-    let volume = Volume::create_with(options, move |parts| {
+    gate.open();
+    let (volume, _) = Volume::open_with(options, move |parts| {
         let built = build(parts)?;
         shared.state.lock().expect("no panic").bell = Some(built.ring.bell());
         let ring = GateRing { inner: built.ring, gate: shared, held: Vec::new() };
         Ok(Built { ring: Box::new(ring), ..built })
     })?;
+    let arena = HostArena::new(1, volume.slot_bytes()).expect("arena");
+    for slot in 0..volume.slots() {
+        let mut buffer = arena.write(0).expect("free");
+        pattern(slot, 0, &mut buffer);
+        drop(volume.write(slot, name(slot, 0), buffer.into_read()).wait().expect("written"));
+    }
+    gate.shut();
     Ok((volume, gate))
 }

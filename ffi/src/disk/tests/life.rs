@@ -26,15 +26,24 @@ fn a_dropped_pending_leaves_the_buffer_with_the_request() {
             let arena = HostArena::new(2, 8192).expect("arena");
             let mut buffer = arena.write(0).expect("free");
             pattern(5, 1, &mut buffer);
-            drop(volume.write(5, buffer.into_read()));
-            drop(volume.read(6, arena.write(1).expect("free")));
+            drop(volume.write(5, name(5, 1), buffer.into_read()));
+            drop(volume.read(6, name(6, 0).hash, Urgency::Ordinary, arena.write(1).expect("free")));
             gate.wait_for(2);
             // In flight, and nobody waits: the blocks are as borrowed as before.
             assert_eq!(arena.write(0).unwrap_err(), BorrowError::Reading { block: 0 });
             assert_eq!(arena.read(1).unwrap_err(), BorrowError::Writing { block: 1 });
             gate.open();
             // A request behind them; then the volume ends, and with it all three.
-            drop(volume.read(7, HostArena::new(1, 8192).expect("arena").write(0).expect("free")).wait());
+            drop(
+                volume
+                    .read(
+                        7,
+                        name(7, 0).hash,
+                        Urgency::Ordinary,
+                        HostArena::new(1, 8192).expect("arena").write(0).expect("free"),
+                    )
+                    .wait(),
+            );
             drop(volume);
             assert!(arena.write(0).is_ok() && arena.write(1).is_ok(), "both came back");
         },
@@ -49,10 +58,10 @@ fn a_dropped_write_still_happens() {
             let arena = HostArena::new(1, 8192).expect("arena");
             let mut buffer = arena.write(0).expect("free");
             pattern(5, 1, &mut buffer);
-            drop(volume.write(5, buffer.into_read()));
+            drop(volume.write(5, name(5, 1), buffer.into_read()));
             gate.wait_for(1);
             gate.open();
-            while volume.stats().writes == 0 {
+            while volume.stats().writes == u64::from(volume.slots()) {
                 std::thread::yield_now();
             }
             // The counter is raised just before the buffer is back.
@@ -62,7 +71,7 @@ fn a_dropped_write_still_happens() {
                     Err(_) => std::thread::yield_now(),
                 }
             };
-            let buffer = volume.read(5, buffer).wait().expect("read");
+            let buffer = volume.read(5, name(5, 1).hash, Urgency::Ordinary, buffer).wait().expect("read");
             assert_pattern(5, 1, &buffer);
         },
     );
@@ -74,27 +83,37 @@ fn a_full_queue_makes_callers_wait_and_loses_nothing() {
         |options| options.depth(2).queue(2),
         |volume, gate| {
             let arena = HostArena::new(32, 8192).expect("arena");
-            // Two in flight, two queued: the next one has no room.
+            // Two in flight, two queued: the next one has no room. Backwards, so that none is merged with another.
             let mut pending = Vec::new();
-            for slot in 0..2 {
-                pending.push(volume.write(slot, arena.read(slot as usize).expect("free")));
+            for slot in (0..2).rev() {
+                pending.push(volume.write(slot, name(slot, 1), arena.read(slot as usize).expect("free")));
             }
             gate.wait_for(2);
             for slot in 2..4 {
-                pending.push(volume.write(slot, arena.read(slot as usize).expect("free")));
+                pending.push(volume.write(slot, name(slot, 1), arena.read(slot as usize).expect("free")));
             }
-            let refused = volume.try_write(4, arena.read(4).expect("free"));
+            let refused = volume.try_write(4, name(4, 1), arena.read(4).expect("free"));
             assert_eq!(refused.expect_err("full").block(), 4, "the buffer comes back");
-            assert!(volume.try_write(99, arena.read(4).expect("free")).is_ok(), "a wrong slot is an outcome");
+            assert!(
+                volume.try_write(99, name(99, 1), arena.read(4).expect("free")).is_ok(),
+                "a wrong slot is an outcome"
+            );
             // Reads have a queue of their own: still room for them.
-            drop(volume.try_read(9, arena.write(9).expect("free")).expect("room for reads"));
+            drop(
+                volume
+                    .try_read(9, name(9, 0).hash, Urgency::Ordinary, arena.write(9).expect("free"))
+                    .expect("room for reads"),
+            );
             std::thread::scope(|scope| {
                 let callers: Vec<_> = (0..3)
                     .map(|n| {
                         let (volume, arena) = (&volume, &arena);
                         scope.spawn(move || {
                             let slot = 20 + n;
-                            volume.write(slot, arena.read(slot as usize).expect("free")).wait().is_ok()
+                            volume
+                                .write(slot, name(slot, 1), arena.read(slot as usize).expect("free"))
+                                .wait()
+                                .is_ok()
                         })
                     })
                     .collect();
@@ -108,7 +127,7 @@ fn a_full_queue_makes_callers_wait_and_loses_nothing() {
             let stats = volume.stats();
             assert_eq!((stats.waits, stats.blocked), (3, 0));
             assert!(pending.into_iter().all(|pending| pending.wait().is_ok()));
-            assert_eq!(volume.stats().writes, 7);
+            assert_eq!(volume.stats().writes, u64::from(volume.slots()) + 7);
         },
     );
 }
@@ -119,8 +138,10 @@ fn shutdown_answers_what_is_in_flight_and_what_is_queued() {
         |options| options.depth(2).queue(8),
         |volume, gate| {
             let arena = HostArena::new(8, 8192).expect("arena");
-            let pending: Vec<_> =
-                (0..8).map(|slot| volume.write(slot, arena.read(slot as usize).expect("free"))).collect();
+            let pending: Vec<_> = (0..8)
+                .rev()
+                .map(|slot| volume.write(slot, name(slot, 1), arena.read(slot as usize).expect("free")))
+                .collect();
             gate.wait_for(2);
             std::thread::scope(|scope| {
                 let ending = scope.spawn(move || drop(volume));
@@ -144,15 +165,20 @@ fn a_sleeping_ring_is_woken_and_a_busy_one_is_left_alone() {
         |volume, gate| {
             let arena = HostArena::new(16, 8192).expect("arena");
             // One read and one write are taken in; after that the ring takes neither until something completes.
-            drop(volume.read(0, arena.write(0).expect("free")));
-            drop(volume.write(15, arena.read(15).expect("free")));
+            drop(volume.read(0, name(0, 0).hash, Urgency::Ordinary, arena.write(0).expect("free")));
+            drop(volume.write(15, name(15, 1), arena.read(15).expect("free")));
             gate.wait_for(1);
             while volume.queued() > 0 {
                 std::thread::yield_now();
             }
             let before = volume.stats().wakes;
             for slot in 1..8 {
-                drop(volume.read(slot, arena.write(slot as usize).expect("free")));
+                drop(volume.read(
+                    slot,
+                    name(slot, 0).hash,
+                    Urgency::Ordinary,
+                    arena.write(slot as usize).expect("free"),
+                ));
             }
             assert_eq!(volume.stats().wakes, before, "no system call for requests that cannot start yet");
             gate.open();
@@ -166,7 +192,7 @@ fn a_sleeping_ring_is_woken_and_a_busy_one_is_left_alone() {
 fn no_wake_up_is_lost() {
     for backend in BACKENDS {
         let dir = dir();
-        let made = Volume::create(options(&dir, 4, 512).depth(1).queue(1).threads(1).backend(backend));
+        let made = open(options(&dir, 4, 512).depth(1).queue(1).threads(1).backend(backend));
         let Some(volume) = volume_or_skip(made) else { continue };
         let arena = HostArena::new(4, 512).expect("arena");
         let rounds = 500;

@@ -6,12 +6,16 @@ mod files;
 mod gate;
 mod life;
 mod order;
+mod recovery;
 
 use super::error::VolumeError;
 use super::options::{Backend, VolumeOptions};
+use super::recovery::Name;
+use super::request::Urgency;
 use super::ring::faulty::{Fault, FaultyRing};
 use super::volume::{Built, Volume, build};
 use crate::arena::HostArena;
+use kvstrata_core::SequenceHash;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -38,6 +42,10 @@ fn volume_or_skip(made: Result<Volume, VolumeError>) -> Option<Volume> {
     }
 }
 
+fn open(options: VolumeOptions) -> Result<Volume, VolumeError> {
+    Volume::open(options).map(|(volume, _)| volume)
+}
+
 fn dir() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
@@ -49,12 +57,18 @@ fn options(dir: &TempDir, slots: u32, slot_bytes: usize) -> VolumeOptions {
 /// A volume whose ring has faults on purpose.
 fn faulty(
     options: VolumeOptions,
-    plan: impl FnMut(u64, &super::ring::Op) -> Fault + Send + 'static,
+    plan: impl FnMut(u64, &super::ring::Op<'_>) -> Fault + Send + 'static,
 ) -> Result<Volume, VolumeError> {
-    Volume::create_with(options, |parts| {
+    let opened = Volume::open_with(options, |parts| {
         let built = build(parts)?;
         Ok(Built { ring: Box::new(FaultyRing::new(built.ring, plan)), ..built })
-    })
+    });
+    opened.map(|(volume, _)| volume)
+}
+
+/// What the block is called that a slot holds in a round.
+fn name(slot: u32, round: u32) -> Name {
+    Name { hash: SequenceHash::from_u128((u128::from(slot) << 64) | (u128::from(round) + 1)), parent: None }
 }
 
 /// Bytes that only the slot and the round determine, different at every position of a block.
@@ -77,12 +91,12 @@ fn assert_pattern(slot: u32, round: u32, bytes: &[u8]) {
 fn write_pattern(volume: &Volume, arena: &Arc<HostArena>, block: usize, slot: u32, round: u32) {
     let mut buffer = arena.write(block).expect("free");
     pattern(slot, round, &mut buffer);
-    drop(volume.write(slot, buffer.into_read()).wait().expect("written"));
+    drop(volume.write(slot, name(slot, round), buffer.into_read()).wait().expect("written"));
 }
 
 fn check_pattern(volume: &Volume, arena: &Arc<HostArena>, block: usize, slot: u32, round: u32) {
     let mut buffer = arena.write(block).expect("free");
     buffer.fill(0xEE);
-    let buffer = volume.read(slot, buffer).wait().expect("read");
+    let buffer = volume.read(slot, name(slot, round).hash, Urgency::Ordinary, buffer).wait().expect("read");
     assert_pattern(slot, round, &buffer);
 }

@@ -1,0 +1,230 @@
+//! Back: what has ended is resumed, retried, summed, and answered.
+
+use super::super::error::FailureCause;
+use super::super::format::Record;
+use super::super::recovery::Rejection;
+use super::super::request::{Request, Task};
+use super::super::ring::{Action, Completion};
+use super::order::Turn;
+use super::pieces::Part;
+use super::{Engine, FAILURES};
+use std::collections::VecDeque;
+
+/// A piece is given up after this many retries without a byte moved.
+const RETRIES: u32 = 1000;
+
+impl Engine {
+    pub(super) fn completed(&mut self, completion: Completion) {
+        let Some(piece) = self.pieces.get_mut(completion.token) else { return };
+        let (action, bytes) = (piece.action, piece.bytes);
+        let counters = &self.setup.inbox.counters;
+        let moves = matches!(action, Action::Read | Action::Write);
+        let failed = match usize::try_from(completion.result) {
+            Ok(_) if !moves => return self.piece_ended(completion.token, None),
+            Ok(moved) if moved >= bytes => {
+                counters.moved(action, bytes);
+                return self.piece_ended(completion.token, None);
+            }
+            // O_DIRECT goes on from aligned places only: what lies past the last one is moved again.
+            Ok(moved) if moved >= self.setup.alignment => {
+                let moved = moved / self.setup.alignment * self.setup.alignment;
+                counters.moved(action, moved);
+                counters.resumed.add(1);
+                piece.retries = 0;
+                let mut through = core::mem::take(&mut self.through);
+                piece.advance(moved, &mut through);
+                if action == Action::Write {
+                    self.order.write_ended(moved);
+                }
+                through.drain(..).for_each(|part| self.part_ended(part, action, None));
+                self.through = through;
+                None
+            }
+            Ok(moved) if moved > 0 && piece.retries < RETRIES => {
+                piece.retries += 1;
+                counters.resumed.add(1);
+                None
+            }
+            Ok(_) => {
+                let done_bytes = piece.parts.first().map_or(0, |part| part.offset);
+                Some(FailureCause::NoProgress { done_bytes })
+            }
+            Err(_) => match completion.result.wrapping_neg() {
+                libc::EINTR | libc::EAGAIN if piece.retries < RETRIES => {
+                    piece.retries += 1;
+                    counters.retried.add(1);
+                    None
+                }
+                // Optional, and not to be had everywhere: the hole is not made, and nothing is wrong.
+                libc::EOPNOTSUPP if action == Action::Punch => {
+                    return self.piece_ended(completion.token, None);
+                }
+                errno => Some(FailureCause::Os { errno }),
+            },
+        };
+        match failed {
+            Some(cause) => self.piece_ended(completion.token, Some(cause)),
+            None => self.again.push_back(completion.token),
+        }
+    }
+
+    /// A piece is through, well or not.
+    pub(super) fn piece_ended(&mut self, token: u32, failure: Option<FailureCause>) {
+        let Some(piece) = self.pieces.get_mut(token) else { return };
+        let (action, bytes) = (piece.action, piece.bytes);
+        match failure {
+            None => self.failures = 0,
+            Some(cause) => self.device_failed(cause),
+        }
+        if action == Action::Write {
+            self.order.write_ended(bytes);
+        }
+        let mut through = core::mem::take(&mut self.through);
+        self.pieces.end(token, &mut through);
+        through.drain(..).for_each(|part| self.part_ended(part, action, failure));
+        self.through = through;
+    }
+
+    /// Counts towards the end of a device that does not recover.
+    fn device_failed(&mut self, cause: FailureCause) {
+        self.failures = match cause {
+            // It is gone: there is no point in asking again.
+            FailureCause::Os { errno: libc::ENODEV | libc::ENXIO | libc::EBADF } => FAILURES,
+            _ => self.failures.saturating_add(1),
+        };
+        if self.failures >= FAILURES {
+            // Callers hear of it at once, not only when the last piece has come back.
+            self.setup.inbox.leave();
+        }
+    }
+
+    /// A stretch of a request is through. With the last one the request ends (I2).
+    fn part_ended(&mut self, part: Part, action: Action, failure: Option<FailureCause>) {
+        let Some(request) = self.active.get_mut(part.request) else { return };
+        request.in_flight -= 1;
+        if let Some(cause) = failure {
+            request.failure.get_or_insert(cause);
+            if request.issued_bytes < request.transfer_bytes {
+                // The rest of a failed request is not worth moving.
+                request.issued_bytes = request.transfer_bytes;
+                let turn = turn_of(request);
+                self.order.drop_uncut(turn, part.request);
+            }
+        } else if action == Action::Read && self.setup.verify {
+            let whole = Part { offset: part.start, bytes: part.offset + part.bytes - part.start, ..part };
+            if request.payload_in(whole.start, whole.bytes) > 0 {
+                request.unsummed += 1;
+                self.to_sum[0].push_back(whole);
+            }
+        }
+        let moved = request.in_flight == 0 && request.issued_bytes == request.transfer_bytes;
+        if moved && let Turn::Of(class) = turn_of(request) {
+            // What is left to do takes no room in the ring.
+            self.order.left(class, self.now);
+        }
+        self.settle(part.request);
+    }
+
+    /// Sums one stretch: of a read if there is one, since its caller waits.
+    pub(super) fn sum_one(&mut self) {
+        let Some(part) = self.to_sum.iter_mut().find_map(VecDeque::pop_front) else { return };
+        let Some(request) = self.active.get_mut(part.request) else { return };
+        request.unsummed -= 1;
+        if request.failure.is_none() {
+            // SAFETY: a read's piece has ended, and a write's bytes nobody changes (I3 of the request).
+            unsafe { request.sum_up(part.start, part.bytes) };
+        }
+        self.settle(part.request);
+    }
+
+    /// Ends a request of which nothing is left to do.
+    fn settle(&mut self, key: usize) {
+        let Some(request) = self.active.get(key) else { return };
+        if request.in_flight > 0 || request.unsummed > 0 || request.issued_bytes < request.transfer_bytes {
+            return;
+        }
+        let mut request = self.active.remove(key);
+        match request.task {
+            Task::Read => self.read_through(&mut request),
+            Task::Write => self.write_through(&request),
+            Task::Forget => self.punching.retain(|slot| *slot != request.slot),
+            Task::Table { extent, number } => {
+                if let Some(write_back) = &mut self.setup.write_back {
+                    write_back.extent_ended(&mut self.setup.table, extent, number, request.failure, self.now);
+                }
+            }
+            Task::Superblock => {
+                if let Some(write_back) = &mut self.setup.write_back {
+                    write_back.superblock_ended(request.failure);
+                }
+            }
+            Task::Sync => {
+                let flushes =
+                    self.setup.write_back.as_mut().map(|write_back| write_back.sync_ended(request.failure));
+                for flush in flushes.into_iter().flatten() {
+                    flush.finish(&self.setup.inbox.path);
+                }
+            }
+            Task::Flush => {}
+        }
+        if let Some(cause) = request.failure {
+            self.count_failure(cause);
+        }
+        let forgotten = request.task == Task::Forget;
+        request.finish(&self.setup.inbox.path);
+        if forgotten {
+            core::mem::take(&mut self.held).into_iter().for_each(|request| self.admit(request));
+        }
+    }
+
+    /// I4, for reads.
+    fn read_through(&mut self, request: &mut Request) {
+        if request.failure.is_some() {
+            return;
+        }
+        // Looked up again: a write or a forget that came meanwhile, though none should have, has the last word.
+        let rejection = match self.look_up(request) {
+            Err(rejection) => Some(rejection),
+            Ok(()) if !self.setup.verify => None,
+            Ok(()) => {
+                let seal = self.setup.table.get(request.slot).map(|record| record.seal);
+                seal.and_then(|seal| request.sum.verify(&seal).err())
+            }
+        };
+        match rejection {
+            None => self.setup.inbox.counters.reads.add(1),
+            Some(rejection) => {
+                request.failure = Some(FailureCause::Rejected(rejection));
+                if rejection == Rejection::Payload {
+                    self.clear_record(request.slot);
+                }
+            }
+        }
+    }
+
+    /// I4, for writes.
+    fn write_through(&mut self, request: &Request) {
+        if request.failure.is_some() {
+            return;
+        }
+        self.setup.inbox.counters.writes.add(1);
+        let record = Record {
+            hash: request.name.hash,
+            parent: request.name.parent,
+            sequence: request.sequence,
+            seal: request.sum.seal(),
+            // The options keep slots below 4 GiB.
+            payload_bytes: request.payload_bytes as u32,
+        };
+        self.setup.table.set(request.slot, &record);
+        self.table_changed();
+    }
+}
+
+/// In whose queue a request of the engine is.
+fn turn_of(request: &Request) -> Turn {
+    match request.task {
+        Task::Table { .. } | Task::Superblock | Task::Sync => Turn::Own,
+        Task::Read | Task::Write | Task::Flush | Task::Forget => Turn::Of(request.class()),
+    }
+}

@@ -1,0 +1,124 @@
+//! Out: requests are cut into pieces and handed to the ring.
+
+use super::super::format::CHUNK_BYTES;
+use super::super::request::{Class, Task};
+use super::super::ring::{Action, Buffer, Op};
+use super::Engine;
+use super::order::Turn;
+use super::pieces::Part;
+
+/// With so few requests there is nothing but their own pieces to keep the device busy, and nothing but their own
+/// sums to wait for: their pieces are small.
+const FEW_REQUESTS: usize = 2;
+/// Length of small pieces, and of those of urgent reads.
+const SMALL_PIECE_BYTES: usize = 256 << 10;
+/// Requests are merged up to this length.
+const MERGED_BYTES: usize = 512 << 10;
+
+const _: () = assert!(SMALL_PIECE_BYTES.is_multiple_of(CHUNK_BYTES));
+
+impl Engine {
+    /// Gives the ring all pieces that it takes, those that it has had before first.
+    pub(super) fn issue(&mut self) {
+        loop {
+            let token = match self.again.pop_front() {
+                Some(token) => token,
+                // I3.
+                None if self.pieces.is_full() => break,
+                None => match self.cut() {
+                    Some(token) => token,
+                    None => break,
+                },
+            };
+            let Some(piece) = self.pieces.get_mut(token) else { continue };
+            piece.buffers.clear();
+            for part in &piece.parts {
+                if part.bytes > 0
+                    && let Some(request) = self.active.get(part.request)
+                    && matches!(piece.action, Action::Read | Action::Write)
+                {
+                    let iov_base = request.address_at(part.offset).cast();
+                    piece.buffers.push(Buffer { iov_base, iov_len: part.bytes });
+                }
+            }
+            let (action, file_offset, bytes) = (piece.action, piece.file_offset, piece.bytes);
+            let op = Op { action, file_offset, bytes, buffers: &piece.buffers };
+            // SAFETY: the memory is of blocks that the requests' owners guard, and a request keeps its owner until
+            // its pieces have all come back (I1, I2), or has it kept for good. The list stays as it is until the
+            // piece has come back: it is made here only, for pieces that are not with the ring.
+            unsafe { self.setup.ring.push(token, &op) };
+        }
+    }
+
+    /// Cuts the next piece off the request whose turn it is, or makes one of several small ones.
+    fn cut(&mut self) -> Option<u32> {
+        let few = self.active.len() <= FEW_REQUESTS;
+        let (turn, key) = self.order.next(self.now, self.setup.piece_bytes)?;
+        let request = self.active.get_mut(key)?;
+        let piece_bytes = match turn {
+            Turn::Of(Class::Urgent) => SMALL_PIECE_BYTES.min(self.setup.piece_bytes),
+            _ if few => SMALL_PIECE_BYTES.min(self.setup.piece_bytes),
+            _ => self.setup.piece_bytes,
+        };
+        let action = match request.task {
+            Task::Read => Action::Read,
+            Task::Sync | Task::Flush => Action::Sync,
+            Task::Forget => Action::Punch,
+            Task::Write | Task::Table { .. } | Task::Superblock => Action::Write,
+        };
+        let whole = matches!(action, Action::Sync | Action::Punch);
+        let start = request.issued_bytes;
+        let bytes =
+            if whole { request.transfer_bytes } else { piece_bytes.min(request.transfer_bytes - start) };
+        let token = self.pieces.take(action, request.file_offset + start as u64)?;
+        self.add_part(token, key, start, bytes);
+        let ended =
+            self.active.get(key).is_some_and(|request| request.issued_bytes == request.transfer_bytes);
+        if ended {
+            while start == 0 && !whole && turn != Turn::Own && self.merges(token, turn) {}
+            self.order.cut(turn);
+        }
+        Some(token)
+    }
+
+    /// Adds the request after the one in front to a piece, in whose place it then is in front, if it is what comes next in the file.
+    fn merges(&mut self, token: u32, turn: Turn) -> bool {
+        let Some(second) = self.order.second(turn) else { return false };
+        let (Some(request), Some(piece)) = (self.active.get(second), self.pieces.get_mut(token)) else {
+            return false;
+        };
+        let bytes = request.transfer_bytes;
+        let next = piece.file_offset + piece.bytes as u64;
+        let fits = piece.bytes + bytes <= MERGED_BYTES.min(self.setup.piece_bytes);
+        let same = matches!(request.task, Task::Read | Task::Write);
+        if !fits || !same || request.file_offset != next {
+            return false;
+        }
+        self.order.cut(turn);
+        self.add_part(token, second, 0, bytes);
+        self.setup.inbox.counters.merged.add(1);
+        true
+    }
+
+    fn add_part(&mut self, token: u32, key: usize, start: usize, bytes: usize) {
+        let (Some(request), Some(piece)) = (self.active.get_mut(key), self.pieces.get_mut(token)) else {
+            return;
+        };
+        let part = Part { request: key, start, offset: start, bytes };
+        piece.parts.push(part);
+        piece.bytes += bytes;
+        request.issued_bytes += bytes;
+        request.in_flight += 1;
+        match piece.action {
+            Action::Read => self.order.read_issued(),
+            Action::Write => {
+                self.order.write_issued(bytes);
+                if request.payload_in(start, bytes) > 0 {
+                    request.unsummed += 1;
+                    self.to_sum[1].push_back(part);
+                }
+            }
+            Action::Sync | Action::Punch => {}
+        }
+    }
+}

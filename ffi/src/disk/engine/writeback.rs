@@ -1,0 +1,274 @@
+//! The table on the device: pages that changed are written back in the background, all of them at the end.
+//!
+//! ```text
+//!   table in memory ─ dirty pages ─► copies of 128 KiB, a few at a time ─► file
+//!   flush:  what is dirty ─► sync ─► told
+//!   end:    all that is dirty ─► sync ─► superblock A ─► superblock B, both clean ─► sync
+//! ```
+//!
+//! Nothing waits for this but [`Volume::flush`](super::super::Volume::flush) and the volume's end. What a crash
+//! keeps from the device is a miss later on; what it leaves half-written, checksums find.
+//!
+//! Invariants
+//! - I1: the bytes of a write in flight are copies that nobody changes.
+//! - I2: a page whose write failed is dirty again.
+//! - I3: the clean mark is written after everything else, and only if all of that was.
+
+use super::super::error::FailureCause;
+use super::super::format::{PAGE_BYTES, SUPERBLOCK_BYTES, Superblock};
+use super::super::request::{Request, Task};
+use super::super::table::{Extent, Table};
+use crate::arena::{ArenaError, HostArena};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of the table written at a time at most.
+const EXTENT_BYTES: usize = 128 << 10;
+/// Writes of the table in flight at most.
+const EXTENTS: usize = 8;
+
+/// How far the volume's life has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Serving,
+    /// Everything dirty goes out.
+    Table,
+    Sync,
+    /// The copy at the file's start, the copy at its end.
+    Superblock {
+        last: bool,
+    },
+    LastSync,
+    Over,
+}
+
+/// Somebody who waits for what is dirty now to be on the device.
+#[derive(Debug)]
+struct Flush {
+    request: Request,
+    /// Extents taken in all when all that it waits for had been taken; none yet.
+    taken: Option<u64>,
+    /// Pages taken since it came.
+    pages: usize,
+}
+
+/// What keeps a volume's file up to date.
+#[derive(Debug)]
+pub(in crate::disk) struct WriteBack {
+    superblock: Superblock,
+    /// From the first change to its write.
+    delay: Duration,
+    copies: Arc<HostArena>,
+    /// When dirty pages go out. None: there are none, or they are going out.
+    due: Option<Duration>,
+    /// Dirty pages go out now.
+    going: bool,
+    /// Extents taken in all; and the numbers of those in flight.
+    taken: u64,
+    in_flight: Vec<u64>,
+    flushes: Vec<Flush>,
+    /// Flushes that wait for a sync, and those that the one in flight serves.
+    unsynced: Vec<Request>,
+    syncing: Option<Vec<Request>>,
+    stage: Stage,
+    /// Something of the end is in flight.
+    ending: bool,
+    failed: bool,
+}
+
+impl WriteBack {
+    pub(in crate::disk) fn new(superblock: Superblock, delay: Duration) -> Result<WriteBack, ArenaError> {
+        Ok(WriteBack {
+            superblock,
+            delay,
+            copies: HostArena::new(EXTENTS, EXTENT_BYTES)?,
+            due: None,
+            going: false,
+            taken: 0,
+            in_flight: Vec::with_capacity(EXTENTS),
+            flushes: Vec::new(),
+            unsynced: Vec::new(),
+            syncing: None,
+            stage: Stage::Serving,
+            ending: false,
+            failed: false,
+        })
+    }
+
+    /// The table has changed.
+    pub(super) fn changed(&mut self, now: Duration) {
+        if !self.going && self.due.is_none() {
+            self.due = Some(now + self.delay);
+        }
+    }
+
+    /// Time until dirty pages go out, if there are any that wait for it.
+    pub(super) fn due_in(&self, now: Duration) -> Option<Duration> {
+        self.due.map(|due| due.saturating_sub(now))
+    }
+
+    /// Takes a request that ends when all that is dirty now is on the device.
+    pub(super) fn flush(&mut self, request: Request) {
+        self.flushes.push(Flush { request, taken: None, pages: 0 });
+        self.go();
+    }
+
+    fn go(&mut self) {
+        self.going = true;
+        self.due = None;
+    }
+
+    /// No more requests will come. Once more each time until [`is_over`](WriteBack::is_over).
+    pub(super) fn end(&mut self) {
+        if self.stage == Stage::Serving {
+            self.stage = Stage::Table;
+            self.go();
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.stage == Stage::Over && !self.ending
+    }
+
+    /// The next thing to write, if something is to be written now.
+    pub(super) fn next(&mut self, table: &mut Table, now: Duration) -> Option<Request> {
+        if self.due.is_some_and(|due| due <= now) {
+            self.go();
+        }
+        if self.going
+            && let Some(request) = self.next_extent(table)
+        {
+            return Some(request);
+        }
+        self.settle_flushes();
+        if self.syncing.is_none() && !self.unsynced.is_empty() {
+            self.syncing = Some(core::mem::take(&mut self.unsynced));
+            return Some(Request::sync());
+        }
+        self.next_of_the_end(table)
+    }
+
+    fn next_extent(&mut self, table: &mut Table) -> Option<Request> {
+        if table.dirty_pages() > 0 {
+            // None: all copies are in flight, and one of them comes back.
+            let mut copy = (0..EXTENTS).find_map(|block| self.copies.write(block).ok())?;
+            if let Some(extent) = table.take_extent(&mut copy) {
+                self.in_flight.push(self.taken);
+                self.taken += 1;
+                self.flushes.iter_mut().for_each(|flush| flush.pages += extent.pages);
+                let offset = self.superblock.shape.table_offset + extent.offset_bytes();
+                let number = self.taken - 1;
+                return Some(Request::own(
+                    copy.into_read(),
+                    Task::Table { extent, number },
+                    offset,
+                    extent.bytes(),
+                ));
+            }
+        }
+        self.going = false;
+        for flush in &mut self.flushes {
+            flush.taken.get_or_insert(self.taken);
+        }
+        None
+    }
+
+    /// Pages are taken in turns, so that after twice as many as there are, all that were dirty at first have been.
+    fn settle_flushes(&mut self) {
+        let (oldest, pages) = (self.in_flight.iter().min().copied(), self.pages());
+        for flush in &mut self.flushes {
+            if flush.pages > 2 * pages {
+                flush.taken.get_or_insert(self.taken);
+            }
+        }
+        let settled =
+            |flush: &mut Flush| flush.taken.is_some_and(|taken| oldest.is_none_or(|oldest| oldest >= taken));
+        self.unsynced.extend(self.flushes.extract_if(.., settled).map(|flush| flush.request));
+    }
+
+    fn pages(&self) -> usize {
+        (self.superblock.shape.slots as usize).div_ceil(PAGE_BYTES / super::super::format::RECORD_BYTES)
+    }
+
+    fn next_of_the_end(&mut self, table: &Table) -> Option<Request> {
+        let waiting = !self.flushes.is_empty() || self.syncing.is_some() || !self.in_flight.is_empty();
+        if self.ending || waiting {
+            return None;
+        }
+        if self.failed && !matches!(self.stage, Stage::Serving) {
+            // I3: no clean mark.
+            self.stage = Stage::Over;
+        }
+        match self.stage {
+            Stage::Table if table.dirty_pages() == 0 => self.stage = Stage::Sync,
+            Stage::Serving | Stage::Table | Stage::Over => return None,
+            Stage::Sync | Stage::Superblock { .. } | Stage::LastSync => {}
+        }
+        self.ending = true;
+        let Stage::Superblock { last } = self.stage else { return Some(Request::sync()) };
+        let mut copy = self.copies.write(0).ok()?;
+        copy[..SUPERBLOCK_BYTES].copy_from_slice(&self.superblock.to_bytes());
+        let offset = if last { self.superblock.shape.file_bytes - SUPERBLOCK_BYTES as u64 } else { 0 };
+        Some(Request::own(copy.into_read(), Task::Superblock, offset, SUPERBLOCK_BYTES))
+    }
+
+    pub(super) fn extent_ended(
+        &mut self,
+        table: &mut Table,
+        extent: Extent,
+        number: u64,
+        failure: Option<FailureCause>,
+        now: Duration,
+    ) {
+        self.in_flight.retain(|other| *other != number);
+        if let Some(cause) = failure {
+            // I2. Not at once: what refused it needs a while.
+            table.redirty(extent);
+            self.going = false;
+            self.changed(now);
+            self.failed |= self.stage != Stage::Serving;
+            for flush in &mut self.flushes {
+                flush.request.failure.get_or_insert(cause);
+                flush.taken.get_or_insert(self.taken);
+            }
+        }
+    }
+
+    pub(super) fn superblock_ended(&mut self, failure: Option<FailureCause>) {
+        self.ending = false;
+        self.failed |= failure.is_some();
+        self.stage = match self.stage {
+            Stage::Superblock { last: false } => Stage::Superblock { last: true },
+            _ => Stage::LastSync,
+        };
+    }
+
+    /// A sync has ended; the flushes that it was for.
+    pub(super) fn sync_ended(&mut self, failure: Option<FailureCause>) -> Vec<Request> {
+        if let Some(mut flushes) = self.syncing.take() {
+            for request in &mut flushes {
+                request.failure = request.failure.or(failure);
+            }
+            return flushes;
+        }
+        self.ending = false;
+        self.failed |= failure.is_some();
+        self.stage = match self.stage {
+            Stage::Sync => {
+                self.superblock.clean = true;
+                self.superblock.writes += 1;
+                Stage::Superblock { last: false }
+            }
+            _ => Stage::Over,
+        };
+        Vec::new()
+    }
+
+    /// The ring is lost: whoever waits here is told by the caller.
+    pub(super) fn give_up(&mut self) -> Vec<Request> {
+        let mut waiting = core::mem::take(&mut self.unsynced);
+        waiting.extend(self.syncing.take().unwrap_or_default());
+        waiting.extend(self.flushes.drain(..).map(|flush| flush.request));
+        waiting
+    }
+}

@@ -1,0 +1,395 @@
+//! The volume's file: made or found, sized, opened the right way, and gone again if it is not to stay.
+//!
+//! ```text
+//!   keep = false   create (O_EXCL, 0600) ─ lock ─ drop the name ─ allocate ───────────────┐
+//!   keep = true    open or create ─ lock ─┬ new: allocate, write through ─────────────────┼─ O_DIRECT? ─ superblocks
+//!                                         └ found: superblocks ─ wanted? ─ table ─ room ──┘
+//! ```
+//!
+//! Each step can fail, and a file that was made here is gone again when one does. A file that was found stays as it
+//! is until it is known to be a volume, and the one that is wanted.
+//!
+//! Invariants
+//! - I1: a file that was made here has a name only while `Named` holds its path, or if it is to stay.
+//! - I2: nothing is written to a file that was found before it is locked and known to be ours.
+
+mod system;
+
+use super::error::VolumeError;
+use super::format::{
+    PAGE_BYTES, RECORDS_A_PAGE, SUPERBLOCK_BYTES, Shape, Superblock, VERSION, Wanted, Which, pick,
+};
+use super::options::{Backend, Progress, VolumeOptions};
+use super::recovery::Recovery;
+use super::table::{Extent, Table};
+use crate::arena::HostArena;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+pub(crate) use system::available_at;
+use system::{allocate, direct_alignment, lock, set_direct};
+
+/// Slots are aligned to this where there is no O_DIRECT and hence no rule.
+const BUFFERED_ALIGN_BYTES: usize = 512;
+/// Written at a time when a file is written through.
+const FILL_BYTES: usize = 4 << 20;
+
+/// A file that is ready for slots.
+#[derive(Debug)]
+pub(super) struct VolumeFile {
+    pub(super) file: File,
+    pub(super) superblock: Superblock,
+    pub(super) table: Table,
+    pub(super) recovery: Recovery,
+    pub(super) direct: bool,
+    /// Of memory, file offsets and lengths, in bytes.
+    pub(super) alignment: usize,
+    /// What was not as asked or as good as it could be.
+    pub(super) notes: Vec<String>,
+    /// Removes the file again if it was made here and nobody comes to say that all went well.
+    pub(super) named: Named,
+}
+
+/// Removes the name again unless told that all went well (I1).
+#[derive(Debug)]
+pub(super) struct Named(Option<PathBuf>);
+
+impl Named {
+    pub(super) fn nothing() -> Named {
+        Named(None)
+    }
+
+    pub(super) fn stays(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if let Some(path) = self.0.take() {
+            // Nothing can be done about a refusal here; the error that led here is being reported.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// What is in a file that was found, or is to be in it.
+struct Contents {
+    superblock: Superblock,
+    /// None: an empty one. It is made when there is room for the file, since an absurd size has an absurd table.
+    table: Option<Table>,
+    recovery: Recovery,
+}
+
+pub(super) fn open(options: &mut VolumeOptions) -> Result<VolumeFile, VolumeError> {
+    options.check()?;
+    let path = options.path.clone();
+    let (file, made) = open_or_create(&path, options.keep)?;
+    // First the lock: what another process has just made is not ours to remove.
+    lock(&file, &path)?;
+    let mut named = Named(made.then(|| path.clone()));
+    if !options.keep {
+        // Without a name the file goes when the last descriptor does, even if the process is killed.
+        std::fs::remove_file(&path).map_err(os(&path, "take the name off the file"))?;
+        named.stays();
+    }
+
+    let mut notes = Vec::new();
+    let wants_direct = options.backend != Backend::UringBuffered;
+    let alignment = if wants_direct { direct_alignment(&file) } else { Ok(BUFFERED_ALIGN_BYTES) };
+    let (mut direct, mut refused, alignment) = match alignment {
+        Ok(alignment) => (wants_direct, None, alignment),
+        Err(why) => (false, Some(why), BUFFERED_ALIGN_BYTES),
+    };
+    let length = file.metadata().map_err(os(&path, "ask the file's length"))?.len();
+    let found = if length == 0 { None } else { find(&file, length, alignment, options, &mut notes)? };
+    let fresh = found.is_none();
+    let Contents { mut superblock, table, recovery } = match found {
+        Some(found) => found,
+        None => make(options, alignment)?,
+    };
+    let file_bytes = superblock.shape.file_bytes;
+    let prepared = make_room(&file, &path, file_bytes, length)?;
+    if !prepared {
+        notes.push("the file system cannot preallocate: written through instead".to_owned());
+    }
+    if fresh && ((length == 0 && options.write_through) || !prepared) {
+        fill(&file, &path, file_bytes, options.progress.as_mut())?;
+    }
+    let table = match table {
+        Some(table) => table,
+        None => {
+            let mut table =
+                Table::new(superblock.volume_id, superblock.shape.slots).ok_or_else(|| no_memory(&path))?;
+            if length > 0 {
+                // The records of what was there are of another volume now; their places are to be zeroed all the same.
+                table.redirty(Extent { first_page: 0, pages: table.pages() });
+            }
+            table
+        }
+    };
+    superblock.writes += 1;
+    superblock.clean = false;
+    if let Err(error) = write_superblocks(&file, &path, &superblock, direct)? {
+        direct = false;
+        refused = Some(error.to_string());
+    }
+    if let Some(why) = refused {
+        if options.backend == Backend::UringDirect {
+            return Err(VolumeError::NoDirect { path, why });
+        }
+        notes.push(format!("O_DIRECT refused ({why}): the page cache holds a second copy of what is moved"));
+    }
+    Ok(VolumeFile { file, superblock, table, recovery, direct, alignment, notes, named })
+}
+
+fn os(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> VolumeError {
+    let path = path.to_owned();
+    move |source| VolumeError::Os { path, operation, source }
+}
+
+/// Opens without O_DIRECT: with it, a file system that refuses leaves an empty file behind. Whether it was made.
+fn open_or_create(path: &Path, keep: bool) -> Result<(File, bool), VolumeError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
+    let opened = match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && keep => {
+            options.open(path).map(|file| (file, false))
+        }
+        made => made.map(|file| (file, true)),
+    };
+    let (file, made) = opened.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => VolumeError::Exists { path: path.to_owned() },
+        _ => VolumeError::Os { path: path.to_owned(), operation: "create the file", source },
+    })?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(VolumeError::Option {
+            path: path.to_owned(),
+            option: "path",
+            why: "is not a regular file; name a file that can be created".to_owned(),
+        });
+    }
+    Ok((file, made))
+}
+
+/// A new volume, with an empty table.
+fn make(options: &VolumeOptions, alignment: usize) -> Result<Contents, VolumeError> {
+    let shape = options.shape(alignment)?;
+    let superblock = Superblock {
+        volume_id: random(&options.path)?,
+        set_id: match options.stripe.set_id {
+            Some(set_id) => set_id,
+            None => random(&options.path)?,
+        },
+        layout_fingerprint: options.layout_fingerprint,
+        model_fingerprint: options.model_fingerprint,
+        shape,
+        seal_kind: super::format::SealKind::Checksum,
+        writes: 0,
+        clean: false,
+        stripe_index: options.stripe.index,
+        stripe_count: options.stripe.count,
+        created_unix_seconds: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs()),
+        key_check: [0; 16],
+    };
+    Ok(Contents { superblock, table: None, recovery: Recovery { created: true, ..Recovery::default() } })
+}
+
+/// The volume that the file holds. None: it is empty, or to be started over.
+fn find(
+    file: &File,
+    length: u64,
+    alignment: usize,
+    options: &VolumeOptions,
+    notes: &mut Vec<String>,
+) -> Result<Option<Contents>, VolumeError> {
+    let path = &options.path;
+    let (a, b) = (read_up_to(file, 0), read_up_to(file, length.saturating_sub(SUPERBLOCK_BYTES as u64)));
+    let picked = pick(&a.map_err(os(path, "read the superblock"))?, &b.unwrap_or_default());
+    let new = options.shape(alignment)?;
+    let over = |writes, notes: &mut Vec<String>, why: &str| {
+        notes.push(format!("started over: {why}"));
+        let mut fresh = make(options, alignment)?;
+        fresh.superblock.writes = writes;
+        fresh.recovery.rejected.superblock = picked.bad();
+        Ok(Some(fresh))
+    };
+    let Some((which, superblock)) = picked.best else {
+        if let Some(found) = picked.version() {
+            if options.reinitialize {
+                return over(u64::MAX / 2, notes, "asked to");
+            }
+            return Err(foreign(path, "version", found.to_string(), VERSION.to_string()));
+        }
+        // A file of exactly this length is taken for a volume whose superblocks are both damaged. Any other may be
+        // anything, and is nobody's to overwrite.
+        return match length == new.file_bytes {
+            true => over(u64::MAX / 2, notes, "neither superblock is whole"),
+            false => Err(VolumeError::NotAVolume { path: path.clone() }),
+        };
+    };
+    if options.reinitialize {
+        return over(superblock.writes, notes, "asked to");
+    }
+    let wanted = Wanted {
+        seal_kind: super::format::SealKind::Checksum,
+        model_fingerprint: options.model_fingerprint,
+        layout_fingerprint: options.layout_fingerprint,
+        slots: new.slots,
+        slot_bytes: new.slot_bytes,
+        stripe_index: options.stripe.index,
+        stripe_count: options.stripe.count,
+        set_id: options.stripe.set_id,
+        alignment: new.alignment,
+        key_check: [0; 16],
+    };
+    if let Some(mismatch) = superblock.mismatch(&wanted) {
+        return Err(foreign(path, mismatch.field, mismatch.found, mismatch.wanted));
+    }
+    if picked.bad() > 0 {
+        let whole = if which == Which::A { "first" } else { "second" };
+        notes.push(format!("one superblock was damaged; the {whole} one is whole"));
+    }
+    let (bytes, unread) = read_table(file, &superblock.shape, length, path)?;
+    let (mut table, blocks, mut rejected) =
+        Table::load(&superblock, &bytes, length).ok_or_else(|| no_memory(path))?;
+    for page in &unread {
+        table.redirty(Extent { first_page: *page, pages: 1 });
+    }
+    rejected.table += (unread.len() * RECORDS_A_PAGE) as u64;
+    rejected.superblock = picked.bad();
+    let recovery = Recovery { blocks, rejected, clean: picked.clean, created: false };
+    Ok(Some(Contents { superblock, table: Some(table), recovery }))
+}
+
+fn foreign(path: &Path, field: &'static str, found: String, wanted: String) -> VolumeError {
+    VolumeError::Foreign { path: path.to_owned(), field, found, wanted }
+}
+
+/// As much of a superblock as there is.
+fn read_up_to(file: &File, offset: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; SUPERBLOCK_BYTES];
+    let mut done = 0;
+    while done < bytes.len() {
+        match file.read_at(&mut bytes[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(more) => done += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(done);
+    Ok(bytes)
+}
+
+/// The slot table, zeros for the pages that cannot be read, and which those are.
+fn read_table(
+    file: &File,
+    shape: &Shape,
+    length: u64,
+    path: &Path,
+) -> Result<(Vec<u8>, Vec<usize>), VolumeError> {
+    let there = shape.table_bytes().min(length.saturating_sub(shape.table_offset));
+    let there = usize::try_from(there).map_err(|_| no_memory(path))?;
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(there).map_err(|_| no_memory(path))?;
+    bytes.resize(there, 0);
+    if file.read_exact_at(&mut bytes, shape.table_offset).is_ok() {
+        return Ok((bytes, Vec::new()));
+    }
+    let mut unread = Vec::new();
+    for (number, page) in bytes.chunks_mut(PAGE_BYTES).enumerate() {
+        if file.read_exact_at(page, shape.table_offset + (number * PAGE_BYTES) as u64).is_err() {
+            page.fill(0);
+            unread.push(number);
+        }
+    }
+    Ok((bytes, unread))
+}
+
+/// Gives the file its length and its blocks; false where the file system cannot give it blocks.
+fn make_room(file: &File, path: &Path, bytes: u64, length: u64) -> Result<bool, VolumeError> {
+    if length > bytes {
+        file.set_len(bytes).map_err(os(path, "cut the file to its length"))?;
+    }
+    let has = file.metadata().map_or(0, |metadata| metadata.blocks().saturating_mul(512));
+    // One that has them all is not asked about: a volume that fills its file system can be opened again.
+    if length >= bytes && has >= bytes {
+        return Ok(true);
+    }
+    allocate(file, path, bytes, bytes.saturating_sub(has))
+}
+
+/// Writes both superblocks, with O_DIRECT if it is wanted, since some file systems grant the flag and refuse the
+/// transfer. The inner error says that O_DIRECT does not work; then it is off, and they are written without.
+fn write_superblocks(
+    file: &File,
+    path: &Path,
+    superblock: &Superblock,
+    direct: bool,
+) -> Result<Result<(), io::Error>, VolumeError> {
+    let mut bytes = HostArena::new(1, SUPERBLOCK_BYTES)
+        .ok()
+        .and_then(|arena| arena.write(0).ok())
+        .ok_or_else(|| no_memory(path))?;
+    bytes.copy_from_slice(&superblock.to_bytes());
+    let write = || {
+        file.write_all_at(&bytes, 0)?;
+        file.write_all_at(&bytes, superblock.shape.superblock_b())
+    };
+    let mut refused = Ok(());
+    if direct {
+        let tried = set_direct(file, true).and_then(|()| write());
+        match tried {
+            Ok(()) => return Ok(Ok(())),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => refused = Err(error),
+            Err(error) => return Err(os(path, "write the superblocks")(error)),
+        }
+        set_direct(file, false).map_err(os(path, "switch O_DIRECT off"))?;
+    }
+    write().map_err(os(path, "write the superblocks"))?;
+    Ok(refused)
+}
+
+/// Writes the whole file once.
+fn fill(
+    file: &File,
+    path: &Path,
+    bytes: u64,
+    mut progress: Option<&mut Progress>,
+) -> Result<(), VolumeError> {
+    let zeros = HostArena::new(1, FILL_BYTES)
+        .ok()
+        .and_then(|arena| arena.read(0).ok())
+        .ok_or_else(|| no_memory(path))?;
+    let mut done = 0;
+    while done < bytes {
+        let step = (bytes - done).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..step as usize], done).map_err(|source| match source.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => {
+                VolumeError::NoSpace { path: path.to_owned(), needed_bytes: bytes, available_bytes: done }
+            }
+            _ => os(path, "write the file through")(source),
+        })?;
+        done += step;
+        if let Some(progress) = progress.as_mut() {
+            progress(done, bytes);
+        }
+    }
+    Ok(())
+}
+
+fn no_memory(path: &Path) -> VolumeError {
+    os(path, "get memory for the volume")(io::Error::from_raw_os_error(libc::ENOMEM))
+}
+
+fn random(path: &Path) -> Result<u128, VolumeError> {
+    let mut bytes = [0; 16];
+    match getrandom::fill(&mut bytes) {
+        Ok(()) => Ok(u128::from_le_bytes(bytes)),
+        Err(error) => Err(os(path, "get a random number")(io::Error::other(error.to_string()))),
+    }
+}

@@ -1,0 +1,138 @@
+//! A record of the slot table: what one slot holds.
+//!
+//! ```text
+//!   0           16            32         40         56            60           64
+//!   ├ hash ──────┼ parent ─────┼ sequence ┼ seal ─────┼ payload_bytes ┼ checksum ┤
+//!   │◄──────────────────── what the checksum covers ────────────────►│
+//! ```
+//!
+//! Invariants
+//! - I1: 64 zeros are an empty slot; every other value that does not hold its own checksum is none at all.
+//! - I2: the checksum is seeded with the volume and the slot: a record that was written elsewhere is none here.
+
+use super::seal::SEAL_BYTES;
+use super::{RECORD_BYTES, RECORDS_A_PAGE};
+use crate::disk::recovery::Name;
+use kvstrata_core::SequenceHash;
+use twox_hash::XxHash3_64;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The largest sequence number: one more write a nanosecond is three centuries, and nothing overflows.
+pub(crate) const MAX_SEQUENCE: u64 = i64::MAX as u64;
+
+/// The bytes of a record.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub(super) struct Wire {
+    pub(super) hash: [u8; 16],
+    pub(super) parent: [u8; 16],
+    pub(super) sequence: U64,
+    pub(super) seal: [u8; SEAL_BYTES],
+    pub(super) payload_bytes: U32,
+    pub(super) checksum: U32,
+}
+
+const _: () = assert!(size_of::<Wire>() == RECORD_BYTES && RECORDS_A_PAGE == 64);
+
+impl Wire {
+    fn checksum(&self, volume: u128, slot: u32) -> u32 {
+        let seed = (volume >> 64) as u64 ^ volume as u64 ^ u64::from(slot);
+        let covered = &self.as_bytes()[..RECORD_BYTES - size_of::<U32>()];
+        // The low half: cut on purpose.
+        XxHash3_64::oneshot_with_seed(seed, covered) as u32
+    }
+}
+
+/// What a slot holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// The block's sequence hash.
+    pub(crate) hash: SequenceHash,
+    /// That of the block before it. A parent of value 0 is stored as none.
+    pub(crate) parent: Option<SequenceHash>,
+    /// The number of the write, 1 to [`MAX_SEQUENCE`].
+    pub(crate) sequence: u64,
+    /// What the payload is verified with.
+    pub(crate) seal: [u8; SEAL_BYTES],
+    /// The payload's length.
+    pub(crate) payload_bytes: u32,
+}
+
+/// Why bytes are no record of this slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum RecordError {
+    /// Torn, flipped, of another slot, or of another volume.
+    #[error("the record does not hold its checksum")]
+    Checksum,
+    /// The checksum holds, but no writer gives such a number.
+    #[error("the record's sequence number {sequence} is not within 1 to 2^63 - 1")]
+    Sequence {
+        /// The number.
+        sequence: u64,
+    },
+}
+
+impl Record {
+    /// What the slot holds.
+    pub(crate) const fn name(&self) -> Name {
+        Name { hash: self.hash, parent: self.parent }
+    }
+
+    /// The bytes of this record in a slot of a volume.
+    pub(crate) fn encode(&self, volume: u128, slot: u32) -> [u8; RECORD_BYTES] {
+        let mut wire = Wire {
+            hash: self.hash.to_bytes(),
+            parent: self.parent.map_or([0; 16], SequenceHash::to_bytes),
+            sequence: self.sequence.into(),
+            seal: self.seal,
+            payload_bytes: self.payload_bytes.into(),
+            checksum: 0.into(),
+        };
+        wire.checksum = wire.checksum(volume, slot).into();
+        zerocopy::transmute!(wire)
+    }
+
+    /// What a slot's bytes say; None is an empty slot.
+    ///
+    /// # Errors
+    /// Why they are no record of this slot of this volume.
+    pub(crate) fn decode(
+        bytes: &[u8; RECORD_BYTES],
+        volume: u128,
+        slot: u32,
+    ) -> Result<Option<Record>, RecordError> {
+        if is_empty(bytes) {
+            return Ok(None);
+        }
+        let wire: &Wire = zerocopy::transmute_ref!(bytes);
+        if wire.checksum.get() != wire.checksum(volume, slot) {
+            return Err(RecordError::Checksum);
+        }
+        let sequence = wire.sequence.get();
+        if !(1..=MAX_SEQUENCE).contains(&sequence) {
+            return Err(RecordError::Sequence { sequence });
+        }
+        Ok(Some(Record::from_wire(wire)))
+    }
+
+    /// What bytes say that this process encoded: they are not verified again. None is an empty slot.
+    pub(crate) fn trusted(bytes: &[u8; RECORD_BYTES]) -> Option<Record> {
+        (!is_empty(bytes)).then(|| Record::from_wire(zerocopy::transmute_ref!(bytes)))
+    }
+
+    fn from_wire(wire: &Wire) -> Record {
+        Record {
+            hash: SequenceHash::from_bytes(wire.hash),
+            parent: (wire.parent != [0; 16]).then(|| SequenceHash::from_bytes(wire.parent)),
+            sequence: wire.sequence.get(),
+            seal: wire.seal,
+            payload_bytes: wire.payload_bytes.get(),
+        }
+    }
+}
+
+/// 64 zeros (I1).
+fn is_empty(bytes: &[u8; RECORD_BYTES]) -> bool {
+    *bytes == [0; RECORD_BYTES]
+}

@@ -1,0 +1,270 @@
+//! The superblock: where everything lies in the file, and whose blocks they are.
+//!
+//! There are two copies, at the file's start and end, so that one torn write or one bad block leaves the other.
+//! Both are written at creation, at each opening and at each shutdown, A first; each time `writes` is one more, so
+//! the copy with more is the newer. A volume that is initialized again goes on counting, so that no copy of what was
+//! before wins.
+//!
+//! Invariants
+//! - I1: a superblock of another version is refused and never guessed at, whatever the other copy says: its place
+//!   for magic, version and checksum is the same in all versions.
+//! - I2: what is read has been checked as [`Shape::check`] says, so its offsets can be computed with.
+
+use super::seal::SealKind;
+use super::shape::Shape;
+use super::{SUPERBLOCK_BYTES, VERSION};
+use twox_hash::XxHash3_64;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: [u8; 8] = *b"KVSTRATA";
+/// Flag: the volume was shut down in order.
+const CLEAN: u32 = 1;
+
+/// The bytes of a superblock.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+pub(super) struct Wire {
+    pub(super) magic: [u8; 8],
+    pub(super) version: U32,
+    pub(super) header_bytes: U32,
+    pub(super) volume_id: [u8; 16],
+    pub(super) set_id: [u8; 16],
+    pub(super) layout_fingerprint: [u8; 16],
+    pub(super) model_fingerprint: [u8; 16],
+    pub(super) slots: U64,
+    pub(super) slot_bytes: U64,
+    pub(super) stride: U64,
+    pub(super) table_offset: U64,
+    pub(super) origin: U64,
+    pub(super) file_bytes: U64,
+    pub(super) alignment: U32,
+    pub(super) seal_kind: U32,
+    pub(super) writes: U64,
+    pub(super) flags: U32,
+    pub(super) stripe_index: U32,
+    pub(super) stripe_count: U32,
+    pub(super) reserved: U32,
+    pub(super) created_unix_seconds: U64,
+    pub(super) key_check: [u8; 16],
+    pub(super) zeros: [u8; 3904],
+    pub(super) checksum: U64,
+}
+
+const _: () = assert!(size_of::<Wire>() == SUPERBLOCK_BYTES);
+
+impl Wire {
+    fn checksum(&self) -> u64 {
+        XxHash3_64::oneshot(&self.as_bytes()[..SUPERBLOCK_BYTES - size_of::<U64>()])
+    }
+}
+
+/// A superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    /// Random, another for each volume ever made: it seeds the records' checksums.
+    pub(crate) volume_id: u128,
+    /// Random, the same for all volumes of a set.
+    pub(crate) set_id: u128,
+    /// Of every field of the layout that changes the bytes of a block.
+    pub(crate) layout_fingerprint: u128,
+    /// Of the model whose blocks these are.
+    pub(crate) model_fingerprint: u128,
+    /// Where everything lies.
+    pub(crate) shape: Shape,
+    /// What payloads are verified with.
+    pub(crate) seal_kind: SealKind,
+    /// How often the superblock has been written.
+    pub(crate) writes: u64,
+    /// Whether the volume was shut down in order.
+    pub(crate) clean: bool,
+    /// Which volume of its set this is, from 0.
+    pub(crate) stripe_index: u32,
+    /// How many volumes the set has.
+    pub(crate) stripe_count: u32,
+    /// When the volume was made.
+    pub(crate) created_unix_seconds: u64,
+    /// Tells a wrong key from the right one; 0 unless encrypted.
+    pub(crate) key_check: [u8; 16],
+}
+
+/// Why bytes are no superblock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SuperblockError {
+    /// There are fewer bytes than a superblock has.
+    #[error("there are {bytes} bytes where the superblock has 4096")]
+    Short {
+        /// How many there are.
+        bytes: usize,
+    },
+    /// Something else is there, or nothing.
+    #[error("there is no superblock")]
+    Magic,
+    /// Torn or flipped.
+    #[error("the superblock does not hold its checksum")]
+    Checksum,
+    /// Of another version of the format.
+    #[error("the superblock has version {found} of the format, and this is version 1")]
+    Version {
+        /// Which.
+        found: u32,
+    },
+    /// The checksum holds, but no writer of this version makes such a value.
+    #[error("the superblock's {field} is impossible")]
+    Field {
+        /// Its name, as the document has it.
+        field: &'static str,
+    },
+}
+
+impl Superblock {
+    /// Its bytes.
+    pub(crate) fn to_bytes(self) -> [u8; SUPERBLOCK_BYTES] {
+        let mut wire = Wire {
+            magic: MAGIC,
+            version: VERSION.into(),
+            header_bytes: (SUPERBLOCK_BYTES as u32).into(),
+            volume_id: self.volume_id.to_le_bytes(),
+            set_id: self.set_id.to_le_bytes(),
+            layout_fingerprint: self.layout_fingerprint.to_le_bytes(),
+            model_fingerprint: self.model_fingerprint.to_le_bytes(),
+            slots: u64::from(self.shape.slots).into(),
+            slot_bytes: u64::from(self.shape.slot_bytes).into(),
+            stride: self.shape.stride.into(),
+            table_offset: self.shape.table_offset.into(),
+            origin: self.shape.origin.into(),
+            file_bytes: self.shape.file_bytes.into(),
+            alignment: self.shape.alignment.into(),
+            seal_kind: self.seal_kind.number().into(),
+            writes: self.writes.into(),
+            flags: if self.clean { CLEAN } else { 0 }.into(),
+            stripe_index: self.stripe_index.into(),
+            stripe_count: self.stripe_count.into(),
+            reserved: 0.into(),
+            created_unix_seconds: self.created_unix_seconds.into(),
+            key_check: self.key_check,
+            zeros: [0; 3904],
+            checksum: 0.into(),
+        };
+        wire.checksum = wire.checksum().into();
+        zerocopy::transmute!(wire)
+    }
+
+    /// The superblock that these bytes start with.
+    ///
+    /// # Errors
+    /// Why they do not.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        let Ok((wire, _)) = Wire::ref_from_prefix(bytes) else {
+            return Err(SuperblockError::Short { bytes: bytes.len() });
+        };
+        if wire.magic != MAGIC {
+            return Err(SuperblockError::Magic);
+        }
+        if wire.checksum.get() != wire.checksum() {
+            return Err(SuperblockError::Checksum);
+        }
+        if wire.version.get() != VERSION {
+            return Err(SuperblockError::Version { found: wire.version.get() });
+        }
+        Superblock::from_wire(wire)
+    }
+
+    fn from_wire(wire: &Wire) -> Result<Superblock, SuperblockError> {
+        let impossible = |field| SuperblockError::Field { field };
+        let narrow = |field, value: U64| u32::try_from(value.get()).map_err(|_| impossible(field));
+        if wire.header_bytes.get() != SUPERBLOCK_BYTES as u32 {
+            return Err(impossible("header_bytes"));
+        }
+        if wire.flags.get() & !CLEAN != 0 {
+            return Err(impossible("flags"));
+        }
+        if wire.reserved.get() != 0 {
+            return Err(impossible("reserved"));
+        }
+        if wire.zeros != [0; 3904] {
+            return Err(impossible("zeros"));
+        }
+        if wire.stripe_count.get() == 0 {
+            return Err(impossible("stripe_count"));
+        }
+        if wire.stripe_index.get() >= wire.stripe_count.get() {
+            return Err(impossible("stripe_index"));
+        }
+        let shape = Shape {
+            slots: narrow("slots", wire.slots)?,
+            slot_bytes: narrow("slot_bytes", wire.slot_bytes)?,
+            stride: wire.stride.get(),
+            table_offset: wire.table_offset.get(),
+            origin: wire.origin.get(),
+            file_bytes: wire.file_bytes.get(),
+            alignment: wire.alignment.get(),
+        };
+        shape.check()?;
+        Ok(Superblock {
+            volume_id: u128::from_le_bytes(wire.volume_id),
+            set_id: u128::from_le_bytes(wire.set_id),
+            layout_fingerprint: u128::from_le_bytes(wire.layout_fingerprint),
+            model_fingerprint: u128::from_le_bytes(wire.model_fingerprint),
+            shape,
+            seal_kind: SealKind::from_number(wire.seal_kind.get()).ok_or(impossible("seal_kind"))?,
+            writes: wire.writes.get(),
+            clean: wire.flags.get() & CLEAN != 0,
+            stripe_index: wire.stripe_index.get(),
+            stripe_count: wire.stripe_count.get(),
+            created_unix_seconds: wire.created_unix_seconds.get(),
+            key_check: wire.key_check,
+        })
+    }
+}
+
+/// One of the two copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// At the file's start.
+    A,
+    /// At its end.
+    B,
+}
+
+/// What the two copies say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Picked {
+    /// The newer whole one, and which it is. None where neither is whole, or one is of another version (I1).
+    pub(crate) best: Option<(Which, Superblock)>,
+    /// What is wrong with A.
+    pub(crate) a: Option<SuperblockError>,
+    /// What is wrong with B.
+    pub(crate) b: Option<SuperblockError>,
+    /// Whether both copies say that the volume was shut down in order.
+    pub(crate) clean: bool,
+}
+
+impl Picked {
+    /// How many copies are bad, for [`RejectedRecords`](crate::disk::RejectedRecords).
+    pub(crate) fn bad(&self) -> u64 {
+        u64::from(self.a.is_some()) + u64::from(self.b.is_some())
+    }
+
+    /// The other version that a copy is of.
+    pub(crate) fn version(&self) -> Option<u32> {
+        [self.a, self.b].into_iter().find_map(|error| match error {
+            Some(SuperblockError::Version { found }) => Some(found),
+            _ => None,
+        })
+    }
+}
+
+/// Chooses between the copies: the first 4096 bytes of the file, and its last. A is preferred where both are as new.
+pub(crate) fn pick(a: &[u8], b: &[u8]) -> Picked {
+    let (a, b) = (Superblock::from_bytes(a), Superblock::from_bytes(b));
+    let best = match (&a, &b) {
+        (Err(SuperblockError::Version { .. }), _) | (_, Err(SuperblockError::Version { .. })) => None,
+        (Ok(a), Ok(b)) if b.writes > a.writes => Some((Which::B, *b)),
+        (Ok(a), _) => Some((Which::A, *a)),
+        (Err(_), Ok(b)) => Some((Which::B, *b)),
+        (Err(_), Err(_)) => None,
+    };
+    let clean = matches!((&a, &b), (Ok(a), Ok(b)) if a.clean && b.clean);
+    Picked { best, a: a.err(), b: b.err(), clean }
+}

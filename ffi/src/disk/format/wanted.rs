@@ -1,0 +1,79 @@
+//! Whether a volume is the one that is wanted: the same model, the same layout, the same shape.
+
+use super::seal::SealKind;
+use super::superblock::Superblock;
+
+/// What a volume has to be to be opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Checksums, or tags.
+    pub(crate) seal_kind: SealKind,
+    /// Of the model.
+    pub(crate) model_fingerprint: u128,
+    /// Of the layout.
+    pub(crate) layout_fingerprint: u128,
+    /// How many slots.
+    pub(crate) slots: u32,
+    /// A payload's length.
+    pub(crate) slot_bytes: u32,
+    /// Which volume of its set.
+    pub(crate) stripe_index: u32,
+    /// Volumes in the set.
+    pub(crate) stripe_count: u32,
+    /// Which set, once its first volume has said; None for any.
+    pub(crate) set_id: Option<u128>,
+    /// What the device asks: a volume aligned to more will do.
+    pub(crate) alignment: u32,
+    /// The key's; 0 unless encrypted.
+    pub(crate) key_check: [u8; 16],
+}
+
+/// A field in which a volume is not what is wanted, for a message to people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mismatch {
+    /// Its name, as the document has it.
+    pub(crate) field: &'static str,
+    /// What the volume has.
+    pub(crate) found: String,
+    /// What is wanted.
+    pub(crate) wanted: String,
+}
+
+impl Superblock {
+    /// The first field in which this volume is not what is wanted.
+    pub(crate) fn mismatch(&self, wanted: &Wanted) -> Option<Mismatch> {
+        fn differ<T: PartialEq + core::fmt::Display>(
+            field: &'static str,
+            found: T,
+            wanted: T,
+        ) -> Option<Mismatch> {
+            let (found_text, wanted_text) = (found.to_string(), wanted.to_string());
+            (found != wanted).then_some(Mismatch { field, found: found_text, wanted: wanted_text })
+        }
+        let hex = |value: u128| format!("{value:032x}");
+        let shape = &self.shape;
+        differ("seal_kind", self.seal_kind, wanted.seal_kind)
+            .or_else(|| {
+                differ("model_fingerprint", hex(self.model_fingerprint), hex(wanted.model_fingerprint))
+            })
+            .or_else(|| differ("slot_bytes", shape.slot_bytes, wanted.slot_bytes))
+            .or_else(|| {
+                differ("layout_fingerprint", hex(self.layout_fingerprint), hex(wanted.layout_fingerprint))
+            })
+            .or_else(|| differ("slots", shape.slots, wanted.slots))
+            .or_else(|| differ("stripe_count", self.stripe_count, wanted.stripe_count))
+            .or_else(|| differ("stripe_index", self.stripe_index, wanted.stripe_index))
+            .or_else(|| wanted.set_id.and_then(|set_id| differ("set_id", hex(self.set_id), hex(set_id))))
+            .or_else(|| {
+                // Slots that are aligned for more than this device asks are aligned for it.
+                if shape.alignment >= wanted.alignment {
+                    return None;
+                }
+                differ("alignment", shape.alignment, wanted.alignment)
+            })
+            .or_else(|| {
+                let (found, wanted) = (self.key_check, wanted.key_check);
+                differ("key_check", hex(u128::from_le_bytes(found)), hex(u128::from_le_bytes(wanted)))
+            })
+    }
+}

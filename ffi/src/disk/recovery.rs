@@ -1,0 +1,92 @@
+//! What a volume holds when it is opened ([`Recovery`]), and why a read of it may be refused ([`Rejection`]).
+//!
+//! The tier is a cache: whatever is not certain is a miss, counted by cause, and its slot is free again.
+
+use kvstrata_core::SequenceHash;
+
+/// What a slot's payload is: the block's name and its parent's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Name {
+    /// The block's sequence hash.
+    pub hash: SequenceHash,
+    /// The sequence hash of the block before it, or None for a first block. A parent whose value is 0 is none.
+    pub parent: Option<SequenceHash>,
+}
+
+/// One block that a volume still holds. Its payload is verified when it is first read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recovered {
+    /// Where it is.
+    pub slot: u32,
+    /// What it is.
+    pub name: Name,
+    /// When it was written, counted in writes of the volume: larger is later.
+    pub sequence: u64,
+}
+
+/// What opening a volume found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The blocks that are there, the one written first coming first. No hash twice.
+    pub blocks: Vec<Recovered>,
+    /// What was dropped, and why.
+    pub rejected: RejectedRecords,
+    /// Whether the volume was shut down in order. For people only: nothing is trusted because of it.
+    pub clean: bool,
+    /// Whether the volume was made just now.
+    pub created: bool,
+}
+
+/// What opening dropped, counted by cause. Each record is counted once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RejectedRecords {
+    /// Records that are not whole: torn, flipped, of another volume or another slot.
+    pub record: u64,
+    /// Records whose payload is empty or longer than a slot.
+    pub length: u64,
+    /// Records of a block that a later record holds too.
+    pub duplicate: u64,
+    /// Records whose slot is behind the end of a file that became shorter.
+    pub truncated: u64,
+    /// Copies of the superblock that are not whole: 0, 1, or 2.
+    pub superblock: u64,
+    /// Slots whose part of the table could not be read.
+    pub table: u64,
+}
+
+impl RejectedRecords {
+    /// All of them together.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.record + self.length + self.duplicate + self.truncated + self.superblock + self.table
+    }
+}
+
+impl core::ops::AddAssign for RejectedRecords {
+    /// Adds the counts of another volume.
+    fn add_assign(&mut self, other: RejectedRecords) {
+        self.record += other.record;
+        self.length += other.length;
+        self.duplicate += other.duplicate;
+        self.truncated += other.truncated;
+        self.superblock += other.superblock;
+        self.table += other.table;
+    }
+}
+
+/// Why a payload was not served although the device answered. Each is a miss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Rejection {
+    /// The slot holds nothing.
+    #[error("the slot is empty")]
+    Empty,
+    /// The slot holds another block.
+    #[error("the slot holds another block")]
+    OtherHash,
+    /// The payload is not as long as the buffer.
+    #[error("the payload has another length")]
+    Length,
+    /// The payload does not match its seal: torn, flipped, misdirected, lost, or encrypted with another key.
+    #[error("the payload does not match its seal")]
+    Payload,
+}

@@ -1,0 +1,148 @@
+//! Several volumes as one: slots are dealt out in turns.
+//!
+//! ```text
+//!   slot of the set     0   1   2   3   4   5 …       n volumes: slot s is slot s / n of volume s mod n
+//!   volume              0   1   2   0   1   2
+//! ```
+//!
+//! Each has a file, a ring thread and a queue of its own, so that neighbours in a run of slots move at the same time,
+//! and one that fails takes nobody with it: its blocks are misses, the others go on.
+
+use super::error::VolumeError;
+use super::options::{Stripe, VolumeOptions};
+use super::pending::Pending;
+use super::recovery::{Name, Recovery};
+use super::request::Urgency;
+use super::stats::VolumeStats;
+use super::volume::{Description, Volume};
+use crate::arena::{BlockRead, BlockWrite};
+use kvstrata_core::SequenceHash;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Volumes of equal shape, striped slot by slot.
+#[derive(Debug)]
+pub struct VolumeSet {
+    /// At least one.
+    volumes: Vec<Volume>,
+}
+
+impl VolumeSet {
+    /// Opens volumes of equal options but for their paths, in the order that they were made in, and says what all of
+    /// them hold.
+    ///
+    /// # Errors
+    /// [`VolumeError`]: of the first volume that cannot be opened; of one that belongs to another set, or to another
+    /// place of this one; or that there is none. Files that were made for this are gone again.
+    pub fn open(options: Vec<VolumeOptions>) -> Result<(VolumeSet, Recovery), VolumeError> {
+        let none = || VolumeError::Option {
+            path: std::path::PathBuf::new(),
+            option: "paths",
+            why: "must be at least one".to_owned(),
+        };
+        let first = options.first().ok_or_else(none)?;
+        let shape = (first.slots, first.slot_bytes);
+        let too_many = |options: &VolumeOptions| VolumeError::Option {
+            path: options.path.clone(),
+            option: "slots",
+            why: "of all volumes together are more than can be numbered".to_owned(),
+        };
+        let count = u32::try_from(options.len()).map_err(|_| too_many(first))?;
+        first.slots.checked_mul(count).ok_or_else(|| too_many(first))?;
+        let sequence = Arc::new(AtomicU64::new(1));
+        let mut set_id = None;
+        let mut volumes = Vec::with_capacity(options.len());
+        let mut all = Recovery { clean: true, created: true, ..Recovery::default() };
+        for (index, mut options) in (0..count).zip(options) {
+            if (options.slots, options.slot_bytes) != shape {
+                return Err(VolumeError::Option {
+                    path: options.path,
+                    option: "slots and slot_bytes",
+                    why: "must be the same for all volumes of a set".to_owned(),
+                });
+            }
+            options.stripe = Stripe { index, count, set_id, sequence: Arc::clone(&sequence) };
+            let (volume, recovery) = Volume::open(options)?;
+            set_id = Some(volume.set_id());
+            volumes.push(volume);
+            let Recovery { blocks, rejected, clean, created } = recovery;
+            all.blocks.extend(blocks.into_iter().map(|mut block| {
+                block.slot = block.slot * count + index;
+                block
+            }));
+            all.rejected += rejected;
+            all.clean &= clean;
+            all.created &= created;
+        }
+        if count > 1 {
+            all.blocks.sort_unstable_by_key(|block| (block.sequence, block.slot));
+        }
+        Ok((VolumeSet { volumes }, all))
+    }
+
+    /// Its volumes.
+    #[must_use]
+    pub fn volumes(&self) -> &[Volume] {
+        &self.volumes
+    }
+
+    /// Number of slots.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        // At most what `open` has checked.
+        self.volumes.iter().map(Volume::slots).sum()
+    }
+
+    /// Payload bytes a slot: the length that every buffer must have.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.volumes.first().map_or(0, Volume::slot_bytes)
+    }
+
+    /// What the volumes turned out to be.
+    pub fn descriptions(&self) -> impl Iterator<Item = &Description> {
+        self.volumes.iter().map(Volume::describe)
+    }
+
+    /// What all of them have done so far.
+    #[must_use]
+    pub fn stats(&self) -> VolumeStats {
+        let mut all = VolumeStats::default();
+        self.volumes.iter().for_each(|volume| all += volume.stats());
+        all
+    }
+
+    /// [`Volume::read`].
+    pub fn read(
+        &self,
+        slot: u32,
+        hash: SequenceHash,
+        urgency: Urgency,
+        buffer: BlockWrite,
+    ) -> Pending<BlockWrite> {
+        let (volume, local) = self.at(slot);
+        volume.read(local, hash, urgency, buffer)
+    }
+
+    /// [`Volume::write`].
+    pub fn write(&self, slot: u32, name: Name, buffer: BlockRead) -> Pending<BlockRead> {
+        let (volume, local) = self.at(slot);
+        volume.write(local, name, buffer)
+    }
+
+    /// [`Volume::forget`].
+    pub fn forget(&self, slot: u32) {
+        let (volume, local) = self.at(slot);
+        volume.forget(local);
+    }
+
+    /// [`Volume::flush`], one for each volume.
+    pub fn flush(&self) -> Vec<Pending<()>> {
+        self.volumes.iter().map(Volume::flush).collect()
+    }
+
+    fn at(&self, slot: u32) -> (&Volume, u32) {
+        let count = self.volumes.len() as u32;
+        (&self.volumes[(slot % count) as usize], slot / count)
+    }
+}

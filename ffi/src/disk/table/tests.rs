@@ -1,0 +1,362 @@
+//! The table against a map; what `load` keeps of tables that are torn, moved, doubled and cut off.
+
+use super::*;
+use crate::disk::format::{SealKind, Shape, seal_of};
+use crate::disk::recovery::Name;
+use kvstrata_core::SequenceHash;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const VOLUME: u128 = 0xABCD << 64 | 0x1234;
+
+fn superblock(slots: u32) -> Superblock {
+    Superblock {
+        volume_id: VOLUME,
+        set_id: 0,
+        layout_fingerprint: 0,
+        model_fingerprint: 0,
+        shape: Shape::new(slots, 8192, 4096).expect("a shape"),
+        seal_kind: SealKind::Checksum,
+        writes: 1,
+        clean: false,
+        stripe_index: 0,
+        stripe_count: 1,
+        created_unix_seconds: 0,
+        key_check: [0; 16],
+    }
+}
+
+fn record(hash: u128, sequence: u64) -> Record {
+    Record {
+        hash: SequenceHash::from_u128(hash),
+        parent: (hash > 1).then(|| SequenceHash::from_u128(hash - 1)),
+        sequence,
+        seal: seal_of(&hash.to_le_bytes()),
+        payload_bytes: 16,
+    }
+}
+
+/// What the file holds when the records are in their slots.
+fn image(slots: u32, records: &[(u32, Record)]) -> Vec<u8> {
+    let mut bytes = vec![0; Shape::new(slots, 1, 512).expect("a shape").table_bytes() as usize];
+    for (slot, record) in records {
+        put(&mut bytes, *slot, &record.encode(VOLUME, *slot));
+    }
+    bytes
+}
+
+fn put(image: &mut [u8], slot: u32, record: &[u8; RECORD_BYTES]) {
+    image[slot as usize * RECORD_BYTES..][..RECORD_BYTES].copy_from_slice(record);
+}
+
+/// Loads from a file of full length.
+fn load(slots: u32, bytes: &[u8]) -> (Table, Vec<Recovered>, RejectedRecords) {
+    let superblock = superblock(slots);
+    Table::load(&superblock, bytes, superblock.shape.file_bytes).expect("memory")
+}
+
+/// Slots of what was recovered, in its order.
+fn slots_of(blocks: &[Recovered]) -> Vec<u32> {
+    blocks.iter().map(|block| block.slot).collect()
+}
+
+/// Writes all dirty pages to the file; the extents, in order.
+fn write_back(table: &mut Table, image: &mut [u8], room_bytes: usize) -> Vec<Extent> {
+    let mut room = vec![0xEE; room_bytes];
+    let mut extents = Vec::new();
+    while let Some(extent) = table.take_extent(&mut room) {
+        image[extent.offset_bytes() as usize..][..extent.bytes()].copy_from_slice(&room[..extent.bytes()]);
+        extents.push(extent);
+    }
+    extents
+}
+
+#[test]
+fn an_empty_table_is_clean_and_gives_numbers_from_1() {
+    let mut table = Table::new(VOLUME, 130).expect("memory");
+    assert_eq!((table.pages(), table.dirty_pages()), (3, 0));
+    assert_eq!((table.get(0), table.get(129), table.get(130), table.get(u32::MAX)), (None, None, None, None));
+    assert_eq!((table.next_sequence(), table.next_sequence()), (1, 2));
+    assert_eq!(table.next_sequence(), 3);
+    table.set(129, &record(1, 1 << 41));
+    assert_eq!(table.next_sequence(), (1 << 41) + 1);
+    table.take_extent(&mut [0; PAGE_BYTES]);
+    // Neither slots that are not there nor those that do not change make a page dirty.
+    table.set(130, &record(1, 7));
+    table.set(u32::MAX, &record(1, 7));
+    table.clear(130);
+    table.clear(5);
+    assert_eq!((table.dirty_pages(), table.get(130)), (0, None));
+    table.redirty(Extent { first_page: 0, pages: table.pages() });
+    assert_eq!(table.dirty_pages(), 3);
+    table.redirty(Extent { first_page: 2, pages: usize::MAX });
+    table.redirty(Extent { first_page: usize::MAX, pages: 1 });
+    assert_eq!(table.dirty_pages(), 3);
+}
+
+#[test]
+fn records_are_written_back_and_found_again_in_the_order_of_writing() {
+    let (mut table, mut file) = (Table::new(VOLUME, 200).expect("memory"), image(200, &[]));
+    for (slot, hash) in [(199, 1), (0, 2), (64, 3)] {
+        let sequence = table.next_sequence();
+        table.set(slot, &record(hash, sequence));
+        assert_eq!(table.get(slot), Some(record(hash, sequence)));
+    }
+    assert_eq!(write_back(&mut table, &mut file, 1 << 17).len(), 1);
+    let (mut again, blocks, rejected) = load(200, &file);
+    assert_eq!((slots_of(&blocks), rejected), (vec![199, 0, 64], RejectedRecords::default()));
+    assert_eq!((blocks[1].name, blocks[1].sequence), (record(2, 2).name(), 2));
+    assert_eq!(blocks[0].name, Name { hash: SequenceHash::from_u128(1), parent: None });
+    assert_eq!((again.dirty_pages(), again.next_sequence()), (0, 4));
+
+    table.clear(0);
+    write_back(&mut table, &mut file, 1 << 17);
+    assert_eq!(slots_of(&load(200, &file).1), [199, 64]);
+}
+
+#[test]
+fn records_of_another_place_or_with_a_flipped_bit_are_dropped() {
+    let records = [(0, record(1, 1)), (70, record(2, 2)), (140, record(3, 3))];
+    let mut bytes = image(200, &records);
+    // Misdirected within the volume, and left by another.
+    put(&mut bytes, 1, &record(4, 4).encode(VOLUME, 2));
+    put(&mut bytes, 3, &record(5, 5).encode(VOLUME + 1, 3));
+    bytes[70 * RECORD_BYTES + 20] ^= 4;
+    let (mut table, blocks, rejected) = load(200, &bytes);
+    assert_eq!(slots_of(&blocks), [0, 140]);
+    assert_eq!(rejected, RejectedRecords { record: 3, ..Default::default() });
+    assert_eq!((table.get(1), table.get(3), table.get(70)), (None, None, None));
+    // They are cleared in the file too, and stay away.
+    assert_eq!(table.dirty_pages(), 2);
+    write_back(&mut table, &mut bytes, PAGE_BYTES);
+    assert_eq!(bytes, image(200, &[records[0], records[2]]));
+    assert_eq!(load(200, &bytes).2.total(), 0);
+}
+
+#[test]
+fn lengths_that_no_slot_holds_are_dropped() {
+    let long = |payload_bytes, sequence: u64| Record { payload_bytes, ..record(sequence.into(), sequence) };
+    let (lengths, all) = ([1, 8192, 8193, u32::MAX, 0], 0..5_u32);
+    let records: Vec<_> =
+        all.zip(lengths).map(|(slot, bytes)| (slot, long(bytes, u64::from(slot) + 1))).collect();
+    let (table, blocks, rejected) = load(5, &image(5, &records));
+    assert_eq!(slots_of(&blocks), [0, 1]);
+    assert_eq!(rejected, RejectedRecords { length: 3, ..Default::default() });
+    assert_eq!((table.get(2), table.dirty_pages()), (None, 1));
+}
+
+#[test]
+fn of_two_records_of_a_block_the_later_stays() {
+    let records = [
+        (0, record(9, 5)),
+        (100, record(9, 6)),
+        (150, record(9, 4)),
+        (151, record(8, 1)),
+        (152, record(8, 1)),
+    ];
+    let (mut table, blocks, rejected) = load(200, &image(200, &records));
+    assert_eq!(slots_of(&blocks), [151, 100]);
+    assert_eq!(rejected, RejectedRecords { duplicate: 3, ..Default::default() });
+    assert_eq!((table.get(0), table.get(100), table.get(150)), (None, Some(record(9, 6)), None));
+    assert_eq!((table.dirty_pages(), table.next_sequence()), (2, 7));
+}
+
+#[test]
+fn blocks_whose_hashes_differ_in_one_half_are_two() {
+    let records =
+        [(0, record(7, 1)), (1, record(7 | 1 << 64, 2)), (2, record(7 | 1 << 127, 3)), (3, record(8, 4))];
+    let (table, blocks, rejected) = load(4, &image(4, &records));
+    assert_eq!((slots_of(&blocks), rejected.total(), table.dirty_pages()), (vec![0, 1, 2, 3], 0, 0));
+}
+
+#[test]
+fn a_file_or_a_table_that_became_shorter_loses_only_its_end() {
+    let records: Vec<_> =
+        (0..200).map(|slot| (slot, record(u128::from(slot) + 1, u64::from(slot) + 1))).collect();
+    let (bytes, superblock) = (image(200, &records), superblock(200));
+    // Slot 120 is cut in its middle.
+    let (mut table, blocks, rejected) =
+        Table::load(&superblock, &bytes, superblock.shape.offset(120) + 4096).expect("memory");
+    assert_eq!((blocks.len(), rejected), (120, RejectedRecords { truncated: 80, ..Default::default() }));
+    assert_eq!((table.get(119), table.get(120)), (Some(records[119].1), None));
+    assert_eq!((table.dirty_pages(), table.next_sequence()), (3, 121));
+
+    // Record 130 is cut in its middle: its page is written whole again.
+    let (table, blocks, rejected) = load(200, &bytes[..130 * RECORD_BYTES + 63]);
+    assert_eq!((blocks.len(), rejected), (130, RejectedRecords { table: 70, ..Default::default() }));
+    assert_eq!(table.dirty_pages(), 2);
+    let (table, blocks, rejected) = load(200, &[]);
+    assert_eq!((blocks.len(), rejected.table, table.dirty_pages()), (0, 200, 4));
+    let (table, blocks, rejected) = Table::load(&superblock, &bytes, 0).expect("memory");
+    assert_eq!((blocks.len(), rejected.truncated, table.dirty_pages()), (0, 200, 4));
+    // More bytes than the table has are not looked at.
+    let longer = [bytes, vec![0xEE; 100]].concat();
+    assert_eq!((load(200, &longer).1.len(), load(200, &longer).2.total()), (200, 0));
+}
+
+#[test]
+fn a_sequence_number_never_runs_over() {
+    let (mut table, blocks, _) = load(10, &image(10, &[(3, record(1, MAX_SEQUENCE))]));
+    assert_eq!((blocks.len(), table.next_sequence(), table.next_sequence()), (1, MAX_SEQUENCE, MAX_SEQUENCE));
+    table.set(4, &record(1, u64::MAX));
+    assert_eq!(table.next_sequence(), MAX_SEQUENCE);
+}
+
+#[test]
+fn extents_join_near_pages_and_go_round() {
+    let mut table = Table::new(VOLUME, 64 * 64).expect("memory");
+    let set = |table: &mut Table, page: u32| {
+        let sequence = table.next_sequence();
+        table.set(page * 64, &record(1, sequence));
+    };
+    let mut room = vec![0; 20 * PAGE_BYTES];
+    let extent = |first_page, pages| Some(Extent { first_page, pages });
+    // 7 clean pages between 0 and 8 are joined, 8 between 8 and 17 are not.
+    for page in [0, 8, 17, 63] {
+        set(&mut table, page);
+    }
+    assert_eq!(table.take_extent(&mut room), extent(0, 9));
+    // Dirty again behind the cursor: the others come first.
+    set(&mut table, 0);
+    assert_eq!(table.take_extent(&mut room), extent(17, 1));
+    assert_eq!(table.take_extent(&mut room), extent(63, 1));
+    assert_eq!(table.take_extent(&mut room), extent(0, 1));
+    assert_eq!(table.take_extent(&mut room), None);
+    // Room ends an extent; less than a page takes none.
+    for page in 20..40 {
+        set(&mut table, page);
+    }
+    assert_eq!(table.take_extent(&mut room[..PAGE_BYTES - 1]), None);
+    assert_eq!(table.take_extent(&mut room[..3 * PAGE_BYTES + 1]), extent(20, 3));
+    assert_eq!(table.take_extent(&mut room), extent(23, 17));
+    set(&mut table, 39);
+    let failed = table.take_extent(&mut room).expect("one page is dirty");
+    assert_eq!((failed, table.dirty_pages()), (Extent { first_page: 39, pages: 1 }, 0));
+    table.redirty(failed);
+    assert_eq!(table.dirty_pages(), 1);
+    assert_eq!(table.take_extent(&mut room), Some(failed));
+    // A gap that would end behind the room is not begun.
+    set(&mut table, 40);
+    set(&mut table, 44);
+    assert_eq!(table.take_extent(&mut room[..4 * PAGE_BYTES]), extent(40, 1));
+    assert_eq!(table.take_extent(&mut room[..4 * PAGE_BYTES]), extent(44, 1));
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Set { slot: u32, hash: u128 },
+    Clear { slot: u32 },
+    Take { pages: usize, fails: bool },
+}
+
+fn any_step(slots: u32) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..slots, 1..50_u128).prop_map(|(slot, hash)| Step::Set { slot, hash }),
+        2 => (0..slots).prop_map(|slot| Step::Clear { slot }),
+        2 => (1..20_usize, prop::bool::weighted(0.2)).prop_map(|(pages, fails)| Step::Take { pages, fails }),
+    ]
+}
+
+proptest! {
+    /// Against a map of slots, a set of dirty pages, and a file.
+    #[test]
+    fn the_file_becomes_what_the_table_is(steps in prop::collection::vec(any_step(64 * 40), 0..200)) {
+        let slots = 64 * 40;
+        let (mut table, mut file) = (Table::new(VOLUME, slots).expect("memory"), image(slots, &[]));
+        let (mut held, mut dirty) = (BTreeMap::new(), BTreeSet::new());
+        for step in steps {
+            match step {
+                Step::Set { slot, hash } => {
+                    let record = record(hash, table.next_sequence());
+                    table.set(slot, &record);
+                    held.insert(slot, record);
+                    dirty.insert(slot as usize / 64);
+                }
+                Step::Clear { slot } => {
+                    table.clear(slot);
+                    if held.remove(&slot).is_some() {
+                        dirty.insert(slot as usize / 64);
+                    }
+                }
+                Step::Take { pages, fails } => {
+                    let mut room = vec![0xEE; pages * PAGE_BYTES];
+                    let Some(extent) = table.take_extent(&mut room) else {
+                        prop_assert!(dirty.is_empty());
+                        continue;
+                    };
+                    let end = extent.first_page + extent.pages;
+                    prop_assert!((1..=pages).contains(&extent.pages));
+                    prop_assert!(dirty.contains(&extent.first_page) && dirty.contains(&(end - 1)));
+                    if fails {
+                        table.redirty(extent);
+                        dirty.extend(extent.first_page..end);
+                    } else {
+                        file[extent.offset_bytes() as usize..][..extent.bytes()]
+                            .copy_from_slice(&room[..extent.bytes()]);
+                        dirty.retain(|page| !(extent.first_page..end).contains(page));
+                    }
+                }
+            }
+            prop_assert_eq!(table.dirty_pages(), dirty.len());
+        }
+        for slot in 0..slots {
+            prop_assert_eq!(table.get(slot), held.get(&slot).copied());
+        }
+        write_back(&mut table, &mut file, 1 << 17);
+        prop_assert_eq!(table.dirty_pages(), 0);
+        let expected: Vec<_> = held.into_iter().collect();
+        prop_assert!(file == image(slots, &expected));
+    }
+
+    /// Whatever the bytes: records of the right slots stay, others go, no hash twice, and a second load agrees.
+    #[test]
+    fn loading_twice_finds_the_same(
+        kinds in prop::collection::vec((0..6_u8, 1..30_u128, 1..100_u64), 0..200),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let slots = 200;
+        let mut bytes = image(slots, &[]);
+        for (slot, (kind, hash, sequence)) in (0..slots).zip(kinds) {
+            match kind {
+                0 => {}
+                1 => put(&mut bytes, slot, &record(hash, sequence).encode(VOLUME, slot ^ 1)),
+                2 => put(&mut bytes, slot, &[hash as u8; RECORD_BYTES]),
+                _ => put(&mut bytes, slot, &record(hash, sequence).encode(VOLUME, slot)),
+            }
+        }
+        let (mut table, blocks, _) = load(slots, &bytes[..=cut.index(bytes.len())]);
+        let hashes: BTreeSet<_> = blocks.iter().map(|block| block.name.hash).collect();
+        prop_assert_eq!(hashes.len(), blocks.len());
+        prop_assert!(blocks.is_sorted_by_key(|block| (block.sequence, block.slot)));
+        for block in &blocks {
+            let record = table.get(block.slot).expect("what was recovered is there");
+            prop_assert_eq!((record.name(), record.sequence), (block.name, block.sequence));
+        }
+        write_back(&mut table, &mut bytes, 1 << 17);
+        let (again, blocks_again, rejected) = load(slots, &bytes);
+        prop_assert_eq!((blocks_again, rejected.total(), again.dirty_pages()), (blocks, 0, 0));
+    }
+}
+
+/// Without optimization it would say nothing. Every slot holds a block, in no order.
+#[cfg(not(debug_assertions))]
+#[test]
+fn a_million_records_are_loaded_in_a_fraction_of_a_second() {
+    let slots = 1_000_000;
+    let all = (0..slots).map(|slot| {
+        let sequence = u64::from(slot).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1;
+        (slot, record(u128::from(sequence).wrapping_mul(0x1234_5678_9ABC_DEF1_2345_6789_ABCD_EF01), sequence))
+    });
+    let bytes = image(slots, &all.collect::<Vec<_>>());
+    // The best of three: the machine may have other things to do.
+    let took = (0..3).map(|_| {
+        let start = std::time::Instant::now();
+        let (_table, blocks, rejected) = load(slots, &bytes);
+        let took = start.elapsed();
+        assert_eq!((blocks.len(), rejected.total()), (1_000_000, 0));
+        took
+    });
+    let took = took.min().expect("three");
+    println!("a full table of {slots} slots: {took:?}");
+    assert!(took.as_secs_f64() < 1.0, "{took:?}");
+}

@@ -1,0 +1,236 @@
+//! What a volume holds when it is opened again, and what it refuses to be.
+
+use super::*;
+use crate::disk::error::FailureCause;
+use crate::disk::recovery::{Recovery, Rejection};
+use crate::disk::set::VolumeSet;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+const SLOTS: u32 = 100;
+const BYTES: usize = 8192;
+
+fn kept(dir: &TempDir) -> VolumeOptions {
+    options(dir, SLOTS, BYTES)
+        .keep(true)
+        .backend(Backend::Blocking)
+        .model_fingerprint(7)
+        .layout_fingerprint(9)
+}
+
+fn file(dir: &TempDir) -> std::fs::File {
+    std::fs::File::options().read(true).write(true).open(dir.path().join("volume")).expect("there")
+}
+
+/// Opens, with everything written that `slots` says.
+fn written(dir: &TempDir, slots: impl Iterator<Item = u32>) -> Volume {
+    let volume = open(kept(dir)).expect("volume");
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    slots.for_each(|slot| write_pattern(&volume, &arena, 0, slot, 1));
+    volume
+}
+
+fn slots_of(recovery: &Recovery) -> Vec<u32> {
+    recovery.blocks.iter().map(|block| block.slot).collect()
+}
+
+fn cause_of(volume: &Volume, slot: u32) -> Option<FailureCause> {
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    let buffer = arena.write(0).expect("free");
+    match volume.read(slot, name(slot, 1).hash, Urgency::Urgent, buffer).wait() {
+        Ok(buffer) => {
+            assert_pattern(slot, 1, &buffer);
+            None
+        }
+        Err(failure) => Some(failure.cause),
+    }
+}
+
+#[test]
+fn what_was_written_is_found_again_in_its_order_and_what_was_forgotten_is_not() {
+    let dir = dir();
+    let order = (0..SLOTS).rev().step_by(3);
+    let volume = written(&dir, order.clone());
+    volume.forget(99);
+    drop(volume);
+    let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
+    assert_eq!(slots_of(&recovery), order.skip(1).collect::<Vec<_>>());
+    assert!(recovery.clean && !recovery.created && recovery.rejected.total() == 0, "{recovery:?}");
+    assert!(recovery.blocks.iter().all(|block| block.name == name(block.slot, 1)));
+    for slot in slots_of(&recovery) {
+        assert_eq!(cause_of(&volume, slot), None);
+    }
+    assert_eq!(cause_of(&volume, 99), Some(FailureCause::Rejected(Rejection::Empty)));
+    // Sequence numbers go on.
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    write_pattern(&volume, &arena, 0, 0, 1);
+    drop(volume);
+    let (_, recovery) = Volume::open(kept(&dir)).expect("volume");
+    assert_eq!(slots_of(&recovery).last(), Some(&0));
+}
+
+#[test]
+fn the_table_is_written_in_the_background_and_a_crash_keeps_what_was() {
+    let dir = dir();
+    let volume = open(kept(&dir).table_delay(Duration::from_millis(1))).expect("volume");
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    (0..10).for_each(|slot| write_pattern(&volume, &arena, 0, slot, 1));
+    let since = Instant::now();
+    let mut table = [0; 64 * 10];
+    while table.chunks(64).any(|record| record.iter().all(|byte| *byte == 0)) {
+        assert!(since.elapsed() < Duration::from_secs(20), "the table was not written");
+        file(&dir).read_exact_at(&mut table, 4096).expect("there");
+    }
+    // As a crash leaves it: a copy of the file while it is in use.
+    let crashed = super::dir();
+    std::fs::copy(dir.path().join("volume"), crashed.path().join("volume")).expect("copied");
+    let (volume, recovery) = Volume::open(kept(&crashed)).expect("volume");
+    assert_eq!((recovery.blocks.len(), recovery.clean), (10, false));
+    assert!((0..10).all(|slot| cause_of(&volume, slot).is_none()));
+}
+
+#[test]
+fn a_flush_puts_everything_on_the_device() {
+    let dir = dir();
+    let volume = open(kept(&dir).table_delay(Duration::from_secs(1000))).expect("volume");
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    (0..SLOTS).for_each(|slot| write_pattern(&volume, &arena, 0, slot, 1));
+    volume.flush().wait().expect("flushed");
+    let crashed = super::dir();
+    std::fs::copy(dir.path().join("volume"), crashed.path().join("volume")).expect("copied");
+    let (_, recovery) = Volume::open(kept(&crashed)).expect("volume");
+    assert_eq!((recovery.blocks.len(), recovery.clean), (SLOTS as usize, false));
+}
+
+#[test]
+fn another_volume_is_refused_by_the_field_that_differs_and_can_be_started_over() {
+    let at = |dir: &TempDir, slots, bytes| options(dir, slots, bytes).keep(true).backend(Backend::Blocking);
+    let dir = dir();
+    drop(written(&dir, 0..5));
+    for (options, field) in [
+        (kept(&dir).model_fingerprint(8), "model_fingerprint"),
+        (kept(&dir).layout_fingerprint(8), "layout_fingerprint"),
+        (at(&dir, SLOTS + 1, BYTES).model_fingerprint(7).layout_fingerprint(9), "slots"),
+        (at(&dir, SLOTS, BYTES + 1).model_fingerprint(7).layout_fingerprint(9), "slot_bytes"),
+    ] {
+        let error = open(options).unwrap_err();
+        let VolumeError::Foreign { field: found, .. } = &error else { panic!("{error}") };
+        assert_eq!(*found, field);
+        assert!(error.to_string().contains(field) && error.to_string().contains("reinitialize"), "{error}");
+    }
+    let (volume, recovery) = Volume::open(kept(&dir)).expect("untouched by all that");
+    assert_eq!(recovery.blocks.len(), 5);
+    drop(volume);
+    let (volume, recovery) =
+        Volume::open(at(&dir, 3 * SLOTS, BYTES).reinitialize(true)).expect("started over");
+    assert!(recovery.blocks.is_empty() && recovery.created);
+    assert_eq!(cause_of(&volume, 0), Some(FailureCause::Rejected(Rejection::Empty)));
+    drop(volume);
+    let (_, recovery) = Volume::open(at(&dir, 3 * SLOTS, BYTES)).expect("volume");
+    assert!(recovery.blocks.is_empty() && recovery.rejected.total() == 0, "{recovery:?}");
+}
+
+#[test]
+fn damage_is_a_miss_and_is_not_met_twice() {
+    let dir = dir();
+    drop(written(&dir, 0..10));
+    let origin = 4096 + 8192;
+    // A payload, a record, and the padding of nobody's business.
+    file(&dir).write_all_at(&[0xAA; 3], origin + 3 * BYTES as u64 + 5000).expect("written");
+    file(&dir).write_all_at(&[0xAA], 4096 + 64 * 4 + 20).expect("written");
+    let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
+    assert_eq!((recovery.blocks.len(), recovery.rejected.record), (9, 1));
+    for slot in 0..10 {
+        let expected = match slot {
+            3 => Some(FailureCause::Rejected(Rejection::Payload)),
+            4 => Some(FailureCause::Rejected(Rejection::Empty)),
+            _ => None,
+        };
+        assert_eq!(cause_of(&volume, slot), expected);
+    }
+    assert_eq!(cause_of(&volume, 3), Some(FailureCause::Rejected(Rejection::Empty)), "forgotten at once");
+    drop(volume);
+    let (_, recovery) = Volume::open(kept(&dir)).expect("volume");
+    assert_eq!((recovery.blocks.len(), recovery.rejected.total()), (8, 0));
+}
+
+#[test]
+fn what_verification_would_find_is_served_where_it_is_skipped() {
+    let dir = dir();
+    drop(written(&dir, 0..2));
+    file(&dir).write_all_at(&[0xAA; 3], 4096 + 8192 + 100).expect("written");
+    let (volume, _) = Volume::open(kept(&dir).skip_verification_unsafe(true)).expect("volume");
+    assert!(volume.describe().to_string().contains("not verified"));
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    let buffer = volume.read(0, name(0, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();
+    assert_eq!(&buffer.expect("read")[100..103], [0xAA; 3]);
+    let other = volume.read(1, name(0, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();
+    assert_eq!(other.unwrap_err().cause, FailureCause::Rejected(Rejection::OtherHash));
+}
+
+#[test]
+fn one_superblock_is_enough_and_with_none_the_volume_starts_over() {
+    let dir = dir();
+    drop(written(&dir, 0..10));
+    let end = file(&dir).metadata().expect("there").len() - 4096;
+    for at in [0, end] {
+        file(&dir).write_all_at(&[0x55; 4096], at).expect("written");
+        let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
+        assert_eq!((recovery.blocks.len(), recovery.rejected.superblock, recovery.clean), (10, 1, false));
+        assert!(volume.describe().notes.iter().any(|note| note.contains("superblock")));
+    }
+    for at in [0, end] {
+        file(&dir).write_all_at(&[0x55; 4096], at).expect("written");
+    }
+    let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
+    assert_eq!((recovery.blocks.len(), recovery.rejected.superblock, recovery.created), (0, 2, true));
+    drop(volume);
+    let (_, recovery) = Volume::open(kept(&dir)).expect("volume");
+    assert_eq!((recovery.blocks.len(), recovery.rejected.total(), recovery.clean), (0, 0, true));
+}
+
+#[test]
+fn a_truncated_volume_loses_its_end_and_gets_it_back_empty() {
+    let dir = dir();
+    drop(written(&dir, 0..SLOTS));
+    let whole = file(&dir).metadata().expect("there").len();
+    file(&dir).set_len(4096 + 8192 + 40 * BYTES as u64 + 100).expect("cut");
+    let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
+    assert_eq!((recovery.blocks.len(), recovery.rejected.truncated), (40, 60));
+    assert_eq!(file(&dir).metadata().expect("there").len(), whole);
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    write_pattern(&volume, &arena, 0, 99, 1);
+    assert_eq!((cause_of(&volume, 99), cause_of(&volume, 39)), (None, None));
+}
+
+#[test]
+fn volumes_are_striped_and_know_their_places() {
+    let (one, two) = (dir(), dir());
+    let both = || vec![kept(&one), kept(&two)];
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    let (set, _) = VolumeSet::open(both()).expect("set");
+    assert_eq!((set.slots(), set.slot_bytes()), (2 * SLOTS, BYTES));
+    for slot in [0, 1, 5, 2 * SLOTS - 1, 4] {
+        let mut buffer = arena.write(0).expect("free");
+        pattern(slot, 1, &mut buffer);
+        drop(set.write(slot, name(slot, 1), buffer.into_read()).wait().expect("written"));
+    }
+    set.forget(5);
+    set.flush().into_iter().for_each(|flush| flush.wait().expect("flushed"));
+    assert!(set.volumes().iter().all(|volume| volume.stats().writes >= 2));
+    drop(set);
+    let error = VolumeSet::open(vec![kept(&two), kept(&one)]).unwrap_err();
+    assert!(error.to_string().contains("stripe_index"), "{error}");
+    let error = open(kept(&one)).unwrap_err();
+    assert!(error.to_string().contains("stripe_count"), "{error}");
+    let (set, recovery) = VolumeSet::open(both()).expect("set");
+    assert_eq!(slots_of(&recovery), [0, 1, 2 * SLOTS - 1, 4]);
+    for slot in slots_of(&recovery) {
+        let buffer =
+            set.read(slot, name(slot, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();
+        assert_pattern(slot, 1, &buffer.expect("read"));
+    }
+    let lost = set.read(2 * SLOTS, name(0, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();
+    assert!(matches!(lost.unwrap_err().cause, FailureCause::SlotOutOfRange { .. }));
+    assert!(VolumeSet::open(Vec::new()).is_err());
+}
