@@ -9,6 +9,7 @@
 //! | [`copy`] | copy plans between host regions, by the CPU |
 //! | [`device`] | device memory behind [`kvstrata_core::storage::DevicePort`]; the simulated one |
 //! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or what works |
+//! | [`gds`] | device memory ↔ file without host memory between: GPUDirect Storage, found at run time |
 //! | [`probe`] | what this machine offers, as facts for `kvstrata doctor` |
 
 #[cfg(unix)]
@@ -18,6 +19,8 @@ pub mod copy;
 pub mod device;
 #[cfg(unix)]
 pub mod disk;
+#[cfg(unix)]
+pub mod gds;
 #[cfg(unix)]
 pub mod probe;
 

@@ -45,6 +45,7 @@ mod tests;
 mod volume;
 
 pub(crate) use file::available_at;
+pub(crate) use pending::Cell;
 
 pub use error::{Direction, FailureCause, IoFailure, VolumeError};
 pub use options::{Backend, Progress, VolumeOptions};

@@ -16,13 +16,13 @@ use std::task::{Context, Poll, Waker};
 use std::thread::{self, Thread};
 
 /// A request's outcome: the buffer back, or why not all its bytes moved.
-pub(super) type Outcome<B> = Result<B, IoFailure>;
+pub(crate) type Outcome<B, E = IoFailure> = Result<B, E>;
 
 #[derive(Debug)]
-enum State<B> {
+enum State<B, E> {
     /// Under way; whom to tell.
     Waiting(Interest),
-    Done(Outcome<B>),
+    Done(Outcome<B, E>),
     /// The outcome has been taken.
     Taken,
 }
@@ -37,20 +37,20 @@ enum Interest {
 /// Where the ring thread leaves the outcome. A mutex that is held for a few instructions: beside a
 /// transfer its cost is nothing.
 #[derive(Debug)]
-pub(super) struct Cell<B>(Mutex<State<B>>);
+pub(crate) struct Cell<B, E = IoFailure>(Mutex<State<B, E>>);
 
-impl<B> Cell<B> {
-    pub(super) fn new() -> Arc<Cell<B>> {
+impl<B, E> Cell<B, E> {
+    pub(crate) fn new() -> Arc<Cell<B, E>> {
         Arc::new(Cell(Mutex::new(State::Waiting(Interest::Nobody))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
+    fn lock(&self) -> MutexGuard<'_, State<B, E>> {
         // No code of ours or of a caller's runs under the lock, so that a poisoned state is a whole one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leaves the outcome and wakes whoever waits (I1).
-    pub(super) fn complete(&self, outcome: Outcome<B>) {
+    pub(crate) fn complete(&self, outcome: Outcome<B, E>) {
         let before = core::mem::replace(&mut *self.lock(), State::Done(outcome));
         match before {
             State::Waiting(Interest::Thread(thread)) => thread.unpark(),
@@ -63,7 +63,7 @@ impl<B> Cell<B> {
     }
 
     /// Takes the outcome, or leaves word whom to tell.
-    fn take_or(&self, interest: impl FnOnce() -> Interest) -> Option<Outcome<B>> {
+    fn take_or(&self, interest: impl FnOnce() -> Interest) -> Option<Outcome<B, E>> {
         let mut state = self.lock();
         if let State::Waiting(slot) = &mut *state {
             *slot = interest();
@@ -76,27 +76,28 @@ impl<B> Cell<B> {
     }
 }
 
-/// A request under way. `B` is the buffer's guard, handed back by [`wait`](Pending::wait).
+/// A request under way. `B` is the buffer's guard, handed back by [`wait`](Pending::wait); `E` says why a request
+/// did not move all its bytes.
 #[derive(Debug)]
 #[must_use = "dropping it drops the only way to learn how the request ended"]
-pub struct Pending<B> {
-    cell: Arc<Cell<B>>,
+pub struct Pending<B, E = IoFailure> {
+    cell: Arc<Cell<B, E>>,
 }
 
-impl<B> Pending<B> {
-    pub(super) fn new(cell: Arc<Cell<B>>) -> Pending<B> {
+impl<B, E> Pending<B, E> {
+    pub(crate) fn new(cell: Arc<Cell<B, E>>) -> Pending<B, E> {
         Pending { cell }
     }
 
-    pub(super) fn failed(failure: IoFailure) -> Pending<B> {
+    pub(crate) fn failed(failure: E) -> Pending<B, E> {
         Pending { cell: Arc::new(Cell(Mutex::new(State::Done(Err(failure))))) }
     }
 
     /// Blocks the thread until the request has ended; gives the buffer back.
     ///
     /// # Errors
-    /// [`IoFailure`]: not all bytes moved, and a read's buffer, given back to its arena, holds rubbish.
-    pub fn wait(self) -> Result<B, IoFailure> {
+    /// `E`: not all bytes moved, and a read's buffer, given back to its owner, holds rubbish.
+    pub fn wait(self) -> Result<B, E> {
         loop {
             if let Some(outcome) = self.cell.take_or(|| Interest::Thread(thread::current())) {
                 return outcome;
@@ -110,7 +111,7 @@ impl<B> Pending<B> {
     ///
     /// # Errors
     /// Itself, when the request is still under way.
-    pub fn try_wait(self) -> Result<Result<B, IoFailure>, Pending<B>> {
+    pub fn try_wait(self) -> Result<Result<B, E>, Pending<B, E>> {
         match self.cell.take_or(|| Interest::Nobody) {
             Some(outcome) => Ok(outcome),
             None => Err(self),
@@ -124,8 +125,8 @@ impl<B> Pending<B> {
     }
 }
 
-impl<B> Future for Pending<B> {
-    type Output = Result<B, IoFailure>;
+impl<B, E> Future for Pending<B, E> {
+    type Output = Result<B, E>;
 
     /// Ready with the outcome, once; polled after that it stays pending.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

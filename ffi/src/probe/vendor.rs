@@ -1,6 +1,7 @@
 //! What vendors install: CUDA driver and devices, nvcc, NIXL, cuFile. Looked for at run time only.
 
 use super::Fact;
+use crate::gds::{self, GdsError};
 use crate::sys::library::Library;
 use core::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -145,24 +146,27 @@ pub(super) fn nixl() -> Fact {
     }
 }
 
-/// Loads the library and looks for its entry; opening its driver would take device memory.
+/// Loads the library and looks for its entries; opening its driver would take device memory.
 pub(super) fn cufile() -> Fact {
     let (name, why) = ("cuFile", "GPUDirect Storage: drive to device with no copy in host memory");
-    let remedy = "install the CUDA toolkit's GPUDirect Storage (libcufile); until then copies bounce through host memory";
-    match Library::open(&[c"libcufile.so.0", c"libcufile.so"]) {
-        Ok(library) if library.symbol(c"cuFileDriverOpen").is_some() => {
-            if Path::new("/proc/driver/nvidia-fs").exists() {
-                Fact::found(name, "libcufile, and the nvidia-fs module", why)
-            } else {
-                Fact::limited(
-                    name,
-                    "libcufile, without the nvidia-fs module: compatibility mode",
-                    why,
-                    "load nvidia-fs",
-                )
-            }
+    let version = match gds::installed() {
+        Ok(version) => version,
+        Err(error) => {
+            let detail = match error {
+                GdsError::LibraryMissing { why, .. } => why,
+                GdsError::SymbolMissing { library, symbol } => format!("{library} lacks {symbol}"),
+                other => other.to_string(),
+            };
+            let remedy = "install the CUDA toolkit's GPUDirect Storage (libcufile); until then copies bounce through host memory";
+            return Fact::not_found(name, detail, why, remedy);
         }
-        Ok(_) => Fact::not_found(name, "libcufile lacks cuFileDriverOpen", why, remedy),
-        Err(error) => Fact::not_found(name, error, why, remedy),
+    };
+    if Path::new("/proc/driver/nvidia-fs").exists() {
+        return Fact::found(name, format!("libcufile {version}, and the nvidia-fs module"), why);
     }
+    let detail = format!(
+        "libcufile {version}, without the nvidia-fs module: it bounces, unless by PCI peer-to-peer DMA"
+    );
+    let remedy = "load nvidia-fs, or let cuFile use PCI peer-to-peer DMA (`use_pci_p2pdma` in cufile.json)";
+    Fact::limited(name, detail, why, remedy)
 }

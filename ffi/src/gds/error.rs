@@ -1,0 +1,281 @@
+//! What can go wrong with cuFile: at start-up ([`GdsError`]), and for one transfer ([`TransferError`]).
+
+use core::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// A code of cuFile, `CUfileOpError`, with CUDA's own where cuFile says that CUDA failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CuFileCode {
+    /// 5001 to 5050 in cuFile 1.19.
+    pub code: i32,
+    /// `CUresult`, meaningful when `code` is 5011.
+    pub cuda: i32,
+}
+
+/// `CU_FILE_CUDA_DRIVER_ERROR`.
+const CUDA_DRIVER_ERROR: i32 = 5011;
+
+/// Names from `cufile.h` of 1.19, by code. That of 1.14 has the same up to 5038, and ends there.
+const NAMES: [(i32, &str); 47] = [
+    (5001, "DRIVER_NOT_INITIALIZED"),
+    (5002, "DRIVER_INVALID_PROPS"),
+    (5003, "DRIVER_UNSUPPORTED_LIMIT"),
+    (5004, "DRIVER_VERSION_MISMATCH"),
+    (5005, "DRIVER_VERSION_READ_ERROR"),
+    (5006, "DRIVER_CLOSING"),
+    (5007, "PLATFORM_NOT_SUPPORTED"),
+    (5008, "IO_NOT_SUPPORTED"),
+    (5009, "DEVICE_NOT_SUPPORTED"),
+    (5010, "NVFS_DRIVER_ERROR"),
+    (CUDA_DRIVER_ERROR, "CUDA_DRIVER_ERROR"),
+    (5012, "CUDA_POINTER_INVALID"),
+    (5013, "CUDA_MEMORY_TYPE_INVALID"),
+    (5014, "CUDA_POINTER_RANGE_ERROR"),
+    (5015, "CUDA_CONTEXT_MISMATCH"),
+    (5016, "INVALID_MAPPING_SIZE"),
+    (5017, "INVALID_MAPPING_RANGE"),
+    (5018, "INVALID_FILE_TYPE"),
+    (5019, "INVALID_FILE_OPEN_FLAG"),
+    (5020, "DIO_NOT_SET"),
+    (5022, "INVALID_VALUE"),
+    (5023, "MEMORY_ALREADY_REGISTERED"),
+    (5024, "MEMORY_NOT_REGISTERED"),
+    (5025, "PERMISSION_DENIED"),
+    (5026, "DRIVER_ALREADY_OPEN"),
+    (5027, "HANDLE_NOT_REGISTERED"),
+    (5028, "HANDLE_ALREADY_REGISTERED"),
+    (5029, "DEVICE_NOT_FOUND"),
+    (5030, "INTERNAL_ERROR"),
+    (5031, "GETNEWFD_FAILED"),
+    (5033, "NVFS_SETUP_ERROR"),
+    (5034, "IO_DISABLED"),
+    (5035, "BATCH_SUBMIT_FAILED"),
+    (5036, "GPU_MEMORY_PINNING_FAILED"),
+    (5037, "BATCH_FULL"),
+    (5038, "ASYNC_NOT_SUPPORTED"),
+    (5039, "INTERNAL_BATCH_SETUP_ERROR"),
+    (5040, "INTERNAL_BATCH_SUBMIT_ERROR"),
+    (5041, "INTERNAL_BATCH_GETSTATUS_ERROR"),
+    (5042, "INTERNAL_BATCH_CANCEL_ERROR"),
+    (5043, "NOMEM_ERROR"),
+    (5044, "IO_ERROR"),
+    (5045, "INTERNAL_BUF_REGISTER_ERROR"),
+    (5046, "HASH_OPR_ERROR"),
+    (5047, "INVALID_CONTEXT_ERROR"),
+    (5048, "NVFS_INTERNAL_DRIVER_ERROR"),
+    (5049, "BATCH_NOCOMPAT_ERROR"),
+];
+
+impl CuFileCode {
+    /// The name in `cufile.h` without its prefix `CU_FILE_`; none for a code that is not known here.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.iter().find(|(code, _)| *code == self.code).map(|(_, name)| *name)
+    }
+}
+
+impl fmt::Display for CuFileCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CuFileCode { code, cuda } = self;
+        match self.name() {
+            Some(name) => write!(f, "{code} CU_FILE_{name}")?,
+            None => write!(f, "{code}, not a code of cuFile 1.19")?,
+        }
+        if *code == CUDA_DRIVER_ERROR { write!(f, ", CUDA {cuda}") } else { Ok(()) }
+    }
+}
+
+/// Why device memory and a file cannot be joined by cuFile. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum GdsError {
+    /// A library is not installed, or does not load.
+    #[error(
+        "{library} does not load ({why}); install CUDA's GPUDirect Storage and NVIDIA's driver, or put their folder into LD_LIBRARY_PATH"
+    )]
+    LibraryMissing {
+        /// The file name that was looked for.
+        library: String,
+        /// The dynamic linker's words.
+        why: String,
+    },
+    /// A library lacks an entry.
+    #[error("{library} lacks the entry {symbol}; install GPUDirect Storage 1.0 or later")]
+    SymbolMissing {
+        /// The library.
+        library: String,
+        /// The entry.
+        symbol: String,
+    },
+    /// CUDA refused.
+    #[error(
+        "{operation} failed with CUDA's code {code} on device {device}; check `nvidia-smi` and CUDA_VISIBLE_DEVICES"
+    )]
+    Cuda {
+        /// The call.
+        operation: &'static str,
+        /// The device's ordinal.
+        device: u32,
+        /// `CUresult`.
+        code: i32,
+    },
+    /// A file that cuFile reads when its driver opens, and waits for without end.
+    #[error(
+        "cuFile cannot be opened: {} cannot be read ({source}), and it would wait for that for ever; use a kernel with \
+         modules, or a sandbox that shows this file", path.display()
+    )]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// cuFile's driver does not open.
+    #[error(
+        "{operation} failed with {code}; load the nvidia-fs module, or allow compatibility mode, which bounces \
+         through host memory"
+    )]
+    DriverRefused {
+        /// The call.
+        operation: &'static str,
+        /// cuFile's answer.
+        code: CuFileCode,
+    },
+    /// cuFile would bounce through host memory, and that is not allowed.
+    #[error(
+        "cuFile works in compatibility mode only ({why}): each transfer would bounce through host memory; load the \
+         nvidia-fs module, or allow compatibility mode"
+    )]
+    Compat {
+        /// How that was seen.
+        why: String,
+    },
+    /// The file's file system, or the way it was opened, is not one that cuFile serves.
+    #[error(
+        "cuFile refuses the file with {code}; put it on ext4 or xfs on a local NVMe drive, open it with O_DIRECT, \
+         leave it its name, and show a container /run/udev"
+    )]
+    FileSystemRefused {
+        /// cuFile's answer.
+        code: CuFileCode,
+    },
+    /// Device memory cannot be registered; it can be used unregistered.
+    #[error(
+        "cuFile refuses to register {bytes} bytes of device memory with {code}; use it unregistered, or register less"
+    )]
+    BufferRefused {
+        /// Size of the memory.
+        bytes: usize,
+        /// cuFile's answer.
+        code: CuFileCode,
+    },
+    /// An option is impossible.
+    #[error("{option} is {value}; must be at least 1")]
+    Option {
+        /// The option's name.
+        option: &'static str,
+        /// Its value.
+        value: usize,
+    },
+    /// The threads that wait for cuFile cannot be started.
+    #[error("cannot start a thread: {source}; raise the limit on threads (`ulimit -u`)")]
+    Thread {
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Why a transfer did not move all its bytes. What it had moved before is unspecified, on the device or in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TransferError {
+    /// The range is not inside the buffer, or not inside what a file can be.
+    #[error("{bytes} bytes at {offset} are outside {limit} bytes")]
+    OutOfRange {
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes asked for.
+        bytes: usize,
+        /// Bytes that there are.
+        limit: u64,
+    },
+    /// As many transfers as the options allow wait already; the same one may succeed later.
+    #[error("{queued} transfers wait already; ask again when one has ended, or raise `queue`")]
+    Full {
+        /// Transfers that wait.
+        queued: usize,
+    },
+    /// The system's error number, after retries where those make sense.
+    #[error("{}", io::Error::from_raw_os_error(*errno))]
+    Os {
+        /// The error number.
+        errno: i32,
+    },
+    /// cuFile's own code.
+    #[error("cuFile answers {0}")]
+    CuFile(CuFileCode),
+    /// CUDA refused to make the buffer's context current.
+    #[error("the device's context cannot be made current: CUDA's code {code}")]
+    Context {
+        /// `CUresult`.
+        code: i32,
+    },
+    /// The file ended early, or took no more.
+    #[error("only {done} of {asked} bytes moved; was the file truncated?")]
+    Short {
+        /// Bytes moved.
+        done: usize,
+        /// Bytes asked for.
+        asked: usize,
+    },
+    /// cuFile gave a number that it does not document: more than was asked for, or no code of its own.
+    #[error("cuFile answered {answer} to a transfer of {asked} bytes, which it does not document")]
+    Nonsense {
+        /// Its answer.
+        answer: i64,
+        /// Bytes asked for.
+        asked: usize,
+    },
+}
+
+impl TransferError {
+    /// Reads what cuFileRead and cuFileWrite return where it is negative: −1 with `errno`, or a negated code of cuFile's;
+    /// a negated error number is understood too.
+    pub(super) fn of(answer: isize, errno: i32, asked: usize) -> TransferError {
+        match answer {
+            -1 => TransferError::Os { errno },
+            -4095..=-2 => TransferError::Os { errno: -answer as i32 },
+            -5999..=-5001 => TransferError::CuFile(CuFileCode { code: -answer as i32, cuda: 0 }),
+            _ => TransferError::Nonsense { answer: answer as i64, asked },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_the_headers_names() {
+        let shown = |code| CuFileCode { code, cuda: 3 }.to_string();
+        assert_eq!(shown(5001), "5001 CU_FILE_DRIVER_NOT_INITIALIZED");
+        assert_eq!(shown(5011), "5011 CU_FILE_CUDA_DRIVER_ERROR, CUDA 3");
+        assert_eq!(shown(5022), "5022 CU_FILE_INVALID_VALUE");
+        assert_eq!(shown(5033), "5033 CU_FILE_NVFS_SETUP_ERROR");
+        assert_eq!(shown(5049), "5049 CU_FILE_BATCH_NOCOMPAT_ERROR");
+        for hole in [0, 5000, 5021, 5032, 5050] {
+            assert_eq!(CuFileCode { code: hole, cuda: 0 }.name(), None, "{hole}");
+        }
+        assert!(NAMES.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    #[test]
+    fn negative_answers_are_told_apart() {
+        assert_eq!(TransferError::of(-1, libc::EIO, 9), TransferError::Os { errno: libc::EIO });
+        assert_eq!(TransferError::of(-22, 0, 9), TransferError::Os { errno: 22 });
+        let code = CuFileCode { code: 5008, cuda: 0 };
+        assert_eq!(TransferError::of(-5008, 0, 9), TransferError::CuFile(code));
+        for answer in [-4096, -5000, -6000, isize::MIN] {
+            assert!(matches!(TransferError::of(answer, 0, 9), TransferError::Nonsense { .. }), "{answer}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Device memory that cuFile reaches: someone else's allocation, held while it is registered or in flight.
+//!
+//! ```text
+//!   base                    offset          offset + bytes              base + size
+//!   ├───────────────────────┼── DeviceRange ──┼─────────────────────────────┤
+//!   └──────────────── GdsBuffer: registered as a whole ─────────────────────┘
+//! ```
+//!
+//! Invariants
+//! - I1: a range lies inside its buffer.
+//! - I2: the owner is given up after the buffer is deregistered, and that after the last range is gone.
+
+use super::driver::{GdsDriver, refused};
+use super::error::{GdsError, TransferError};
+use core::any::Any;
+use core::ffi::c_void;
+use core::fmt;
+use std::sync::Arc;
+
+/// An allocation on a device, kept alive by its owner.
+pub struct DeviceMemory {
+    base: u64,
+    bytes: usize,
+    owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl DeviceMemory {
+    /// `bytes` bytes at the device address `base`, which stay allocated at least until `owner` is dropped.
+    ///
+    /// # Safety
+    /// The bytes are one allocation of CUDA's (`cuMemAlloc`, `cudaMalloc`) on the device that the [`GdsDriver`] is opened
+    /// for, live as long as `owner` does, and are not reached by references of Rust's: cuFile writes them at any time
+    /// while a read is under way.
+    pub unsafe fn new(base: u64, bytes: usize, owner: Arc<dyn Any + Send + Sync>) -> DeviceMemory {
+        DeviceMemory { base, bytes, owner }
+    }
+}
+
+/// Device memory made known to cuFile, registered if that succeeded. Deregistered when the last range of it is gone.
+pub struct GdsBuffer {
+    memory: DeviceMemory,
+    driver: Arc<GdsDriver>,
+    registered: bool,
+}
+
+impl GdsBuffer {
+    /// Registers the memory, so that drives write it without a copy on the device. It takes as much of the window
+    /// through which devices on the bus see each other (BAR1, `nvidia-smi -q`), which may be small.
+    ///
+    /// # Errors
+    /// [`GdsError::BufferRefused`] or [`GdsError::Cuda`]; the memory's owner is dropped then.
+    pub fn register(driver: &Arc<GdsDriver>, memory: DeviceMemory) -> Result<Arc<GdsBuffer>, GdsError> {
+        let DeviceMemory { base, bytes, .. } = memory;
+        let status = {
+            let _entered = driver.enter().map_err(|code| GdsError::Cuda {
+                operation: "cuCtxPushCurrent",
+                device: driver.describe().device,
+                code,
+            })?;
+            // SAFETY: the allocation is live and CUDA's (`DeviceMemory::new`), and its context is current.
+            unsafe { (driver.api().buffer_register)(base as *const c_void, bytes, 0) }
+        };
+        match refused(status) {
+            None => Ok(GdsBuffer::of(driver, memory, true)),
+            Some(code) => Err(GdsError::BufferRefused { bytes, code }),
+        }
+    }
+
+    /// Leaves the memory unregistered: cuFile then copies through buffers of its own on the device.
+    #[must_use]
+    pub fn unregistered(driver: &Arc<GdsDriver>, memory: DeviceMemory) -> Arc<GdsBuffer> {
+        GdsBuffer::of(driver, memory, false)
+    }
+
+    fn of(driver: &Arc<GdsDriver>, memory: DeviceMemory, registered: bool) -> Arc<GdsBuffer> {
+        Arc::new(GdsBuffer { memory, driver: Arc::clone(driver), registered })
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.memory.bytes
+    }
+
+    /// Part of the buffer, to be handed to a transfer. Offsets and lengths that are multiples of 4096 go direct; cuFile
+    /// copies others through buffers of its own.
+    ///
+    /// # Errors
+    /// [`TransferError::OutOfRange`].
+    pub fn range(self: &Arc<Self>, offset: usize, bytes: usize) -> Result<DeviceRange, TransferError> {
+        let limit = self.memory.bytes;
+        match offset.checked_add(bytes) {
+            Some(end) if end <= limit => Ok(DeviceRange { buffer: Arc::clone(self), offset, bytes }),
+            _ => Err(TransferError::OutOfRange { offset: offset as u64, bytes, limit: limit as u64 }),
+        }
+    }
+}
+
+impl Drop for GdsBuffer {
+    fn drop(&mut self) {
+        if !self.registered {
+            return;
+        }
+        let _entered = self.driver.enter();
+        // SAFETY: registered once, at this address; no transfer is under way, since each holds the buffer (I2).
+        let _ = unsafe { (self.driver.api().buffer_deregister)(self.memory.base as *const c_void) };
+    }
+}
+
+impl fmt::Debug for GdsBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GdsBuffer")
+            .field("base", &format_args!("{:#x}", self.memory.base))
+            .field("bytes", &self.memory.bytes)
+            .field("registered", &self.registered)
+            .field("owners", &Arc::strong_count(&self.memory.owner))
+            .finish()
+    }
+}
+
+/// Part of a [`GdsBuffer`]. A transfer owns it until cuFile has answered.
+#[derive(Debug)]
+pub struct DeviceRange {
+    buffer: Arc<GdsBuffer>,
+    offset: usize,
+    bytes: usize,
+}
+
+impl DeviceRange {
+    /// Length in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Where it starts in its buffer.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Its buffer.
+    #[must_use]
+    pub fn buffer(&self) -> &Arc<GdsBuffer> {
+        &self.buffer
+    }
+
+    pub(super) fn base(&self) -> *mut c_void {
+        self.buffer.memory.base as *mut c_void
+    }
+
+    pub(super) fn driver(&self) -> &GdsDriver {
+        &self.buffer.driver
+    }
+}

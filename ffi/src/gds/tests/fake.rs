@@ -1,0 +1,418 @@
+//! A stand-in for cuFile and CUDA: two tables of functions, "device" memory that is the host's, a log of the calls.
+//!
+//! The functions take no context of their own, as the real ones, so that there is one stand-in for the process; a test
+//! that holds a [`Fake`] has it alone.
+
+use super::super::driver::{GdsDriver, GdsOptions};
+use super::super::error::GdsError;
+use super::super::memory::DeviceMemory;
+use super::super::sys::{
+    CONTROL_ALLOW_COMPAT, CuFileApi, CudaApi, CudaContext, Descriptor, Handle, Properties, Status,
+};
+use core::any::Any;
+use core::cell::Cell;
+use core::ffi::{c_int, c_uint, c_void};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    Init,
+    Retain(c_int),
+    Release(c_int),
+    Compat(bool),
+    Open,
+    Close,
+    Register,
+    Deregister,
+    BufferRegister(usize),
+    BufferDeregister,
+    /// Bytes, offset in the file, offset in the buffer.
+    Read(usize, i64, i64),
+    Write(usize, i64, i64),
+    /// A call that needs the context found none.
+    NoContext,
+    /// An owner's memory has gone.
+    Freed,
+}
+
+/// What a transfer is to do.
+pub(super) enum Answer {
+    /// What was asked.
+    All,
+    /// No more than these bytes.
+    Part(usize),
+    /// Move nothing and answer with this number.
+    Number(isize),
+    /// Move nothing, set `errno`, answer −1.
+    Errno(c_int),
+    /// Say that it is there, wait to be let go, then do all.
+    Held(mpsc::Sender<()>, mpsc::Receiver<()>),
+}
+
+/// Decides by the transfer's running number.
+type Plan = Box<dyn FnMut(usize) -> Answer + Send>;
+
+pub(super) struct World {
+    pub(super) log: Vec<Event>,
+    pub(super) init: c_int,
+    pub(super) open: c_int,
+    pub(super) register: c_int,
+    pub(super) buffer_register: c_int,
+    pub(super) properties: Properties,
+    /// Whether compatibility mode is allowed; of an open driver.
+    compat: bool,
+    staged: Option<bool>,
+    /// Opened so many times more than closed.
+    uses: usize,
+    pub(super) plan: Plan,
+    transfers: usize,
+}
+
+static WORLD: Mutex<Option<World>> = Mutex::new(None);
+static TURN: Mutex<()> = Mutex::new(());
+
+thread_local! {
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The stand-in, had alone.
+pub(super) struct Fake {
+    _turn: MutexGuard<'static, ()>,
+    pub(super) api: CuFileApi,
+}
+
+fn world<R>(act: impl FnOnce(&mut World) -> R) -> R {
+    let mut world = WORLD.lock().unwrap_or_else(PoisonError::into_inner);
+    act(world.as_mut().expect("a test holds the stand-in"))
+}
+
+impl Fake {
+    /// A cuFile 1.19 with an nvidia-fs module, on which everything works.
+    pub(super) fn new() -> Fake {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let properties = Properties {
+            nvfs_major: 2,
+            nvfs_minor: 25,
+            max_direct_io_kib: 16384,
+            control_flags: CONTROL_ALLOW_COMPAT,
+            ..Properties::default()
+        };
+        *WORLD.lock().unwrap_or_else(PoisonError::into_inner) = Some(World {
+            log: Vec::new(),
+            init: 0,
+            open: 0,
+            register: 0,
+            buffer_register: 0,
+            properties,
+            compat: false,
+            staged: None,
+            uses: 0,
+            plan: Box::new(|_| Answer::All),
+            transfers: 0,
+        });
+        Fake { _turn: turn, api: CUFILE }
+    }
+
+    pub(super) fn set(&self, change: impl FnOnce(&mut World)) {
+        world(change);
+    }
+
+    pub(super) fn plan(&self, plan: impl FnMut(usize) -> Answer + Send + 'static) {
+        world(|world| world.plan = Box::new(plan));
+    }
+
+    /// What has been called, from now on anew.
+    pub(super) fn log(&self) -> Vec<Event> {
+        world(|world| core::mem::take(&mut world.log))
+    }
+
+    /// What was called of the transfers alone.
+    pub(super) fn transfers(&self) -> Vec<Event> {
+        let wanted = |event: &Event| matches!(event, Event::Read(..) | Event::Write(..) | Event::NoContext);
+        self.log().into_iter().filter(wanted).collect()
+    }
+
+    pub(super) fn open(&self, options: GdsOptions) -> Result<Arc<GdsDriver>, GdsError> {
+        GdsDriver::open_with(self.api, CUDA, options)
+    }
+
+    pub(super) fn driver(&self) -> Arc<GdsDriver> {
+        self.open(GdsOptions::new(0)).expect("the stand-in works")
+    }
+}
+
+/// "Device" memory: an allocation that is freed, and says so, when its last owner goes.
+pub(super) struct Allocation {
+    address: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: the address is used through the functions below alone, by tests that order their accesses.
+unsafe impl Send for Allocation {}
+// SAFETY: as above.
+unsafe impl Sync for Allocation {}
+
+impl Allocation {
+    pub(super) fn new(bytes: usize) -> Arc<Allocation> {
+        // SAFETY: the tests ask for more than nothing.
+        let address = unsafe { alloc_zeroed(Allocation::layout(bytes)) };
+        assert!(!address.is_null());
+        Arc::new(Allocation { address, bytes })
+    }
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, 4096).expect("a size of a test's")
+    }
+
+    /// The memory as cuFile is told of it.
+    pub(super) fn memory(self: &Arc<Self>) -> DeviceMemory {
+        self.memory_of(Arc::<Allocation>::clone(self))
+    }
+
+    /// The same with another owner, one that keeps this one.
+    pub(super) fn memory_of(&self, owner: Arc<dyn Any + Send + Sync>) -> DeviceMemory {
+        // SAFETY: the bytes live as long as `self`, which `owner` keeps, and nobody has references to them.
+        unsafe { DeviceMemory::new(self.address as u64, self.bytes, owner) }
+    }
+
+    pub(super) fn fill(&self, byte_at: impl Fn(usize) -> u8) {
+        for at in 0..self.bytes {
+            // SAFETY: within the allocation.
+            let byte = unsafe { self.address.add(at) };
+            // SAFETY: as above; the test has no transfer under way.
+            unsafe { byte.write(byte_at(at)) };
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        // SAFETY: within the allocation, initialised from the start; the test has no transfer under way.
+        unsafe { core::slice::from_raw_parts(self.address, self.bytes) }.to_vec()
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        world(|world| world.log.push(Event::Freed));
+        // SAFETY: allocated so in `new`, and freed once.
+        unsafe { dealloc(self.address, Allocation::layout(self.bytes)) }
+    }
+}
+
+// ---- cuFile ----
+
+const fn status(code: c_int) -> Status {
+    Status { code, cuda: 0 }
+}
+
+unsafe extern "C" fn driver_open() -> Status {
+    world(|world| {
+        world.log.push(Event::Open);
+        // As the real one: what was set before holds for one open, and only the first one asks.
+        if world.uses == 0 {
+            world.compat = world.staged.take().unwrap_or(true);
+        }
+        world.uses += usize::from(world.open == 0);
+        status(world.open)
+    })
+}
+
+unsafe extern "C" fn driver_close() -> Status {
+    world(|world| {
+        world.log.push(Event::Close);
+        world.uses = world.uses.checked_sub(1).expect("as often closed as opened");
+    });
+    status(0)
+}
+
+unsafe extern "C" fn driver_properties(out: *mut Properties) -> Status {
+    // SAFETY: the caller's own.
+    unsafe { *out = world(|world| world.properties) };
+    status(0)
+}
+
+unsafe extern "C" fn handle_register(out: *mut Handle, descriptor: *mut Descriptor) -> Status {
+    // SAFETY: the caller's own.
+    let descriptor = unsafe { *descriptor };
+    assert_eq!((descriptor.kind, descriptor.fs_ops.is_null()), (1, true));
+    // SAFETY: the kind says that it is the descriptor.
+    let fd = unsafe { descriptor.handle.fd };
+    // SAFETY: the caller's own. The handle is the descriptor, off by one so as not to be null.
+    unsafe { *out = (fd as usize + 1) as Handle };
+    world(|world| {
+        world.log.push(Event::Register);
+        status(world.register)
+    })
+}
+
+unsafe extern "C" fn handle_deregister(_handle: Handle) {
+    world(|world| world.log.push(Event::Deregister));
+}
+
+fn needs_context() {
+    if DEPTH.get() == 0 {
+        world(|world| world.log.push(Event::NoContext));
+    }
+}
+
+unsafe extern "C" fn buffer_register(_base: *const c_void, bytes: usize, _flags: c_int) -> Status {
+    needs_context();
+    world(|world| {
+        world.log.push(Event::BufferRegister(bytes));
+        status(world.buffer_register)
+    })
+}
+
+unsafe extern "C" fn buffer_deregister(_base: *const c_void) -> Status {
+    needs_context();
+    world(|world| world.log.push(Event::BufferDeregister));
+    status(0)
+}
+
+/// Bytes to move, or what to answer at once.
+fn decide(event: Event, bytes: usize) -> Result<usize, isize> {
+    needs_context();
+    let answer = world(|world| {
+        world.log.push(event);
+        world.transfers += 1;
+        (world.plan)(world.transfers - 1)
+    });
+    match answer {
+        Answer::All => Ok(bytes),
+        Answer::Part(part) => Ok(part.min(bytes)),
+        Answer::Number(number) => Err(number),
+        Answer::Errno(errno) => {
+            // SAFETY: has no conditions.
+            let place = unsafe { libc::__errno_location() };
+            // SAFETY: the thread's own.
+            unsafe { place.write(errno) };
+            Err(-1)
+        }
+        Answer::Held(there, go) => {
+            there.send(()).expect("the test waits");
+            // Gone: the test has ended, and so is the hold.
+            let _ = go.recv();
+            Ok(bytes)
+        }
+    }
+}
+
+unsafe extern "C" fn read(
+    handle: Handle,
+    base: *mut c_void,
+    bytes: usize,
+    file_offset: libc::off_t,
+    offset: libc::off_t,
+) -> libc::ssize_t {
+    let fd = handle as usize as c_int - 1;
+    // SAFETY: cuFile's caller keeps the memory, and its offset within it.
+    let target = unsafe { base.byte_offset(offset as isize) };
+    match decide(Event::Read(bytes, file_offset, offset), bytes) {
+        // SAFETY: as above.
+        Ok(bytes) => unsafe { libc::pread(fd, target, bytes, file_offset) },
+        Err(answer) => answer,
+    }
+}
+
+unsafe extern "C" fn write(
+    handle: Handle,
+    base: *const c_void,
+    bytes: usize,
+    file_offset: libc::off_t,
+    offset: libc::off_t,
+) -> libc::ssize_t {
+    let fd = handle as usize as c_int - 1;
+    // SAFETY: cuFile's caller keeps the memory, and its offset within it.
+    let source = unsafe { base.byte_offset(offset as isize) };
+    match decide(Event::Write(bytes, file_offset, offset), bytes) {
+        // SAFETY: as above.
+        Ok(bytes) => unsafe { libc::pwrite(fd, source, bytes, file_offset) },
+        Err(answer) => answer,
+    }
+}
+
+unsafe extern "C" fn version(out: *mut c_int) -> Status {
+    // SAFETY: the caller's own.
+    unsafe { *out = 1190 };
+    status(0)
+}
+
+unsafe extern "C" fn set_bool(parameter: c_int, value: bool) -> Status {
+    assert_eq!(parameter, 1);
+    world(|world| {
+        world.log.push(Event::Compat(value));
+        if world.uses > 0 {
+            return status(5026);
+        }
+        world.staged = Some(value);
+        status(0)
+    })
+}
+
+unsafe extern "C" fn get_bool(parameter: c_int, out: *mut bool) -> Status {
+    assert_eq!(parameter, 1);
+    // SAFETY: the caller's own.
+    unsafe { *out = world(|world| world.compat) };
+    status(0)
+}
+
+const CUFILE: CuFileApi = CuFileApi {
+    driver_open,
+    driver_properties,
+    handle_register,
+    handle_deregister,
+    buffer_register,
+    buffer_deregister,
+    read,
+    write,
+    driver_close,
+    driver_close_v2: Some(driver_close),
+    version: Some(version),
+    set_bool: Some(set_bool),
+    get_bool: Some(get_bool),
+};
+
+// ---- CUDA ----
+
+unsafe extern "C" fn init(flags: c_uint) -> c_int {
+    assert_eq!(flags, 0);
+    world(|world| {
+        world.log.push(Event::Init);
+        world.init
+    })
+}
+
+/// There are two devices; CUDA answers 101, invalid device, to others.
+unsafe extern "C" fn device(out: *mut c_int, ordinal: c_int) -> c_int {
+    if !(0..2).contains(&ordinal) {
+        return 101;
+    }
+    // SAFETY: the caller's own.
+    unsafe { *out = ordinal };
+    0
+}
+
+unsafe extern "C" fn context_retain(out: *mut CudaContext, device: c_int) -> c_int {
+    world(|world| world.log.push(Event::Retain(device)));
+    // SAFETY: the caller's own.
+    unsafe { *out = (device as usize + 1) as CudaContext };
+    0
+}
+
+unsafe extern "C" fn context_release(device: c_int) -> c_int {
+    world(|world| world.log.push(Event::Release(device)));
+    0
+}
+
+unsafe extern "C" fn context_push(context: CudaContext) -> c_int {
+    assert!(!context.is_null());
+    DEPTH.set(DEPTH.get() + 1);
+    0
+}
+
+unsafe extern "C" fn context_pop(_out: *mut CudaContext) -> c_int {
+    DEPTH.set(DEPTH.get() - 1);
+    0
+}
+
+const CUDA: CudaApi = CudaApi { init, device, context_retain, context_release, context_push, context_pop };
