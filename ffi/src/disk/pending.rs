@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 /// A request's outcome: the buffer back, or why not all its bytes moved.
 pub(crate) type Outcome<B, E = IoFailure> = Result<B, E>;
@@ -104,6 +105,25 @@ impl<B, E> Pending<B, E> {
             }
             // May return early; the loop looks again.
             thread::park();
+        }
+    }
+
+    /// [`wait`](Pending::wait), but not for longer than `patience`. Giving up changes nothing about the request: its
+    /// buffer stays its own until the device has answered.
+    ///
+    /// # Errors
+    /// Itself, when the request is still under way.
+    pub fn wait_for(self, patience: Duration) -> Result<Result<B, E>, Pending<B, E>> {
+        let since = Instant::now();
+        loop {
+            if let Some(outcome) = self.cell.take_or(|| Interest::Thread(thread::current())) {
+                return Ok(outcome);
+            }
+            match patience.checked_sub(since.elapsed()) {
+                // May return early; the loop looks again.
+                Some(left) if !left.is_zero() => thread::park_timeout(left),
+                _ => return Err(self),
+            }
         }
     }
 

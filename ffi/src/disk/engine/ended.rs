@@ -33,9 +33,7 @@ impl Engine {
                 piece.retries = 0;
                 let mut through = core::mem::take(&mut self.through);
                 piece.advance(moved, &mut through);
-                if action == Action::Write {
-                    self.order.write_ended(moved);
-                }
+                self.order.ended(action, moved);
                 through.drain(..).for_each(|part| self.part_ended(part, action, None));
                 self.through = through;
                 None
@@ -76,9 +74,7 @@ impl Engine {
             None => self.failures = 0,
             Some(cause) => self.device_failed(cause),
         }
-        if action == Action::Write {
-            self.order.write_ended(bytes);
-        }
+        self.order.ended(action, bytes);
         let mut through = core::mem::take(&mut self.through);
         self.pieces.end(token, &mut through);
         through.drain(..).for_each(|part| self.part_ended(part, action, failure));

@@ -110,7 +110,7 @@ impl Engine {
         request.issued_bytes += bytes;
         request.in_flight += 1;
         match piece.action {
-            Action::Read => self.order.read_issued(),
+            Action::Read => self.order.read_issued(bytes),
             Action::Write => {
                 self.order.write_issued(bytes);
                 if request.payload_in(start, bytes) > 0 {
