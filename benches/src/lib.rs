@@ -6,6 +6,7 @@
 //! | [`ours`] | the operations on [`kvstrata_core::BlockPool`] |
 //! | [`rounds`] | contenders measured in turns, medians and quartiles, ratios by pairs |
 //! | [`clock`] | a thread's own time |
+//! | [`disk`] | the disk tier, fio and peers |
 //! | [`copies`] | copy plans, by us, by memcpy, and by the barest non-temporal loop |
 //! | [`plans`] | what it costs to make a plan and to walk it |
 //! | [`pages`] | memory on huge pages |
@@ -15,6 +16,7 @@
 
 pub mod clock;
 pub mod copies;
+pub mod disk;
 pub mod floor;
 pub mod inputs;
 pub mod machine;

@@ -48,9 +48,14 @@ use std::time::Duration;
 
 /// After this many failures of the device in a row the volume is out of service.
 const FAILURES: u32 = 32;
-/// From so many pieces in flight on, the thread sleeps until a quarter of them has ended, or for so long.
+/// From so many pieces in flight on, the thread sleeps until half of them have ended, or for so long. What comes
+/// meanwhile waits for that, so it is short where urgent reads come and go.
 const BATCH_FROM: usize = 8;
-const BATCH_PATIENCE: Duration = Duration::from_micros(100);
+const BATCH_PATIENCE: Duration = Duration::from_millis(4);
+const URGENT_PATIENCE: Duration = Duration::from_micros(50);
+/// Summed at most, in bytes, between two looks at what has ended: far less time than the device needs for what is in
+/// flight.
+const SUM_BYTES: usize = 4 << 20;
 
 /// What an engine is made of.
 pub(super) struct Setup {
@@ -84,6 +89,8 @@ pub(super) struct Engine {
     /// Requests that the device has failed since one that went well.
     failures: u32,
     now: Duration,
+    /// As much was summed as may be without a look at what has ended.
+    summed: bool,
     done: Vec<Completion>,
     through: Vec<Part>,
 }
@@ -114,6 +121,7 @@ impl Engine {
             held: Vec::new(),
             failures: 0,
             now: Duration::ZERO,
+            summed: false,
             done: Vec::with_capacity(depth + 1),
             through: Vec::new(),
         }
@@ -153,7 +161,8 @@ impl Engine {
             }
         }
         let wait = self.wait();
-        if wait != Wait::No {
+        let sleeps = !matches!(wait, Wait::No | Wait::Look);
+        if sleeps {
             let takes = Class::ALL.map(|class| self.takes(class));
             // What could not be taken needs no bell: it is looked at when a completion has made room.
             if !self.setup.inbox.doze(takes, idle) {
@@ -162,9 +171,10 @@ impl Engine {
         }
         let mut done = core::mem::take(&mut self.done);
         let turned = self.setup.ring.turn(&mut done, wait);
-        if wait != Wait::No {
+        if sleeps {
             self.setup.inbox.woke();
         }
+        self.summed = false;
         self.now = self.setup.ring.now();
         let nothing_came = done.is_empty();
         for completion in done.drain(..) {
@@ -177,7 +187,7 @@ impl Engine {
         }
         // What came makes room for new pieces: these first.
         if nothing_came || self.to_sum.iter().map(VecDeque::len).sum::<usize>() > self.setup.ring.depth() {
-            self.sum_one();
+            self.sum_some();
         }
         Round::More
     }
@@ -185,16 +195,19 @@ impl Engine {
     fn wait(&self) -> Wait {
         let in_flight = self.pieces.len();
         if !self.nothing_to_sum() {
-            Wait::No
-        } else if in_flight == 0 || self.order.requests(Class::Urgent) > 0 {
+            match self.summed {
+                true => Wait::Look,
+                false => Wait::No,
+            }
+        } else if in_flight >= BATCH_FROM && self.order.requests(Class::Urgent) == 0 {
+            let urgent = self.order.is_urgent(self.now);
+            let patience = if urgent { URGENT_PATIENCE } else { BATCH_PATIENCE };
+            Wait::Batch { pieces: in_flight / 2, patience }
+        } else {
             match self.setup.write_back.as_ref().and_then(|write_back| write_back.due_in(self.now)) {
                 Some(time) => Wait::For(time),
                 None => Wait::Forever,
             }
-        } else if in_flight >= BATCH_FROM {
-            Wait::Batch { pieces: in_flight / 4, patience: BATCH_PATIENCE }
-        } else {
-            Wait::Forever
         }
     }
 

@@ -3,11 +3,11 @@
 use super::super::error::FailureCause;
 use super::super::format::Record;
 use super::super::recovery::Rejection;
-use super::super::request::{Request, Task};
+use super::super::request::{Class, Request, Task, Urgency};
 use super::super::ring::{Action, Completion};
 use super::order::Turn;
 use super::pieces::Part;
-use super::{Engine, FAILURES};
+use super::{Engine, FAILURES, SUM_BYTES};
 use std::collections::VecDeque;
 
 /// A piece is given up after this many retries without a byte moved.
@@ -110,7 +110,10 @@ impl Engine {
             let whole = Part { offset: part.start, bytes: part.offset + part.bytes - part.start, ..part };
             if request.payload_in(whole.start, whole.bytes) > 0 {
                 request.unsummed += 1;
-                self.to_sum[0].push_back(whole);
+                match request.urgency {
+                    Urgency::Urgent => self.to_sum[0].push_front(whole),
+                    Urgency::Ordinary => self.to_sum[0].push_back(whole),
+                }
             }
         }
         let moved = request.in_flight == 0 && request.issued_bytes == request.transfer_bytes;
@@ -121,16 +124,23 @@ impl Engine {
         self.settle(part.request);
     }
 
-    /// Sums one stretch: of a read if there is one, since its caller waits.
-    pub(super) fn sum_one(&mut self) {
-        let Some(part) = self.to_sum.iter_mut().find_map(VecDeque::pop_front) else { return };
-        let Some(request) = self.active.get_mut(part.request) else { return };
-        request.unsummed -= 1;
-        if request.failure.is_none() {
-            // SAFETY: a read's piece has ended, and a write's bytes nobody changes (I3 of the request).
-            unsafe { request.sum_up(part.start, part.bytes) };
+    /// Sums what waits for it, reads before writes, but not for too long.
+    pub(super) fn sum_some(&mut self) {
+        let mut summed = 0;
+        while let Some(part) = self.to_sum.iter_mut().find_map(VecDeque::pop_front) {
+            let Some(request) = self.active.get_mut(part.request) else { continue };
+            request.unsummed -= 1;
+            if request.failure.is_none() {
+                // SAFETY: a read's piece has ended, and a write's bytes nobody changes (I3 of the request).
+                unsafe { request.sum_up(part.start, part.bytes) };
+            }
+            self.settle(part.request);
+            summed += part.bytes;
+            if summed >= SUM_BYTES || self.order.requests(Class::Urgent) > 0 {
+                self.summed = true;
+                return;
+            }
         }
-        self.settle(part.request);
     }
 
     /// Ends a request of which nothing is left to do.

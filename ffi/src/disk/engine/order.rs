@@ -4,7 +4,7 @@
 //!   pieces a waiting write gets its turn all the same.
 //! - What is in flight is capped in bytes: what comes next queues in the device behind it, so a cap is a waiting time.
 //!   Reads and writes alone are capped far above what keeps a device busy (bandwidth × latency: 14 GB/s × 200 µs are
-//!   3 MB). While reads come and go writes are capped more tightly, and still more while an urgent one waits. A cap
+//!   3 MB), so that batches are large; urgent reads are capped near it, so that the first is usable soon. While reads come and go writes are capped more tightly, and still more while an urgent one waits. A cap
 //!   that held only while a read is there would come too late: it holds for [`MEMORY`] after the last one.
 
 use super::super::request::Class;
@@ -14,8 +14,10 @@ use std::time::Duration;
 
 /// A waiting write goes after this many read pieces at the latest.
 const READS_A_WRITE: u32 = 16;
-/// Reads in flight at most, in bytes. One piece may always go, here and below.
-const READS_BYTES: usize = 16 << 20;
+/// Urgent reads in flight at most, in bytes. One piece may always go, here and below.
+const URGENT_BYTES: usize = 2 << 20;
+/// All reads in flight at most, in bytes.
+const READS_BYTES: usize = 32 << 20;
 /// Writes in flight at most, in bytes, with no read about.
 const WRITES_BYTES: usize = 32 << 20;
 /// The same while reads come and go.
@@ -44,8 +46,9 @@ pub(super) struct Order {
     writes_in_flight_bytes: usize,
     /// Read pieces since the last write piece.
     reads_since_write: u32,
-    /// When the last read ended.
+    /// When the last read ended, and the last urgent one.
     last_read: Option<Duration>,
+    last_urgent: Option<Duration>,
 }
 
 /// Whose turn it is.
@@ -58,6 +61,11 @@ pub(super) enum Turn {
 impl Order {
     pub(super) fn requests(&self, class: Class) -> usize {
         self.lanes[class as usize].requests
+    }
+
+    /// Whether urgent reads come and go.
+    pub(super) fn is_urgent(&self, now: Duration) -> bool {
+        self.requests(Class::Urgent) > 0 || lately(self.last_urgent, now)
     }
 
     pub(super) fn add(&mut self, class: Class, key: usize) {
@@ -73,8 +81,10 @@ impl Order {
     /// A request has been moved, or will not be.
     pub(super) fn left(&mut self, class: Class, now: Duration) {
         self.lanes[class as usize].requests -= 1;
-        if class != Class::Write {
-            self.last_read = Some(now);
+        match class {
+            Class::Urgent => (self.last_read, self.last_urgent) = (Some(now), Some(now)),
+            Class::Read => self.last_read = Some(now),
+            Class::Write => {}
         }
     }
 
@@ -94,7 +104,10 @@ impl Order {
         let write =
             waits(Class::Write) && fits(self.writes_in_flight_bytes, piece_bytes, self.write_cap(now));
         let read = [Class::Urgent, Class::Read].into_iter().find(|class| waits(*class));
-        let read = read.filter(|_| fits(self.reads_in_flight_bytes, piece_bytes, READS_BYTES));
+        let read = read.filter(|class| {
+            let cap = if *class == Class::Urgent { URGENT_BYTES } else { READS_BYTES };
+            fits(self.reads_in_flight_bytes, piece_bytes, cap)
+        });
         let class = match read {
             Some(_) if write && self.reads_since_write >= READS_A_WRITE => Class::Write,
             Some(class) => class,
@@ -143,14 +156,16 @@ impl Order {
     fn write_cap(&self, now: Duration) -> usize {
         if self.requests(Class::Urgent) > 0 {
             WRITES_BESIDE_URGENT_BYTES
-        } else if self.requests(Class::Read) > 0
-            || self.last_read.is_some_and(|last| now.saturating_sub(last) < MEMORY)
-        {
+        } else if self.requests(Class::Read) > 0 || lately(self.last_read, now) {
             WRITES_BESIDE_READS_BYTES
         } else {
             WRITES_BYTES
         }
     }
+}
+
+fn lately(moment: Option<Duration>, now: Duration) -> bool {
+    moment.is_some_and(|moment| now.saturating_sub(moment) < MEMORY)
 }
 
 /// Whether one more piece may go out.

@@ -171,7 +171,7 @@ impl Ring for BlockingRing {
         }
         // The bell and the workers unpark; a token left over from before only makes this come back early.
         match wait {
-            Wait::No => return Ok(0),
+            Wait::No | Wait::Look => return Ok(0),
             Wait::For(time) => thread::park_timeout(time),
             // Workers run one system call each: there is nothing to be saved by waiting for more.
             Wait::Batch { .. } | Wait::Forever => thread::park(),

@@ -53,8 +53,11 @@ pub(super) struct Completion {
 /// How long [`Ring::turn`] may wait for something to happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// Not at all: there is other work to do.
+    /// Not at all, there is other work to do: what was pushed is started, and what has ended is taken if it costs
+    /// nothing.
     No,
+    /// Not at all, but what has ended is taken.
+    Look,
     /// Until so many pieces have ended, for so long; then for one.
     Batch { pieces: usize, patience: Duration },
     /// For one, for so long.

@@ -216,16 +216,20 @@ impl Ring for UringRing {
     }
 
     fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32> {
-        if wait != Wait::No {
-            self.arm_bell();
-        } else if !self.unsubmitted && !self.ring.submission().taskrun() {
-            // Nothing to hand over and nothing that only a system call would bring: no system call.
-            self.reap(done);
-            return Ok(0);
+        match wait {
+            Wait::Batch { .. } | Wait::For(_) | Wait::Forever => self.arm_bell(),
+            Wait::No | Wait::Look => {
+                // Nothing to hand over, and nothing wanted that only a system call would bring: no system call.
+                let call = self.unsubmitted || (wait == Wait::Look && self.ring.submission().taskrun());
+                if !call {
+                    self.reap(done);
+                    return Ok(0);
+                }
+            }
         }
         self.unsubmitted = false;
         let entered = match wait {
-            Wait::No => self.ring.submit(),
+            Wait::No | Wait::Look => self.ring.submit(),
             Wait::Batch { pieces, patience } if self.min_wait => {
                 let patience = u32::try_from(patience.as_micros()).unwrap_or(u32::MAX);
                 let arguments = types::SubmitArgs::new().min_wait_usec(patience);
