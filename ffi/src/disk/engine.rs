@@ -24,11 +24,13 @@
 //!   the bytes that came. A record is made only when all bytes of its payload have been written.
 
 mod ended;
+mod fill;
 mod issue;
 mod order;
 mod pieces;
 mod writeback;
 
+pub(super) use fill::Fill;
 pub(super) use writeback::WriteBack;
 
 use super::error::FailureCause;
@@ -64,6 +66,8 @@ pub(super) struct Setup {
     pub(super) table: Table,
     /// None: the file does not outlive the volume.
     pub(super) write_back: Option<WriteBack>,
+    /// Some: the file is new, and written through in the background.
+    pub(super) fill: Option<Fill>,
     /// Shared by the volumes of a set, so that their records are in order.
     pub(super) sequence: Arc<AtomicU64>,
     /// A multiple of `alignment` and of 64 KiB.
@@ -127,10 +131,15 @@ impl Engine {
         }
     }
 
-    /// Serves until the volume closes and everything is answered, or the ring is lost.
-    pub(super) fn run(&mut self) {
-        while self.round() == Round::More {}
-        // Drop abandons what is in flight and fails what is queued.
+    /// Serves until the volume closes and everything is answered, or the ring is lost: then drop abandons what is in
+    /// flight and fails what is queued.
+    pub(super) fn run(&mut self) -> Round {
+        loop {
+            match self.round() {
+                Round::More => {}
+                end => return end,
+            }
+        }
     }
 
     /// Takes in, hands over, waits if there is nothing else to do, and answers.
@@ -139,6 +148,7 @@ impl Engine {
         if self.failures < FAILURES {
             self.pull();
             self.write_back();
+            self.fill();
             self.issue();
         }
         let idle = self.active.is_empty() && self.held.is_empty();
@@ -241,8 +251,9 @@ impl Engine {
                     return self.refuse(request, FailureCause::Rejected(rejection));
                 }
             }
-            Task::Write if self.punching.contains(&request.slot) => return self.held.push(request),
+            Task::Write if self.is_busy(request.slot) => return self.held.push(request),
             Task::Write => {
+                self.setup.fill.iter_mut().for_each(|fill| fill.writes(request.slot));
                 // Relaxed: only that numbers differ, and grow along a chain of requests that wait for each other.
                 request.sequence = self.setup.sequence.fetch_add(1, Ordering::Relaxed);
                 // What the slot held is about to be overwritten.
@@ -259,11 +270,16 @@ impl Engine {
                 Some(write_back) => return write_back.flush(request),
                 None => return request.finish(&self.setup.inbox.path),
             },
-            Task::Table { .. } | Task::Superblock | Task::Sync => {}
+            Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync => {}
         }
         let class = request.class();
         let key = self.active.insert(request);
         self.order.add(class, key);
+    }
+
+    /// Whether something of the volume's own is on its way to the slot: a write would race with it.
+    fn is_busy(&self, slot: u32) -> bool {
+        self.punching.contains(&slot) || self.setup.fill.as_ref().is_some_and(|fill| fill.covers(slot))
     }
 
     /// Whether the slot holds what a read asks for.
@@ -311,6 +327,24 @@ impl Engine {
         {
             let key = self.active.insert(request);
             self.order.add_own(key);
+        }
+    }
+
+    /// Goes on with writing the file through, if there is nothing else to do.
+    fn fill(&mut self) {
+        if self.active.is_empty()
+            && !self.setup.inbox.closing()
+            && let Some(fill) = &mut self.setup.fill
+        {
+            let request = fill.next();
+            self.setup.inbox.counters.unfilled.set(fill.left_bytes());
+            match request {
+                Some(request) => {
+                    let key = self.active.insert(request);
+                    self.order.add_own(key);
+                }
+                None => self.setup.fill = None,
+            }
         }
     }
 }

@@ -68,6 +68,7 @@ pub struct VolumeOptions {
     pub(super) threads: usize,
     pub(super) keep: bool,
     pub(super) write_through: bool,
+    pub(super) in_background: bool,
     pub(super) progress: Option<Progress>,
     pub(super) arenas: Vec<Arc<HostArena>>,
 }
@@ -93,6 +94,7 @@ impl VolumeOptions {
             threads: 4,
             keep: false,
             write_through: false,
+            in_background: false,
             progress: None,
             arenas: Vec::new(),
         }
@@ -180,6 +182,13 @@ impl VolumeOptions {
     /// slower, by a third and with five times the p99 on the NVMe drives that this was measured on.
     pub fn write_through(mut self, write_through: bool) -> Self {
         self.write_through = write_through;
+        self
+    }
+
+    /// Whether a new file is written through later instead, while nobody asks for anything;
+    /// [`VolumeStats::unfilled_bytes`](super::VolumeStats::unfilled_bytes) says how much is left.
+    pub fn write_through_in_background(mut self, in_background: bool) -> Self {
+        self.in_background = in_background;
         self
     }
 

@@ -89,6 +89,7 @@ pub(super) enum Task {
     Forget,
     Table { extent: Extent, number: u64 },
     Superblock,
+    Fill,
     Sync,
 }
 
@@ -214,7 +215,9 @@ impl Request {
     fn direction(&self) -> Direction {
         match self.task {
             Task::Read => Direction::Read,
-            Task::Write | Task::Forget | Task::Table { .. } | Task::Superblock => Direction::Write,
+            Task::Write | Task::Forget | Task::Table { .. } | Task::Superblock | Task::Fill => {
+                Direction::Write
+            }
             Task::Flush | Task::Sync => Direction::Flush,
         }
     }

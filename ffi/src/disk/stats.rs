@@ -12,6 +12,10 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
+    pub(super) fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
     fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -32,6 +36,7 @@ pub(super) struct Counters {
     pub(super) failures: Counter,
     pub(super) rejected: Counter,
     pub(super) merged: Counter,
+    pub(super) unfilled: Counter,
 }
 
 /// What a volume has done so far.
@@ -64,6 +69,8 @@ pub struct VolumeStats {
     pub rejected: u64,
     /// Requests that went to the kernel as part of another one's.
     pub merged: u64,
+    /// Bytes of a new file that have yet to be written through in the background.
+    pub unfilled_bytes: u64,
 }
 
 impl Counters {
@@ -90,6 +97,7 @@ impl Counters {
             failures: self.failures.get(),
             rejected: self.rejected.get(),
             merged: self.merged.get(),
+            unfilled_bytes: self.unfilled.get(),
         }
     }
 }
@@ -110,5 +118,6 @@ impl core::ops::AddAssign for VolumeStats {
         self.failures += other.failures;
         self.rejected += other.rejected;
         self.merged += other.merged;
+        self.unfilled_bytes += other.unfilled_bytes;
     }
 }

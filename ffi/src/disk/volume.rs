@@ -1,6 +1,6 @@
 //! A volume: slots in one file, and the thread that serves them.
 
-use super::engine::{Engine, Setup, WriteBack};
+use super::engine::{Engine, Fill, Round, Setup, WriteBack};
 use super::error::{Direction, FailureCause, IoFailure, VolumeError};
 use super::file::{self, VolumeFile};
 use super::format::Shape;
@@ -75,8 +75,10 @@ pub struct Volume {
     index: u32,
     transfer_bytes: usize,
     description: Description,
+    /// Locked while the volume lives.
+    file: Arc<File>,
     /// Some until drop.
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Round>>,
 }
 
 /// What the ring thread found when it made its ring.
@@ -287,7 +289,10 @@ impl Drop for Volume {
         self.inbox.close();
         if let Some(thread) = self.thread.take() {
             // A panic of the ring thread has been answered by the engine's drop; there is nobody to tell here.
-            let _ = thread.join();
+            if let Ok(Round::Over) = thread.join() {
+                // The kernel lets go of what the ring had registered a moment later; nothing is in flight any more.
+                let _ = self.file.unlock();
+            }
         }
     }
 }
@@ -310,9 +315,10 @@ fn start(
         trim,
         verify,
         stripe,
+        in_background,
         ..
     } = options;
-    let VolumeFile { file, superblock, table, direct, alignment, mut notes, .. } = file;
+    let VolumeFile { file, superblock, table, direct, alignment, unwritten, mut notes, .. } = file;
     let shape = superblock.shape;
     let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
     let too_long = || VolumeError::Option {
@@ -328,8 +334,18 @@ fn start(
         ),
         false => None,
     };
+    let fill = match in_background && unwritten {
+        true => Some(
+            Fill::new(shape)
+                .map_err(|error| os("get memory for writing the file through", io::Error::other(error)))?,
+        ),
+        false => None,
+    };
     let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));
-    let parts = Parts { path: path.clone(), file: Arc::new(file), direct, backend, depth, threads, arenas };
+    inbox.counters.unfilled.set(fill.as_ref().map_or(0, Fill::left_bytes));
+    let file = Arc::new(file);
+    let parts =
+        Parts { path: path.clone(), file: Arc::clone(&file), direct, backend, depth, threads, arenas };
     let (report, reported) = mpsc::channel();
     let served = Arc::clone(&inbox);
     let resume_alignment = if direct { alignment } else { 1 };
@@ -339,7 +355,7 @@ fn start(
             Ok(built) => built,
             Err(error) => {
                 let _ = report.send(Err(error));
-                return;
+                return Round::Lost;
             }
         };
         served.set_bell(ring.bell());
@@ -348,6 +364,7 @@ fn start(
             inbox: served,
             table,
             write_back,
+            fill,
             sequence: stripe.sequence,
             piece_bytes,
             alignment: resume_alignment,
@@ -355,7 +372,7 @@ fn start(
             trim,
         });
         let _ = report.send(Ok((backend, words, fixed_bytes, notes)));
-        engine.run();
+        engine.run()
     });
     let thread = thread.map_err(|source| os("start the ring thread", source))?;
     let answer = reported
@@ -387,7 +404,7 @@ fn start(
         notes,
     };
     let set_id = superblock.set_id;
-    Ok(Volume { inbox, shape, set_id, index, transfer_bytes, description, thread: Some(thread) })
+    Ok(Volume { inbox, shape, set_id, index, transfer_bytes, description, file, thread: Some(thread) })
 }
 
 /// The best ring that works here, or the one that was asked for.

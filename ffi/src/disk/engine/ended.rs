@@ -7,7 +7,7 @@ use super::super::request::{Class, Request, Task, Urgency};
 use super::super::ring::{Action, Completion};
 use super::order::Turn;
 use super::pieces::Part;
-use super::{Engine, FAILURES, SUM_BYTES};
+use super::{Engine, FAILURES, Fill, SUM_BYTES};
 use std::collections::VecDeque;
 
 /// A piece is given up after this many retries without a byte moved.
@@ -171,14 +171,15 @@ impl Engine {
                     flush.finish(&self.setup.inbox.path);
                 }
             }
+            Task::Fill => self.setup.fill.iter_mut().for_each(Fill::ended),
             Task::Flush => {}
         }
         if let Some(cause) = request.failure {
             self.count_failure(cause);
         }
-        let forgotten = request.task == Task::Forget;
+        let frees = matches!(request.task, Task::Forget | Task::Fill);
         request.finish(&self.setup.inbox.path);
-        if forgotten {
+        if frees {
             core::mem::take(&mut self.held).into_iter().for_each(|request| self.admit(request));
         }
     }
@@ -230,7 +231,7 @@ impl Engine {
 /// In whose queue a request of the engine is.
 fn turn_of(request: &Request) -> Turn {
     match request.task {
-        Task::Table { .. } | Task::Superblock | Task::Sync => Turn::Own,
+        Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync => Turn::Own,
         Task::Read | Task::Write | Task::Flush | Task::Forget => Turn::Of(request.class()),
     }
 }

@@ -56,15 +56,14 @@ impl Engine {
         let (turn, key) = self.order.next(self.now, self.setup.piece_bytes)?;
         let request = self.active.get_mut(key)?;
         let piece_bytes = match turn {
-            Turn::Of(Class::Urgent) => SMALL_PIECE_BYTES.min(self.setup.piece_bytes),
-            _ if few => SMALL_PIECE_BYTES.min(self.setup.piece_bytes),
-            _ => self.setup.piece_bytes,
+            Turn::Of(class) if few || class == Class::Urgent => SMALL_PIECE_BYTES.min(self.setup.piece_bytes),
+            Turn::Own | Turn::Of(_) => self.setup.piece_bytes,
         };
         let action = match request.task {
             Task::Read => Action::Read,
             Task::Sync | Task::Flush => Action::Sync,
             Task::Forget => Action::Punch,
-            Task::Write | Task::Table { .. } | Task::Superblock => Action::Write,
+            Task::Write | Task::Table { .. } | Task::Superblock | Task::Fill => Action::Write,
         };
         let whole = matches!(action, Action::Sync | Action::Punch);
         let start = request.issued_bytes;

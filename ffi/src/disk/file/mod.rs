@@ -47,6 +47,8 @@ pub(super) struct VolumeFile {
     pub(super) direct: bool,
     /// Of memory, file offsets and lengths, in bytes.
     pub(super) alignment: usize,
+    /// Whether its extents have yet to be written.
+    pub(super) unwritten: bool,
     /// What was not as asked or as good as it could be.
     pub(super) notes: Vec<String>,
     /// Removes the file again if it was made here and nobody comes to say that all went well.
@@ -116,7 +118,8 @@ pub(super) fn open(options: &mut VolumeOptions) -> Result<VolumeFile, VolumeErro
     if !prepared {
         notes.push("the file system cannot preallocate: written through instead".to_owned());
     }
-    if fresh && ((length == 0 && options.write_through) || !prepared) {
+    let through = (fresh && length == 0 && options.write_through) || (fresh && !prepared);
+    if through {
         fill(&file, &path, file_bytes, options.progress.as_mut())?;
     }
     let table = match table {
@@ -143,7 +146,8 @@ pub(super) fn open(options: &mut VolumeOptions) -> Result<VolumeFile, VolumeErro
         }
         notes.push(format!("O_DIRECT refused ({why}): the page cache holds a second copy of what is moved"));
     }
-    Ok(VolumeFile { file, superblock, table, recovery, direct, alignment, notes, named })
+    let unwritten = fresh && length == 0 && !through;
+    Ok(VolumeFile { file, superblock, table, recovery, direct, alignment, unwritten, notes, named })
 }
 
 fn os(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> VolumeError {

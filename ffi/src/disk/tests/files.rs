@@ -149,6 +149,26 @@ fn writing_through_reports_its_progress_to_the_end() {
 }
 
 #[test]
+fn a_new_file_is_written_through_in_the_background_around_what_callers_write() {
+    let dir = dir();
+    let slots = 64;
+    let made = open(options(&dir, slots, 256 << 10).write_through_in_background(true).depth(4));
+    let volume = made.expect("volume");
+    let arena = HostArena::new(4, 256 << 10).expect("arena");
+    let mut slot = 7;
+    let mut written = Vec::new();
+    while volume.stats().unfilled_bytes > 0 || written.len() < 5 {
+        slot = (slot * 5 + 3) % slots;
+        write_pattern(&volume, &arena, 0, slot, 1);
+        written.push(slot);
+        std::thread::yield_now();
+    }
+    // Slots and zeros add up to the file, and no zeros fell on a block.
+    written.iter().for_each(|slot| check_pattern(&volume, &arena, 1, *slot, 1));
+    assert!(volume.stats().written_bytes >= u64::from(slots) * (256 << 10));
+}
+
+#[test]
 fn a_volume_says_what_it_took() {
     let dir = dir();
     let arena = HostArena::new(4, 4096).expect("arena");

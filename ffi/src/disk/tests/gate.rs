@@ -125,17 +125,25 @@ impl Ring for GateRing {
     }
 }
 
-/// A volume of which every slot holds its block of round 0, behind a gate that has just been shut.
-pub(super) fn gated(options: VolumeOptions) -> Result<(Volume, Arc<Gate>), VolumeError> {
+/// A volume behind a gate that is open, or shut.
+pub(super) fn behind_gate(options: VolumeOptions, open: bool) -> Result<(Volume, Arc<Gate>), VolumeError> {
     let gate = Arc::new(Gate::default());
     let shared = Arc::clone(&gate);
-    gate.open();
+    if open {
+        gate.open();
+    }
     let (volume, _) = Volume::open_with(options, move |parts| {
         let built = build(parts)?;
         shared.state.lock().expect("no panic").bell = Some(built.ring.bell());
         let ring = GateRing { inner: built.ring, gate: shared, held: Vec::new() };
         Ok(Built { ring: Box::new(ring), ..built })
     })?;
+    Ok((volume, gate))
+}
+
+/// A volume of which every slot holds its block of round 0, behind a gate that has just been shut.
+pub(super) fn gated(options: VolumeOptions) -> Result<(Volume, Arc<Gate>), VolumeError> {
+    let (volume, gate) = behind_gate(options, true)?;
     let arena = HostArena::new(1, volume.slot_bytes()).expect("arena");
     for slot in 0..volume.slots() {
         let mut buffer = arena.write(0).expect("free");

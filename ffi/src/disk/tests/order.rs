@@ -1,6 +1,6 @@
 //! In which order the engine gives pieces to the ring.
 
-use super::gate::{Opener, gated};
+use super::gate::{Opener, behind_gate, gated};
 use super::*;
 use crate::disk::ring::Action::{self, Read, Write};
 
@@ -126,4 +126,27 @@ fn urgent_reads_go_before_other_reads() {
     reads.into_iter().for_each(|pending| drop(pending.wait().expect("read")));
     let offsets: Vec<u64> = gate.pushed().into_iter().map(|(_, offset)| (offset - ORIGIN) >> 12).collect();
     assert_eq!(offsets, [0, 30, 32, 10, 12, 14]);
+}
+
+#[test]
+fn who_writes_where_zeros_are_on_their_way_waits_for_them() {
+    let dir = dir();
+    let arena = HostArena::new(2, 64 << 10).expect("arena");
+    let options = options(&dir, 32, 64 << 10).backend(Backend::Blocking).write_through_in_background(true);
+    let (volume, gate) = behind_gate(options, false).expect("volume");
+    let gate = Opener(gate);
+    gate.wait_for(1);
+    assert_eq!((gate.pushed(), gate.bytes(Write)), (vec![(Write, ORIGIN)], 1 << 20), "sixteen slots");
+    let mut buffers = [0, 1].map(|block| arena.write(block).expect("free"));
+    pattern(3, 1, &mut buffers[0]);
+    pattern(20, 1, &mut buffers[1]);
+    let [inside, outside] = buffers;
+    let inside = volume.write(3, name(3, 1), inside.into_read());
+    let outside = volume.write(20, name(20, 1), outside.into_read());
+    gate.wait_for(2);
+    assert_eq!(gate.pushed()[1], (Write, ORIGIN + (20 << 16)), "only the slot without zeros");
+    gate.open();
+    drop((inside.wait().expect("written"), outside.wait().expect("written")));
+    check_pattern(&volume, &arena, 0, 3, 1);
+    check_pattern(&volume, &arena, 0, 20, 1);
 }
