@@ -3,6 +3,11 @@
 use super::gate::{Opener, gated};
 use super::*;
 use crate::arena::BorrowError;
+use crate::disk::pending::Pending;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
 
 const BACKENDS: [Backend; 3] = [Backend::UringDirect, Backend::UringBuffered, Backend::Blocking];
 
@@ -209,5 +214,80 @@ fn no_wake_up_is_lost() {
         });
         let stats = volume.stats();
         assert_eq!((stats.reads, stats.writes), (4 * u64::from(rounds), 4 * u64::from(rounds)));
+    }
+}
+
+/// Where a caller may lose interest.
+#[derive(Debug, Clone, Copy)]
+enum Leaves {
+    Unpolled,
+    Polled,
+    TimedOut,
+    /// When it has ended, without looking.
+    Unread,
+}
+
+/// Gives a request up at one of its await points; `ended` waits for its end.
+fn give_up<B: core::fmt::Debug>(mut pending: Pending<B>, leaves: Leaves, ended: impl FnOnce(&Pending<B>)) {
+    let mut context = Context::from_waker(Waker::noop());
+    match leaves {
+        Leaves::Unpolled => drop(pending),
+        Leaves::Polled => {
+            assert!(Pin::new(&mut pending).poll(&mut context).is_pending());
+            drop(pending);
+        }
+        Leaves::TimedOut => drop(pending.wait_for(Duration::from_millis(1)).expect_err("still under way")),
+        Leaves::Unread => {
+            ended(&pending);
+            drop(pending);
+        }
+    }
+}
+
+#[test]
+fn whoever_leaves_at_whatever_await_point_takes_nothing_from_the_device() {
+    for leaves in [Leaves::Unpolled, Leaves::Polled, Leaves::TimedOut, Leaves::Unread] {
+        for queued in [false, true] {
+            over_each(
+                |options| options.depth(1),
+                |volume, gate| {
+                    let before = volume.stats();
+                    // In flight, or behind one that is.
+                    let arena = HostArena::new(3, 8192).expect("arena");
+                    if queued {
+                        let other = arena.write(2).expect("free");
+                        drop(volume.read(30, name(30, 0).hash, Urgency::Urgent, other));
+                        gate.wait_for(1);
+                    }
+                    let mut buffer = arena.write(0).expect("free");
+                    pattern(5, 1, &mut buffer);
+                    let write = volume.write(5, name(5, 1), buffer.into_read());
+                    let read =
+                        volume.read(9, name(9, 0).hash, Urgency::Ordinary, arena.write(1).expect("free"));
+                    // The requests hold all that is left of the arena.
+                    drop(arena);
+                    let wait = |done: &dyn Fn() -> bool| {
+                        gate.open();
+                        while !done() {
+                            std::thread::yield_now();
+                        }
+                    };
+                    give_up(write, leaves, |pending| wait(&|| pending.is_done()));
+                    give_up(read, leaves, |pending| wait(&|| pending.is_done()));
+                    gate.open();
+                    let arena = HostArena::new(1, 8192).expect("arena");
+                    volume.flush().wait().expect("flushed");
+                    while volume.stats().reads < before.reads + 1 + u64::from(queued) {
+                        std::thread::yield_now();
+                    }
+                    while volume.stats().writes == before.writes {
+                        std::thread::yield_now();
+                    }
+                    check_pattern(&volume, &arena, 0, 5, 1);
+                    let stats = volume.stats();
+                    assert_eq!((stats.failures, stats.rejected), (0, 0), "{leaves:?}, {queued}");
+                },
+            );
+        }
     }
 }
