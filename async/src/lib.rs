@@ -5,6 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
 //! | [`replay`] | a request trace through all tiers, every byte checked |
 //! | [`trace`] | traces: JSON lines, plain or compressed |
 //! | [`cli`] | the `kvstrata` command |
@@ -14,5 +15,6 @@ pub use kvstrata_core as core;
 pub use kvstrata_ffi as ffi;
 
 pub mod cli;
+pub mod disk;
 pub mod replay;
 pub mod trace;

@@ -51,7 +51,7 @@ fn a_replay_prints_a_table_and_writes_the_same_as_json() {
     std::fs::write(folder.path().join("t.jsonl"), GOOD).expect("written");
     let arguments =
         ["replay", "--trace", "t.jsonl", "--disk", ".", "--disk-blocks", "64", "--json", "r.json"];
-    let output = run_in(folder.path(), &["r.json", "t.jsonl"], &arguments);
+    let output = run_in(folder.path(), &["kvstrata.kvs", "r.json", "t.jsonl"], &arguments);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(output.stderr.is_empty(), "no progress bar where there is no terminal: {}", text(&output.stderr));
     let table = text(&output.stdout);
@@ -166,8 +166,7 @@ fn a_bad_trace_is_refused_by_line_and_leaves_nothing() {
     ];
     for (trace, wanted) in cases {
         std::fs::write(folder.path().join("t.jsonl"), trace).expect("written");
-        let arguments =
-            ["replay", "--trace", "t.jsonl", "--disk", ".", "--disk-blocks", "9", "--json", "r.json"];
+        let arguments = ["replay", "--trace", "t.jsonl", "--disk-blocks", "9", "--json", "r.json"];
         let message = refusal(&run_in(folder.path(), &["t.jsonl"], &arguments));
         assert!(message.contains(wanted), "{message}");
     }
@@ -187,7 +186,7 @@ fn a_bad_trace_is_refused_by_line_and_leaves_nothing() {
 
 #[test]
 fn impossible_options_are_refused_by_name_and_value() {
-    let cases: [(&[&str], &[&str]); 10] = [
+    let cases: [(&[&str], &[&str]); 13] = [
         (&["--device-blocks", "0"], &["--device-blocks 0: must be from 1"]),
         (&["--block-bytes", "7"], &["--block-bytes 7: must be from 64"]),
         (&["--block-bytes", "lots"], &["--block-bytes", "lots", "64KiB"]),
@@ -201,6 +200,12 @@ fn impossible_options_are_refused_by_name_and_value() {
             &["-blocks 268435456", "of memory"],
         ),
         (&["--requests", "many"], &["--requests", "many"]),
+        (
+            &["--disk", "a,b,c", "--disk-blocks", "100"],
+            &["--disk-blocks 100: must be a multiple of the 3 paths of --disk; use 99 or 102"],
+        ),
+        (&["--disk-admission", "mru"], &["--disk-admission", "mru", "always, second-use, tinylfu"]),
+        (&["--disk-write-budget", "much"], &["--disk-write-budget", "much", "64KiB"]),
     ];
     for (options, wanted) in cases {
         let message = refusal(&run(&[&["replay"], options].concat()));
@@ -215,17 +220,125 @@ fn a_disk_that_will_not_do_is_refused_and_left_as_it_was() {
         ["replay", "--disk", ".", "--disk-blocks", "4M", "--block-bytes", "64M", "--device-blocks", "1"];
     let message = refusal(&run_in(folder.path(), &[], &[&huge[..], &["--host-blocks", "0"]].concat()));
     assert!(
-        message.contains("--disk: volume ./kvstrata-replay-") && message.contains("256 TiB"),
+        message.contains("--disk: volume ./kvstrata.kvs: needs ") && message.contains("256 TiB"),
         "{message}"
     );
 
     std::fs::write(folder.path().join("precious"), "data").expect("written");
     let message = refusal(&run_in(folder.path(), &["precious"], &["replay", "--disk", "precious"]));
-    assert!(message.contains("--disk: volume precious: ") && message.contains("exists already"), "{message}");
+    assert!(
+        message.contains("--disk: volume precious: ") && message.contains("the file is no volume"),
+        "{message}"
+    );
     assert_eq!(std::fs::read(folder.path().join("precious")).expect("there"), b"data");
 
     let message = refusal(&run(&["replay", "--disk", "/nonexistent/volume"]));
     assert!(message.contains("--disk /nonexistent/volume: its directory does not exist"), "{message}");
+}
+
+const SMALL: [&str; 13] = [
+    "replay",
+    "--requests",
+    "400",
+    "--device-blocks",
+    "64",
+    "--host-blocks",
+    "128",
+    "--disk-blocks",
+    "8K",
+    "--block-bytes",
+    "4K",
+    "--json",
+    "-",
+];
+
+/// A small replay that must go well: its JSON and its table.
+fn replay_small(folder: &Path, left: &[&str], more: &[&str]) -> (serde_json::Value, String) {
+    let output = run_in(folder, left, &[&SMALL[..], more].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report = json(&output.stdout);
+    assert_eq!(report["wrong_bytes"], 0);
+    (report, text(&output.stderr).to_owned())
+}
+
+#[test]
+fn the_same_command_finds_the_second_time_what_the_first_left() {
+    for (disk, files) in [(".", vec!["kvstrata.kvs"]), ("a,b", vec!["a", "b"]), ("v.kvs", vec!["v.kvs"])] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let (first, table) = replay_small(folder.path(), &files, &["--disk", disk]);
+        assert_eq!(
+            (&first["disk"]["created"], &first["disk"]["recovered_blocks"]),
+            (&true.into(), &0.into())
+        );
+        assert!(!table.contains("recovered"), "{table}");
+        let (second, table) = replay_small(folder.path(), &files, &["--disk", disk]);
+        let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+        // Nothing was evicted, so all that was written is there.
+        assert_eq!(first["evicted"]["disk"], 0);
+        let written = number(&first["disk"]["written_blocks"]);
+        assert!(written > 1000, "{first}");
+        assert_eq!(number(&second["disk"]["recovered_blocks"]), written);
+        assert_eq!(second["disk"]["clean"], true);
+        assert_eq!(second["disk"]["volumes"], files.len());
+        assert!(number(&second["hits"]["disk"]) > number(&first["hits"]["disk"]) + written / 2, "{second}");
+        for (cause, count) in second["disk"]["rejected"].as_object().expect("by cause") {
+            assert_eq!(count, 0, "{cause}");
+        }
+        let line =
+            format!("recovered        {},{:03} blocks, clean shutdown\n", written / 1000, written % 1000);
+        assert!(table.contains(&line), "{line} in {table}");
+    }
+}
+
+#[test]
+fn a_volume_of_other_settings_is_refused_by_name_unless_it_may_be_forgotten() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let disk = ["--disk", "v"];
+    replay_small(folder.path(), &["v"], &disk);
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["--seed", "1"], &["--disk v: its model_fingerprint is 0", "--seed"]),
+        (
+            &["--block-bytes", "8K"],
+            &["--disk v: its slot_bytes is 4096, and 8192 is wanted", "--block-bytes"],
+        ),
+        (&["--disk-blocks", "4K"], &["--disk v: its slots is 8192, and 4096 is wanted", "--disk-blocks"]),
+        (&["--disk", "w"], &["--disk v: its slots is 8192, and 4096 is wanted", "as many paths"]),
+    ];
+    for (change, wanted) in cases {
+        let kept = std::fs::read(folder.path().join("v")).expect("there");
+        let options = SMALL[1..].chunks(2).filter(|option| option[0] != change[0]).flatten();
+        let arguments = [&["replay"], &options.copied().collect::<Vec<_>>()[..], &disk, change].concat();
+        let message = refusal(&run_in(folder.path(), &["v"], &arguments));
+        assert!(wanted.iter().all(|part| message.contains(part)), "{change:?}: {message}");
+        assert!(message.contains("--reinitialize"), "{message}");
+        assert!(std::fs::read(folder.path().join("v")).expect("there") == kept, "{change:?}: as it was");
+    }
+    let (other, _) = replay_small(folder.path(), &["v"], &["--disk", "v", "--seed", "1", "--reinitialize"]);
+    assert_eq!((&other["disk"]["created"], &other["disk"]["recovered_blocks"]), (&true.into(), &0.into()));
+    let (again, _) = replay_small(folder.path(), &["v"], &["--disk", "v", "--seed", "1"]);
+    assert_eq!(again["disk"]["recovered_blocks"], other["disk"]["written_blocks"]);
+}
+
+#[test]
+fn backends_and_what_wears_less_are_chosen_by_name() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let chosen = |backend| ["--disk", "v", "--trim", "--disk-backend", backend];
+    let (first, _) = replay_small(folder.path(), &["v"], &chosen("threads"));
+    assert_eq!(first["disk"]["backend"], "pread/pwrite threads");
+    let (second, _) = replay_small(folder.path(), &["v"], &chosen("auto"));
+    assert_eq!(second["disk"]["direct"], true);
+    assert_eq!(second["disk"]["recovered_blocks"], first["disk"]["written_blocks"], "one format for all");
+    let (report, table) =
+        replay_small(folder.path(), &["v"], &["--disk-admission", "second-use", "--disk-write-budget", "1M"]);
+    let disk = &report["disk"];
+    let number = |key: &str| disk[key].as_u64().expect("a number");
+    assert!(number("refused_by_admission_blocks") > 0 && number("refused_by_budget_blocks") > 0, "{disk}");
+    assert_eq!(
+        number("offered_blocks"),
+        number("written_blocks") + number("refused_by_admission_blocks") + number("refused_by_budget_blocks")
+    );
+    assert_eq!(report["bytes"]["host_to_disk"].as_u64(), Some(number("written_blocks") * 4096));
+    assert!(table.contains(" second-use, ") && table.contains(" over the budget\n"), "{table}");
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 mod common;
 
-use kvstrata::replay::{FlippingPort, Progress, Report, Settings};
+use kvstrata::replay::{FlippingPort, Report, Settings};
 use kvstrata_core::storage::{DeviceError, DevicePort, Storage, StorageKind};
 use kvstrata_ffi::device::SimDevice;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,17 +18,10 @@ fn settings(folder: &Path) -> Settings {
         device_blocks: 300,
         host_blocks: 300,
         disk_blocks: 20_000,
-        disk: Some(folder.join("volume")),
+        disk: vec![folder.join("volume")],
         block_bytes: 4096,
         ..Settings::default()
     }
-}
-
-fn replay_while(observe: &(dyn Fn(Progress, &Path) + Sync)) -> Report {
-    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
-    let settings = settings(folder.path());
-    let device = common::device(&settings);
-    common::replay_on(settings, device, &|progress| observe(progress, folder.path()))
 }
 
 #[test]
@@ -43,45 +38,48 @@ fn a_flipped_bit_on_the_device_is_found() {
     assert!(report.to_string().contains("first of them    line "));
 }
 
-/// The disk tier's file has no name, but this process has it open.
-#[cfg(target_os = "linux")]
-fn volume_file(folder: &Path) -> std::fs::File {
-    for entry in std::fs::read_dir("/proc/self/fd").expect("procfs").flatten() {
-        // The link is the path as it was, and " (deleted)".
-        let is_ours = std::fs::read_link(entry.path()).is_ok_and(|target| {
-            target.to_string_lossy().starts_with(&*folder.join("volume").to_string_lossy())
-        });
-        if is_ours {
-            return std::fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .open(entry.path())
-                .expect("open a second time");
-        }
-    }
-    panic!("the volume is open");
+fn volume_file(folder: &Path) -> File {
+    File::options().read(true).write(true).open(folder.join("volume")).expect("open a second time")
 }
 
-#[cfg(target_os = "linux")]
-#[test]
-fn a_flipped_bit_on_the_disk_is_a_miss() {
-    use std::os::unix::fs::FileExt;
-    let report = replay_while(&|progress, folder| {
-        // With one worker nothing is in flight between requests.
+/// Flips a bit in each slot, after half the requests: with one worker nothing is in flight between two of them.
+fn replay_with_flipped_slots(skip_verification: bool) -> Report {
+    let origin = 4096 + (20_000u64 * 64).next_multiple_of(4096);
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let settings = Settings { skip_verification, ..settings(folder.path()) };
+    let device = common::device(&settings);
+    common::replay_on(settings, device, &|progress| {
         if progress.requests == SERVED / 2 {
-            let file = volume_file(folder);
+            let file = volume_file(folder.path());
             let mut byte = [0];
             for slot in 0..20_000 {
-                file.read_exact_at(&mut byte, slot * 4096 + 1234).expect("within the file");
-                file.write_all_at(&[byte[0] ^ 0x10], slot * 4096 + 1234).expect("within the file");
+                file.read_exact_at(&mut byte, origin + slot * 4096 + 1234).expect("within the file");
+                file.write_all_at(&[byte[0] ^ 0x10], origin + slot * 4096 + 1234).expect("within the file");
             }
         }
-    });
-    assert!(report.failures.disk_read > 0, "{report}");
-    assert_eq!((report.wrong_bytes, report.failures.total()), (0, report.failures.disk_read));
+    })
 }
 
-#[cfg(target_os = "linux")]
+#[test]
+fn a_flipped_bit_on_the_disk_is_a_miss() {
+    let report = replay_with_flipped_slots(false);
+    let disk = report.disk.as_ref().expect("a disk tier");
+    assert!(disk.rejected.payload > 0, "{report}");
+    assert_eq!((report.wrong_bytes, report.failures.total()), (0, 0));
+    assert_eq!(disk.rejected.total(), disk.rejected.payload);
+    assert!(report.to_string().contains(" payload; each is a miss\n"), "{report}");
+}
+
+#[test]
+fn without_verification_a_flipped_bit_on_the_disk_is_served() {
+    let report = replay_with_flipped_slots(true);
+    assert!(report.wrong_blocks > 0, "{report}");
+    let first = report.first_wrong.as_ref().expect("named");
+    assert_eq!((first.first_offset, first.bytes), (1234, 1));
+    assert!(first.line > SERVED / 2);
+    assert_eq!((report.failures.total(), report.disk.expect("a disk tier").rejected.total()), (0, 0));
+}
+
 #[test]
 fn reads_that_fail_are_misses_and_never_a_wrong_byte() {
     let group = |number: u64| (4 * number..4 * number + 4).collect::<Vec<u64>>();

@@ -92,7 +92,6 @@ fn three_tiers_count_as_three_plain_lrus() {
             device_blocks: device as u32,
             host_blocks: host as u32,
             disk_blocks: disk as u32,
-            disk: Some(env!("CARGO_TARGET_TMPDIR").into()),
             block_bytes: 512,
             ..Settings::default()
         });

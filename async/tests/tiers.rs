@@ -2,21 +2,13 @@
 
 mod common;
 
+use kvstrata::disk::AdmissionPolicy;
 use kvstrata::replay::{Report, Settings};
 use kvstrata_core::Policy;
 
 fn settings(requests: u64, device_blocks: u32, host_blocks: u32, disk_blocks: u32) -> Settings {
-    let disk = Some(env!("CARGO_TARGET_TMPDIR").into());
     let requests = Some(requests);
-    Settings {
-        requests,
-        device_blocks,
-        host_blocks,
-        disk_blocks,
-        disk,
-        block_bytes: 4096,
-        ..Settings::default()
-    }
+    Settings { requests, device_blocks, host_blocks, disk_blocks, block_bytes: 4096, ..Settings::default() }
 }
 
 fn assert_sound(report: &Report, what: &str) {
@@ -93,5 +85,53 @@ fn several_workers_share_the_tiers_without_a_wrong_byte() {
         let alone = common::replay(settings(700, device, 900, 5000));
         assert_eq!(report.blocks, alone.blocks);
         assert_eq!(report.uncached_blocks, alone.uncached_blocks);
+    }
+}
+
+#[test]
+fn fewer_writes_are_worth_more_each() {
+    let with = |disk_admission, disk_write_budget| {
+        let report =
+            common::replay(Settings { disk_admission, disk_write_budget, ..settings(1500, 300, 900, 4000) });
+        assert_sound(&report, &format!("{disk_admission:?} {disk_write_budget:?}"));
+        let disk = report.disk.expect("a disk tier");
+        assert_eq!(report.bytes.host_to_disk, disk.written_blocks * 4096);
+        (disk.written_blocks, report.hits.disk)
+    };
+    let (all, most_hits) = with(AdmissionPolicy::Always, None);
+    for policy in [AdmissionPolicy::SecondUse, AdmissionPolicy::TinyLfu] {
+        let (written, hits) = with(policy, None);
+        let worth = |hits: u64, written: u64| hits as f64 / written as f64;
+        assert!(written < all / 2, "{policy:?}: {written} of {all}");
+        assert!(worth(hits, written) > 2.0 * worth(most_hits, all), "{policy:?}: {hits} for {written}");
+    }
+    // Of 5,000 blocks a day, the trace's first minutes and the ten that the bucket holds.
+    let minutes = common::bundled(1500).last().expect("a request").timestamp / 60_000.0;
+    let (written, _) = with(AdmissionPolicy::Always, Some(5000 * 4096));
+    let worth = (10.0 + minutes) * 5000.0 / 1440.0;
+    assert!((worth - 2.0..=worth).contains(&(written as f64)), "{written}, and {worth} in {minutes} minutes");
+}
+
+#[test]
+fn blocks_on_disk_name_their_parents_whichever_way_they_came() {
+    // 1 ─ 2 ┬ 3 ─ 4 and a chain of eight, which pushes the others down.
+    //       └ 5 ─ 6
+    let requests = [vec![1, 2, 3, 4], vec![1, 2, 5, 6], (11..19).collect(), (11..19).collect()];
+    for host_blocks in [0, 3] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let disk = vec![folder.path().join("volume")];
+        let settings = Settings { disk, requests: None, ..settings(0, 8, host_blocks, 64) };
+        let device = common::device(&settings);
+        common::run(settings, device, common::trace_file(folder.path(), &requests), &|_| {});
+        common::volume::settle(&folder.path().join("volume"));
+        let volume = common::volume::read(&folder.path().join("volume")).expect("a volume");
+        let depth = |hash: &u128| {
+            std::iter::successors(Some(hash), |hash| volume.parents.get(hash)).take(100).count()
+        };
+        let mut depths: Vec<_> = volume.blocks.keys().map(depth).collect();
+        depths.sort_unstable();
+        // With a host tier only the first three victims went further: 4 of 3, 3 of 2, 6 of 5.
+        let expected: &[usize] = if host_blocks == 0 { &[1, 2, 3, 3, 4, 4] } else { &[2, 2, 3] };
+        assert_eq!(depths, expected, "{host_blocks} host blocks: {volume:?}");
     }
 }

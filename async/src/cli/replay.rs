@@ -3,11 +3,13 @@
 use super::json::Target;
 use super::progress::Bar;
 use super::{EXIT_OK, EXIT_WRONG_BYTE, number};
+use crate::disk::AdmissionPolicy;
 use crate::replay::{FlippingPort, Replay, ReplayError, Report, Settings};
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
 use clap::{Args, ValueEnum};
 use kvstrata_core::Policy;
 use kvstrata_ffi::device::SimDevice;
+use kvstrata_ffi::disk::Backend;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -20,7 +22,9 @@ Examples:
   kvstrata replay --host-blocks 0 --disk-blocks 0 --device-blocks 10000 --block-bytes 4K
       The device alone: hits are those of an exact LRU of 10,000 blocks.
   kvstrata replay --trace chat.jsonl.zst --disk /mnt/nvme --disk-blocks 256K --concurrency 4
-      Another trace, 16 GiB of an NVMe drive, four requests at a time.
+      Another trace, 16 GiB of an NVMe drive, four requests at a time. Run again, it finds what it left there.
+  kvstrata replay --disk-admission second-use --disk-write-budget 64G
+      Fewer writes, for the sake of the drive: what they are worth is in the report.
 
 Units: numbers of blocks and bytes take K, M, G and T, powers of 1024 (64K = 65,536).
 Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what.";
@@ -53,13 +57,37 @@ pub(super) struct ReplayArgs {
     /// Blocks of the disk tier (G3); 0 leaves it out
     #[arg(long, value_name = "N", value_parser = number::blocks, default_value = "65536")]
     disk_blocks: u32,
-    /// Where the disk tier's file goes: a directory, or a file that does not exist yet
+    /// Where the disk tier's file is: a directory, which gets kvstrata.kvs, or a file; several are striped
     ///
-    /// Must be on a file system with O_DIRECT (ext4, xfs, most others). The file has no name while it is in use and takes
-    /// disk-blocks × block-bytes. Default: the first of the current directory, /var/tmp and the directory for temporary
-    /// files that will do.
-    #[arg(long, value_name = "PATH")]
-    disk: Option<PathBuf>,
+    /// The file stays, and the next run with the same seed, blocks and number of blocks finds what this one left in it. It takes
+    /// disk-blocks × block-bytes and a little more, and must be on a file system with O_DIRECT (ext4, xfs, most others). Paths are
+    /// separated by commas; disk-blocks is divided among them. Default: a file without a name, which goes with the process, in the
+    /// first of the current directory, /var/tmp and the directory for temporary files that will do.
+    #[arg(long, value_name = "PATH[,PATH…]", value_delimiter = ',')]
+    disk: Vec<PathBuf>,
+    /// Start over with the files of --disk, whatever they hold
+    #[arg(long, requires = "disk")]
+    reinitialize: bool,
+    /// How the disk tier moves bytes
+    #[arg(long, value_name = "BACKEND", default_value = "auto")]
+    disk_backend: DiskBackend,
+    /// Give the room of blocks that the disk tier forgets back to the file system
+    #[arg(long)]
+    trim: bool,
+    /// Do not compare what is read from the disk with its checksum: wrong bytes are then served
+    #[arg(long)]
+    unsafe_skip_verification: bool,
+    /// Which blocks are worth a write to the disk tier
+    ///
+    /// always: every block that leaves the tier above. second-use: those that two requests had, within a window of 2 to 4 times
+    /// disk-blocks blocks. tinylfu: while the tier is full, those that were used more often than what has to leave for them.
+    #[arg(long, value_name = "FILTER", default_value = "always", value_parser = admissions())]
+    disk_admission: AdmissionPolicy,
+    /// Write at most this many bytes a day to the disk tier, ten minutes' worth at once [default: any number]
+    ///
+    /// The day is the trace's, by its timestamps, so that the counts are the same in every run.
+    #[arg(long, value_name = "BYTES", value_parser = number::scaled)]
+    disk_write_budget: Option<u64>,
     /// Bytes a block, at least 64
     ///
     /// A block of a real model is larger: 512 tokens of an 8B model with 16-bit KV are 64 MiB. Multiples of 4096 waste
@@ -94,6 +122,35 @@ enum Device {
     Cuda,
     /// A GPU where this build and machine have one, otherwise sim
     Auto,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DiskBackend {
+    /// io_uring with O_DIRECT, or threads with O_DIRECT where io_uring is forbidden
+    Auto,
+    /// io_uring with O_DIRECT
+    Uring,
+    /// io_uring through the page cache
+    UringBuffered,
+    /// pread and pwrite by threads, with O_DIRECT where there is one
+    Threads,
+}
+
+impl From<DiskBackend> for Backend {
+    fn from(backend: DiskBackend) -> Backend {
+        match backend {
+            DiskBackend::Auto => Backend::Auto,
+            DiskBackend::Uring => Backend::UringDirect,
+            DiskBackend::UringBuffered => Backend::UringBuffered,
+            DiskBackend::Threads => Backend::Blocking,
+        }
+    }
+}
+
+fn admissions() -> impl clap::builder::TypedValueParser<Value = AdmissionPolicy> {
+    use clap::builder::{PossibleValuesParser, TypedValueParser};
+    PossibleValuesParser::new(AdmissionPolicy::ALL.map(AdmissionPolicy::name))
+        .try_map(|name| name.parse::<AdmissionPolicy>())
 }
 
 fn policies() -> impl clap::builder::TypedValueParser<Value = Policy> {
@@ -136,6 +193,12 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         host_blocks: arguments.host_blocks,
         disk_blocks: arguments.disk_blocks,
         disk: arguments.disk.clone(),
+        reinitialize: arguments.reinitialize,
+        disk_backend: arguments.disk_backend.into(),
+        trim: arguments.trim,
+        skip_verification: arguments.unsafe_skip_verification,
+        disk_admission: arguments.disk_admission,
+        disk_write_budget: arguments.disk_write_budget,
         block_bytes: arguments.block_bytes,
         policy: arguments.policy,
         seed: arguments.seed,

@@ -1,9 +1,11 @@
 //! Why a replay ends without a result. Every message names the option, its value and what to do.
 
-use super::settings::human_bytes;
+use super::settings::{Settings, human_bytes};
+use crate::disk::TierError;
 use crate::trace::TraceError;
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::disk::VolumeError;
+use std::path::PathBuf;
 
 /// Why a replay cannot start, or go on.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +33,7 @@ pub enum ReplayError {
         /// What the arena says.
         source: ArenaError,
     },
-    /// The disk tier's file.
+    /// The disk tier's files.
     #[error(
         "--disk: {source} (--disk-blocks {blocks} × --block-bytes {block_bytes} = {}; --disk-blocks 0 \
          leaves the disk tier out)", human_bytes(*blocks as f64 * *block_bytes as f64)
@@ -41,8 +43,25 @@ pub enum ReplayError {
         blocks: u32,
         /// `--block-bytes`.
         block_bytes: usize,
-        /// What the volume says.
-        source: VolumeError,
+        /// What the tier says.
+        source: TierError,
+    },
+    /// The disk tier's files are of other settings.
+    #[error(
+        "--disk {}: its {field} is {found}, and {wanted} is wanted: {remedy}, or start over with --reinitialize, which forgets \
+         what it holds", path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The field of its superblock that differs.
+        field: &'static str,
+        /// What the file has.
+        found: String,
+        /// What the settings ask for.
+        wanted: String,
+        /// Which option to change.
+        remedy: &'static str,
     },
     /// No `--disk` was given, and none of the usual places will do.
     #[error(
@@ -56,7 +75,7 @@ pub enum ReplayError {
         /// `--block-bytes`.
         block_bytes: usize,
         /// What each place says.
-        errors: Vec<VolumeError>,
+        errors: Vec<TierError>,
     },
     /// A worker waited for room on the device for longer than any transfer takes.
     #[error(
@@ -86,6 +105,30 @@ pub enum ReplayError {
     Panic,
 }
 
-fn tried(errors: &[VolumeError]) -> String {
+impl ReplayError {
+    /// What the disk tier says, with the settings that it depends on.
+    pub(super) fn disk(settings: &Settings, source: TierError) -> ReplayError {
+        match source {
+            TierError::Volume(VolumeError::Foreign { path, field, found, wanted }) => {
+                let remedy = match field {
+                    "model_fingerprint" => "give the --seed that it was filled with",
+                    "slot_bytes" | "layout_fingerprint" => "give the --block-bytes that it was made with",
+                    "slots" => "give the --disk-blocks that it was made with, and as many paths",
+                    "stripe_index" | "stripe_count" | "set_id" => {
+                        "give the paths that it was made with, in that order"
+                    }
+                    _ => "choose another path",
+                };
+                ReplayError::Foreign { path, field, found, wanted, remedy }
+            }
+            source => {
+                let (blocks, block_bytes) = (settings.disk_blocks, settings.block_bytes);
+                ReplayError::Volume { blocks, block_bytes, source }
+            }
+        }
+    }
+}
+
+fn tried(errors: &[TierError]) -> String {
     errors.iter().map(|error| format!("\n  {error}")).collect()
 }

@@ -14,6 +14,8 @@
 //!
 //! - **Going down** is a block's eviction. It is copied to the next tier, unless that has it already: then its recency
 //!   there is refreshed. So a tier never holds a hash twice, and never writes what it has.
+//! - **The disk tier** is a [`DiskTier`](crate::disk::DiskTier): what it holds is there at the next start, and an admission filter or a
+//!   write budget may refuse blocks.
 //! - **Coming up** is a copy: a block that was brought up stays below until it is evicted there. Disk hits come up
 //!   through staging buffers and enter the host tier when the device evicts them.
 //! - A tier of 0 blocks is left out. With no host tier, device victims go to disk through the staging buffers.
@@ -35,7 +37,7 @@
 //! | file | what |
 //! |---|---|
 //! | `settings.rs` | [`Settings`], and what is possible |
-//! | `tiers.rs`, `volume.rs` | the tiers and what they are made of |
+//! | `tiers.rs`, `volume.rs`, `parents.rs` | the tiers and what they are made of |
 //! | `run.rs` | threads, order of requests, the end |
 //! | `worker.rs` | one request, from match to release |
 //! | `onboard.rs`, `offload.rs` | up, and down |
@@ -53,6 +55,7 @@ mod histogram;
 mod machine;
 mod offload;
 mod onboard;
+mod parents;
 mod pattern;
 mod report;
 mod run;

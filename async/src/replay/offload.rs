@@ -3,6 +3,7 @@
 //! ```text
 //!   device victims ─┬─ host has it: refresh ─────────────────────────────────────────────────────┐
 //!   (oldest first)  ├─ copy to a host block, free or made free ─► host victims ─┬─ disk has it: refresh
+//!                   │                                                           ├─ not worth a write, or over the budget
 //!                   │                                                           └─ write to a slot, all in flight
 //!                   └─ no host block to be had: stage, write to a slot              at once, then wait
 //! ```
@@ -14,12 +15,12 @@
 //! - I1: the order of victims is the order of release below, so that recency goes down with the blocks.
 //! - I2: a host block is reused only after its write has ended; a slot is registered only after its write succeeded.
 
-use super::tiers::{DiskTier, HostTier};
+use super::tiers::{Disk, HostTier};
 use super::worker::Worker;
+use crate::disk::{WriteOutcome, Writing, take_free};
 use kvstrata_core::storage::DevicePort;
-use kvstrata_core::{BlockPool, EvictedBlock, ImmutableBlock, MutableBlock, SequenceHash};
-use kvstrata_ffi::arena::BlockRead;
-use kvstrata_ffi::disk::{Name, Pending};
+use kvstrata_core::{EvictedBlock, ImmutableBlock, MutableBlock};
+use kvstrata_ffi::disk::Name;
 use std::time::Instant;
 
 /// Victims taken care of at a time: the most host blocks asked for, and writes in flight, at once.
@@ -29,11 +30,15 @@ const BATCH: usize = 128;
 enum Down<'t> {
     /// The disk has it: dropping the reference refreshes it.
     There(ImmutableBlock<'t>),
-    Writing {
-        slot: MutableBlock<'t>,
-        hash: SequenceHash,
-        request: Pending<BlockRead>,
-    },
+    Writing(Write<'t>),
+}
+
+/// A write under way, and what it takes to begin again in another slot.
+struct Write<'t> {
+    writing: Writing<'t>,
+    name: Name,
+    /// The arena's block that holds the bytes until the write has ended.
+    source: usize,
 }
 
 impl<'t, D: DevicePort> Worker<'t, D> {
@@ -53,7 +58,7 @@ impl<'t, D: DevicePort> Worker<'t, D> {
         let mut rest = victims;
         while !rest.is_empty() {
             let batch = &rest[..rest.len().min(BATCH)];
-            let present: Present<'t> = batch.iter().map(|victim| host.pool.lookup(victim.hash())).collect();
+            let present: Vec<_> = batch.iter().map(|victim| host.pool.lookup(victim.hash())).collect();
             let wanted = present.iter().filter(|there| there.is_none()).count();
             let mut room = self.make_host_room(host, wanted);
             let mut done = 0;
@@ -89,7 +94,12 @@ impl<'t, D: DevicePort> Worker<'t, D> {
         }
         self.tally.device_to_host.add(bytes.len(), since);
         drop(bytes);
-        register(&host.pool, block, victim.hash());
+        host.parents.set(block.id(), self.tiers.parents.get(victim.id()));
+        // A block from the pool is `Reset`, so this is never refused. If another worker was quicker, its copy stays and this one
+        // is freed. Dropping the reference releases it: most recent.
+        if let Ok(complete) = block.complete(victim.hash()) {
+            drop(host.pool.register(complete, None));
+        }
     }
 
     /// Up to `wanted` host blocks: free ones, then those of victims, which go to the disk.
@@ -106,34 +116,38 @@ impl<'t, D: DevicePort> Worker<'t, D> {
         room
     }
 
-    fn host_victims_to_disk(&mut self, host: &'t HostTier, disk: &'t DiskTier, victims: &[EvictedBlock<'t>]) {
+    fn host_victims_to_disk(&mut self, host: &'t HostTier, disk: &'t Disk, victims: &[EvictedBlock<'t>]) {
         let since = Instant::now();
         let mut down = Vec::with_capacity(victims.len());
-        let (present, mut slots) = self.make_disk_room(disk, victims);
-        for (victim, there) in victims.iter().zip(present) {
-            if let Some(there) = there {
-                down.push(Down::There(there));
-                continue;
-            }
-            let Some(slot) = slots.pop() else { continue };
-            match host.arena.read(victim.id().index()) {
-                Ok(bytes) => down.push(write(disk, slot, victim.hash(), bytes)),
-                Err(_) => self.tally.failures.host_busy += 1,
+        let (places, mut slots) = self.make_disk_room(disk, victims);
+        for (victim, place) in victims.iter().zip(places) {
+            match place {
+                Place::There(there) => down.push(Down::There(there)),
+                Place::Refused => {}
+                Place::Wanted => {
+                    let Some(slot) = slots.pop() else { continue };
+                    let name = Name { hash: victim.hash(), parent: host.parents.get(victim.id()) };
+                    down.extend(self.write(disk, slot, name, victim.id().index()).map(Down::Writing));
+                }
             }
         }
         self.finish(disk, down, since);
     }
 
     /// Device to disk with no host tier between: through the worker's staging blocks, as many at a time as there are.
-    fn offload_to_disk(&mut self, disk: &'t DiskTier, victims: &[EvictedBlock<'t>]) {
+    fn offload_to_disk(&mut self, disk: &'t Disk, victims: &[EvictedBlock<'t>]) {
         for batch in victims.chunks(self.staging.len()) {
             let since = Instant::now();
             let mut down = Vec::with_capacity(batch.len());
-            let (present, mut slots) = self.make_disk_room(disk, batch);
-            for ((victim, there), staging) in batch.iter().zip(present).zip(self.staging.clone()) {
-                if let Some(there) = there {
-                    down.push(Down::There(there));
-                    continue;
+            let (places, mut slots) = self.make_disk_room(disk, batch);
+            for ((victim, place), staging) in batch.iter().zip(places).zip(self.staging.clone()) {
+                match place {
+                    Place::There(there) => {
+                        down.push(Down::There(there));
+                        continue;
+                    }
+                    Place::Refused => continue,
+                    Place::Wanted => {}
                 }
                 let Some(slot) = slots.pop() else { continue };
                 let copied = Instant::now();
@@ -146,43 +160,75 @@ impl<'t, D: DevicePort> Worker<'t, D> {
                     continue;
                 }
                 self.tally.device_to_host.add(bytes.len(), copied);
-                down.push(write(disk, slot, victim.hash(), bytes.into_read()));
+                drop(bytes);
+                let name = Name { hash: victim.hash(), parent: self.tiers.parents.get(victim.id()) };
+                down.extend(self.write(disk, slot, name, staging).map(Down::Writing));
             }
             self.finish(disk, down, since);
         }
     }
 
-    /// Holds those of `victims` that the disk has, and takes slots for the others; fewer if requests hold too many.
+    /// Asks for each of `victims` what becomes of it, and takes slots for those to be written; fewer if requests hold too many.
     fn make_disk_room(
         &mut self,
-        disk: &'t DiskTier,
+        disk: &'t Disk,
         victims: &[EvictedBlock<'t>],
-    ) -> (Present<'t>, Vec<MutableBlock<'t>>) {
-        let present: Present<'t> = victims.iter().map(|victim| disk.pool.lookup(victim.hash())).collect();
-        let wanted = present.iter().filter(|there| there.is_none()).count();
-        let mut slots = take_free(&disk.pool, wanted);
-        if slots.len() < wanted {
-            let mut forgotten = Vec::new();
-            disk.pool.evict(wanted - slots.len(), &mut forgotten);
-            slots.extend(forgotten.into_iter().map(EvictedBlock::into_mutable));
+    ) -> (Vec<Place<'t>>, Vec<MutableBlock<'t>>) {
+        // Those that are there first, and held, so that making room for the others does not evict them.
+        let mut places: Vec<Place<'t>> = victims
+            .iter()
+            .map(|victim| disk.tier.lookup(victim.hash()).map_or(Place::Wanted, Place::There))
+            .collect();
+        for (victim, place) in victims.iter().zip(&mut places) {
+            if matches!(place, Place::Wanted) && !disk.tier.admits(victim.hash(), self.now) {
+                *place = Place::Refused;
+            }
         }
+        let wanted = places.iter().filter(|place| matches!(place, Place::Wanted)).count();
+        let slots = disk.tier.take(wanted);
         self.tally.dropped_blocks += (wanted - slots.len()) as u64;
-        (present, slots)
+        (places, slots)
+    }
+
+    /// Starts to write the bytes of the arena's block `source`.
+    fn write(
+        &mut self,
+        disk: &'t Disk,
+        slot: MutableBlock<'t>,
+        name: Name,
+        source: usize,
+    ) -> Option<Write<'t>> {
+        match disk.arena.read(source) {
+            Ok(bytes) => Some(Write { writing: disk.tier.write(slot, name, bytes), name, source }),
+            Err(_) => {
+                self.tally.failures.host_busy += 1;
+                None
+            }
+        }
     }
 
     /// Waits for all, in their order (I1); what has arrived is found from now on.
-    fn finish(&mut self, disk: &'t DiskTier, down: Vec<Down<'t>>, since: Instant) {
+    fn finish(&mut self, disk: &'t Disk, down: Vec<Down<'t>>, since: Instant) {
         let mut written_bytes = 0;
         for victim in down {
-            match victim {
-                Down::There(block) => drop(block),
-                Down::Writing { slot, hash, request } => match request.wait() {
-                    Ok(bytes) => {
-                        written_bytes += bytes.len();
-                        register(&disk.pool, slot, hash);
-                    }
-                    Err(_) => self.tally.failures.disk_write += 1,
-                },
+            let mut next = match victim {
+                // A release: it is the most recent one now.
+                Down::There(block) => {
+                    drop(block);
+                    continue;
+                }
+                Down::Writing(write) => Some(write),
+            };
+            while let Some(Write { writing, name, source }) = next.take() {
+                match disk.tier.finish(writing) {
+                    WriteOutcome::Stored => written_bytes += self.tiers.block_bytes,
+                    WriteOutcome::Failed => self.tally.failures.disk_write += 1,
+                    // Once a volume at most: slots of a lost one are not taken again.
+                    WriteOutcome::Lost => match disk.tier.take(1).pop() {
+                        Some(slot) => next = self.write(disk, slot, name, source),
+                        None => self.tally.dropped_blocks += 1,
+                    },
+                }
             }
         }
         if written_bytes > 0 {
@@ -191,28 +237,12 @@ impl<'t, D: DevicePort> Worker<'t, D> {
     }
 }
 
-/// Which victims the tier below has; held, so that making room for the others does not evict them.
-type Present<'t> = Vec<Option<ImmutableBlock<'t>>>;
-
-fn write<'t>(disk: &'t DiskTier, slot: MutableBlock<'t>, hash: SequenceHash, bytes: BlockRead) -> Down<'t> {
-    let request = disk.volume.write(slot.id().0, Name { hash, parent: None }, bytes);
-    Down::Writing { slot, hash, request }
-}
-
-/// Up to `wanted` free blocks.
-fn take_free(pool: &BlockPool, wanted: usize) -> Vec<MutableBlock<'_>> {
-    let mut taken = Vec::with_capacity(wanted);
-    let free = pool.free().min(wanted);
-    // Somebody else may be quicker; then victims make up for it.
-    let _ = pool.allocate_free(free, &mut taken);
-    taken
-}
-
-/// Makes a block of a lower tier known; if another worker was quicker, its copy stays and this one is freed. Dropping the
-/// reference releases it: most recent.
-fn register(pool: &BlockPool, block: MutableBlock<'_>, hash: SequenceHash) {
-    // A block from the pool is `Reset`, so this is never refused.
-    if let Ok(complete) = block.complete(hash) {
-        drop(pool.register(complete, None));
-    }
+/// What becomes of a victim on its way to the disk.
+enum Place<'t> {
+    /// The disk has it.
+    There(ImmutableBlock<'t>),
+    /// It is to be written.
+    Wanted,
+    /// It is not worth a write, or there is no budget for it.
+    Refused,
 }

@@ -6,7 +6,8 @@
 //!   device    held ◄ copied ◄ waited for, copied …      one after the other, as parents come before children
 //! ```
 //!
-//! A block that does not arrive is a miss of that cause: it is computed anew, and its copy below is forgotten.
+//! A block that does not arrive, or is not what it should be, is a miss of that cause, and is computed anew; one that the disk could
+//! not give back is forgotten there.
 //!
 //! Invariants
 //! - I1: a block below is held from the match until its bytes have arrived, or its read has ended.
@@ -14,8 +15,9 @@
 
 use super::tally::Tier;
 use super::worker::{Found, Worker};
+use crate::disk::ReadOutcome;
 use kvstrata_core::storage::DevicePort;
-use kvstrata_core::{BlockPool, BlockRef, ImmutableBlock};
+use kvstrata_core::{BlockRef, ImmutableBlock};
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{Pending, Urgency};
 use std::collections::VecDeque;
@@ -25,9 +27,18 @@ use std::time::Instant;
 struct ReadAhead {
     /// Positions in the run that are on disk and have not been asked for.
     ahead: VecDeque<usize>,
-    /// Staging block and request; `None` where the staging block could not be had.
-    in_flight: VecDeque<(usize, Option<Pending<BlockWrite>>)>,
+    in_flight: VecDeque<InFlight>,
     idle: Vec<usize>,
+    /// Blocks that the disk could not give back.
+    gone: Vec<BlockRef>,
+}
+
+struct InFlight {
+    /// Position in the run.
+    index: usize,
+    staging: usize,
+    /// `None` where the staging block could not be had.
+    request: Option<Pending<BlockWrite>>,
 }
 
 /// What has arrived, in its buffer.
@@ -45,11 +56,11 @@ impl<'t, D: DevicePort> Worker<'t, D> {
             ahead: run.iter().enumerate().filter_map(on_disk).collect(),
             in_flight: VecDeque::new(),
             idle: self.staging.clone().collect(),
+            gone: Vec::new(),
         };
         let since = Instant::now();
         let mut read_bytes = 0;
         let (mut from_host, mut from_disk) = (Vec::new(), Vec::new());
-        let mut forget = Vec::new();
         self.read_ahead(&mut reads, &run);
         for (index, found) in run.iter().enumerate() {
             let (tier, arrived) = match found {
@@ -59,7 +70,7 @@ impl<'t, D: DevicePort> Worker<'t, D> {
                     continue;
                 }
                 Found::Host(_) => (Tier::Host, None),
-                Found::Disk(_) => (Tier::Disk, self.arrive(&mut reads)),
+                Found::Disk(_) => (Tier::Disk, self.arrive(&mut reads, &run)),
             };
             let Some(fresh) = self.fresh.pop() else { break };
             let came = match (found, &arrived) {
@@ -73,9 +84,6 @@ impl<'t, D: DevicePort> Worker<'t, D> {
             let whole = if came {
                 self.register(fresh, index, Some(tier))
             } else {
-                if let Found::Disk(block) = found {
-                    forget.push(block.downgrade());
-                }
                 self.fill_one(fresh, ids[index], index)
             };
             if let Some(Arrived { staging, bytes }) = arrived {
@@ -88,7 +96,7 @@ impl<'t, D: DevicePort> Worker<'t, D> {
             }
         }
         // Buffers in flight are waited for, so that the next request finds them idle (I2).
-        while self.arrive(&mut reads).is_some() {}
+        while self.arrive(&mut reads, &run).is_some() {}
         if read_bytes > 0 {
             self.tally.disk_to_host.add(read_bytes, since);
         }
@@ -103,8 +111,8 @@ impl<'t, D: DevicePort> Worker<'t, D> {
             host.pool.release(from_host.into_iter().rev());
         }
         if let Some(disk) = &self.tiers.disk {
-            disk.pool.release(from_disk.into_iter().rev());
-            forget_all(&disk.pool, &forget);
+            disk.tier.pool().release(from_disk.into_iter().rev());
+            reads.gone.into_iter().for_each(|block| disk.tier.unregister(block));
         }
     }
 
@@ -132,22 +140,30 @@ impl<'t, D: DevicePort> Worker<'t, D> {
     /// Asks for as many of the next blocks on disk as there are idle staging blocks.
     fn read_ahead(&mut self, reads: &mut ReadAhead, run: &[Found<'t>]) {
         let Some(disk) = &self.tiers.disk else { return };
-        while let Some(Found::Disk(block)) = reads.ahead.front().map(|index| &run[*index]) {
-            let Some(staging) = reads.idle.pop() else { return };
-            reads.ahead.pop_front();
-            let read = |buffer| disk.volume.read(block.id().0, block.hash(), Urgency::Urgent, buffer);
-            let request = disk.arena.write(staging).ok().map(read);
-            reads.in_flight.push_back((staging, request));
+        while !reads.idle.is_empty()
+            && let Some(index) = reads.ahead.pop_front()
+            && let Found::Disk(block) = &run[index]
+            && let Some(staging) = reads.idle.pop()
+        {
+            let buffer = disk.arena.write(staging).ok();
+            let request = buffer.map(|buffer| disk.tier.read(block, Urgency::Urgent, buffer));
+            reads.in_flight.push_back(InFlight { index, staging, request });
         }
     }
 
     /// Waits for the oldest read.
-    fn arrive(&mut self, reads: &mut ReadAhead) -> Option<Arrived> {
-        let (staging, request) = reads.in_flight.pop_front()?;
+    fn arrive(&mut self, reads: &mut ReadAhead, run: &[Found<'t>]) -> Option<Arrived> {
+        let InFlight { index, staging, request } = reads.in_flight.pop_front()?;
         let bytes = match request.map(Pending::wait) {
             Some(Ok(bytes)) => Some(bytes),
-            Some(Err(_)) => {
-                self.tally.failures.disk_read += 1;
+            Some(Err(failure)) => {
+                if let (Some(disk), Found::Disk(block)) = (&self.tiers.disk, &run[index]) {
+                    reads.gone.push(block.downgrade());
+                    match disk.tier.rejected(block, &failure) {
+                        ReadOutcome::Rejected => {}
+                        ReadOutcome::Failed => self.tally.failures.disk_read += 1,
+                    }
+                }
                 None
             }
             None => {
@@ -156,12 +172,5 @@ impl<'t, D: DevicePort> Worker<'t, D> {
             }
         };
         Some(Arrived { staging, bytes })
-    }
-}
-
-/// Ends the registration of blocks that could not be read. One that another worker holds stays until it fails there too.
-fn forget_all(pool: &BlockPool, blocks: &[BlockRef]) {
-    for block in blocks {
-        let _ = pool.unregister(*block);
     }
 }

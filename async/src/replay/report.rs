@@ -4,7 +4,8 @@ use super::histogram::Histogram;
 use super::machine;
 use super::settings::Settings;
 use super::tally::{Flow, Tally, Tier};
-use super::tiers::Tiers;
+use super::tiers::{self, Tiers};
+use crate::disk::Rejected;
 use kvstrata_core::BlockPool;
 use serde::Serialize;
 use std::time::Duration;
@@ -160,27 +161,85 @@ pub struct Asked {
     pub block_bytes: usize,
     /// `--policy`.
     pub policy: &'static str,
+    /// `--disk-admission`.
+    pub disk_admission: &'static str,
+    /// `--disk-write-budget`, in bytes a day.
+    pub disk_write_budget: Option<u64>,
     /// `--seed`.
     pub seed: u64,
     /// `--concurrency`.
     pub concurrency: usize,
 }
 
-/// The disk tier, as it was made.
+/// The disk tier: what it was made of, what was found in it, what it took and refused.
 #[derive(Debug, Clone, Serialize)]
 pub struct Disk {
-    /// Where its file was; it had no name.
+    /// Where its files are, or, without a name, were; with commas between them.
     pub path: String,
+    /// How many files.
+    pub volumes: usize,
     /// What moved its bytes.
     pub backend: String,
     /// Whether past the page cache.
     pub direct: bool,
-    /// Length of the file.
+    /// Length of the files.
     pub file_bytes: u64,
-    /// Memory registered with the ring.
+    /// Memory registered with the rings.
     pub fixed_bytes: u64,
     /// What could be better, and why.
     pub notes: Vec<String>,
+    /// Whether the files were made by this run.
+    pub created: bool,
+    /// Whether the run before shut all of them down in order.
+    pub clean: bool,
+    /// Blocks that were found in them.
+    pub recovered_blocks: u64,
+    /// What was there and was not taken, by cause, when opened and when read. Each is a miss.
+    pub rejected: Rejected,
+    /// Blocks that came down and were not there.
+    pub offered_blocks: u64,
+    /// Of them, written.
+    pub written_blocks: u64,
+    /// Of them, refused by `--disk-admission`.
+    pub refused_by_admission_blocks: u64,
+    /// Of them, over `--disk-write-budget`.
+    pub refused_by_budget_blocks: u64,
+    /// Slots of volumes that are out of service.
+    pub parked_slots: u64,
+    /// Volumes that are out of service.
+    pub lost_volumes: u64,
+}
+
+impl Disk {
+    fn new(disk: &tiers::Disk) -> Disk {
+        let volumes = disk.tier.volumes().volumes();
+        let found: Vec<_> = volumes.iter().map(|volume| volume.describe()).collect();
+        let stats = disk.tier.stats();
+        let paths: Vec<_> = found.iter().map(|volume| volume.path.display().to_string()).collect();
+        let mut backends: Vec<_> = found.iter().map(|volume| volume.backend.to_string()).collect();
+        backends.dedup();
+        let mut notes: Vec<_> = found.iter().flat_map(|volume| volume.notes.clone()).collect();
+        notes.dedup();
+        Disk {
+            path: paths.join(","),
+            volumes: found.len(),
+            backend: backends.join(", "),
+            direct: found.iter().all(|volume| volume.direct),
+            file_bytes: found.iter().map(|volume| volume.file_bytes).sum(),
+            fixed_bytes: found.iter().map(|volume| volume.fixed_bytes).sum(),
+            notes,
+            created: disk.found.created,
+            clean: disk.found.clean,
+            recovered_blocks: disk.found.recovered_blocks,
+            rejected: stats.rejected,
+            offered_blocks: stats.offered,
+            written_blocks: stats.written,
+            refused_by_admission_blocks: stats.refused_by_admission,
+            refused_by_budget_blocks: stats.refused_by_budget,
+            parked_slots: stats.parked,
+            lost_volumes: stats.lost_volumes,
+        }
+    }
 }
 
 impl Report {
@@ -211,7 +270,7 @@ impl Report {
             evicted: ByTier {
                 device: evicted(&tiers.device),
                 host: tiers.host.as_ref().map_or(0, |host| evicted(&host.pool)),
-                disk: tiers.disk.as_ref().map_or(0, |disk| evicted(&disk.pool)),
+                disk: tiers.disk.as_ref().map_or(0, |disk| evicted(disk.tier.pool())),
             },
             dropped_blocks: tally.dropped_blocks,
             failures: tally.failures,
@@ -236,20 +295,12 @@ impl Report {
                 disk_blocks: settings.disk_blocks,
                 block_bytes: settings.block_bytes,
                 policy: settings.policy.name(),
+                disk_admission: settings.disk_admission.name(),
+                disk_write_budget: settings.disk_write_budget,
                 seed: settings.seed,
                 concurrency: settings.concurrency,
             },
-            disk: tiers.disk.as_ref().map(|disk| {
-                let found = disk.volume.describe();
-                Disk {
-                    path: found.path.display().to_string(),
-                    backend: found.backend.to_string(),
-                    direct: found.direct,
-                    file_bytes: found.file_bytes,
-                    fixed_bytes: found.fixed_bytes,
-                    notes: found.notes.clone(),
-                }
-            }),
+            disk: tiers.disk.as_ref().map(Disk::new),
         }
     }
 }

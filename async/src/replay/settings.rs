@@ -2,9 +2,11 @@
 
 use super::error::ReplayError;
 use super::machine;
+use crate::disk::AdmissionPolicy;
 use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;
 use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
+use kvstrata_ffi::disk::Backend;
 use std::path::PathBuf;
 
 /// The settings of a replay; each is an option of `kvstrata replay`.
@@ -20,9 +22,22 @@ pub struct Settings {
     pub host_blocks: u32,
     /// Blocks of the disk tier; 0 leaves it out.
     pub disk_blocks: u32,
-    /// The disk tier's file, or a directory for it. `None`: the first of the current directory, `/var/tmp` and the
-    /// directory for temporary files that takes it. The file has no name while it is in use, and is never left behind.
-    pub disk: Option<PathBuf>,
+    /// Files of the disk tier, or directories for them; blocks are striped over several, and `disk_blocks` is a multiple of their
+    /// number. They stay, and what they hold is found again. Empty: a file without a name, in the first of the current directory,
+    /// `/var/tmp` and the directory for temporary files that takes it, which is never left behind.
+    pub disk: Vec<PathBuf>,
+    /// Starts over where `disk` holds something else: another seed, other blocks, another number of them.
+    pub reinitialize: bool,
+    /// How the disk tier moves bytes. `Auto`: past the page cache, by io_uring or by threads.
+    pub disk_backend: Backend,
+    /// Gives the room of forgotten blocks back to the file system.
+    pub trim: bool,
+    /// Believes what the disk gives without comparing it with its checksum.
+    pub skip_verification: bool,
+    /// Which blocks are worth a write to the disk.
+    pub disk_admission: AdmissionPolicy,
+    /// Bytes written to the disk by the day of the trace; `None`: any number.
+    pub disk_write_budget: Option<u64>,
     /// Bytes a block.
     pub block_bytes: usize,
     /// Which blocks leave a tier first; the same for all tiers.
@@ -41,7 +56,13 @@ impl Default for Settings {
             device_blocks: 2048,
             host_blocks: 8192,
             disk_blocks: 65_536,
-            disk: None,
+            disk: Vec::new(),
+            reinitialize: false,
+            disk_backend: Backend::Auto,
+            trim: false,
+            skip_verification: false,
+            disk_admission: AdmissionPolicy::Always,
+            disk_write_budget: None,
             block_bytes: 64 << 10,
             policy: Policy::Lru,
             seed: 0,
@@ -55,7 +76,9 @@ const MIN_BLOCK_BYTES: usize = 64;
 const MAX_BLOCK_BYTES: usize = 1 << 30;
 const MAX_CONCURRENCY: usize = 256;
 /// What a pool's books take for a block, and a little more.
-const POOL_BYTES: u128 = 128;
+const POOL_BYTES: u128 = 144;
+/// The same for a block on disk: its record, and what recovery and admission take.
+const DISK_BOOKS_BYTES: u128 = 320;
 /// What a worker stages at a time between device or host and disk.
 const STAGING_BYTES: usize = 8 << 20;
 
@@ -92,16 +115,30 @@ impl Settings {
                 format!("must be from 1 to {MAX_CONCURRENCY}"),
             );
         }
+        self.check_volumes()?;
         self.check_memory()
+    }
+
+    fn check_volumes(&self) -> Result<(), ReplayError> {
+        let (blocks, volumes) = (self.disk_blocks, self.disk.len().max(1) as u32);
+        if blocks.is_multiple_of(volumes) {
+            return Ok(());
+        }
+        let up = blocks.next_multiple_of(volumes);
+        let why = match blocks / volumes * volumes {
+            0 => format!("must be a multiple of the {volumes} paths of --disk; use {up}"),
+            down => format!("must be a multiple of the {volumes} paths of --disk; use {down} or {up}"),
+        };
+        Err(ReplayError::Setting { option: "--disk-blocks", value: blocks.to_string(), why })
     }
 
     /// The kernel promises more memory than it has, and kills who touches it: better to refuse before.
     fn check_memory(&self) -> Result<(), ReplayError> {
         let stride = self.block_bytes.next_multiple_of(BLOCK_ALIGN_BYTES) as u128;
-        let tier = |blocks: u32, bytes: u128| u128::from(blocks) * (bytes + POOL_BYTES);
-        let device = tier(self.device_blocks, stride);
-        let host = tier(self.host_blocks, stride);
-        let disk = tier(self.disk_blocks, 0) + self.staging_blocks() as u128 * stride;
+        let tier = |blocks: u32, bytes: u128| u128::from(blocks) * bytes;
+        let device = tier(self.device_blocks, stride + POOL_BYTES);
+        let host = tier(self.host_blocks, stride + POOL_BYTES);
+        let disk = tier(self.disk_blocks, DISK_BOOKS_BYTES) + self.staging_blocks() as u128 * stride;
         let needed = device + host + disk;
         let Some(available) = machine::available_memory_bytes() else { return Ok(()) };
         if needed <= u128::from(available) {
@@ -195,7 +232,7 @@ mod tests {
             block_bytes: 1 << 20,
             ..Settings::default()
         });
-        assert!(message.contains("of the disk tier 32.0 GiB)"), "{message}");
+        assert!(message.contains("of the disk tier 80.0 GiB)"), "{message}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The report as a person reads it, in 80 columns.
 
-use super::report::{Latency, Report};
+use super::report::{Disk, Latency, Report};
 use super::settings::{human, human_bytes};
 use core::fmt;
 use indicatif::HumanCount;
@@ -28,6 +28,7 @@ impl fmt::Display for Report {
             };
             writeln!(f, "disk             {} by {}{direct}", disk.path, disk.backend)?;
             disk.notes.iter().try_for_each(|note| writeln!(f, "                 {note}"))?;
+            found_line(f, disk)?;
         }
         writeln!(
             f,
@@ -42,6 +43,7 @@ impl fmt::Display for Report {
         self.latency_table(f)?;
         writeln!(f)?;
         self.failures_line(f)?;
+        self.disk_lines(f)?;
         let peak = self.peak_memory_bytes.map_or("unknown".to_owned(), |bytes| human_bytes(bytes as f64));
         writeln!(f, "peak memory      {peak}")?;
         writeln!(
@@ -125,16 +127,14 @@ impl Report {
     fn failures_line(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let failures = &self.failures;
         if failures.total() > 0 {
-            let causes = [
+            let causes = causes([
                 ("disk reads", failures.disk_read),
                 ("disk writes", failures.disk_write),
                 ("device reads", failures.device_read),
                 ("device writes", failures.device_write),
                 ("busy host blocks", failures.host_busy),
-            ];
-            let causes = causes.iter().filter(|(_, times)| *times > 0);
-            let causes: Vec<_> = causes.map(|(cause, times)| format!("{} {cause}", count(*times))).collect();
-            writeln!(f, "failed transfers {}; each is a miss", causes.join(", "))?;
+            ]);
+            writeln!(f, "failed transfers {causes}; each is a miss")?;
         }
         if self.dropped_blocks > 0 {
             writeln!(
@@ -145,6 +145,42 @@ impl Report {
         }
         Ok(())
     }
+
+    fn disk_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        if disk.rejected.total() > 0 {
+            writeln!(f, "rejected on disk {}; each is a miss", causes(disk.rejected.causes()))?;
+        }
+        if disk.offered_blocks > disk.written_blocks {
+            let refused = causes([
+                (self.settings.disk_admission, disk.refused_by_admission_blocks),
+                ("over the budget", disk.refused_by_budget_blocks),
+            ]);
+            let (written, offered) = (count(disk.written_blocks), count(disk.offered_blocks));
+            let refused = if refused.is_empty() { String::new() } else { format!("; refused {refused}") };
+            writeln!(f, "written to disk  {written} of {offered} blocks offered{refused}")?;
+        }
+        if disk.lost_volumes > 0 {
+            let (lost, parked) = (disk.lost_volumes, count(disk.parked_slots));
+            writeln!(f, "out of service   {lost} of {} volumes; {parked} slots parked", disk.volumes)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a run found of the one before; nothing where there was none.
+fn found_line(f: &mut fmt::Formatter<'_>, disk: &Disk) -> fmt::Result {
+    if disk.created {
+        return Ok(());
+    }
+    let how = if disk.clean { "clean shutdown" } else { "after a crash" };
+    writeln!(f, "recovered        {} blocks, {how}", count(disk.recovered_blocks))
+}
+
+/// Counts that are not 0, with their names.
+fn causes<'c>(causes: impl IntoIterator<Item = (&'c str, u64)>) -> String {
+    let causes = causes.into_iter().filter(|(_, times)| *times > 0);
+    causes.map(|(cause, times)| format!("{} {cause}", count(times))).collect::<Vec<_>>().join(", ")
 }
 
 /// 1234567 → 1,234,567.

@@ -4,7 +4,7 @@
 //!   G1  device pool   b ↔ block b of the device, behind its port
 //!   G2  host pool     b ↔ block b of the arena          ┐ one arena, registered with the ring:
 //!       staging       worker w: S blocks from h + w × S ┘   0 … h-1 │ w0 │ w1 │ …
-//!   G3  disk pool     b ↔ slot b of the volume
+//!   G3  disk tier     b ↔ slot b of the volumes
 //! ```
 //!
 //! Invariants
@@ -13,13 +13,14 @@
 
 use super::error::ReplayError;
 use super::gate::Gate;
+use super::parents::Parents;
 use super::settings::Settings;
 use super::volume;
+use crate::disk::{DiskTier, RecoveryReport};
 use kvstrata_core::pool::BlockPool;
 use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{Policy, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::Volume;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -30,9 +31,11 @@ use crate::trace::BLOCK_TOKENS;
 #[derive(Debug)]
 pub(super) struct Tiers<D> {
     pub(super) device: BlockPool,
+    /// Of the device's blocks.
+    pub(super) parents: Parents,
     pub(super) port: D,
     pub(super) host: Option<HostTier>,
-    pub(super) disk: Option<DiskTier>,
+    pub(super) disk: Option<Disk>,
     pub(super) gate: Gate,
     pub(super) block_bytes: usize,
     /// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does
@@ -46,14 +49,15 @@ pub(super) struct Tiers<D> {
 #[derive(Debug)]
 pub(super) struct HostTier {
     pub(super) pool: BlockPool,
+    pub(super) parents: Parents,
     pub(super) arena: Arc<HostArena>,
 }
 
 /// G3, and the arena in which its bytes are staged.
 #[derive(Debug)]
-pub(super) struct DiskTier {
-    pub(super) pool: BlockPool,
-    pub(super) volume: Volume,
+pub(super) struct Disk {
+    pub(super) tier: DiskTier,
+    pub(super) found: RecoveryReport,
     pub(super) arena: Arc<HostArena>,
     first_staging: usize,
 }
@@ -86,27 +90,26 @@ impl<D: DevicePort> Tiers<D> {
         if let Some(arena) = &arena
             && settings.disk_blocks > 0
         {
-            disk = Some(DiskTier {
-                volume: volume::create(settings, arena)?,
-                pool: pool("--disk-blocks", settings.disk_blocks, settings)?,
-                arena: Arc::clone(arena),
-                first_staging: settings.host_blocks as usize,
-            });
+            let (tier, found) = volume::open(settings, arena)?;
+            let (arena, first_staging) = (Arc::clone(arena), settings.host_blocks as usize);
+            disk = Some(Disk { tier, found, arena, first_staging });
         }
         if let Some(arena) = arena
             && settings.host_blocks > 0
         {
-            host = Some(HostTier { pool: pool("--host-blocks", settings.host_blocks, settings)?, arena });
+            let pool = pool("--host-blocks", settings.host_blocks, settings)?;
+            host = Some(HostTier { parents: Parents::new(pool.capacity()), pool, arena });
         }
         let device = pool("--device-blocks", settings.device_blocks, settings)?;
         Ok(Tiers {
             gate: Gate::new(device.capacity()),
+            parents: Parents::new(device.capacity()),
             device,
             port,
             host,
             disk,
             block_bytes: settings.block_bytes,
-            linked: settings.policy != Policy::Lru,
+            linked: linked(settings),
             workers: settings.concurrency,
             staging_per_worker: settings.staging_per_worker(),
         })
@@ -122,13 +125,21 @@ impl<D> Tiers<D> {
     }
 }
 
-fn pool(option: &'static str, blocks: u32, settings: &Settings) -> Result<BlockPool, ReplayError> {
-    let config = PoolConfig::new(blocks)
+/// See [`Tiers::linked`].
+pub(super) fn linked(settings: &Settings) -> bool {
+    settings.policy != Policy::Lru
+}
+
+pub(super) fn pool_config(blocks: u32, settings: &Settings) -> PoolConfig {
+    PoolConfig::new(blocks)
         .policy(settings.policy)
         .page_size(BLOCK_TOKENS)
         .lanes(settings.concurrency.min(16))
-        .lane_of(|| LANE.get());
-    BlockPool::new(config).map_err(|error| ReplayError::Setting {
+        .lane_of(|| LANE.get())
+}
+
+fn pool(option: &'static str, blocks: u32, settings: &Settings) -> Result<BlockPool, ReplayError> {
+    BlockPool::new(pool_config(blocks, settings)).map_err(|error| ReplayError::Setting {
         option,
         value: blocks.to_string(),
         why: error.to_string(),

@@ -1,78 +1,135 @@
-//! The disk tier's file: where it goes, and that it is what was asked for.
+//! The disk tier's volumes: where they go, and that they are what was asked for.
 //!
-//! O_DIRECT is a must: through the page cache a "disk" hit would be one of memory. io_uring is not: where a container
-//! forbids it, pread and pwrite by a few threads take its place, and the report says so.
+//! With `--disk` they are files that stay, and are used again by the next run; without, one that has no name and goes with the
+//! process. O_DIRECT is a must unless `--disk-backend` says otherwise: through the page cache a "disk" hit would be one of memory.
+//! io_uring is not: where a container forbids it, pread and pwrite by a few threads take its place, and the report says so.
 
 use super::error::ReplayError;
+use super::pattern::Pattern;
 use super::settings::Settings;
+use super::tiers;
+use crate::disk::{DiskTier, RecoveryReport, TierError, TierOptions};
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Backend, Volume, VolumeError, VolumeOptions};
+use kvstrata_ffi::disk::{Backend, VolumeError, VolumeOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Pieces in flight.
 const DEPTH: u32 = 64;
+/// The file that a directory given as `--disk` gets.
+const FILE: &str = "kvstrata.kvs";
 
-/// Makes the volume of `--disk-blocks` slots.
-pub(super) fn create(settings: &Settings, arena: &Arc<HostArena>) -> Result<Volume, ReplayError> {
-    let (blocks, block_bytes) = (settings.disk_blocks, settings.block_bytes);
-    if let Some(place) = &settings.disk {
-        let path = file_in(place);
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+type Opened = (DiskTier, RecoveryReport);
+
+/// Opens or makes the volumes, of `--disk-blocks` slots together.
+pub(super) fn open(settings: &Settings, arena: &Arc<HostArena>) -> Result<Opened, ReplayError> {
+    if settings.disk.is_empty() {
+        return open_scratch(settings, arena);
+    }
+    let files: Vec<PathBuf> = settings.disk.iter().map(|place| file_in(place)).collect();
+    for (file, place) in files.iter().zip(&settings.disk) {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
         if folder.is_some_and(|folder| !folder.is_dir()) {
             let why = "its directory does not exist; create it, or name another".to_owned();
             return Err(ReplayError::Setting { option: "--disk", value: place.display().to_string(), why });
         }
-        return try_at(&path, settings, arena).map_err(|source| match source {
-            VolumeError::NoDirect { path, why } => ReplayError::Setting {
-                option: "--disk",
-                value: path.display().to_string(),
-                why: format!(
-                    "O_DIRECT is refused here ({why}), and through the page cache a disk hit would be one of memory; name a \
-                     directory on ext4, xfs or another local file system (`kvstrata doctor --path DIR` tells), or leave the \
-                     disk tier out with --disk-blocks 0"
-                ),
-            },
-            source => ReplayError::Volume { blocks, block_bytes, source },
-        });
     }
-    let mut tried = Vec::new();
-    for place in [PathBuf::from("."), PathBuf::from("/var/tmp"), std::env::temp_dir()] {
-        match try_at(&file_in(&place), settings, arena) {
-            Ok(volume) => return Ok(volume),
-            Err(error) => tried.push(error),
-        }
-    }
-    Err(ReplayError::NoPlace { blocks, block_bytes, errors: tried })
+    open_at(&files, true, settings, arena).map_err(|error| match error {
+        TierError::Volume(VolumeError::NoDirect { path, why }) => ReplayError::Setting {
+            option: "--disk",
+            value: path.display().to_string(),
+            why: format!(
+                "O_DIRECT is refused here ({why}), and through the page cache a disk hit would be one of memory; name a \
+                 directory on ext4, xfs or another local file system (`kvstrata doctor --path DIR` tells), allow it with \
+                 --disk-backend uring-buffered, or leave the disk tier out with --disk-blocks 0"
+            ),
+        },
+        source => ReplayError::disk(settings, source),
+    })
 }
 
-fn try_at(path: &Path, settings: &Settings, arena: &Arc<HostArena>) -> Result<Volume, VolumeError> {
-    let options = |backend| {
-        VolumeOptions::new(path, settings.disk_blocks, settings.block_bytes)
+fn open_scratch(settings: &Settings, arena: &Arc<HostArena>) -> Result<Opened, ReplayError> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let mut errors = Vec::new();
+    for place in [PathBuf::from("."), PathBuf::from("/var/tmp"), std::env::temp_dir()] {
+        // Relaxed: only that the numbers differ.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file = place.join(format!("kvstrata-replay-{}-{number}.kvs", std::process::id()));
+        match open_at(&[file], false, settings, arena) {
+            Ok(opened) => return Ok(opened),
+            Err(error) => errors.push(error),
+        }
+    }
+    let (blocks, block_bytes) = (settings.disk_blocks, settings.block_bytes);
+    Err(ReplayError::NoPlace { blocks, block_bytes, errors })
+}
+
+fn open_at(
+    files: &[PathBuf],
+    keep: bool,
+    settings: &Settings,
+    arena: &Arc<HostArena>,
+) -> Result<Opened, TierError> {
+    let with = |backend| open_with(backend, files, keep, settings, arena);
+    match settings.disk_backend {
+        Backend::Auto => match with(Backend::UringDirect) {
+            Err(TierError::Volume(VolumeError::NoUring { .. })) => {
+                with(Backend::Blocking).and_then(|opened| refuse_buffered(opened, keep))
+            }
+            opened => opened,
+        },
+        backend => with(backend),
+    }
+}
+
+/// Leaves nothing behind that was not there before.
+fn refuse_buffered((tier, found): Opened, keep: bool) -> Result<Opened, TierError> {
+    let descriptions = || tier.volumes().volumes().iter().map(|volume| volume.describe());
+    let Some(buffered) = descriptions().find(|volume| !volume.direct) else { return Ok((tier, found)) };
+    let refusal = VolumeError::NoDirect { path: buffered.path.clone(), why: buffered.notes.join("; ") };
+    if keep && found.created {
+        for volume in descriptions() {
+            // The refusal is the error to report.
+            let _ = std::fs::remove_file(&volume.path);
+        }
+    }
+    Err(refusal.into())
+}
+
+fn open_with(
+    backend: Backend,
+    files: &[PathBuf],
+    keep: bool,
+    settings: &Settings,
+    arena: &Arc<HostArena>,
+) -> Result<Opened, TierError> {
+    // `--disk-blocks` is a multiple of their number.
+    let slots = settings.disk_blocks / files.len() as u32;
+    let volumes = files.iter().map(|file| {
+        VolumeOptions::new(file, slots, settings.block_bytes)
+            .keep(keep)
+            .layout_fingerprint(settings.block_bytes as u128)
+            .model_fingerprint(Pattern::new(settings.seed).fingerprint())
+            .reinitialize(settings.reinitialize)
+            .trim(settings.trim)
+            .skip_verification_unsafe(settings.skip_verification)
             .backend(backend)
             .depth(DEPTH)
             .register(arena)
+    });
+    let options = TierOptions {
+        admission: settings.disk_admission,
+        write_budget: settings.disk_write_budget,
+        linked: tiers::linked(settings),
     };
-    match Volume::open(options(Backend::UringDirect)) {
-        Err(VolumeError::NoUring { .. }) => {}
-        opened => return opened.map(|(volume, _)| volume),
-    }
-    let (volume, _) = Volume::open(options(Backend::Blocking))?;
-    let description = volume.describe();
-    if description.direct {
-        return Ok(volume);
-    }
-    Err(VolumeError::NoDirect { path: path.to_owned(), why: description.notes.join("; ") })
+    DiskTier::open(volumes.collect(), tiers::pool_config(settings.disk_blocks, settings), options)
 }
 
-/// A directory gets a file of a name that nobody else uses; anything else is the file itself.
+/// A directory gets a file of a name that the next run will know; anything else is the file itself.
 fn file_in(place: &Path) -> PathBuf {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    if !place.is_dir() {
-        return place.to_owned();
+    match place.is_dir() {
+        true => place.join(FILE),
+        false => place.to_owned(),
     }
-    // Relaxed: only that the numbers differ.
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    place.join(format!("kvstrata-replay-{}-{number}.kvs", std::process::id()))
 }

@@ -13,7 +13,7 @@ use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{EvictedBlock, ImmutableBlock, MutableBlock, SequenceHash};
 use std::ops::Range;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How often a worker looks again for blocks that others are about to give back. Admission (`gate.rs`) says that they
 /// come; one case it does not cover, parents pinned by children of another sequence in a trace where an id does not
@@ -44,6 +44,8 @@ pub(super) struct Worker<'t, D> {
     pattern: Pattern,
     hashes: Vec<SequenceHash>,
     scratch: Vec<u8>,
+    /// The trace's time.
+    pub(super) now: Duration,
 }
 
 impl<'t, D: DevicePort> Worker<'t, D> {
@@ -60,6 +62,7 @@ impl<'t, D: DevicePort> Worker<'t, D> {
             pattern,
             hashes: Vec::new(),
             scratch: vec![0; tiers.block_bytes],
+            now: Duration::ZERO,
         }
     }
 
@@ -71,6 +74,11 @@ impl<'t, D: DevicePort> Worker<'t, D> {
         self.tally.blocks += blocks as u64;
         self.hashes.clear();
         self.hashes.extend(ids.iter().map(|id| hash_of(*id)));
+        // A time that is none is taken for the beginning.
+        self.now = Duration::try_from_secs_f64(request.timestamp / 1000.0).unwrap_or_default();
+        if let Some(disk) = &self.tiers.disk {
+            self.hashes.iter().for_each(|hash| disk.tier.used(*hash));
+        }
 
         let since = Instant::now();
         let run = self.match_run();
@@ -117,7 +125,7 @@ impl<'t, D: DevicePort> Worker<'t, D> {
             run.extend(self.held.drain(..).map(Found::Device));
             let Some(next) = self.hashes.get(run.len()) else { return run };
             let host = tiers.host.as_ref().and_then(|host| host.pool.lookup(*next)).map(Found::Host);
-            let below = host.or_else(|| tiers.disk.as_ref()?.pool.lookup(*next).map(Found::Disk));
+            let below = host.or_else(|| tiers.disk.as_ref()?.tier.lookup(*next).map(Found::Disk));
             match below {
                 Some(found) => run.push(found),
                 None => return run,
@@ -195,6 +203,8 @@ impl<'t, D: DevicePort> Worker<'t, D> {
     /// Makes a block whose bytes are on the device known, as the request's next one.
     pub(super) fn register(&mut self, block: MutableBlock<'t>, index: usize, origin: Option<Tier>) -> bool {
         debug_assert_eq!(index, self.held.len());
+        let parent = index.checked_sub(1).map(|parent| self.hashes[parent]);
+        self.tiers.parents.set(block.id(), parent);
         // A block from the pool is `Reset`, so this is never refused.
         let Ok(complete) = block.complete(self.hashes[index]) else { return false };
         let parent = if self.tiers.linked { self.held.last() } else { None };

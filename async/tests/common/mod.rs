@@ -1,6 +1,8 @@
 //! What several tests need: replays in a temporary directory, and the trace in memory.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod volume;
+
 use kvstrata::replay::{Progress, Replay, Report, Settings};
 use kvstrata::trace::{Request, TraceReader, TraceSource};
 use kvstrata_core::storage::DevicePort;
@@ -84,5 +86,21 @@ impl Lru {
         self.order.remove(&stamp);
         self.stamps.remove(&id);
         Some(id)
+    }
+}
+
+/// Small numbers from a seed, the same every time: splitmix64.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
     }
 }

@@ -1,0 +1,310 @@
+//! Which blocks are worth a write: flash wears out by writes, and most blocks that leave a host tier are never asked for again.
+//!
+//! ```text
+//!   every use of a block ──► used(hash) ──► filter ◄── admits(hash)? ── a block on its way down
+//! ```
+//!
+//! | policy | a block is written if | memory a block of the tier |
+//! |---|---|---|
+//! | [`Always`](AdmissionPolicy::Always) | it comes | none |
+//! | [`SecondUse`](AdmissionPolicy::SecondUse) | it was used at least twice within the window | 8 bytes |
+//! | [`TinyLfu`](AdmissionPolicy::TinyLfu) | the tier has room, or it was used more often than the last victim | 16 to 24 bytes |
+//!
+//! A *use* is a request that has the block, whether some tier had it or not. Uses are counted by estimate, in memory fixed at
+//! construction: a block used once passes for one used twice with a probability below 0.5 % (measured by the tests), a
+//! write more; one used twice within the window is never taken for less, but by a race.
+//!
+//! ```text
+//!   doorkeeper   two Bloom filters, each of the last N insertions or fewer;    hash ─► one cache line of 512 bits, 6 of them
+//!                the older is cleared and filled anew after N
+//!   sketch       4-bit counters, 16 a word; the least of a hash's four counts; hash ─► one cache line of 8 words, 4 counters
+//!                all halved after 10 × blocks additions
+//! ```
+//!
+//! TinyLFU is that of Einziger, Friedman and Manes (2017): the doorkeeper takes first uses, so that blocks used once do not wear
+//! out the counters.
+//!
+//! # Orderings
+//! Everything is Relaxed: the filters are estimates and publish nothing. A bit or a count that is lost while one thread clears or
+//! halves is a block taken for rarer than it is.
+
+use kvstrata_core::SequenceHash;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// What is written to the disk tier, of what leaves the tier above.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AdmissionPolicy {
+    /// Every block.
+    #[default]
+    Always,
+    /// Blocks used twice.
+    SecondUse,
+    /// Blocks used more often than what has to leave for them.
+    TinyLfu,
+}
+
+impl AdmissionPolicy {
+    /// Each of them.
+    pub const ALL: [AdmissionPolicy; 3] =
+        [AdmissionPolicy::Always, AdmissionPolicy::SecondUse, AdmissionPolicy::TinyLfu];
+
+    /// Its name, as `--disk-admission` has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            AdmissionPolicy::Always => "always",
+            AdmissionPolicy::SecondUse => "second-use",
+            AdmissionPolicy::TinyLfu => "tinylfu",
+        }
+    }
+}
+
+/// No admission policy has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no admission policy is called {0:?}; there are always, second-use and tinylfu")]
+pub struct UnknownAdmission(pub String);
+
+impl FromStr for AdmissionPolicy {
+    type Err = UnknownAdmission;
+
+    fn from_str(name: &str) -> Result<AdmissionPolicy, UnknownAdmission> {
+        let found = AdmissionPolicy::ALL.into_iter().find(|policy| policy.name() == name);
+        found.ok_or_else(|| UnknownAdmission(name.to_owned()))
+    }
+}
+
+/// Decides what is written. `Send + Sync`, without a lock.
+#[derive(Debug)]
+pub struct Admission(Filter);
+
+#[derive(Debug)]
+enum Filter {
+    Always,
+    SecondUse(Doorkeeper),
+    TinyLfu {
+        doorkeeper: Doorkeeper,
+        sketch: Sketch,
+        /// Key of the last victim; 0 before there is one. Its count is asked for anew each time, so that it ages.
+        victim: AtomicU64,
+    },
+}
+
+impl Admission {
+    /// A filter for a tier of `blocks` blocks, taken for 1024 if there are fewer. The window is the last 2 × `blocks` to
+    /// 4 × `blocks` uses that were a block's first, or its second, in the window.
+    #[must_use]
+    pub fn new(policy: AdmissionPolicy, blocks: u32) -> Admission {
+        let blocks = (blocks as usize).max(1024);
+        Admission(match policy {
+            AdmissionPolicy::Always => Filter::Always,
+            AdmissionPolicy::SecondUse => Filter::SecondUse(Doorkeeper::new(4 * blocks)),
+            AdmissionPolicy::TinyLfu => Filter::TinyLfu {
+                doorkeeper: Doorkeeper::new(4 * blocks),
+                sketch: Sketch::new(blocks),
+                victim: AtomicU64::new(0),
+            },
+        })
+    }
+
+    /// A request has this block.
+    pub fn used(&self, hash: SequenceHash) {
+        let key = key(hash);
+        match &self.0 {
+            Filter::Always => {}
+            Filter::SecondUse(doorkeeper) => {
+                if doorkeeper.insert(key) {
+                    doorkeeper.insert(!key);
+                }
+            }
+            Filter::TinyLfu { doorkeeper, sketch, .. } => {
+                if doorkeeper.insert(key) {
+                    sketch.add(key);
+                }
+            }
+        }
+    }
+
+    /// Whether this block is to be written; `full`: another one has to leave the tier for it.
+    #[must_use]
+    pub fn admits(&self, hash: SequenceHash, full: bool) -> bool {
+        match &self.0 {
+            Filter::Always => true,
+            Filter::SecondUse(doorkeeper) => doorkeeper.contains(!key(hash)),
+            Filter::TinyLfu { doorkeeper, sketch, victim } => {
+                let uses = |key| sketch.count(key) + u64::from(doorkeeper.contains(key));
+                let victim = victim.load(Relaxed);
+                !full || victim == 0 || uses(key(hash)) > uses(victim)
+            }
+        }
+    }
+
+    /// This block had to leave the tier.
+    pub fn evicted(&self, hash: SequenceHash) {
+        if let Filter::TinyLfu { victim, .. } = &self.0 {
+            victim.store(key(hash), Relaxed);
+        }
+    }
+
+    /// Bytes that it holds.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        match &self.0 {
+            Filter::Always => 0,
+            Filter::SecondUse(doorkeeper) => doorkeeper.memory_bytes(),
+            Filter::TinyLfu { doorkeeper, sketch, .. } => {
+                doorkeeper.memory_bytes() + size_of_val(&*sketch.words)
+            }
+        }
+    }
+}
+
+/// 64 well-mixed bits of a hash, which may be a caller's own and not mixed at all; never 0.
+pub(super) fn key(hash: SequenceHash) -> u64 {
+    let hash = hash.to_u128();
+    let low = (hash as u64) ^ 0x9e37_79b9_7f4a_7c15;
+    let high = ((hash >> 64) as u64) ^ 0xbf58_476d_1ce4_e5b9;
+    let product = u128::from(low) * u128::from(high);
+    (((product >> 64) ^ product) as u64).max(1)
+}
+
+/// Bits, or counters, for other purposes than choosing the line.
+fn remix(key: u64) -> u64 {
+    (key ^ (key >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// Words a cache line.
+const LINE: usize = 8;
+
+fn words(lines: usize) -> Box<[AtomicU64]> {
+    (0..lines * LINE).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// First word of the line of `key`.
+fn line_of(words: &[AtomicU64], key: u64) -> usize {
+    let lines = (words.len() / LINE) as u128;
+    ((u128::from(key) * lines) >> 64) as usize * LINE
+}
+
+/// Which keys were inserted lately: at least the last half of `window` insertions, at most all of it.
+#[derive(Debug)]
+struct Doorkeeper {
+    filters: [Box<[AtomicU64]>; 2],
+    /// Which of them is filled: its lowest bit.
+    turn: AtomicUsize,
+    inserted: AtomicUsize,
+    half: usize,
+}
+
+impl Doorkeeper {
+    /// Bits a key in each filter.
+    const BITS: usize = 16;
+    /// Bits that a key sets.
+    const SET: u32 = 6;
+
+    fn new(window: usize) -> Doorkeeper {
+        let half = window / 2;
+        let filter = || words((half * Doorkeeper::BITS).div_ceil(64 * LINE));
+        let (turn, inserted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Doorkeeper { filters: [filter(), filter()], turn, inserted, half }
+    }
+
+    /// The nine bits each that name the places of a key in its line.
+    fn places(key: u64) -> impl Iterator<Item = (usize, u64)> {
+        let places = remix(key) >> 10;
+        (0..Doorkeeper::SET).map(move |place| {
+            let bit = (places >> (9 * place)) as usize % (64 * LINE);
+            (bit / 64, 1 << (bit % 64))
+        })
+    }
+
+    fn contains(&self, key: u64) -> bool {
+        self.filters.iter().any(|filter| {
+            let line = line_of(filter, key);
+            Doorkeeper::places(key).all(|(word, bit)| filter[line + word].load(Relaxed) & bit != 0)
+        })
+    }
+
+    /// True if it was there already, in which case nothing changes.
+    fn insert(&self, key: u64) -> bool {
+        if self.contains(key) {
+            return true;
+        }
+        let filter = &self.filters[self.turn.load(Relaxed) % 2];
+        let line = line_of(filter, key);
+        for (word, bit) in Doorkeeper::places(key) {
+            filter[line + word].fetch_or(bit, Relaxed);
+        }
+        if self.inserted.fetch_add(1, Relaxed) + 1 == self.half {
+            self.rotate();
+        }
+        false
+    }
+
+    /// Whoever makes the count full, and nobody else, comes here; the others go on in the full filter meanwhile.
+    #[cold]
+    fn rotate(&self) {
+        let turn = self.turn.load(Relaxed) + 1;
+        self.filters[turn % 2].iter().for_each(|word| word.store(0, Relaxed));
+        self.turn.store(turn, Relaxed);
+        self.inserted.store(0, Relaxed);
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.filters.iter().map(|filter| size_of_val(&**filter)).sum()
+    }
+}
+
+/// How often keys were added lately, up to 15: a count-min sketch.
+#[derive(Debug)]
+struct Sketch {
+    words: Box<[AtomicU64]>,
+    additions: AtomicUsize,
+    period: usize,
+}
+
+impl Sketch {
+    const ROWS: usize = 4;
+
+    fn new(blocks: usize) -> Sketch {
+        let lines = blocks.next_power_of_two().div_ceil(LINE);
+        Sketch { words: words(lines), additions: AtomicUsize::new(0), period: 10 * blocks }
+    }
+
+    /// Word and shift of the key's counter in each row; a row has two words of its line, 32 counters.
+    fn counters(&self, key: u64) -> impl Iterator<Item = (&AtomicU64, u32)> {
+        let line = line_of(&self.words, key);
+        let places = remix(key) >> 44;
+        (0..Sketch::ROWS).map(move |row| {
+            let place = (places >> (5 * row)) as usize % 32;
+            (&self.words[line + 2 * row + place / 16], (place as u32 % 16) * 4)
+        })
+    }
+
+    fn count(&self, key: u64) -> u64 {
+        self.counters(key).map(|(word, shift)| (word.load(Relaxed) >> shift) & 15).min().unwrap_or(0)
+    }
+
+    fn add(&self, key: u64) {
+        for (word, shift) in self.counters(key) {
+            // An error is a counter that is full.
+            let _ = word.fetch_update(Relaxed, Relaxed, |counters| {
+                ((counters >> shift) & 15 < 15).then(|| counters + (1 << shift))
+            });
+        }
+        if self.additions.fetch_add(1, Relaxed) + 1 == self.period {
+            self.halve();
+        }
+    }
+
+    #[cold]
+    fn halve(&self) {
+        for word in &self.words {
+            word.store((word.load(Relaxed) >> 1) & 0x7777_7777_7777_7777, Relaxed);
+        }
+        self.additions.store(self.period / 2, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! What recovery makes of records, good and bad.
+
+use super::*;
+use kvstrata_core::{BlockRef, EventSink, PoolConfig, SequenceHash};
+use kvstrata_ffi::disk::Name;
+use std::cell::RefCell;
+use std::sync::{Arc, Mutex};
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number) << 32 | 1)
+}
+
+fn record(slot: u32, number: u64, parent: Option<u64>, sequence: u64) -> Recovered {
+    Recovered { slot, name: Name { hash: hash(number), parent: parent.map(hash) }, sequence }
+}
+
+type Heard = Arc<Mutex<Vec<(SequenceHash, Option<u32>)>>>;
+
+/// Remembers what was stored, with the parents' block numbers.
+struct Sink(Heard);
+
+impl EventSink for Sink {
+    fn stored(&self, _block: BlockRef, hash: SequenceHash, parent: Option<BlockRef>) {
+        self.0.lock().expect("no panic").push((hash, parent.map(|parent| parent.id.0)));
+    }
+
+    fn removed(&self, _block: BlockRef, _hash: SequenceHash) {}
+}
+
+fn pool(blocks: u32) -> (BlockPool, Heard) {
+    let heard = Heard::default();
+    let config = PoolConfig::new(blocks).events(Box::new(Sink(Arc::clone(&heard))));
+    (BlockPool::new(config).expect("possible"), heard)
+}
+
+/// Recovers and checks that nothing is lost or held; returns what was forgotten.
+fn recover(pool: &BlockPool, blocks: &[Recovered], linked: bool) -> (u64, Vec<u32>) {
+    let forgotten = RefCell::new(Vec::new());
+    let recovered = register(pool, blocks, linked, &|slot| forgotten.borrow_mut().push(slot));
+    let census = pool.census();
+    assert_eq!((census.active, census.owned), (0, 0), "I1");
+    assert_eq!(census.inactive as u64, recovered);
+    assert_eq!(census.free + census.inactive, pool.capacity());
+    (recovered, forgotten.into_inner())
+}
+
+/// The hashes of all blocks in the order in which they leave.
+fn eviction_order(pool: &BlockPool) -> Vec<SequenceHash> {
+    let mut victims = Vec::new();
+    while pool.evict(1, &mut victims) > 0 {}
+    victims.iter().map(|victim| victim.hash()).collect()
+}
+
+#[test]
+fn every_block_is_at_its_slot_and_leaves_by_age() {
+    for linked in [false, true] {
+        let (pool, _) = pool(100);
+        let slots = [17, 3, 99, 0, 50];
+        let blocks: Vec<_> = slots.iter().zip(0..).map(|(slot, n)| record(*slot, n, None, n)).collect();
+        assert_eq!(recover(&pool, &blocks, linked), (5, vec![]));
+        let mut victims = Vec::new();
+        while pool.evict(1, &mut victims) > 0 {}
+        let left: Vec<_> = victims.iter().map(|victim| (victim.id().0, victim.hash())).collect();
+        assert_eq!(left, slots.into_iter().zip([0, 1, 2, 3, 4].map(hash)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn an_empty_volume_leaves_an_empty_pool() {
+    let (pool, heard) = pool(3);
+    assert_eq!(recover(&pool, &[], true), (0, vec![]));
+    assert!(heard.lock().expect("no panic").is_empty());
+}
+
+#[test]
+fn parents_written_after_their_children_are_named_in_the_events() {
+    let (pool, heard) = pool(10);
+    // Tail first, as blocks come down: 2 follows 1 follows 0; 5 follows 4, which is not there.
+    let blocks = [
+        record(7, 2, Some(1), 10),
+        record(5, 1, Some(0), 11),
+        record(1, 5, Some(4), 12),
+        record(3, 0, None, 13),
+    ];
+    assert_eq!(recover(&pool, &blocks, true), (4, vec![]));
+    let stored = heard.lock().expect("no panic").clone();
+    assert_eq!(stored, [(hash(0), None), (hash(1), Some(3)), (hash(2), Some(5)), (hash(5), None)]);
+    assert_eq!(eviction_order(&pool), [2, 1, 5, 0].map(hash), "as old as they were");
+}
+
+#[test]
+fn unlinked_blocks_have_no_parents() {
+    let (pool, heard) = pool(10);
+    recover(&pool, &[record(7, 2, Some(1), 10), record(5, 1, None, 11)], false);
+    assert_eq!(*heard.lock().expect("no panic"), [(hash(2), None), (hash(1), None)]);
+}
+
+#[test]
+fn parents_in_a_circle_end_somewhere() {
+    let (pool, _) = pool(10);
+    let blocks = [
+        record(0, 0, Some(2), 1),
+        record(1, 1, Some(0), 2),
+        record(2, 2, Some(1), 3),
+        record(3, 3, Some(3), 4),
+    ];
+    assert_eq!(recover(&pool, &blocks, true), (4, vec![]));
+    assert_eq!(eviction_order(&pool).len(), 4, "all of them can leave");
+}
+
+#[test]
+fn what_is_there_twice_or_nowhere_is_left_out() {
+    for linked in [false, true] {
+        let (pool, _) = pool(4);
+        let blocks = [
+            record(0, 7, None, 1),
+            record(1, 7, None, 2),
+            record(0, 8, None, 3),
+            record(4, 9, None, 4),
+            record(u32::MAX, 10, Some(7), 5),
+        ];
+        assert_eq!(recover(&pool, &blocks, linked), (1, vec![1]));
+        assert!(pool.contains(hash(7)) && !pool.contains(hash(8)) && !pool.contains(hash(9)));
+    }
+}
+
+#[test]
+fn a_long_chain_is_no_deep_recursion() {
+    let (pool, heard) = pool(200_000);
+    let parent = |n: u64| (n < 199_999).then_some(n + 1);
+    let blocks: Vec<_> = (0..200_000).map(|n| record(n as u32, n, parent(n), n)).collect();
+    assert_eq!(recover(&pool, &blocks, true), (200_000, vec![]));
+    let parents = heard.lock().expect("no panic").iter().filter(|(_, parent)| parent.is_some()).count();
+    assert_eq!(parents, 199_999);
+}

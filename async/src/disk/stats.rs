@@ -1,0 +1,134 @@
+//! What the tier counts.
+
+use kvstrata_ffi::disk::{RejectedRecords, Rejection};
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Blocks and records that were there and were not taken, by cause. Each is a miss.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Rejected {
+    /// At opening: records whose own checksum is wrong.
+    pub record: u64,
+    /// Records, at opening or when read, of a payload of another length than a slot's.
+    pub length: u64,
+    /// At opening: records of a hash that a newer record has.
+    pub duplicate: u64,
+    /// At opening: records of slots behind the file's end.
+    pub truncated: u64,
+    /// At opening: superblocks, of the two that each volume has.
+    pub superblock: u64,
+    /// At opening: records that could not be read.
+    pub table: u64,
+    /// When read: slots without a record.
+    pub empty: u64,
+    /// When read: slots whose record has another hash.
+    pub other_hash: u64,
+    /// When read: payloads that are not what their record says.
+    pub payload: u64,
+}
+
+impl Rejected {
+    pub(super) fn at_opening(records: &RejectedRecords) -> Rejected {
+        let RejectedRecords { record, length, duplicate, truncated, superblock, table } = *records;
+        Rejected { record, length, duplicate, truncated, superblock, table, ..Rejected::default() }
+    }
+
+    /// Each cause by its name, with its count.
+    #[must_use]
+    pub fn causes(&self) -> [(&'static str, u64); 9] {
+        let Rejected { record, length, duplicate, truncated, superblock, table, empty, other_hash, payload } =
+            *self;
+        [
+            ("record", record),
+            ("length", length),
+            ("duplicate", duplicate),
+            ("truncated", truncated),
+            ("superblock", superblock),
+            ("table", table),
+            ("empty", empty),
+            ("other hash", other_hash),
+            ("payload", payload),
+        ]
+    }
+
+    /// All causes together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.causes().iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// What a tier has done so far; exact at rest, a moment old otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TierStats {
+    /// Blocks that came down and were not there.
+    pub offered: u64,
+    /// Of them, not worth a write.
+    pub refused_by_admission: u64,
+    /// Of them, over the write budget.
+    pub refused_by_budget: u64,
+    /// Of them, written.
+    pub written: u64,
+    /// What was rejected, at opening and since.
+    pub rejected: Rejected,
+    /// Slots of lost volumes, never to be used again.
+    pub parked: u64,
+    /// Volumes out of service.
+    pub lost_volumes: u64,
+}
+
+/// The counters behind [`TierStats`]. Relaxed: a count publishes nothing.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) offered: Counter,
+    pub(super) refused_by_admission: Counter,
+    pub(super) refused_by_budget: Counter,
+    pub(super) written: Counter,
+    pub(super) parked: Counter,
+    empty: Counter,
+    other_hash: Counter,
+    length: Counter,
+    payload: Counter,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self, by: u64) {
+        self.0.fetch_add(by, Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Counters {
+    pub(super) fn rejected(&self, why: Rejection) {
+        match why {
+            Rejection::Empty => self.empty.add(1),
+            Rejection::OtherHash => self.other_hash.add(1),
+            Rejection::Length => self.length.add(1),
+            Rejection::Payload => self.payload.add(1),
+        }
+    }
+
+    pub(super) fn snapshot(&self, at_opening: &Rejected, lost_volumes: u64) -> TierStats {
+        TierStats {
+            offered: self.offered.get(),
+            refused_by_admission: self.refused_by_admission.get(),
+            refused_by_budget: self.refused_by_budget.get(),
+            written: self.written.get(),
+            rejected: Rejected {
+                empty: self.empty.get(),
+                other_hash: self.other_hash.get(),
+                length: at_opening.length + self.length.get(),
+                payload: self.payload.get(),
+                ..*at_opening
+            },
+            parked: self.parked.get(),
+            lost_volumes,
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! The tier itself: a pool's books over the slots of one or several volumes.
+//!
+//! ```text
+//!   pool     block  0  1  2  3  4  5  …        free, owned, active, inactive: as in every tier
+//!                   │  │  │  │  │  │
+//!   volumes         A0 B0 C0 A1 B1 C1 …        slot s of n volumes is slot s ÷ n of volume s mod n
+//! ```
+//!
+//! Whatever a volume holds, an answer is either the bytes that were asked for or a miss: a read that is rejected, or fails, ends
+//! the block's registration and its record. A volume that is out of service is noticed by the first request that it refuses; its
+//! blocks become misses when they are looked up, and its slots are *parked* when they are to be written: owned by nobody, and never
+//! free again, so that the tier is smaller and goes on.
+//!
+//! Invariants
+//! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write is undone.
+//! - I2: a block is registered only after its payload is down.
+//! - I3: a slot of a lost volume is never handed out by [`take`](DiskTier::take).
+//!
+//! # Orderings
+//! `lost` is Relaxed: who reads it late asks a volume in vain, and is told so.
+
+use super::admission::{Admission, AdmissionPolicy};
+use super::budget::Budget;
+use super::recover::{self, RecoveryReport};
+use super::stats::{Counters, Rejected, TierStats};
+use kvstrata_core::{
+    BlockPool, BlockRef, ConfigError, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
+};
+use kvstrata_ffi::arena::{BlockRead, BlockWrite};
+use kvstrata_ffi::disk::{
+    FailureCause, IoFailure, Name, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
+};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What a tier is, beside its volumes and its pool.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TierOptions {
+    /// Which blocks are worth a write.
+    pub admission: AdmissionPolicy,
+    /// Bytes that may be written, by the day; `None`: any number.
+    pub write_budget: Option<u64>,
+    /// Whether blocks are registered with their parents, where those are in the tier: events then name them, and no policy evicts
+    /// a parent before its children.
+    pub linked: bool,
+}
+
+/// Why a tier cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum TierError {
+    /// One of its volumes.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// Its pool.
+    #[error("the disk tier's pool: {0}")]
+    Pool(#[from] ConfigError),
+    /// The pool has not as many blocks as the volumes have slots.
+    #[error("the disk tier's pool has {blocks} blocks and its volumes {slots} slots; make them equal")]
+    Slots {
+        /// Blocks of the pool.
+        blocks: usize,
+        /// Slots of all volumes.
+        slots: u64,
+    },
+}
+
+/// Blocks on disk. `Send + Sync`; only waiting for a [`Pending`], or a full queue of a volume, blocks.
+#[derive(Debug)]
+pub struct DiskTier {
+    pool: BlockPool,
+    volumes: VolumeSet,
+    block_bytes: u64,
+    linked: bool,
+    /// One a volume: it is out of service.
+    lost: Box<[AtomicBool]>,
+    admission: Admission,
+    budget: Option<Budget>,
+    at_opening: Rejected,
+    counters: Counters,
+}
+
+/// A block on its way to a slot. Dropped before [`DiskTier::finish`], it waits for the write and gives the slot up.
+#[derive(Debug)]
+#[must_use = "only finish() makes the block known"]
+pub struct Writing<'t> {
+    tier: &'t DiskTier,
+    name: Name,
+    /// `None` once it has ended.
+    under_way: Option<(MutableBlock<'t>, Pending<BlockRead>)>,
+}
+
+/// How a write ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// The block is in the tier, the most recent of all.
+    Stored,
+    /// Its volume is out of service, and the slot parked: another slot may do.
+    Lost,
+    /// It failed, and the slot is free again.
+    Failed,
+}
+
+/// Why a read brought nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// The volume answered, and it was not the block. Counted by the tier.
+    Rejected,
+    /// The transfer failed, or its volume is lost.
+    Failed,
+}
+
+impl DiskTier {
+    /// Opens the volumes, or creates them, and puts what they hold into a new pool.
+    ///
+    /// # Errors
+    /// [`TierError`].
+    pub fn open(
+        volumes: Vec<VolumeOptions>,
+        pool: PoolConfig,
+        options: TierOptions,
+    ) -> Result<(DiskTier, RecoveryReport), TierError> {
+        let (volumes, recovery) = VolumeSet::open(volumes)?;
+        let pool = BlockPool::new(pool)?;
+        let slots = u64::from(volumes.slots());
+        if pool.capacity() as u64 != slots {
+            return Err(TierError::Slots { blocks: pool.capacity(), slots });
+        }
+        let forget = |slot| volumes.forget(slot);
+        let recovered_blocks = recover::register(&pool, &recovery.blocks, options.linked, &forget);
+        let rejected = Rejected::at_opening(&recovery.rejected);
+        let report =
+            RecoveryReport { recovered_blocks, rejected, clean: recovery.clean, created: recovery.created };
+        let block_bytes = volumes.slot_bytes() as u64;
+        let tier = DiskTier {
+            block_bytes,
+            linked: options.linked,
+            lost: volumes.volumes().iter().map(|_| AtomicBool::new(false)).collect(),
+            admission: Admission::new(options.admission, slots as u32),
+            budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
+            at_opening: rejected,
+            counters: Counters::default(),
+            pool,
+            volumes,
+        };
+        Ok((tier, report))
+    }
+
+    /// The books.
+    #[must_use]
+    pub fn pool(&self) -> &BlockPool {
+        &self.pool
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn volumes(&self) -> &VolumeSet {
+        &self.volumes
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> TierStats {
+        let lost = self.lost.iter().filter(|lost| lost.load(Relaxed)).count() as u64;
+        self.counters.snapshot(&self.at_opening, lost)
+    }
+
+    /// Finds a block. One whose volume is out of service is not found, and gone.
+    #[must_use]
+    pub fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        let block = self.pool.lookup(hash)?;
+        if !self.is_lost(block.id().0) {
+            return Some(block);
+        }
+        let reference = block.downgrade();
+        drop(block);
+        self.unregister(reference);
+        None
+    }
+
+    /// Reads a block that the caller holds, and keeps until the read has ended. A read that fails goes to
+    /// [`rejected`](DiskTier::rejected).
+    pub fn read(
+        &self,
+        block: &ImmutableBlock<'_>,
+        urgency: Urgency,
+        buffer: BlockWrite,
+    ) -> Pending<BlockWrite> {
+        self.volumes.read(block.id().0, block.hash(), urgency, buffer)
+    }
+
+    /// Takes note that a read of a block brought nothing: its record is ended. With the last reference released, let
+    /// [`unregister`](DiskTier::unregister) follow.
+    pub fn rejected(&self, block: &ImmutableBlock<'_>, failure: &IoFailure) -> ReadOutcome {
+        let slot = block.id().0;
+        match failure.cause {
+            // The volume has emptied the slot itself.
+            FailureCause::Rejected(why) => {
+                self.counters.rejected(why);
+                return ReadOutcome::Rejected;
+            }
+            FailureCause::OutOfService => self.lose(slot),
+            // While the block is held, so that the slot has no other owner (I1).
+            _ => self.volumes.forget(slot),
+        }
+        ReadOutcome::Failed
+    }
+
+    /// Ends the registration of a block, unless somebody holds it, who will find the same out, or it has gone already.
+    pub fn unregister(&self, block: BlockRef) {
+        let _ = self.pool.unregister(block);
+    }
+
+    /// A request has this block, wherever it is.
+    pub fn used(&self, hash: SequenceHash) {
+        self.admission.used(hash);
+    }
+
+    /// Whether a block that is not in the tier is to be written; what is admitted is taken out of the budget. `now` is the time
+    /// since some fixed moment.
+    #[must_use]
+    pub fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
+        self.counters.offered.add(1);
+        if !self.admission.admits(hash, self.pool.free() == 0) {
+            self.counters.refused_by_admission.add(1);
+            return false;
+        }
+        if self.budget.as_ref().is_some_and(|budget| !budget.take(self.block_bytes, now)) {
+            self.counters.refused_by_budget.add(1);
+            return false;
+        }
+        true
+    }
+
+    /// Up to `wanted` slots to write to: free ones, then those of victims, which are forgotten. Fewer if requests hold the others,
+    /// or volumes are lost.
+    pub fn take(&self, wanted: usize) -> Vec<MutableBlock<'_>> {
+        let mut taken = Vec::with_capacity(wanted);
+        while taken.len() < wanted && !self.all_lost() {
+            let missing = wanted - taken.len();
+            let mut slots = take_free(&self.pool, missing);
+            if slots.len() < missing {
+                let mut victims = Vec::new();
+                self.pool.evict(missing - slots.len(), &mut victims);
+                for victim in &victims {
+                    self.admission.evicted(victim.hash());
+                }
+                slots.extend(victims.into_iter().map(EvictedBlock::into_mutable));
+            }
+            if slots.is_empty() {
+                break;
+            }
+            for slot in slots {
+                match self.is_lost(slot.id().0) {
+                    true => self.park(slot),
+                    false => taken.push(slot),
+                }
+            }
+        }
+        taken
+    }
+
+    /// Writes a block to a slot; [`finish`](DiskTier::finish) waits for it.
+    pub fn write<'t>(&'t self, slot: MutableBlock<'t>, name: Name, bytes: BlockRead) -> Writing<'t> {
+        let request = self.volumes.write(slot.id().0, name, bytes);
+        Writing { tier: self, name, under_way: Some((slot, request)) }
+    }
+
+    /// Waits until the write has ended, and makes the block known.
+    pub fn finish(&self, mut writing: Writing<'_>) -> WriteOutcome {
+        let Some((slot, request)) = writing.under_way.take() else { return WriteOutcome::Failed };
+        match request.wait() {
+            Ok(_) => {
+                self.counters.written.add(1);
+                self.register(slot, writing.name)
+            }
+            Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {
+                self.lose(slot.id().0);
+                self.park(slot);
+                WriteOutcome::Lost
+            }
+            Err(_) => {
+                self.volumes.forget(slot.id().0);
+                WriteOutcome::Failed
+            }
+        }
+    }
+
+    fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {
+        if self.pool.lookup(name.hash).is_some() {
+            // Another worker was quicker: this copy must not come back either. (Until the next line one may still be: then the
+            // next opening finds two, and rejects one as a duplicate.)
+            self.volumes.forget(slot.id().0);
+            return WriteOutcome::Stored;
+        }
+        let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.lookup(parent));
+        // A block from the pool is `Reset`, so this is never refused.
+        let Ok(complete) = slot.complete(name.hash) else { return WriteOutcome::Failed };
+        // Released before its parent, as sequences are: tail first.
+        drop(self.pool.register(complete, parent.as_ref()));
+        WriteOutcome::Stored
+    }
+
+    fn volume_of(&self, slot: u32) -> usize {
+        slot as usize % self.lost.len()
+    }
+
+    fn is_lost(&self, slot: u32) -> bool {
+        self.lost[self.volume_of(slot)].load(Relaxed)
+    }
+
+    fn all_lost(&self) -> bool {
+        self.lost.iter().all(|lost| lost.load(Relaxed))
+    }
+
+    fn lose(&self, slot: u32) {
+        self.lost[self.volume_of(slot)].store(true, Relaxed);
+    }
+
+    /// The number is kept by nobody, so that the slot stays owned for good.
+    fn park(&self, slot: MutableBlock<'_>) {
+        let _ = slot.into_id();
+        self.counters.parked.add(1);
+    }
+}
+
+impl Drop for Writing<'_> {
+    /// Nobody else may have the slot before the volume is done with it.
+    fn drop(&mut self) {
+        if let Some((slot, request)) = self.under_way.take() {
+            let _ = request.wait();
+            self.tier.volumes.forget(slot.id().0);
+        }
+    }
+}
+
+/// Up to `wanted` free blocks.
+pub(crate) fn take_free(pool: &BlockPool, wanted: usize) -> Vec<MutableBlock<'_>> {
+    let mut taken = Vec::with_capacity(wanted);
+    let free = pool.free().min(wanted);
+    // Somebody else may be quicker; then victims make up for it.
+    let _ = pool.allocate_free(free, &mut taken);
+    taken
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! The tier over real volumes, and what becomes of blocks whose volume is out of service.
+
+use super::*;
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::disk::{Backend, Rejection};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const BYTES: usize = 4096;
+const NOW: Duration = Duration::ZERO;
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number) << 64 | 7)
+}
+
+fn name(number: u64) -> Name {
+    Name { hash: hash(number), parent: number.checked_sub(1).map(hash) }
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a directory")
+}
+
+fn files(folder: &TempDir, volumes: usize) -> Vec<PathBuf> {
+    (0..volumes).map(|number| folder.path().join(number.to_string())).collect()
+}
+
+/// A tier of `slots` slots on each of `files`, by the backend that every machine has.
+fn open(files: &[PathBuf], slots: u32, options: TierOptions) -> (DiskTier, RecoveryReport) {
+    let volume =
+        |file: &PathBuf| VolumeOptions::new(file, slots, BYTES).backend(Backend::Blocking).keep(true);
+    let pool = PoolConfig::new(slots * files.len() as u32);
+    DiskTier::open(files.iter().map(volume).collect(), pool, options).expect("a tier")
+}
+
+fn arena() -> Arc<HostArena> {
+    HostArena::new(4, BYTES).expect("memory")
+}
+
+fn write_to(tier: &DiskTier, arena: &Arc<HostArena>, slot: MutableBlock<'_>, number: u64) -> WriteOutcome {
+    let mut bytes = arena.write(0).expect("idle");
+    bytes.fill(number as u8);
+    tier.finish(tier.write(slot, name(number), bytes.into_read()))
+}
+
+fn store(tier: &DiskTier, arena: &Arc<HostArena>, number: u64) -> u32 {
+    let slot = tier.take(1).pop().expect("a slot");
+    let place = slot.id().0;
+    assert_eq!(write_to(tier, arena, slot, number), WriteOutcome::Stored);
+    place
+}
+
+fn read(tier: &DiskTier, arena: &Arc<HostArena>, block: &ImmutableBlock<'_>) -> Result<Vec<u8>, IoFailure> {
+    let buffer = arena.write(1).expect("idle");
+    tier.read(block, Urgency::Urgent, buffer).wait().map(|bytes| bytes.to_vec())
+}
+
+fn flip_a_bit_in(file: &Path, slots: u64, slot: u64) {
+    let file = std::fs::File::options().read(true).write(true).open(file).expect("there");
+    let offset = 4096 + (slots * 64).next_multiple_of(4096) + slot * BYTES as u64;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).expect("within the file");
+    file.write_all_at(&[byte[0] ^ 1], offset).expect("within the file");
+}
+
+#[test]
+fn what_is_stored_is_found_again_after_a_restart() {
+    let (folder, arena) = (folder(), arena());
+    for volumes in [1, 3] {
+        let files = files(&folder, volumes);
+        let options = TierOptions { linked: true, ..TierOptions::default() };
+        let (tier, report) = open(&files, 8 + volumes as u32, options);
+        assert_eq!((report.recovered_blocks, report.created), (0, true));
+        let places: Vec<u32> = (0..5).map(|number| store(&tier, &arena, number)).collect();
+        drop(tier);
+        let (tier, report) = open(&files, 8 + volumes as u32, options);
+        assert_eq!((report.recovered_blocks, report.clean, report.created), (5, true, false));
+        for (number, place) in (0..5).zip(places) {
+            let block = tier.lookup(hash(number)).expect("recovered");
+            assert_eq!(block.id().0, place);
+            assert_eq!(read(&tier, &arena, &block).expect("whole"), vec![number as u8; BYTES]);
+        }
+        assert_eq!(tier.stats(), TierStats::default());
+        drop(tier);
+        files.iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
+    }
+}
+
+#[test]
+fn a_read_that_is_rejected_ends_the_block_for_good() {
+    let (folder, arena) = (folder(), arena());
+    let files = files(&folder, 1);
+    let (tier, _) = open(&files, 8, TierOptions::default());
+    let place = store(&tier, &arena, 1);
+    store(&tier, &arena, 2);
+    flip_a_bit_in(&files[0], 8, u64::from(place));
+    let block = tier.lookup(hash(1)).expect("registered");
+    let failure = read(&tier, &arena, &block).expect_err("a bit is wrong");
+    assert_eq!(failure.cause, FailureCause::Rejected(Rejection::Payload));
+    assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Rejected);
+    // Somebody else who had it already finds an empty slot.
+    let failure = read(&tier, &arena, &block).expect_err("forgotten");
+    assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Rejected);
+    let reference = block.downgrade();
+    drop(block);
+    tier.unregister(reference);
+    tier.unregister(reference);
+    assert!(tier.lookup(hash(1)).is_none() && tier.lookup(hash(2)).is_some());
+    let Rejected { payload, empty, .. } = tier.stats().rejected;
+    assert_eq!((payload, empty, tier.stats().rejected.total()), (1, 1, 2));
+    drop(tier);
+    let (tier, report) = open(&files, 8, TierOptions::default());
+    assert_eq!((report.recovered_blocks, report.rejected.total()), (1, 0));
+    assert!(tier.lookup(hash(2)).is_some());
+}
+
+#[test]
+fn a_read_that_fails_ends_the_block_for_good() {
+    let (folder, arena) = (folder(), arena());
+    let files = files(&folder, 1);
+    let (tier, _) = open(&files, 8, TierOptions::default());
+    (0..3).for_each(|number| assert!(store(&tier, &arena, number) < 8));
+    let file = std::fs::File::options().write(true).open(&files[0]).expect("there");
+    let length = file.metadata().expect("there").len();
+    file.set_len(4096).expect("truncated");
+    let block = tier.lookup(hash(1)).expect("registered");
+    let failure = read(&tier, &arena, &block).expect_err("there is nothing to read");
+    file.set_len(length).expect("as long as it was");
+    assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Failed);
+    assert_eq!(tier.stats().rejected.total(), 0);
+    let reference = block.downgrade();
+    drop(block);
+    tier.unregister(reference);
+    assert!(tier.lookup(hash(1)).is_none());
+    drop(tier);
+    assert_eq!(open(&files, 8, TierOptions::default()).1.recovered_blocks, 2);
+}
+
+#[test]
+fn the_admission_filter_hears_of_uses_and_victims() {
+    let (folder, arena) = (folder(), arena());
+    let options = TierOptions { admission: AdmissionPolicy::TinyLfu, ..TierOptions::default() };
+    let (tier, _) = open(&files(&folder, 1), 2, options);
+    (0..3).for_each(|_| tier.used(hash(0)));
+    (1..4).for_each(|number| tier.used(hash(number)));
+    for number in 0..3 {
+        assert!(tier.admits(hash(number), NOW), "{number}: there is room, or nobody had to leave yet");
+        store(&tier, &arena, number);
+    }
+    assert!(!tier.admits(hash(3), NOW), "block 0 had to leave, which was used more often");
+    (0..3).for_each(|_| tier.used(hash(3)));
+    assert!(tier.admits(hash(3), NOW));
+}
+
+#[test]
+fn blocks_of_a_lost_volume_are_misses_and_its_slots_are_parked() {
+    let (folder, arena) = (folder(), arena());
+    let (tier, _) = open(&files(&folder, 2), 8, TierOptions::default());
+    let places: Vec<u32> = (0..16).map(|number| store(&tier, &arena, number)).collect();
+    tier.lose(1);
+    for (number, place) in (0..16).zip(places) {
+        assert_eq!(tier.lookup(hash(number)).is_some(), place % 2 == 0, "slot {place}");
+    }
+    assert_eq!((tier.stats().lost_volumes, tier.stats().parked), (1, 0));
+    // Sixteen blocks are wanted, and the eight of the other volume are there.
+    let taken = tier.take(16);
+    assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I3");
+    assert_eq!(tier.stats().parked, 8);
+    drop(taken);
+    let places: Vec<u32> = (20..40).map(|number| store(&tier, &arena, number)).collect();
+    assert!(places.iter().all(|place| place % 2 == 0));
+    let census = tier.pool().census();
+    assert_eq!((census.owned, census.inactive, census.free, census.active), (8, 8, 0, 0));
+    tier.lose(0);
+    assert!(tier.take(4).is_empty(), "nothing is left to take");
+    assert!((20..40).all(|number| tier.lookup(hash(number)).is_none()));
+    assert_eq!(tier.stats().lost_volumes, 2);
+}
+
+#[test]
+fn blocks_that_nobody_looked_up_leave_a_lost_volume_by_eviction() {
+    let (folder, arena) = (folder(), arena());
+    let (tier, _) = open(&files(&folder, 2), 8, TierOptions::default());
+    (0..16).for_each(|number| assert!(store(&tier, &arena, number) < 16));
+    tier.lose(0);
+    let places: Vec<u32> = (20..36).map(|number| store(&tier, &arena, number)).collect();
+    assert!(places.iter().all(|place| place % 2 == 1));
+    assert_eq!((tier.stats().parked, tier.pool().census().inactive), (8, 8));
+}
+
+#[test]
+fn a_write_that_fails_or_is_dropped_frees_its_slot() {
+    let (folder, arena) = (folder(), arena());
+    let files = files(&folder, 1);
+    let (tier, _) = open(&files, 4, TierOptions::default());
+    let short = HostArena::new(1, BYTES / 2).expect("memory");
+    let slot = tier.take(1).pop().expect("a slot");
+    let outcome = tier.finish(tier.write(slot, name(1), short.read(0).expect("idle")));
+    assert_eq!(outcome, WriteOutcome::Failed);
+    let slot = tier.take(1).pop().expect("a slot");
+    drop(tier.write(slot, name(2), arena.read(0).expect("idle")));
+    assert_eq!(
+        (tier.pool().free(), tier.lookup(hash(1)).is_none(), tier.lookup(hash(2)).is_none()),
+        (4, true, true)
+    );
+    drop(tier);
+    assert_eq!(open(&files, 4, TierOptions::default()).1.recovered_blocks, 0);
+}
+
+#[test]
+fn a_second_copy_is_neither_kept_nor_found_again() {
+    let (folder, arena) = (folder(), arena());
+    let files = files(&folder, 1);
+    let (tier, _) = open(&files, 4, TierOptions::default());
+    let slots = tier.take(2);
+    assert!(slots.into_iter().all(|slot| write_to(&tier, &arena, slot, 1) == WriteOutcome::Stored));
+    assert_eq!(tier.pool().free(), 3);
+    drop(tier);
+    let (_, report) = open(&files, 4, TierOptions::default());
+    assert_eq!((report.recovered_blocks, report.rejected.duplicate), (1, 0));
+}
+
+#[test]
+fn what_is_refused_is_counted_by_reason() {
+    let folder = folder();
+    let write_budget = Some(144 * 3 * BYTES as u64);
+    let options = TierOptions { admission: AdmissionPolicy::SecondUse, write_budget, linked: false };
+    let (tier, _) = open(&files(&folder, 1), 8, options);
+    (0..20).for_each(|number| tier.used(hash(number)));
+    (0..10).for_each(|number| tier.used(hash(number)));
+    let admitted = (0..20).filter(|number| tier.admits(hash(*number), NOW)).count();
+    assert_eq!(admitted, 3, "ten minutes' worth");
+    let TierStats { offered, refused_by_admission, refused_by_budget, written, .. } = tier.stats();
+    assert_eq!((offered, refused_by_admission, refused_by_budget, written), (20, 10, 7, 0));
+    assert!(tier.admits(hash(0), NOW + Duration::from_secs(600)));
+}
+
+#[test]
+fn pool_and_volumes_must_agree() {
+    let folder = folder();
+    let volume = VolumeOptions::new(folder.path().join("v"), 8, BYTES).backend(Backend::Blocking);
+    let error =
+        DiskTier::open(vec![volume], PoolConfig::new(9), TierOptions::default()).expect_err("refused");
+    let message = error.to_string();
+    assert!(message.contains("9 blocks") && message.contains("8 slots"), "{message}");
+}
