@@ -320,6 +320,22 @@ fn a_volume_of_other_settings_is_refused_by_name_unless_it_may_be_forgotten() {
 }
 
 #[test]
+fn a_new_file_is_written_through_when_it_is_asked_for() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let reports = ["first", "background", "no"].map(|when| {
+        let (report, _) = replay_small(folder.path(), &["v"], &["--disk", "v", "--disk-fill", when]);
+        std::fs::remove_file(folder.path().join("v")).expect("there");
+        report
+    });
+    for report in &reports[1..] {
+        assert_eq!(report["hits"], reports[0]["hits"]);
+        assert_eq!(report["disk"]["file_bytes"], reports[0]["disk"]["file_bytes"]);
+    }
+    let output = run(&["replay", "--disk", "v", "--disk-fill", "never"]);
+    assert!(text(&output.stderr).contains("background"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn backends_and_what_wears_less_are_chosen_by_name() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let chosen = |backend| ["--disk", "v", "--trim", "--disk-backend", backend];

@@ -1,7 +1,7 @@
-//! The progress bar: on standard error, and only where that is a terminal.
+//! Progress bars: on standard error, and only where that is a terminal.
 
 use crate::replay::Progress;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
 /// Shows how far a replay has come; nothing where nobody looks.
@@ -36,5 +36,31 @@ impl Bar {
     /// Wipes the bar, so that what follows stands alone.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// Shows how far a new file has been written through.
+pub(super) struct FillBar(ProgressBar);
+
+impl FillBar {
+    pub(super) fn new() -> FillBar {
+        let bar = ProgressBar::hidden();
+        let template = "{bar:40} {bytes} of {total_bytes} of the disk tier written through, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        FillBar(bar)
+    }
+
+    pub(super) fn show(&self, done: u64, bytes: u64) {
+        if self.0.length() != Some(bytes) {
+            self.0.set_length(bytes);
+            self.0.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.0.set_position(done);
+    }
+
+    pub(super) fn finish(&self) {
+        self.0.finish_and_clear();
     }
 }

@@ -1,7 +1,7 @@
 //! `kvstrata replay`.
 
 use super::json::Target;
-use super::progress::Bar;
+use super::progress::{Bar, FillBar};
 use super::{EXIT_OK, EXIT_WRONG_BYTE, number};
 use crate::disk::AdmissionPolicy;
 use crate::replay::{FlippingPort, Replay, ReplayError, Report, Settings};
@@ -12,6 +12,7 @@ use kvstrata_ffi::device::SimDevice;
 use kvstrata_ffi::disk::Backend;
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -68,6 +69,9 @@ pub(super) struct ReplayArgs {
     /// Start over with the files of --disk, whatever they hold
     #[arg(long, requires = "disk")]
     reinitialize: bool,
+    /// When a new file of --disk is written through: what was never written is slower to write
+    #[arg(long, value_name = "WHEN", default_value = "first", requires = "disk")]
+    disk_fill: DiskFill,
     /// How the disk tier moves bytes
     #[arg(long, value_name = "BACKEND", default_value = "auto")]
     disk_backend: DiskBackend,
@@ -136,6 +140,26 @@ enum DiskBackend {
     Threads,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DiskFill {
+    /// Before it is used
+    First,
+    /// While it is used, whenever nobody asks for anything
+    Background,
+    /// Never
+    No,
+}
+
+impl From<DiskFill> for crate::replay::DiskFill {
+    fn from(fill: DiskFill) -> crate::replay::DiskFill {
+        match fill {
+            DiskFill::First => crate::replay::DiskFill::First,
+            DiskFill::Background => crate::replay::DiskFill::Background,
+            DiskFill::No => crate::replay::DiskFill::No,
+        }
+    }
+}
+
 impl From<DiskBackend> for Backend {
     fn from(backend: DiskBackend) -> Backend {
         match backend {
@@ -194,6 +218,7 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         disk_blocks: arguments.disk_blocks,
         disk: arguments.disk.clone(),
         reinitialize: arguments.reinitialize,
+        disk_fill: arguments.disk_fill.into(),
         disk_backend: arguments.disk_backend.into(),
         trim: arguments.trim,
         skip_verification: arguments.unsafe_skip_verification,
@@ -217,7 +242,11 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         blocks: blocks as u64,
         source,
     })?;
-    let replay = Replay::new(settings, FlippingPort::new(device, arguments.flip_every))?;
+    let port = FlippingPort::new(device, arguments.flip_every);
+    let filling = Arc::new(FillBar::new());
+    let shown = Arc::clone(&filling);
+    let replay = Replay::with_progress(settings, port, Arc::new(move |done, bytes| shown.show(done, bytes)))?;
+    filling.finish();
     // From here on, so that its estimate is of the replay alone.
     let bar = Bar::new(requests, trace.input_bytes());
     let result = replay.run(trace, &|progress| bar.show(progress));

@@ -72,5 +72,6 @@ pub use histogram::Histogram;
 pub use pattern::{Mismatch, Pattern};
 pub use report::{Asked, ByPath, ByTier, Disk, Failures, Latencies, Latency, Report, Wrong};
 pub use run::{Progress, Replay};
-pub use settings::Settings;
+pub use settings::{DiskFill, Settings};
 pub use tally::Tier;
+pub use volume::FillProgress;

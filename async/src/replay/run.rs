@@ -6,10 +6,11 @@ use super::report::Report;
 use super::settings::Settings;
 use super::tally::Tally;
 use super::tiers::{Tiers, enter_lane};
+use super::volume::FillProgress;
 use super::worker::Worker;
 use crate::trace::{Request, TraceReader};
 use kvstrata_core::storage::DevicePort;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -61,8 +62,20 @@ impl<D: DevicePort> Replay<D> {
     /// # Errors
     /// [`ReplayError`]; nothing is left behind.
     pub fn new(settings: Settings, device: D) -> Result<Replay<D>, ReplayError> {
+        Replay::with_progress(settings, device, Arc::new(|_, _| {}))
+    }
+
+    /// The same; `filled` is told how far writing new files through has come, a file at a time: bytes done, bytes in all.
+    ///
+    /// # Errors
+    /// As [`new`](Replay::new).
+    pub fn with_progress(
+        settings: Settings,
+        device: D,
+        filled: FillProgress,
+    ) -> Result<Replay<D>, ReplayError> {
         let since = Instant::now();
-        let tiers = Tiers::new(&settings, device)?;
+        let tiers = Tiers::new(&settings, device, &filled)?;
         Ok(Replay { settings, tiers, setup: since.elapsed() })
     }
 

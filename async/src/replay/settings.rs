@@ -28,6 +28,8 @@ pub struct Settings {
     pub disk: Vec<PathBuf>,
     /// Starts over where `disk` holds something else: another seed, other blocks, another number of them.
     pub reinitialize: bool,
+    /// When new files of `disk` are written through.
+    pub disk_fill: DiskFill,
     /// How the disk tier moves bytes. `Auto`: past the page cache, by io_uring or by threads.
     pub disk_backend: Backend,
     /// Gives the room of forgotten blocks back to the file system.
@@ -48,6 +50,17 @@ pub struct Settings {
     pub concurrency: usize,
 }
 
+/// When a new file is written through once: what was never written is slower to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskFill {
+    /// Before it is used.
+    First,
+    /// While it is used, whenever nobody asks for anything.
+    Background,
+    /// Never.
+    No,
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
@@ -58,6 +71,7 @@ impl Default for Settings {
             disk_blocks: 65_536,
             disk: Vec::new(),
             reinitialize: false,
+            disk_fill: DiskFill::First,
             disk_backend: Backend::Auto,
             trim: false,
             skip_verification: false,

@@ -15,7 +15,7 @@ use super::error::ReplayError;
 use super::gate::Gate;
 use super::parents::Parents;
 use super::settings::Settings;
-use super::volume;
+use super::volume::{self, FillProgress};
 use crate::disk::{DiskTier, RecoveryReport};
 use kvstrata_core::pool::BlockPool;
 use kvstrata_core::storage::DevicePort;
@@ -72,7 +72,7 @@ pub(super) fn enter_lane(worker: usize) {
 }
 
 impl<D: DevicePort> Tiers<D> {
-    pub(super) fn new(settings: &Settings, port: D) -> Result<Tiers<D>, ReplayError> {
+    pub(super) fn new(settings: &Settings, port: D, filled: &FillProgress) -> Result<Tiers<D>, ReplayError> {
         settings.check()?;
         check_port(settings, &port)?;
         let arena = match settings.host_blocks as usize + settings.staging_blocks() {
@@ -90,7 +90,7 @@ impl<D: DevicePort> Tiers<D> {
         if let Some(arena) = &arena
             && settings.disk_blocks > 0
         {
-            let (tier, found) = volume::open(settings, arena)?;
+            let (tier, found) = volume::open(settings, arena, filled)?;
             let (arena, first_staging) = (Arc::clone(arena), settings.host_blocks as usize);
             disk = Some(Disk { tier, found, arena, first_staging });
         }

@@ -6,7 +6,7 @@
 
 use super::error::ReplayError;
 use super::pattern::Pattern;
-use super::settings::Settings;
+use super::settings::{DiskFill, Settings};
 use super::tiers;
 use crate::disk::{DiskTier, RecoveryReport, TierError, TierOptions};
 use kvstrata_ffi::arena::HostArena;
@@ -20,12 +20,20 @@ const DEPTH: u32 = 64;
 /// The file that a directory given as `--disk` gets.
 const FILE: &str = "kvstrata.kvs";
 
+/// Told how far writing a new file through has come: bytes done, bytes in all.
+pub type FillProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
+
 type Opened = (DiskTier, RecoveryReport);
 
 /// Opens or makes the volumes, of `--disk-blocks` slots together.
-pub(super) fn open(settings: &Settings, arena: &Arc<HostArena>) -> Result<Opened, ReplayError> {
+pub(super) fn open(
+    settings: &Settings,
+    arena: &Arc<HostArena>,
+    filled: &FillProgress,
+) -> Result<Opened, ReplayError> {
+    let made = Made { settings, arena, filled };
     if settings.disk.is_empty() {
-        return open_scratch(settings, arena);
+        return open_scratch(&made);
     }
     let files: Vec<PathBuf> = settings.disk.iter().map(|place| file_in(place)).collect();
     for (file, place) in files.iter().zip(&settings.disk) {
@@ -35,7 +43,7 @@ pub(super) fn open(settings: &Settings, arena: &Arc<HostArena>) -> Result<Opened
             return Err(ReplayError::Setting { option: "--disk", value: place.display().to_string(), why });
         }
     }
-    open_at(&files, true, settings, arena).map_err(|error| match error {
+    open_at(&files, true, &made).map_err(|error| match error {
         TierError::Volume(VolumeError::NoDirect { path, why }) => ReplayError::Setting {
             option: "--disk",
             value: path.display().to_string(),
@@ -49,30 +57,32 @@ pub(super) fn open(settings: &Settings, arena: &Arc<HostArena>) -> Result<Opened
     })
 }
 
-fn open_scratch(settings: &Settings, arena: &Arc<HostArena>) -> Result<Opened, ReplayError> {
+/// What volumes are made of.
+struct Made<'m> {
+    settings: &'m Settings,
+    arena: &'m Arc<HostArena>,
+    filled: &'m FillProgress,
+}
+
+fn open_scratch(made: &Made<'_>) -> Result<Opened, ReplayError> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let mut errors = Vec::new();
     for place in [PathBuf::from("."), PathBuf::from("/var/tmp"), std::env::temp_dir()] {
         // Relaxed: only that the numbers differ.
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let file = place.join(format!("kvstrata-replay-{}-{number}.kvs", std::process::id()));
-        match open_at(&[file], false, settings, arena) {
+        match open_at(&[file], false, made) {
             Ok(opened) => return Ok(opened),
             Err(error) => errors.push(error),
         }
     }
-    let (blocks, block_bytes) = (settings.disk_blocks, settings.block_bytes);
+    let (blocks, block_bytes) = (made.settings.disk_blocks, made.settings.block_bytes);
     Err(ReplayError::NoPlace { blocks, block_bytes, errors })
 }
 
-fn open_at(
-    files: &[PathBuf],
-    keep: bool,
-    settings: &Settings,
-    arena: &Arc<HostArena>,
-) -> Result<Opened, TierError> {
-    let with = |backend| open_with(backend, files, keep, settings, arena);
-    match settings.disk_backend {
+fn open_at(files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, TierError> {
+    let with = |backend| open_with(backend, files, keep, made);
+    match made.settings.disk_backend {
         Backend::Auto => match with(Backend::UringDirect) {
             Err(TierError::Volume(VolumeError::NoUring { .. })) => {
                 with(Backend::Blocking).and_then(|opened| refuse_buffered(opened, keep))
@@ -97,18 +107,17 @@ fn refuse_buffered((tier, found): Opened, keep: bool) -> Result<Opened, TierErro
     Err(refusal.into())
 }
 
-fn open_with(
-    backend: Backend,
-    files: &[PathBuf],
-    keep: bool,
-    settings: &Settings,
-    arena: &Arc<HostArena>,
-) -> Result<Opened, TierError> {
+fn open_with(backend: Backend, files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, TierError> {
+    let Made { settings, arena, filled } = *made;
     // `--disk-blocks` is a multiple of their number.
     let slots = settings.disk_blocks / files.len() as u32;
     let volumes = files.iter().map(|file| {
+        let filled = Arc::clone(filled);
         VolumeOptions::new(file, slots, settings.block_bytes)
             .keep(keep)
+            .write_through(keep && settings.disk_fill == DiskFill::First)
+            .write_through_in_background(keep && settings.disk_fill == DiskFill::Background)
+            .progress(move |done, bytes| filled(done, bytes))
             .layout_fingerprint(settings.block_bytes as u128)
             .model_fingerprint(Pattern::new(settings.seed).fingerprint())
             .reinitialize(settings.reinitialize)

@@ -118,10 +118,6 @@ pub(super) fn open(options: &mut VolumeOptions) -> Result<VolumeFile, VolumeErro
     if !prepared {
         notes.push("the file system cannot preallocate: written through instead".to_owned());
     }
-    let through = (fresh && length == 0 && options.write_through) || (fresh && !prepared);
-    if through {
-        fill(&file, &path, file_bytes, options.progress.as_mut())?;
-    }
     let table = match table {
         Some(table) => table,
         None => {
@@ -145,6 +141,11 @@ pub(super) fn open(options: &mut VolumeOptions) -> Result<VolumeFile, VolumeErro
             return Err(VolumeError::NoDirect { path, why });
         }
         notes.push(format!("O_DIRECT refused ({why}): the page cache holds a second copy of what is moved"));
+    }
+    // Past the page cache where that works, or what is written here would be written again behind everybody's back.
+    let through = (fresh && length == 0 && options.write_through) || (fresh && !prepared);
+    if through {
+        fill(&file, &path, &superblock.shape, options.progress.as_mut())?;
     }
     let unwritten = fresh && length == 0 && !through;
     Ok(VolumeFile { file, superblock, table, recovery, direct, alignment, unwritten, notes, named })
@@ -358,21 +359,24 @@ fn write_superblocks(
     Ok(refused)
 }
 
-/// Writes the whole file once.
+/// Writes everything between the superblocks once.
 fn fill(
     file: &File,
     path: &Path,
-    bytes: u64,
+    shape: &Shape,
     mut progress: Option<&mut Progress>,
 ) -> Result<(), VolumeError> {
     let zeros = HostArena::new(1, FILL_BYTES)
         .ok()
         .and_then(|arena| arena.read(0).ok())
         .ok_or_else(|| no_memory(path))?;
+    let bytes = shape.superblock_b() - shape.table_offset;
     let mut done = 0;
     while done < bytes {
+        // All of it are multiples of 4096, whatever the alignment.
         let step = (bytes - done).min(zeros.len() as u64);
-        file.write_all_at(&zeros[..step as usize], done).map_err(|source| match source.raw_os_error() {
+        let written = file.write_all_at(&zeros[..step as usize], shape.table_offset + done);
+        written.map_err(|source| match source.raw_os_error() {
             Some(libc::ENOSPC | libc::EDQUOT) => {
                 VolumeError::NoSpace { path: path.to_owned(), needed_bytes: bytes, available_bytes: done }
             }
