@@ -7,8 +7,8 @@ use super::Engine;
 use super::order::Turn;
 use super::pieces::Part;
 
-/// With so few requests there is nothing but their own pieces to keep the device busy, and nothing but their own
-/// sums to wait for: their pieces are small.
+/// With so few requests a read's sum is all that its caller waits for in the end: its pieces are small, so that only
+/// the last one's comes after the transfer. A write is summed while it is in flight.
 const FEW_REQUESTS: usize = 2;
 /// Length of small pieces, and of those of urgent reads.
 const SMALL_PIECE_BYTES: usize = 256 << 10;
@@ -56,7 +56,8 @@ impl Engine {
         let (turn, key) = self.order.next(self.now, self.setup.piece_bytes)?;
         let request = self.active.get_mut(key)?;
         let piece_bytes = match turn {
-            Turn::Of(class) if few || class == Class::Urgent => SMALL_PIECE_BYTES.min(self.setup.piece_bytes),
+            Turn::Of(Class::Urgent) => SMALL_PIECE_BYTES.min(self.setup.piece_bytes),
+            Turn::Of(Class::Read) if few => SMALL_PIECE_BYTES.min(self.setup.piece_bytes),
             Turn::Own | Turn::Of(_) => self.setup.piece_bytes,
         };
         let action = match request.task {
