@@ -92,6 +92,8 @@ pub(super) struct Engine {
     held: Vec<Request>,
     /// Requests that the device has failed since one that went well.
     failures: u32,
+    /// The device, or the ring, is given up: what is in flight is awaited, and that is all.
+    lost: bool,
     now: Duration,
     /// As much was summed as may be without a look at what has ended.
     summed: bool,
@@ -124,6 +126,7 @@ impl Engine {
             punching: Vec::new(),
             held: Vec::new(),
             failures: 0,
+            lost: false,
             now: Duration::ZERO,
             summed: false,
             done: Vec::with_capacity(depth + 1),
@@ -145,19 +148,19 @@ impl Engine {
     /// Takes in, hands over, waits if there is nothing else to do, and answers.
     pub(super) fn round(&mut self) -> Round {
         self.now = self.setup.ring.now();
-        if self.failures < FAILURES {
+        if !self.lost {
             self.pull();
             self.write_back();
             self.fill();
             self.issue();
         }
         let idle = self.active.is_empty() && self.held.is_empty();
-        while self.failures >= FAILURES
+        while self.lost
             && let Some(token) = self.again.pop_front()
         {
             self.piece_ended(token, Some(FailureCause::OutOfService));
         }
-        if self.failures >= FAILURES && self.pieces.len() == 0 && self.nothing_to_sum() {
+        if self.lost && self.pieces.len() == 0 && self.nothing_to_sum() {
             return Round::Lost;
         }
         let closing = idle && self.setup.inbox.closing() && self.setup.inbox.is_empty();
@@ -227,7 +230,7 @@ impl Engine {
 
     /// Whether one more request of this class would be taken in: as many as could fill the ring.
     fn takes(&self, class: Class) -> bool {
-        self.failures < FAILURES && self.order.requests(class) < self.setup.ring.depth()
+        !self.lost && self.order.requests(class) < self.setup.ring.depth()
     }
 
     fn pull(&mut self) {
@@ -270,11 +273,20 @@ impl Engine {
                 Some(write_back) => return write_back.flush(request),
                 None => return request.finish(&self.setup.inbox.path),
             },
+            Task::Retire => {
+                return self.leave();
+            }
             Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync => {}
         }
         let class = request.class();
         let key = self.active.insert(request);
         self.order.add(class, key);
+    }
+
+    /// Takes no more. Callers hear of it at once, not only when the last piece has come back.
+    fn leave(&mut self) {
+        self.lost = true;
+        self.setup.inbox.leave();
     }
 
     /// Whether something of the volume's own is on its way to the slot: a write would race with it.

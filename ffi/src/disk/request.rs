@@ -73,7 +73,8 @@ enum Owner {
     Read(BlockWrite, Arc<Cell<BlockWrite>>),
     Write(BlockRead, Arc<Cell<BlockRead>>),
     Flush(Arc<Cell<()>>),
-    Forget,
+    /// Nobody waits: a slot is forgotten, or the volume retired.
+    Nobody,
     /// The ring thread's own: pages of the table, or a superblock.
     Own(BlockRead),
     /// The ring thread's own, without a buffer.
@@ -87,6 +88,7 @@ pub(super) enum Task {
     Write,
     Flush,
     Forget,
+    Retire,
     Table { extent: Extent, number: u64 },
     Superblock,
     Fill,
@@ -153,7 +155,11 @@ impl Request {
 
     /// `place.transfer_bytes` is the length of the hole, where one is made.
     pub(super) fn forget(place: Place) -> Request {
-        Request::without_buffer(Owner::Forget, Task::Forget, place)
+        Request::without_buffer(Owner::Nobody, Task::Forget, place)
+    }
+
+    pub(super) fn retire() -> Request {
+        Request::without_buffer(Owner::Nobody, Task::Retire, Place::NOWHERE)
     }
 
     pub(super) fn flush(cell: Arc<Cell<()>>) -> Request {
@@ -218,7 +224,7 @@ impl Request {
             Task::Write | Task::Forget | Task::Table { .. } | Task::Superblock | Task::Fill => {
                 Direction::Write
             }
-            Task::Flush | Task::Sync => Direction::Flush,
+            Task::Flush | Task::Retire | Task::Sync => Direction::Flush,
         }
     }
 
@@ -282,7 +288,7 @@ impl Request {
             Owner::Read(buffer, cell) => cell.complete(outcome(buffer, failure)),
             Owner::Write(buffer, cell) => cell.complete(outcome(buffer, failure)),
             Owner::Flush(cell) => cell.complete(outcome((), failure)),
-            Owner::Forget | Owner::Own(_) | Owner::Sync => {}
+            Owner::Nobody | Owner::Own(_) | Owner::Sync => {}
         }
     }
 
@@ -301,7 +307,7 @@ impl Request {
             }
             Owner::Own(buffer) => keep_forever(LostBuffer::Write(buffer)),
             Owner::Flush(cell) => cell.complete(Err(failure)),
-            Owner::Forget | Owner::Sync => {}
+            Owner::Nobody | Owner::Sync => {}
         }
     }
 

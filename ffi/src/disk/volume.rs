@@ -244,6 +244,13 @@ impl Volume {
         Pending::new(cell)
     }
 
+    /// Takes the volume out of service, as a device that goes on failing does by itself: what is in flight is answered,
+    /// everything else, from a moment later on, fails with [`FailureCause::OutOfService`]. For a drive that is about to
+    /// be removed, or to be trusted no more. What it holds is found again when it is opened the next time.
+    pub fn retire(&self) {
+        self.inbox.push(Request::retire());
+    }
+
     /// Requests that the ring thread has not taken yet.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {

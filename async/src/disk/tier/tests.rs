@@ -246,3 +246,43 @@ fn pool_and_volumes_must_agree() {
     let message = error.to_string();
     assert!(message.contains("9 blocks") && message.contains("8 slots"), "{message}");
 }
+
+#[test]
+fn a_volume_that_goes_out_of_service_is_lost_at_the_first_request_that_meets_it() {
+    let (folder, arena) = (folder(), arena());
+    let (tier, _) = open(&files(&folder, 2), 8, TierOptions::default());
+    let places: Vec<u32> = (0..16).map(|number| store(&tier, &arena, number)).collect();
+    tier.volumes().volumes()[1].retire();
+    // Nobody has met it yet: its blocks are found, and the first read of one says so.
+    let on_it = places.iter().position(|place| place % 2 == 1).expect("striped") as u64;
+    let block = tier.lookup(hash(on_it)).expect("still known");
+    let failure = loop {
+        // The ring thread takes a moment to leave.
+        if let Err(failure) = read(&tier, &arena, &block) {
+            break failure;
+        }
+    };
+    assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Failed);
+    assert_eq!(tier.stats().lost_volumes, 1);
+    drop(block);
+    assert!(tier.lookup(hash(on_it)).is_none());
+    // A write that meets it is lost with its slot, and another slot does.
+    let other = self::folder();
+    let (tier, _) = open(&files(&other, 2), 8, TierOptions::default());
+    tier.volumes().volumes()[0].retire();
+    let mut lost = 0;
+    for number in 0..8 {
+        loop {
+            let slot = tier.take(1).pop().expect("a slot of the other volume");
+            match write_to(&tier, &arena, slot, number) {
+                WriteOutcome::Lost => lost += 1,
+                WriteOutcome::Stored => break,
+                WriteOutcome::Failed => panic!("the other volume works"),
+            }
+        }
+    }
+    assert_eq!((lost, tier.stats().lost_volumes), (1, 1), "met once, and avoided from then on");
+    assert_eq!(tier.pool().census().owned as u64, tier.stats().parked);
+    let kept = (0..8).filter(|number| tier.lookup(hash(*number)).is_some()).count();
+    assert!(kept >= 7, "but for what the volume took before it left");
+}

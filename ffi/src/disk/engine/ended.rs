@@ -83,14 +83,11 @@ impl Engine {
 
     /// Counts towards the end of a device that does not recover.
     fn device_failed(&mut self, cause: FailureCause) {
-        self.failures = match cause {
-            // It is gone: there is no point in asking again.
-            FailureCause::Os { errno: libc::ENODEV | libc::ENXIO | libc::EBADF } => FAILURES,
-            _ => self.failures.saturating_add(1),
-        };
-        if self.failures >= FAILURES {
-            // Callers hear of it at once, not only when the last piece has come back.
-            self.setup.inbox.leave();
+        let gone = matches!(cause, FailureCause::Os { errno: libc::ENODEV | libc::ENXIO | libc::EBADF });
+        self.failures += 1;
+        // Where it is gone there is no point in asking again.
+        if !self.lost && (gone || self.failures >= FAILURES) {
+            self.leave();
         }
     }
 
@@ -172,7 +169,7 @@ impl Engine {
                 }
             }
             Task::Fill => self.setup.fill.iter_mut().for_each(Fill::ended),
-            Task::Flush => {}
+            Task::Flush | Task::Retire => {}
         }
         if let Some(cause) = request.failure {
             self.count_failure(cause);
@@ -232,6 +229,6 @@ impl Engine {
 fn turn_of(request: &Request) -> Turn {
     match request.task {
         Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync => Turn::Own,
-        Task::Read | Task::Write | Task::Flush | Task::Forget => Turn::Of(request.class()),
+        Task::Read | Task::Write | Task::Flush | Task::Forget | Task::Retire => Turn::Of(request.class()),
     }
 }

@@ -62,7 +62,7 @@ impl Engine {
         };
         let action = match request.task {
             Task::Read => Action::Read,
-            Task::Sync | Task::Flush => Action::Sync,
+            Task::Sync | Task::Flush | Task::Retire => Action::Sync,
             Task::Forget => Action::Punch,
             Task::Write | Task::Table { .. } | Task::Superblock | Task::Fill => Action::Write,
         };

@@ -1,5 +1,6 @@
 //! What callers hear of a device that fails, and what they never hear of.
 
+use super::gate::{Opener, gated};
 use super::*;
 use crate::arena::BorrowError;
 use crate::disk::error::{Direction, FailureCause};
@@ -141,4 +142,36 @@ fn failed_requests_do_not_hold_up_the_others() {
         assert_eq!(pending.wait().is_ok(), slot % 2 == 0, "slot {slot}");
     }
     assert_eq!((volume.stats().writes, volume.stats().failures), (4, 4));
+}
+
+#[test]
+fn a_volume_that_is_retired_answers_what_is_in_flight_and_takes_no_more() {
+    let dir = dir();
+    let options = || options(&dir, 32, 8192).keep(true).backend(Backend::Blocking).depth(2);
+    let (volume, gate) = gated(options()).expect("volume");
+    let gate = Opener(gate);
+    let arena = HostArena::new(8, 8192).expect("arena");
+    let read = |slot: u32| {
+        volume.read(slot, name(slot, 0).hash, Urgency::Urgent, arena.write(slot as usize).expect("free"))
+    };
+    let in_flight = [read(3), read(1)];
+    gate.wait_for(2);
+    volume.retire();
+    let (late, since) = (arena.read(7).expect("free"), std::time::Instant::now());
+    let mut late = volume.write(9, name(9, 1), late);
+    while !late.is_done() {
+        assert!(since.elapsed().as_secs() < 20, "answered at once, though the device is not");
+        std::thread::yield_now();
+        if let Ok(buffer) = arena.read(7) {
+            late = volume.write(9, name(9, 1), buffer);
+        }
+    }
+    assert_eq!(late.wait().unwrap_err().cause, FailureCause::OutOfService);
+    assert!(in_flight.iter().all(|pending| !pending.is_done()));
+    gate.open();
+    in_flight.into_iter().for_each(|pending| drop(pending.wait().expect("read")));
+    drop(volume);
+    assert!((0..8).all(|block| arena.write(block).is_ok()), "nothing is kept");
+    let (_, recovery) = Volume::open(options()).expect("volume");
+    assert!(!recovery.clean);
 }
