@@ -320,6 +320,36 @@ fn a_volume_of_other_settings_is_refused_by_name_unless_it_may_be_forgotten() {
 }
 
 #[test]
+fn an_encrypted_disk_tier_opens_with_its_key_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let key = |name: &str, digit: &str, mode| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, digit.repeat(64)).expect("written");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+    };
+    key("key", "a", 0o600);
+    key("other", "b", 0o600);
+    key("open", "c", 0o644);
+    let left = ["key", "open", "other", "v"];
+    let with = |file| ["--disk", "v", "--disk-fill", "no", "--disk-key-file", file];
+    let (first, _) = replay_small(folder.path(), &left, &with("key"));
+    let (second, _) = replay_small(folder.path(), &left, &with("key"));
+    assert_eq!(second["disk"]["recovered_blocks"], first["disk"]["written_blocks"]);
+    assert!(second["hits"]["disk"].as_u64() > Some(0) && second["disk"]["rejected"]["payload"] == 0);
+    for (options, wanted) in [
+        (&with("other")[..], "its key is"),
+        (&["--disk", "v"][..], "its seal_kind is"),
+        (&with("open")[..], "--disk-key-file open: "),
+        (&with("nothing")[..], "--disk-key-file nothing: "),
+        (&["--disk", "v", "--disk-key-env", "KVSTRATA_NO_SUCH"][..], "--disk-key-env KVSTRATA_NO_SUCH: "),
+    ] {
+        let message = refusal(&run_in(folder.path(), &left, &[&SMALL[..], options].concat()));
+        assert!(message.contains(wanted), "{options:?}: {message}");
+    }
+}
+
+#[test]
 fn a_new_file_is_written_through_when_it_is_asked_for() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let reports = ["first", "background", "no"].map(|when| {

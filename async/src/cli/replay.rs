@@ -9,7 +9,7 @@ use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
 use clap::{Args, ValueEnum};
 use kvstrata_core::Policy;
 use kvstrata_ffi::device::SimDevice;
-use kvstrata_ffi::disk::Backend;
+use kvstrata_ffi::disk::{Backend, Key, KeyError};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,6 +72,12 @@ pub(super) struct ReplayArgs {
     /// When a new file of --disk is written through: what was never written is slower to write
     #[arg(long, value_name = "WHEN", default_value = "first", requires = "disk")]
     disk_fill: DiskFill,
+    /// Encrypt the disk tier (AES-256-GCM) with the key in this file: 64 hexadecimal digits or 32 bytes, mode 0600
+    #[arg(long, value_name = "FILE", conflicts_with = "disk_key_env")]
+    disk_key_file: Option<PathBuf>,
+    /// The same with the key in this environment variable, as 64 hexadecimal digits
+    #[arg(long, value_name = "NAME")]
+    disk_key_env: Option<String>,
     /// How the disk tier moves bytes
     #[arg(long, value_name = "BACKEND", default_value = "auto")]
     disk_backend: DiskBackend,
@@ -204,6 +210,21 @@ pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
     Ok(if report.wrong_bytes == 0 { EXIT_OK } else { EXIT_WRONG_BYTE })
 }
 
+fn disk_key(arguments: &ReplayArgs) -> Result<Option<Key>, ReplayError> {
+    let refused = |option, value: String| {
+        move |error: KeyError| ReplayError::Setting { option, value, why: error.to_string() }
+    };
+    match (&arguments.disk_key_file, &arguments.disk_key_env) {
+        (Some(file), _) => {
+            Key::from_file(file).map(Some).map_err(refused("--disk-key-file", file.display().to_string()))
+        }
+        (None, Some(name)) => {
+            Key::from_variable(name).map(Some).map_err(refused("--disk-key-env", name.clone()))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
 fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
     let source = match &arguments.trace {
         None => TraceSource::Bundled,
@@ -218,6 +239,7 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         disk_blocks: arguments.disk_blocks,
         disk: arguments.disk.clone(),
         reinitialize: arguments.reinitialize,
+        disk_key: disk_key(arguments)?,
         disk_fill: arguments.disk_fill.into(),
         disk_backend: arguments.disk_backend.into(),
         trim: arguments.trim,

@@ -11,6 +11,8 @@ pub struct Rejected {
     pub record: u64,
     /// Records, at opening or when read, of a payload of another length than a slot's.
     pub length: u64,
+    /// At opening: records of an encrypted volume that nobody can open any more.
+    pub salt: u64,
     /// At opening: records of a hash that a newer record has.
     pub duplicate: u64,
     /// At opening: records of slots behind the file's end.
@@ -29,18 +31,29 @@ pub struct Rejected {
 
 impl Rejected {
     pub(super) fn at_opening(records: &RejectedRecords) -> Rejected {
-        let RejectedRecords { record, length, duplicate, truncated, superblock, table } = *records;
-        Rejected { record, length, duplicate, truncated, superblock, table, ..Rejected::default() }
+        let RejectedRecords { record, length, salt, duplicate, truncated, superblock, table } = *records;
+        Rejected { record, length, salt, duplicate, truncated, superblock, table, ..Rejected::default() }
     }
 
     /// Each cause by its name, with its count.
     #[must_use]
-    pub fn causes(&self) -> [(&'static str, u64); 9] {
-        let Rejected { record, length, duplicate, truncated, superblock, table, empty, other_hash, payload } =
-            *self;
+    pub fn causes(&self) -> [(&'static str, u64); 10] {
+        let Rejected {
+            record,
+            length,
+            salt,
+            duplicate,
+            truncated,
+            superblock,
+            table,
+            empty,
+            other_hash,
+            payload,
+        } = *self;
         [
             ("record", record),
             ("length", length),
+            ("salt", salt),
             ("duplicate", duplicate),
             ("truncated", truncated),
             ("superblock", superblock),

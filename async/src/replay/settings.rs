@@ -6,7 +6,7 @@ use crate::disk::AdmissionPolicy;
 use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;
 use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
-use kvstrata_ffi::disk::Backend;
+use kvstrata_ffi::disk::{Backend, Key};
 use std::path::PathBuf;
 
 /// The settings of a replay; each is an option of `kvstrata replay`.
@@ -28,6 +28,8 @@ pub struct Settings {
     pub disk: Vec<PathBuf>,
     /// Starts over where `disk` holds something else: another seed, other blocks, another number of them.
     pub reinitialize: bool,
+    /// Encrypts what is on disk; the same key opens it again.
+    pub disk_key: Option<Key>,
     /// When new files of `disk` are written through.
     pub disk_fill: DiskFill,
     /// How the disk tier moves bytes. `Auto`: past the page cache, by io_uring or by threads.
@@ -71,6 +73,7 @@ impl Default for Settings {
             disk_blocks: 65_536,
             disk: Vec::new(),
             reinitialize: false,
+            disk_key: None,
             disk_fill: DiskFill::First,
             disk_backend: Backend::Auto,
             trim: false,

@@ -113,7 +113,7 @@ fn open_with(backend: Backend, files: &[PathBuf], keep: bool, made: &Made<'_>) -
     let slots = settings.disk_blocks / files.len() as u32;
     let volumes = files.iter().map(|file| {
         let filled = Arc::clone(filled);
-        VolumeOptions::new(file, slots, settings.block_bytes)
+        let options = VolumeOptions::new(file, slots, settings.block_bytes)
             .keep(keep)
             .write_through(keep && settings.disk_fill == DiskFill::First)
             .write_through_in_background(keep && settings.disk_fill == DiskFill::Background)
@@ -125,7 +125,11 @@ fn open_with(backend: Backend, files: &[PathBuf], keep: bool, made: &Made<'_>) -
             .skip_verification_unsafe(settings.skip_verification)
             .backend(backend)
             .depth(DEPTH)
-            .register(arena)
+            .register(arena);
+        match &settings.disk_key {
+            Some(key) => options.key(key.clone()),
+            None => options,
+        }
     });
     let options = TierOptions {
         admission: settings.disk_admission,

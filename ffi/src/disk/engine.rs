@@ -13,6 +13,7 @@
 //! - Payloads are summed here, piece by piece while others are on their way: what is read when its piece has come,
 //!   what is written while it is in flight. New pieces are handed over before the next one is summed, so that the
 //!   device never waits for a sum. (XXH3 makes 25 to 50 GB/s, a fast NVMe drive moves 7 to 14.)
+//! - The payloads of an encrypted volume come sealed, and are opened here in place of being summed, each when it is whole.
 //! - A device that goes on failing is left alone: see [`FAILURES`].
 //!
 //! Invariants
@@ -21,7 +22,7 @@
 //!   is lost, it is abandoned: its buffer is kept for good.
 //! - I3: at most `depth` pieces are with the ring.
 //! - I4: a read ends well only if the slot's record names the block that was asked for, and its seal is the sum of
-//!   the bytes that came. A record is made only when all bytes of its payload have been written.
+//!   the bytes that came, or opens them. A record is made only when all bytes of its payload have been written.
 
 mod ended;
 mod fill;
@@ -33,8 +34,9 @@ mod writeback;
 pub(super) use fill::Fill;
 pub(super) use writeback::WriteBack;
 
+use super::cipher::Cipher;
 use super::error::FailureCause;
-use super::format::CHUNK_BYTES;
+use super::format::{CHUNK_BYTES, Record};
 use super::inbox::Inbox;
 use super::recovery::Rejection;
 use super::request::{Class, Request, Task};
@@ -64,6 +66,8 @@ pub(super) struct Setup {
     pub(super) ring: Box<dyn Ring>,
     pub(super) inbox: Arc<Inbox>,
     pub(super) table: Table,
+    /// Of an encrypted volume.
+    pub(super) cipher: Option<Arc<Cipher>>,
     /// None: the file does not outlive the volume.
     pub(super) write_back: Option<WriteBack>,
     /// Some: the file is new, and written through in the background.
@@ -253,12 +257,18 @@ impl Engine {
                 if let Err(rejection) = self.look_up(&request) {
                     return self.refuse(request, FailureCause::Rejected(rejection));
                 }
+                if self.setup.cipher.is_some() {
+                    request.set_to_open();
+                }
             }
             Task::Write if self.is_busy(request.slot) => return self.held.push(request),
             Task::Write => {
                 self.setup.fill.iter_mut().for_each(|fill| fill.writes(request.slot));
-                // Relaxed: only that numbers differ, and grow along a chain of requests that wait for each other.
-                request.sequence = self.setup.sequence.fetch_add(1, Ordering::Relaxed);
+                // What is sealed has its number.
+                if request.sequence == 0 {
+                    // Relaxed: only that numbers differ, and grow along a chain of requests that wait for each other.
+                    request.sequence = self.setup.sequence.fetch_add(1, Ordering::Relaxed);
+                }
                 // What the slot held is about to be overwritten.
                 self.clear_record(request.slot);
             }
@@ -295,14 +305,14 @@ impl Engine {
     }
 
     /// Whether the slot holds what a read asks for.
-    fn look_up(&self, request: &Request) -> Result<(), Rejection> {
+    fn look_up(&self, request: &Request) -> Result<Record, Rejection> {
         let record = self.setup.table.get(request.slot).ok_or(Rejection::Empty)?;
         if record.hash != request.name.hash {
             Err(Rejection::OtherHash)
         } else if record.payload_bytes as usize != request.payload_bytes {
             Err(Rejection::Length)
         } else {
-            Ok(())
+            Ok(record)
         }
     }
 
@@ -321,7 +331,7 @@ impl Engine {
     }
 
     fn clear_record(&mut self, slot: u32) {
-        if self.setup.table.get(slot).is_some() {
+        if self.setup.table.holds(slot) {
             self.setup.table.clear(slot);
             self.table_changed();
         }

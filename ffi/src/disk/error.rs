@@ -38,7 +38,7 @@ pub enum VolumeError {
     Foreign {
         /// The volume's path.
         path: PathBuf,
-        /// The field that differs, as `docs/disk-format.md` has it.
+        /// The field that differs, as `docs/disk-format.md` has it; "key" for the wrong key.
         field: &'static str,
         /// What the volume has.
         found: String,
@@ -197,6 +197,9 @@ pub enum FailureCause {
     /// The device answered, but what came is not the block that was asked for: a miss.
     #[error("{0}")]
     Rejected(Rejection),
+    /// A volume encrypts no more than 2⁴⁰ payloads between its opening and its end.
+    #[error("the volume has taken 2^40 writes since it was opened; open it again")]
+    SequencesSpent,
     /// The ring thread has ended, after the error that the earlier requests reported.
     #[error("the volume is out of service")]
     OutOfService,

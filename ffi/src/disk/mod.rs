@@ -15,6 +15,7 @@
 //! | file | what |
 //! |---|---|
 //! | `volume.rs` | [`Volume`]: what callers use, and the choice of the ring |
+//! | `description.rs` | [`Description`] |
 //! | `set.rs` | [`VolumeSet`]: several volumes, striped |
 //! | `options.rs` | [`VolumeOptions`] |
 //! | `file/` | the file: made or found, recovered, allocated, O_DIRECT tried, removed |
@@ -23,9 +24,18 @@
 //! | `recovery.rs` | what opening found, and why a payload is not served |
 //! | `inbox.rs`, `doorbell.rs` | the bounded way to the ring thread: back-pressure, sleeping and waking |
 //! | `request.rs`, `pending.rs` | a request, which owns its buffer, and the caller's end of it |
+//! | `cipher/` | what is sealed under which key, for volumes encrypted at rest (feature `encryption`) |
+//! | `bounce.rs` | where the payloads of such volumes are encrypted on their way out |
 //! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, the table's write-back |
 //! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads |
 
+mod bounce;
+#[cfg(feature = "encryption")]
+mod cipher;
+#[cfg(not(feature = "encryption"))]
+#[path = "cipher/absent.rs"]
+mod cipher;
+mod description;
 mod doorbell;
 mod engine;
 mod error;
@@ -47,6 +57,9 @@ mod volume;
 pub(crate) use file::available_at;
 pub(crate) use pending::Cell;
 
+#[cfg(feature = "encryption")]
+pub use cipher::{Key, KeyError};
+pub use description::Description;
 pub use error::{Direction, FailureCause, IoFailure, VolumeError};
 pub use options::{Backend, Progress, VolumeOptions};
 pub use pending::Pending;
@@ -54,4 +67,4 @@ pub use recovery::{Name, Recovered, Recovery, RejectedRecords, Rejection};
 pub use request::Urgency;
 pub use set::VolumeSet;
 pub use stats::VolumeStats;
-pub use volume::{Description, Volume};
+pub use volume::Volume;

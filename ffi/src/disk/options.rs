@@ -1,5 +1,6 @@
 //! What a volume is to be: path, size, backend.
 
+use super::cipher::Key;
 use super::error::VolumeError;
 use super::format::{CHUNK_BYTES, Shape};
 use crate::arena::HostArena;
@@ -61,6 +62,7 @@ pub struct VolumeOptions {
     pub(super) table_delay: Duration,
     pub(super) trim: bool,
     pub(super) verify: bool,
+    pub(super) key: Option<Key>,
     pub(super) stripe: Stripe,
     pub(super) depth: u32,
     pub(super) queue: usize,
@@ -87,6 +89,7 @@ impl VolumeOptions {
             table_delay: Duration::from_millis(250),
             trim: false,
             verify: true,
+            key: None,
             stripe: Stripe { index: 0, count: 1, set_id: None, sequence: Arc::new(AtomicU64::new(1)) },
             depth: 64,
             queue: 256,
@@ -143,6 +146,20 @@ impl VolumeOptions {
     /// the block, but a torn, misdirected, lost or damaged write is served as if it were the block.
     pub fn skip_verification_unsafe(mut self, skip: bool) -> Self {
         self.verify = !skip;
+        self
+    }
+
+    /// Encrypts the volume with a key (AES-256-GCM); not encrypted unless set. What the file shows all the same:
+    /// `docs/disk-format.md`. A volume that was made with another key, or without one, is refused until it is initialized
+    /// again; that leaves old payloads in the file until their slots are written.
+    ///
+    /// A payload is copied and encrypted in the thread that writes it, before the request is queued, so that
+    /// [`write`](super::Volume::write) takes a while and waits when 64 MiB of copies (or two slots) are on their way; one that
+    /// is read is decrypted by the ring thread, verified whatever
+    /// [`skip_verification_unsafe`](VolumeOptions::skip_verification_unsafe) says.
+    #[cfg(feature = "encryption")]
+    pub fn key(mut self, key: Key) -> Self {
+        self.key = Some(key);
         self
     }
 

@@ -44,6 +44,8 @@ pub struct RejectedRecords {
     pub record: u64,
     /// Records whose payload is empty or longer than a slot.
     pub length: u64,
+    /// Records of an encrypted volume that nobody can open any more, since the salt of their epoch is gone.
+    pub salt: u64,
     /// Records of a block that a later record holds too.
     pub duplicate: u64,
     /// Records whose slot is behind the end of a file that became shorter.
@@ -58,7 +60,7 @@ impl RejectedRecords {
     /// All of them together.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.record + self.length + self.duplicate + self.truncated + self.superblock + self.table
+        self.record + self.length + self.salt + self.duplicate + self.truncated + self.superblock + self.table
     }
 }
 
@@ -67,6 +69,7 @@ impl core::ops::AddAssign for RejectedRecords {
     fn add_assign(&mut self, other: RejectedRecords) {
         self.record += other.record;
         self.length += other.length;
+        self.salt += other.salt;
         self.duplicate += other.duplicate;
         self.truncated += other.truncated;
         self.superblock += other.superblock;

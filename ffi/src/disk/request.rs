@@ -7,17 +7,18 @@
 //! ```
 //!
 //! Invariants
-//! - I1: `owner` is the guard of the very block that `address` points to, and it is given up only when
-//!   `in_flight` is 0: no device can still touch the memory.
+//! - I1: `owner`, or the sealed copy where there is one, is the guard of the very block that `address` points to, and it
+//!   is given up only when `in_flight` is 0: no device can still touch the memory.
 //! - I2: `transfer_bytes` is at most the block's stride in its arena, so no piece leaves the block, and
 //!   `payload_bytes` is at most `transfer_bytes`.
 //! - I3: a stretch is summed only when no device writes it: for a read after its piece has ended, and any time
-//!   for a write, whose bytes nobody changes.
+//!   for a write, whose bytes nobody changes. It is opened only when no piece is in flight.
 
+use super::bounce::SealedCopy;
 use super::error::{Direction, FailureCause, IoFailure};
-use super::format::Sum;
+use super::format::{SEAL_BYTES, Sum};
 use super::pending::{Cell, Outcome};
-use super::recovery::Name;
+use super::recovery::{Name, Rejection};
 use super::table::Extent;
 use crate::arena::{BLOCK_ALIGN_BYTES, BlockRead, BlockWrite};
 use core::ptr::NonNull;
@@ -33,6 +34,7 @@ static LOST: Mutex<Vec<LostBuffer>> = Mutex::new(Vec::new());
 enum LostBuffer {
     Read(BlockWrite),
     Write(BlockRead),
+    Copy(BlockWrite),
 }
 
 fn keep_forever(buffer: LostBuffer) {
@@ -95,6 +97,17 @@ pub(super) enum Task {
     Sync,
 }
 
+/// What becomes of the payload's seal.
+#[derive(Debug)]
+enum Sealing {
+    /// The payload is summed, stretch by stretch.
+    Sum(Sum),
+    /// A write of an encrypted volume: what goes to the device.
+    Done(SealedCopy),
+    /// A read of an encrypted volume: it is opened when it is whole.
+    ToOpen,
+}
+
 /// One thing to be done.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -116,11 +129,11 @@ pub(super) struct Request {
     pub(super) in_flight: u32,
     /// Stretches that have yet to be summed.
     pub(super) unsummed: u32,
-    pub(super) sum: Sum,
+    sealing: Sealing,
     pub(super) failure: Option<FailureCause>,
 }
 
-// SAFETY: `address` points into the block that `owner` guards (I1); the guards are Send, and a request
+// SAFETY: `address` points into the block that `owner` or the sealed copy guards (I1); the guards are Send, and a request
 // moves between threads as a whole.
 unsafe impl Send for Request {}
 
@@ -151,6 +164,20 @@ impl Request {
         let (address, payload_bytes) = (buffer.io_pointer(), buffer.len());
         debug_assert!(place.transfer_bytes <= buffer.arena().stride());
         Request::new(Owner::Write(buffer, cell), Task::Write, address, name, payload_bytes, place)
+    }
+
+    /// The same, of a payload that has been sealed: its copy goes to the device.
+    pub(super) fn write_sealed(
+        buffer: BlockRead,
+        mut copy: SealedCopy,
+        name: Name,
+        cell: Arc<Cell<BlockRead>>,
+        place: Place,
+    ) -> Request {
+        let (address, sequence) = (copy.io_pointer(), copy.sealed.sequence);
+        let sealing = Sealing::Done(copy);
+        // Of the same length as the buffer, hence of the same stride.
+        Request { address, sequence, sealing, ..Request::write(buffer, name, cell, place) }
     }
 
     /// `place.transfer_bytes` is the length of the hole, where one is made.
@@ -205,7 +232,7 @@ impl Request {
             issued_bytes: 0,
             in_flight: 0,
             unsummed: 0,
-            sum: Sum::default(),
+            sealing: Sealing::Sum(Sum::default()),
             failure: None,
         }
     }
@@ -235,9 +262,48 @@ impl Request {
         unsafe { self.address.add(offset) }.as_ptr()
     }
 
-    /// The part of a stretch that is payload, in bytes from its start: what there is to be summed of it.
+    /// The part of a stretch that is payload, in bytes from its start: what there is to be summed of it. Nothing where the
+    /// cipher seals.
     pub(super) fn payload_in(&self, start: usize, bytes: usize) -> usize {
-        self.payload_bytes.saturating_sub(start).min(bytes)
+        match self.sealing {
+            Sealing::Sum(_) => self.payload_bytes.saturating_sub(start).min(bytes),
+            Sealing::Done(_) | Sealing::ToOpen => 0,
+        }
+    }
+
+    /// A read whose payload is to be opened.
+    pub(super) fn set_to_open(&mut self) {
+        self.sealing = Sealing::ToOpen;
+    }
+
+    /// Whether this is such a read, with all that the device had to do done well.
+    pub(super) fn is_to_open(&self) -> bool {
+        matches!(self.sealing, Sealing::ToOpen) && self.in_flight == 0 && self.failure.is_none()
+    }
+
+    /// The payload of a read, for opening it; None while a device writes it (I3).
+    pub(super) fn payload_to_open(&mut self) -> Option<&mut [u8]> {
+        match &mut self.owner {
+            Owner::Read(buffer, _) if self.in_flight == 0 => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// What the payload was sealed with, or the sum of all that has been summed.
+    pub(super) fn seal(&self) -> [u8; SEAL_BYTES] {
+        match &self.sealing {
+            Sealing::Sum(sum) => sum.seal(),
+            Sealing::Done(copy) => copy.sealed.tag,
+            Sealing::ToOpen => [0; SEAL_BYTES],
+        }
+    }
+
+    /// Compares the sum of all that has been summed with a record's seal.
+    pub(super) fn verify(&self, seal: &[u8; SEAL_BYTES]) -> Result<(), Rejection> {
+        match self.sealing {
+            Sealing::Sum(sum) => sum.verify(seal),
+            Sealing::Done(_) | Sealing::ToOpen => Err(Rejection::Payload),
+        }
     }
 
     /// Adds a stretch of the payload to the sum.
@@ -250,7 +316,9 @@ impl Request {
             // SAFETY: within the guarded block (I1, I2), whose guard is ours; no device writes it (the caller's
             // promise), and memory of an arena is initialised.
             let stretch = unsafe { core::slice::from_raw_parts(self.address_at(start), bytes) };
-            self.sum.add(start, stretch);
+            if let Sealing::Sum(sum) = &mut self.sealing {
+                sum.add(start, stretch);
+            }
         }
     }
 
@@ -274,6 +342,8 @@ impl Request {
     pub(super) fn finish(self, path: &Arc<Path>) {
         debug_assert_eq!(self.in_flight, 0);
         let failure = self.failure.map(|cause| self.failure_of(path, cause));
+        // A copy first, for whoever hears of it and has another one to write.
+        drop(self.sealing);
         fn outcome<B>(buffer: B, failure: Option<IoFailure>) -> Outcome<B> {
             match failure {
                 None => Ok(buffer),
@@ -296,6 +366,9 @@ impl Request {
     /// kept for good, with its arena, since a device might still touch it (I1).
     pub(super) fn abandon(self, path: &Arc<Path>) {
         let failure = self.failure_of(path, self.failure.unwrap_or(FailureCause::OutOfService));
+        if let Sealing::Done(copy) = self.sealing {
+            keep_forever(LostBuffer::Copy(copy.lose()));
+        }
         match self.owner {
             Owner::Read(buffer, cell) => {
                 keep_forever(LostBuffer::Read(buffer));

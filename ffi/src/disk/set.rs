@@ -8,13 +8,15 @@
 //! Each has a file, a ring thread and a queue of its own, so that neighbours in a run of slots move at the same time,
 //! and one that fails takes nobody with it: its blocks are misses, the others go on.
 
+use super::description::Description;
 use super::error::VolumeError;
+use super::file;
 use super::options::{Stripe, VolumeOptions};
 use super::pending::Pending;
 use super::recovery::{Name, Recovery};
 use super::request::Urgency;
 use super::stats::VolumeStats;
-use super::volume::{Description, Volume};
+use super::volume::{Volume, build};
 use crate::arena::{BlockRead, BlockWrite};
 use kvstrata_core::SequenceHash;
 use std::sync::Arc;
@@ -51,8 +53,8 @@ impl VolumeSet {
         first.slots.checked_mul(count).ok_or_else(|| too_many(first))?;
         let sequence = Arc::new(AtomicU64::new(1));
         let mut set_id = None;
-        let mut volumes = Vec::with_capacity(options.len());
-        let mut all = Recovery { clean: true, created: true, ..Recovery::default() };
+        // First all files, since the numbers of all their records say where each goes on.
+        let mut files = Vec::with_capacity(options.len());
         for (index, mut options) in (0..count).zip(options) {
             if (options.slots, options.slot_bytes) != shape {
                 return Err(VolumeError::Option {
@@ -62,8 +64,14 @@ impl VolumeSet {
                 });
             }
             options.stripe = Stripe { index, count, set_id, sequence: Arc::clone(&sequence) };
-            let (volume, recovery) = Volume::open(options)?;
-            set_id = Some(volume.set_id());
+            let file = file::prepare(&mut options)?;
+            set_id = Some(file.set_id());
+            files.push((options, file));
+        }
+        let mut volumes = Vec::with_capacity(files.len());
+        let mut all = Recovery { clean: true, created: true, ..Recovery::default() };
+        for (index, (options, file)) in (0..count).zip(files) {
+            let (volume, recovery) = Volume::begin(options, file, build)?;
             volumes.push(volume);
             let Recovery { blocks, rejected, clean, created } = recovery;
             all.blocks.extend(blocks.into_iter().map(|mut block| {

@@ -51,7 +51,7 @@ pub struct VolumeStats {
     pub read_bytes: u64,
     /// Bytes written to the file, padding included.
     pub written_bytes: u64,
-    /// Times that a caller found its queue full and had to wait.
+    /// Times that a caller found its queue full, or all of an encrypted volume's copies on their way, and had to wait.
     pub waits: u64,
     /// Callers that wait for room now.
     pub blocked: u64,

@@ -7,6 +7,8 @@
 //!   take_extent: ├──── dirty, at most 7 clean, dirty ────┤ ──► one write
 //! ```
 //!
+//! In an encrypted volume the names in these bytes are masked: the mask comes off where a record is asked for.
+//!
 //! One thread owns it. Writes to the file come later and in no order, since nothing depends on them: a record that
 //! is not there is a miss, one that is too old names a block whose payload no longer matches.
 //!
@@ -15,8 +17,11 @@
 //! - I2: a page that differs from what was last handed out by `take_extent` (or loaded) is dirty.
 //! - I3: the next sequence number is larger than that of every record that was ever in the table.
 
+use super::cipher::Cipher;
 use super::format::{MAX_SEQUENCE, PAGE_BYTES, RECORD_BYTES, RECORDS_A_PAGE, Record, Superblock};
 use super::recovery::{Recovered, RejectedRecords};
+use kvstrata_core::SequenceHash;
+use std::sync::Arc;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +39,8 @@ pub(crate) struct Table {
     /// Where the next search for dirty pages starts, so that no page waits for ever.
     cursor: usize,
     next_sequence: u64,
+    /// Of an encrypted volume.
+    cipher: Option<Arc<Cipher>>,
 }
 
 /// Pages of the table that are to be written with one write.
@@ -62,12 +69,12 @@ impl Table {
     /// all [`pages`](Table::pages) makes it so.
     ///
     /// None where there is not so much memory.
-    pub(crate) fn new(volume: u128, slots: u32) -> Option<Table> {
+    pub(crate) fn new(volume: u128, slots: u32, cipher: Option<Arc<Cipher>>) -> Option<Table> {
         let pages = (slots as usize).div_ceil(RECORDS_A_PAGE);
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(pages.checked_mul(PAGE_BYTES)?).ok()?;
         bytes.resize(pages * PAGE_BYTES, 0);
-        Some(Table { volume, slots, bytes, dirty: Bits::new(pages), cursor: 0, next_sequence: 1 })
+        Some(Table { volume, slots, bytes, dirty: Bits::new(pages), cursor: 0, next_sequence: 1, cipher })
     }
 
     /// The table that the file holds: `bytes` from the table's start on, of a file of `file_bytes`. The superblock
@@ -80,9 +87,10 @@ impl Table {
         superblock: &Superblock,
         bytes: &[u8],
         file_bytes: u64,
+        cipher: Option<Arc<Cipher>>,
     ) -> Option<(Table, Vec<Recovered>, RejectedRecords)> {
         let shape = &superblock.shape;
-        let mut table = Table::new(superblock.volume_id, shape.slots)?;
+        let mut table = Table::new(superblock.volume_id, shape.slots, cipher)?;
         let mut rejected = RejectedRecords::default();
         let there = shape.slots_within(file_bytes);
         let records = bytes.as_chunks::<RECORD_BYTES>().0;
@@ -95,13 +103,16 @@ impl Table {
                 Ok(Some(found)) if !(1..=shape.slot_bytes).contains(&found.payload_bytes) => {
                     &mut rejected.length
                 }
-                Ok(Some(found)) => {
-                    table.put(slot, record);
-                    table.next_sequence = table.next_sequence.max(found.sequence + 1);
-                    names.push((found.hash.to_u128() as u64, slot));
-                    order.push((found.sequence, slot));
-                    continue;
-                }
+                Ok(Some(found)) => match table.masked(found) {
+                    None => &mut rejected.salt,
+                    Some(found) => {
+                        table.put(slot, record);
+                        table.next_sequence = table.next_sequence.max(found.sequence + 1);
+                        names.push((found.hash.to_u128() as u64, slot));
+                        order.push((found.sequence, slot));
+                        continue;
+                    }
+                },
                 Err(_) => &mut rejected.record,
             };
             *cause += 1;
@@ -148,13 +159,37 @@ impl Table {
 
     /// What a slot holds; None where it is empty, or there is no such slot.
     pub(crate) fn get(&self, slot: u32) -> Option<Record> {
-        Record::trusted(self.record(slot)?)
+        self.masked(Record::trusted(self.record(slot)?)?)
+    }
+
+    /// Whether a slot holds something.
+    pub(crate) fn holds(&self, slot: u32) -> bool {
+        self.record(slot).is_some_and(|record| *record != [0; RECORD_BYTES])
+    }
+
+    /// The record with its names masked, or with the mask taken off, in an encrypted volume. None where nobody can any more.
+    fn masked(&self, mut record: Record) -> Option<Record> {
+        let Some(cipher) = &self.cipher else { return Some(record) };
+        let mut names = [0; 32];
+        names[..16].copy_from_slice(&record.hash.to_bytes());
+        names[16..].copy_from_slice(&record.parent.unwrap_or_default().to_bytes());
+        cipher.mask(record.sequence, &mut names).then(|| {
+            let [hash, parent] = [0, 16].map(|at| {
+                let mut name = [0; 16];
+                name.copy_from_slice(&names[at..at + 16]);
+                SequenceHash::from_bytes(name)
+            });
+            record.hash = hash;
+            record.parent = (parent != SequenceHash::default()).then_some(parent);
+            record
+        })
     }
 
     /// Writes a slot's record. Without effect where there is no such slot.
     pub(crate) fn set(&mut self, slot: u32, record: &Record) {
         self.next_sequence = self.next_sequence.max(record.sequence.saturating_add(1));
-        let bytes = record.encode(self.volume, slot);
+        // None does not happen: what is written was sealed in the newest epoch.
+        let bytes = self.masked(*record).map_or([0; RECORD_BYTES], |record| record.encode(self.volume, slot));
         self.replace(slot, &bytes);
     }
 

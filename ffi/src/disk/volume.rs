@@ -1,8 +1,10 @@
 //! A volume: slots in one file, and the thread that serves them.
 
+use super::bounce::{self, Bounce, NoCopy};
+use super::description::Description;
 use super::engine::{Engine, Fill, Round, Setup, WriteBack};
 use super::error::{Direction, FailureCause, IoFailure, VolumeError};
-use super::file::{self, VolumeFile};
+use super::file::{self, Prepared, VolumeFile};
 use super::format::Shape;
 use super::inbox::Inbox;
 use super::options::{Backend, VolumeOptions};
@@ -22,43 +24,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-/// What a volume turned out to be: which backend works here, and what is not as good as it could be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Description {
-    /// Path of the file; it may have no name any more.
-    pub path: PathBuf,
-    /// Number of slots.
-    pub slots: u32,
-    /// Payload bytes a slot.
-    pub slot_bytes: usize,
-    /// Bytes from one slot's start to the next one's.
-    pub stride: usize,
-    /// Length of the file in bytes.
-    pub file_bytes: u64,
-    /// The backend that serves it; never [`Backend::Auto`].
-    pub backend: Backend,
-    /// Whether transfers go past the page cache.
-    pub direct: bool,
-    /// Alignment of transfers in bytes.
-    pub alignment: usize,
-    /// The ring's set-up, in words.
-    pub ring: String,
-    /// Bytes of arenas that the ring has registered.
-    pub fixed_bytes: u64,
-    /// What is not as asked, or not as good as it could be, and why.
-    pub notes: Vec<String>,
-}
-
-impl core::fmt::Display for Description {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Description { path, slots, stride, backend, ring, .. } = self;
-        let direct = if self.direct { "O_DIRECT" } else { "buffered" };
-        write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", path.display())?;
-        self.notes.iter().try_for_each(|note| write!(f, "; {note}"))
-    }
-}
-
 /// One preallocated file of equal slots, served by one ring thread, which remembers what each slot holds.
 ///
 /// A slot is read by the name of the block that it holds: what comes back is that block, whole and unchanged, or an
@@ -71,9 +36,10 @@ impl core::fmt::Display for Description {
 pub struct Volume {
     inbox: Arc<Inbox>,
     shape: Shape,
-    set_id: u128,
     index: u32,
     transfer_bytes: usize,
+    /// Of an encrypted volume.
+    bounce: Option<Bounce>,
     description: Description,
     /// Locked while the volume lives.
     file: Arc<File>,
@@ -115,7 +81,17 @@ impl Volume {
         mut options: VolumeOptions,
         build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
     ) -> Result<(Volume, Recovery), VolumeError> {
-        let mut file = file::open(&mut options)?;
+        let file = file::prepare(&mut options)?;
+        Volume::begin(options, file, build)
+    }
+
+    /// Serves a file that has been prepared, with all others of its set.
+    pub(super) fn begin(
+        mut options: VolumeOptions,
+        file: Prepared,
+        build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
+    ) -> Result<(Volume, Recovery), VolumeError> {
+        let mut file = file.begin(&mut options)?;
         let recovery = core::mem::take(&mut file.recovery);
         // Relaxed: the ring threads that count on are started after this.
         options.stripe.sequence.fetch_max(file.table.next_sequence(), Ordering::Relaxed);
@@ -146,7 +122,8 @@ impl Volume {
     /// What it has done so far.
     #[must_use]
     pub fn stats(&self) -> VolumeStats {
-        self.inbox.counters.snapshot(self.inbox.blocked())
+        let copies = self.bounce.as_ref().map_or(0, Bounce::blocked);
+        self.inbox.counters.snapshot(self.inbox.blocked() + copies)
     }
 
     /// Reads the block `hash` from a slot into `buffer`, which comes back from [`Pending::wait`]. Waits here, and only
@@ -177,7 +154,9 @@ impl Volume {
             Err(failure) => Pending::failed(failure),
             Ok(place) => {
                 let cell = Cell::new();
-                self.inbox.push(Request::write(buffer, name, Arc::clone(&cell), place));
+                if let Ok(request) = self.to_write(buffer, name, &cell, place, true) {
+                    self.inbox.push(request);
+                }
                 Pending::new(cell)
             }
         }
@@ -209,7 +188,7 @@ impl Volume {
     /// [`write`](Volume::write) that never waits.
     ///
     /// # Errors
-    /// The buffer back, if the queue of writes is full.
+    /// The buffer back, if the queue of writes is full, or an encrypted volume has too many copies on their way.
     pub fn try_write(
         &self,
         slot: u32,
@@ -220,10 +199,11 @@ impl Volume {
             Err(failure) => Ok(Pending::failed(failure)),
             Ok(place) => {
                 let cell = Cell::new();
-                match self.inbox.try_push(Request::write(buffer, name, Arc::clone(&cell), place)) {
-                    Ok(()) => Ok(Pending::new(cell)),
-                    Err(request) => request.into_write_buffer().map_or_else(|| Ok(Pending::new(cell)), Err),
-                }
+                let back = match self.to_write(buffer, name, &cell, place, false) {
+                    Ok(request) => self.inbox.try_push(request).err().and_then(Request::into_write_buffer),
+                    Err(back) => back,
+                };
+                back.map_or_else(|| Ok(Pending::new(cell)), Err)
             }
         }
     }
@@ -257,11 +237,6 @@ impl Volume {
         self.inbox.queued()
     }
 
-    /// The set that it is a volume of.
-    pub(super) fn set_id(&self) -> u128 {
-        self.set_id
-    }
-
     fn place(&self, slot: u32, buffer_bytes: usize, direction: Direction) -> Result<Place, IoFailure> {
         let (slots, slot_bytes) = (self.shape.slots, self.slot_bytes());
         let cause = if slot >= slots {
@@ -273,6 +248,32 @@ impl Volume {
             return Ok(Place { slot, file_offset, transfer_bytes: self.transfer_bytes });
         };
         Err(IoFailure { path: Arc::clone(&self.inbox.path), slot, direction, cause })
+    }
+
+    /// A request that writes, its payload sealed if the volume is encrypted. Otherwise the buffer, if it may not wait for
+    /// a copy; or nothing, and the cell says why.
+    fn to_write(
+        &self,
+        buffer: BlockRead,
+        name: Name,
+        cell: &Arc<Cell<BlockRead>>,
+        place: Place,
+        wait: bool,
+    ) -> Result<Request, Option<BlockRead>> {
+        let cell = Arc::clone(cell);
+        let Some(bounce) = &self.bounce else { return Ok(Request::write(buffer, name, cell, place)) };
+        let counters = &self.inbox.counters;
+        match bounce.seal(place.slot, name, &buffer, wait.then_some(&counters.waits)) {
+            Ok(copy) => Ok(Request::write_sealed(buffer, copy, name, cell, place)),
+            Err(NoCopy::Full) => Err(Some(buffer)),
+            Err(NoCopy::Failed(cause)) => {
+                counters.failures.add(1);
+                let mut request = Request::write(buffer, name, cell, place);
+                request.failure = Some(cause);
+                request.finish(&self.inbox.path);
+                Err(None)
+            }
+        }
     }
 }
 
@@ -316,7 +317,7 @@ fn start(
         queue,
         piece_bytes,
         threads,
-        arenas,
+        mut arenas,
         keep,
         table_delay,
         trim,
@@ -325,7 +326,7 @@ fn start(
         in_background,
         ..
     } = options;
-    let VolumeFile { file, superblock, table, direct, alignment, unwritten, mut notes, .. } = file;
+    let VolumeFile { file, superblock, table, cipher, direct, alignment, unwritten, mut notes, .. } = file;
     let shape = superblock.shape;
     let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
     let too_long = || VolumeError::Option {
@@ -347,6 +348,17 @@ fn start(
                 .map_err(|error| os("get memory for writing the file through", io::Error::other(error)))?,
         ),
         false => None,
+    };
+    let bounce = match &cipher {
+        None => None,
+        Some(cipher) => {
+            let requests = queue.saturating_add(depth as usize);
+            let blocks = bounce::blocks(shape.slot_bytes as usize, requests);
+            let bounce = Bounce::new(Arc::clone(cipher), blocks, shape.slot_bytes as usize)
+                .map_err(|error| os("get memory for encrypting payloads", io::Error::other(error)))?;
+            arenas.push(Arc::clone(bounce.arena()));
+            Some(bounce)
+        }
     };
     let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));
     inbox.counters.unfilled.set(fill.as_ref().map_or(0, Fill::left_bytes));
@@ -370,6 +382,7 @@ fn start(
             ring,
             inbox: served,
             table,
+            cipher,
             write_back,
             fill,
             sequence: stripe.sequence,
@@ -394,7 +407,7 @@ fn start(
         }
     };
     notes.extend(more);
-    if !verify {
+    if !verify && bounce.is_none() {
         notes.push("payloads are not verified: wrong bytes may be served".to_owned());
     }
     let description = Description {
@@ -410,8 +423,7 @@ fn start(
         fixed_bytes,
         notes,
     };
-    let set_id = superblock.set_id;
-    Ok(Volume { inbox, shape, set_id, index, transfer_bytes, description, file, thread: Some(thread) })
+    Ok(Volume { inbox, shape, index, transfer_bytes, bounce, description, file, thread: Some(thread) })
 }
 
 /// The best ring that works here, or the one that was asked for.

@@ -1,5 +1,6 @@
 //! Back: what has ended is resumed, retried, summed, and answered.
 
+use super::super::cipher::{Binding, Sealed};
 use super::super::error::FailureCause;
 use super::super::format::Record;
 use super::super::recovery::Rejection;
@@ -118,6 +119,11 @@ impl Engine {
             // What is left to do takes no room in the ring.
             self.order.left(class, self.now);
         }
+        if moved && request.is_to_open() {
+            // Its turn comes among the sums, when new pieces have been handed over.
+            request.unsummed += 1;
+            self.to_sum[0].push_back(Part { offset: 0, bytes: 0, ..part });
+        }
         self.settle(part.request);
     }
 
@@ -189,11 +195,7 @@ impl Engine {
         // Looked up again: a write or a forget that came meanwhile, though none should have, has the last word.
         let rejection = match self.look_up(request) {
             Err(rejection) => Some(rejection),
-            Ok(()) if !self.setup.verify => None,
-            Ok(()) => {
-                let seal = self.setup.table.get(request.slot).map(|record| record.seal);
-                seal.and_then(|seal| request.sum.verify(&seal).err())
-            }
+            Ok(record) => self.verify(request, &record).err(),
         };
         match rejection {
             None => self.setup.inbox.counters.reads.add(1),
@@ -206,6 +208,18 @@ impl Engine {
         }
     }
 
+    /// Compares a payload with its record's seal, or opens it.
+    fn verify(&self, request: &mut Request, record: &Record) -> Result<(), Rejection> {
+        let Some(cipher) = &self.setup.cipher else {
+            return if self.setup.verify { request.verify(&record.seal) } else { Ok(()) };
+        };
+        let sealed = Sealed { sequence: record.sequence, tag: record.seal };
+        let binding = Binding { slot: request.slot, hash: record.hash, parent: record.parent };
+        let payload = request.payload_to_open();
+        let opened = payload.is_some_and(|payload| cipher.open(&sealed, &binding, payload));
+        if opened { Ok(()) } else { Err(Rejection::Payload) }
+    }
+
     /// I4, for writes.
     fn write_through(&mut self, request: &Request) {
         if request.failure.is_some() {
@@ -216,7 +230,7 @@ impl Engine {
             hash: request.name.hash,
             parent: request.name.parent,
             sequence: request.sequence,
-            seal: request.sum.seal(),
+            seal: request.seal(),
             // The options keep slots below 4 GiB.
             payload_bytes: request.payload_bytes as u32,
         };

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   keep = false   create (O_EXCL, 0600) ─ lock ─ drop the name ─ allocate ───────────────┐
-//!   keep = true    open or create ─ lock ─┬ new: allocate, write through ─────────────────┼─ O_DIRECT? ─ superblocks
+//!   keep = true    open or create ─ lock ─┬ new: allocate, write through ─────────────────┼─ epoch ─ records ─ O_DIRECT? ─ superblocks
 //!                                         └ found: superblocks ─ wanted? ─ table ─ room ──┘
+//!                  prepare: each file of a set ──────────────────────────────────────────► begin: each of them
 //! ```
 //!
 //! Each step can fail, and a file that was made here is gone again when one does. A file that was found stays as it
@@ -13,22 +14,28 @@
 //! - I1: a file that was made here has a name only while `Named` holds its path, or if it is to stay.
 //! - I2: nothing is written to a file that was found before it is locked and known to be ours.
 
+mod begin;
 mod system;
 
+use super::cipher::{self, Cipher};
 use super::error::VolumeError;
 use super::format::{
-    PAGE_BYTES, RECORDS_A_PAGE, SUPERBLOCK_BYTES, Shape, Superblock, VERSION, Wanted, Which, pick,
+    NO_SALTS, PAGE_BYTES, RECORDS_A_PAGE, SUPERBLOCK_BYTES, SealKind, Shape, Superblock, VERSION, Wanted,
+    Which, pick,
 };
 use super::options::{Backend, Progress, VolumeOptions};
-use super::recovery::Recovery;
-use super::table::{Extent, Table};
+use super::recovery::{Recovery, RejectedRecords};
+use super::table::Table;
 use crate::arena::HostArena;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
+use begin::not_encrypted;
 pub(crate) use system::available_at;
 use system::{allocate, direct_alignment, lock, set_direct};
 
@@ -43,6 +50,8 @@ pub(super) struct VolumeFile {
     pub(super) file: File,
     pub(super) superblock: Superblock,
     pub(super) table: Table,
+    /// Of an encrypted volume.
+    pub(super) cipher: Option<Arc<Cipher>>,
     pub(super) recovery: Recovery,
     pub(super) direct: bool,
     /// Of memory, file offsets and lengths, in bytes.
@@ -82,11 +91,35 @@ impl Drop for Named {
 struct Contents {
     superblock: Superblock,
     /// None: an empty one. It is made when there is room for the file, since an absurd size has an absurd table.
-    table: Option<Table>,
+    table: Option<RawTable>,
+    /// Without the blocks.
     recovery: Recovery,
 }
 
-pub(super) fn open(options: &mut VolumeOptions) -> Result<VolumeFile, VolumeError> {
+/// A slot table as it was read.
+struct RawTable {
+    bytes: Vec<u8>,
+    /// Pages that could not be read, zeros here.
+    unread: Vec<usize>,
+}
+
+/// A file that is ours and has its length, and whose superblocks are as they were: [`begin`](Prepared::begin) comes when
+/// all files of its set are so.
+pub(super) struct Prepared {
+    file: File,
+    contents: Contents,
+    /// The file's length as it was found.
+    length: u64,
+    /// Whether the file system has given it all its blocks.
+    allocated: bool,
+    direct: bool,
+    refused: Option<String>,
+    alignment: usize,
+    notes: Vec<String>,
+    named: Named,
+}
+
+pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeError> {
     options.check()?;
     let path = options.path.clone();
     let (file, made) = open_or_create(&path, options.keep)?;
@@ -102,53 +135,27 @@ pub(super) fn open(options: &mut VolumeOptions) -> Result<VolumeFile, VolumeErro
     let mut notes = Vec::new();
     let wants_direct = options.backend != Backend::UringBuffered;
     let alignment = if wants_direct { direct_alignment(&file) } else { Ok(BUFFERED_ALIGN_BYTES) };
-    let (mut direct, mut refused, alignment) = match alignment {
+    let (direct, refused, alignment) = match alignment {
         Ok(alignment) => (wants_direct, None, alignment),
         Err(why) => (false, Some(why), BUFFERED_ALIGN_BYTES),
     };
     let length = file.metadata().map_err(os(&path, "ask the file's length"))?.len();
     let found = if length == 0 { None } else { find(&file, length, alignment, options, &mut notes)? };
-    let fresh = found.is_none();
-    let Contents { mut superblock, table, recovery } = match found {
+    let contents = match found {
         Some(found) => found,
         None => make(options, alignment)?,
     };
-    let file_bytes = superblock.shape.file_bytes;
-    let prepared = make_room(&file, &path, file_bytes, length)?;
-    if !prepared {
+    let file_bytes = contents.superblock.shape.file_bytes;
+    let allocated = make_room(&file, &path, file_bytes, length)?;
+    if !allocated {
         notes.push("the file system cannot preallocate: written through instead".to_owned());
     }
-    let table = match table {
-        Some(table) => table,
-        None => {
-            let mut table =
-                Table::new(superblock.volume_id, superblock.shape.slots).ok_or_else(|| no_memory(&path))?;
-            if length > 0 {
-                // The records of what was there are of another volume now; their places are to be zeroed all the same.
-                table.redirty(Extent { first_page: 0, pages: table.pages() });
-            }
-            table
-        }
-    };
-    superblock.writes += 1;
-    superblock.clean = false;
-    if let Err(error) = write_superblocks(&file, &path, &superblock, direct)? {
-        direct = false;
-        refused = Some(error.to_string());
+    if let (Some(_), Some(raw)) = (&options.key, &contents.table) {
+        let last = begin::last_sequence(&contents.superblock, &raw.bytes);
+        // Relaxed: a set's volumes are opened by one thread.
+        options.stripe.sequence.fetch_max(last + 1, Ordering::Relaxed);
     }
-    if let Some(why) = refused {
-        if options.backend == Backend::UringDirect {
-            return Err(VolumeError::NoDirect { path, why });
-        }
-        notes.push(format!("O_DIRECT refused ({why}): the page cache holds a second copy of what is moved"));
-    }
-    // Past the page cache where that works, or what is written here would be written again behind everybody's back.
-    let through = (fresh && length == 0 && options.write_through) || (fresh && !prepared);
-    if through {
-        fill(&file, &path, &superblock.shape, options.progress.as_mut())?;
-    }
-    let unwritten = fresh && length == 0 && !through;
-    Ok(VolumeFile { file, superblock, table, recovery, direct, alignment, unwritten, notes, named })
+    Ok(Prepared { file, contents, length, allocated, direct, refused, alignment, notes, named })
 }
 
 fn os(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> VolumeError {
@@ -183,8 +190,9 @@ fn open_or_create(path: &Path, keep: bool) -> Result<(File, bool), VolumeError> 
 /// A new volume, with an empty table.
 fn make(options: &VolumeOptions, alignment: usize) -> Result<Contents, VolumeError> {
     let shape = options.shape(alignment)?;
+    let volume_id = random(&options.path)?;
     let superblock = Superblock {
-        volume_id: random(&options.path)?,
+        volume_id,
         set_id: match options.stripe.set_id {
             Some(set_id) => set_id,
             None => random(&options.path)?,
@@ -192,13 +200,14 @@ fn make(options: &VolumeOptions, alignment: usize) -> Result<Contents, VolumeErr
         layout_fingerprint: options.layout_fingerprint,
         model_fingerprint: options.model_fingerprint,
         shape,
-        seal_kind: super::format::SealKind::Checksum,
+        seal_kind: seal_kind(options),
         writes: 0,
         clean: false,
         stripe_index: options.stripe.index,
         stripe_count: options.stripe.count,
         created_unix_seconds: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs()),
-        key_check: [0; 16],
+        key_check: key_check(options, volume_id)?,
+        salts: NO_SALTS,
     };
     Ok(Contents { superblock, table: None, recovery: Recovery { created: true, ..Recovery::default() } })
 }
@@ -240,7 +249,7 @@ fn find(
         return over(superblock.writes, notes, "asked to");
     }
     let wanted = Wanted {
-        seal_kind: super::format::SealKind::Checksum,
+        seal_kind: seal_kind(options),
         model_fingerprint: options.model_fingerprint,
         layout_fingerprint: options.layout_fingerprint,
         slots: new.slots,
@@ -249,7 +258,7 @@ fn find(
         stripe_count: options.stripe.count,
         set_id: options.stripe.set_id,
         alignment: new.alignment,
-        key_check: [0; 16],
+        key_check: key_check(options, superblock.volume_id)?,
     };
     if let Some(mismatch) = superblock.mismatch(&wanted) {
         return Err(foreign(path, mismatch.field, mismatch.found, mismatch.wanted));
@@ -258,16 +267,23 @@ fn find(
         let whole = if which == Which::A { "first" } else { "second" };
         notes.push(format!("one superblock was damaged; the {whole} one is whole"));
     }
-    let (bytes, unread) = read_table(file, &superblock.shape, length, path)?;
-    let (mut table, blocks, mut rejected) =
-        Table::load(&superblock, &bytes, length).ok_or_else(|| no_memory(path))?;
-    for page in &unread {
-        table.redirty(Extent { first_page: *page, pages: 1 });
-    }
-    rejected.table += (unread.len() * RECORDS_A_PAGE) as u64;
-    rejected.superblock = picked.bad();
-    let recovery = Recovery { blocks, rejected, clean: picked.clean, created: false };
-    Ok(Some(Contents { superblock, table: Some(table), recovery }))
+    let raw = read_table(file, &superblock.shape, length, path)?;
+    let rejected = RejectedRecords {
+        table: (raw.unread.len() * RECORDS_A_PAGE) as u64,
+        superblock: picked.bad(),
+        ..RejectedRecords::default()
+    };
+    let recovery = Recovery { blocks: Vec::new(), rejected, clean: picked.clean, created: false };
+    Ok(Some(Contents { superblock, table: Some(raw), recovery }))
+}
+
+fn seal_kind(options: &VolumeOptions) -> SealKind {
+    if options.key.is_some() { SealKind::Tag } else { SealKind::Checksum }
+}
+
+fn key_check(options: &VolumeOptions, volume_id: u128) -> Result<[u8; 16], VolumeError> {
+    let check = options.key.as_ref().map(|key| cipher::key_check(key, volume_id));
+    check.unwrap_or(Ok([0; 16])).map_err(not_encrypted(&options.path))
 }
 
 fn foreign(path: &Path, field: &'static str, found: String, wanted: String) -> VolumeError {
@@ -291,19 +307,14 @@ fn read_up_to(file: &File, offset: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The slot table, zeros for the pages that cannot be read, and which those are.
-fn read_table(
-    file: &File,
-    shape: &Shape,
-    length: u64,
-    path: &Path,
-) -> Result<(Vec<u8>, Vec<usize>), VolumeError> {
+fn read_table(file: &File, shape: &Shape, length: u64, path: &Path) -> Result<RawTable, VolumeError> {
     let there = shape.table_bytes().min(length.saturating_sub(shape.table_offset));
     let there = usize::try_from(there).map_err(|_| no_memory(path))?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(there).map_err(|_| no_memory(path))?;
     bytes.resize(there, 0);
     if file.read_exact_at(&mut bytes, shape.table_offset).is_ok() {
-        return Ok((bytes, Vec::new()));
+        return Ok(RawTable { bytes, unread: Vec::new() });
     }
     let mut unread = Vec::new();
     for (number, page) in bytes.chunks_mut(PAGE_BYTES).enumerate() {
@@ -312,7 +323,7 @@ fn read_table(
             unread.push(number);
         }
     }
-    Ok((bytes, unread))
+    Ok(RawTable { bytes, unread })
 }
 
 /// Gives the file its length and its blocks; false where the file system cannot give it blocks.

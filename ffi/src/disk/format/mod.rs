@@ -32,16 +32,12 @@ mod tests;
 mod wanted;
 
 pub(crate) use record::{MAX_SEQUENCE, Record};
-pub(crate) use seal::{CHUNK_BYTES, SealKind, Sum};
+pub(crate) use seal::{CHUNK_BYTES, SEAL_BYTES, SealKind, Sum};
 pub(crate) use shape::Shape;
-pub(crate) use superblock::{Superblock, Which, pick};
+pub(crate) use superblock::{NO_SALTS, Salts, Superblock, Which, pick};
 pub(crate) use wanted::Wanted;
 #[cfg(test)]
-pub(crate) use {
-    record::RecordError,
-    seal::{SEAL_BYTES, seal_of},
-    superblock::SuperblockError,
-};
+pub(crate) use {record::RecordError, seal::seal_of, superblock::SuperblockError};
 
 /// The format's version.
 pub(crate) const VERSION: u32 = 1;
@@ -51,5 +47,7 @@ pub(crate) const SUPERBLOCK_BYTES: usize = 4096;
 pub(crate) const RECORD_BYTES: usize = 64;
 /// The slot table is written back in pages of this length.
 pub(crate) const PAGE_BYTES: usize = 4096;
+/// Salts that a superblock has room for: the openings of an encrypted volume whose blocks can be told apart.
+pub(crate) const EPOCHS: usize = 128;
 /// Records in a page of the slot table.
 pub(crate) const RECORDS_A_PAGE: usize = PAGE_BYTES / RECORD_BYTES;

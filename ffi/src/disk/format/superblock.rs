@@ -12,7 +12,7 @@
 
 use super::seal::SealKind;
 use super::shape::Shape;
-use super::{SUPERBLOCK_BYTES, VERSION};
+use super::{EPOCHS, SUPERBLOCK_BYTES, VERSION};
 use twox_hash::XxHash3_64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -47,9 +47,15 @@ pub(super) struct Wire {
     pub(super) reserved: U32,
     pub(super) created_unix_seconds: U64,
     pub(super) key_check: [u8; 16],
-    pub(super) zeros: [u8; 3904],
+    pub(super) salts: Salts,
+    pub(super) zeros: [u8; 1856],
     pub(super) checksum: U64,
 }
+
+/// A salt for each epoch of an encrypted volume: that of epoch e is entry e mod [`EPOCHS`], and zeros are none.
+pub(crate) type Salts = [[u8; 16]; EPOCHS];
+/// Of volumes that are not encrypted, or have never been opened.
+pub(crate) const NO_SALTS: Salts = [[0; 16]; EPOCHS];
 
 const _: () = assert!(size_of::<Wire>() == SUPERBLOCK_BYTES);
 
@@ -86,6 +92,8 @@ pub(crate) struct Superblock {
     pub(crate) created_unix_seconds: u64,
     /// Tells a wrong key from the right one; 0 unless encrypted.
     pub(crate) key_check: [u8; 16],
+    /// What the keys of its epochs come from; all zeros unless encrypted.
+    pub(crate) salts: Salts,
 }
 
 /// Why bytes are no superblock.
@@ -143,7 +151,8 @@ impl Superblock {
             reserved: 0.into(),
             created_unix_seconds: self.created_unix_seconds.into(),
             key_check: self.key_check,
-            zeros: [0; 3904],
+            salts: self.salts,
+            zeros: [0; 1856],
             checksum: 0.into(),
         };
         wire.checksum = wire.checksum().into();
@@ -182,7 +191,7 @@ impl Superblock {
         if wire.reserved.get() != 0 {
             return Err(impossible("reserved"));
         }
-        if wire.zeros != [0; 3904] {
+        if wire.zeros != [0; 1856] {
             return Err(impossible("zeros"));
         }
         if wire.stripe_count.get() == 0 {
@@ -190,6 +199,10 @@ impl Superblock {
         }
         if wire.stripe_index.get() >= wire.stripe_count.get() {
             return Err(impossible("stripe_index"));
+        }
+        let seal_kind = SealKind::from_number(wire.seal_kind.get()).ok_or(impossible("seal_kind"))?;
+        if seal_kind != SealKind::Tag && wire.salts != NO_SALTS {
+            return Err(impossible("salts"));
         }
         let shape = Shape {
             slots: narrow("slots", wire.slots)?,
@@ -207,13 +220,14 @@ impl Superblock {
             layout_fingerprint: u128::from_le_bytes(wire.layout_fingerprint),
             model_fingerprint: u128::from_le_bytes(wire.model_fingerprint),
             shape,
-            seal_kind: SealKind::from_number(wire.seal_kind.get()).ok_or(impossible("seal_kind"))?,
+            seal_kind,
             writes: wire.writes.get(),
             clean: wire.flags.get() & CLEAN != 0,
             stripe_index: wire.stripe_index.get(),
             stripe_count: wire.stripe_count.get(),
             created_unix_seconds: wire.created_unix_seconds.get(),
             key_check: wire.key_check,
+            salts: wire.salts,
         })
     }
 }

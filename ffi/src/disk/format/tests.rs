@@ -21,6 +21,7 @@ pub(super) fn superblock() -> Superblock {
         stripe_count: 2,
         created_unix_seconds: 1_790_000_000,
         key_check: [0; 16],
+        salts: NO_SALTS,
     }
 }
 
@@ -57,6 +58,7 @@ fn any_superblock() -> impl Strategy<Value = Superblock> {
     let numbers = (any::<[u128; 4]>(), any::<[u64; 2]>(), any::<[u8; 16]>(), any::<bool>(), any::<bool>());
     (numbers, any_shape(), 1..=u32::MAX, any::<u32>()).prop_map(
         |((ids, counts, key_check, clean, sealed), shape, stripe_count, stripe)| Superblock {
+            salts: if sealed { [key_check; EPOCHS] } else { NO_SALTS },
             volume_id: ids[0],
             set_id: ids[1],
             layout_fingerprint: ids[2],
@@ -173,15 +175,17 @@ fn every_bit_of_a_superblock_counts() {
 /// Also where a crafter puts the right checksum over what no writer makes: each bit means something, or is refused.
 #[test]
 fn no_bit_of_a_superblock_is_ignored() {
-    let bytes = superblock().to_bytes();
-    // Of the zeros one bit a byte: hashing is slow without optimization.
+    let encrypted = Superblock { seal_kind: SealKind::Tag, salts: [[7; 16]; EPOCHS], ..superblock() };
+    // Of the salts and zeros one bit a byte: hashing is slow without optimization.
     for bit in (0..8 * 184).chain((8 * 184..8 * (SUPERBLOCK_BYTES - 8)).step_by(9)) {
-        let mut bytes = bytes;
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        let bytes = resealed(bytes);
-        if let Ok(found) = Superblock::from_bytes(&bytes) {
-            assert!(found != superblock(), "bit {bit}");
-            assert!(found.to_bytes() == bytes, "bit {bit}");
+        for superblock in [superblock(), encrypted] {
+            let mut bytes = superblock.to_bytes();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let bytes = resealed(bytes);
+            if let Ok(found) = Superblock::from_bytes(&bytes) {
+                assert!(found != superblock, "bit {bit}");
+                assert!(found.to_bytes() == bytes, "bit {bit}");
+            }
         }
     }
 }
@@ -236,6 +240,8 @@ fn a_refused_superblock_says_why() {
     assert_eq!(crafted(148, &[2]), field("stripe_index"));
     assert_eq!(crafted(152, &[0]), field("stripe_count"));
     assert_eq!(crafted(156, &[1]), field("reserved"));
+    assert_eq!(crafted(2231, &[1]), field("salts"), "of a volume that is not encrypted");
+    assert_eq!(crafted(2232, &[1]), field("zeros"));
     assert_eq!(crafted(4087, &[1]), field("zeros"));
     assert_eq!(
         Superblock::from_bytes(&superblock().to_bytes()[..4095]),
@@ -293,7 +299,7 @@ fn the_first_field_that_differs_is_named() {
         ("stripe_index", Wanted { stripe_index: 0, ..fits }),
         ("set_id", Wanted { set_id: Some(1), ..fits }),
         ("alignment", Wanted { alignment: 1024, ..fits }),
-        ("key_check", Wanted { key_check: [2; 16], ..fits }),
+        ("key", Wanted { key_check: [2; 16], ..fits }),
     ];
     for (field, wanted) in cases {
         let mismatch = base.mismatch(&wanted).expect(field);

@@ -31,7 +31,7 @@ pub(crate) struct Wanted {
 /// A field in which a volume is not what is wanted, for a message to people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Mismatch {
-    /// Its name, as the document has it.
+    /// Its name, as the document has it; "key" for the key's check.
     pub(crate) field: &'static str,
     /// What the volume has.
     pub(crate) found: String,
@@ -72,8 +72,8 @@ impl Superblock {
                 differ("alignment", shape.alignment, wanted.alignment)
             })
             .or_else(|| {
-                let (found, wanted) = (self.key_check, wanted.key_check);
-                differ("key_check", hex(u128::from_le_bytes(found)), hex(u128::from_le_bytes(wanted)))
+                let check = |check| format!("one whose check is {}", hex(u128::from_le_bytes(check)));
+                differ("key", check(self.key_check), check(wanted.key_check))
             })
     }
 }

@@ -214,3 +214,14 @@ fn with_nuisances_over_direct_blocking() {
         })
     });
 }
+
+#[cfg(feature = "encryption")]
+#[test]
+fn encrypted_over_each() {
+    use super::encrypted::key;
+
+    for backend in [Backend::UringDirect, Backend::UringBuffered, Backend::Blocking] {
+        contract(&move |options| open(options.backend(backend).key(key())));
+    }
+    contract(&|options| faulty(options.backend(Backend::UringBuffered).key(key()), nuisances));
+}

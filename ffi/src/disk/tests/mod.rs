@@ -1,6 +1,8 @@
 //! Tests of volumes: one contract for every backend, then what each part promises alone.
 
 mod contract;
+#[cfg(feature = "encryption")]
+mod encrypted;
 mod faults;
 mod files;
 mod gate;

@@ -58,7 +58,7 @@ fn fields_lie_where_the_document_says() {
     let superblock = fields!(superblock::Wire {
         magic version header_bytes volume_id set_id layout_fingerprint model_fingerprint slots slot_bytes stride
         table_offset origin file_bytes alignment seal_kind writes flags stripe_index stripe_count reserved
-        created_unix_seconds key_check zeros checksum
+        created_unix_seconds key_check salts zeros checksum
     });
     assert_eq!(documented("\n## Superblock\n"), superblock);
     assert_eq!(end(&superblock), SUPERBLOCK_BYTES);
@@ -80,6 +80,7 @@ fn constants_are_what_the_document_says() {
         ("RECORDS_A_PAGE", RECORDS_A_PAGE as u64),
         ("CHUNK_BYTES", CHUNK_BYTES as u64),
         ("SEAL_BYTES", SEAL_BYTES as u64),
+        ("EPOCHS", EPOCHS as u64),
         ("MAX_SEQUENCE", MAX_SEQUENCE),
     ];
     assert_eq!(documented, constants);

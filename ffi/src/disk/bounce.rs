@@ -1,0 +1,185 @@
+//! Where the payloads of an encrypted volume are encrypted on their way out: in copies, since the caller's bytes are shared
+//! and stay as they are.
+//!
+//! ```text
+//!   caller's thread   payload ─copy─► block ─seal, in place─► request ─► inbox ─► ring thread ─► device
+//!                                       ▲                                            │
+//!                                       └───────────── idle ◄───── ended ◄───────────┘
+//! ```
+//!
+//! The blocks are made once, with the volume. With none idle a caller waits, as it does for room in the queue; the ring
+//! thread gives blocks back without ever waiting for one.
+//!
+//! Invariants
+//! - I1: a block is idle or lent to one [`SealedCopy`], which has its guard. It comes back when the copy is dropped, whoever
+//!   drops it: after the request's last completion, or when it never started.
+//! - I2: a caller that waits is woken by each block that comes back, and by the loss of one. A block that a lost ring may
+//!   still touch never comes back, and from then on nobody waits.
+//! - I3: what a device reads of a block is sealed: no request has a copy before that, and the padding is never written.
+
+use super::cipher::{Binding, Cipher, Sealed};
+use super::error::FailureCause;
+use super::recovery::Name;
+use super::stats::Counter;
+use crate::arena::{ArenaError, BlockWrite, HostArena};
+use core::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// All blocks of a volume together, unless two are more. In tests so few that callers wait.
+const BOUNCE_BYTES: usize = if cfg!(test) { 256 << 10 } else { 64 << 20 };
+
+/// How many blocks a volume of such slots needs: no more than there can be requests.
+pub(super) fn blocks(slot_bytes: usize, requests: usize) -> usize {
+    (BOUNCE_BYTES / slot_bytes.max(1)).min(requests).max(2)
+}
+
+/// The blocks, and what seals in them.
+#[derive(Debug)]
+pub(super) struct Bounce {
+    cipher: Arc<Cipher>,
+    arena: Arc<HostArena>,
+    pool: Arc<Pool>,
+}
+
+#[derive(Debug)]
+struct Pool {
+    state: Mutex<State>,
+    came_back: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Numbers of blocks.
+    idle: Vec<usize>,
+    /// Callers that wait.
+    waiting: usize,
+    /// A block is gone for good (I2).
+    lost: bool,
+}
+
+/// A block's place among the idle ones; goes there when dropped.
+#[derive(Debug)]
+struct Lent {
+    number: usize,
+    pool: Arc<Pool>,
+}
+
+/// A payload as it goes to the device.
+#[derive(Debug)]
+pub(super) struct SealedCopy {
+    /// Dropped before `lent`, so that an idle block is free.
+    block: BlockWrite,
+    lent: Lent,
+    pub(super) sealed: Sealed,
+}
+
+/// Why there is no copy.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum NoCopy {
+    /// No block is idle.
+    Full,
+    Failed(FailureCause),
+}
+
+impl Bounce {
+    pub(super) fn new(cipher: Arc<Cipher>, blocks: usize, slot_bytes: usize) -> Result<Bounce, ArenaError> {
+        let arena = HostArena::new(blocks, slot_bytes)?;
+        let state = State { idle: (0..blocks).collect(), waiting: 0, lost: false };
+        let pool = Arc::new(Pool { state: Mutex::new(state), came_back: Condvar::new() });
+        Ok(Bounce { cipher, arena, pool })
+    }
+
+    /// For the ring to register.
+    pub(super) fn arena(&self) -> &Arc<HostArena> {
+        &self.arena
+    }
+
+    /// Callers that wait for a block now.
+    pub(super) fn blocked(&self) -> usize {
+        self.pool.lock().waiting
+    }
+
+    /// Copies and seals a payload as the block `name` in a slot. With no block idle it waits, if there is a counter for
+    /// that; without one it never does.
+    pub(super) fn seal(
+        &self,
+        slot: u32,
+        name: Name,
+        payload: &[u8],
+        waits: Option<&Counter>,
+    ) -> Result<SealedCopy, NoCopy> {
+        let lent = Lent { number: self.pool.take(waits)?, pool: Arc::clone(&self.pool) };
+        // Neither happens: an idle block is free (I1), and the volume has looked at the length.
+        let block = self.arena.write(lent.number).ok().filter(|block| block.len() == payload.len());
+        let mut block = block.ok_or(NoCopy::Failed(FailureCause::OutOfService))?;
+        block.copy_from_slice(payload);
+        let binding = Binding { slot, hash: name.hash, parent: name.parent };
+        match self.cipher.seal(&binding, &mut block) {
+            Ok(sealed) => Ok(SealedCopy { block, lent, sealed }),
+            // Slots are below 4 GiB, which GCM can seal.
+            Err(_) => Err(NoCopy::Failed(FailureCause::SequencesSpent)),
+        }
+    }
+}
+
+impl Pool {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No code of ours or of a caller's runs under the lock, so that a poisoned state is a whole one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a block that was idle; waits for one if there is somebody to count it.
+    fn take(&self, waits: Option<&Counter>) -> Result<usize, NoCopy> {
+        let mut state = self.lock();
+        let mut counted = false;
+        loop {
+            if state.lost {
+                return Err(NoCopy::Failed(FailureCause::OutOfService));
+            }
+            if let Some(number) = state.idle.pop() {
+                return Ok(number);
+            }
+            let waits = waits.ok_or(NoCopy::Full)?;
+            if !core::mem::replace(&mut counted, true) {
+                waits.add(1);
+            }
+            state.waiting += 1;
+            state = self.came_back.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+    }
+}
+
+impl SealedCopy {
+    pub(super) fn io_pointer(&mut self) -> NonNull<u8> {
+        self.block.io_pointer()
+    }
+
+    /// The block, which does not come back (I2).
+    pub(super) fn lose(self) -> BlockWrite {
+        let SealedCopy { block, lent, .. } = self;
+        lent.pool.lock().lost = true;
+        lent.pool.came_back.notify_all();
+        block
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.pool.lock().idle.push(self.number);
+        self.pool.came_back.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_two_blocks_at_least_and_no_more_than_bytes_and_requests() {
+        assert_eq!(
+            (blocks(1 << 16, 320), blocks(1, 320), blocks(1 << 30, 320), blocks(1, 1)),
+            (4, 320, 2, 2)
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! What stands in the cipher's place where the feature `encryption` is off: the same names, and no value of any of them, so
+//! that nothing else of the volume needs to know.
+
+use super::format::Salts;
+use core::sync::atomic::AtomicU64;
+use kvstrata_core::SequenceHash;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Key {}
+
+#[derive(Debug)]
+pub(super) enum Cipher {}
+
+#[derive(Debug, thiserror::Error)]
+#[error("built without the feature `encryption`")]
+pub(super) struct CipherError;
+
+#[expect(dead_code, reason = "nobody reads it")]
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub(super) slot: u32,
+    pub(super) hash: SequenceHash,
+    pub(super) parent: Option<SequenceHash>,
+}
+
+#[derive(Debug)]
+pub(super) struct Sealed {
+    pub(super) sequence: u64,
+    pub(super) tag: [u8; 16],
+}
+
+pub(super) fn key_check(key: &Key, _volume: u128) -> Result<[u8; 16], CipherError> {
+    match *key {}
+}
+
+impl Cipher {
+    pub(super) fn new(
+        key: &Key,
+        _volume: u128,
+        _salts: &Salts,
+        _next: Arc<AtomicU64>,
+    ) -> Result<Cipher, CipherError> {
+        match *key {}
+    }
+
+    pub(super) fn salts(&self) -> &Salts {
+        match *self {}
+    }
+
+    pub(super) fn seal(&self, _binding: &Binding, _payload: &mut [u8]) -> Result<Sealed, CipherError> {
+        match *self {}
+    }
+
+    pub(super) fn open(&self, _sealed: &Sealed, _binding: &Binding, _payload: &mut [u8]) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn mask(&self, _sequence: u64, _names: &mut [u8; 32]) -> bool {
+        match *self {}
+    }
+}

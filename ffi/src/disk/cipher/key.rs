@@ -1,0 +1,171 @@
+//! The secret that volumes are encrypted with, and where it comes from.
+//!
+//! Invariants
+//! - I1: a key's bytes lie in one place in memory, which is wiped when the last clone is dropped; so is each buffer through
+//!   which they came. No message holds any part of them.
+
+use core::cmp::Ordering;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+const KEY_BYTES: usize = 32;
+/// A key file is shorter: 64 digits, and what white space an editor leaves.
+const FILE_BYTES: usize = 128;
+
+/// Why there is no key. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The system refused to open or to read the file.
+    #[error("key file {}: cannot be read: {source}", path.display())]
+    Os {
+        /// The file's path.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A directory, a pipe or a device.
+    #[error("key file {}: is not a regular file; name one", path.display())]
+    NotAFile {
+        /// The file's path.
+        path: PathBuf,
+    },
+    /// Others than the file's owner may read or change it.
+    #[error("key file {}: its mode {mode:04o} lets others than its owner in; `chmod 600` it", path.display())]
+    Mode {
+        /// The file's path.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The variable is not there.
+    #[error("environment variable {name}: is not set; set it to a key of 64 hexadecimal digits")]
+    NotSet {
+        /// The variable's name.
+        name: String,
+    },
+    /// Something else than a key.
+    #[error("{origin}: {found}; a key is {wanted}, as of `openssl rand -hex 32`")]
+    Form {
+        /// The file or variable.
+        origin: String,
+        /// What is there, in words that give nothing away.
+        found: &'static str,
+        /// What would be right.
+        wanted: &'static str,
+    },
+}
+
+/// The secret that volumes are encrypted with: 256 random bits. Each volume derives its own keys from it, so one
+/// key serves any number of volumes. A clone is the same key in the same memory.
+#[derive(Clone)]
+pub struct Key(Arc<Zeroizing<[u8; KEY_BYTES]>>);
+
+impl Key {
+    /// From a file of 64 hexadecimal digits, white space around them allowed, or of 32 raw bytes. Prefer it to
+    /// [`from_variable`](Key::from_variable).
+    ///
+    /// # Errors
+    /// Where it cannot be read, is no regular file, is open to others than its owner, or holds anything else; 32 bytes of
+    /// printable text are taken for a password or half a key in digits, and refused too.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Key, KeyError> {
+        let path = path.as_ref();
+        let os = |source| KeyError::Os { path: path.to_owned(), source };
+        // A pipe without a writer would hold the opening up; regular files do not mind.
+        let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(os)?;
+        let metadata = file.metadata().map_err(os)?;
+        if !metadata.is_file() {
+            return Err(KeyError::NotAFile { path: path.to_owned() });
+        }
+        let mode = metadata.mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(KeyError::Mode { path: path.to_owned(), mode });
+        }
+        let mut held = Zeroizing::new([0; FILE_BYTES]);
+        let bytes = read(&mut file, held.as_mut_slice()).map_err(os)?;
+        let held = &held[..bytes];
+        let found = match <&[u8; KEY_BYTES]>::try_from(held) {
+            Ok(raw) if !raw.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) => {
+                return Ok(Key::new(|key| key.copy_from_slice(raw)));
+            }
+            Ok(_) => "holds 32 bytes of text",
+            Err(_) => match Key::from_digits(held.trim_ascii()) {
+                Ok(key) => return Ok(key),
+                Err(found) => found,
+            },
+        };
+        let origin = format!("key file {}", path.display());
+        Err(KeyError::Form { origin, found, wanted: "64 hexadecimal digits or 32 raw bytes" })
+    }
+
+    /// From an environment variable of 64 hexadecimal digits. The process's environment keeps them, where whoever may
+    /// debug the process can read them.
+    ///
+    /// # Errors
+    /// Where the variable is not set, or holds anything else.
+    pub fn from_variable(name: &str) -> Result<Key, KeyError> {
+        let value = std::env::var_os(name).ok_or_else(|| KeyError::NotSet { name: name.to_owned() })?;
+        let value = Zeroizing::new(value.into_encoded_bytes());
+        Key::from_digits(value.trim_ascii()).map_err(|found| {
+            let origin = format!("environment variable {name}");
+            KeyError::Form { origin, found, wanted: "64 hexadecimal digits" }
+        })
+    }
+
+    /// Or what is wrong with the digits.
+    fn from_digits(digits: &[u8]) -> Result<Key, &'static str> {
+        if !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err("holds something else than hexadecimal digits");
+        }
+        match digits.len().cmp(&(2 * KEY_BYTES)) {
+            Ordering::Less if digits.is_empty() => return Err("holds nothing"),
+            Ordering::Less => return Err("holds too few digits"),
+            Ordering::Greater => return Err("holds too many digits"),
+            Ordering::Equal => {}
+        }
+        let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or_default() as u8;
+        Ok(Key::new(|key| {
+            for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+                *byte = value(pair[0]) << 4 | value(pair[1]);
+            }
+        }))
+    }
+
+    /// Filled where it stays: what is moved leaves a copy behind that nobody wipes (I1).
+    pub(in crate::disk) fn new(fill: impl FnOnce(&mut [u8; KEY_BYTES])) -> Key {
+        let mut key = Arc::new(Zeroizing::new([0_u8; KEY_BYTES]));
+        fill(&mut *Arc::make_mut(&mut key));
+        Key(key)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; KEY_BYTES] {
+        &self.0
+    }
+}
+
+/// Says nothing of the key.
+impl core::fmt::Debug for Key {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Key").finish_non_exhaustive()
+    }
+}
+
+/// Reads until the file or the buffer ends; how many bytes. Into the buffer alone, unlike `read_to_end`.
+fn read(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut bytes = 0;
+    while bytes < buffer.len() {
+        match file.read(&mut buffer[bytes..]) {
+            Ok(0) => break,
+            Ok(more) => bytes += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,266 @@
+//! Encryption at rest: who reads the device, a copy of the file or an old snapshot of it learns nothing of the payloads
+//! and of the hashes that name them.
+//!
+//! AES-256-GCM is safe only as long as no nonce comes twice under one key, with the same disk as the only memory: records
+//! are lost in a crash, files are rolled back to a snapshot and copied to other machines, and the sequence numbers that
+//! follow from what is found there come again. So no counter that is kept on the disk makes a nonce unique. Each opening of
+//! a volume, an *epoch*, draws a random salt and has keys of its own; the counter only has to be right within one.
+//!
+//! ```text
+//!   Key (32 B) ─HKDF-SHA256, salt: volume id─► volume's secret ─┬─"key check"───────────► superblock: key_check
+//!                                                               ├─"payload" ‖ salt(e)──► AES-256-GCM key of epoch e
+//!                                                               └─"names" ‖ salt(e)────► HMAC-SHA256 key of epoch e
+//!
+//!   sequence (63 bits)   │ epoch e, 23 bits, from 1 │ count in the epoch, 40 bits │
+//!   nonce    (12 B)      │ sequence, 8 B little-endian │ zeros, 4 B │
+//!   bound    (36 B)      │ hash 16 │ parent 16 │ slot 4 │                    the additional data of the AEAD
+//!   record               hash ‖ parent XOR HMAC(sequence), 32 B;  seal = tag
+//!   superblock           salt of epoch e at entry e mod 128; zeros: none     2048 B
+//! ```
+//!
+//! Invariants
+//! - I1: no nonce is used twice under one key. Each [`Cipher`] draws its epoch's salt at random, so that its keys are its
+//!   alone: 2⁻⁶⁴ is the chance that among 2³² openings, of this volume, its copies and its past states, two share
+//!   one. Within it, the count is taken atomically, once a seal, and ends at 2⁴⁰; volumes of a set share one counter,
+//!   which never goes back. This asks nothing of the disk: a record
+//!   or a superblock may be lost, torn, rolled back or forged, before or after the payload. The same holds
+//!   of the masks of names. A reinitialised volume has a new id too, hence another secret.
+//! - I2: only the epoch that this cipher drew is sealed under; the salts that the disk gave are for opening. So nobody who
+//!   writes to the disk chooses a key that is sealed under.
+//! - I3: a payload is opened only as what it was sealed as: the volume, epoch and sequence number by key and nonce; hash,
+//!   parent and slot as bound data; the length by GCM itself. Of what is refused, no byte is left in the buffer.
+//! - I4: epochs ascend with time, for each is one more than the newest that any record names; so sequence numbers do too,
+//!   which is what recovery orders by, over all volumes of a set. An epoch of which no record is left is numbered again, with another salt: what it
+//!   wrote is refused.
+//!
+//! A salt is needed as long as a record names its epoch; those older than 127 openings *that wrote* are lost, and
+//! their blocks are misses. So are all blocks of an epoch whose superblock never came to the disk: a loss, never a leak.
+//!
+//! Not hidden: how many blocks there are, how long they are, in which order they were written, and whether two snapshots
+//! differ in a slot. Not covered: a virtual machine that is cloned while it runs, since both go on with one epoch in memory.
+//! Not wiped when a volume is closed: the keys derived from [`Key`], for which the library has no way. Who can write to the
+//! file can make blocks misses, and undo what was written since a copy of it; neither serves a wrong byte.
+//!
+//! | file | what |
+//! |---|---|
+//! | `key.rs` | [`Key`]: read from a file or the environment, wiped when dropped |
+//! | `gcm.rs` | AES-256-GCM |
+
+mod gcm;
+mod key;
+#[cfg(test)]
+mod tests;
+
+pub use key::{Key, KeyError};
+
+use super::format::{EPOCHS, MAX_SEQUENCE, Salts};
+use core::sync::atomic::{AtomicU64, Ordering};
+use gcm::{Gcm, NONCE_BYTES, TAG_BYTES};
+use kvstrata_core::SequenceHash;
+use ring::rand::{SecureRandom, SystemRandom};
+use ring::{aead, hkdf, hmac};
+use std::sync::Arc;
+
+/// The low bits of a sequence number count within its epoch.
+const COUNT_BITS: u32 = 40;
+const LAST_EPOCH: u64 = MAX_SEQUENCE >> COUNT_BITS;
+
+const CHECK_INFO: &[u8] = b"kvstrata volume 1: key check";
+const PAYLOAD_INFO: &[u8] = b"kvstrata volume 1: payload";
+const NAMES_INFO: &[u8] = b"kvstrata volume 1: names";
+
+/// Why a volume cannot be encrypted, or no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CipherError {
+    /// The system gave no random numbers, or the library refused a key.
+    #[error(
+        "cannot {what}: the system's source of random numbers or the cryptographic library refuses; try again"
+    )]
+    Refused {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// All 2²³ epochs have been opened.
+    #[error("the volume has been opened 2^23 times; reinitialize it")]
+    EpochsSpent,
+    /// All 2⁴⁰ sequence numbers of an epoch have been used.
+    #[error("the volume has taken 2^40 writes since it was opened; open it again")]
+    SequencesSpent,
+    /// Longer than AES-GCM can seal.
+    #[error("a payload of {bytes} bytes is longer than AES-GCM seals (64 GiB); use smaller slots")]
+    TooLong {
+        /// The payload's length.
+        bytes: usize,
+    },
+}
+
+/// What a payload is sealed as, beside its sequence number: opened as anything else, it is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Binding {
+    /// The slot's number in its volume.
+    pub(super) slot: u32,
+    pub(super) hash: SequenceHash,
+    pub(super) parent: Option<SequenceHash>,
+}
+
+impl Binding {
+    fn to_bytes(self) -> [u8; 36] {
+        let mut bytes = [0; 36];
+        bytes[..16].copy_from_slice(&self.hash.to_bytes());
+        bytes[16..32].copy_from_slice(&self.parent.unwrap_or_default().to_bytes());
+        bytes[32..].copy_from_slice(&self.slot.to_le_bytes());
+        bytes
+    }
+}
+
+/// For the record of a payload that has been sealed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sealed {
+    pub(super) sequence: u64,
+    pub(super) tag: [u8; TAG_BYTES],
+}
+
+/// The keys of one epoch.
+struct Epoch {
+    payload: Gcm,
+    names: hmac::Key,
+}
+
+impl Epoch {
+    /// None where the library refuses, which it does for lengths that these keys have not.
+    fn new(secret: &hkdf::Prk, salt: &[u8; 16]) -> Option<Epoch> {
+        let payload = secret.expand(&[PAYLOAD_INFO, salt], &aead::AES_256_GCM).ok()?.into();
+        let names = secret.expand(&[NAMES_INFO, salt], hmac::HMAC_SHA256).ok()?.into();
+        Some(Epoch { payload: Gcm::new(payload), names })
+    }
+}
+
+/// Seals and opens the payloads of one opened volume.
+pub(super) struct Cipher {
+    salts: Salts,
+    /// As `salts`; None where there is no salt.
+    epochs: Vec<Option<Epoch>>,
+    /// The epoch that this cipher drew.
+    newest: u64,
+    /// The next sequence number, of all volumes of the set.
+    next: Arc<AtomicU64>,
+}
+
+impl Cipher {
+    /// Begins an epoch of the volume of this id. `salts` are its superblock's, all zeros in a new volume, and
+    /// `next` is greater than the number of any valid record of the set, and goes on from the epoch's start. Every copy of
+    /// the superblock must be written with [`salts`](Cipher::salts) before long: what is sealed is lost at the next opening
+    /// without.
+    pub(super) fn new(
+        key: &Key,
+        volume: u128,
+        salts: &Salts,
+        next: Arc<AtomicU64>,
+    ) -> Result<Cipher, CipherError> {
+        // Relaxed: a set's volumes are opened by one thread. Those opened before have made it the epoch's start.
+        let last_sequence = next.load(Ordering::Relaxed).saturating_sub(1);
+        let newest = (last_sequence >> COUNT_BITS) + 1;
+        if newest > LAST_EPOCH {
+            return Err(CipherError::EpochsSpent);
+        }
+        let mut salts = *salts;
+        let drawn = &mut salts[place(newest)];
+        SystemRandom::new().fill(drawn).map_err(|_| CipherError::Refused { what: "draw a salt" })?;
+        let secret = secret(key, volume);
+        let epochs: Vec<_> = salts
+            .iter()
+            .map(|salt| if *salt == [0; 16] { None } else { Epoch::new(&secret, salt) })
+            .collect();
+        if epochs[place(newest)].is_none() {
+            return Err(CipherError::Refused { what: "derive a volume's keys" });
+        }
+        next.fetch_max(newest << COUNT_BITS, Ordering::Relaxed);
+        Ok(Cipher { salts, epochs, newest, next })
+    }
+
+    /// For the superblock.
+    pub(super) fn salts(&self) -> &Salts {
+        &self.salts
+    }
+
+    /// Encrypts a payload in place, under a sequence number that is taken for it.
+    pub(super) fn seal(&self, binding: &Binding, payload: &mut [u8]) -> Result<Sealed, CipherError> {
+        let sequence = self.take().ok_or(CipherError::SequencesSpent)?;
+        let epoch = self.epoch(sequence).ok_or(CipherError::SequencesSpent)?;
+        let bytes = payload.len();
+        let tag = epoch.payload.seal(nonce(sequence), &binding.to_bytes(), payload);
+        tag.map(|tag| Sealed { sequence, tag }).ok_or(CipherError::TooLong { bytes })
+    }
+
+    /// A sequence number that nothing else has; None once all are taken.
+    fn take(&self) -> Option<u64> {
+        // Relaxed: that no two take the same is all that is asked (I1).
+        let sequence = self.next.fetch_add(1, Ordering::Relaxed);
+        (sequence >> COUNT_BITS == self.newest).then_some(sequence)
+    }
+
+    /// Decrypts a payload in place; false, and zeros in its place, unless it was sealed as this (I3).
+    pub(super) fn open(&self, sealed: &Sealed, binding: &Binding, payload: &mut [u8]) -> bool {
+        let Some(epoch) = self.epoch(sealed.sequence) else {
+            payload.fill(0);
+            return false;
+        };
+        epoch.payload.open(nonce(sealed.sequence), &binding.to_bytes(), payload, sealed.tag)
+    }
+
+    /// Masks a record's hash and parent, or takes the mask off again. False, and the names as they were, where the
+    /// record's epoch is one of which there is no salt any more: its payload cannot be opened either.
+    pub(super) fn mask(&self, sequence: u64, names: &mut [u8; 32]) -> bool {
+        let Some(epoch) = self.epoch(sequence) else { return false };
+        let mask = hmac::sign(&epoch.names, &sequence.to_le_bytes());
+        for (byte, mask) in names.iter_mut().zip(mask.as_ref()) {
+            *byte ^= mask;
+        }
+        true
+    }
+
+    fn epoch(&self, sequence: u64) -> Option<&Epoch> {
+        let epoch = sequence >> COUNT_BITS;
+        let age = self.newest.checked_sub(epoch)?;
+        // Older ones shared their entries with epochs that came since.
+        if age >= EPOCHS as u64 { None } else { self.epochs[place(epoch)].as_ref() }
+    }
+}
+
+/// Says nothing of the keys.
+impl core::fmt::Debug for Cipher {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Cipher").field("newest", &self.newest).finish_non_exhaustive()
+    }
+}
+
+/// Where an epoch's salt is.
+fn place(epoch: u64) -> usize {
+    (epoch % EPOCHS as u64) as usize
+}
+
+fn nonce(sequence: u64) -> [u8; NONCE_BYTES] {
+    let mut nonce = [0; NONCE_BYTES];
+    nonce[..8].copy_from_slice(&sequence.to_le_bytes());
+    nonce
+}
+
+/// What all keys of a volume come from.
+fn secret(key: &Key, volume: u128) -> hkdf::Prk {
+    hkdf::Salt::new(hkdf::HKDF_SHA256, &volume.to_le_bytes()).extract(key.bytes())
+}
+
+/// For the superblock: names a wrong key before any block is refused for it, and tells nothing else of the key.
+pub(super) fn key_check(key: &Key, volume: u128) -> Result<[u8; 16], CipherError> {
+    struct Check;
+    impl hkdf::KeyType for Check {
+        fn len(&self) -> usize {
+            16
+        }
+    }
+    let mut check = [0; 16];
+    let secret = secret(key, volume);
+    let expanded = secret.expand(&[CHECK_INFO], Check).and_then(|okm| okm.fill(&mut check));
+    expanded.map_err(|_| CipherError::Refused { what: "derive a key's check" })?;
+    Ok(check)
+}

@@ -1,0 +1,266 @@
+//! I1 to I4 of the cipher, one by one, and the format against answers that another implementation gave.
+
+use super::*;
+use std::sync::Barrier;
+
+const VOLUME: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
+const NONE: Salts = crate::disk::format::NO_SALTS;
+const TEXT: &[u8] = b"sixteen tokens' worth of bytes";
+
+/// The key whose bytes are `first`, `first` + 1 and so on.
+fn key(first: u8) -> Key {
+    Key::new(|key| key.iter_mut().zip(first..).for_each(|(byte, value)| *byte = value))
+}
+
+fn cipher(salts: &Salts, last_sequence: u64) -> Cipher {
+    Cipher::new(&key(0), VOLUME, salts, after(last_sequence)).expect("keys")
+}
+
+fn after(last_sequence: u64) -> Arc<AtomicU64> {
+    Arc::new(AtomicU64::new(last_sequence + 1))
+}
+
+fn binding() -> Binding {
+    let (hash, parent) = (SequenceHash::from_u128(0xcafe), SequenceHash::from_u128(0xbeef));
+    Binding { slot: 7, hash, parent: Some(parent) }
+}
+
+/// `TEXT`, sealed.
+fn sealed(cipher: &Cipher) -> (Sealed, Vec<u8>) {
+    let mut payload = TEXT.to_vec();
+    (cipher.seal(&binding(), &mut payload).expect("sealed"), payload)
+}
+
+/// Whether it opens to `TEXT`. What does not must be gone.
+fn opens(cipher: &Cipher, sealed: &Sealed, binding: &Binding, payload: &[u8]) -> bool {
+    let mut payload = payload.to_vec();
+    let opened = cipher.open(sealed, binding, &mut payload);
+    assert!(if opened { payload == TEXT } else { payload.iter().all(|byte| *byte == 0) });
+    opened
+}
+
+#[test]
+fn what_was_sealed_opens_now_and_after_the_next_openings() {
+    let cipher = cipher(&NONE, 0);
+    let (sealed, payload) = sealed(&cipher);
+    assert_ne!(payload, TEXT);
+    assert!(opens(&cipher, &sealed, &binding(), &payload));
+    let next = self::cipher(cipher.salts(), sealed.sequence);
+    assert!(opens(&next, &sealed, &binding(), &payload));
+    let (later, _) = self::sealed(&next);
+    assert!(later.sequence > sealed.sequence, "I4");
+}
+
+#[test]
+fn it_opens_as_nothing_else() {
+    let cipher = cipher(&NONE, 0);
+    let (sealed, payload) = sealed(&cipher);
+    let (hash, parent) = (SequenceHash::from_u128(0xcaff), SequenceHash::from_u128(0xbeee));
+    let bindings = [
+        Binding { slot: 6, ..binding() },
+        Binding { slot: 7 | 1 << 31, ..binding() },
+        Binding { hash, ..binding() },
+        Binding { parent: Some(parent), ..binding() },
+        Binding { parent: None, ..binding() },
+    ];
+    for binding in &bindings {
+        assert!(!opens(&cipher, &sealed, binding, &payload), "{binding:?}");
+    }
+    for sequence in [sealed.sequence + 1, sealed.sequence ^ 1 << COUNT_BITS, 0, u64::MAX] {
+        assert!(!opens(&cipher, &Sealed { sequence, ..sealed }, &binding(), &payload), "{sequence:#x}");
+    }
+    assert!(!opens(&cipher, &sealed, &binding(), &payload[1..]));
+    assert!(!opens(&cipher, &sealed, &binding(), &payload[..payload.len() - 1]));
+    assert!(!opens(&cipher, &sealed, &binding(), &[]));
+    assert!(opens(&cipher, &sealed, &binding(), &payload));
+}
+
+#[test]
+fn each_flipped_bit_is_noticed() {
+    let cipher = cipher(&NONE, 0);
+    let (sealed, payload) = sealed(&cipher);
+    for bit in 0..8 * payload.len() {
+        let mut payload = payload.clone();
+        payload[bit / 8] ^= 1 << (bit % 8);
+        assert!(!opens(&cipher, &sealed, &binding(), &payload), "payload, bit {bit}");
+    }
+    for bit in 0..8 * TAG_BYTES {
+        let mut sealed = sealed;
+        sealed.tag[bit / 8] ^= 1 << (bit % 8);
+        assert!(!opens(&cipher, &sealed, &binding(), &payload), "tag, bit {bit}");
+    }
+}
+
+#[test]
+fn another_key_or_volume_or_salt_opens_nothing() {
+    let cipher = cipher(&NONE, 0);
+    let (sealed, payload) = sealed(&cipher);
+    let opens = |key: &Key, volume, salts: &Salts| {
+        let cipher = Cipher::new(key, volume, salts, after(sealed.sequence)).expect("keys");
+        self::opens(&cipher, &sealed, &binding(), &payload)
+    };
+    assert!(opens(&key(0), VOLUME, cipher.salts()));
+    assert!(!opens(&key(1), VOLUME, cipher.salts()));
+    assert!(!opens(&key(0), VOLUME + 1, cipher.salts()));
+    assert!(!opens(&key(0), VOLUME, &NONE));
+    let mut other = *cipher.salts();
+    other[1][15] ^= 1;
+    assert!(!opens(&key(0), VOLUME, &other));
+}
+
+/// I1: the disk is rolled back to before the first writes, so that all sequence numbers come again.
+#[test]
+fn a_sequence_number_that_comes_again_comes_under_another_key() {
+    let (first, second) = (cipher(&NONE, 0), cipher(&NONE, 0));
+    let ((a, one), (b, other)) = (sealed(&first), sealed(&second));
+    assert_eq!(a.sequence, b.sequence);
+    assert_ne!(one, other, "the same key stream twice");
+    assert!(!opens(&first, &b, &binding(), &other));
+    let mut masks = [[0; 32]; 2];
+    assert!(first.mask(a.sequence, &mut masks[0]) && second.mask(b.sequence, &mut masks[1]));
+    assert_ne!(masks[0], masks[1], "the same mask twice");
+}
+
+/// I2: whatever salts and records the disk offers, the epoch that is sealed under is drawn.
+#[test]
+fn no_salt_of_the_disk_is_sealed_under() {
+    let forged = [[0x55; 16]; EPOCHS];
+    for last_sequence in [0, 1, 126 << COUNT_BITS, 127 << COUNT_BITS, (LAST_EPOCH << COUNT_BITS) - 1] {
+        let cipher = cipher(&forged, last_sequence);
+        let (sealed, _) = sealed(&cipher);
+        assert!(sealed.sequence > last_sequence);
+        let drawn = cipher.salts()[place(sealed.sequence >> COUNT_BITS)];
+        assert!(drawn != [0x55; 16] && drawn != [0; 16]);
+    }
+}
+
+#[test]
+fn no_number_is_given_twice_by_many_threads() {
+    const THREADS: usize = 4;
+    const NUMBERS: usize = 200_000;
+    let cipher = cipher(&NONE, 0);
+    let together = Barrier::new(THREADS);
+    let numbers = || {
+        together.wait();
+        (0..NUMBERS).map(|_| cipher.take()).collect::<Vec<_>>()
+    };
+    let mut seen = vec![false; THREADS * NUMBERS];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(numbers)).collect();
+        for sequence in threads.into_iter().flat_map(|thread| thread.join().expect("no panic")) {
+            let count = sequence.expect("not spent") - (1 << COUNT_BITS);
+            assert!(!std::mem::replace(&mut seen[count as usize], true), "{count} twice");
+        }
+    });
+}
+
+/// As in a set: one counter, and blocks of all volumes in the order in which they were sealed.
+#[test]
+fn volumes_that_share_a_counter_share_epochs_and_no_number() {
+    let next = after(5 << COUNT_BITS);
+    let of = |volume| Cipher::new(&key(0), volume, &NONE, Arc::clone(&next)).expect("keys");
+    let (one, two) = (of(VOLUME), of(VOLUME + 1));
+    let sequences = [&one, &two, &two, &one].map(|cipher| sealed(cipher).0.sequence);
+    assert_eq!(sequences, [0, 1, 2, 3].map(|count| 6 << COUNT_BITS | count));
+}
+
+#[test]
+fn counts_and_epochs_end_rather_than_begin_again() {
+    let cipher = cipher(&NONE, 0);
+    cipher.next.store((2 << COUNT_BITS) - 1, Ordering::Relaxed);
+    assert_eq!(sealed(&cipher).0.sequence, (2 << COUNT_BITS) - 1);
+    for _ in 0..2 {
+        let refused = cipher.seal(&binding(), &mut TEXT.to_vec());
+        assert_eq!(refused, Err(CipherError::SequencesSpent));
+    }
+    let last = LAST_EPOCH << COUNT_BITS;
+    assert_eq!(last + ((1 << COUNT_BITS) - 1), MAX_SEQUENCE, "what a record can hold");
+    assert_eq!(sealed(&self::cipher(&NONE, last - 1)).0.sequence, last);
+    assert!(matches!(Cipher::new(&key(0), VOLUME, &NONE, after(last)), Err(CipherError::EpochsSpent)));
+}
+
+#[test]
+fn the_oldest_salt_goes_where_the_newest_needs_its_place() {
+    let (mut salts, mut last) = (NONE, 0);
+    let mut kept = Vec::new();
+    for opening in 0..EPOCHS + 3 {
+        let cipher = cipher(&salts, last);
+        kept.push(sealed(&cipher));
+        (salts, last) = (*cipher.salts(), kept[opening].0.sequence);
+        let oldest = (opening + 1).saturating_sub(EPOCHS);
+        for (age, (sealed, payload)) in kept.iter().enumerate() {
+            assert_eq!(opens(&cipher, sealed, &binding(), payload), age >= oldest, "{opening}: {age}");
+            let mut names = [1; 32];
+            assert_eq!(cipher.mask(sealed.sequence, &mut names), age >= oldest, "{opening}: {age}");
+            assert_eq!(names == [1; 32], age < oldest, "{opening}: {age}");
+        }
+    }
+}
+
+/// A volume that is opened and closed without a write keeps what it has.
+#[test]
+fn an_epoch_of_which_nothing_is_left_is_numbered_again() {
+    let first = cipher(&NONE, 0);
+    let (sealed, payload) = sealed(&first);
+    let mut salts = *first.salts();
+    let mut lost = None;
+    for _ in 0..2 * EPOCHS {
+        let cipher = cipher(&salts, sealed.sequence);
+        assert!(opens(&cipher, &sealed, &binding(), &payload));
+        if let Some((lost, payload)) = lost.replace(self::sealed(&cipher)) {
+            assert!(!opens(&cipher, &lost, &binding(), &payload), "a record came back");
+        }
+        salts = *cipher.salts();
+    }
+}
+
+#[test]
+fn a_mask_comes_off_again_and_differs_by_sequence_number() {
+    let cipher = cipher(&NONE, 0);
+    let first = 1 << COUNT_BITS;
+    let mut names = [7; 32];
+    assert!(cipher.mask(first, &mut names));
+    let masked = names;
+    assert!(masked[..16] != [7; 16] && masked[16..] != [7; 16]);
+    assert!(cipher.mask(first, &mut names));
+    assert_eq!(names, [7; 32]);
+    assert!(cipher.mask(first + 1, &mut names));
+    assert_ne!(names, masked);
+}
+
+/// The answers are of Python's `cryptography` 48 (OpenSSL's AES, HKDF and HMAC), after the header's drawing.
+#[test]
+fn another_implementation_of_the_format_agrees() {
+    let mut salts = NONE;
+    salts[1] = [0xA5; 16];
+    let sequence = 1 << COUNT_BITS | 5;
+    let cipher = cipher(&salts, sequence);
+
+    assert_eq!(
+        number(&key_check(&key(0), VOLUME).expect("a check")),
+        0x028e_3961_340e_2d02_b726_206c_b8ac_7e55
+    );
+    assert_ne!(key_check(&key(0), VOLUME), key_check(&key(1), VOLUME));
+    assert_ne!(key_check(&key(0), VOLUME), key_check(&key(0), VOLUME + 1));
+
+    // Long enough for every loop of the implementation, and no multiple of any block.
+    let payload: Vec<u8> = (0..100_003_u64).map(|i| ((i * i) >> 3) as u8).collect();
+    let mut sealed_payload = payload.clone();
+    let epoch = cipher.epoch(sequence).expect("has a salt");
+    let tag = epoch.payload.seal(nonce(sequence), &binding().to_bytes(), &mut sealed_payload).expect("fits");
+    assert_eq!(number(&tag), 0xdde3_fa5b_74f2_d60a_aed4_2112_7878_77e7);
+    assert_eq!(number(&sealed_payload[..16]), 0xeec6_5c9c_a787_c679_905f_8979_8b56_770d);
+    assert!(cipher.open(&Sealed { sequence, tag }, &binding(), &mut sealed_payload));
+    assert!(sealed_payload == payload);
+
+    let mut names = [0; 32];
+    names.copy_from_slice(&binding().to_bytes()[..32]);
+    assert!(cipher.mask(sequence, &mut names));
+    assert_eq!(number(&names[..16]), 0xca98_2ed8_f1c8_c8b6_4675_a948_ef87_fb6c);
+    assert_eq!(number(&names[16..]), 0xf88b_fd2d_2000_6534_10a0_62ff_f18c_8763);
+}
+
+/// As it is printed: the first byte in front.
+fn number(bytes: &[u8]) -> u128 {
+    u128::from_be_bytes(bytes.try_into().expect("16 bytes"))
+}

@@ -1,0 +1,41 @@
+//! What a volume turned out to be, for people.
+
+use super::options::Backend;
+use std::path::PathBuf;
+
+/// What a volume turned out to be: which backend works here, and what is not as good as it could be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Description {
+    /// Path of the file; it may have no name any more.
+    pub path: PathBuf,
+    /// Number of slots.
+    pub slots: u32,
+    /// Payload bytes a slot.
+    pub slot_bytes: usize,
+    /// Bytes from one slot's start to the next one's.
+    pub stride: usize,
+    /// Length of the file in bytes.
+    pub file_bytes: u64,
+    /// The backend that serves it; never [`Backend::Auto`].
+    pub backend: Backend,
+    /// Whether transfers go past the page cache.
+    pub direct: bool,
+    /// Alignment of transfers in bytes.
+    pub alignment: usize,
+    /// The ring's set-up, in words.
+    pub ring: String,
+    /// Bytes of arenas that the ring has registered.
+    pub fixed_bytes: u64,
+    /// What is not as asked, or not as good as it could be, and why.
+    pub notes: Vec<String>,
+}
+
+impl core::fmt::Display for Description {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Description { path, slots, stride, backend, ring, .. } = self;
+        let direct = if self.direct { "O_DIRECT" } else { "buffered" };
+        write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", path.display())?;
+        self.notes.iter().try_for_each(|note| write!(f, "; {note}"))
+    }
+}

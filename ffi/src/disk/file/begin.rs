@@ -1,0 +1,113 @@
+//! The end of an opening: what a file holds is taken in, an encrypted volume begins its epoch, the superblocks are written.
+//!
+//! It comes when all files of a set are prepared: the sequence numbers and the epoch of each go on from the largest number
+//! that any of them has, so that their records have one order.
+
+use super::super::cipher::{Cipher, CipherError};
+use super::super::error::VolumeError;
+use super::super::format::{Record, Superblock};
+use super::super::options::{Backend, VolumeOptions};
+use super::super::table::{Extent, Table};
+use super::{Contents, Prepared, VolumeFile, fill, no_memory, os, write_superblocks};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Prepared {
+    pub(in crate::disk) fn set_id(&self) -> u128 {
+        self.contents.superblock.set_id
+    }
+
+    /// Takes the records in, with a new epoch in an encrypted volume, and writes the superblocks.
+    pub(in crate::disk) fn begin(self, options: &mut VolumeOptions) -> Result<VolumeFile, VolumeError> {
+        let Prepared {
+            file,
+            contents,
+            length,
+            allocated,
+            mut direct,
+            mut refused,
+            alignment,
+            mut notes,
+            named,
+        } = self;
+        let Contents { mut superblock, table, mut recovery } = contents;
+        let path = &options.path;
+        let cipher = match &options.key {
+            None => None,
+            Some(key) => {
+                let next = Arc::clone(&options.stripe.sequence);
+                let cipher = Cipher::new(key, superblock.volume_id, &superblock.salts, next);
+                let cipher = cipher.map_err(not_encrypted(path))?;
+                superblock.salts = *cipher.salts();
+                Some(Arc::new(cipher))
+            }
+        };
+        let fresh = table.is_none();
+        let table = match table {
+            Some(raw) => {
+                let loaded = Table::load(&superblock, &raw.bytes, length, cipher.clone());
+                let (mut table, blocks, rejected) = loaded.ok_or_else(|| no_memory(path))?;
+                for page in &raw.unread {
+                    table.redirty(Extent { first_page: *page, pages: 1 });
+                }
+                recovery.blocks = blocks;
+                recovery.rejected += rejected;
+                table
+            }
+            None => {
+                let table = Table::new(superblock.volume_id, superblock.shape.slots, cipher.clone());
+                let mut table = table.ok_or_else(|| no_memory(path))?;
+                if length > 0 {
+                    // The records of what was there are of another volume now; their places are to be zeroed all the same.
+                    table.redirty(Extent { first_page: 0, pages: table.pages() });
+                }
+                table
+            }
+        };
+        superblock.writes += 1;
+        superblock.clean = false;
+        if let Err(error) = write_superblocks(&file, path, &superblock, direct)? {
+            direct = false;
+            refused = Some(error.to_string());
+        }
+        if let Some(why) = refused {
+            if options.backend == Backend::UringDirect {
+                return Err(VolumeError::NoDirect { path: path.clone(), why });
+            }
+            notes.push(format!(
+                "O_DIRECT refused ({why}): the page cache holds a second copy of what is moved"
+            ));
+        }
+        // Past the page cache where that works, or what is written here would be written again behind everybody's back.
+        let through = fresh && ((length == 0 && options.write_through) || !allocated);
+        if through {
+            fill(&file, path, &superblock.shape, options.progress.as_mut())?;
+        }
+        let unwritten = fresh && length == 0 && !through;
+        Ok(VolumeFile {
+            file,
+            superblock,
+            table,
+            cipher,
+            recovery,
+            direct,
+            alignment,
+            unwritten,
+            notes,
+            named,
+        })
+    }
+}
+
+/// The largest sequence number of all whole records, or 0.
+pub(super) fn last_sequence(superblock: &Superblock, table: &[u8]) -> u64 {
+    let records = (0..superblock.shape.slots).zip(table.as_chunks().0);
+    let whole =
+        records.filter_map(|(slot, bytes)| Record::decode(bytes, superblock.volume_id, slot).ok().flatten());
+    whole.map(|record| record.sequence).max().unwrap_or(0)
+}
+
+pub(super) fn not_encrypted(path: &Path) -> impl FnOnce(CipherError) -> VolumeError {
+    move |error| os(path, "encrypt the volume")(io::Error::other(error))
+}
