@@ -116,10 +116,16 @@ pub(super) enum Round {
 }
 
 impl Engine {
-    pub(super) fn new(setup: Setup) -> Engine {
+    pub(super) fn new(mut setup: Setup) -> Engine {
         debug_assert!(setup.piece_bytes > 0 && setup.piece_bytes.is_multiple_of(setup.alignment));
         debug_assert!(setup.piece_bytes.is_multiple_of(CHUNK_BYTES));
         let depth = setup.ring.depth();
+        if setup.table.dirty_pages() > 0
+            && let Some(write_back) = &mut setup.write_back
+        {
+            // What opening dropped.
+            write_back.changed(setup.ring.now());
+        }
         Engine {
             setup,
             active: Slab::with_capacity(2 * depth),
@@ -221,7 +227,9 @@ impl Engine {
             let patience = if urgent { URGENT_PATIENCE } else { BATCH_PATIENCE };
             Wait::Batch { pieces: in_flight / 2, patience }
         } else {
-            match self.setup.write_back.as_ref().and_then(|write_back| write_back.due_in(self.now)) {
+            // Out of service it writes no more, and would find itself due for ever.
+            let write_back = self.setup.write_back.as_ref().filter(|_| !self.lost);
+            match write_back.and_then(|write_back| write_back.due_in(self.now)) {
                 Some(time) => Wait::For(time),
                 None => Wait::Forever,
             }

@@ -27,6 +27,7 @@
 //! | `cipher/` | what is sealed under which key, for volumes encrypted at rest (feature `encryption`) |
 //! | `bounce.rs` | where the payloads of such volumes are encrypted on their way out |
 //! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, the table's write-back |
+//! | `sim/` | a whole volume in one thread, over a device that fails as a seed says (tests, fuzzing) |
 //! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads |
 
 mod bounce;
@@ -48,6 +49,9 @@ mod recovery;
 mod request;
 pub(crate) mod ring;
 mod set;
+#[cfg(any(test, feature = "simulation"))]
+#[doc(hidden)]
+pub mod sim;
 mod stats;
 mod table;
 #[cfg(test)]

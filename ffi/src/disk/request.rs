@@ -26,8 +26,8 @@ use kvstrata_core::SequenceHash;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Buffers that a lost ring may still touch: kept, with their arenas, until the process ends.
-static LOST: Mutex<Vec<LostBuffer>> = Mutex::new(Vec::new());
+/// Buffers that a lost ring may still touch: kept, with their arenas, until the process ends. Each with its volume's path.
+static LOST: Mutex<Vec<(Arc<Path>, LostBuffer)>> = Mutex::new(Vec::new());
 
 /// Never read: it is there to hold.
 #[expect(dead_code, reason = "held, never looked at")]
@@ -37,8 +37,14 @@ enum LostBuffer {
     Copy(BlockWrite),
 }
 
-fn keep_forever(buffer: LostBuffer) {
-    LOST.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+fn keep_forever(path: &Arc<Path>, buffer: LostBuffer) {
+    LOST.lock().unwrap_or_else(PoisonError::into_inner).push((Arc::clone(path), buffer));
+}
+
+/// Gives back what was kept of a volume whose device was a simulated one, and has ended: nothing touches it any more.
+#[cfg(any(test, feature = "simulation"))]
+pub(super) fn release_lost(path: &Arc<Path>) {
+    LOST.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _)| !Arc::ptr_eq(of, path));
 }
 
 /// How soon a read is wanted.
@@ -367,18 +373,18 @@ impl Request {
     pub(super) fn abandon(self, path: &Arc<Path>) {
         let failure = self.failure_of(path, self.failure.unwrap_or(FailureCause::OutOfService));
         if let Sealing::Done(copy) = self.sealing {
-            keep_forever(LostBuffer::Copy(copy.lose()));
+            keep_forever(path, LostBuffer::Copy(copy.lose()));
         }
         match self.owner {
             Owner::Read(buffer, cell) => {
-                keep_forever(LostBuffer::Read(buffer));
+                keep_forever(path, LostBuffer::Read(buffer));
                 cell.complete(Err(failure));
             }
             Owner::Write(buffer, cell) => {
-                keep_forever(LostBuffer::Write(buffer));
+                keep_forever(path, LostBuffer::Write(buffer));
                 cell.complete(Err(failure));
             }
-            Owner::Own(buffer) => keep_forever(LostBuffer::Write(buffer)),
+            Owner::Own(buffer) => keep_forever(path, LostBuffer::Write(buffer)),
             Owner::Flush(cell) => cell.complete(Err(failure)),
             Owner::Nobody | Owner::Sync => {}
         }

@@ -62,6 +62,11 @@ impl Extent {
     pub(crate) const fn bytes(&self) -> usize {
         self.pages * PAGE_BYTES
     }
+
+    /// Whether they have a page in common.
+    pub(crate) const fn overlaps(&self, other: &Extent) -> bool {
+        self.first_page < other.first_page + other.pages && other.first_page < self.first_page + self.pages
+    }
 }
 
 impl Table {

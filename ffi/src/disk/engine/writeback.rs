@@ -12,7 +12,8 @@
 //! Invariants
 //! - I1: the bytes of a write in flight are copies that nobody changes.
 //! - I2: a page whose write failed is dirty again.
-//! - I3: the clean mark is written after everything else, and only if all of that was.
+//! - I3: a page is in one write at a time: two could arrive in either order, and leave the older bytes.
+//! - I4: the clean mark is written after everything else, and only if all of that was.
 
 use super::super::error::FailureCause;
 use super::super::format::{PAGE_BYTES, SUPERBLOCK_BYTES, Superblock};
@@ -63,9 +64,9 @@ pub(in crate::disk) struct WriteBack {
     due: Option<Duration>,
     /// Dirty pages go out now.
     going: bool,
-    /// Extents taken in all; and the numbers of those in flight.
+    /// Extents taken in all; and those in flight, with their numbers.
     taken: u64,
-    in_flight: Vec<u64>,
+    in_flight: Vec<(u64, Extent)>,
     flushes: Vec<Flush>,
     /// Flushes that wait for a sync, and those that the one in flight serves.
     unsynced: Vec<Request>,
@@ -153,7 +154,12 @@ impl WriteBack {
             // None: all copies are in flight, and one of them comes back.
             let mut copy = (0..EXTENTS).find_map(|block| self.copies.write(block).ok())?;
             if let Some(extent) = table.take_extent(&mut copy) {
-                self.in_flight.push(self.taken);
+                if self.in_flight.iter().any(|(_, other)| other.overlaps(&extent)) {
+                    // I3: when the other one has ended. The next search starts behind it.
+                    table.redirty(extent);
+                    return None;
+                }
+                self.in_flight.push((self.taken, extent));
                 self.taken += 1;
                 self.flushes.iter_mut().for_each(|flush| flush.pages += extent.pages);
                 let offset = self.superblock.shape.table_offset + extent.offset_bytes();
@@ -175,7 +181,7 @@ impl WriteBack {
 
     /// Pages are taken in turns, so that after twice as many as there are, all that were dirty at first have been.
     fn settle_flushes(&mut self) {
-        let (oldest, pages) = (self.in_flight.iter().min().copied(), self.pages());
+        let (oldest, pages) = (self.in_flight.iter().map(|(number, _)| *number).min(), self.pages());
         for flush in &mut self.flushes {
             if flush.pages > 2 * pages {
                 flush.taken.get_or_insert(self.taken);
@@ -196,7 +202,7 @@ impl WriteBack {
             return None;
         }
         if self.failed && !matches!(self.stage, Stage::Serving) {
-            // I3: no clean mark.
+            // I4: no clean mark.
             self.stage = Stage::Over;
         }
         match self.stage {
@@ -220,7 +226,7 @@ impl WriteBack {
         failure: Option<FailureCause>,
         now: Duration,
     ) {
-        self.in_flight.retain(|other| *other != number);
+        self.in_flight.retain(|(other, _)| *other != number);
         if let Some(cause) = failure {
             // I2. Not at once: what refused it needs a while.
             table.redirty(extent);
@@ -270,5 +276,58 @@ impl WriteBack {
         waiting.extend(self.syncing.take().unwrap_or_default());
         waiting.extend(self.flushes.drain(..).map(|flush| flush.request));
         waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::format::{NO_SALTS, Record, SealKind, Shape};
+    use super::*;
+    use kvstrata_core::SequenceHash;
+
+    #[test]
+    fn a_page_that_changes_while_it_is_written_waits_for_that_write() {
+        let superblock = Superblock {
+            volume_id: 1,
+            set_id: 1,
+            layout_fingerprint: 0,
+            model_fingerprint: 0,
+            shape: Shape::new(1000, 4096, 4096).expect("a shape"),
+            seal_kind: SealKind::Checksum,
+            writes: 1,
+            clean: false,
+            stripe_index: 0,
+            stripe_count: 1,
+            created_unix_seconds: 0,
+            key_check: [0; 16],
+            salts: NO_SALTS,
+        };
+        let mut table = Table::new(1, 1000, None).expect("memory");
+        let mut write_back = WriteBack::new(superblock, Duration::ZERO).expect("memory");
+        let change = |table: &mut Table, write_back: &mut WriteBack, slot, sequence: u64| {
+            let hash = SequenceHash::from_u128(sequence.into());
+            table.set(slot, &Record { hash, parent: None, sequence, seal: [0; 16], payload_bytes: 1 });
+            write_back.changed(Duration::ZERO);
+        };
+        change(&mut table, &mut write_back, 0, 1);
+        let first = write_back.next(&mut table, Duration::ZERO).expect("a page to write");
+        let Task::Table { extent, number } = first.task else { panic!("{first:?}") };
+        change(&mut table, &mut write_back, 1, 2);
+        // Another page may go meanwhile.
+        change(&mut table, &mut write_back, 999, 3);
+        let others: Vec<_> = (0..4)
+            .filter_map(|_| write_back.next(&mut table, Duration::ZERO))
+            .map(|other| other.task)
+            .collect();
+        assert!(
+            matches!(others[..], [Task::Table { extent: Extent { first_page: 15, pages: 1 }, .. }]),
+            "{others:?}"
+        );
+        write_back.extent_ended(&mut table, extent, number, None, Duration::ZERO);
+        let again = write_back.next(&mut table, Duration::ZERO).expect("it has waited");
+        assert!(
+            matches!(again.task, Task::Table { extent: Extent { first_page: 0, pages: 1 }, .. }),
+            "{again:?}"
+        );
     }
 }

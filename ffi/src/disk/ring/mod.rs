@@ -13,6 +13,8 @@
 pub(super) mod blocking;
 #[cfg(test)]
 pub(super) mod faulty;
+#[cfg(any(test, feature = "simulation"))]
+pub(super) mod sim;
 #[cfg(target_os = "linux")]
 pub(crate) mod uring;
 

@@ -90,6 +90,21 @@ fn the_table_is_written_in_the_background_and_a_crash_keeps_what_was() {
 }
 
 #[test]
+fn what_opening_dropped_is_cleared_in_the_file_though_nothing_is_written() {
+    let dir = dir();
+    drop(written(&dir, 0..10));
+    file(&dir).write_all_at(&[0xAA], 4096 + 64 * 4 + 20).expect("written");
+    let (_volume, recovery) = Volume::open(kept(&dir).table_delay(Duration::from_millis(1))).expect("volume");
+    assert_eq!(recovery.rejected.record, 1);
+    let since = Instant::now();
+    let mut record = [1; 64];
+    while record != [0; 64] {
+        assert!(since.elapsed() < Duration::from_secs(20), "the table was not written");
+        file(&dir).read_exact_at(&mut record, 4096 + 64 * 4).expect("there");
+    }
+}
+
+#[test]
 fn a_flush_puts_everything_on_the_device() {
     let dir = dir();
     let volume = open(kept(&dir).table_delay(Duration::from_secs(1000))).expect("volume");

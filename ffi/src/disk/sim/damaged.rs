@@ -1,0 +1,346 @@
+//! A volume's file after arbitrary damage: opened and read to the last slot, nothing may be served that is not what
+//! the file says it is.
+//!
+//! The file is written as the format has it, block by block; then it is edited. Some edits are accidents, and some are
+//! forged with checksums that hold, since a reader must survive those too: a forged block is served as what it says,
+//! and nothing else is.
+//!
+//! - I1: what is read well has the seal that its record has in the file; where neither was forged, it has the bytes of
+//!   the block that was asked for.
+//! - I2: nothing panics or hangs, and a file that is refused stays as it was.
+//! - I3: no file grows past the length that its options ask for.
+
+use super::super::engine::Round;
+use super::super::error::{FailureCause, VolumeError};
+use super::super::file;
+use super::super::format::{
+    MAX_SEQUENCE, NO_SALTS, RECORD_BYTES, Record, SUPERBLOCK_BYTES, SealKind, Shape, Sum, Superblock,
+};
+use super::super::options::{Backend, VolumeOptions};
+use super::super::pending::{Cell, Pending};
+use super::super::recovery::Recovered;
+use super::super::request::{Request, Urgency};
+use super::super::ring::sim::World;
+use super::disk::Disk;
+use super::faults::Faults;
+use super::life::{Life, Opened};
+use super::oracle::{fill, is_block, name_of};
+use super::plan::Plan;
+use super::random::Random;
+use kvstrata_core::SequenceHash;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use twox_hash::XxHash3_64;
+
+const VOLUME: u128 = 0x1234_5678_9ABC_DEF0_0FED_CBA9_8765_4321;
+/// Rounds within which a request must be answered.
+const ROUNDS: u32 = 10_000;
+
+/// A file, what is done to it, and how it is opened then. Sizes are taken modulo what is small enough.
+#[derive(Debug, Clone, Default)]
+pub struct Case {
+    /// Slots, from 1.
+    pub slots: u16,
+    /// Bytes a slot, from 1.
+    pub slot_bytes: u16,
+    /// What each slot holds, if it is there and not 0.
+    pub blocks: Vec<u8>,
+    /// What is done to the file, in turn.
+    pub edits: Vec<Edit>,
+    /// Whether to start over.
+    pub reinitialize: bool,
+    /// Slots more than the file has.
+    pub more_slots: u8,
+}
+
+/// One change to a file.
+#[derive(Debug, Clone)]
+pub enum Edit {
+    /// Bytes, anywhere.
+    Bytes {
+        /// Where, modulo the file's length.
+        at: u32,
+        /// What is written.
+        bytes: Vec<u8>,
+    },
+    /// A stretch goes elsewhere.
+    Copy {
+        /// From where, modulo the file's length.
+        from: u32,
+        /// To where, modulo the file's length.
+        to: u32,
+        /// How much.
+        bytes: u16,
+    },
+    /// Bytes of a superblock, whose checksum is made to hold.
+    Superblock {
+        /// The last one, or the first.
+        last: bool,
+        /// Where in it.
+        at: u16,
+        /// What is written.
+        bytes: Vec<u8>,
+    },
+    /// A record whose checksum holds.
+    Record {
+        /// Of which slot, modulo their number.
+        slot: u16,
+        /// The block that it names.
+        block: u8,
+        /// Its sequence number.
+        sequence: u64,
+        /// The payload's length.
+        payload_bytes: u32,
+        /// Whether its seal is that of the payload that is there.
+        sealed: bool,
+    },
+    /// The file's length.
+    Length {
+        /// In bytes, modulo twice what it has.
+        bytes: u32,
+    },
+}
+
+/// What the file is at first.
+struct Made {
+    file: File,
+    superblock: Superblock,
+    /// Blocks whose records or payloads were forged.
+    forged: Vec<u8>,
+}
+
+impl Case {
+    /// Makes the file in `folder`, damages it, opens it, and reads all of it.
+    ///
+    /// # Panics
+    /// Where something is wrong with that.
+    pub fn check(&self, folder: &Path) {
+        let path = folder.join("volume");
+        let Some(mut made) = self.make(&path) else { return };
+        self.edits.iter().for_each(|edit| made.edit(edit));
+        let length = made.length();
+        let before = (length < 1 << 20).then(|| made.read(0..length));
+
+        let slots = made.superblock.shape.slots + u32::from(self.more_slots % 4);
+        let slot_bytes = made.superblock.shape.slot_bytes as usize;
+        let mut options = VolumeOptions::new(&path, slots, slot_bytes)
+            .keep(true)
+            .backend(Backend::UringBuffered)
+            .reinitialize(self.reinitialize);
+        let wanted = Shape::new(slots, slot_bytes as u32, 512).map_or(0, |shape| shape.file_bytes);
+        let opened = file::prepare(&mut options).and_then(|file| file.begin(&mut options));
+        let mut file = match opened {
+            Ok(file) => file,
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                let refused = matches!(error, VolumeError::Foreign { .. } | VolumeError::NotAVolume { .. });
+                if let (true, Some(before)) = (refused, before) {
+                    assert!(made.read(0..made.length()) == before, "{error}, and the file has changed");
+                }
+                return;
+            }
+        };
+        file.named.stays();
+        assert!(made.length() <= wanted.max(length), "the file has grown from {length} to {}", made.length());
+        let found = core::mem::take(&mut file.recovery).blocks;
+        assert!(found.windows(2).all(|pair| pair[0].sequence <= pair[1].sequence), "not in order: {found:?}");
+        let sequence = Arc::new(AtomicU64::new(file.table.next_sequence()));
+        made.superblock = file.superblock;
+        read_all(&made, Opened { file, sequence }, &found, &path);
+    }
+
+    fn make(&self, path: &Path) -> Option<Made> {
+        let (slots, slot_bytes) = (u32::from(self.slots % 200) + 1, u32::from(self.slot_bytes % 5000) + 1);
+        let shape = Shape::new(slots, slot_bytes, 512)?;
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(path).ok()?;
+        file.set_len(shape.file_bytes).ok()?;
+        let superblock = Superblock {
+            volume_id: VOLUME,
+            set_id: 7,
+            layout_fingerprint: 0,
+            model_fingerprint: 0,
+            shape,
+            seal_kind: SealKind::Checksum,
+            writes: 5,
+            clean: true,
+            stripe_index: 0,
+            stripe_count: 1,
+            created_unix_seconds: 0,
+            key_check: [0; 16],
+            salts: NO_SALTS,
+        };
+        let mut made = Made { file, superblock, forged: Vec::new() };
+        made.write(0, &superblock.to_bytes());
+        made.write(shape.superblock_b(), &superblock.to_bytes());
+        let mut payload = vec![0; slot_bytes as usize];
+        for ((slot, block), sequence) in (0..slots).zip(&self.blocks).zip(1..) {
+            if *block > 0 {
+                fill(u64::from(*block), &mut payload);
+                made.write(shape.offset(slot), &payload);
+                made.record(slot, *block, sequence, slot_bytes, &payload);
+            }
+        }
+        Some(made)
+    }
+}
+
+impl Made {
+    fn length(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) {
+        self.file.write_all_at(bytes, at).expect("a file in memory");
+    }
+
+    /// What is there of it.
+    fn read(&self, range: core::ops::Range<u64>) -> Vec<u8> {
+        let end = range.end.min(self.length());
+        let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+        self.file.read_exact_at(&mut bytes, range.start).expect("it is there");
+        bytes
+    }
+
+    fn record(&mut self, slot: u32, block: u8, sequence: u64, payload_bytes: u32, payload: &[u8]) {
+        let name = name_of(u64::from(block));
+        let mut sum = Sum::default();
+        sum.add(0, payload);
+        let record =
+            Record { hash: name.hash, parent: name.parent, sequence, seal: sum.seal(), payload_bytes };
+        let at = self.superblock.shape.table_offset + u64::from(slot) * RECORD_BYTES as u64;
+        self.write(at, &record.encode(VOLUME, slot));
+    }
+
+    fn edit(&mut self, edit: &Edit) {
+        let shape = self.superblock.shape;
+        let length = self.length();
+        let within = |at: u32| u64::from(at) % length.max(1);
+        match edit {
+            Edit::Bytes { at, bytes } => {
+                let at = within(*at);
+                let most = (length - at).min(bytes.len() as u64) as usize;
+                self.write(at, &bytes[..most]);
+            }
+            Edit::Copy { from, to, bytes } => {
+                let (from, to) = (within(*from), within(*to));
+                let mut moved = self.read(from..from + u64::from(*bytes));
+                moved.truncate((length - to) as usize);
+                self.write(to, &moved);
+            }
+            Edit::Superblock { last, at, bytes } => {
+                let start = if *last { length.saturating_sub(SUPERBLOCK_BYTES as u64) } else { 0 };
+                let mut there = self.read(start..start + SUPERBLOCK_BYTES as u64);
+                there.resize(SUPERBLOCK_BYTES, 0);
+                let body = SUPERBLOCK_BYTES - 8;
+                let at = usize::from(*at) % body;
+                let most = bytes.len().min(body - at);
+                there[at..at + most].copy_from_slice(&bytes[..most]);
+                let checksum = XxHash3_64::oneshot(&there[..body]);
+                there[body..].copy_from_slice(&checksum.to_le_bytes());
+                self.write(start, &there);
+            }
+            Edit::Record { slot, block, sequence, payload_bytes, sealed } => {
+                let slot = u32::from(*slot) % shape.slots;
+                self.forged.push(*block);
+                let start = shape.offset(slot);
+                let payload = match sealed {
+                    true => self.read(start..start + u64::from((*payload_bytes).min(shape.slot_bytes))),
+                    false => Vec::new(),
+                };
+                // A number that no checksum makes good is tried by its bytes.
+                self.record(slot, *block, (*sequence).min(MAX_SEQUENCE + 1), *payload_bytes, &payload);
+            }
+            Edit::Length { bytes } => {
+                let bytes = u64::from(*bytes) % (2 * length.max(1) + 1);
+                self.file.set_len(bytes).expect("a file in memory");
+            }
+        }
+    }
+}
+
+/// Reads what was found, and asks each other slot for a block that it has not.
+fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) {
+    let shape = made.superblock.shape;
+    let blocks: BTreeMap<SequenceHash, u8> =
+        (0..=u8::MAX).map(|block| (name_of(u64::from(block)).hash, block)).collect();
+    let disk = Disk::open(path).expect("it is there");
+    // What opening has read, before the engine writes anything.
+    let table: Vec<Vec<u8>> = (0..shape.slots)
+        .map(|slot| {
+            let at = shape.table_offset + u64::from(slot) * RECORD_BYTES as u64;
+            disk.read_vec(&(at..at + RECORD_BYTES as u64))
+        })
+        .collect();
+    let world = Rc::new(RefCell::new(World::new(disk, Random::new(1))));
+    let plan = Plan {
+        slots: shape.slots,
+        slot_bytes: shape.slot_bytes as usize,
+        depth: 4,
+        queue: 4,
+        piece_bytes: 64 << 10,
+        alignment: 512,
+        table_delay: Duration::from_secs(1),
+        trim: false,
+        fill: false,
+        buffers: 1,
+        rounds: 1,
+        urgent: 0,
+        hot: 0,
+        blocks: 256,
+        faults: Faults::default(),
+        operations: 0,
+    };
+    let mut life = Life::start(opened, &plan, Arc::from(path), &world).expect("memory for a small volume");
+    let held: BTreeMap<u32, SequenceHash> = found.iter().map(|block| (block.slot, block.name.hash)).collect();
+    for slot in 0..shape.slots {
+        let asked = held.get(&slot).copied().unwrap_or(name_of(1).hash);
+        let cell = Cell::new();
+        let buffer = life.arena.write(0).expect("nobody has it");
+        let request = Request::read(buffer, asked, Urgency::Urgent, Arc::clone(&cell), life.place(slot));
+        assert!(life.inbox.try_push(request).is_ok(), "the queue is empty");
+        let mut pending: Pending<_> = Pending::new(cell);
+        let mut rounds = 0;
+        let outcome = loop {
+            assert_eq!(life.round(), Round::More);
+            match pending.try_wait() {
+                Ok(outcome) => break outcome,
+                Err(still) => pending = still,
+            }
+            rounds += 1;
+            assert!(rounds < ROUNDS, "slot {slot} is not answered");
+        };
+        match outcome {
+            Ok(bytes) => {
+                let record = table[slot as usize]
+                    .first_chunk()
+                    .and_then(|bytes| Record::decode(bytes, made.superblock.volume_id, slot).ok().flatten());
+                let record = record.expect("only what the file has is served");
+                let mut sum = Sum::default();
+                sum.add(0, &bytes);
+                assert!(
+                    record.hash == asked && sum.seal() == record.seal,
+                    "slot {slot}: served, and not sealed"
+                );
+                let block = blocks.get(&asked).copied();
+                let genuine = block.filter(|block| !made.forged.contains(block));
+                assert!(
+                    genuine.is_none_or(|block| is_block(u64::from(block), &bytes)),
+                    "slot {slot}: WRONG BYTES"
+                );
+            }
+            Err(failure) => {
+                assert!(matches!(failure.cause, FailureCause::Rejected(_)), "slot {slot}: {failure}");
+            }
+        }
+    }
+    life.inbox.close();
+    let over = (0..ROUNDS).any(|_| life.round() == Round::Over);
+    assert!(over, "the volume does not end");
+}

@@ -1,0 +1,187 @@
+//! The disk under a simulation: a real file, so that opening a volume runs the code that ships, and beside it what a
+//! device knows and a file does not show.
+//!
+//! ```text
+//!   sector   0    1    2    3    4    5    6 …     512 bytes each: what arrives as a whole or not at all
+//!   file     a    b'   c    d'   e    ?    g       as reads find it
+//!   before        b         d                      as it was at the last sync: what a power cut may bring back
+//!   tainted                           x            not what the writer was told, or was damaged later
+//! ```
+//!
+//! Invariants
+//! - I1: a sector that is not in `tainted` holds what the last write to it that was reported as done had.
+//! - I2: `before` has each sector written since the last sync that was true, with the bytes from before its first
+//!   write.
+
+use super::random::Random;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What arrives as a whole or not at all.
+pub(in crate::disk) const SECTOR_BYTES: u64 = 512;
+const SECTOR: usize = SECTOR_BYTES as usize;
+
+pub(in crate::disk) struct Disk {
+    file: File,
+    before: BTreeMap<u64, Before>,
+    tainted: BTreeSet<u64>,
+    /// Writes so far.
+    writes: u64,
+}
+
+struct Before {
+    bytes: [u8; SECTOR],
+    /// Whether they were not what the writer had been told.
+    tainted: bool,
+    /// The number of the first write since the sync.
+    since: u64,
+}
+
+/// The sectors that a stretch touches.
+fn sectors(range: &Range<u64>) -> Range<u64> {
+    range.start / SECTOR_BYTES..range.end.div_ceil(SECTOR_BYTES)
+}
+
+impl Disk {
+    /// Over a file that is there.
+    pub(in crate::disk) fn open(path: &Path) -> io::Result<Disk> {
+        let file = File::options().read(true).write(true).open(path)?;
+        Ok(Disk { file, before: BTreeMap::new(), tainted: BTreeSet::new(), writes: 0 })
+    }
+
+    pub(in crate::disk) fn bytes(&self) -> u64 {
+        self.file.metadata().map_or(0, |metadata| metadata.len())
+    }
+
+    /// What is there, zeros behind the end.
+    pub(in crate::disk) fn read(&self, offset: u64, into: &mut [u8]) {
+        let mut done = 0;
+        while let Ok(more @ 1..) = self.file.read_at(&mut into[done..], offset + done as u64) {
+            done += more;
+        }
+        into[done..].fill(0);
+    }
+
+    pub(in crate::disk) fn read_vec(&self, range: &Range<u64>) -> Vec<u8> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        self.read(range.start, &mut bytes);
+        bytes
+    }
+
+    /// What was there at the last sync.
+    pub(in crate::disk) fn read_stale(&self, range: &Range<u64>) -> Vec<u8> {
+        let mut bytes = self.read_vec(range);
+        for (sector, before) in self.before.range(sectors(range)) {
+            let at = sector * SECTOR_BYTES;
+            for (n, byte) in (at..).zip(before.bytes) {
+                if range.contains(&n) {
+                    bytes[(n - range.start) as usize] = byte;
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Bytes arrive. They are what the writer is told only after [`heal`](Disk::heal).
+    pub(in crate::disk) fn write(&mut self, offset: u64, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.remember(offset..offset + bytes.len() as u64);
+        self.put(offset, bytes);
+    }
+
+    /// Whichever of the sectors of `bytes` chance lets through.
+    pub(in crate::disk) fn write_torn(&mut self, offset: u64, bytes: &[u8], random: &mut Random) {
+        let pieces = bytes.len().div_ceil(SECTOR);
+        if random.once_in(2) {
+            let arrived = random.within(0, pieces as u64) as usize * SECTOR;
+            return self.write(offset, &bytes[..arrived.min(bytes.len())]);
+        }
+        for (n, sector) in bytes.chunks(SECTOR).enumerate() {
+            if random.once_in(2) {
+                self.write(offset + (n * SECTOR) as u64, sector);
+            }
+        }
+    }
+
+    fn remember(&mut self, range: Range<u64>) {
+        self.writes += 1;
+        let touched = sectors(&range);
+        let missing = touched.clone().filter(|sector| !self.before.contains_key(sector)).count();
+        if missing > 0 {
+            let old = self.read_vec(&(touched.start * SECTOR_BYTES..touched.end * SECTOR_BYTES));
+            for (sector, bytes) in touched.zip(old.as_chunks().0) {
+                self.keep(sector, *bytes);
+            }
+        }
+    }
+
+    fn keep(&mut self, sector: u64, bytes: [u8; SECTOR]) {
+        let (tainted, since) = (self.tainted.contains(&sector), self.writes);
+        self.before.entry(sector).or_insert(Before { bytes, tainted, since });
+    }
+
+    /// What somebody else wrote to the file, who did not sync it: `old` is what was there.
+    pub(in crate::disk) fn written_beside(&mut self, offset: u64, old: &[u8]) {
+        for (sector, bytes) in (offset / SECTOR_BYTES..).zip(old.as_chunks().0) {
+            self.keep(sector, *bytes);
+            self.tainted.remove(&sector);
+        }
+    }
+
+    fn put(&mut self, offset: u64, bytes: &[u8]) {
+        // The file is in memory, or as good as. What it refuses is found where it is missed.
+        let _ = self.file.write_all_at(bytes, offset);
+    }
+
+    /// Damage that nobody asked for: it was never written, so no sync matters to it.
+    pub(in crate::disk) fn damage(&mut self, offset: u64, change: impl FnOnce(&mut [u8]), bytes: usize) {
+        let range = offset..offset + bytes as u64;
+        let mut there = self.read_vec(&range);
+        change(&mut there);
+        self.put(offset, &there);
+        self.taint(range);
+    }
+
+    pub(in crate::disk) fn taint(&mut self, range: Range<u64>) {
+        self.tainted.extend(sectors(&range));
+    }
+
+    /// The whole of it is what the writer was told. Sectors that it covers in part stay as they are.
+    pub(in crate::disk) fn heal(&mut self, range: Range<u64>) {
+        let whole = range.start.div_ceil(SECTOR_BYTES)..range.end / SECTOR_BYTES;
+        self.tainted.retain(|sector| !whole.contains(sector));
+    }
+
+    pub(in crate::disk) fn is_tainted(&self, range: Range<u64>) -> bool {
+        self.tainted.range(sectors(&range)).next().is_some()
+    }
+
+    /// The number of the last write, for [`sync`](Disk::sync).
+    pub(in crate::disk) fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// What was written up to write `upto` stays, whatever happens to the power.
+    pub(in crate::disk) fn sync(&mut self, upto: u64) {
+        self.before.retain(|_, before| before.since > upto);
+    }
+
+    /// Of the sectors written since the last sync, some are as before.
+    pub(in crate::disk) fn cut_power(&mut self, random: &mut Random) {
+        let kept = random.pick(&[0, 0x4000, 0x8000, 0xF000]);
+        for (sector, before) in core::mem::take(&mut self.before) {
+            if !random.chance(kept) {
+                self.put(sector * SECTOR_BYTES, &before.bytes);
+                if before.tainted {
+                    self.tainted.insert(sector);
+                }
+            }
+        }
+    }
+}

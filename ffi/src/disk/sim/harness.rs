@@ -1,0 +1,410 @@
+//! Does what a plan says, round by round, and holds what comes back against the oracle.
+
+use super::super::engine::Round;
+use super::super::error::{FailureCause, IoFailure};
+use super::super::pending::{Cell, Pending};
+use super::super::request::{Request, Urgency};
+use super::super::ring::sim::World;
+use super::disk::Disk;
+use super::life::{self, Life, Opened};
+use super::oracle::{BlockNumber, Slot, State, Ticket, fill, name_of};
+use super::plan::{Operation, Plan};
+use super::random::Random;
+use crate::arena::{BlockRead, BlockWrite};
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Rounds within which everything must be answered. The longest runs need a tenth.
+const ROUNDS: u64 = 200_000;
+
+/// A simulated volume and what is known of it.
+pub(in crate::disk) struct Harness {
+    pub(super) plan: Plan,
+    pub(super) path: Arc<Path>,
+    pub(super) random: Random,
+    pub(super) world: Rc<RefCell<World>>,
+    pub(super) life: Life,
+    pub(super) slots: Vec<Slot>,
+    pub(super) under_way: Vec<UnderWay>,
+    /// Entries of the world's log that the oracle has seen.
+    seen: usize,
+    /// Of each slot, entries of the log up to the last one that tells of a failure there.
+    failed_at: Vec<usize>,
+    pub(super) counts: Counts,
+}
+
+/// What callers asked in this life, and what they heard.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Counts {
+    pub(super) asked: u64,
+    pub(super) dropped: u64,
+    pub(super) read: u64,
+    pub(super) written: u64,
+    pub(super) rejected: u64,
+}
+
+/// A request of which the oracle waits to hear.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    slot: u32,
+    block: BlockNumber,
+    ticket: Option<Ticket>,
+    /// A flush: the slots that it covers, and their versions.
+    covers: Vec<(u32, u64)>,
+    buffer: usize,
+    /// Entries of the log, and lies, when it was asked.
+    since: usize,
+    lies: u64,
+    waiting: Waiting,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Read(Pending<BlockWrite>),
+    Write(Pending<BlockRead>),
+    Flush(Pending<()>),
+    /// Nobody does; the buffer tells when it has ended.
+    NobodyReads,
+    NobodyWrites,
+}
+
+impl Harness {
+    /// Makes the volume, in a folder of its own.
+    pub(in crate::disk) fn new(plan: Plan, folder: &Path, mut random: Random) -> Result<Harness, String> {
+        let path: Arc<Path> = Arc::from(folder.join("volume"));
+        let (opened, recovery) = life::open(&path, &plan)?;
+        if !recovery.created || !recovery.blocks.is_empty() {
+            return Err(format!("a new volume holds something: {recovery:?}"));
+        }
+        let mut disk = Disk::open(&path).map_err(|error| error.to_string())?;
+        let nothing = [0; super::SUPERBLOCK];
+        disk.written_beside(0, &nothing);
+        disk.written_beside(disk.bytes() - nothing.len() as u64, &nothing);
+        let world = Rc::new(RefCell::new(World::new(disk, Random::new(random.next()))));
+        world.borrow_mut().faults = plan.faults;
+        let slots = vec![Slot::found(State::Empty, false); plan.slots as usize];
+        let failed_at = vec![0; plan.slots as usize];
+        let life = Life::start(opened, &plan, Arc::clone(&path), &world)?;
+        let (under_way, counts) = (Vec::new(), Counts::default());
+        let mut harness =
+            Harness { plan, path, random, world, life, slots, under_way, seen: 0, failed_at, counts };
+        if harness.plan.fill {
+            // While nobody asks for anything: the first stretch is on its way when somebody does.
+            harness.operate(Operation::Rounds(1))?;
+        }
+        Ok(harness)
+    }
+
+    /// Another life begins with what an opening found.
+    pub(super) fn live(&mut self, opened: Opened, slots: Vec<Slot>) -> Result<(), String> {
+        self.life = Life::start(opened, &self.plan, Arc::clone(&self.path), &self.world)?;
+        (self.slots, self.seen, self.counts) = (slots, 0, Counts::default());
+        self.failed_at.fill(0);
+        Ok(())
+    }
+
+    pub(in crate::disk) fn operate(&mut self, operation: Operation) -> Result<(), String> {
+        match operation {
+            Operation::Write { slot, block } => self.write(slot, block),
+            Operation::Read { slot, other, urgent } => {
+                let held = match self.slots[slot as usize].state {
+                    State::Holds(block) => block,
+                    _ => self.random.below(self.plan.blocks),
+                };
+                self.read(slot, other.unwrap_or(held), urgent);
+            }
+            Operation::Forget { slot } => {
+                let request = Request::forget(self.life.place(slot));
+                if self.life.inbox.try_push(request).is_ok() {
+                    self.slots[slot as usize].forget();
+                }
+            }
+            Operation::Flush => self.flush(),
+            Operation::DropPending => self.drop_pending(),
+            Operation::Poll => self.poll()?,
+            Operation::Rounds(rounds) => {
+                for _ in 0..rounds {
+                    if self.life.round() != Round::More {
+                        return self.lost();
+                    }
+                }
+            }
+            Operation::Settle => self.settle()?,
+            Operation::Crash { cut_power } => self.crash(cut_power)?,
+            Operation::CleanShutdown { cut_power } => self.shut_down(cut_power)?,
+            Operation::Damage => self.damage(),
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, slot: u32, block: BlockNumber) {
+        let Some((buffer, mut bytes)) = self.free_buffer() else { return };
+        fill(block, &mut bytes);
+        let cell = Cell::new();
+        let place = self.life.place(slot);
+        let request = Request::write(bytes.into_read(), name_of(block), Arc::clone(&cell), place);
+        if self.life.inbox.try_push(request).is_ok() {
+            let ticket = self.slots[slot as usize].write();
+            self.begin(slot, block, Some(ticket), buffer, Waiting::Write(Pending::new(cell)));
+        }
+    }
+
+    pub(super) fn read(&mut self, slot: u32, block: BlockNumber, urgent: bool) {
+        let Some((buffer, bytes)) = self.free_buffer() else { return };
+        let cell = Cell::new();
+        let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
+        let place = self.life.place(slot);
+        let request = Request::read(bytes, name_of(block).hash, urgency, Arc::clone(&cell), place);
+        if self.life.inbox.try_push(request).is_ok() {
+            let ticket = self.slots[slot as usize].read();
+            self.begin(slot, block, Some(ticket), buffer, Waiting::Read(Pending::new(cell)));
+        }
+    }
+
+    /// A buffer that no request has, and its number. That of a request without a caller may be free, but tells of it.
+    pub(super) fn free_buffer(&self) -> Option<(usize, BlockWrite)> {
+        let arena = &self.life.arena;
+        let mut unused =
+            (0..arena.blocks()).filter(|block| self.under_way.iter().all(|one| one.buffer != *block));
+        unused.find_map(|block| Some((block, arena.write(block).ok()?)))
+    }
+
+    fn flush(&mut self) {
+        let cell = Cell::new();
+        if self.life.inbox.try_push(Request::flush(Arc::clone(&cell))).is_ok() {
+            self.begin(0, 0, None, usize::MAX, Waiting::Flush(Pending::new(cell)));
+        }
+    }
+
+    fn begin(
+        &mut self,
+        slot: u32,
+        block: BlockNumber,
+        ticket: Option<Ticket>,
+        buffer: usize,
+        waiting: Waiting,
+    ) {
+        let covers = match waiting {
+            Waiting::Flush(_) => (0..)
+                .zip(&self.slots)
+                .filter(|(_, slot)| slot.flushable())
+                .map(|(n, slot)| (n, slot.version))
+                .collect(),
+            _ => Vec::new(),
+        };
+        self.counts.asked += u64::from(ticket.is_some());
+        let world = self.world.borrow();
+        let (since, lies) = (world.log.len(), world.lies);
+        self.under_way.push(UnderWay { slot, block, ticket, covers, buffer, since, lies, waiting });
+    }
+
+    fn drop_pending(&mut self) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        let n = self.random.below(self.under_way.len() as u64) as usize;
+        let one = &mut self.under_way[n];
+        one.waiting = match one.waiting {
+            Waiting::Read(_) | Waiting::NobodyReads => Waiting::NobodyReads,
+            Waiting::Write(_) | Waiting::NobodyWrites => Waiting::NobodyWrites,
+            Waiting::Flush(_) => {
+                self.under_way.swap_remove(n);
+                return;
+            }
+        };
+        self.counts.dropped += 1;
+    }
+
+    /// Hears what has ended.
+    pub(super) fn poll(&mut self) -> Result<(), String> {
+        self.read_log();
+        for one in core::mem::take(&mut self.under_way) {
+            self.ask(one)?;
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, mut one: UnderWay) -> Result<(), String> {
+        let ended = match one.waiting {
+            Waiting::Read(pending) => match pending.try_wait() {
+                Ok(outcome) => return self.read_ended(one.slot, one.block, one.ticket, one.since, outcome),
+                Err(pending) => Err(Waiting::Read(pending)),
+            },
+            Waiting::Write(pending) => match pending.try_wait() {
+                Ok(outcome) => return self.write_ended(one.slot, one.block, one.ticket, one.since, outcome),
+                Err(pending) => Err(Waiting::Write(pending)),
+            },
+            Waiting::Flush(pending) => match pending.try_wait() {
+                Ok(outcome) => return self.flushed(&one.covers, one.lies, outcome),
+                Err(pending) => Err(Waiting::Flush(pending)),
+            },
+            nobody => match self.life.arena.write(one.buffer) {
+                Ok(_) => Ok(matches!(nobody, Waiting::NobodyWrites)),
+                Err(_) => Err(nobody),
+            },
+        };
+        match (ended, one.ticket) {
+            (Ok(write), Some(ticket)) => {
+                let slot = &mut self.slots[one.slot as usize];
+                if write { slot.write_ended(ticket, one.block, None) } else { slot.read_dropped() }
+            }
+            (Ok(_), None) => {}
+            (Err(waiting), _) => {
+                one.waiting = waiting;
+                self.under_way.push(one);
+            }
+        }
+        Ok(())
+    }
+
+    /// What went wrong meanwhile makes doubts, and excuses failures.
+    fn read_log(&mut self) {
+        let world = self.world.borrow();
+        let shape = &self.life.superblock.shape;
+        for (n, incident) in (self.seen + 1..).zip(&world.log[self.seen..]) {
+            let first = incident.range.start.saturating_sub(shape.origin) / shape.stride;
+            let end = incident.range.end.saturating_sub(shape.origin).div_ceil(shape.stride);
+            for slot in first..end.min(u64::from(shape.slots)) {
+                if incident.loud {
+                    self.failed_at[slot as usize] = n;
+                } else {
+                    self.slots[slot as usize].doubt = true;
+                }
+            }
+        }
+        self.seen = world.log.len();
+    }
+
+    /// Whether a request for a slot had reason to fail.
+    fn excused(&self, slot: u32, since: usize, failure: &IoFailure) -> bool {
+        let world = self.world.borrow();
+        match failure.cause {
+            // The engine takes itself out of service after 32 failures in a row.
+            FailureCause::OutOfService => world.gone || world.broken || world.failures >= 32,
+            FailureCause::Os { .. } | FailureCause::NoProgress { .. } => {
+                self.failed_at[slot as usize] > since
+            }
+            _ => false,
+        }
+    }
+
+    fn read_ended(
+        &mut self,
+        slot: u32,
+        block: BlockNumber,
+        ticket: Option<Ticket>,
+        since: usize,
+        outcome: Result<BlockWrite, IoFailure>,
+    ) -> Result<(), String> {
+        let excused = outcome.as_ref().is_err_and(|failure| self.excused(slot, since, failure));
+        match &outcome {
+            Ok(_) => self.counts.read += 1,
+            Err(IoFailure { cause: FailureCause::Rejected(_), .. }) => self.counts.rejected += 1,
+            Err(_) => {}
+        }
+        let Some(ticket) = ticket else { return Ok(()) };
+        let heard = outcome.as_deref();
+        self.slots[slot as usize]
+            .read_ended(ticket, block, heard, excused)
+            .map_err(|what| format!("read of slot {slot}: {what}"))
+    }
+
+    fn write_ended(
+        &mut self,
+        slot: u32,
+        block: BlockNumber,
+        ticket: Option<Ticket>,
+        since: usize,
+        outcome: Result<BlockRead, IoFailure>,
+    ) -> Result<(), String> {
+        let Some(ticket) = ticket else { return Ok(()) };
+        let well = match &outcome {
+            Ok(_) => Some(true),
+            Err(failure) if !self.excused(slot, since, failure) => {
+                return Err(format!("write of slot {slot}: {failure}, and nothing failed"));
+            }
+            // It may never have been begun.
+            Err(IoFailure { cause: FailureCause::OutOfService, .. }) => None,
+            Err(_) => Some(false),
+        };
+        self.counts.written += u64::from(well == Some(true));
+        self.slots[slot as usize].write_ended(ticket, block, well);
+        Ok(())
+    }
+
+    fn flushed(
+        &mut self,
+        covers: &[(u32, u64)],
+        lies: u64,
+        outcome: Result<(), IoFailure>,
+    ) -> Result<(), String> {
+        let world = self.world.borrow();
+        match outcome {
+            Ok(()) => {
+                for (slot, version) in covers {
+                    self.slots[*slot as usize].flushed(*version, lies == world.lies);
+                }
+                Ok(())
+            }
+            Err(_) if world.failures > 0 || world.gone || world.broken => Ok(()),
+            Err(failure) => Err(format!("flush: {failure}, and nothing failed")),
+        }
+    }
+
+    /// Goes on until everything is answered and written; another life begins where the device fails meanwhile.
+    pub(super) fn settle(&mut self) -> Result<(), String> {
+        for _ in 0..ROUNDS {
+            // A round may end before the ring's turn.
+            self.world.borrow_mut().asleep = false;
+            if self.life.round() != Round::More {
+                return self.lost();
+            }
+            let asleep = self.world.borrow().asleep;
+            if asleep || self.random.once_in(64) {
+                self.poll()?;
+            }
+            if asleep {
+                if !self.under_way.is_empty() || !self.life.inbox.is_empty() {
+                    let (waiting, queue) = (&self.under_way, &self.life.inbox);
+                    return Err(format!(
+                        "the ring thread sleeps for ever, under way: {waiting:?}, {queue:?}"
+                    ));
+                }
+                self.slots.iter_mut().for_each(Slot::settled);
+                return Ok(());
+            }
+        }
+        let (n, flying) = (self.under_way.len(), self.world.borrow().in_flight());
+        Err(format!("after {ROUNDS} rounds {n} requests are under way, {flying} pieces in flight"))
+    }
+
+    /// The volume is out of service, and opened again.
+    pub(super) fn lost(&mut self) -> Result<(), String> {
+        let world = self.world.borrow();
+        if !world.gone && !world.broken && world.failures < 32 {
+            return Err(format!("the engine ended after {} failures", world.failures));
+        }
+        drop(world);
+        self.crash(false)
+    }
+
+    fn damage(&mut self) {
+        let shape = self.life.superblock.shape;
+        let world = &mut *self.world.borrow_mut();
+        let end = shape.superblock_b();
+        let slot = shape.offset(self.random.below(u64::from(shape.slots)) as u32);
+        let (at, most) = match self.random.below(8) {
+            0 => (self.random.pick(&[0, end]), super::SUPERBLOCK as u64),
+            1..4 => (shape.table_offset, shape.table_bytes()),
+            _ => (slot, shape.stride),
+        };
+        let at = at + self.random.below(most);
+        let bytes = self.random.pick(&[1, 1, 64, 700]).min(end + super::SUPERBLOCK as u64 - at);
+        let noise = &mut self.random;
+        let change = |there: &mut [u8]| there.iter_mut().for_each(|byte| *byte ^= 1 << noise.below(8));
+        world.disk.damage(at, change, bytes as usize);
+        world.damaged(at..at + bytes);
+    }
+}

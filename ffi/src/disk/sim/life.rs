@@ -1,0 +1,124 @@
+//! One life of a volume: from its opening to its end, in order or not. The thread is the test's own.
+
+use super::super::engine::{Engine, Fill, Round, Setup, WriteBack};
+use super::super::file;
+use super::super::format::Superblock;
+use super::super::inbox::Inbox;
+use super::super::options::{Backend, VolumeOptions};
+use super::super::recovery::Recovery;
+use super::super::request::{Place, transfer_bytes};
+use super::super::ring::sim::{self, SimRing, World};
+use super::plan::Plan;
+use crate::arena::HostArena;
+use kvstrata_core::storage::Storage;
+use std::cell::RefCell;
+use std::fs::File;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// An open volume, without a thread.
+pub(in crate::disk) struct Life {
+    /// Some until the process ends.
+    engine: Option<Engine>,
+    pub(in crate::disk) inbox: Arc<Inbox>,
+    pub(in crate::disk) arena: Arc<HostArena>,
+    pub(in crate::disk) superblock: Superblock,
+    transfer_bytes: usize,
+    /// Locked while it is held.
+    file: Option<File>,
+}
+
+/// What opening gives: all that an engine needs but the ring.
+pub(in crate::disk) struct Opened {
+    pub(in crate::disk) file: file::VolumeFile,
+    pub(in crate::disk) sequence: Arc<AtomicU64>,
+}
+
+/// Opens the volume as [`Volume::open`](super::super::Volume::open) does.
+pub(in crate::disk) fn open(path: &Path, plan: &Plan) -> Result<(Opened, Recovery), String> {
+    // Buffered: the alignment is the same everywhere, and no page of the machine's is asked for.
+    let mut options = VolumeOptions::new(path, plan.slots, plan.slot_bytes)
+        .keep(true)
+        .backend(Backend::UringBuffered)
+        .piece_bytes(plan.piece_bytes);
+    let prepared = file::prepare(&mut options).and_then(|file| file.begin(&mut options));
+    let mut file = prepared.map_err(|error| format!("opening: {error}"))?;
+    file.named.stays();
+    let recovery = core::mem::take(&mut file.recovery);
+    let sequence = Arc::new(AtomicU64::new(file.table.next_sequence()));
+    Ok((Opened { file, sequence }, recovery))
+}
+
+impl Life {
+    /// Serves what was opened over a simulated ring.
+    pub(in crate::disk) fn start(
+        opened: Opened,
+        plan: &Plan,
+        path: Arc<Path>,
+        world: &Rc<RefCell<World>>,
+    ) -> Result<Life, String> {
+        let Opened { file, sequence } = opened;
+        let file::VolumeFile { file, superblock, table, unwritten, .. } = file;
+        let shape = superblock.shape;
+        // What `engine/order.rs` says of urgent reads, and of others.
+        let (read_cap_bytes, write_cap_bytes) =
+            if plan.urgent == 10 { (2 << 20, 1 << 20) } else { (32 << 20, 4 << 20) };
+        world.borrow_mut().start(sim::Place {
+            depth: plan.depth,
+            slots: shape.origin..shape.origin + u64::from(shape.slots) * shape.stride,
+            stride: shape.stride,
+            read_cap_bytes,
+            write_cap_bytes,
+        });
+        let inbox = Arc::new(Inbox::new(plan.queue, path));
+        let write_back = WriteBack::new(superblock, plan.table_delay).map_err(|error| error.to_string())?;
+        let fill = match unwritten && plan.fill {
+            true => Some(Fill::new(shape).map_err(|error| error.to_string())?),
+            false => None,
+        };
+        let arena = HostArena::new(plan.buffers, plan.slot_bytes).map_err(|error| error.to_string())?;
+        let transfer_bytes =
+            transfer_bytes(plan.slot_bytes, shape.alignment as usize).ok_or("the slots are too long")?;
+        let engine = Engine::new(Setup {
+            ring: Box::new(SimRing(Rc::clone(world))),
+            inbox: Arc::clone(&inbox),
+            table,
+            write_back: Some(write_back),
+            fill,
+            sequence,
+            cipher: None,
+            piece_bytes: plan.piece_bytes,
+            alignment: plan.alignment,
+            verify: true,
+            trim: plan.trim,
+        });
+        Ok(Life { engine: Some(engine), inbox, arena, superblock, transfer_bytes, file: Some(file) })
+    }
+
+    pub(in crate::disk) fn round(&mut self) -> Round {
+        self.engine.as_mut().map_or(Round::Over, Engine::round)
+    }
+
+    pub(in crate::disk) fn place(&self, slot: u32) -> Place {
+        let file_offset = self.superblock.shape.offset(slot);
+        Place { slot, file_offset, transfer_bytes: self.transfer_bytes }
+    }
+
+    /// Which buffer an address lies in.
+    pub(in crate::disk) fn buffer_at(&self, address: usize) -> Option<usize> {
+        let offset = address.checked_sub(self.arena.base_address() as usize)?;
+        Some(offset / self.arena.stride()).filter(|block| *block < self.arena.blocks())
+    }
+
+    /// The engine ends here, whatever is in flight.
+    pub(in crate::disk) fn stop(&mut self) {
+        self.engine = None;
+    }
+
+    /// The file is anybody's.
+    pub(in crate::disk) fn close(&mut self) {
+        self.file = None;
+    }
+}

@@ -1,0 +1,202 @@
+//! What may be served: for each slot, what its writes and forgets add up to.
+//!
+//! ```text
+//!             write, alone          ended well                    settled, flushed
+//!   Empty ───────────────► Unknown ───────────► Holds(hash) ────► the same, arrived / synced
+//!     ▲  ▲  ended badly ─────┘ │ ▲                 │   │
+//!     │  └─────────────────────┘ │ several at once │   │ read refused for its payload (only in doubt)
+//!     └── forget, settled ◄──────┴── forget ◄──────┘   ▼
+//!                                                    Empty
+//! ```
+//!
+//! Bytes are a function of the hash alone: whatever is served as a block has that block's bytes, or the simulation
+//! has failed, whatever the oracle knows. What it knows says when *not* to serve is a failure too.
+//!
+//! Invariants
+//! - I1: `Holds` and `Empty` are what the engine must say of a slot, unless the slot is in doubt: then it may say that
+//!   it holds nothing, or that the payload is damaged.
+
+use super::super::error::{FailureCause, IoFailure};
+use super::super::recovery::{Name, Rejection};
+use super::random::mix;
+use kvstrata_core::SequenceHash;
+
+/// A block, by a small number.
+pub(in crate::disk) type BlockNumber = u64;
+
+/// What a block is called.
+pub(in crate::disk) fn name_of(block: BlockNumber) -> Name {
+    // Lower halves collide, so that the table's sorting by them meets equal ones.
+    let hash =
+        |block: u64| SequenceHash::from_u128(u128::from(mix(block + 1)) << 64 | u128::from(block / 2 + 1));
+    Name { hash: hash(block), parent: (!block.is_multiple_of(3)).then(|| hash(block / 3)) }
+}
+
+/// The bytes of a block, 16 at a time: different at each place, and from each other block's.
+fn words(block: BlockNumber) -> impl Iterator<Item = [u8; 16]> {
+    let wide = |seed| u128::from(mix(seed)) << 64 | u128::from(mix(!seed));
+    let (first, step) = (wide(block ^ 0x5EED), wide(block) | 1);
+    core::iter::successors(Some(first), move |word| Some(word.wrapping_add(step))).map(u128::to_le_bytes)
+}
+
+pub(in crate::disk) fn fill(block: BlockNumber, bytes: &mut [u8]) {
+    for (chunk, word) in bytes.chunks_mut(16).zip(words(block)) {
+        chunk.copy_from_slice(&word[..chunk.len()]);
+    }
+}
+
+/// Whether these are the bytes of a block.
+pub(in crate::disk) fn is_block(block: BlockNumber, bytes: &[u8]) -> bool {
+    bytes.chunks(16).zip(words(block)).all(|(chunk, word)| *chunk == word[..chunk.len()])
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::disk) enum State {
+    Unknown,
+    #[default]
+    Empty,
+    Holds(BlockNumber),
+}
+
+#[derive(Debug, Clone, Default)]
+pub(in crate::disk) struct Slot {
+    pub(in crate::disk) state: State,
+    /// Changes with each write and forget.
+    pub(in crate::disk) version: u64,
+    writes: u32,
+    reads: u32,
+    forgetting: bool,
+    /// Something silent has happened to it since it was last written.
+    pub(in crate::disk) doubt: bool,
+    /// Its record is in the file, and on the device for good.
+    pub(in crate::disk) arrived: bool,
+    pub(in crate::disk) synced: bool,
+}
+
+/// What is known of a request when it is made.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::disk) struct Ticket {
+    version: u64,
+    /// A write: no other one was under way. A read: the slot's state was known.
+    alone: bool,
+}
+
+impl Slot {
+    /// After an opening that found this.
+    pub(in crate::disk) fn found(state: State, doubt: bool) -> Slot {
+        Slot { state, doubt, arrived: true, ..Slot::default() }
+    }
+
+    fn changes(&mut self) {
+        self.version += 1;
+        self.state = State::Unknown;
+        (self.arrived, self.synced, self.forgetting) = (false, false, false);
+    }
+
+    pub(in crate::disk) fn write(&mut self) -> Ticket {
+        self.changes();
+        // A read that is under way may still find damage, and have the record cleared.
+        self.doubt = self.reads > 0;
+        self.writes += 1;
+        Ticket { version: self.version, alone: self.writes == 1 }
+    }
+
+    /// How a write ended: well, badly, or nobody knows.
+    pub(in crate::disk) fn write_ended(&mut self, ticket: Ticket, block: BlockNumber, well: Option<bool>) {
+        self.writes -= 1;
+        if ticket.version == self.version && ticket.alone {
+            self.state = match well {
+                Some(true) => State::Holds(block),
+                Some(false) => State::Empty,
+                None => State::Unknown,
+            };
+        }
+    }
+
+    pub(in crate::disk) fn forget(&mut self) {
+        self.changes();
+        self.forgetting = self.writes == 0;
+    }
+
+    pub(in crate::disk) fn read(&mut self) -> Ticket {
+        self.reads += 1;
+        Ticket { version: self.version, alone: self.state != State::Unknown }
+    }
+
+    pub(in crate::disk) fn read_dropped(&mut self) {
+        self.reads -= 1;
+    }
+
+    /// Whether a read may have ended so. `device_failed`: something failed there, and the engine was told.
+    pub(in crate::disk) fn read_ended(
+        &mut self,
+        ticket: Ticket,
+        asked: BlockNumber,
+        outcome: Result<&[u8], &IoFailure>,
+        device_failed: bool,
+    ) -> Result<(), String> {
+        self.reads -= 1;
+        let same = ticket.version == self.version;
+        let certain = same && ticket.alone;
+        let wrong = |what: &str| Err(format!("asked for {asked}, {what}; the slot is {self:?}"));
+        let rejection = match outcome {
+            Ok(bytes) if !is_block(asked, bytes) => return wrong("OTHER BYTES WERE SERVED"),
+            // In doubt another read, heard of sooner, may have had it cleared after this one.
+            Ok(_) if certain && self.state != State::Holds(asked) && !self.doubt => {
+                return wrong("it was served from elsewhere");
+            }
+            Ok(_) => return Ok(()),
+            Err(failure) => match failure.cause {
+                FailureCause::Rejected(rejection) => rejection,
+                _ if device_failed => return Ok(()),
+                ref cause => return wrong(&format!("{cause}, and nothing failed")),
+            },
+        };
+        if rejection == Rejection::Length {
+            return wrong("refused for its length");
+        }
+        if !certain {
+            // Whatever holds the slot now may be what was refused, and gone with that.
+            (self.arrived, self.synced) = (false, false);
+            return Ok(());
+        }
+        let damaged = self.doubt && matches!(rejection, Rejection::Payload | Rejection::Empty);
+        match self.state {
+            State::Unknown => {}
+            // In doubt another read, heard of sooner, may have found what it held damaged.
+            State::Empty if rejection == Rejection::Empty || self.doubt => {}
+            State::Holds(held) if held != asked && rejection == Rejection::OtherHash => {}
+            State::Holds(_) if damaged => {
+                // Found by this read, or by one before.
+                self.state = State::Empty;
+                (self.arrived, self.synced) = (false, false);
+                // The record is gone, and no other read will find it so: it is empty, for certain.
+                self.doubt = self.reads > 0;
+            }
+            State::Empty | State::Holds(_) => return wrong(&format!("refused as `{rejection}`")),
+        }
+        Ok(())
+    }
+
+    /// Everything has been answered, and nothing is left to be written.
+    pub(in crate::disk) fn settled(&mut self) {
+        if self.forgetting {
+            self.state = State::Empty;
+            self.forgetting = false;
+        }
+        self.arrived = true;
+    }
+
+    /// Whether a flush that is asked for now is sure to cover what is known of it.
+    pub(in crate::disk) fn flushable(&self) -> bool {
+        self.writes == 0 && (self.state != State::Unknown || self.forgetting)
+    }
+
+    /// A flush that was asked for at this version has ended.
+    pub(in crate::disk) fn flushed(&mut self, version: u64, synced: bool) {
+        if version == self.version && self.flushable() {
+            self.settled();
+            self.synced |= synced;
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What a seed stands for: a volume, a device, and what is done to them.
+
+use super::faults::Faults;
+use super::oracle::BlockNumber;
+use super::random::Random;
+use std::time::Duration;
+
+/// The volume and its callers.
+#[derive(Debug, Clone)]
+pub(in crate::disk) struct Plan {
+    pub(in crate::disk) slots: u32,
+    pub(in crate::disk) slot_bytes: usize,
+    pub(in crate::disk) depth: usize,
+    pub(in crate::disk) queue: usize,
+    pub(in crate::disk) piece_bytes: usize,
+    /// Of places where a short transfer may be resumed.
+    pub(in crate::disk) alignment: usize,
+    pub(in crate::disk) table_delay: Duration,
+    pub(in crate::disk) trim: bool,
+    /// Whether the new file is written through in the background.
+    pub(in crate::disk) fill: bool,
+    /// Buffers: requests under way at most.
+    pub(in crate::disk) buffers: usize,
+    /// Rounds at a time, at most.
+    pub(in crate::disk) rounds: u32,
+    /// Of ten reads so many are urgent.
+    pub(in crate::disk) urgent: u64,
+    /// Of ten requests so many go to a few slots; the others anywhere.
+    pub(in crate::disk) hot: u64,
+    /// Different blocks that are written.
+    pub(in crate::disk) blocks: BlockNumber,
+    pub(in crate::disk) faults: Faults,
+    pub(in crate::disk) operations: usize,
+}
+
+/// One thing that happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::disk) enum Operation {
+    Write {
+        slot: u32,
+        block: BlockNumber,
+    },
+    /// A read of what the slot holds, as far as is known, or of another block.
+    Read {
+        slot: u32,
+        other: Option<BlockNumber>,
+        urgent: bool,
+    },
+    Forget {
+        slot: u32,
+    },
+    Flush,
+    /// One of the requests under way loses its caller.
+    DropPending,
+    Poll,
+    Rounds(u32),
+    /// Until everything is answered and written.
+    Settle,
+    /// The process dies; or the machine.
+    Crash {
+        cut_power: bool,
+    },
+    CleanShutdown {
+        cut_power: bool,
+    },
+    /// Bytes of the file change where they lie.
+    Damage,
+}
+
+impl Plan {
+    pub(in crate::disk) fn of(random: &mut Random) -> Plan {
+        let kind = random.below(16);
+        let (slots, slot_bytes) = match kind {
+            // Several pieces a slot.
+            0..2 => (random.within(2, 12), random.within(65_000, 200_000)),
+            // So much in flight that the caps on writes are met.
+            2 => (random.within(16, 40), random.within(100_000, 160_000)),
+            // Many pages of the table.
+            3 => (random.within(200, 1200), random.within(1, 1024)),
+            // Merged, sometimes longer than a merged piece may be.
+            4..6 => (random.within(8, 64), random.within(8_000, 40_000)),
+            _ => (random.within(1, 80), random.within(1, 6_000)),
+        };
+        let slots = slots as u32;
+        let much = kind == 2;
+        let depth = if much { 64 } else { random.pick(&[1, 2, 3, 4, 8, 16, 64]) };
+        Plan {
+            slots,
+            slot_bytes: slot_bytes as usize,
+            depth,
+            queue: if much { 64 } else { random.pick(&[1, 4, 64]) },
+            piece_bytes: if much { 64 << 10 } else { random.pick(&[64 << 10, 128 << 10, 1 << 20]) },
+            alignment: random.pick(&[1, 512]),
+            table_delay: Duration::from_micros(random.pick(&[0, 300, 5_000, 250_000, 60_000_000])),
+            trim: random.once_in(3),
+            fill: random.once_in(3),
+            buffers: if much { 64 } else { random.pick(&[2, 6, 24]) },
+            rounds: if much { 2 } else { 40 },
+            urgent: random.pick(&[0, 3, 10]),
+            hot: random.pick(&[0, 5, 9]),
+            blocks: u64::from(slots) * random.pick(&[1, 2, 8]) + 1,
+            faults: Faults::of(random),
+            operations: 200 + random.below(60) as usize,
+        }
+    }
+
+    fn slot(&self, random: &mut Random) -> u32 {
+        let few = if random.below(10) < self.hot { 4 } else { u32::MAX };
+        random.below(u64::from(self.slots.min(few))) as u32
+    }
+
+    pub(in crate::disk) fn operation(&self, random: &mut Random) -> Operation {
+        let slot = self.slot(random);
+        if random.chance(self.faults.rot) {
+            return Operation::Damage;
+        }
+        match random.below(100) {
+            0..32 => Operation::Write { slot, block: random.below(self.blocks) },
+            32..62 => Operation::Read {
+                slot,
+                other: random.once_in(10).then(|| random.below(self.blocks)),
+                urgent: random.below(10) < self.urgent,
+            },
+            62..67 => Operation::Forget { slot },
+            67..69 => Operation::Flush,
+            69..72 => Operation::DropPending,
+            72..82 => Operation::Poll,
+            82..94 => Operation::Rounds(random.within(1, u64::from(self.rounds)) as u32),
+            94..98 => Operation::Settle,
+            98 => Operation::Crash { cut_power: random.once_in(2) },
+            _ => Operation::CleanShutdown { cut_power: random.once_in(2) },
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Thousands of seeds, or those that the environment names.
+//!
+//! `KVSTRATA_SEED=17 cargo test -p kvstrata-ffi disk::sim -- --nocapture` replays one and tells what it does;
+//! `KVSTRATA_SEEDS=100000` runs the first so many, `KVSTRATA_SEEDS=500..900` those.
+
+use super::plan::Operation;
+use super::*;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// In CI.
+const SEEDS: Range<u64> = 0..2000;
+
+/// What went wrong with a seed.
+fn outcome(seed: u64, tell: bool) -> Result<(), String> {
+    let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
+    let ran = catch_unwind(AssertUnwindSafe(|| run(seed, folder.path(), tell)));
+    ran.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        Err(text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned())
+    })
+}
+
+/// One seed, or a range of them.
+fn seeds() -> (Range<u64>, bool) {
+    let number = |text: &str| {
+        text.trim().parse::<u64>().expect("KVSTRATA_SEED and KVSTRATA_SEEDS are numbers, or A..B")
+    };
+    if let Ok(seed) = std::env::var("KVSTRATA_SEED") {
+        let seed = number(&seed);
+        return (seed..seed + 1, true);
+    }
+    match std::env::var("KVSTRATA_SEEDS") {
+        Err(_) => (SEEDS, false),
+        Ok(text) => match text.split_once("..") {
+            Some((first, end)) => (number(first)..number(end), false),
+            None => (0..number(&text), false),
+        },
+    }
+}
+
+#[test]
+fn no_seed_serves_a_wrong_byte_loses_a_block_or_hangs() {
+    let (seeds, tell) = seeds();
+    let next = AtomicU64::new(seeds.start);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut failed: Vec<(u64, String)> = std::thread::scope(|scope| {
+        let work = || {
+            let mut failed = Vec::new();
+            loop {
+                // Relaxed: a number for each thread, no more.
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= seeds.end || failed.len() > 20 {
+                    return failed;
+                }
+                if let Err(what) = outcome(seed, tell) {
+                    failed.push((seed, what));
+                }
+            }
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
+    });
+    failed.sort();
+    for (seed, what) in &failed {
+        println!("KVSTRATA_SEED={seed} cargo test -p kvstrata-ffi disk::sim -- --nocapture\n    {what}");
+    }
+    assert!(failed.is_empty(), "{} seeds failed", failed.len());
+    println!("{} seeds", seeds.end - seeds.start);
+}
+
+/// A plan in which nothing happens by chance.
+fn calm() -> Plan {
+    Plan {
+        slots: 8,
+        slot_bytes: 4096,
+        depth: 4,
+        queue: 8,
+        piece_bytes: 64 << 10,
+        alignment: 512,
+        table_delay: std::time::Duration::from_micros(300),
+        trim: false,
+        fill: false,
+        buffers: 8,
+        rounds: 1,
+        urgent: 0,
+        hot: 0,
+        blocks: 8,
+        faults: faults::Faults::default(),
+        operations: 0,
+    }
+}
+
+#[test]
+fn a_volume_out_of_service_sleeps_until_its_last_piece_has_come_back() {
+    let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
+    let mut harness = Harness::new(calm(), folder.path(), Random::new(1)).expect("a volume");
+    let mut operate = |operation, stall, gone| {
+        harness.world.borrow_mut().faults = faults::Faults { stall, gone, ..faults::Faults::default() };
+        harness.operate(operation).expect("as it must be");
+    };
+    // The table is to be written soon; a piece takes seconds; and the device is gone before either.
+    operate(Operation::Write { slot: 0, block: 0 }, 0, 0);
+    operate(Operation::Write { slot: 1, block: 1 }, 0xFFFF, 0);
+    operate(Operation::Rounds(1), 0xFFFF, 0);
+    operate(Operation::Write { slot: 2, block: 2 }, 0, 0xFFFF);
+    // Rounds end with the volume, and another life begins.
+    let mut rounds = 0;
+    while harness.world.borrow().failures == 0 || harness.world.borrow().in_flight() > 0 {
+        harness.operate(Operation::Rounds(1)).expect("as it must be");
+        rounds += 1;
+        assert!(rounds < 1000, "the ring thread does not sleep");
+    }
+}
+
+/// A file of eight slots, edited.
+fn damaged(edits: Vec<Edit>) {
+    let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
+    let blocks = vec![1, 2, 0, 3, 4, 2, 5, 0];
+    Case { slots: 7, slot_bytes: 1999, blocks, edits, ..Case::default() }.check(folder.path());
+}
+
+#[test]
+fn a_damaged_file_is_read_without_a_wrong_byte() {
+    damaged(Vec::new());
+    // Records that change places, a payload's bytes, half a file.
+    damaged(vec![
+        Edit::Copy { from: 4096, to: 4096 + 64, bytes: 128 },
+        Edit::Bytes { at: 8192 + 3 * 2048 + 17, bytes: vec![9; 40] },
+        Edit::Length { bytes: 8192 + 5 * 2048 },
+    ]);
+    // Checksums that hold.
+    let record =
+        |slot, payload_bytes, sealed| Edit::Record { slot, block: 7, sequence: 40, payload_bytes, sealed };
+    damaged(vec![
+        record(0, 2000, true),
+        record(1, 2000, false),
+        record(2, 700, true),
+        record(3, 9999, false),
+    ]);
+}
+
+#[test]
+fn a_forged_superblock_takes_no_room_that_nobody_asked_for() {
+    // Behind 12 numbers of 8 bytes: stride, table offset, origin, file length.
+    for at in [96, 104, 112, 120, 121, 122, 123] {
+        for byte in [1, 16, 32, 255] {
+            let edit = |last| Edit::Superblock { last, at, bytes: vec![byte] };
+            damaged(vec![edit(false), edit(true)]);
+        }
+    }
+}
