@@ -301,10 +301,18 @@ impl Engine {
         self.order.add(class, key);
     }
 
-    /// Takes no more. Callers hear of it at once, not only when the last piece has come back.
+    /// Takes no more. Whoever has nothing in flight hears of it at once, not only when the last piece has come back.
     fn leave(&mut self) {
         self.lost = true;
         self.setup.inbox.leave();
+        let waits = |(_, request): &(usize, &Request)| request.in_flight == 0 && request.unsummed == 0;
+        let keys: Vec<usize> = self.active.iter().filter(waits).map(|(key, _)| key).collect();
+        let waiting = keys.into_iter().map(|key| self.active.remove(key));
+        for mut request in waiting.chain(self.held.drain(..)) {
+            self.setup.inbox.counters.failures.add(1);
+            request.failure.get_or_insert(FailureCause::OutOfService);
+            request.finish(&self.setup.inbox.path);
+        }
     }
 
     /// Whether something of the volume's own is on its way to the slot: a write would race with it.

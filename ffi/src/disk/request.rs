@@ -133,6 +133,8 @@ pub(super) struct Request {
     pub(super) issued_bytes: usize,
     /// Pieces that are with the kernel, or wait to be given to it again.
     pub(super) in_flight: u32,
+    /// It is not merged (again), and its sum is on its way, if it is a write.
+    pub(super) alone: bool,
     /// Stretches that have yet to be summed.
     pub(super) unsummed: u32,
     sealing: Sealing,
@@ -237,6 +239,7 @@ impl Request {
             payload_bytes,
             issued_bytes: 0,
             in_flight: 0,
+            alone: false,
             unsummed: 0,
             sealing: Sealing::Sum(Sum::default()),
             failure: None,

@@ -70,7 +70,7 @@ impl Engine {
     /// A piece is through, well or not.
     pub(super) fn piece_ended(&mut self, token: u32, failure: Option<FailureCause>) {
         let Some(piece) = self.pieces.get_mut(token) else { return };
-        let (action, bytes) = (piece.action, piece.bytes);
+        let (action, bytes, merged) = (piece.action, piece.bytes, piece.parts.len() > 1);
         match failure {
             None => self.failures = 0,
             Some(cause) => self.device_failed(cause),
@@ -78,8 +78,23 @@ impl Engine {
         self.order.ended(action, bytes);
         let mut through = core::mem::take(&mut self.through);
         self.pieces.end(token, &mut through);
-        through.drain(..).for_each(|part| self.part_ended(part, action, failure));
+        match failure.is_some() && merged && !self.lost {
+            // One bad sector is not the neighbours' fault: each is asked for again, alone.
+            true => through.drain(..).rev().for_each(|part| self.again_alone(part)),
+            false => through.drain(..).for_each(|part| self.part_ended(part, action, failure)),
+        }
         self.through = through;
+    }
+
+    /// A request that was merged, wholly, is cut again.
+    fn again_alone(&mut self, part: Part) {
+        let Some(request) = self.active.get_mut(part.request) else { return };
+        request.alone = true;
+        request.in_flight -= 1;
+        request.issued_bytes = 0;
+        if let Turn::Of(class) = turn_of(request) {
+            self.order.again(class, part.request);
+        }
     }
 
     /// Counts towards the end of a device that does not recover.

@@ -67,7 +67,7 @@ impl Engine {
             Task::Write | Task::Table { .. } | Task::Superblock | Task::Fill => Action::Write,
         };
         let whole = matches!(action, Action::Sync | Action::Punch);
-        let start = request.issued_bytes;
+        let (start, alone) = (request.issued_bytes, request.alone);
         let bytes =
             if whole { request.transfer_bytes } else { piece_bytes.min(request.transfer_bytes - start) };
         let token = self.pieces.take(action, request.file_offset + start as u64)?;
@@ -75,7 +75,8 @@ impl Engine {
         let ended =
             self.active.get(key).is_some_and(|request| request.issued_bytes == request.transfer_bytes);
         if ended {
-            while start == 0 && !whole && turn != Turn::Own && self.merges(token, turn) {}
+            let merges = start == 0 && !whole && !alone && turn != Turn::Own;
+            while merges && self.merges(token, turn) {}
             self.order.cut(turn);
         }
         Some(token)
@@ -90,7 +91,7 @@ impl Engine {
         let bytes = request.transfer_bytes;
         let next = piece.file_offset + piece.bytes as u64;
         let fits = piece.bytes + bytes <= MERGED_BYTES.min(self.setup.piece_bytes);
-        let same = matches!(request.task, Task::Read | Task::Write);
+        let same = matches!(request.task, Task::Read | Task::Write) && !request.alone;
         if !fits || !same || request.file_offset != next {
             return false;
         }
@@ -113,7 +114,7 @@ impl Engine {
             Action::Read => self.order.read_issued(bytes),
             Action::Write => {
                 self.order.write_issued(bytes);
-                if request.payload_in(start, bytes) > 0 {
+                if request.payload_in(start, bytes) > 0 && !request.alone {
                     request.unsummed += 1;
                     self.to_sum[1].push_back(part);
                 }

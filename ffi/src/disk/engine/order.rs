@@ -74,6 +74,11 @@ impl Order {
         lane.requests += 1;
     }
 
+    /// A request that the engine has had all along is cut once more, before the others.
+    pub(super) fn again(&mut self, class: Class, key: usize) {
+        self.lanes[class as usize].uncut.push_front(key);
+    }
+
     pub(super) fn add_own(&mut self, key: usize) {
         self.own.push_back(key);
     }

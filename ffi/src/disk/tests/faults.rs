@@ -1,10 +1,11 @@
 //! What callers hear of a device that fails, and what they never hear of.
 
-use super::gate::{Opener, gated};
+use super::gate::{Opener, gated, gated_with};
 use super::*;
 use crate::arena::BorrowError;
 use crate::disk::error::{Direction, FailureCause};
 use crate::disk::ring::Op;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const PIECE: u64 = 64 << 10;
 /// Where slot 0 starts: behind a superblock and one page of the table.
@@ -101,6 +102,45 @@ fn a_lost_ring_fails_everything_and_leaks_what_it_may_still_write() {
     assert!(leaked >= 1, "slot 1's block was in flight");
     assert_eq!(arena.write(1).unwrap_err(), BorrowError::Reading { block: 1 });
     drop(volume);
+}
+
+#[test]
+fn one_bad_slot_does_not_fail_the_neighbours_that_it_was_merged_with() {
+    let dir = dir();
+    let options = options(&dir, 32, 64 << 10).depth(4).backend(Backend::Blocking);
+    let bad = ORIGIN + (2 << 16);
+    let sick = Arc::new(AtomicBool::new(false));
+    let is_sick = Arc::clone(&sick);
+    let plan = move |_, op: &Op<'_>| {
+        let hit = (op.file_offset..op.file_offset + op.bytes as u64).contains(&bad);
+        if hit && is_sick.load(Ordering::Relaxed) { Fault::Errno(libc::EIO) } else { Fault::None }
+    };
+    let (volume, gate) = gated_with(options, |ring| Box::new(FaultyRing::new(ring, plan))).expect("volume");
+    let gate = Opener(gate);
+    sick.store(true, Ordering::Relaxed);
+    let arena = HostArena::new(32, 64 << 10).expect("arena");
+    let read = |slot: u32, round| {
+        let buffer = arena.write(slot as usize).expect("free");
+        volume.read(slot, name(slot, round).hash, Urgency::Ordinary, buffer)
+    };
+    // Reads fill the ring; behind them four writes become one piece.
+    let others = [31, 29, 27, 25].map(|slot| read(slot, 0));
+    gate.wait_for(4);
+    let writes = [0, 1, 2, 3].map(|slot: u32| {
+        let mut buffer = arena.write(slot as usize).expect("free");
+        pattern(slot, 1, &mut buffer);
+        volume.write(slot, name(slot, 1), buffer.into_read())
+    });
+    while volume.queued() > 0 {
+        std::thread::yield_now();
+    }
+    gate.open();
+    others.into_iter().for_each(|pending| drop(pending.wait().expect("read")));
+    assert_eq!(writes.map(|pending| pending.wait().is_ok()), [true, true, false, true]);
+    assert_eq!((volume.stats().merged, volume.stats().failures), (3, 1));
+    for slot in [0, 1, 3] {
+        check_pattern(&volume, &arena, 0, slot, 1);
+    }
 }
 
 #[test]

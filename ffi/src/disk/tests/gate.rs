@@ -127,6 +127,15 @@ impl Ring for GateRing {
 
 /// A volume behind a gate that is open, or shut.
 pub(super) fn behind_gate(options: VolumeOptions, open: bool) -> Result<(Volume, Arc<Gate>), VolumeError> {
+    behind_gate_with(options, open, |ring| ring)
+}
+
+/// The same, with something more between gate and ring.
+fn behind_gate_with(
+    options: VolumeOptions,
+    open: bool,
+    wrap: impl FnOnce(Box<dyn Ring>) -> Box<dyn Ring> + Send + 'static,
+) -> Result<(Volume, Arc<Gate>), VolumeError> {
     let gate = Arc::new(Gate::default());
     let shared = Arc::clone(&gate);
     if open {
@@ -135,7 +144,7 @@ pub(super) fn behind_gate(options: VolumeOptions, open: bool) -> Result<(Volume,
     let (volume, _) = Volume::open_with(options, move |parts| {
         let built = build(parts)?;
         shared.state.lock().expect("no panic").bell = Some(built.ring.bell());
-        let ring = GateRing { inner: built.ring, gate: shared, held: Vec::new() };
+        let ring = GateRing { inner: wrap(built.ring), gate: shared, held: Vec::new() };
         Ok(Built { ring: Box::new(ring), ..built })
     })?;
     Ok((volume, gate))
@@ -143,7 +152,15 @@ pub(super) fn behind_gate(options: VolumeOptions, open: bool) -> Result<(Volume,
 
 /// A volume of which every slot holds its block of round 0, behind a gate that has just been shut.
 pub(super) fn gated(options: VolumeOptions) -> Result<(Volume, Arc<Gate>), VolumeError> {
-    let (volume, gate) = behind_gate(options, true)?;
+    gated_with(options, |ring| ring)
+}
+
+/// The same, with something more between gate and ring.
+pub(super) fn gated_with(
+    options: VolumeOptions,
+    wrap: impl FnOnce(Box<dyn Ring>) -> Box<dyn Ring> + Send + 'static,
+) -> Result<(Volume, Arc<Gate>), VolumeError> {
+    let (volume, gate) = behind_gate_with(options, true, wrap)?;
     let arena = HostArena::new(1, volume.slot_bytes()).expect("arena");
     for slot in 0..volume.slots() {
         let mut buffer = arena.write(0).expect("free");
