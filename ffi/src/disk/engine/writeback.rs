@@ -3,7 +3,7 @@
 //! ```text
 //!   table in memory ─ dirty pages ─► copies of 128 KiB, a few at a time ─► file
 //!   flush:  what is dirty ─► sync ─► told
-//!   end:    all that is dirty ─► sync ─► superblock A ─► superblock B, both clean ─► sync
+//!   end:    all that is dirty ─► sync ─► superblock A, clean ─► sync ─► superblock B, clean ─► sync
 //! ```
 //!
 //! Nothing waits for this but [`Volume::flush`](super::super::Volume::flush) and the volume's end. What a crash
@@ -39,6 +39,8 @@ enum Stage {
     Superblock {
         last: bool,
     },
+    /// Between the two: a loss of power tears one at most.
+    MiddleSync,
     LastSync,
     Over,
 }
@@ -208,11 +210,14 @@ impl WriteBack {
         match self.stage {
             Stage::Table if table.dirty_pages() == 0 => self.stage = Stage::Sync,
             Stage::Serving | Stage::Table | Stage::Over => return None,
-            Stage::Sync | Stage::Superblock { .. } | Stage::LastSync => {}
+            Stage::Sync | Stage::Superblock { .. } | Stage::MiddleSync | Stage::LastSync => {}
         }
-        self.ending = true;
-        let Stage::Superblock { last } = self.stage else { return Some(Request::sync()) };
+        let Stage::Superblock { last } = self.stage else {
+            self.ending = true;
+            return Some(Request::sync());
+        };
         let mut copy = self.copies.write(0).ok()?;
+        self.ending = true;
         copy[..SUPERBLOCK_BYTES].copy_from_slice(&self.superblock.to_bytes());
         let offset = if last { self.superblock.shape.file_bytes - SUPERBLOCK_BYTES as u64 } else { 0 };
         Some(Request::own(copy.into_read(), Task::Superblock, offset, SUPERBLOCK_BYTES))
@@ -244,7 +249,7 @@ impl WriteBack {
         self.ending = false;
         self.failed |= failure.is_some();
         self.stage = match self.stage {
-            Stage::Superblock { last: false } => Stage::Superblock { last: true },
+            Stage::Superblock { last: false } => Stage::MiddleSync,
             _ => Stage::LastSync,
         };
     }
@@ -265,6 +270,7 @@ impl WriteBack {
                 self.superblock.writes += 1;
                 Stage::Superblock { last: false }
             }
+            Stage::MiddleSync => Stage::Superblock { last: true },
             _ => Stage::Over,
         };
         Vec::new()

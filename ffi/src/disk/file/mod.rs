@@ -354,6 +354,8 @@ fn write_superblocks(
     bytes.copy_from_slice(&superblock.to_bytes());
     let write = || {
         file.write_all_at(&bytes, 0)?;
+        // A loss of power tears one of them at most.
+        file.sync_data()?;
         file.write_all_at(&bytes, superblock.shape.superblock_b())
     };
     let mut refused = Ok(());

@@ -83,7 +83,7 @@ impl Plan {
         };
         let slots = slots as u32;
         let much = kind == 2;
-        let depth = if much { 64 } else { random.pick(&[1, 2, 3, 4, 8, 16, 64]) };
+        let depth = if much { 128 } else { random.pick(&[1, 2, 3, 4, 8, 16, 64]) };
         Plan {
             slots,
             slot_bytes: slot_bytes as usize,

@@ -96,15 +96,16 @@ fn calm() -> Plan {
 fn a_volume_out_of_service_sleeps_until_its_last_piece_has_come_back() {
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
     let mut harness = Harness::new(calm(), folder.path(), Random::new(1)).expect("a volume");
+    harness.operate(Operation::Write { slot: 0, block: 0 }).expect("as it must be");
+    harness.operate(Operation::Settle).expect("as it must be");
     let mut operate = |operation, stall, gone| {
         harness.world.borrow_mut().faults = faults::Faults { stall, gone, ..faults::Faults::default() };
         harness.operate(operation).expect("as it must be");
     };
-    // The table is to be written soon; a piece takes seconds; and the device is gone before either.
-    operate(Operation::Write { slot: 0, block: 0 }, 0, 0);
+    // A piece takes seconds; a record is cleared, so that the table is to be written; and the device is gone.
     operate(Operation::Write { slot: 1, block: 1 }, 0xFFFF, 0);
     operate(Operation::Rounds(1), 0xFFFF, 0);
-    operate(Operation::Write { slot: 2, block: 2 }, 0, 0xFFFF);
+    operate(Operation::Write { slot: 0, block: 2 }, 0, 0xFFFF);
     // Rounds end with the volume, and another life begins.
     let mut rounds = 0;
     while harness.world.borrow().failures == 0 || harness.world.borrow().in_flight() > 0 {
