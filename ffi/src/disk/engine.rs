@@ -240,9 +240,12 @@ impl Engine {
         self.to_sum.iter().all(VecDeque::is_empty)
     }
 
-    /// Whether one more request of this class would be taken in: as many as could fill the ring.
+    /// Whether one more request of this class would be taken in: as many as could fill the ring, those that wait for
+    /// something of the volume's own included.
     fn takes(&self, class: Class) -> bool {
-        !self.lost && self.order.requests(class) < self.setup.ring.depth()
+        let flushes = self.setup.write_back.as_ref().map_or(0, WriteBack::flushes);
+        let waiting = if class == Class::Write { self.held.len() + flushes } else { 0 };
+        !self.lost && self.order.requests(class) + waiting < self.setup.ring.depth()
     }
 
     fn pull(&mut self) {

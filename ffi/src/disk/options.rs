@@ -169,7 +169,7 @@ impl VolumeOptions {
         self
     }
 
-    /// Requests that wait for the ring at most, of each direction; a caller that finds its queue full waits.
+    /// Requests that wait for the ring at most, 1 to 1048576, of each class; a caller that finds its queue full waits.
     /// 256 unless set.
     pub fn queue(mut self, requests: usize) -> Self {
         self.queue = requests;
@@ -182,7 +182,7 @@ impl VolumeOptions {
         self
     }
 
-    /// Threads of the blocking backend; 4 unless set.
+    /// Threads of the blocking backend, 1 to 1024; 4 unless set.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -236,8 +236,11 @@ impl VolumeOptions {
         if !(1..=4096).contains(&self.depth) {
             return refuse("depth", "must be 1 to 4096");
         }
-        if self.queue == 0 {
-            return refuse("queue", "must be at least 1");
+        if !(1..=1 << 20).contains(&self.queue) {
+            return refuse("queue", "must be 1 to 1048576");
+        }
+        if !(1..=1024).contains(&self.threads) {
+            return refuse("threads", "must be 1 to 1024");
         }
         if self.piece_bytes == 0
             || !self.piece_bytes.is_multiple_of(CHUNK_BYTES)

@@ -46,7 +46,7 @@ impl<B, E> Cell<B, E> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<B, E>> {
-        // No code of ours or of a caller's runs under the lock, so that a poisoned state is a whole one.
+        // A caller's waker may be cloned or dropped under the lock, and panic: before and after the state is a whole one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

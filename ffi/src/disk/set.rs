@@ -16,9 +16,10 @@ use super::pending::Pending;
 use super::recovery::{Name, Recovery};
 use super::request::Urgency;
 use super::stats::VolumeStats;
-use super::volume::{Volume, build};
+use super::volume::{Built, Parts, Volume, build};
 use crate::arena::{BlockRead, BlockWrite};
 use kvstrata_core::SequenceHash;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -37,6 +38,14 @@ impl VolumeSet {
     /// [`VolumeError`]: of the first volume that cannot be opened; of one that belongs to another set, or to another
     /// place of this one; or that there is none. Files that were made for this are gone again.
     pub fn open(options: Vec<VolumeOptions>) -> Result<(VolumeSet, Recovery), VolumeError> {
+        VolumeSet::open_with(options, build)
+    }
+
+    /// The same with other rings.
+    pub(super) fn open_with(
+        options: Vec<VolumeOptions>,
+        build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Clone + Send + 'static,
+    ) -> Result<(VolumeSet, Recovery), VolumeError> {
         let none = || VolumeError::Option {
             path: std::path::PathBuf::new(),
             option: "paths",
@@ -68,11 +77,12 @@ impl VolumeSet {
             set_id = Some(file.set_id());
             files.push((options, file));
         }
-        let mut volumes = Vec::with_capacity(files.len());
+        let (mut volumes, mut named) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
         let mut all = Recovery { clean: true, created: true, ..Recovery::default() };
         for (index, (options, file)) in (0..count).zip(files) {
-            let (volume, recovery) = Volume::begin(options, file, build)?;
+            let (volume, recovery, name) = Volume::begin(options, file, build.clone())?;
             volumes.push(volume);
+            named.push(name);
             let Recovery { blocks, rejected, clean, created } = recovery;
             all.blocks.extend(blocks.into_iter().map(|mut block| {
                 block.slot = block.slot * count + index;
@@ -82,10 +92,20 @@ impl VolumeSet {
             all.clean &= clean;
             all.created &= created;
         }
+        named.iter_mut().for_each(file::Named::stays);
+        let set = VolumeSet { volumes };
         if count > 1 {
             all.blocks.sort_unstable_by_key(|block| (block.sequence, block.slot));
+            // Each volume has told apart its own.
+            let newest: HashMap<_, _> =
+                all.blocks.iter().map(|block| (block.name.hash, block.slot)).collect();
+            for older in all.blocks.extract_if(.., |block| newest.get(&block.name.hash) != Some(&block.slot))
+            {
+                all.rejected.duplicate += 1;
+                set.forget(older.slot);
+            }
         }
-        Ok((VolumeSet { volumes }, all))
+        Ok((set, all))
     }
 
     /// Its volumes.

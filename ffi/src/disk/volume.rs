@@ -82,23 +82,25 @@ impl Volume {
         build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
     ) -> Result<(Volume, Recovery), VolumeError> {
         let file = file::prepare(&mut options)?;
-        Volume::begin(options, file, build)
+        let (volume, recovery, mut named) = Volume::begin(options, file, build)?;
+        named.stays();
+        Ok((volume, recovery))
     }
 
-    /// Serves a file that has been prepared, with all others of its set.
+    /// Serves a file that has been prepared, with all others of its set. A file that was made is gone again unless it is
+    /// told to stay.
     pub(super) fn begin(
         mut options: VolumeOptions,
         file: Prepared,
         build: impl FnOnce(Parts) -> Result<Built, VolumeError> + Send + 'static,
-    ) -> Result<(Volume, Recovery), VolumeError> {
+    ) -> Result<(Volume, Recovery, file::Named), VolumeError> {
         let mut file = file.begin(&mut options)?;
         let recovery = core::mem::take(&mut file.recovery);
         // Relaxed: the ring threads that count on are started after this.
         options.stripe.sequence.fetch_max(file.table.next_sequence(), Ordering::Relaxed);
-        let mut named = core::mem::replace(&mut file.named, file::Named::nothing());
+        let named = core::mem::replace(&mut file.named, file::Named::nothing());
         let volume = start(options, file, build)?;
-        named.stays();
-        Ok((volume, recovery))
+        Ok((volume, recovery, named))
     }
 
     /// What the volume turned out to be.
@@ -208,8 +210,8 @@ impl Volume {
         }
     }
 
-    /// Empties a slot: nobody finds there what it held, nor after a restart. Takes its turn behind the writes that
-    /// were asked for before, and waits while their queue is full. A slot that does not exist is empty already.
+    /// Empties a slot: nobody finds there what it held, nor after a restart. Who has a write of the slot under way waits
+    /// for that first. Takes its turn in the queue of writes, and waits while that is full. A slot that does not exist is empty already.
     pub fn forget(&self, slot: u32) {
         if let Ok(place) = self.place(slot, self.slot_bytes(), Direction::Write) {
             self.inbox.push(Request::forget(place));
@@ -226,7 +228,8 @@ impl Volume {
 
     /// Takes the volume out of service, as a device that goes on failing does by itself: what is in flight is answered,
     /// everything else, from a moment later on, fails with [`FailureCause::OutOfService`]. For a drive that is about to
-    /// be removed, or to be trusted no more. What it holds is found again when it is opened the next time.
+    /// be removed, or to be trusted no more. What it holds is found again when it is opened the next time, but for what was
+    /// written in the last [`table_delay`](VolumeOptions::table_delay).
     pub fn retire(&self) {
         self.inbox.push(Request::retire());
     }

@@ -17,7 +17,7 @@ const RETRIES: u32 = 1000;
 impl Engine {
     pub(super) fn completed(&mut self, completion: Completion) {
         let Some(piece) = self.pieces.get_mut(completion.token) else { return };
-        let (action, bytes) = (piece.action, piece.bytes);
+        let (action, bytes, urgent) = (piece.action, piece.bytes, piece.urgent);
         let counters = &self.setup.inbox.counters;
         let moves = matches!(action, Action::Read | Action::Write);
         let failed = match usize::try_from(completion.result) {
@@ -34,7 +34,7 @@ impl Engine {
                 piece.retries = 0;
                 let mut through = core::mem::take(&mut self.through);
                 piece.advance(moved, &mut through);
-                self.order.ended(action, moved);
+                self.order.ended(action, moved, urgent);
                 through.drain(..).for_each(|part| self.part_ended(part, action, None));
                 self.through = through;
                 None
@@ -70,12 +70,13 @@ impl Engine {
     /// A piece is through, well or not.
     pub(super) fn piece_ended(&mut self, token: u32, failure: Option<FailureCause>) {
         let Some(piece) = self.pieces.get_mut(token) else { return };
-        let (action, bytes, merged) = (piece.action, piece.bytes, piece.parts.len() > 1);
+        let (action, bytes, urgent) = (piece.action, piece.bytes, piece.urgent);
+        let merged = piece.parts.len() > 1;
         match failure {
             None => self.failures = 0,
             Some(cause) => self.device_failed(cause),
         }
-        self.order.ended(action, bytes);
+        self.order.ended(action, bytes, urgent);
         let mut through = core::mem::take(&mut self.through);
         self.pieces.end(token, &mut through);
         match failure.is_some() && merged && !self.lost {
@@ -137,7 +138,11 @@ impl Engine {
         if moved && request.is_to_open() {
             // Its turn comes among the sums, when new pieces have been handed over.
             request.unsummed += 1;
-            self.to_sum[0].push_back(Part { offset: 0, bytes: 0, ..part });
+            let whole = Part { start: 0, offset: 0, bytes: request.payload_bytes, ..part };
+            match request.urgency {
+                Urgency::Urgent => self.to_sum[0].push_front(whole),
+                Urgency::Ordinary => self.to_sum[0].push_back(whole),
+            }
         }
         self.settle(part.request);
     }
@@ -171,7 +176,12 @@ impl Engine {
         match request.task {
             Task::Read => self.read_through(&mut request),
             Task::Write => self.write_through(&request),
-            Task::Forget => self.punching.retain(|slot| *slot != request.slot),
+            Task::Forget => {
+                // Once: another one of the same slot may still be on its way.
+                if let Some(at) = self.punching.iter().position(|slot| *slot == request.slot) {
+                    self.punching.swap_remove(at);
+                }
+            }
             Task::Table { extent, number } => {
                 if let Some(write_back) = &mut self.setup.write_back {
                     write_back.extent_ended(&mut self.setup.table, extent, number, request.failure, self.now);

@@ -70,7 +70,8 @@ impl Engine {
         let (start, alone) = (request.issued_bytes, request.alone);
         let bytes =
             if whole { request.transfer_bytes } else { piece_bytes.min(request.transfer_bytes - start) };
-        let token = self.pieces.take(action, request.file_offset + start as u64)?;
+        let urgent = turn == Turn::Of(Class::Urgent);
+        let token = self.pieces.take(action, request.file_offset + start as u64, urgent)?;
         self.add_part(token, key, start, bytes);
         let ended =
             self.active.get(key).is_some_and(|request| request.issued_bytes == request.transfer_bytes);
@@ -111,7 +112,7 @@ impl Engine {
         request.issued_bytes += bytes;
         request.in_flight += 1;
         match piece.action {
-            Action::Read => self.order.read_issued(bytes),
+            Action::Read => self.order.read_issued(bytes, piece.urgent),
             Action::Write => {
                 self.order.write_issued(bytes);
                 if request.payload_in(start, bytes) > 0 && !request.alone {

@@ -16,7 +16,7 @@ use std::time::Duration;
 const READS_A_WRITE: u32 = 16;
 /// Urgent reads in flight at most, in bytes. One piece may always go, here and below.
 const URGENT_BYTES: usize = 2 << 20;
-/// All reads in flight at most, in bytes.
+/// Other reads in flight at most, in bytes.
 const READS_BYTES: usize = 32 << 20;
 /// Writes in flight at most, in bytes, with no read about.
 const WRITES_BYTES: usize = 32 << 20;
@@ -40,7 +40,9 @@ pub(super) struct Order {
     lanes: [Lane; 3],
     /// The volume's own.
     own: VecDeque<usize>,
-    /// Bytes of read pieces that are with the ring, or will be again.
+    /// Bytes of urgent read pieces that are with the ring, or will be again.
+    urgent_in_flight_bytes: usize,
+    /// The same of other read pieces.
     reads_in_flight_bytes: usize,
     /// The same of write pieces.
     writes_in_flight_bytes: usize,
@@ -110,8 +112,11 @@ impl Order {
             waits(Class::Write) && fits(self.writes_in_flight_bytes, piece_bytes, self.write_cap(now));
         let read = [Class::Urgent, Class::Read].into_iter().find(|class| waits(*class));
         let read = read.filter(|class| {
-            let cap = if *class == Class::Urgent { URGENT_BYTES } else { READS_BYTES };
-            fits(self.reads_in_flight_bytes, piece_bytes, cap)
+            // Prefetches in flight do not count against what a sequence waits for.
+            match class {
+                Class::Urgent => fits(self.urgent_in_flight_bytes, piece_bytes, URGENT_BYTES),
+                Class::Read | Class::Write => fits(self.reads_in_flight_bytes, piece_bytes, READS_BYTES),
+            }
         });
         let class = match read {
             Some(_) if write && self.reads_since_write >= READS_A_WRITE => Class::Write,
@@ -138,9 +143,16 @@ impl Order {
         self.queue(turn).retain(|other| *other != key);
     }
 
-    pub(super) fn read_issued(&mut self, bytes: usize) {
+    pub(super) fn read_issued(&mut self, bytes: usize, urgent: bool) {
         self.reads_since_write = self.reads_since_write.saturating_add(1);
-        self.reads_in_flight_bytes += bytes;
+        *self.reads_in_flight(urgent) += bytes;
+    }
+
+    fn reads_in_flight(&mut self, urgent: bool) -> &mut usize {
+        match urgent {
+            true => &mut self.urgent_in_flight_bytes,
+            false => &mut self.reads_in_flight_bytes,
+        }
     }
 
     pub(super) fn write_issued(&mut self, bytes: usize) {
@@ -149,9 +161,9 @@ impl Order {
     }
 
     /// Bytes that have been moved, or will not be.
-    pub(super) fn ended(&mut self, action: Action, bytes: usize) {
+    pub(super) fn ended(&mut self, action: Action, bytes: usize, urgent: bool) {
         match action {
-            Action::Read => self.reads_in_flight_bytes -= bytes,
+            Action::Read => *self.reads_in_flight(urgent) -= bytes,
             Action::Write => self.writes_in_flight_bytes -= bytes,
             Action::Sync | Action::Punch => {}
         }
@@ -176,4 +188,24 @@ fn lately(moment: Option<Duration>, now: Duration) -> bool {
 /// Whether one more piece may go out.
 fn fits(in_flight: usize, piece_bytes: usize, cap: usize) -> bool {
     in_flight == 0 || in_flight + piece_bytes <= cap
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_urgent_read_does_not_wait_for_prefetches_in_flight() {
+        let mut order = Order::default();
+        // What the cap on reads allows, all of it ordinary.
+        order.read_issued(READS_BYTES, false);
+        order.add(Class::Urgent, 7);
+        assert_eq!(order.next(Duration::ZERO, 1 << 20), Some((Turn::Of(Class::Urgent), 7)));
+        order.add(Class::Read, 8);
+        order.read_issued(URGENT_BYTES, true);
+        assert_eq!(order.next(Duration::ZERO, 1 << 20), None, "both are full");
+        order.ended(Action::Read, READS_BYTES, false);
+        order.ended(Action::Read, URGENT_BYTES, true);
+        assert_eq!(order.next(Duration::ZERO, 1 << 20), Some((Turn::Of(Class::Urgent), 7)));
+    }
 }

@@ -32,6 +32,8 @@ pub(super) struct Piece {
     pub(super) parts: Vec<Part>,
     pub(super) buffers: Vec<Buffer>,
     pub(super) retries: u32,
+    /// Of urgent reads.
+    pub(super) urgent: bool,
 }
 
 impl Piece {
@@ -71,6 +73,7 @@ impl Pieces {
             parts: Vec::new(),
             buffers: Vec::new(),
             retries: 0,
+            urgent: false,
         };
         Pieces {
             all: (0..depth).map(|_| piece()).collect(),
@@ -89,11 +92,12 @@ impl Pieces {
     }
 
     /// An empty piece, if there is one to be had.
-    pub(super) fn take(&mut self, action: Action, file_offset: u64) -> Option<u32> {
+    pub(super) fn take(&mut self, action: Action, file_offset: u64, urgent: bool) -> Option<u32> {
         let token = self.idle.pop()?;
         self.in_use[token as usize] = true;
         let piece = &mut self.all[token as usize];
         (piece.action, piece.file_offset, piece.bytes, piece.retries) = (action, file_offset, 0, 0);
+        piece.urgent = urgent;
         debug_assert!(piece.parts.is_empty());
         Some(token)
     }
@@ -127,8 +131,8 @@ mod tests {
     #[test]
     fn a_short_transfer_ends_the_parts_that_it_covers() {
         let mut pieces = Pieces::new(1);
-        let token = pieces.take(Action::Read, 1000).expect("room");
-        assert!(pieces.is_full() && pieces.take(Action::Read, 0).is_none());
+        let token = pieces.take(Action::Read, 1000, false).expect("room");
+        assert!(pieces.is_full() && pieces.take(Action::Read, 0, false).is_none());
         let piece = pieces.get_mut(token).expect("in use");
         piece.parts.extend([part(1, 0, 100), part(2, 0, 100), part(3, 50, 100)]);
         piece.bytes = 300;

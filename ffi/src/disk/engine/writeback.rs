@@ -116,6 +116,11 @@ impl WriteBack {
         self.go();
     }
 
+    /// Flushes under way.
+    pub(super) fn flushes(&self) -> usize {
+        self.flushes.len() + self.unsynced.len() + self.syncing.as_ref().map_or(0, Vec::len)
+    }
+
     fn go(&mut self) {
         self.going = true;
         self.due = None;
@@ -267,7 +272,7 @@ impl WriteBack {
         self.stage = match self.stage {
             Stage::Sync => {
                 self.superblock.clean = true;
-                self.superblock.writes += 1;
+                self.superblock.writes = self.superblock.writes.saturating_add(1);
                 Stage::Superblock { last: false }
             }
             Stage::MiddleSync => Stage::Superblock { last: true },

@@ -65,7 +65,7 @@ impl Prepared {
                 table
             }
         };
-        superblock.writes += 1;
+        superblock.writes = superblock.writes.saturating_add(1);
         superblock.clean = false;
         if let Err(error) = write_superblocks(&file, path, &superblock, direct)? {
             direct = false;

@@ -64,7 +64,7 @@ impl Life {
         let shape = superblock.shape;
         // What `engine/order.rs` says of urgent reads, and of others.
         let (read_cap_bytes, write_cap_bytes) =
-            if plan.urgent == 10 { (2 << 20, 1 << 20) } else { (32 << 20, 4 << 20) };
+            if plan.urgent == 10 { (2 << 20, 1 << 20) } else { (34 << 20, 4 << 20) };
         world.borrow_mut().start(sim::Place {
             depth: plan.depth,
             slots: shape.origin..shape.origin + u64::from(shape.slots) * shape.stride,

@@ -152,3 +152,13 @@ fn a_forged_superblock_takes_no_room_that_nobody_asked_for() {
         }
     }
 }
+
+#[test]
+fn a_forged_count_of_superblock_writes_does_not_overflow() {
+    for lowest in [0xFE, 0xFF] {
+        let mut bytes = vec![0xFF; 8];
+        bytes[0] = lowest;
+        let edit = |last| Edit::Superblock { last, at: 136, bytes: bytes.clone() };
+        damaged(vec![edit(false), edit(true)]);
+    }
+}

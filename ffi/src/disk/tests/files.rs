@@ -103,6 +103,8 @@ fn sizes_that_do_not_fit_are_refused_at_creation_and_leave_no_file() {
         }
         assert!(open(options(&dir, 4, 4096).depth(0).keep(keep)).is_err());
         assert!(open(options(&dir, 4, 4096).queue(0).keep(keep)).is_err());
+        assert!(open(options(&dir, 4, 4096).queue(usize::MAX).keep(keep)).is_err());
+        assert!(open(options(&dir, 4, 4096).threads(usize::MAX).keep(keep)).is_err());
         assert!(open(options(&dir, 4, 4096).piece_bytes(1000).keep(keep)).is_err());
         assert_eq!(entries(&dir), 0);
     }
@@ -220,4 +222,18 @@ fn where_io_uring_is_required_its_absence_is_an_error_that_leaves_no_file() {
         assert!(error.to_string().contains("seccomp"), "it says what to do: {error}");
         assert_eq!(entries(&dir), 0);
     }
+}
+
+#[test]
+fn a_set_of_which_one_volume_cannot_be_served_leaves_no_file() {
+    let dir = dir();
+    let paths = ["a", "b"].map(|name| dir.path().join(name));
+    let options = paths.clone().map(|path| VolumeOptions::new(path, 8, 4096).keep(true));
+    let refused =
+        crate::disk::VolumeSet::open_with(Vec::from(options), |parts| match parts.path.ends_with("b") {
+            true => Err(VolumeError::InUse { path: parts.path }),
+            false => build(parts),
+        });
+    assert!(matches!(refused, Err(VolumeError::InUse { .. })));
+    assert!(paths.iter().all(|path| !path.exists()), "a file was left behind");
 }

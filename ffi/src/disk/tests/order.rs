@@ -2,7 +2,11 @@
 
 use super::gate::{Opener, behind_gate, gated};
 use super::*;
+use crate::disk::inbox::Bell;
 use crate::disk::ring::Action::{self, Read, Write};
+use crate::disk::ring::{Completion, Op, Ring, Wait};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Where slot 0 starts: behind a superblock and one page of the table.
 const ORIGIN: u64 = 8192;
@@ -149,4 +153,81 @@ fn who_writes_where_zeros_are_on_their_way_waits_for_them() {
     drop((inside.wait().expect("written"), outside.wait().expect("written")));
     check_pattern(&volume, &arena, 0, 3, 1);
     check_pattern(&volume, &arena, 0, 20, 1);
+}
+
+/// Answers the first of two punches when both have come, and the second when told.
+struct Punches {
+    inner: Box<dyn Ring>,
+    tokens: Vec<u32>,
+    first: Option<u32>,
+    let_go: Arc<AtomicBool>,
+    raced: Arc<AtomicBool>,
+    turns: Arc<AtomicUsize>,
+}
+
+impl Ring for Punches {
+    fn depth(&self) -> usize {
+        self.inner.depth()
+    }
+
+    fn bell(&self) -> Bell {
+        self.inner.bell()
+    }
+
+    fn now(&self) -> Duration {
+        self.inner.now()
+    }
+
+    unsafe fn push(&mut self, token: u32, op: &Op<'_>) {
+        if op.action == Action::Punch {
+            self.tokens.push(token);
+            if self.tokens.len() == 2 {
+                self.first = Some(self.tokens.remove(0));
+            }
+            return;
+        }
+        self.raced.fetch_or(!self.tokens.is_empty(), Ordering::Relaxed);
+        // SAFETY: the same promise.
+        unsafe { self.inner.push(token, op) };
+    }
+
+    fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32> {
+        self.turns.fetch_add(1, Ordering::Relaxed);
+        let last = self.let_go.load(Ordering::Relaxed).then(|| self.tokens.pop()).flatten();
+        done.extend(self.first.take().into_iter().chain(last).map(|token| Completion { token, result: 0 }));
+        let wait = if self.tokens.is_empty() && done.is_empty() { wait } else { Wait::No };
+        std::thread::yield_now();
+        self.inner.turn(done, wait)
+    }
+}
+
+#[test]
+fn a_slot_forgotten_twice_is_not_written_before_both_holes_are_made() {
+    let dir = dir();
+    let arena = HostArena::new(1, 4096).expect("arena");
+    let (let_go, raced) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let turns = Arc::new(AtomicUsize::new(0));
+    let (told, seen, counted) = (Arc::clone(&let_go), Arc::clone(&raced), Arc::clone(&turns));
+    let options = options(&dir, 8, 4096).backend(Backend::Blocking).trim(true);
+    let (volume, _) = Volume::open_with(options, move |parts| {
+        let built = build(parts)?;
+        let (tokens, first) = (Vec::new(), None);
+        let ring = Punches { inner: built.ring, tokens, first, let_go: told, raced: seen, turns: counted };
+        Ok(Built { ring: Box::new(ring), ..built })
+    })
+    .expect("volume");
+    volume.forget(3);
+    volume.forget(3);
+    let written = volume.write(3, name(3, 1), arena.read(0).expect("free"));
+    while volume.queued() > 0 {
+        std::thread::yield_now();
+    }
+    // A few turns more, in which the engine could hand the write over.
+    let before = turns.load(Ordering::Relaxed);
+    while turns.load(Ordering::Relaxed) < before + 10 {
+        std::thread::yield_now();
+    }
+    let_go.store(true, Ordering::Relaxed);
+    drop(written.wait().expect("written"));
+    assert!(!raced.load(Ordering::Relaxed), "the write went out beside the second punch");
 }

@@ -245,6 +245,19 @@ fn volumes_are_striped_and_know_their_places() {
             set.read(slot, name(slot, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();
         assert_pattern(slot, 1, &buffer.expect("read"));
     }
+    // Of two copies on two volumes the later one stays.
+    for slot in [7, 10] {
+        let mut buffer = arena.write(0).expect("free");
+        pattern(7, 1, &mut buffer);
+        drop(set.write(slot, name(7, 1), buffer.into_read()).wait().expect("written"));
+    }
+    drop(set);
+    for duplicates in [1, 0] {
+        let (_, recovery) = VolumeSet::open(both()).expect("set");
+        assert_eq!(slots_of(&recovery), [0, 1, 2 * SLOTS - 1, 4, 10]);
+        assert_eq!(recovery.rejected.total(), duplicates);
+    }
+    let (set, _) = VolumeSet::open(both()).expect("set");
     let lost = set.read(2 * SLOTS, name(0, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();
     assert!(matches!(lost.unwrap_err().cause, FailureCause::SlotOutOfRange { .. }));
     assert!(VolumeSet::open(Vec::new()).is_err());
