@@ -292,27 +292,13 @@ impl WriteBack {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::format::{NO_SALTS, Record, SealKind, Shape};
+    use super::super::super::format::{Record, Shape};
     use super::*;
     use kvstrata_core::SequenceHash;
 
     #[test]
     fn a_page_that_changes_while_it_is_written_waits_for_that_write() {
-        let superblock = Superblock {
-            volume_id: 1,
-            set_id: 1,
-            layout_fingerprint: 0,
-            model_fingerprint: 0,
-            shape: Shape::new(1000, 4096, 4096).expect("a shape"),
-            seal_kind: SealKind::Checksum,
-            writes: 1,
-            clean: false,
-            stripe_index: 0,
-            stripe_count: 1,
-            created_unix_seconds: 0,
-            key_check: [0; 16],
-            salts: NO_SALTS,
-        };
+        let superblock = Superblock::plain(1, Shape::new(1000, 4096, 4096).expect("a shape"));
         let mut table = Table::new(1, 1000, None).expect("memory");
         let mut write_back = WriteBack::new(superblock, Duration::ZERO).expect("memory");
         let change = |table: &mut Table, write_back: &mut WriteBack, slot, sequence: u64| {

@@ -126,6 +126,26 @@ pub(crate) enum SuperblockError {
 }
 
 impl Superblock {
+    /// One of a volume that is neither encrypted nor striped.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn plain(volume_id: u128, shape: Shape) -> Superblock {
+        Superblock {
+            volume_id,
+            set_id: 0,
+            layout_fingerprint: 0,
+            model_fingerprint: 0,
+            shape,
+            seal_kind: SealKind::Checksum,
+            writes: 1,
+            clean: false,
+            stripe_index: 0,
+            stripe_count: 1,
+            created_unix_seconds: 0,
+            key_check: [0; 16],
+            salts: NO_SALTS,
+        }
+    }
+
     /// Its bytes.
     pub(crate) fn to_bytes(self) -> [u8; SUPERBLOCK_BYTES] {
         let mut wire = Wire {

@@ -13,9 +13,7 @@
 use super::super::engine::Round;
 use super::super::error::{FailureCause, VolumeError};
 use super::super::file;
-use super::super::format::{
-    MAX_SEQUENCE, NO_SALTS, RECORD_BYTES, Record, SUPERBLOCK_BYTES, SealKind, Shape, Sum, Superblock,
-};
+use super::super::format::{MAX_SEQUENCE, RECORD_BYTES, Record, SUPERBLOCK_BYTES, Shape, Sum, Superblock};
 use super::super::options::{Backend, VolumeOptions};
 use super::super::pending::{Cell, Pending};
 use super::super::recovery::Recovered;
@@ -161,21 +159,7 @@ impl Case {
         let shape = Shape::new(slots, slot_bytes, 512)?;
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path).ok()?;
         file.set_len(shape.file_bytes).ok()?;
-        let superblock = Superblock {
-            volume_id: VOLUME,
-            set_id: 7,
-            layout_fingerprint: 0,
-            model_fingerprint: 0,
-            shape,
-            seal_kind: SealKind::Checksum,
-            writes: 5,
-            clean: true,
-            stripe_index: 0,
-            stripe_count: 1,
-            created_unix_seconds: 0,
-            key_check: [0; 16],
-            salts: NO_SALTS,
-        };
+        let superblock = Superblock { set_id: 7, writes: 5, clean: true, ..Superblock::plain(VOLUME, shape) };
         let mut made = Made { file, superblock, forged: Vec::new() };
         made.write(0, &superblock.to_bytes());
         made.write(shape.superblock_b(), &superblock.to_bytes());

@@ -1,7 +1,7 @@
 //! The table against a map; what `load` keeps of tables that are torn, moved, doubled and cut off.
 
 use super::*;
-use crate::disk::format::{SealKind, Shape, seal_of};
+use crate::disk::format::{Shape, seal_of};
 use crate::disk::recovery::Name;
 use kvstrata_core::SequenceHash;
 use proptest::prelude::*;
@@ -10,21 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const VOLUME: u128 = 0xABCD << 64 | 0x1234;
 
 fn superblock(slots: u32) -> Superblock {
-    Superblock {
-        volume_id: VOLUME,
-        set_id: 0,
-        layout_fingerprint: 0,
-        model_fingerprint: 0,
-        shape: Shape::new(slots, 8192, 4096).expect("a shape"),
-        seal_kind: SealKind::Checksum,
-        writes: 1,
-        clean: false,
-        stripe_index: 0,
-        stripe_count: 1,
-        created_unix_seconds: 0,
-        key_check: [0; 16],
-        salts: crate::disk::format::NO_SALTS,
-    }
+    Superblock::plain(VOLUME, Shape::new(slots, 8192, 4096).expect("a shape"))
 }
 
 fn record(hash: u128, sequence: u64) -> Record {
