@@ -265,8 +265,9 @@ impl Engine {
     fn admit(&mut self, mut request: Request) {
         match request.task {
             Task::Read => {
-                if let Err(rejection) = self.look_up(&request) {
-                    return self.refuse(request, FailureCause::Rejected(rejection));
+                match self.look_up(&request) {
+                    Ok(record) => request.sequence = record.sequence,
+                    Err(rejection) => return self.refuse(request, FailureCause::Rejected(rejection)),
                 }
                 if self.setup.cipher.is_some() {
                     request.set_to_open();

@@ -124,6 +124,7 @@ pub(super) struct Request {
     pub(super) slot: u32,
     /// What the slot holds, or shall hold.
     pub(super) name: Name,
+    /// Its record's: of a read, the one that it found; of a write, 0 until it has one.
     pub(super) sequence: u64,
     /// Where it starts in the file.
     pub(super) file_offset: u64,

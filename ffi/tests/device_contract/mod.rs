@@ -24,12 +24,19 @@ fn read(device: &dyn DevicePort, block: u32, bytes: usize) -> Vec<u8> {
     back
 }
 
+/// Fails with the first place that differs, not with all the bytes.
+fn assert_same(found: &[u8], expected: &[u8], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}: bytes");
+    let differs = found.iter().zip(expected).position(|(found, expected)| found != expected);
+    assert_eq!(differs, None, "{what}: the first byte that differs");
+}
+
 fn bytes_come_back(device: &dyn DevicePort, blocks: u32, bytes: usize) {
     for block in 0..blocks {
         device.copy_in(block, 0, &pattern(block, bytes)).expect("in range");
     }
     for block in 0..blocks {
-        assert_eq!(read(device, block, bytes), pattern(block, bytes), "block {block}");
+        assert_same(&read(device, block, bytes), &pattern(block, bytes), &format!("block {block}"));
     }
 }
 
@@ -41,11 +48,11 @@ fn parts_leave_the_rest(device: &dyn DevicePort, bytes: usize) {
         expected[offset..offset + len].copy_from_slice(&part);
         let mut back = vec![0; len];
         device.copy_out(1, offset, &mut back).expect("in range");
-        assert_eq!(back, part);
+        assert_same(&back, &part, "the part");
     }
-    assert_eq!(read(device, 1, bytes), expected);
-    assert_eq!(read(device, 0, bytes), pattern(0, bytes), "the neighbour before");
-    assert_eq!(read(device, 2, bytes), pattern(2, bytes), "the neighbour behind");
+    assert_same(&read(device, 1, bytes), &expected, "the block around the parts");
+    assert_same(&read(device, 0, bytes), &pattern(0, bytes), "the neighbour before");
+    assert_same(&read(device, 2, bytes), &pattern(2, bytes), "the neighbour behind");
 }
 
 fn what_does_not_fit_is_refused(device: &dyn DevicePort, bytes: usize) {
@@ -62,7 +69,7 @@ fn what_does_not_fit_is_refused(device: &dyn DevicePort, bytes: usize) {
         assert!(matches!(device.copy_out(block, offset, &mut target), Err(DeviceError::OutOfRange { .. })));
         assert!(target.iter().all(|byte| *byte == 9), "a refusal writes nothing");
     }
-    assert_eq!(read(device, 3, bytes), before, "a refusal changes nothing");
+    assert_same(&read(device, 3, bytes), &before, "after refusals");
 }
 
 fn threads_do_not_mix(device: &dyn DevicePort, blocks: u32, bytes: usize) {
@@ -72,7 +79,7 @@ fn threads_do_not_mix(device: &dyn DevicePort, blocks: u32, bytes: usize) {
                 for round in 0..50 {
                     let bytes = pattern(block + round * 17, bytes);
                     device.copy_in(block, 0, &bytes).expect("each its own block");
-                    assert_eq!(read(device, block, bytes.len()), bytes);
+                    assert_same(&read(device, block, bytes.len()), &bytes, "beside other threads");
                 }
             });
         }

@@ -217,9 +217,11 @@ impl Engine {
         if request.failure.is_some() {
             return;
         }
-        // Looked up again: a write or a forget that came meanwhile, though none should have, has the last word.
+        // Looked up again: a write or a forget that came meanwhile, though none should have, has the last word. What
+        // was read is not what was written, and says nothing of it.
         let rejection = match self.look_up(request) {
             Err(rejection) => Some(rejection),
+            Ok(record) if record.sequence != request.sequence => Some(Rejection::Empty),
             Ok(record) => self.verify(request, &record).err(),
         };
         match rejection {

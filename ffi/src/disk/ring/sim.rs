@@ -53,6 +53,8 @@ pub(in crate::disk) struct Place {
     /// Where payloads lie in the file.
     pub(in crate::disk) slots: Range<u64>,
     pub(in crate::disk) stride: u64,
+    /// What transfers go on from.
+    pub(in crate::disk) alignment: usize,
     /// Bytes of reads in flight at most when one more goes out, unless it is alone.
     pub(in crate::disk) read_cap_bytes: usize,
     /// Bytes of writes in flight at most when one more goes out beside a read, unless it is alone.
@@ -109,6 +111,7 @@ impl World {
                 depth: 0,
                 slots: 0..0,
                 stride: SECTOR_BYTES,
+                alignment: 1,
                 read_cap_bytes: 0,
                 write_cap_bytes: 0,
             },
@@ -382,7 +385,9 @@ impl World {
             _ => matches!(-result, libc::EINTR | libc::EAGAIN),
         };
         if unfinished {
-            self.again.insert(flying.token, flying.buffers);
+            let alignment = self.place.alignment;
+            let moved = usize::try_from(result).unwrap_or(0) / alignment * alignment;
+            self.again.insert(flying.token, unmoved(flying.buffers, moved));
         }
         Completion { token: flying.token, result }
     }
@@ -444,6 +449,16 @@ impl Ring for SimRing {
     fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32> {
         self.0.borrow_mut().turn(done, wait)
     }
+}
+
+/// The stretches that are not wholly among the first `moved` bytes.
+fn unmoved(mut buffers: Vec<Buffer>, mut moved: usize) -> Vec<Buffer> {
+    buffers.retain(|buffer| {
+        let whole = moved >= buffer.iov_len;
+        moved -= buffer.iov_len.min(moved);
+        !whole
+    });
+    buffers
 }
 
 /// The bytes of a list of stretches.

@@ -51,7 +51,7 @@ pub(super) struct UnderWay {
     slot: u32,
     block: BlockNumber,
     ticket: Option<Ticket>,
-    /// A flush: the slots that it covers, and their versions.
+    /// A flush: the slots that it covers, and their moments.
     covers: Vec<(u32, u64)>,
     buffer: usize,
     /// Entries of the log, and lies, when it was asked.
@@ -190,7 +190,7 @@ impl Harness {
             Waiting::Flush(_) => (0..)
                 .zip(&self.slots)
                 .filter(|(_, slot)| slot.flushable())
-                .map(|(n, slot)| (n, slot.version))
+                .map(|(n, slot)| (n, slot.moment()))
                 .collect(),
             _ => Vec::new(),
         };
@@ -343,8 +343,8 @@ impl Harness {
         let world = self.world.borrow();
         match outcome {
             Ok(()) => {
-                for (slot, version) in covers {
-                    self.slots[*slot as usize].flushed(*version, lies == world.lies);
+                for (slot, moment) in covers {
+                    self.slots[*slot as usize].flushed(*moment, lies == world.lies);
                 }
                 Ok(())
             }

@@ -69,6 +69,7 @@ impl Life {
             depth: plan.depth,
             slots: shape.origin..shape.origin + u64::from(shape.slots) * shape.stride,
             stride: shape.stride,
+            alignment: plan.alignment,
             read_cap_bytes,
             write_cap_bytes,
         });

@@ -62,7 +62,9 @@ pub(in crate::disk) enum State {
 pub(in crate::disk) struct Slot {
     pub(in crate::disk) state: State,
     /// Changes with each write and forget.
-    pub(in crate::disk) version: u64,
+    version: u64,
+    /// Records that reads had cleared.
+    cleared: u64,
     writes: u32,
     reads: u32,
     forgetting: bool,
@@ -91,6 +93,17 @@ impl Slot {
         self.version += 1;
         self.state = State::Unknown;
         (self.arrived, self.synced, self.forgetting) = (false, false, false);
+    }
+
+    /// A read has found damage, and had the record cleared: after a flush, perhaps, that was asked for before.
+    fn clears(&mut self) {
+        self.cleared += 1;
+        (self.arrived, self.synced) = (false, false);
+    }
+
+    /// Changes with whatever a flush that is asked for later would cover.
+    pub(in crate::disk) fn moment(&self) -> u64 {
+        self.version + self.cleared
     }
 
     pub(in crate::disk) fn write(&mut self) -> Ticket {
@@ -157,7 +170,7 @@ impl Slot {
         }
         if !certain {
             // Whatever holds the slot now may be what was refused, and gone with that.
-            (self.arrived, self.synced) = (false, false);
+            self.clears();
             return Ok(());
         }
         let damaged = self.doubt && matches!(rejection, Rejection::Payload | Rejection::Empty);
@@ -169,7 +182,7 @@ impl Slot {
             State::Holds(_) if damaged => {
                 // Found by this read, or by one before.
                 self.state = State::Empty;
-                (self.arrived, self.synced) = (false, false);
+                self.clears();
                 // The record is gone, and no other read will find it so: it is empty, for certain.
                 self.doubt = self.reads > 0;
             }
@@ -192,9 +205,9 @@ impl Slot {
         self.writes == 0 && (self.state != State::Unknown || self.forgetting)
     }
 
-    /// A flush that was asked for at this version has ended.
-    pub(in crate::disk) fn flushed(&mut self, version: u64, synced: bool) {
-        if version == self.version && self.flushable() {
+    /// A flush that was asked for at this moment has ended.
+    pub(in crate::disk) fn flushed(&mut self, moment: u64, synced: bool) {
+        if moment == self.moment() && self.flushable() {
             self.settled();
             self.synced |= synced;
         }

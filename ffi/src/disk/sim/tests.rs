@@ -115,6 +115,30 @@ fn a_volume_out_of_service_sleeps_until_its_last_piece_has_come_back() {
     }
 }
 
+#[test]
+fn a_read_overtaken_by_a_write_does_not_cost_the_block_that_was_written() {
+    for seed in 0..64 {
+        let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
+        let mut harness = Harness::new(calm(), folder.path(), Random::new(seed)).expect("a volume");
+        let mut operate = |operation, flip| {
+            harness.world.borrow_mut().faults = faults::Faults { flip, ..faults::Faults::default() };
+            harness.operate(operation).expect("as it must be");
+        };
+        let write = Operation::Write { slot: 0, block: 0 };
+        let read = Operation::Read { slot: 0, other: None, urgent: false };
+        operate(write, 0);
+        operate(Operation::Settle, 0);
+        // Damaged on its way, and in flight while the slot is written again.
+        operate(read, 0xFFFF);
+        operate(Operation::Rounds(1), 0xFFFF);
+        operate(write, 0);
+        operate(Operation::Settle, 0);
+        operate(read, 0);
+        operate(Operation::Settle, 0);
+        assert_eq!((harness.counts.rejected, harness.counts.read), (1, 1), "seed {seed}");
+    }
+}
+
 /// A file of eight slots, edited.
 fn damaged(edits: Vec<Edit>) {
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
