@@ -1,6 +1,7 @@
 //! The disk tier beside fio and its peers, in turns. `benches/run --disk` calls it.
 
 use kvstrata_benches::disk::fio::Fio;
+use kvstrata_benches::disk::looked::Looked;
 use kvstrata_benches::disk::ours::{BETWEEN, Cold, Ours, beside_writes, cold_prefix};
 use kvstrata_benches::disk::report::{OURS_APART, Report, Row, Series, Urgent};
 use kvstrata_benches::disk::worker::Worker;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 const USAGE: &str = "disk [--quick] [--json FILE] [--disk-dir DIR] [--footprint MIB] [--rounds N] \
-                     [--foyer PROGRAM] [--nixl PYTHON SCRIPT] [--skip WHAT_AND_WHY]";
+                     [--only WAY,KIB,DEPTH]... [--foyer PROGRAM] [--nixl PYTHON SCRIPT] [--skip WHAT_AND_WHY]";
 const MIB: usize = 1 << 20;
 /// At which the peers take part.
 const DEEP: usize = 32;
@@ -31,8 +32,24 @@ struct Options {
     foyer: Option<String>,
     nixl: Option<(String, String)>,
     skipped: Vec<String>,
+    /// Only these cells, and nothing else.
+    only: Vec<Cell>,
     /// For strace: moves blocks of 1 MiB at depth 32 for so long, and prints how many.
     alone: Option<(Way, Duration)>,
+}
+
+/// `read,1024,32`.
+fn cell_of(text: &str) -> Result<Cell, Failure> {
+    let wrong = || format!("--only {text}: not WAY,KIB,DEPTH, for example read,1024,32");
+    let [way, kib, depth]: [&str; 3] = text.split(',').collect::<Vec<_>>().try_into().map_err(|_| wrong())?;
+    let way =
+        [Way::Read, Way::Write, Way::Mix].into_iter().find(|one| one.word() == way).ok_or_else(wrong)?;
+    let (kib, depth): (usize, usize) =
+        (kib.parse().map_err(|_| wrong())?, depth.parse().map_err(|_| wrong())?);
+    if ![128, 1024, 5120].contains(&kib) || !(1..=DEEP).contains(&depth) {
+        return Err(format!("--only {text}: 128, 1024 or 5120 KiB, depth 1 to {DEEP}").into());
+    }
+    Ok(Cell { block_bytes: kib << 10, depth, way })
 }
 
 impl Options {
@@ -50,6 +67,7 @@ impl Options {
             foyer: None,
             nixl: None,
             skipped: Vec::new(),
+            only: Vec::new(),
             alone: None,
         };
         let mut arguments = env::args().skip(1);
@@ -67,6 +85,7 @@ impl Options {
                 "--disk-dir" => options.folder = PathBuf::from(value()?),
                 "--footprint" => options.footprint = value()?.parse::<u64>()? << 20,
                 "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
+                "--only" => options.only.push(cell_of(&value()?)?),
                 "--foyer" => options.foyer = Some(value()?),
                 "--nixl" => options.nixl = Some((value()?, value()?)),
                 "--skip" => options.skipped.push(value()?),
@@ -81,7 +100,10 @@ impl Options {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let mut cells = Vec::new();
+        let mut cells = self.only.clone();
+        if !cells.is_empty() {
+            return cells;
+        }
         for block_bytes in &self.blocks {
             for depth in &self.depths {
                 for way in &self.ways {
@@ -130,6 +152,13 @@ fn main() -> Result<(), Failure> {
             None
         }
     };
+    let looked = match Looked::new(&raw, options.footprint) {
+        Ok(looked) => Some(looked),
+        Err(why) => {
+            skip("a look", &why);
+            None
+        }
+    };
     let mut workers = Vec::new();
     if let Some((python, script)) = &options.nixl {
         let mut command = Command::new(python);
@@ -163,13 +192,18 @@ fn main() -> Result<(), Failure> {
         options.rounds,
         options.turn.as_millis()
     ));
-    Run { options, fio, ours, workers }.go(&mut report, &folder)
+    if looked.is_some() {
+        let what = "a look: one bare io_uring that loads each byte once, the limit of anything that verifies";
+        report.notes.push(what.to_owned());
+    }
+    Run { options, fio, looked, ours, workers }.go(&mut report, &folder)
 }
 
 /// All who take turns.
 struct Run {
     options: Options,
     fio: Option<Fio>,
+    looked: Option<Looked>,
     ours: Ours,
     workers: Vec<Worker>,
 }
@@ -186,6 +220,9 @@ impl Run {
             for row in &mut report.rows {
                 self.turns(row, round)?;
             }
+            if !self.options.only.is_empty() {
+                continue;
+            }
             self.beside_writes(&mut urgent, round)?;
             for i in 0..3 {
                 cold.push(cold_prefix(self.ours.target(MIB)?, (round * 3 + i) as u64)?);
@@ -193,14 +230,16 @@ impl Run {
         }
         report.urgent = urgent.into_iter().filter(|urgent| !urgent.p50_ms.is_empty()).collect();
         let spread = |of: fn(&Cold) -> f64| Spread::of(cold.iter().map(of));
-        report.cold = Some([
-            spread(|cold| cold.first_ms / cold.alone_ms),
-            spread(|cold| cold.all_ms / cold.alone_ms),
-            spread(|cold| cold.alone_ms),
-        ]);
+        if !cold.is_empty() {
+            report.cold = Some([
+                spread(|cold| cold.first_ms / cold.alone_ms),
+                spread(|cold| cold.all_ms / cold.alone_ms),
+                spread(|cold| cold.alone_ms),
+            ]);
+            report.checksum = checksum::rates(if self.options.quick { Effort::QUICK } else { Effort::FULL });
+        }
         let Run { options, .. } = self;
-        report.checksum = checksum::rates(if options.quick { Effort::QUICK } else { Effort::FULL });
-        if !options.quick {
+        if !options.quick && options.only.is_empty() {
             match counted(folder) {
                 Ok(counted) => report.strace = Some(counted),
                 Err(why) => {
@@ -222,6 +261,7 @@ impl Run {
         let peers = cell.depth == DEEP && cell.way != Way::Mix;
         let mut contenders: Vec<&mut dyn Contender> = Vec::new();
         contenders.extend(self.fio.as_mut().map(|fio| fio as &mut dyn Contender));
+        contenders.extend(self.looked.as_mut().map(|looked| looked as &mut dyn Contender));
         contenders.push(&mut self.ours);
         let workers = self.workers.iter_mut().filter(|worker| peers && worker.serves(cell.block_bytes));
         contenders.extend(workers.map(|worker| worker as &mut dyn Contender));

@@ -3,6 +3,7 @@
 //! ```text
 //!   disk ─┬─ Ours        a volume a block size, in this process
 //!         ├─ Fio         a process a turn; its JSON
+//!         ├─ Looked      a bare ring that loads each byte once
 //!         └─ Worker      foyer, NIXL: a process each, asked by a line, stopped (SIGSTOP) while others have their turn
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! | `target.rs` | what is measured: a volume and its buffers |
 //! | `ours.rs` | the closed loop, urgent reads beside writes, a cold prefix |
 //! | `fio.rs` | the limit |
+//! | `looked.rs` | the limit of whoever looks at the bytes |
 //! | `worker.rs` | peers that answer a line with a line |
 //! | `checksum.rs` | the payload checksum beside memcpy |
 //! | `calls.rs` | system calls, seen by strace |
@@ -22,6 +24,7 @@ pub mod calls;
 pub mod checksum;
 pub mod files;
 pub mod fio;
+pub mod looked;
 pub mod ours;
 pub mod report;
 pub mod soak;
@@ -29,6 +32,9 @@ pub mod target;
 pub mod worker;
 
 use std::time::Duration;
+
+/// Reads of a mix, in a hundred.
+const READS_OF_100: u64 = 70;
 
 /// Why a contender has no figure, in words.
 pub type Failure = Box<dyn std::error::Error>;

@@ -2,7 +2,7 @@
 
 use super::files::cpu_seconds;
 use super::target::{Plan, Target};
-use super::{Cell, Contender, Failure, Turn, Way, size};
+use super::{Cell, Contender, Failure, READS_OF_100, Turn, Way, size};
 use crate::inputs::mix;
 use crate::rounds::Spread;
 use futures_executor::block_on;
@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 pub const PREFIX: usize = 128;
 /// Between two urgent reads.
 pub const BETWEEN: Duration = Duration::from_millis(10);
-/// Reads of a mix, in a hundred.
-const READS_OF_100: u64 = 70;
 
 /// The name of a slot's block in these benches.
 #[must_use]

@@ -30,6 +30,12 @@ pub struct Row {
     pub series: Vec<Series>,
 }
 
+/// Who is the limit of whoever looks at the bytes.
+pub const LOOKED: &str = "a look";
+
+/// Who takes turns and is no peer.
+const NOT_PEERS: [&str; 3] = ["fio", LOOKED, "ours"];
+
 /// Whose urgent reads have something to reach.
 pub const OURS_APART: &str = "ours, urgent, 10 ms apart";
 
@@ -151,8 +157,8 @@ impl Report {
     }
 
     fn throughput(&self, out: &mut String) {
-        *out += "\n| random slots | fio, GB/s | ours, GB/s | ours / fio | reach | CPU s a GiB: fio | ours | reach | calls a block |\n";
-        *out += "|---|---:|---:|---|---|---:|---:|---|---:|\n";
+        *out += "\n| random slots | fio, GB/s | ours, GB/s | ours / fio | reach | a look / fio | CPU s a GiB: fio | ours | reach | calls a block |\n";
+        *out += "|---|---:|---:|---|---|---|---:|---:|---|---:|\n";
         for row in &self.rows {
             let Some(ours) = row.of("ours") else { continue };
             let fio = row.of("fio");
@@ -161,26 +167,30 @@ impl Report {
             let cpu = fio.map(|fio| (fio.cpu().median + 0.05, ours.cpu().median));
             let calls = ours.calls_a_block(row.cell.block_bytes);
             let or_none = |text: Option<String>| text.unwrap_or_else(|| "–".to_owned());
-            let _ = writeln!(
-                out,
-                "| {} | {} | {} | {} | {} | {} | {:.3} | {} | {} |",
-                cell(row.cell),
-                or_none(fio.map(|fio| off(fio.gb_per_s()))),
-                off(ours.gb_per_s()),
-                or_none(share.map(times)),
-                or_none(reach.map(|(reach, share)| judged(reach, share.median >= reach, "≥"))),
-                or_none(fio.map(|fio| format!("{:.3}", fio.cpu().median))),
-                ours.cpu().median,
-                or_none(cpu.map(|(reach, ours)| judged((reach * 1e3).round() / 1e3, ours <= reach, "≤"))),
-                or_none(calls.map(|calls| {
-                    let judged = judged(CALLS_REACH, calls.median <= CALLS_REACH, "≤");
-                    if row.cell.depth == 32 {
-                        format!("{:.2} ({judged})", calls.median)
-                    } else {
-                        format!("{:.2}", calls.median)
-                    }
-                })),
-            );
+            let _ =
+                writeln!(
+                    out,
+                    "| {} | {} | {} | {} | {} | {} | {} | {:.3} | {} | {} |",
+                    cell(row.cell),
+                    or_none(fio.map(|fio| off(fio.gb_per_s()))),
+                    off(ours.gb_per_s()),
+                    or_none(share.map(times)),
+                    or_none(reach.map(|(reach, share)| judged(reach, share.median >= reach, "≥"))),
+                    or_none(row.share(LOOKED, "fio").map(|Spread { low, median, high }| {
+                        format!("{median:.2} ({low:.2}–{high:.2})")
+                    })),
+                    or_none(fio.map(|fio| format!("{:.3}", fio.cpu().median))),
+                    ours.cpu().median,
+                    or_none(cpu.map(|(reach, ours)| judged((reach * 1e3).round() / 1e3, ours <= reach, "≤"))),
+                    or_none(calls.map(|calls| {
+                        let judged = judged(CALLS_REACH, calls.median <= CALLS_REACH, "≤");
+                        if row.cell.depth == 32 {
+                            format!("{:.2} ({judged})", calls.median)
+                        } else {
+                            format!("{:.2}", calls.median)
+                        }
+                    })),
+                );
         }
         if let Some([reads, writes]) = self.strace {
             let _ = writeln!(
@@ -192,7 +202,10 @@ impl Report {
 
     /// Who beside fio and ours, as shares of fio.
     fn peers(&self, out: &mut String) {
-        let with_peers: Vec<&Row> = self.rows.iter().filter(|row| row.series.len() > 2).collect();
+        let with_peers: Vec<&Row> = {
+            let peer = |series: &Series| !NOT_PEERS.contains(&series.name.as_str());
+            self.rows.iter().filter(|row| row.series.iter().any(peer)).collect()
+        };
         if with_peers.is_empty() {
             return;
         }
@@ -202,7 +215,7 @@ impl Report {
             for peer in &row.series {
                 let share = row.share(&peer.name, "fio").map_or("–".to_owned(), times);
                 let (mut ahead, mut cheaper) = (String::new(), String::new());
-                if !["fio", "ours"].contains(&peer.name.as_str())
+                if !NOT_PEERS.contains(&peer.name.as_str())
                     && let Some(by) = row.share("ours", &peer.name)
                 {
                     ahead = format!("{:.2}× {}", by.median, if by.median > 1.0 { "yes" } else { "no" });

@@ -232,6 +232,10 @@ impl Inbox {
         self.closing.load(site!("inbox_closing_relaxed", Ordering::Acquire))
     }
 
+    pub(super) fn waits(&self, class: Class) -> bool {
+        !self.queues[class as usize].is_empty()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.queues.iter().all(ArrayQueue::is_empty)
     }

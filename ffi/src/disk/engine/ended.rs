@@ -159,7 +159,8 @@ impl Engine {
             }
             self.settle(part.request);
             summed += part.bytes;
-            if summed >= SUM_BYTES || self.order.requests(Class::Urgent) > 0 {
+            let urgent = self.order.requests(Class::Urgent) > 0 || self.setup.inbox.waits(Class::Urgent);
+            if summed >= SUM_BYTES || urgent {
                 self.summed = true;
                 return;
             }

@@ -4,7 +4,8 @@
 //!   pieces a waiting write gets its turn all the same.
 //! - What is in flight is capped in bytes: what comes next queues in the device behind it, so a cap is a waiting time.
 //!   Reads and writes alone are capped far above what keeps a device busy (bandwidth × latency: 14 GB/s × 200 µs are
-//!   3 MB), so that batches are large; urgent reads are capped near it, so that the first is usable soon. While reads come and go writes are capped more tightly, and still more while an urgent one waits. A cap
+//!   3 MB), so that batches are large; urgent reads are capped near it, so that the first is usable soon. While reads
+//!   come and go writes are capped more tightly, still more where urgent ones do, and most while one waits. A cap
 //!   that held only while a read is there would come too late: it holds for [`MEMORY`] after the last one.
 
 use super::super::request::Class;
@@ -22,6 +23,8 @@ const READS_BYTES: usize = 32 << 20;
 const WRITES_BYTES: usize = 32 << 20;
 /// The same while reads come and go.
 const WRITES_BESIDE_READS_BYTES: usize = 4 << 20;
+/// The same while urgent reads come and go: the next one waits for what is in flight then.
+const WRITES_BETWEEN_URGENT_BYTES: usize = 3 << 20;
 /// The same while an urgent read is there.
 const WRITES_BESIDE_URGENT_BYTES: usize = 1 << 20;
 /// How long a read is remembered after it has ended.
@@ -173,6 +176,8 @@ impl Order {
     fn write_cap(&self, now: Duration) -> usize {
         if self.requests(Class::Urgent) > 0 {
             WRITES_BESIDE_URGENT_BYTES
+        } else if lately(self.last_urgent, now) {
+            WRITES_BETWEEN_URGENT_BYTES
         } else if self.requests(Class::Read) > 0 || lately(self.last_read, now) {
             WRITES_BESIDE_READS_BYTES
         } else {
