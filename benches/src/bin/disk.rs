@@ -14,7 +14,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 const USAGE: &str = "disk [--quick] [--json FILE] [--disk-dir DIR] [--footprint MIB] [--rounds N] \
-                     [--only WAY,KIB,DEPTH]... [--foyer PROGRAM] [--nixl PYTHON SCRIPT] [--skip WHAT_AND_WHY]";
+                     [--only WAY,KIB,DEPTH|latencies]... [--foyer PROGRAM] [--nixl PYTHON SCRIPT] [--skip WHAT_AND_WHY]";
 const MIB: usize = 1 << 20;
 /// At which the peers take part.
 const DEEP: usize = 32;
@@ -32,8 +32,9 @@ struct Options {
     foyer: Option<String>,
     nixl: Option<(String, String)>,
     skipped: Vec<String>,
-    /// Only these cells, and nothing else.
+    /// Only these cells; whether, beside them, the latencies.
     only: Vec<Cell>,
+    latencies: Option<bool>,
     /// For strace: moves blocks of 1 MiB at depth 32 for so long, and prints how many.
     alone: Option<(Way, Duration)>,
 }
@@ -68,6 +69,7 @@ impl Options {
             nixl: None,
             skipped: Vec::new(),
             only: Vec::new(),
+            latencies: None,
             alone: None,
         };
         let mut arguments = env::args().skip(1);
@@ -85,7 +87,13 @@ impl Options {
                 "--disk-dir" => options.folder = PathBuf::from(value()?),
                 "--footprint" => options.footprint = value()?.parse::<u64>()? << 20,
                 "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
-                "--only" => options.only.push(cell_of(&value()?)?),
+                "--only" => match value()?.as_str() {
+                    "latencies" => options.latencies = Some(true),
+                    cell => {
+                        options.only.push(cell_of(cell)?);
+                        options.latencies.get_or_insert(false);
+                    }
+                },
                 "--foyer" => options.foyer = Some(value()?),
                 "--nixl" => options.nixl = Some((value()?, value()?)),
                 "--skip" => options.skipped.push(value()?),
@@ -100,10 +108,10 @@ impl Options {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let mut cells = self.only.clone();
-        if !cells.is_empty() {
-            return cells;
+        if self.latencies.is_some() {
+            return self.only.clone();
         }
+        let mut cells = Vec::new();
         for block_bytes in &self.blocks {
             for depth in &self.depths {
                 for way in &self.ways {
@@ -220,7 +228,7 @@ impl Run {
             for row in &mut report.rows {
                 self.turns(row, round)?;
             }
-            if !self.options.only.is_empty() {
+            if self.options.latencies == Some(false) {
                 continue;
             }
             self.beside_writes(&mut urgent, round)?;
@@ -239,7 +247,7 @@ impl Run {
             report.checksum = checksum::rates(if self.options.quick { Effort::QUICK } else { Effort::FULL });
         }
         let Run { options, .. } = self;
-        if !options.quick && options.only.is_empty() {
+        if !options.quick && options.latencies.is_none() {
             match counted(folder) {
                 Ok(counted) => report.strace = Some(counted),
                 Err(why) => {

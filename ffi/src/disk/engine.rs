@@ -59,7 +59,7 @@ const BATCH_PATIENCE: Duration = Duration::from_millis(4);
 const URGENT_PATIENCE: Duration = Duration::from_micros(50);
 /// Summed at most, in bytes, between two looks at what has ended, while no urgent read waits: less time than the device
 /// needs for what is in flight.
-const SUM_BYTES: usize = 8 << 20;
+const SUM_BYTES: usize = 16 << 20;
 
 /// What an engine is made of.
 pub(super) struct Setup {

@@ -24,7 +24,7 @@ const WRITES_BYTES: usize = 32 << 20;
 /// The same while reads come and go.
 const WRITES_BESIDE_READS_BYTES: usize = 4 << 20;
 /// The same while urgent reads come and go: the next one waits for what is in flight then.
-const WRITES_BETWEEN_URGENT_BYTES: usize = 3 << 20;
+const WRITES_BETWEEN_URGENT_BYTES: usize = 2 << 20;
 /// The same while an urgent read is there.
 const WRITES_BESIDE_URGENT_BYTES: usize = 1 << 20;
 /// How long a read is remembered after it has ended.
