@@ -81,33 +81,6 @@ fn open_scratch(made: &Made<'_>) -> Result<Opened, ReplayError> {
 }
 
 fn open_at(files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, TierError> {
-    let with = |backend| open_with(backend, files, keep, made);
-    match made.settings.disk_backend {
-        Backend::Auto => match with(Backend::UringDirect) {
-            Err(TierError::Volume(VolumeError::NoUring { .. })) => {
-                with(Backend::Blocking).and_then(|opened| refuse_buffered(opened, keep))
-            }
-            opened => opened,
-        },
-        backend => with(backend),
-    }
-}
-
-/// Leaves nothing behind that was not there before.
-fn refuse_buffered((tier, found): Opened, keep: bool) -> Result<Opened, TierError> {
-    let descriptions = || tier.volumes().volumes().iter().map(|volume| volume.describe());
-    let Some(buffered) = descriptions().find(|volume| !volume.direct) else { return Ok((tier, found)) };
-    let refusal = VolumeError::NoDirect { path: buffered.path.clone(), why: buffered.notes.join("; ") };
-    if keep && found.created {
-        for volume in descriptions() {
-            // The refusal is the error to report.
-            let _ = std::fs::remove_file(&volume.path);
-        }
-    }
-    Err(refusal.into())
-}
-
-fn open_with(backend: Backend, files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, TierError> {
     let Made { settings, arena, filled } = *made;
     // `--disk-blocks` is a multiple of their number.
     let slots = settings.disk_blocks / files.len() as u32;
@@ -123,7 +96,9 @@ fn open_with(backend: Backend, files: &[PathBuf], keep: bool, made: &Made<'_>) -
             .reinitialize(settings.reinitialize)
             .trim(settings.trim)
             .skip_verification_unsafe(settings.skip_verification)
-            .backend(backend)
+            .backend(settings.disk_backend)
+            // By default: a page cache in between would be what is measured.
+            .require_direct(settings.disk_backend == Backend::Auto)
             .depth(DEPTH)
             .register(arena);
         match &settings.disk_key {

@@ -46,6 +46,8 @@ pub fn read(path: &Path) -> Option<Reading> {
     let id = field(16) ^ field(24);
     let (slots, slot_bytes, stride) = (field(80), field(88), field(96));
     let (table_offset, origin) = (field(104), field(112));
+    let openings = u128::from(field(136)) + 1;
+    let last = ((openings << 40) - 1).min((1 << 62) - 1) as u64;
     let mut reading = Reading {
         clean: number(best, 144, 4) & 1 == 1,
         table_offset,
@@ -64,7 +66,7 @@ pub fn read(path: &Path) -> Option<Reading> {
         let (hash, sequence) = (number(record, 0, 16), number(record, 32, 8) as u64);
         let payload_bytes = number(record, 56, 4) as u64;
         let checksum = XxHash3_64::oneshot_with_seed(id ^ slot, &record[..60]) as u32;
-        if number(record, 60, 4) != u128::from(checksum) || sequence == 0 || sequence >> 63 != 0 {
+        if number(record, 60, 4) != u128::from(checksum) || !(1..=last).contains(&sequence) {
             reading.record += 1;
         } else if !(1..=slot_bytes).contains(&payload_bytes) {
             reading.length += 1;

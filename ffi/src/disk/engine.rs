@@ -96,8 +96,8 @@ pub(super) struct Engine {
     held: Vec<Request>,
     /// Requests that the device has failed since one that went well.
     failures: u32,
-    /// The device, or the ring, is given up: what is in flight is awaited, and that is all.
-    lost: bool,
+    /// What is in flight is awaited, and that is all.
+    out_of_service: bool,
     now: Duration,
     /// As much was summed as may be without a look at what has ended.
     summed: bool,
@@ -111,7 +111,7 @@ pub(super) enum Round {
     More,
     /// Everything is answered, and nothing more will come.
     Over,
-    /// The ring, or the device, is lost.
+    /// The ring is lost, or the volume out of service and everything answered: an end without the table's.
     Lost,
 }
 
@@ -136,7 +136,7 @@ impl Engine {
             punching: Vec::new(),
             held: Vec::new(),
             failures: 0,
-            lost: false,
+            out_of_service: false,
             now: Duration::ZERO,
             summed: false,
             done: Vec::with_capacity(depth + 1),
@@ -158,19 +158,19 @@ impl Engine {
     /// Takes in, hands over, waits if there is nothing else to do, and answers.
     pub(super) fn round(&mut self) -> Round {
         self.now = self.setup.ring.now();
-        if !self.lost {
+        if !self.out_of_service {
             self.pull();
             self.write_back();
             self.fill();
             self.issue();
         }
         let idle = self.active.is_empty() && self.held.is_empty();
-        while self.lost
+        while self.out_of_service
             && let Some(token) = self.again.pop_front()
         {
             self.piece_ended(token, Some(FailureCause::OutOfService));
         }
-        if self.lost && self.pieces.len() == 0 && self.nothing_to_sum() {
+        if self.out_of_service && self.pieces.len() == 0 && self.nothing_to_sum() {
             return Round::Lost;
         }
         let closing = idle && self.setup.inbox.closing() && self.setup.inbox.is_empty();
@@ -228,7 +228,7 @@ impl Engine {
             Wait::Batch { pieces: in_flight / 2, patience }
         } else {
             // Out of service it writes no more, and would find itself due for ever.
-            let write_back = self.setup.write_back.as_ref().filter(|_| !self.lost);
+            let write_back = self.setup.write_back.as_ref().filter(|_| !self.out_of_service);
             match write_back.and_then(|write_back| write_back.due_in(self.now)) {
                 Some(time) => Wait::For(time),
                 None => Wait::Forever,
@@ -245,7 +245,7 @@ impl Engine {
     fn takes(&self, class: Class) -> bool {
         let flushes = self.setup.write_back.as_ref().map_or(0, WriteBack::flushes);
         let waiting = if class == Class::Write { self.held.len() + flushes } else { 0 };
-        !self.lost && self.order.requests(class) + waiting < self.setup.ring.depth()
+        !self.out_of_service && self.order.requests(class) + waiting < self.setup.ring.depth()
     }
 
     fn pull(&mut self) {
@@ -305,9 +305,9 @@ impl Engine {
         self.order.add(class, key);
     }
 
-    /// Takes no more. Whoever has nothing in flight hears of it at once, not only when the last piece has come back.
+    /// Goes out of service: takes no more. Whoever has nothing in flight hears of it at once, not only when the last piece has come back.
     fn leave(&mut self) {
-        self.lost = true;
+        self.out_of_service = true;
         self.setup.inbox.leave();
         let waits = |(_, request): &(usize, &Request)| request.in_flight == 0 && request.unsummed == 0;
         let keys: Vec<usize> = self.active.iter().filter(waits).map(|(key, _)| key).collect();

@@ -14,11 +14,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `volume.rs` | [`Volume`]: what callers use, and the choice of the ring |
+//! | `volume.rs` | [`Volume`]: what callers use |
+//! | `choice.rs` | the choice of the ring |
 //! | `description.rs` | [`Description`] |
 //! | `set.rs` | [`VolumeSet`]: several volumes, striped |
 //! | `options.rs` | [`VolumeOptions`] |
-//! | `file/` | the file: made or found, recovered, allocated, O_DIRECT tried, removed |
+//! | `file/` | the file: made or found, locked, recovered, allocated, O_DIRECT tried, removed |
 //! | `format/` | the bytes of superblocks, records and seals, as `docs/disk-format.md` has them |
 //! | `table.rs` | the slot table in memory: what each slot holds, and which pages are to be written back |
 //! | `recovery.rs` | what opening found, and why a payload is not served |
@@ -31,6 +32,7 @@
 //! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads |
 
 mod bounce;
+mod choice;
 #[cfg(feature = "encryption")]
 mod cipher;
 #[cfg(not(feature = "encryption"))]

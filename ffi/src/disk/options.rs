@@ -2,6 +2,7 @@
 
 use super::cipher::Key;
 use super::error::VolumeError;
+use super::file::{Kernel, System};
 use super::format::{CHUNK_BYTES, Shape};
 use crate::arena::HostArena;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ use std::time::Duration;
 /// How a volume moves bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Backend {
-    /// The first of the others that works.
+    /// The first of the others that works; the last on a file system that another machine or process serves (NFS, Lustre,
+    /// GPFS and their like).
     #[default]
     Auto,
     /// io_uring and O_DIRECT; an error where either is refused.
@@ -56,6 +58,7 @@ pub struct VolumeOptions {
     pub(super) slots: u32,
     pub(super) slot_bytes: usize,
     pub(super) backend: Backend,
+    pub(super) require_direct: bool,
     pub(super) layout_fingerprint: u128,
     pub(super) model_fingerprint: u128,
     pub(super) reinitialize: bool,
@@ -73,6 +76,8 @@ pub struct VolumeOptions {
     pub(super) in_background: bool,
     pub(super) progress: Option<Progress>,
     pub(super) arenas: Vec<Arc<HostArena>>,
+    /// What answers for the file system.
+    pub(super) system: Box<dyn System>,
 }
 
 impl VolumeOptions {
@@ -83,6 +88,7 @@ impl VolumeOptions {
             slots,
             slot_bytes,
             backend: Backend::Auto,
+            require_direct: false,
             layout_fingerprint: 0,
             model_fingerprint: 0,
             reinitialize: false,
@@ -100,12 +106,20 @@ impl VolumeOptions {
             in_background: false,
             progress: None,
             arenas: Vec::new(),
+            system: Box::new(Kernel),
         }
     }
 
     /// Which backend; [`Backend::Auto`] unless set.
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
+        self
+    }
+
+    /// Whether a file system that refuses O_DIRECT is an error, whatever the backend: else the page cache holds a second
+    /// copy of what is moved, under a note. [`Backend::UringDirect`] means it anyway.
+    pub fn require_direct(mut self, require: bool) -> Self {
+        self.require_direct = require;
         self
     }
 
@@ -278,6 +292,7 @@ impl core::fmt::Debug for VolumeOptions {
             .field("slots", &self.slots)
             .field("slot_bytes", &self.slot_bytes)
             .field("backend", &self.backend)
+            .field("require_direct", &self.require_direct)
             .field("depth", &self.depth)
             .field("queue", &self.queue)
             .field("piece_bytes", &self.piece_bytes)

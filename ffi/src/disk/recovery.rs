@@ -40,7 +40,7 @@ pub struct Recovery {
 /// What opening dropped, counted by cause. Each record is counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RejectedRecords {
-    /// Records that are not whole: torn, flipped, of another volume or another slot.
+    /// Records that are not whole: torn, flipped, of another volume or another slot, or with a number that no opening gave.
     pub record: u64,
     /// Records whose payload is empty or longer than a slot.
     pub length: u64,

@@ -8,6 +8,7 @@
 //! Each has a file, a ring thread and a queue of its own, so that neighbours in a run of slots move at the same time,
 //! and one that fails takes nobody with it: its blocks are misses, the others go on.
 
+use super::choice::{Built, Parts, build};
 use super::description::Description;
 use super::error::VolumeError;
 use super::file;
@@ -16,7 +17,7 @@ use super::pending::Pending;
 use super::recovery::{Name, Recovery};
 use super::request::Urgency;
 use super::stats::VolumeStats;
-use super::volume::{Built, Parts, Volume, build};
+use super::volume::Volume;
 use crate::arena::{BlockRead, BlockWrite};
 use kvstrata_core::SequenceHash;
 use std::collections::HashMap;

@@ -83,7 +83,7 @@ impl Table {
     }
 
     /// The table that the file holds: `bytes` from the table's start on, of a file of `file_bytes`. The superblock
-    /// is one that was read and wanted: memory for its slots is allocated.
+    /// is one that was read and wanted, and counts the writes that it was read with: memory for its slots is allocated.
     ///
     /// Records that cannot be served are cleared, their pages dirty, and counted: of two with one hash the one with
     /// the higher sequence number stays (of the same number: the lower slot). Slots behind the end of `bytes` are
@@ -98,12 +98,14 @@ impl Table {
         let mut table = Table::new(superblock.volume_id, shape.slots, cipher)?;
         let mut rejected = RejectedRecords::default();
         let there = shape.slots_within(file_bytes);
+        let last = superblock.last_sequence();
         let records = bytes.as_chunks::<RECORD_BYTES>().0;
         // Of each block: its hash's lower half, its sequence number. 16 bytes to sort instead of 64.
         let (mut names, mut order) = (Vec::new(), Vec::new());
         for (slot, record) in (0..shape.slots).zip(records) {
             let cause = match Record::decode(record, table.volume, slot) {
                 Ok(None) => continue,
+                Ok(Some(found)) if found.sequence > last => &mut rejected.record,
                 Ok(Some(_)) if slot >= there => &mut rejected.truncated,
                 Ok(Some(found)) if !(1..=shape.slot_bytes).contains(&found.payload_bytes) => {
                     &mut rejected.length

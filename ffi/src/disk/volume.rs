@@ -1,25 +1,35 @@
 //! A volume: slots in one file, and the thread that serves them.
+//!
+//! | word | what it says |
+//! |---|---|
+//! | forget | of a slot: nobody finds there what it held ([`Volume::forget`]) |
+//! | clear | of a record: 64 zeros in its place, in memory now and in the file later; what forgetting does, a new write, and a payload that does not match |
+//! | punch | of a slot's bytes: a hole in the file, after forgetting, with the option `trim` |
+//! | retire | a volume's user takes it out of service ([`Volume::retire`]) |
+//! | out of service | the volume takes nothing more, and what is in flight is awaited: it was retired, or its device is gone or goes on failing |
+//! | lost | of a ring: what is in flight will not be answered, and what it may still touch is kept for good |
+//!
+//! A tier of several volumes calls lost each that is out of service: so are its blocks.
 
 use super::bounce::{self, Bounce, NoCopy};
+use super::choice::{Built, Parts, build};
 use super::description::Description;
 use super::engine::{Engine, Fill, Round, Setup, WriteBack};
 use super::error::{Direction, FailureCause, IoFailure, VolumeError};
 use super::file::{self, Prepared, VolumeFile};
 use super::format::Shape;
 use super::inbox::Inbox;
-use super::options::{Backend, VolumeOptions};
+use super::options::VolumeOptions;
 use super::pending::{Cell, Pending};
 use super::recovery::{Name, Recovery};
 use super::request::{Place, Request, Urgency, transfer_bytes};
-use super::ring::Ring;
-use super::ring::blocking::BlockingRing;
 use super::stats::VolumeStats;
-use crate::arena::{BlockRead, BlockWrite, HostArena};
+use crate::arena::{BlockRead, BlockWrite};
 use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::{Storage, StorageKind};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
@@ -45,26 +55,6 @@ pub struct Volume {
     file: Arc<File>,
     /// Some until drop.
     thread: Option<JoinHandle<Round>>,
-}
-
-/// What the ring thread found when it made its ring.
-pub(super) struct Built {
-    pub(super) ring: Box<dyn Ring>,
-    pub(super) backend: Backend,
-    pub(super) words: String,
-    pub(super) fixed_bytes: u64,
-    pub(super) notes: Vec<String>,
-}
-
-/// What a ring is made of.
-pub(super) struct Parts {
-    pub(super) path: PathBuf,
-    pub(super) file: Arc<File>,
-    pub(super) direct: bool,
-    pub(super) backend: Backend,
-    pub(super) depth: u32,
-    pub(super) threads: usize,
-    pub(super) arenas: Vec<Arc<HostArena>>,
 }
 
 impl Volume {
@@ -427,61 +417,4 @@ fn start(
         notes,
     };
     Ok(Volume { inbox, shape, index, transfer_bytes, bounce, description, file, thread: Some(thread) })
-}
-
-/// The best ring that works here, or the one that was asked for.
-pub(super) fn build(parts: Parts) -> Result<Built, VolumeError> {
-    choose(parts, uring)
-}
-
-/// Takes what `make_uring` makes, unless the blocking backend was asked for, or falls back to that where
-/// the options leave the choice.
-pub(super) fn choose(
-    mut parts: Parts,
-    make_uring: impl FnOnce(&mut Parts) -> io::Result<Built>,
-) -> Result<Built, VolumeError> {
-    if parts.backend == Backend::Blocking {
-        return blocking(parts, Vec::new());
-    }
-    match make_uring(&mut parts) {
-        Ok(built) => Ok(built),
-        Err(error) if parts.backend == Backend::Auto => {
-            blocking(parts, vec![format!("io_uring refused ({error})")])
-        }
-        Err(source) => Err(VolumeError::NoUring { path: parts.path, source }),
-    }
-}
-
-fn blocking(parts: Parts, notes: Vec<String>) -> Result<Built, VolumeError> {
-    let Parts { path, file, depth, threads, .. } = parts;
-    let ring = BlockingRing::new(depth, threads, file).map_err(|source| VolumeError::Os {
-        path,
-        operation: "start the threads of the blocking backend",
-        source,
-    })?;
-    let words = format!("{threads} threads, depth {depth}");
-    Ok(Built { ring: Box::new(ring), backend: Backend::Blocking, words, fixed_bytes: 0, notes })
-}
-
-#[cfg(target_os = "linux")]
-fn uring(parts: &mut Parts) -> io::Result<Built> {
-    use super::ring::uring::{Granted, UringRing};
-
-    let arenas = core::mem::take(&mut parts.arenas);
-    let (ring, granted) = UringRing::new(parts.depth, Arc::clone(&parts.file), arenas)?;
-    let Granted { flags, fixed_bytes, refused_buffers } = granted;
-    let unregistered = refused_buffers.map(|error| {
-        format!(
-            "buffers not registered ({error}): each request pins its pages; \
-             raise the memory-lock limit (`ulimit -l`)"
-        )
-    });
-    let backend = if parts.direct { Backend::UringDirect } else { Backend::UringBuffered };
-    let words = format!("{flags}, depth {}", parts.depth);
-    Ok(Built { ring: Box::new(ring), backend, words, fixed_bytes, notes: unregistered.into_iter().collect() })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn uring(_parts: &mut Parts) -> io::Result<Built> {
-    Err(io::Error::from(io::ErrorKind::Unsupported))
 }

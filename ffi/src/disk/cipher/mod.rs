@@ -11,7 +11,7 @@
 //!                                                               ├─"payload" ‖ salt(e)──► AES-256-GCM key of epoch e
 //!                                                               └─"names" ‖ salt(e)────► HMAC-SHA256 key of epoch e
 //!
-//!   sequence (63 bits)   │ epoch e, 23 bits, from 1 │ count in the epoch, 40 bits │
+//!   sequence (62 bits)   │ epoch e, 22 bits, from 1 │ count in the epoch, 40 bits │
 //!   nonce    (12 B)      │ sequence, 8 B little-endian │ zeros, 4 B │
 //!   bound    (36 B)      │ hash 16 │ parent 16 │ slot 4 │                    the additional data of the AEAD
 //!   record               hash ‖ parent XOR HMAC(sequence), 32 B;  seal = tag
@@ -30,8 +30,9 @@
 //! - I3: a payload is opened only as what it was sealed as: the volume, epoch and sequence number by key and nonce; hash,
 //!   parent and slot as bound data; the length by GCM itself. Of what is refused, no byte is left in the buffer.
 //! - I4: epochs ascend with time, for each is one more than the newest that any record names; so sequence numbers do too,
-//!   which is what recovery orders by, over all volumes of a set. An epoch of which no record is left is numbered again, with another salt: what it
-//!   wrote is refused.
+//!   which is what recovery orders by, over all volumes of a set. An epoch whose number is greater than the superblock's
+//!   `writes`, which no opening began, is not counted: one forged record would spend them all. An epoch of which no record
+//!   is left is numbered again, with another salt: what it wrote is refused.
 //!
 //! A salt is needed as long as a record names its epoch; those older than 127 openings *that wrote* are lost, and
 //! their blocks are misses. So are all blocks of an epoch whose superblock never came to the disk: a loss, never a leak.
@@ -53,7 +54,7 @@ mod tests;
 
 pub use key::{Key, KeyError};
 
-use super::format::{EPOCHS, MAX_SEQUENCE, Salts};
+use super::format::{COUNT_BITS, EPOCHS, MAX_SEQUENCE, Salts};
 use core::sync::atomic::{AtomicU64, Ordering};
 use gcm::{Gcm, NONCE_BYTES, TAG_BYTES};
 use kvstrata_core::SequenceHash;
@@ -61,8 +62,6 @@ use ring::rand::{SecureRandom, SystemRandom};
 use ring::{aead, hkdf, hmac};
 use std::sync::Arc;
 
-/// The low bits of a sequence number count within its epoch.
-const COUNT_BITS: u32 = 40;
 const LAST_EPOCH: u64 = MAX_SEQUENCE >> COUNT_BITS;
 
 const CHECK_INFO: &[u8] = b"kvstrata volume 1: key check";
@@ -80,8 +79,8 @@ pub(super) enum CipherError {
         /// What was tried.
         what: &'static str,
     },
-    /// All 2²³ epochs have been opened.
-    #[error("the volume has been opened 2^23 times; reinitialize it")]
+    /// All 2²² epochs have been opened.
+    #[error("the volume has been opened 2^22 times; reinitialize it")]
     EpochsSpent,
     /// All 2⁴⁰ sequence numbers of an epoch have been used.
     #[error("the volume has taken 2^40 writes since it was opened; open it again")]

@@ -79,7 +79,7 @@ impl Engine {
         self.order.ended(action, bytes, urgent);
         let mut through = core::mem::take(&mut self.through);
         self.pieces.end(token, &mut through);
-        match failure.is_some() && merged && !self.lost {
+        match failure.is_some() && merged && !self.out_of_service {
             // One bad sector is not the neighbours' fault: each is asked for again, alone.
             true => through.drain(..).rev().for_each(|part| self.again_alone(part)),
             false => through.drain(..).for_each(|part| self.part_ended(part, action, failure)),
@@ -103,7 +103,7 @@ impl Engine {
         let gone = matches!(cause, FailureCause::Os { errno: libc::ENODEV | libc::ENXIO | libc::EBADF });
         self.failures += 1;
         // Where it is gone there is no point in asking again.
-        if !self.lost && (gone || self.failures >= FAILURES) {
+        if !self.out_of_service && (gone || self.failures >= FAILURES) {
             self.leave();
         }
     }

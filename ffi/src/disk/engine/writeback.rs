@@ -16,7 +16,7 @@
 //! - I4: the clean mark is written after everything else, and only if all of that was.
 
 use super::super::error::FailureCause;
-use super::super::format::{PAGE_BYTES, SUPERBLOCK_BYTES, Superblock};
+use super::super::format::{RECORDS_A_PAGE, SUPERBLOCK_BYTES, Superblock};
 use super::super::request::{Request, Task};
 use super::super::table::{Extent, Table};
 use crate::arena::{ArenaError, HostArena};
@@ -200,7 +200,7 @@ impl WriteBack {
     }
 
     fn pages(&self) -> usize {
-        (self.superblock.shape.slots as usize).div_ceil(PAGE_BYTES / super::super::format::RECORD_BYTES)
+        (self.superblock.shape.slots as usize).div_ceil(RECORDS_A_PAGE)
     }
 
     fn next_of_the_end(&mut self, table: &Table) -> Option<Request> {

@@ -5,13 +5,14 @@
 
 use super::super::cipher::{Cipher, CipherError};
 use super::super::error::VolumeError;
-use super::super::format::{Record, Superblock};
+use super::super::format::{COUNT_BITS, Record, Superblock};
 use super::super::options::{Backend, VolumeOptions};
 use super::super::table::{Extent, Table};
 use super::{Contents, Prepared, VolumeFile, fill, no_memory, os, write_superblocks};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Prepared {
     pub(in crate::disk) fn set_id(&self) -> u128 {
@@ -65,14 +66,17 @@ impl Prepared {
                 table
             }
         };
-        superblock.writes = superblock.writes.saturating_add(1);
+        // Never fewer than the epoch's number, which a set gives to a file that is newer than the others, or older: its
+        // records would be above `last_sequence`. Relaxed: a set's volumes are opened by one thread.
+        let epoch = options.stripe.sequence.load(Ordering::Relaxed) >> COUNT_BITS;
+        superblock.writes = superblock.writes.saturating_add(1).max(epoch);
         superblock.clean = false;
         if let Err(error) = write_superblocks(&file, path, &superblock, direct)? {
             direct = false;
             refused = Some(error.to_string());
         }
         if let Some(why) = refused {
-            if options.backend == Backend::UringDirect {
+            if options.require_direct || options.backend == Backend::UringDirect {
                 return Err(VolumeError::NoDirect { path: path.clone(), why });
             }
             notes.push(format!(
@@ -100,12 +104,14 @@ impl Prepared {
     }
 }
 
-/// The largest sequence number of all whole records, or 0.
+/// The largest sequence number of all whole records, or 0, without those that no opening gave.
 pub(super) fn last_sequence(superblock: &Superblock, table: &[u8]) -> u64 {
     let records = (0..superblock.shape.slots).zip(table.as_chunks().0);
     let whole =
         records.filter_map(|(slot, bytes)| Record::decode(bytes, superblock.volume_id, slot).ok().flatten());
-    whole.map(|record| record.sequence).max().unwrap_or(0)
+    let given =
+        whole.map(|record| record.sequence).filter(|sequence| *sequence <= superblock.last_sequence());
+    given.max().unwrap_or(0)
 }
 
 pub(super) fn not_encrypted(path: &Path) -> impl FnOnce(CipherError) -> VolumeError {

@@ -1,20 +1,24 @@
 //! The volume's file: made or found, sized, opened the right way, and gone again if it is not to stay.
 //!
 //! ```text
-//!   keep = false   create (O_EXCL, 0600) ─ lock ─ drop the name ─ allocate ───────────────┐
-//!   keep = true    open or create ─ lock ─┬ new: allocate, write through ─────────────────┼─ epoch ─ records ─ O_DIRECT? ─ superblocks
-//!                                         └ found: superblocks ─ wanted? ─ table ─ room ──┘
-//!                  prepare: each file of a set ──────────────────────────────────────────► begin: each of them
+//!   keep = false   create (O_EXCL, 0600) ─ lock ─ drop the name ─ allocate ─────────────────────┐
+//!   keep = true    open or create ─ lock ─┬ new: allocate, write through ───────────────────────┼─ epoch ─ records ─ O_DIRECT? ─ superblocks
+//!                                         └ found: superblocks ─ wanted? ─ table ─ 0600 ─ room ─┘
+//!                  prepare: each file of a set ────────────────────────────────────────────────► begin: each of them
 //! ```
+//!
+//! Where io_uring is asked for by name, it is tried before all that.
 //!
 //! Each step can fail, and a file that was made here is gone again when one does. A file that was found stays as it
 //! is until it is known to be a volume, and the one that is wanted.
 //!
 //! Invariants
-//! - I1: a file that was made here has a name only while `Named` holds its path, or if it is to stay.
-//! - I2: nothing is written to a file that was found before it is locked and known to be ours.
+//! - I1: a file that was made here has a name only while [`Named`] holds its path, or if it is to stay.
+//! - I2: nothing is written to a file that was found, nor its mode changed, before it is locked, known to be what the path
+//!   names, and known to be ours.
 
 mod begin;
+mod name;
 mod system;
 
 use super::cipher::{self, Cipher};
@@ -27,20 +31,25 @@ use super::options::{Backend, Progress, VolumeOptions};
 use super::recovery::{Recovery, RejectedRecords};
 use super::table::Table;
 use crate::arena::HostArena;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use begin::not_encrypted;
+pub(super) use name::Named;
 pub(crate) use system::available_at;
-use system::{allocate, direct_alignment, lock, set_direct};
+pub(super) use system::{Kernel, System};
+use system::{allocate, served_elsewhere, set_direct};
 
 /// Slots are aligned to this where there is no O_DIRECT and hence no rule.
 const BUFFERED_ALIGN_BYTES: usize = 512;
+/// Where no superblock says how often it was written: more often than anybody opens a volume, so that no old copy wins,
+/// and half of the openings that sequence numbers have room for.
+const UNKNOWN_WRITES: u64 = 1 << 21;
 /// Written at a time when a file is written through.
 const FILL_BYTES: usize = 4 << 20;
 
@@ -62,29 +71,6 @@ pub(super) struct VolumeFile {
     pub(super) notes: Vec<String>,
     /// Removes the file again if it was made here and nobody comes to say that all went well.
     pub(super) named: Named,
-}
-
-/// Removes the name again unless told that all went well (I1).
-#[derive(Debug)]
-pub(super) struct Named(Option<PathBuf>);
-
-impl Named {
-    pub(super) fn nothing() -> Named {
-        Named(None)
-    }
-
-    pub(super) fn stays(&mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if let Some(path) = self.0.take() {
-            // Nothing can be done about a refusal here; the error that led here is being reported.
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 /// What is in a file that was found, or is to be in it.
@@ -122,19 +108,24 @@ pub(super) struct Prepared {
 pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeError> {
     options.check()?;
     let path = options.path.clone();
-    let (file, made) = open_or_create(&path, options.keep)?;
-    // First the lock: what another process has just made is not ours to remove.
-    lock(&file, &path)?;
-    let mut named = Named(made.then(|| path.clone()));
-    if !options.keep {
-        // Without a name the file goes when the last descriptor does, even if the process is killed.
-        std::fs::remove_file(&path).map_err(os(&path, "take the name off the file"))?;
-        named.stays();
+    if matches!(options.backend, Backend::UringDirect | Backend::UringBuffered) {
+        let tried = options.system.try_uring(options.depth);
+        tried.map_err(|source| VolumeError::NoUring { path: path.clone(), source })?;
     }
-
     let mut notes = Vec::new();
+    let name::Opened { file, made, named } = name::open(options, &mut notes)?;
+    let magic = options.system.file_system(&file);
+    if options.backend == Backend::Auto
+        && let Some(name) = magic.and_then(served_elsewhere)
+    {
+        options.backend = Backend::Blocking;
+        notes.push(format!(
+            "on {name}, which another process or machine serves: no io_uring unless asked for"
+        ));
+    }
     let wants_direct = options.backend != Backend::UringBuffered;
-    let alignment = if wants_direct { direct_alignment(&file) } else { Ok(BUFFERED_ALIGN_BYTES) };
+    let alignment =
+        if wants_direct { options.system.direct_alignment(&file) } else { Ok(BUFFERED_ALIGN_BYTES) };
     let (direct, refused, alignment) = match alignment {
         Ok(alignment) => (wants_direct, None, alignment),
         Err(why) => (false, Some(why), BUFFERED_ALIGN_BYTES),
@@ -145,6 +136,9 @@ pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeErr
         Some(found) => found,
         None => make(options, alignment)?,
     };
+    if !made {
+        notes.extend(name::close_to_others(&file, options));
+    }
     let file_bytes = contents.superblock.shape.file_bytes;
     let allocated = make_room(&file, &path, file_bytes, length)?;
     if !allocated {
@@ -161,30 +155,6 @@ pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeErr
 fn os(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> VolumeError {
     let path = path.to_owned();
     move |source| VolumeError::Os { path, operation, source }
-}
-
-/// Opens without O_DIRECT: with it, a file system that refuses leaves an empty file behind. Whether it was made.
-fn open_or_create(path: &Path, keep: bool) -> Result<(File, bool), VolumeError> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
-    let opened = match options.clone().create_new(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && keep => {
-            options.open(path).map(|file| (file, false))
-        }
-        made => made.map(|file| (file, true)),
-    };
-    let (file, made) = opened.map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => VolumeError::Exists { path: path.to_owned() },
-        _ => VolumeError::Os { path: path.to_owned(), operation: "create the file", source },
-    })?;
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(VolumeError::Option {
-            path: path.to_owned(),
-            option: "path",
-            why: "is not a regular file; name a file that can be created".to_owned(),
-        });
-    }
-    Ok((file, made))
 }
 
 /// A new volume, with an empty table.
@@ -234,14 +204,14 @@ fn find(
     let Some((which, superblock)) = picked.best else {
         if let Some(found) = picked.version() {
             if options.reinitialize {
-                return over(u64::MAX / 2, notes, "asked to");
+                return over(UNKNOWN_WRITES, notes, "asked to");
             }
             return Err(foreign(path, "version", found.to_string(), VERSION.to_string()));
         }
         // A file of exactly this length is taken for a volume whose superblocks are both damaged. Any other may be
         // anything, and is nobody's to overwrite.
         return match length == new.file_bytes {
-            true => over(u64::MAX / 2, notes, "neither superblock is whole"),
+            true => over(UNKNOWN_WRITES, notes, "neither superblock is whole"),
             false => Err(VolumeError::NotAVolume { path: path.clone() }),
         };
     };

@@ -1,11 +1,14 @@
-//! What the system says of a volume's file, and what it is asked to do with it.
+//! What the system says of a volume's file, and what it is asked to do with it. [`System`] is the part of it that tests
+//! answer in its place.
 
+use super::super::choice::try_uring;
 use super::super::error::VolumeError;
-use super::BUFFERED_ALIGN_BYTES;
+use super::{BUFFERED_ALIGN_BYTES, os};
 use crate::arena::BLOCK_ALIGN_BYTES;
-use std::fs::{File, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,24 +16,99 @@ use std::time::{Duration, Instant};
 /// A kernel lets go of what a ring had registered a moment after the ring has gone, or its process has been killed.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
-/// One volume a file, across processes.
-pub(super) fn lock(file: &File, path: &Path) -> Result<(), VolumeError> {
+/// What systems, and file systems, answer differently or not at all.
+pub(in crate::disk) trait System: Send {
+    /// Whether io_uring works, for so many pieces in flight.
+    fn try_uring(&self, depth: u32) -> io::Result<()> {
+        try_uring(depth)
+    }
+
+    /// An exclusive lock, at once or not at all.
+    fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
+        file.try_lock()
+    }
+
+    /// Changes the file's mode.
+    fn set_mode(&self, file: &File, mode: u32) -> io::Result<()> {
+        file.set_permissions(Permissions::from_mode(mode))
+    }
+
+    /// The alignment that O_DIRECT asks of memory, offsets and lengths, or why there is none to be had.
+    fn direct_alignment(&self, file: &File) -> Result<usize, String> {
+        direct_alignment(file)
+    }
+
+    /// The magic number of its file system, or none where the system does not say.
+    fn file_system(&self, file: &File) -> Option<u32> {
+        file_system(file)
+    }
+}
+
+/// The system that runs this.
+pub(in crate::disk) struct Kernel;
+
+impl System for Kernel {}
+
+/// One volume a file, across processes; a note where nobody sees to that.
+pub(super) fn lock(system: &dyn System, file: &File, path: &Path) -> Result<Option<String>, VolumeError> {
     let since = Instant::now();
     loop {
-        match file.try_lock() {
+        match system.try_lock(file) {
+            Ok(()) => return Ok(None),
             Err(TryLockError::WouldBlock) if since.elapsed() < LOCK_PATIENCE => {
                 thread::sleep(Duration::from_millis(5));
             }
             Err(TryLockError::WouldBlock) => return Err(VolumeError::InUse { path: path.to_owned() }),
-            // A file system without locks: the exclusive creation has to do.
-            Ok(()) | Err(TryLockError::Error(_)) => return Ok(()),
+            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(TryLockError::Error(error)) => {
+                return unlocked(error).map(Some).map_err(os(path, "lock the file"));
+            }
         }
     }
 }
 
-/// The alignment that O_DIRECT asks of memory, offsets and lengths, or why there is none to be had.
+/// A file system without locks is gone on with, under a note: the exclusive creation has to do. Any other refusal comes back.
+fn unlocked(error: io::Error) -> Result<String, io::Error> {
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::ENOLCK) => Ok(format!(
+            "not locked ({error}): two processes on this volume would destroy each other's blocks"
+        )),
+        _ => Err(error),
+    }
+}
+
+/// The name of a file system that another machine or process serves, by its magic number. Such a one has nothing to gain
+/// from io_uring, whose requests it hands to kernel threads.
+pub(super) fn served_elsewhere(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0xFF53_4D42 | 0xFE53_4D42 => "CIFS",
+        0x0BD0_0BD0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        0x00C3_6400 => "Ceph",
+        0x0102_1997 => "9p",
+        0x6573_5546 => "FUSE",
+        _ => return None,
+    })
+}
+
 #[cfg(target_os = "linux")]
-pub(super) fn direct_alignment(file: &File) -> Result<usize, String> {
+fn file_system(file: &File) -> Option<u32> {
+    // SAFETY: all-zero bytes are a valid `statfs`: it is made of integers.
+    let mut facts: libc::statfs = unsafe { core::mem::zeroed() };
+    // SAFETY: the descriptor is open and `facts` is ours.
+    let asked = unsafe { libc::fstatfs(file.as_raw_fd(), &mut facts) };
+    // Magic numbers have 32 bits; the field's type, and its sign, differ between systems.
+    (asked == 0).then_some(facts.f_type as u32)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn file_system(_file: &File) -> Option<u32> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn direct_alignment(file: &File) -> Result<usize, String> {
     // SAFETY: all-zero bytes are a valid `statx`: it is made of integers.
     let mut facts: libc::statx = unsafe { core::mem::zeroed() };
     // SAFETY: an empty path with AT_EMPTY_PATH asks about the descriptor; `facts` is ours and large enough.
@@ -52,7 +130,7 @@ pub(super) fn direct_alignment(file: &File) -> Result<usize, String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn direct_alignment(_file: &File) -> Result<usize, String> {
+fn direct_alignment(_file: &File) -> Result<usize, String> {
     Err("only Linux has it".to_owned())
 }
 
@@ -148,4 +226,48 @@ pub(super) fn set_direct(file: &File, on: bool) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn set_direct(_file: &File, _on: bool) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_file_systems_without_locks_are_gone_on_with() {
+        for errno in [libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOLCK] {
+            let note = unlocked(io::Error::from_raw_os_error(errno)).expect("gone on with");
+            assert!(note.contains("destroy each other's blocks"), "{note}");
+        }
+        for errno in [libc::EIO, libc::EACCES, libc::EBADF, libc::EINVAL] {
+            let error = unlocked(io::Error::from_raw_os_error(errno)).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(errno));
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_tells_its_file_system() {
+        let file = File::open("/proc/self/stat").expect("procfs");
+        assert_eq!(Kernel.file_system(&file), Some(0x9FA0));
+    }
+
+    #[test]
+    fn file_systems_that_are_served_elsewhere_are_known_by_their_numbers() {
+        let numbers = [
+            0x6969,
+            0xFF53_4D42,
+            0xFE53_4D42,
+            0x0BD0_0BD0,
+            0x4750_4653,
+            0x00C3_6400,
+            0x0102_1997,
+            0x6573_5546,
+        ];
+        let names = ["NFS", "CIFS", "CIFS", "Lustre", "GPFS", "Ceph", "9p", "FUSE"];
+        assert_eq!(numbers.map(served_elsewhere), names.map(Some));
+        // ext4, xfs, btrfs, tmpfs, overlayfs, and none.
+        for local in [0xEF53, 0x5846_5342, 0x9123_683E, 0x0102_1994, 0x794C_7630, 0] {
+            assert_eq!(served_elsewhere(local), None);
+        }
+    }
 }

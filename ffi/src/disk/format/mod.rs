@@ -31,7 +31,7 @@ mod superblock;
 mod tests;
 mod wanted;
 
-pub(crate) use record::{MAX_SEQUENCE, Record};
+pub(crate) use record::{COUNT_BITS, MAX_SEQUENCE, Record};
 pub(crate) use seal::{CHUNK_BYTES, SEAL_BYTES, SealKind, Sum};
 pub(crate) use shape::Shape;
 pub(crate) use superblock::{NO_SALTS, Salts, Superblock, Which, pick};

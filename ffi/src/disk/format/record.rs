@@ -18,8 +18,11 @@ use twox_hash::XxHash3_64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The largest sequence number: one more write a nanosecond is three centuries, and nothing overflows.
-pub(crate) const MAX_SEQUENCE: u64 = i64::MAX as u64;
+/// The low bits of a sequence number. No opening takes more numbers than these count: of blocks of 4 KiB that would be
+/// 4.5 exabytes.
+pub(crate) const COUNT_BITS: u32 = 40;
+/// The largest sequence number of a record that is found: 2²² openings.
+pub(crate) const MAX_SEQUENCE: u64 = (1 << 62) - 1;
 
 /// The bytes of a record.
 #[repr(C)]
@@ -66,7 +69,7 @@ pub(crate) enum RecordError {
     #[error("the record does not hold its checksum")]
     Checksum,
     /// The checksum holds, but no writer gives such a number.
-    #[error("the record's sequence number {sequence} is not within 1 to 2^63 - 1")]
+    #[error("the record's sequence number {sequence} is not within 1 to 2^62 - 1")]
     Sequence {
         /// The number.
         sequence: u64,

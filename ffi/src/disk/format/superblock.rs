@@ -12,7 +12,7 @@
 
 use super::seal::SealKind;
 use super::shape::Shape;
-use super::{EPOCHS, SUPERBLOCK_BYTES, VERSION};
+use super::{COUNT_BITS, EPOCHS, MAX_SEQUENCE, SUPERBLOCK_BYTES, VERSION};
 use twox_hash::XxHash3_64;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -144,6 +144,14 @@ impl Superblock {
             key_check: [0; 16],
             salts: NO_SALTS,
         }
+    }
+
+    /// The largest sequence number that a record of this volume can have: an opening writes the superblock, and takes no
+    /// more numbers than [`COUNT_BITS`] count. A record above is damaged or forged, and to number on from it would be to
+    /// run out of numbers.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        let openings = self.writes.min(MAX_SEQUENCE >> COUNT_BITS);
+        (openings << COUNT_BITS) | ((1 << COUNT_BITS) - 1)
     }
 
     /// Its bytes.

@@ -75,9 +75,7 @@ impl UringRing {
         file: Arc<File>,
         arenas: Vec<Arc<HostArena>>,
     ) -> io::Result<(UringRing, Granted)> {
-        // I2: one entry more for the poll; the completion queue is twice as long by default.
-        let entries = (depth + 1).next_power_of_two();
-        let (ring, flags) = set_up(entries)?;
+        let (ring, flags) = set_up(entries(depth))?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let bell = Arc::new(EventFd::new()?);
         let chunks = chunks_of(&arenas);
@@ -257,6 +255,11 @@ impl Ring for UringRing {
         self.reap(done);
         Ok(1)
     }
+}
+
+/// I2: one entry more for the poll; the completion queue is twice as long by default.
+pub(in crate::disk) fn entries(depth: u32) -> u32 {
+    (depth + 1).next_power_of_two()
 }
 
 /// The best set-up that this kernel takes.

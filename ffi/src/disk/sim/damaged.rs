@@ -21,7 +21,7 @@ use super::super::request::{Request, Urgency};
 use super::super::ring::sim::World;
 use super::disk::Disk;
 use super::faults::Faults;
-use super::life::{Life, Opened};
+use super::life::{Life, Opened, Simulated};
 use super::oracle::{fill, is_block, name_of};
 use super::plan::Plan;
 use super::random::Random;
@@ -132,6 +132,7 @@ impl Case {
             .keep(true)
             .backend(Backend::UringBuffered)
             .reinitialize(self.reinitialize);
+        options.system = Box::new(Simulated);
         let wanted = Shape::new(slots, slot_bytes as u32, 512).map_or(0, |shape| shape.file_bytes);
         let opened = file::prepare(&mut options).and_then(|file| file.begin(&mut options));
         let mut file = match opened {

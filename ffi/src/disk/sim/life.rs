@@ -13,6 +13,7 @@ use crate::arena::HostArena;
 use kvstrata_core::storage::Storage;
 use std::cell::RefCell;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +37,15 @@ pub(in crate::disk) struct Opened {
     pub(in crate::disk) sequence: Arc<AtomicU64>,
 }
 
+/// A system whose rings are simulated: the machine's io_uring is not asked for.
+pub(in crate::disk) struct Simulated;
+
+impl file::System for Simulated {
+    fn try_uring(&self, _depth: u32) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Opens the volume as [`Volume::open`](super::super::Volume::open) does.
 pub(in crate::disk) fn open(path: &Path, plan: &Plan) -> Result<(Opened, Recovery), String> {
     // Buffered: the alignment is the same everywhere, and no page of the machine's is asked for.
@@ -43,6 +53,7 @@ pub(in crate::disk) fn open(path: &Path, plan: &Plan) -> Result<(Opened, Recover
         .keep(true)
         .backend(Backend::UringBuffered)
         .piece_bytes(plan.piece_bytes);
+    options.system = Box::new(Simulated);
     let prepared = file::prepare(&mut options).and_then(|file| file.begin(&mut options));
     let mut file = prepared.map_err(|error| format!("opening: {error}"))?;
     file.named.stays();

@@ -3,7 +3,7 @@
 use super::gate::{Opener, gated};
 use super::*;
 use crate::disk::error::FailureCause;
-use crate::disk::format::{RECORD_BYTES, Record, Superblock};
+use crate::disk::format::{COUNT_BITS, MAX_SEQUENCE, RECORD_BYTES, Record, Superblock};
 use crate::disk::recovery::{Recovery, Rejection};
 use crate::disk::{Key, VolumeSet};
 use std::fs::File;
@@ -222,6 +222,50 @@ fn damage_is_a_miss_and_is_not_met_twice() {
     for slot in [0, 1, 2, 6, 8, 9] {
         assert_eq!(cause_of(&volume, slot, slot, 1), None);
     }
+}
+
+/// One would spend all epochs, or take the number of one that has been.
+#[test]
+fn a_number_that_no_opening_gave_spends_no_epoch() {
+    let dir = dir();
+    write(&open(kept(&dir)).expect("volume"), 0..3, 1);
+    let Superblock { volume_id, writes, .. } = superblock(&dir);
+    let file = file(&dir);
+    let at = |slot: u32| TABLE + u64::from(slot) * RECORD_BYTES as u64;
+    let mut bytes = [0; RECORD_BYTES];
+    file.read_exact_at(&mut bytes, at(1)).expect("there");
+    let record = Record::decode(&bytes, volume_id, 1).expect("whole").expect("not empty");
+    // The greatest number of all; the first that no opening gave; one of an epoch that no opening began, without a salt.
+    for (slot, epoch) in [(20, MAX_SEQUENCE >> COUNT_BITS), (21, writes + 1), (22, writes)] {
+        let forged = Record { sequence: epoch << COUNT_BITS, ..record };
+        file.write_all_at(&forged.encode(volume_id, slot), at(slot)).expect("written");
+    }
+    for opening in 0..3 {
+        let (volume, recovery) = Volume::open(kept(&dir)).expect("epochs are left");
+        assert_eq!(slots_of(&recovery), (0..3 + opening).collect::<Vec<_>>());
+        let dropped = (recovery.rejected.record, recovery.rejected.salt);
+        assert_eq!(dropped, if opening == 0 { (2, 1) } else { (0, 0) });
+        assert!((0..3).all(|slot| cause_of(&volume, slot, slot, 1).is_none()));
+        write(&volume, [3 + opening], 1);
+    }
+}
+
+/// A drive of a set is replaced: its file begins with the epoch that the others have come to.
+#[test]
+fn a_new_file_of_an_old_set_finds_again_what_it_holds() {
+    let (one, two) = (dir(), dir());
+    let open = || VolumeSet::open(vec![kept(&one), kept(&two)]).expect("set");
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    let write = |set: &VolumeSet, slot: u32| {
+        drop(set.write(slot, named(slot), arena.read(0).expect("free")).wait().expect("written"));
+    };
+    for slot in [0, 2, 4, 6] {
+        write(&open().0, slot);
+    }
+    std::fs::remove_file(path(&two)).expect("there");
+    write(&open().0, 1);
+    let (_, recovery) = open();
+    assert_eq!((slots_of(&recovery), recovery.rejected.total()), (vec![0, 2, 4, 6, 1], 0));
 }
 
 /// Verification cannot be skipped: nothing is served that was not opened.

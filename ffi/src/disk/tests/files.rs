@@ -1,7 +1,8 @@
 //! The file: how it comes, what refuses it, and that nothing stays behind.
 
 use super::*;
-use crate::disk::volume::choose;
+use crate::disk::choice::choose;
+use crate::disk::file::System;
 use kvstrata_core::storage::Storage;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Command;
@@ -190,7 +191,19 @@ fn a_volume_says_what_it_took() {
 }
 
 /// A kernel or a container that forbids io_uring.
-fn without_uring(options: VolumeOptions) -> Result<Volume, VolumeError> {
+struct Forbids {
+    /// Or a ring can be set up, and is refused when it is made for the volume.
+    at_once: bool,
+}
+
+impl System for Forbids {
+    fn try_uring(&self, _depth: u32) -> std::io::Result<()> {
+        if self.at_once { Err(std::io::Error::from_raw_os_error(libc::EPERM)) } else { Ok(()) }
+    }
+}
+
+fn without_uring(mut options: VolumeOptions, at_once: bool) -> Result<Volume, VolumeError> {
+    options.system = Box::new(Forbids { at_once });
     let opened = Volume::open_with(options, |parts| {
         choose(parts, |_| Err(std::io::Error::from_raw_os_error(libc::EPERM)))
     });
@@ -201,7 +214,7 @@ fn without_uring(options: VolumeOptions) -> Result<Volume, VolumeError> {
 fn without_io_uring_threads_serve_where_the_choice_is_left() {
     let dir = dir();
     let arena = HostArena::new(1, 4096).expect("arena");
-    let volume = without_uring(options(&dir, 4, 4096)).expect("volume");
+    let volume = without_uring(options(&dir, 4, 4096), true).expect("volume");
     let description = volume.describe();
     assert_eq!(description.backend, Backend::Blocking);
     assert!(description.to_string().contains("io_uring refused"), "{description}");
@@ -214,13 +227,33 @@ fn where_io_uring_is_required_its_absence_is_an_error_that_leaves_no_file() {
     let dir = dir();
     for backend in [Backend::UringDirect, Backend::UringBuffered] {
         let options = options(&dir, 4, 4096).backend(backend).keep(true);
-        let error = match without_uring(options) {
+        let error = match without_uring(options, false) {
             Err(error @ VolumeError::NoDirect { .. }) => return skip("o_direct", &error),
             made => made.unwrap_err(),
         };
         assert!(matches!(error, VolumeError::NoUring { .. }), "{error}");
         assert!(error.to_string().contains("seccomp"), "it says what to do: {error}");
         assert_eq!(entries(&dir), 0);
+    }
+}
+
+/// To write a file through takes minutes, and nobody gets back what is started over.
+#[test]
+fn where_io_uring_is_required_its_absence_is_found_before_anything_is_written() {
+    let dir = dir();
+    let path = dir.path().join("volume");
+    drop(open(options(&dir, 4, 4096).keep(true)).expect("volume"));
+    let before = std::fs::read(&path).expect("there");
+    for backend in [Backend::UringDirect, Backend::UringBuffered] {
+        let again = options(&dir, 4, 4096).backend(backend).keep(true);
+        for options in [again, options(&dir, 9, 4096).backend(backend).keep(true).reinitialize(true)] {
+            let error = without_uring(options, true).unwrap_err();
+            assert!(matches!(error, VolumeError::NoUring { .. }), "{error}");
+            assert!(std::fs::read(&path).expect("there") == before);
+        }
+        let made = VolumeOptions::new(dir.path().join("made"), 4, 4096).backend(backend).write_through(true);
+        let error = without_uring(made.progress(|_, _| panic!("written through")), true).unwrap_err();
+        assert!(matches!(error, VolumeError::NoUring { .. }), "{error}");
     }
 }
 

@@ -9,13 +9,15 @@ mod gate;
 mod life;
 mod order;
 mod recovery;
+mod system;
 
+use super::choice::{Built, build};
 use super::error::VolumeError;
 use super::options::{Backend, VolumeOptions};
 use super::recovery::Name;
 use super::request::Urgency;
 use super::ring::faulty::{Fault, FaultyRing};
-use super::volume::{Built, Volume, build};
+use super::volume::Volume;
 use crate::arena::HostArena;
 use kvstrata_core::SequenceHash;
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::disk::error::FailureCause;
+use crate::disk::format::{MAX_SEQUENCE, Record, Superblock};
 use crate::disk::recovery::{Recovery, Rejection};
 use crate::disk::set::VolumeSet;
 use std::os::unix::fs::FileExt;
@@ -167,6 +168,38 @@ fn damage_is_a_miss_and_is_not_met_twice() {
     drop(volume);
     let (_, recovery) = Volume::open(kept(&dir)).expect("volume");
     assert_eq!((recovery.blocks.len(), recovery.rejected.total()), (8, 0));
+}
+
+/// Were it numbered on from, nothing written later would be found again.
+#[test]
+fn a_number_that_no_opening_gave_is_dropped_and_the_greatest_that_one_gave_is_not() {
+    let dir = dir();
+    drop(written(&dir, 0..5));
+    let superblock =
+        || Superblock::from_bytes(&std::fs::read(dir.path().join("volume")).expect("there")).expect("whole");
+    let forge = |slot: u32, sequence: u64| {
+        let Superblock { volume_id, .. } = superblock();
+        let name = name(slot, 1);
+        let record =
+            Record { hash: name.hash, parent: None, sequence, seal: [0; 16], payload_bytes: BYTES as u32 };
+        file(&dir)
+            .write_all_at(&record.encode(volume_id, slot), 4096 + 64 * u64::from(slot))
+            .expect("written");
+    };
+    type Forged = fn(u64) -> u64;
+    let forged: [(Forged, bool); 3] =
+        [(|_| MAX_SEQUENCE, false), (|last| last + 1, false), (|last| last, true)];
+    for (round, (sequence, found)) in (0..).zip(forged) {
+        forge(50 + round, sequence(superblock().last_sequence()));
+        let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
+        assert_eq!(slots_of(&recovery).contains(&(50 + round)), found);
+        assert_eq!(recovery.rejected.record, u64::from(!found));
+        let arena = HostArena::new(1, BYTES).expect("arena");
+        write_pattern(&volume, &arena, 0, 10 + round, 1);
+        drop(volume);
+        let (_, recovery) = Volume::open(kept(&dir)).expect("volume");
+        assert_eq!((recovery.rejected.total(), slots_of(&recovery).last()), (0, Some(&(10 + round))));
+    }
 }
 
 #[test]

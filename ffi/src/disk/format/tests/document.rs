@@ -81,6 +81,7 @@ fn constants_are_what_the_document_says() {
         ("CHUNK_BYTES", CHUNK_BYTES as u64),
         ("SEAL_BYTES", SEAL_BYTES as u64),
         ("EPOCHS", EPOCHS as u64),
+        ("COUNT_BITS", COUNT_BITS.into()),
         ("MAX_SEQUENCE", MAX_SEQUENCE),
     ];
     assert_eq!(documented, constants);

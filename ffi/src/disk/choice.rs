@@ -1,0 +1,102 @@
+//! Which ring serves a volume: the one that was asked for, or the best that works here.
+//!
+//! The thread that uses a ring makes it, when the file is whole; and to write a big file through takes minutes. So where
+//! nothing else will do, whether io_uring works is tried before the file is touched.
+
+use super::error::VolumeError;
+use super::options::Backend;
+use super::ring::Ring;
+use super::ring::blocking::BlockingRing;
+use crate::arena::HostArena;
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What the ring thread found when it made its ring.
+pub(super) struct Built {
+    pub(super) ring: Box<dyn Ring>,
+    pub(super) backend: Backend,
+    pub(super) words: String,
+    pub(super) fixed_bytes: u64,
+    pub(super) notes: Vec<String>,
+}
+
+/// What a ring is made of.
+pub(super) struct Parts {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<File>,
+    pub(super) direct: bool,
+    pub(super) backend: Backend,
+    pub(super) depth: u32,
+    pub(super) threads: usize,
+    pub(super) arenas: Vec<Arc<HostArena>>,
+}
+
+/// The best ring that works here, or the one that was asked for.
+pub(super) fn build(parts: Parts) -> Result<Built, VolumeError> {
+    choose(parts, uring)
+}
+
+/// Takes what `make_uring` makes, unless the blocking backend was asked for, or falls back to that where
+/// the options leave the choice.
+pub(super) fn choose(
+    mut parts: Parts,
+    make_uring: impl FnOnce(&mut Parts) -> io::Result<Built>,
+) -> Result<Built, VolumeError> {
+    if parts.backend == Backend::Blocking {
+        return blocking(parts, Vec::new());
+    }
+    match make_uring(&mut parts) {
+        Ok(built) => Ok(built),
+        Err(error) if parts.backend == Backend::Auto => {
+            blocking(parts, vec![format!("io_uring refused ({error})")])
+        }
+        Err(source) => Err(VolumeError::NoUring { path: parts.path, source }),
+    }
+}
+
+fn blocking(parts: Parts, notes: Vec<String>) -> Result<Built, VolumeError> {
+    let Parts { path, file, depth, threads, .. } = parts;
+    let ring = BlockingRing::new(depth, threads, file).map_err(|source| VolumeError::Os {
+        path,
+        operation: "start the threads of the blocking backend",
+        source,
+    })?;
+    let words = format!("{threads} threads, depth {depth}");
+    Ok(Built { ring: Box::new(ring), backend: Backend::Blocking, words, fixed_bytes: 0, notes })
+}
+
+#[cfg(target_os = "linux")]
+fn uring(parts: &mut Parts) -> io::Result<Built> {
+    use super::ring::uring::{Granted, UringRing};
+
+    let arenas = core::mem::take(&mut parts.arenas);
+    let (ring, granted) = UringRing::new(parts.depth, Arc::clone(&parts.file), arenas)?;
+    let Granted { flags, fixed_bytes, refused_buffers } = granted;
+    let unregistered = refused_buffers.map(|error| {
+        format!(
+            "buffers not registered ({error}): each request pins its pages; \
+             raise the memory-lock limit (`ulimit -l`)"
+        )
+    });
+    let backend = if parts.direct { Backend::UringDirect } else { Backend::UringBuffered };
+    let words = format!("{flags}, depth {}", parts.depth);
+    Ok(Built { ring: Box::new(ring), backend, words, fixed_bytes, notes: unregistered.into_iter().collect() })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn uring(_parts: &mut Parts) -> io::Result<Built> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}
+
+/// Sets a ring up, and lets it go again.
+#[cfg(target_os = "linux")]
+pub(super) fn try_uring(depth: u32) -> io::Result<()> {
+    super::ring::uring::set_up(super::ring::uring::entries(depth)).map(drop)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn try_uring(_depth: u32) -> io::Result<()> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}

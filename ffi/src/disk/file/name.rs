@@ -1,0 +1,152 @@
+//! A file and its name: opened or made, locked, and still what the path names.
+//!
+//! ```text
+//!   open or create ─ lock ─ does the path name it? ─► ours
+//!         ▲                        │ no: it was removed or replaced meanwhile
+//!         └────────────────────────┘ a few times
+//! ```
+//!
+//! Between opening and locking, whoever had the lock may have failed and removed the file, and somebody else may have made
+//! another: a lock on a file without a name keeps nobody off the volume, and what is written there is gone with the
+//! process.
+//!
+//! Invariants
+//! - I1: a name is removed only while the file that it names is locked, and only if that is the file that was made here.
+
+use super::super::error::VolumeError;
+use super::super::options::VolumeOptions;
+use super::os;
+use super::system::lock;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Files that are opened at most until one is still there when it is locked.
+const ATTEMPTS: u32 = 8;
+
+/// Removes the name again unless told that all went well (I1).
+#[derive(Debug)]
+pub(in crate::disk) struct Named(Option<(PathBuf, File)>);
+
+impl Named {
+    pub(in crate::disk) fn nothing() -> Named {
+        Named(None)
+    }
+
+    /// The lock is the open file's: it is kept until all copies of the descriptor are closed.
+    fn new(path: &Path, file: &File) -> Result<Named, VolumeError> {
+        let locked = file.try_clone().map_err(os(path, "keep the file locked"))?;
+        Ok(Named(Some((path.to_owned(), locked))))
+    }
+
+    pub(in crate::disk) fn stays(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if let Some((path, file)) = self.0.take()
+            && names(&path, &file)
+        {
+            // Nothing can be done about a refusal here; the error that led here is being reported.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A file that is locked and, but for one that is not kept, what the path names.
+pub(super) struct Opened {
+    pub(super) file: File,
+    /// Whether it was made just now.
+    pub(super) made: bool,
+    pub(super) named: Named,
+}
+
+pub(super) fn open(options: &VolumeOptions, notes: &mut Vec<String>) -> Result<Opened, VolumeError> {
+    let path = &options.path;
+    for _ in 0..ATTEMPTS {
+        let Some((file, made)) = open_or_create(path, options.keep)? else { continue };
+        // First the lock: what another process has just made is not ours to remove.
+        let note = lock(&*options.system, &file, path)?;
+        if !names(path, &file) {
+            continue;
+        }
+        notes.extend(note);
+        let mut named = if made { Named::new(path, &file)? } else { Named::nothing() };
+        if !options.keep {
+            // Without a name the file goes when the last descriptor does, even if the process is killed.
+            std::fs::remove_file(path).map_err(os(path, "take the name off the file"))?;
+            named.stays();
+        }
+        return Ok(Opened { file, made, named });
+    }
+    Err(VolumeError::InUse { path: path.clone() })
+}
+
+/// Whether the path names this file.
+fn names(path: &Path, file: &File) -> bool {
+    // While it is open, no other file gets its number.
+    let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let named = std::fs::symlink_metadata(path).map(number);
+    named.is_ok_and(|named| file.metadata().is_ok_and(|metadata| number(metadata) == named))
+}
+
+/// Opens without O_DIRECT: with it, a file system that refuses leaves an empty file behind. Whether it was made. None: it
+/// was there, and then it was not.
+fn open_or_create(path: &Path, keep: bool) -> Result<Option<(File, bool)>, VolumeError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
+    let opened = match options.clone().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && keep => match options.open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found.map(|file| (file, false)),
+        },
+        made => made.map(|file| (file, true)),
+    };
+    let (file, made) = opened.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => VolumeError::Exists { path: path.to_owned() },
+        _ => VolumeError::Os { path: path.to_owned(), operation: "create the file", source },
+    })?;
+    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Err(VolumeError::Option {
+            path: path.to_owned(),
+            option: "path",
+            why: "is not a regular file; name a file that can be created".to_owned(),
+        });
+    }
+    Ok(Some((file, made)))
+}
+
+/// Takes group's and others' rights away; a note where that is refused. A found file may be a copy, or made by hand.
+pub(super) fn close_to_others(file: &File, options: &VolumeOptions) -> Option<String> {
+    let mode = file.metadata().ok()?.mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return None;
+    }
+    let refused = options.system.set_mode(file, mode & !0o077).err()?;
+    Some(format!(
+        "its mode is {mode:04o} and cannot be changed ({refused}): others may get at its blocks; have its owner make it 0600"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::file::Kernel;
+
+    /// Who opens the file before its name is gone waits for the lock, and then finds that the name is gone.
+    #[test]
+    fn a_name_is_locked_until_it_is_gone() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let options = VolumeOptions::new(dir.path().join("volume"), 1, 1).keep(true);
+        let Opened { file, made, named } = open(&options, &mut Vec::new()).expect("made");
+        let other = File::open(&options.path).expect("it has a name");
+        drop(file);
+        assert!(made && other.try_lock().is_err() && names(&options.path, &other));
+        drop(named);
+        let locked = lock(&Kernel, &other, &options.path);
+        assert!(matches!(locked, Ok(None)) && !names(&options.path, &other));
+    }
+}

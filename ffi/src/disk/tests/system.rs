@@ -1,0 +1,232 @@
+//! File systems, and others who use them, that do what few do.
+
+use super::*;
+use crate::disk::file::System;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+fn path(dir: &TempDir) -> PathBuf {
+    dir.path().join("volume")
+}
+
+fn kept(dir: &TempDir) -> VolumeOptions {
+    options(dir, 8, 4096).keep(true)
+}
+
+fn mode(dir: &TempDir) -> u32 {
+    std::fs::metadata(path(dir)).expect("there").permissions().mode() & 0o777
+}
+
+fn set_mode(dir: &TempDir, mode: u32) {
+    std::fs::set_permissions(path(dir), std::fs::Permissions::from_mode(mode)).expect("ours");
+}
+
+fn with(system: impl System + 'static, mut options: VolumeOptions) -> VolumeOptions {
+    options.system = Box::new(system);
+    options
+}
+
+/// Makes a volume that holds a block in this slot.
+fn holding(dir: &TempDir, slot: u32) {
+    let volume = open(kept(dir)).expect("volume");
+    write_pattern(&volume, &HostArena::new(1, 4096).expect("arena"), 0, slot, 1);
+}
+
+fn slots_of(options: VolumeOptions) -> Result<Vec<u32>, VolumeError> {
+    Volume::open(options).map(|(_, recovery)| recovery.blocks.iter().map(|block| block.slot).collect())
+}
+
+/// Before each lock, somebody else does something.
+struct Meanwhile<F>(Mutex<F>);
+
+impl<F: FnMut() + Send> System for Meanwhile<F> {
+    fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
+        (self.0.lock().expect("no panic"))();
+        file.try_lock()
+    }
+}
+
+fn meanwhile(dir: &TempDir, act: impl FnMut() + Send + 'static) -> VolumeOptions {
+    with(Meanwhile(Mutex::new(act)), kept(dir))
+}
+
+#[test]
+fn a_file_whose_name_goes_before_it_is_locked_is_not_the_volume() {
+    for found in [false, true] {
+        let dir = dir();
+        if found {
+            holding(&dir, 3);
+        }
+        let (gone, mut times) = (path(&dir), 0);
+        let options = meanwhile(&dir, move || {
+            times += 1;
+            if times <= 2 {
+                std::fs::remove_file(&gone).expect("it has a name");
+            }
+        });
+        let (volume, recovery) = Volume::open(options).expect("volume");
+        assert!(recovery.created);
+        write_pattern(&volume, &HostArena::new(1, 4096).expect("arena"), 0, 5, 1);
+        drop(volume);
+        assert_eq!(slots_of(kept(&dir)).expect("what was served is what has the name"), [5]);
+    }
+}
+
+#[test]
+fn a_file_that_is_replaced_before_it_is_locked_is_not_the_volume() {
+    for (found, keep) in [(false, true), (true, true), (false, false)] {
+        let (dir, other) = (dir(), super::dir());
+        if found {
+            holding(&dir, 3);
+        }
+        holding(&other, 4);
+        let (from, to) = (path(&other), path(&dir));
+        let options = meanwhile(&dir, move || {
+            // Once.
+            let _ = std::fs::rename(&from, &to);
+        });
+        match slots_of(options.keep(keep)) {
+            Ok(slots) => assert!(keep && slots == [4]),
+            Err(error) => assert!(!keep && matches!(error, VolumeError::Exists { .. }), "{error}"),
+        }
+        assert_eq!(slots_of(kept(&dir)).expect("it has its name still"), [4]);
+    }
+}
+
+#[test]
+fn a_name_that_goes_each_time_is_given_up() {
+    let dir = dir();
+    let (gone, times) = (path(&dir), Arc::new(Mutex::new(0)));
+    let counted = Arc::clone(&times);
+    let error = open(meanwhile(&dir, move || {
+        *counted.lock().expect("no panic") += 1;
+        std::fs::remove_file(&gone).expect("it has a name");
+    }));
+    assert!(matches!(error, Err(VolumeError::InUse { .. })), "{error:?}");
+    assert!((2..100).contains(&*times.lock().expect("no panic")));
+}
+
+/// An opening that fails removes what it made, and nothing that has come in its place.
+#[test]
+fn what_replaced_a_file_stays_when_the_opening_fails() {
+    let (dir, other) = (dir(), dir());
+    holding(&other, 4);
+    let (from, to) = (path(&other), path(&dir));
+    let failed = Volume::open_with(kept(&dir), move |parts| {
+        std::fs::rename(&from, &to).expect("moved");
+        Err(VolumeError::InUse { path: parts.path })
+    });
+    assert!(failed.is_err());
+    assert_eq!(slots_of(kept(&dir)).expect("there"), [4]);
+}
+
+/// A file system without locks, or with a broken one.
+struct Unlocked(i32);
+
+impl System for Unlocked {
+    fn try_lock(&self, _file: &File) -> Result<(), TryLockError> {
+        Err(TryLockError::Error(io::Error::from_raw_os_error(self.0)))
+    }
+}
+
+#[test]
+fn a_volume_that_cannot_be_locked_says_so() {
+    let dir = dir();
+    let volume = open(with(Unlocked(libc::ENOLCK), kept(&dir))).expect("volume");
+    let text = volume.describe().to_string();
+    assert!(text.contains("two processes on this volume would destroy each other's blocks"), "{text}");
+    drop(volume);
+    let refused = open(with(Unlocked(libc::EIO), kept(&dir))).unwrap_err();
+    assert!(refused.to_string().contains("lock the file"), "{refused}");
+    assert!(!open(kept(&dir)).expect("volume").describe().to_string().contains("not locked"));
+}
+
+/// A file that belongs to somebody else.
+struct NotOurs;
+
+impl System for NotOurs {
+    fn set_mode(&self, _file: &File, _mode: u32) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(libc::EPERM))
+    }
+}
+
+#[test]
+fn a_found_volume_is_closed_to_others() {
+    let dir = dir();
+    holding(&dir, 3);
+    set_mode(&dir, 0o664);
+    let volume = open(with(NotOurs, kept(&dir))).expect("volume");
+    let text = volume.describe().to_string();
+    assert!(text.contains("0664") && text.contains("others"), "{text}");
+    drop(volume);
+    assert_eq!(mode(&dir), 0o664);
+    let volume = open(kept(&dir)).expect("volume");
+    assert!(!volume.describe().to_string().contains("mode"));
+    assert_eq!(mode(&dir), 0o600);
+    drop(volume);
+    // What is refused stays as it is.
+    set_mode(&dir, 0o644);
+    assert!(open(kept(&dir).model_fingerprint(1)).is_err());
+    assert_eq!(mode(&dir), 0o644);
+    std::fs::write(path(&dir), b"precious").expect("written");
+    assert!(open(kept(&dir)).is_err());
+    assert_eq!(mode(&dir), 0o644);
+}
+
+/// Another file system's magic number.
+struct On(u32);
+
+impl System for On {
+    fn file_system(&self, _file: &File) -> Option<u32> {
+        Some(self.0)
+    }
+}
+
+#[test]
+fn where_another_machine_serves_the_file_threads_serve_the_volume_unless_io_uring_is_asked_for() {
+    let dir = dir();
+    let volume = open(with(On(0x0BD0_0BD0), kept(&dir))).expect("volume");
+    let description = volume.describe().clone();
+    assert_eq!(description.backend, Backend::Blocking);
+    assert!(description.to_string().contains("on Lustre"), "{description}");
+    drop(volume);
+    for (magic, backend) in [(0xEF53, Backend::Auto), (0x6969, Backend::UringBuffered)] {
+        let volume = volume_or_skip(open(with(On(magic), kept(&dir)).backend(backend)));
+        let Some(volume) = volume else { continue };
+        let description = volume.describe();
+        assert!(!description.to_string().contains("served"), "{description}");
+        // Where io_uring is refused, the choice that is left falls on threads for another reason.
+        let refused = description.to_string().contains("io_uring refused");
+        assert_eq!(description.backend == Backend::Blocking, refused, "{description}");
+    }
+}
+
+/// A file system without O_DIRECT.
+struct Cached;
+
+impl System for Cached {
+    fn direct_alignment(&self, _file: &File) -> Result<usize, String> {
+        Err("it caches everything".to_owned())
+    }
+}
+
+#[test]
+fn without_o_direct_a_volume_goes_through_the_page_cache_and_says_so_unless_that_is_an_error() {
+    for backend in [Backend::Auto, Backend::Blocking] {
+        let dir = dir();
+        let options = || with(Cached, kept(&dir)).backend(backend);
+        let error = open(options().require_direct(true)).expect_err("it is required");
+        assert!(matches!(error, VolumeError::NoDirect { .. }), "{error}");
+        assert!(error.to_string().contains("it caches everything"), "{error}");
+        assert!(!path(&dir).exists(), "it leaves no file behind");
+        let volume = open(options()).expect("volume");
+        let text = volume.describe().to_string();
+        assert!(!volume.describe().direct && text.contains("it caches everything"), "{text}");
+    }
+    let dir = dir();
+    let direct = open(with(Cached, kept(&dir)).backend(Backend::UringDirect));
+    assert!(matches!(direct, Err(VolumeError::NoDirect { .. } | VolumeError::NoUring { .. })), "{direct:?}");
+}
