@@ -155,6 +155,12 @@ impl SealedCopy {
         self.block.io_pointer()
     }
 
+    /// What goes to the device.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.block
+    }
+
     /// The block, which does not come back (I2).
     pub(super) fn lose(self) -> BlockWrite {
         let SealedCopy { block, lent, .. } = self;

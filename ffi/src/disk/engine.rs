@@ -160,6 +160,9 @@ impl Engine {
         self.now = self.setup.ring.now();
         if !self.out_of_service {
             self.pull();
+        }
+        // Retired just now, it has let go of what was queued here.
+        if !self.out_of_service {
             self.write_back();
             self.fill();
             self.issue();

@@ -175,21 +175,11 @@ impl Table {
     }
 
     /// The record with its names masked, or with the mask taken off, in an encrypted volume. None where nobody can any more.
-    fn masked(&self, mut record: Record) -> Option<Record> {
-        let Some(cipher) = &self.cipher else { return Some(record) };
-        let mut names = [0; 32];
-        names[..16].copy_from_slice(&record.hash.to_bytes());
-        names[16..].copy_from_slice(&record.parent.unwrap_or_default().to_bytes());
-        cipher.mask(record.sequence, &mut names).then(|| {
-            let [hash, parent] = [0, 16].map(|at| {
-                let mut name = [0; 16];
-                name.copy_from_slice(&names[at..at + 16]);
-                SequenceHash::from_bytes(name)
-            });
-            record.hash = hash;
-            record.parent = (parent != SequenceHash::default()).then_some(parent);
-            record
-        })
+    fn masked(&self, record: Record) -> Option<Record> {
+        match &self.cipher {
+            None => Some(record),
+            Some(cipher) => masked(cipher, record),
+        }
     }
 
     /// Writes a slot's record. Without effect where there is no such slot.
@@ -273,6 +263,23 @@ impl core::fmt::Debug for Table {
             .field("next_sequence", &self.next_sequence)
             .finish_non_exhaustive()
     }
+}
+
+/// A record of an encrypted volume with its names masked, or with the mask taken off. None where nobody can any more.
+pub(super) fn masked(cipher: &Cipher, mut record: Record) -> Option<Record> {
+    let mut names = [0; 32];
+    names[..16].copy_from_slice(&record.hash.to_bytes());
+    names[16..].copy_from_slice(&record.parent.unwrap_or_default().to_bytes());
+    cipher.mask(record.sequence, &mut names).then(|| {
+        let [hash, parent] = [0, 16].map(|at| {
+            let mut name = [0; 16];
+            name.copy_from_slice(&names[at..at + 16]);
+            SequenceHash::from_bytes(name)
+        });
+        record.hash = hash;
+        record.parent = (parent != SequenceHash::default()).then_some(parent);
+        record
+    })
 }
 
 /// A bit a page, counted.

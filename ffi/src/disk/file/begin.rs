@@ -32,7 +32,7 @@ impl Prepared {
             mut notes,
             named,
         } = self;
-        let Contents { mut superblock, table, mut recovery } = contents;
+        let Contents { mut superblock, counts, table, mut recovery } = contents;
         let path = &options.path;
         let cipher = match &options.key {
             None => None,
@@ -71,7 +71,7 @@ impl Prepared {
         let epoch = options.stripe.sequence.load(Ordering::Relaxed) >> COUNT_BITS;
         superblock.writes = superblock.writes.saturating_add(1).max(epoch);
         superblock.clean = false;
-        if let Err(error) = write_superblocks(&file, path, &superblock, direct)? {
+        if let Err(error) = write_superblocks(&file, path, &superblock, counts, direct)? {
             direct = false;
             refused = Some(error.to_string());
         }

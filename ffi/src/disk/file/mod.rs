@@ -19,6 +19,7 @@
 
 mod begin;
 mod name;
+pub(in crate::disk) mod steps;
 mod system;
 
 use super::cipher::{self, Cipher};
@@ -76,6 +77,8 @@ pub(super) struct VolumeFile {
 /// What is in a file that was found, or is to be in it.
 struct Contents {
     superblock: Superblock,
+    /// Which copy it is: it is written last.
+    counts: Which,
     /// None: an empty one. It is made when there is room for the file, since an absurd size has an absurd table.
     table: Option<RawTable>,
     /// Without the blocks.
@@ -179,7 +182,8 @@ fn make(options: &VolumeOptions, alignment: usize) -> Result<Contents, VolumeErr
         key_check: key_check(options, volume_id)?,
         salts: NO_SALTS,
     };
-    Ok(Contents { superblock, table: None, recovery: Recovery { created: true, ..Recovery::default() } })
+    let recovery = Recovery { created: true, ..Recovery::default() };
+    Ok(Contents { superblock, counts: Which::B, table: None, recovery })
 }
 
 /// The volume that the file holds. None: it is empty, or to be started over.
@@ -244,7 +248,7 @@ fn find(
         ..RejectedRecords::default()
     };
     let recovery = Recovery { blocks: Vec::new(), rejected, clean: picked.clean, created: false };
-    Ok(Some(Contents { superblock, table: Some(raw), recovery }))
+    Ok(Some(Contents { superblock, counts: which, table: Some(raw), recovery }))
 }
 
 fn seal_kind(options: &VolumeOptions) -> SealKind {
@@ -309,12 +313,14 @@ fn make_room(file: &File, path: &Path, bytes: u64, length: u64) -> Result<bool, 
     allocate(file, path, bytes, bytes.saturating_sub(has))
 }
 
-/// Writes both superblocks, with O_DIRECT if it is wanted, since some file systems grant the flag and refuse the
-/// transfer. The inner error says that O_DIRECT does not work; then it is off, and they are written without.
+/// Writes both superblocks, the copy that counts so far last, with O_DIRECT if it is wanted, since some file systems
+/// grant the flag and refuse the transfer. The inner error says that O_DIRECT does not work; then it is off, and they are
+/// written without.
 fn write_superblocks(
     file: &File,
     path: &Path,
     superblock: &Superblock,
+    counts: Which,
     direct: bool,
 ) -> Result<Result<(), io::Error>, VolumeError> {
     let mut bytes = HostArena::new(1, SUPERBLOCK_BYTES)
@@ -322,11 +328,15 @@ fn write_superblocks(
         .and_then(|arena| arena.write(0).ok())
         .ok_or_else(|| no_memory(path))?;
     bytes.copy_from_slice(&superblock.to_bytes());
+    let (a, b) = (0, superblock.shape.superblock_b());
+    let (first, last) = if counts == Which::A { (b, a) } else { (a, b) };
     let write = || {
-        file.write_all_at(&bytes, 0)?;
-        // A loss of power tears one of them at most.
-        file.sync_data()?;
-        file.write_all_at(&bytes, superblock.shape.superblock_b())
+        // At any moment one whole copy is on the device, whatever a loss of power tears. The one that counts may not be
+        // there yet: the process before this one wrote it, and ended.
+        steps::sync(file)?;
+        steps::write_all(file, &bytes, first)?;
+        steps::sync(file)?;
+        steps::write_all(file, &bytes, last)
     };
     let mut refused = Ok(());
     if direct {

@@ -1,7 +1,7 @@
 //! The superblock: where everything lies in the file, and whose blocks they are.
 //!
 //! There are two copies, at the file's start and end, so that one torn write or one bad block leaves the other.
-//! Both are written at creation, at each opening and at each shutdown, A first; each time `writes` is one more, so
+//! Both are written at creation, at each opening and at each shutdown; each time `writes` is one more, so
 //! the copy with more is the newer. A volume that is initialized again goes on counting, so that no copy of what was
 //! before wins.
 //!

@@ -6,24 +6,30 @@
 //! and nothing else is.
 //!
 //! - I1: what is read well has the seal that its record has in the file; where neither was forged, it has the bytes of
-//!   the block that was asked for.
+//!   the block that was asked for. In an encrypted volume it always has: nobody forges a seal without the key, and the
+//!   seals that are there serve no other slot, number or name.
 //! - I2: nothing panics or hangs, and a file that is refused stays as it was.
 //! - I3: no file grows past the length that its options ask for.
 
+use super::super::cipher::{Binding, Cipher, key_check};
 use super::super::engine::Round;
 use super::super::error::{FailureCause, VolumeError};
 use super::super::file;
-use super::super::format::{MAX_SEQUENCE, RECORD_BYTES, Record, SUPERBLOCK_BYTES, Shape, Sum, Superblock};
+use super::super::format::{
+    MAX_SEQUENCE, NO_SALTS, RECORD_BYTES, Record, SEAL_BYTES, SUPERBLOCK_BYTES, SealKind, Shape, Sum,
+    Superblock,
+};
 use super::super::options::{Backend, VolumeOptions};
 use super::super::pending::{Cell, Pending};
 use super::super::recovery::Recovered;
 use super::super::request::{Request, Urgency};
 use super::super::ring::sim::World;
+use super::super::table::masked;
 use super::disk::Disk;
 use super::faults::Faults;
 use super::life::{Life, Opened, Simulated};
 use super::oracle::{fill, is_block, name_of};
-use super::plan::Plan;
+use super::plan::{Plan, key_of};
 use super::random::Random;
 use kvstrata_core::SequenceHash;
 use std::cell::RefCell;
@@ -33,11 +39,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use twox_hash::XxHash3_64;
 
 const VOLUME: u128 = 0x1234_5678_9ABC_DEF0_0FED_CBA9_8765_4321;
+/// The byte that the key is made of.
+const KEY: u8 = 0x77;
 /// Rounds within which a request must be answered.
 const ROUNDS: u32 = 10_000;
 
@@ -56,6 +64,8 @@ pub struct Case {
     pub reinitialize: bool,
     /// Slots more than the file has.
     pub more_slots: u8,
+    /// Whether the volume has a key; without effect in a build without the feature `encryption`.
+    pub encrypted: bool,
 }
 
 /// One change to a file.
@@ -96,7 +106,8 @@ pub enum Edit {
         sequence: u64,
         /// The payload's length.
         payload_bytes: u32,
-        /// Whether its seal is that of the payload that is there.
+        /// Whether its seal is that of the payload that is there; in an encrypted volume its number and seal are those of
+        /// the record that is there.
         sealed: bool,
     },
     /// The file's length.
@@ -110,18 +121,20 @@ pub enum Edit {
 struct Made {
     file: File,
     superblock: Superblock,
+    /// Of an encrypted volume.
+    cipher: Option<Cipher>,
     /// Blocks whose records or payloads were forged.
     forged: Vec<u8>,
 }
 
 impl Case {
-    /// Makes the file in `folder`, damages it, opens it, and reads all of it.
+    /// Makes the file in `folder`, damages it, opens it, and reads all of it. How many blocks were served.
     ///
     /// # Panics
     /// Where something is wrong with that.
-    pub fn check(&self, folder: &Path) {
+    pub fn check(&self, folder: &Path) -> usize {
         let path = folder.join("volume");
-        let Some(mut made) = self.make(&path) else { return };
+        let Some(mut made) = self.make(&path) else { return 0 };
         self.edits.iter().for_each(|edit| made.edit(edit));
         let length = made.length();
         let before = (length < 1 << 20).then(|| made.read(0..length));
@@ -133,6 +146,7 @@ impl Case {
             .backend(Backend::UringBuffered)
             .reinitialize(self.reinitialize);
         options.system = Box::new(Simulated);
+        options.key = made.cipher.as_ref().and_then(|_| key_of(KEY));
         let wanted = Shape::new(slots, slot_bytes as u32, 512).map_or(0, |shape| shape.file_bytes);
         let opened = file::prepare(&mut options).and_then(|file| file.begin(&mut options));
         let mut file = match opened {
@@ -143,16 +157,18 @@ impl Case {
                 if let (true, Some(before)) = (refused, before) {
                     assert!(made.read(0..made.length()) == before, "{error}, and the file has changed");
                 }
-                return;
+                return 0;
             }
         };
         file.named.stays();
         assert!(made.length() <= wanted.max(length), "the file has grown from {length} to {}", made.length());
         let found = core::mem::take(&mut file.recovery).blocks;
         assert!(found.windows(2).all(|pair| pair[0].sequence <= pair[1].sequence), "not in order: {found:?}");
-        let sequence = Arc::new(AtomicU64::new(file.table.next_sequence()));
+        let sequence = Arc::clone(&options.stripe.sequence);
+        // Relaxed: one thread.
+        sequence.fetch_max(file.table.next_sequence(), Ordering::Relaxed);
         made.superblock = file.superblock;
-        read_all(&made, Opened { file, sequence }, &found, &path);
+        read_all(&made, Opened { file, sequence }, &found, &path)
     }
 
     fn make(&self, path: &Path) -> Option<Made> {
@@ -160,16 +176,29 @@ impl Case {
         let shape = Shape::new(slots, slot_bytes, 512)?;
         let file = File::options().read(true).write(true).create(true).truncate(true).open(path).ok()?;
         file.set_len(shape.file_bytes).ok()?;
-        let superblock = Superblock { set_id: 7, writes: 5, clean: true, ..Superblock::plain(VOLUME, shape) };
-        let mut made = Made { file, superblock, forged: Vec::new() };
+        let mut superblock =
+            Superblock { set_id: 7, writes: 5, clean: true, ..Superblock::plain(VOLUME, shape) };
+        let key = if self.encrypted { key_of(KEY) } else { None };
+        let cipher = match &key {
+            None => None,
+            Some(key) => {
+                let cipher = Cipher::new(key, VOLUME, &NO_SALTS, Arc::new(AtomicU64::new(1))).ok()?;
+                superblock.seal_kind = SealKind::Tag;
+                superblock.key_check = key_check(key, VOLUME).ok()?;
+                superblock.salts = *cipher.salts();
+                Some(cipher)
+            }
+        };
+        let mut made = Made { file, superblock, cipher, forged: Vec::new() };
         made.write(0, &superblock.to_bytes());
         made.write(shape.superblock_b(), &superblock.to_bytes());
         let mut payload = vec![0; slot_bytes as usize];
         for ((slot, block), sequence) in (0..slots).zip(&self.blocks).zip(1..) {
             if *block > 0 {
                 fill(u64::from(*block), &mut payload);
+                let (sequence, seal) = made.seal(slot, *block, sequence, &mut payload);
                 made.write(shape.offset(slot), &payload);
-                made.record(slot, *block, sequence, slot_bytes, &payload);
+                made.record(slot, *block, sequence, slot_bytes, seal);
             }
         }
         Some(made)
@@ -193,14 +222,32 @@ impl Made {
         bytes
     }
 
-    fn record(&mut self, slot: u32, block: u8, sequence: u64, payload_bytes: u32, payload: &[u8]) {
+    /// A payload as it goes to the file, its number and its seal.
+    fn seal(&self, slot: u32, block: u8, sequence: u64, payload: &mut [u8]) -> (u64, [u8; SEAL_BYTES]) {
         let name = name_of(u64::from(block));
-        let mut sum = Sum::default();
-        sum.add(0, payload);
-        let record =
-            Record { hash: name.hash, parent: name.parent, sequence, seal: sum.seal(), payload_bytes };
-        let at = self.superblock.shape.table_offset + u64::from(slot) * RECORD_BYTES as u64;
-        self.write(at, &record.encode(VOLUME, slot));
+        let Some(cipher) = &self.cipher else { return (sequence, sum(payload)) };
+        let sealed = cipher.seal(&Binding { slot, hash: name.hash, parent: name.parent }, payload);
+        let sealed = sealed.expect("few and short payloads");
+        (sealed.sequence, sealed.tag)
+    }
+
+    fn record(&mut self, slot: u32, block: u8, sequence: u64, payload_bytes: u32, seal: [u8; SEAL_BYTES]) {
+        let name = name_of(u64::from(block));
+        let record = Record { hash: name.hash, parent: name.parent, sequence, seal, payload_bytes };
+        // In an epoch of which there is no salt the names stay bare.
+        let record = self.cipher.as_ref().and_then(|cipher| masked(cipher, record)).unwrap_or(record);
+        self.write(self.record_at(slot), &record.encode(VOLUME, slot));
+    }
+
+    fn record_at(&self, slot: u32) -> u64 {
+        self.superblock.shape.table_offset + u64::from(slot) * RECORD_BYTES as u64
+    }
+
+    /// What a slot's record says, its names apart.
+    fn record_there(&self, slot: u32) -> Option<Record> {
+        let at = self.record_at(slot);
+        let bytes = self.read(at..at + RECORD_BYTES as u64);
+        Record::decode(bytes.first_chunk()?, VOLUME, slot).ok().flatten()
     }
 
     fn edit(&mut self, edit: &Edit) {
@@ -235,12 +282,18 @@ impl Made {
                 let slot = u32::from(*slot) % shape.slots;
                 self.forged.push(*block);
                 let start = shape.offset(slot);
-                let payload = match sealed {
-                    true => self.read(start..start + u64::from((*payload_bytes).min(shape.slot_bytes))),
-                    false => Vec::new(),
-                };
                 // A number that no checksum makes good is tried by its bytes.
-                self.record(slot, *block, (*sequence).min(MAX_SEQUENCE + 1), *payload_bytes, &payload);
+                let sequence = (*sequence).min(MAX_SEQUENCE + 1);
+                let there = if self.cipher.is_some() { self.record_there(slot) } else { None };
+                let (sequence, seal) = match (sealed, there) {
+                    (false, _) => (sequence, sum(&[])),
+                    (true, Some(there)) => (there.sequence, there.seal),
+                    (true, None) => {
+                        let bytes = u64::from((*payload_bytes).min(shape.slot_bytes));
+                        (sequence, sum(&self.read(start..start + bytes)))
+                    }
+                };
+                self.record(slot, *block, sequence, *payload_bytes, seal);
             }
             Edit::Length { bytes } => {
                 let bytes = u64::from(*bytes) % (2 * length.max(1) + 1);
@@ -250,8 +303,16 @@ impl Made {
     }
 }
 
+/// The seal of a payload that is not encrypted.
+fn sum(payload: &[u8]) -> [u8; SEAL_BYTES] {
+    let mut sum = Sum::default();
+    sum.add(0, payload);
+    sum.seal()
+}
+
 /// Reads what was found, and asks each other slot for a block that it has not.
-fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) {
+fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) -> usize {
+    let mut served = 0;
     let shape = made.superblock.shape;
     let blocks: BTreeMap<SequenceHash, u8> =
         (0..=u8::MAX).map(|block| (name_of(u64::from(block)).hash, block)).collect();
@@ -274,6 +335,7 @@ fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) {
         table_delay: Duration::from_secs(1),
         trim: false,
         fill: false,
+        encrypted: made.cipher.is_some(),
         buffers: 1,
         rounds: 1,
         urgent: 0,
@@ -307,14 +369,15 @@ fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) {
                     .first_chunk()
                     .and_then(|bytes| Record::decode(bytes, made.superblock.volume_id, slot).ok().flatten());
                 let record = record.expect("only what the file has is served");
-                let mut sum = Sum::default();
-                sum.add(0, &bytes);
+                served += 1;
+                let encrypted = made.cipher.is_some();
                 assert!(
-                    record.hash == asked && sum.seal() == record.seal,
+                    encrypted || record.hash == asked && sum(&bytes) == record.seal,
                     "slot {slot}: served, and not sealed"
                 );
                 let block = blocks.get(&asked).copied();
-                let genuine = block.filter(|block| !made.forged.contains(block));
+                assert!(block.is_some() || !encrypted, "slot {slot}: served as what nobody sealed");
+                let genuine = block.filter(|block| encrypted || !made.forged.contains(block));
                 assert!(
                     genuine.is_none_or(|block| is_block(u64::from(block), &bytes)),
                     "slot {slot}: WRONG BYTES"
@@ -328,4 +391,5 @@ fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) {
     life.inbox.close();
     let over = (0..ROUNDS).any(|_| life.round() == Round::Over);
     assert!(over, "the volume does not end");
+    served
 }

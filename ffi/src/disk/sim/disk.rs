@@ -126,12 +126,9 @@ impl Disk {
         self.before.entry(sector).or_insert(Before { bytes, tainted, since });
     }
 
-    /// What somebody else wrote to the file, who did not sync it: `old` is what was there.
-    pub(in crate::disk) fn written_beside(&mut self, offset: u64, old: &[u8]) {
-        for (sector, bytes) in (offset / SECTOR_BYTES..).zip(old.as_chunks().0) {
-            self.keep(sector, *bytes);
-            self.tainted.remove(&sector);
-        }
+    /// What somebody else wrote to the file never came: `old` is what was there.
+    pub(in crate::disk) fn undo(&mut self, offset: u64, old: &[u8]) {
+        self.put(offset, old);
     }
 
     fn put(&mut self, offset: u64, bytes: &[u8]) {

@@ -5,11 +5,12 @@ use super::super::error::{FailureCause, IoFailure};
 use super::super::pending::{Cell, Pending};
 use super::super::request::{Request, Urgency};
 use super::super::ring::sim::World;
-use super::disk::Disk;
-use super::life::{self, Life, Opened};
-use super::oracle::{BlockNumber, Slot, State, Ticket, fill, name_of};
+use super::life::{Life, Opened};
+use super::opening::{self, Attempt, Known};
+use super::oracle::{BlockNumber, Slot, State, Ticket, name_of};
 use super::plan::{Operation, Plan};
 use super::random::Random;
+use super::sealing::Sealing;
 use crate::arena::{BlockRead, BlockWrite};
 use std::cell::RefCell;
 use std::path::Path;
@@ -28,6 +29,10 @@ pub(in crate::disk) struct Harness {
     pub(super) life: Life,
     pub(super) slots: Vec<Slot>,
     pub(super) under_way: Vec<UnderWay>,
+    pub(super) known: Known,
+    /// The volume was taken out of service.
+    pub(super) retired: bool,
+    pub(super) sealing: Sealing,
     /// Entries of the world's log that the oracle has seen.
     seen: usize,
     /// Of each slot, entries of the log up to the last one that tells of a failure there.
@@ -61,7 +66,7 @@ pub(super) struct UnderWay {
 }
 
 #[derive(Debug)]
-enum Waiting {
+pub(super) enum Waiting {
     Read(Pending<BlockWrite>),
     Write(Pending<BlockRead>),
     Flush(Pending<()>),
@@ -74,22 +79,30 @@ impl Harness {
     /// Makes the volume, in a folder of its own.
     pub(in crate::disk) fn new(plan: Plan, folder: &Path, mut random: Random) -> Result<Harness, String> {
         let path: Arc<Path> = Arc::from(folder.join("volume"));
-        let (opened, recovery) = life::open(&path, &plan)?;
-        if !recovery.created || !recovery.blocks.is_empty() {
-            return Err(format!("a new volume holds something: {recovery:?}"));
-        }
-        let mut disk = Disk::open(&path).map_err(|error| error.to_string())?;
-        let nothing = [0; super::SUPERBLOCK];
-        disk.written_beside(0, &nothing);
-        disk.written_beside(disk.bytes() - nothing.len() as u64, &nothing);
+        let (disk, attempt) = opening::create(&path, &plan, &mut random)?;
+        let Attempt { opened, .. } = attempt;
         let world = Rc::new(RefCell::new(World::new(disk, Random::new(random.next()))));
         world.borrow_mut().faults = plan.faults;
         let slots = vec![Slot::found(State::Empty, false); plan.slots as usize];
         let failed_at = vec![0; plan.slots as usize];
+        let superblock = opened.file.superblock;
         let life = Life::start(opened, &plan, Arc::clone(&path), &world)?;
-        let (under_way, counts) = (Vec::new(), Counts::default());
-        let mut harness =
-            Harness { plan, path, random, world, life, slots, under_way, seen: 0, failed_at, counts };
+        let mut harness = Harness {
+            plan,
+            path,
+            random,
+            world,
+            life,
+            slots,
+            under_way: Vec::new(),
+            known: Known::default(),
+            retired: false,
+            sealing: Sealing::default(),
+            seen: 0,
+            failed_at,
+            counts: Counts::default(),
+        };
+        harness.knows(&superblock);
         if harness.plan.fill {
             // While nobody asks for anything: the first stretch is on its way when somebody does.
             harness.operate(Operation::Rounds(1))?;
@@ -99,7 +112,10 @@ impl Harness {
 
     /// Another life begins with what an opening found.
     pub(super) fn live(&mut self, opened: Opened, slots: Vec<Slot>) -> Result<(), String> {
+        self.knows(&opened.file.superblock);
         self.life = Life::start(opened, &self.plan, Arc::clone(&self.path), &self.world)?;
+        self.retired = false;
+        self.sealing.lives();
         (self.slots, self.seen, self.counts) = (slots, 0, Counts::default());
         self.failed_at.fill(0);
         Ok(())
@@ -107,7 +123,7 @@ impl Harness {
 
     pub(in crate::disk) fn operate(&mut self, operation: Operation) -> Result<(), String> {
         match operation {
-            Operation::Write { slot, block } => self.write(slot, block),
+            Operation::Write { slot, block } => self.write(slot, block)?,
             Operation::Read { slot, other, urgent } => {
                 let held = match self.slots[slot as usize].state {
                     State::Holds(block) => block,
@@ -134,21 +150,16 @@ impl Harness {
             Operation::Settle => self.settle()?,
             Operation::Crash { cut_power } => self.crash(cut_power)?,
             Operation::CleanShutdown { cut_power } => self.shut_down(cut_power)?,
+            Operation::Retire { cut_power } => self.retire(cut_power)?,
             Operation::Damage => self.damage(),
         }
         Ok(())
     }
 
-    fn write(&mut self, slot: u32, block: BlockNumber) {
-        let Some((buffer, mut bytes)) = self.free_buffer() else { return };
-        fill(block, &mut bytes);
-        let cell = Cell::new();
-        let place = self.life.place(slot);
-        let request = Request::write(bytes.into_read(), name_of(block), Arc::clone(&cell), place);
-        if self.life.inbox.try_push(request).is_ok() {
-            let ticket = self.slots[slot as usize].write();
-            self.begin(slot, block, Some(ticket), buffer, Waiting::Write(Pending::new(cell)));
-        }
+    /// Whether somebody waits for an answer.
+    pub(super) fn waits(&self) -> bool {
+        let nobody = |one: &UnderWay| matches!(one.waiting, Waiting::NobodyReads | Waiting::NobodyWrites);
+        !self.under_way.iter().all(nobody)
     }
 
     pub(super) fn read(&mut self, slot: u32, block: BlockNumber, urgent: bool) {
@@ -171,14 +182,14 @@ impl Harness {
         unused.find_map(|block| Some((block, arena.write(block).ok()?)))
     }
 
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         let cell = Cell::new();
         if self.life.inbox.try_push(Request::flush(Arc::clone(&cell))).is_ok() {
             self.begin(0, 0, None, usize::MAX, Waiting::Flush(Pending::new(cell)));
         }
     }
 
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         slot: u32,
         block: BlockNumber,
@@ -282,7 +293,7 @@ impl Harness {
         let world = self.world.borrow();
         match failure.cause {
             // The engine takes itself out of service after 32 failures in a row.
-            FailureCause::OutOfService => world.gone || world.broken || world.failures >= 32,
+            FailureCause::OutOfService => self.retired || world.gone || world.broken || world.failures >= 32,
             FailureCause::Os { .. } | FailureCause::NoProgress { .. } => {
                 self.failed_at[slot as usize] > since
             }
@@ -348,7 +359,7 @@ impl Harness {
                 }
                 Ok(())
             }
-            Err(_) if world.failures > 0 || world.gone || world.broken => Ok(()),
+            Err(_) if self.retired || world.failures > 0 || world.gone || world.broken => Ok(()),
             Err(failure) => Err(format!("flush: {failure}, and nothing failed")),
         }
     }

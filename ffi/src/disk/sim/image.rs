@@ -1,10 +1,14 @@
 //! What opening a volume must find in a file: worked out from its bytes, slot by slot.
 
+use super::super::cipher::{Binding, Cipher, Key, Sealed};
 use super::super::format::{RECORD_BYTES, Record, SUPERBLOCK_BYTES, Shape, Superblock, pick};
 use super::super::recovery::{Recovered, Recovery, RejectedRecords};
+use super::super::table::masked;
 use super::disk::Disk;
 use kvstrata_core::SequenceHash;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The superblock that counts, and how many copies are bad; None where neither is whole.
 pub(in crate::disk) fn superblock(disk: &Disk) -> Option<(Superblock, u64, bool)> {
@@ -25,29 +29,88 @@ pub(in crate::disk) fn record_offset(shape: &Shape, slot: u32) -> u64 {
     shape.table_offset + u64::from(slot) * RECORD_BYTES as u64
 }
 
+/// Who reads the table and the payloads as the volume would that is opened next.
+pub(in crate::disk) struct Reader {
+    superblock: Superblock,
+    table: Vec<u8>,
+    cipher: Option<Cipher>,
+}
+
+/// Why a slot's record is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::disk) enum Dropped {
+    Record,
+    Length,
+    Salt,
+}
+
+impl Reader {
+    pub(in crate::disk) fn new(disk: &Disk, superblock: Superblock, key: Option<&Key>) -> Reader {
+        let shape = &superblock.shape;
+        let table = disk.read_vec(&(shape.table_offset..shape.table_offset + shape.table_bytes()));
+        let records = (0..shape.slots).zip(table.as_chunks().0);
+        let whole =
+            records.filter_map(|(slot, bytes)| Record::decode(bytes, superblock.volume_id, slot).ok());
+        let given =
+            whole.flatten().map(|record| record.sequence).filter(|n| *n <= superblock.last_sequence());
+        let last = given.max().unwrap_or(0);
+        // The epoch that it begins is nobody's; the others are opened with what the file has.
+        let next = Arc::new(AtomicU64::new(last + 1));
+        let cipher = key.map(|key| Cipher::new(key, superblock.volume_id, &superblock.salts, next));
+        let cipher = cipher.map(|cipher| cipher.expect("random numbers"));
+        Reader { superblock, table, cipher }
+    }
+
+    /// What a slot holds, its names as they were written.
+    pub(in crate::disk) fn record(&self, slot: u32) -> Result<Option<Record>, Dropped> {
+        let Some(bytes) = self.table.as_chunks().0.get(slot as usize) else { return Ok(None) };
+        let decoded = Record::decode(bytes, self.superblock.volume_id, slot);
+        let Some(record) = decoded.map_err(|_| Dropped::Record)? else { return Ok(None) };
+        if record.sequence > self.superblock.last_sequence() {
+            return Err(Dropped::Record);
+        }
+        if !(1..=self.superblock.shape.slot_bytes).contains(&record.payload_bytes) {
+            return Err(Dropped::Length);
+        }
+        match &self.cipher {
+            None => Ok(Some(record)),
+            Some(cipher) => masked(cipher, record).map(Some).ok_or(Dropped::Salt),
+        }
+    }
+
+    /// The bytes of a slot's payload, decrypted in an encrypted volume; None where it is not what was sealed.
+    pub(in crate::disk) fn payload(&self, disk: &Disk, slot: u32, record: &Record) -> Option<Vec<u8>> {
+        let start = self.superblock.shape.offset(slot);
+        let mut payload = disk.read_vec(&(start..start + u64::from(record.payload_bytes)));
+        let Some(cipher) = &self.cipher else { return Some(payload) };
+        let sealed = Sealed { sequence: record.sequence, tag: record.seal };
+        let binding = Binding { slot, hash: record.hash, parent: record.parent };
+        cipher.open(&sealed, &binding, &mut payload).then_some(payload)
+    }
+}
+
 /// What opening the volume must find, in a file that has its full length.
-pub(in crate::disk) fn expected(disk: &Disk) -> Recovery {
+pub(in crate::disk) fn expected(disk: &Disk, key: Option<&Key>) -> Recovery {
     let Some((superblock, bad, clean)) = superblock(disk) else {
         let rejected = RejectedRecords { superblock: 2, ..RejectedRecords::default() };
         return Recovery { rejected, created: true, ..Recovery::default() };
     };
-    let shape = &superblock.shape;
+    let reader = Reader::new(disk, superblock, key);
     let mut rejected = RejectedRecords { superblock: bad, ..RejectedRecords::default() };
     let mut newest: BTreeMap<SequenceHash, Recovered> = BTreeMap::new();
-    let table = disk.read_vec(&(shape.table_offset..shape.table_offset + shape.table_bytes()));
-    for (slot, bytes) in (0..shape.slots).zip(table.as_chunks().0) {
-        let record = match Record::decode(bytes, superblock.volume_id, slot) {
+    for slot in 0..superblock.shape.slots {
+        let record = match reader.record(slot) {
             Ok(Some(record)) => record,
             Ok(None) => continue,
-            Err(_) => {
-                rejected.record += 1;
+            Err(dropped) => {
+                *match dropped {
+                    Dropped::Record => &mut rejected.record,
+                    Dropped::Length => &mut rejected.length,
+                    Dropped::Salt => &mut rejected.salt,
+                } += 1;
                 continue;
             }
         };
-        if record.payload_bytes == 0 || record.payload_bytes > shape.slot_bytes {
-            rejected.length += 1;
-            continue;
-        }
         let found = Recovered { slot, name: record.name(), sequence: record.sequence };
         let kept = newest.entry(record.hash).or_insert(found);
         if kept.slot != slot {

@@ -1,23 +1,27 @@
 //! One life of a volume: from its opening to its end, in order or not. The thread is the test's own.
 
+use super::super::bounce::{self, Bounce, NoCopy, SealedCopy};
+use super::super::cipher::Key;
 use super::super::engine::{Engine, Fill, Round, Setup, WriteBack};
+use super::super::error::VolumeError;
 use super::super::file;
 use super::super::format::Superblock;
 use super::super::inbox::Inbox;
 use super::super::options::{Backend, VolumeOptions};
-use super::super::recovery::Recovery;
+use super::super::recovery::{Name, Recovery};
 use super::super::request::{Place, transfer_bytes};
 use super::super::ring::sim::{self, SimRing, World};
 use super::plan::Plan;
 use crate::arena::HostArena;
 use kvstrata_core::storage::Storage;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An open volume, without a thread.
 pub(in crate::disk) struct Life {
@@ -27,6 +31,8 @@ pub(in crate::disk) struct Life {
     pub(in crate::disk) arena: Arc<HostArena>,
     pub(in crate::disk) superblock: Superblock,
     transfer_bytes: usize,
+    /// Of an encrypted volume.
+    bounce: Option<Bounce>,
     /// Locked while it is held.
     file: Option<File>,
 }
@@ -47,18 +53,24 @@ impl file::System for Simulated {
 }
 
 /// Opens the volume as [`Volume::open`](super::super::Volume::open) does.
-pub(in crate::disk) fn open(path: &Path, plan: &Plan) -> Result<(Opened, Recovery), String> {
+pub(in crate::disk) fn open(
+    path: &Path,
+    plan: &Plan,
+    key: Option<Key>,
+) -> Result<(Opened, Recovery), VolumeError> {
     // Buffered: the alignment is the same everywhere, and no page of the machine's is asked for.
     let mut options = VolumeOptions::new(path, plan.slots, plan.slot_bytes)
         .keep(true)
         .backend(Backend::UringBuffered)
         .piece_bytes(plan.piece_bytes);
     options.system = Box::new(Simulated);
-    let prepared = file::prepare(&mut options).and_then(|file| file.begin(&mut options));
-    let mut file = prepared.map_err(|error| format!("opening: {error}"))?;
+    options.key = key;
+    let mut file = file::prepare(&mut options).and_then(|file| file.begin(&mut options))?;
     file.named.stays();
     let recovery = core::mem::take(&mut file.recovery);
-    let sequence = Arc::new(AtomicU64::new(file.table.next_sequence()));
+    let sequence = options.stripe.sequence;
+    // Relaxed: one thread.
+    sequence.fetch_max(file.table.next_sequence(), Ordering::Relaxed);
     Ok((Opened { file, sequence }, recovery))
 }
 
@@ -71,7 +83,7 @@ impl Life {
         world: &Rc<RefCell<World>>,
     ) -> Result<Life, String> {
         let Opened { file, sequence } = opened;
-        let file::VolumeFile { file, superblock, table, unwritten, .. } = file;
+        let file::VolumeFile { file, superblock, table, cipher, unwritten, .. } = file;
         let shape = superblock.shape;
         // What `engine/order.rs` says of urgent reads, and of others.
         let (read_cap_bytes, write_cap_bytes) =
@@ -93,6 +105,14 @@ impl Life {
         let arena = HostArena::new(plan.buffers, plan.slot_bytes).map_err(|error| error.to_string())?;
         let transfer_bytes =
             transfer_bytes(plan.slot_bytes, shape.alignment as usize).ok_or("the slots are too long")?;
+        let bounce = match &cipher {
+            None => None,
+            Some(cipher) => {
+                let blocks = bounce::blocks(plan.slot_bytes, plan.queue + plan.depth);
+                let bounce = Bounce::new(Arc::clone(cipher), blocks, plan.slot_bytes);
+                Some(bounce.map_err(|error| error.to_string())?)
+            }
+        };
         let engine = Engine::new(Setup {
             ring: Box::new(SimRing(Rc::clone(world))),
             inbox: Arc::clone(&inbox),
@@ -100,13 +120,13 @@ impl Life {
             write_back: Some(write_back),
             fill,
             sequence,
-            cipher: None,
+            cipher,
             piece_bytes: plan.piece_bytes,
             alignment: plan.alignment,
             verify: true,
             trim: plan.trim,
         });
-        Ok(Life { engine: Some(engine), inbox, arena, superblock, transfer_bytes, file: Some(file) })
+        Ok(Life { engine: Some(engine), inbox, arena, superblock, transfer_bytes, bounce, file: Some(file) })
     }
 
     pub(in crate::disk) fn round(&mut self) -> Round {
@@ -118,10 +138,30 @@ impl Life {
         Place { slot, file_offset, transfer_bytes: self.transfer_bytes }
     }
 
+    /// A sealed copy of a payload, in an encrypted volume.
+    pub(in crate::disk) fn seal(
+        &self,
+        slot: u32,
+        name: Name,
+        payload: &[u8],
+    ) -> Result<Option<SealedCopy>, NoCopy> {
+        self.bounce.as_ref().map(|bounce| bounce.seal(slot, name, payload, None)).transpose()
+    }
+
     /// Which buffer an address lies in.
     pub(in crate::disk) fn buffer_at(&self, address: usize) -> Option<usize> {
-        let offset = address.checked_sub(self.arena.base_address() as usize)?;
-        Some(offset / self.arena.stride()).filter(|block| *block < self.arena.blocks())
+        block_at(&self.arena, address)
+    }
+
+    /// Which of the blocks for sealed copies an address lies in.
+    pub(in crate::disk) fn copy_at(&self, address: usize) -> Option<usize> {
+        block_at(self.bounce.as_ref()?.arena(), address)
+    }
+
+    /// The blocks for sealed copies that are somebody's.
+    pub(in crate::disk) fn copies(&self) -> BTreeSet<usize> {
+        let arena = self.bounce.iter().map(Bounce::arena);
+        arena.flat_map(|arena| (0..arena.blocks()).filter(|block| arena.write(*block).is_err())).collect()
     }
 
     /// The engine ends here, whatever is in flight.
@@ -133,4 +173,10 @@ impl Life {
     pub(in crate::disk) fn close(&mut self) {
         self.file = None;
     }
+}
+
+/// Which block of an arena an address lies in.
+fn block_at(arena: &HostArena, address: usize) -> Option<usize> {
+    let offset = address.checked_sub(arena.base_address() as usize)?;
+    Some(offset / arena.stride()).filter(|block| *block < arena.blocks())
 }

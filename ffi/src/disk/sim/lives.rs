@@ -1,16 +1,12 @@
-//! From one life to the next: how it ends, what is left in the file, and what the next one finds there.
+//! From one life to the next: how it ends, and what is left in the file.
 
 use super::super::engine::Round;
-use super::super::format::Record;
-use super::super::recovery::Recovery;
-use super::super::request::release_lost;
-use super::disk::Disk;
+use super::super::request::{Request, release_lost};
 use super::harness::Harness;
-use super::life;
-use super::oracle::{BlockNumber, Slot, State, is_block, name_of};
+use super::image::Reader;
+use super::oracle::{State, is_block, name_of};
 use super::{SUPERBLOCK, image};
-use kvstrata_core::SequenceHash;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Rounds within which a volume must end.
@@ -19,8 +15,42 @@ const ROUNDS: u64 = 200_000;
 impl Harness {
     /// The process dies, and with it the machine if the power is cut.
     pub(super) fn crash(&mut self, cut_power: bool) -> Result<(), String> {
-        self.end_life()?;
-        self.check_file(cut_power)?;
+        let tears = self.end_life()?;
+        self.check_file(cut_power, tears)?;
+        self.reopen()
+    }
+
+    /// The volume is taken out of service: what is in flight is answered, and nothing else is taken.
+    pub(super) fn retire(&mut self, cut_power: bool) -> Result<(), String> {
+        if self.life.inbox.try_push(Request::retire()).is_err() {
+            return Ok(());
+        }
+        self.retired = true;
+        let mut rounds = 0;
+        loop {
+            self.world.borrow_mut().asleep = false;
+            match self.life.round() {
+                Round::Lost => break,
+                Round::More if rounds < ROUNDS && !self.world.borrow().asleep => rounds += 1,
+                _ => return Err("retired, and the volume goes on".to_owned()),
+            }
+        }
+        let broken = self.world.borrow().broken;
+        if !broken {
+            let in_flight = self.world.borrow().in_flight();
+            if in_flight > 0 {
+                return Err(format!("retired with {in_flight} pieces in flight"));
+            }
+            // Who comes now is told at once.
+            let urgent = self.random.once_in(2);
+            self.read(0, 0, urgent);
+            self.flush();
+            if !self.life.inbox.is_empty() {
+                return Err("retired, and somebody is not told".to_owned());
+            }
+        }
+        let tears = self.end_life()?;
+        self.check_file(cut_power, tears)?;
         self.reopen()
     }
 
@@ -37,7 +67,7 @@ impl Harness {
                 Round::Over => break,
             }
         }
-        self.end_life()?;
+        let tears = self.end_life()?;
         let world = self.world.borrow();
         let shape = &self.life.superblock.shape;
         let copies = [0, shape.superblock_b()].map(|at| at..at + SUPERBLOCK as u64);
@@ -54,23 +84,27 @@ impl Harness {
                 slot.synced |= synced;
             }
         }
-        self.check_file(cut_power)?;
+        self.check_file(cut_power, tears)?;
         self.reopen()
     }
 
-    /// Ends the engine: everybody has been told, and every buffer is back, but those that the device still had.
-    fn end_life(&mut self) -> Result<(), String> {
+    /// Ends the engine: everybody has been told, and every buffer is back, but those that the device still had. Whether
+    /// something of a write may be missing.
+    fn end_life(&mut self) -> Result<bool, String> {
         // The old life stays in its place until the next one, for its shape; its engine goes now.
         self.life.stop();
         let (in_flight, again) = self.world.borrow_mut().crash();
-        let gave_up = self.world.borrow().gone || self.world.borrow().failures >= 32;
+        let gave_up = self.retired || self.world.borrow().gone || self.world.borrow().failures >= 32;
         self.world.borrow_mut().broken = true;
         self.poll()?;
+        if self.waits() {
+            return Err(format!("over, and not told: {:?}", self.under_way));
+        }
         let life = &self.life;
         let kept: BTreeSet<usize> =
             (0..life.arena.blocks()).filter(|block| life.arena.write(*block).is_err()).collect();
         let buffers = |of: &[usize]| -> BTreeSet<usize> {
-            of.iter().filter_map(|address| life.buffer_at(*address)).collect()
+            of.iter().filter_map(|address| self.buffer_of(*address)).collect()
         };
         let (touched, unfinished) = (buffers(&in_flight), buffers(&again));
         let may_be: BTreeSet<usize> = touched.union(&unfinished).copied().collect();
@@ -80,13 +114,23 @@ impl Harness {
                 "the device had the buffers {touched:?}, {unfinished:?} half; {kept:?} are kept"
             ));
         }
+        let copies = life.copies();
+        if let Some(copy) =
+            in_flight.iter().find_map(|one| life.copy_at(*one).filter(|n| !copies.contains(n)))
+        {
+            return Err(format!("the device had the sealed copy {copy}, and it is free"));
+        }
         release_lost(&self.path);
         if let Some(block) = kept.iter().find(|block| life.arena.write(**block).is_err()) {
             return Err(format!("buffer {block} is neither back nor kept for the device"));
         }
+        if !life.copies().is_empty() {
+            return Err("a sealed copy is neither back nor kept for the device".to_owned());
+        }
         // Of whom nobody hears: they were dropped, and their buffers kept.
         self.under_way.clear();
-        self.check_counts(in_flight.is_empty())
+        self.check_counts(in_flight.is_empty())?;
+        Ok(!in_flight.is_empty() || !again.is_empty() || self.world.borrow().failures > 0)
     }
 
     /// Each request is counted once.
@@ -105,39 +149,37 @@ impl Harness {
         if adds_up { Ok(()) } else { Err(format!("does not add up: {counts:?}, {stats:?}")) }
     }
 
-    /// What is known to be in the file is there, unless something silent happened to it.
-    fn check_file(&mut self, cut_power: bool) -> Result<(), String> {
-        let world = &mut *self.world.borrow_mut();
+    /// What is known to be in the file is there, unless something silent happened to it. `tears`: something of the last
+    /// writes may be missing even without a loss of power.
+    pub(super) fn check_file(&mut self, cut_power: bool, tears: bool) -> Result<(), String> {
         if cut_power {
+            let world = &mut *self.world.borrow_mut();
             world.disk.cut_power(&mut world.random);
+            self.slots.iter_mut().for_each(|slot| slot.arrived = slot.synced);
         }
-        let (disk, ours) = (&world.disk, &self.life.superblock);
-        match image::superblock(disk) {
-            Some((superblock, ..)) if superblock.volume_id == ours.volume_id => {}
-            // Both copies are gone, or were never synced: it starts over.
-            _ => return Ok(()),
-        }
+        let Some(superblock) = self.check_superblocks(cut_power || tears)? else { return Ok(()) };
+        let (disk, shape) = (&self.world.borrow().disk, &superblock.shape);
+        let reader = Reader::new(disk, superblock, self.plan.key().as_ref());
         for (slot, known) in (0..).zip(&self.slots) {
-            let there = if cut_power { known.synced } else { known.arrived };
-            let record_at = image::record_offset(&ours.shape, slot);
-            if !there || known.doubt || disk.is_tainted(record_at..record_at + 64) {
+            let record_at = image::record_offset(shape, slot);
+            if !known.arrived || known.doubt || disk.is_tainted(record_at..record_at + 64) {
                 continue;
             }
-            let bytes = image::record_bytes(disk, &ours.shape, slot);
-            let record = Record::decode(&bytes, ours.volume_id, slot);
+            let record = reader.record(slot);
             let wrong =
                 || format!("slot {slot} is {known:?}, and the file has {record:?}, power cut: {cut_power}");
             match known.state {
                 State::Unknown => {}
                 State::Empty if record == Ok(None) => {}
                 State::Holds(block) => {
-                    let name = name_of(block);
-                    if !record.as_ref().is_ok_and(|record| record.is_some_and(|r| r.name() == name)) {
+                    let Ok(Some(record)) = record else { return Err(wrong()) };
+                    if record.name() != name_of(block) {
                         return Err(wrong());
                     }
-                    let start = ours.shape.offset(slot);
-                    let payload = start..start + self.plan.slot_bytes as u64;
-                    if !disk.is_tainted(payload.clone()) && !is_block(block, &disk.read_vec(&payload)) {
+                    let start = shape.offset(slot);
+                    let payload = reader.payload(disk, slot, &record);
+                    let intact = payload.is_some_and(|payload| is_block(block, &payload));
+                    if !intact && !disk.is_tainted(start..start + self.plan.slot_bytes as u64) {
                         return Err(format!("{}; and other bytes", wrong()));
                     }
                 }
@@ -145,62 +187,6 @@ impl Harness {
             }
         }
         Ok(())
-    }
-
-    /// Opens the file again, and holds what opening says against what the file has.
-    fn reopen(&mut self) -> Result<(), String> {
-        let expected = image::expected(&self.world.borrow().disk);
-        let ends = |disk: &Disk| {
-            let end = disk.bytes() - SUPERBLOCK as u64;
-            [0, end].map(|at| (at, disk.read_vec(&(at..at + SUPERBLOCK as u64))))
-        };
-        let before = ends(&self.world.borrow().disk);
-        self.life.close();
-        let (opened, recovery) = life::open(&self.path, &self.plan)?;
-        if recovery != expected {
-            return Err(format!("opening found {recovery:?}\nand the file has {expected:?}"));
-        }
-        let slots = self.slots_of(&recovery)?;
-        let mut world = self.world.borrow_mut();
-        for (at, old) in before {
-            world.disk.written_beside(at, &old);
-        }
-        drop(world);
-        self.live(opened, slots)?;
-        if self.random.once_in(4) {
-            self.read_all()?;
-        }
-        Ok(())
-    }
-
-    fn slots_of(&mut self, recovery: &Recovery) -> Result<Vec<Slot>, String> {
-        let blocks: BTreeMap<SequenceHash, BlockNumber> =
-            (0..self.plan.blocks).map(|block| (name_of(block).hash, block)).collect();
-        let disk = &mut self.world.borrow_mut().disk;
-        let shape = &self.life.superblock.shape;
-        let mut slots = Vec::with_capacity(self.plan.slots as usize);
-        for slot in 0..shape.slots {
-            let mut found = Slot::found(State::Empty, false);
-            // What opening dropped is in the file until the table is written.
-            found.arrived = image::record_bytes(disk, shape, slot) == [0; 64];
-            slots.push(found);
-        }
-        // The engine's table is the file's now.
-        disk.heal(shape.table_offset..shape.table_offset + shape.table_bytes());
-        for found in &recovery.blocks {
-            let block = blocks.get(&found.name.hash).copied();
-            let Some(block) = block.filter(|block| name_of(*block) == found.name) else {
-                return Err(format!("opening found a block that was never written: {found:?}"));
-            };
-            let start = shape.offset(found.slot);
-            let payload = start..start + self.plan.slot_bytes as u64;
-            let intact = is_block(block, &disk.read_vec(&payload));
-            if intact {
-                disk.heal(payload);
-            }
-            slots[found.slot as usize] = Slot::found(State::Holds(block), !intact);
-        }
-        Ok(slots)
     }
 
     /// Reads whatever is there, to the last slot.

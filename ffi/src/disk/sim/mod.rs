@@ -17,7 +17,9 @@
 //!   exactly what the file has.
 //! - I4: everything is answered within a bounded number of rounds, and no ring thread sleeps while it is not.
 //! - I5: all buffers come back, but those that a lost device may still touch.
-//! - I6: the ring is given at most `depth` pieces, few writes beside reads, and bytes that stay as they are.
+//! - I6: no payload of an encrypted volume is sealed with a key stream that another one had; another key is refused.
+//! - I7: whatever moment of an opening or of an end the power fails at, the next opening finds the volume.
+//! - I8: the ring is given at most `depth` pieces, few writes beside reads, and bytes that stay as they are.
 //!
 //! | file | what |
 //! |---|---|
@@ -27,8 +29,9 @@
 //! | `../ring/sim.rs` | the ring: time, faults, crashes |
 //! | `oracle.rs` | what is known of each slot |
 //! | `image.rs` | what opening must find in a file |
-//! | `life.rs`, `lives.rs` | a volume from its opening to its end; from one to the next |
-//! | `harness.rs` | operations, and what comes back |
+//! | `life.rs`, `lives.rs` | a volume from its opening to its end; how it ends |
+//! | `opening.rs` | from one life to the next; openings that come to nothing |
+//! | `harness.rs`, `sealing.rs` | operations, and what comes back; writes, and the key streams of encrypted ones |
 //! | `damaged.rs` | arbitrary damage to a file, for the fuzz target `volume` |
 
 mod damaged;
@@ -38,9 +41,11 @@ mod harness;
 mod image;
 mod life;
 mod lives;
+mod opening;
 mod oracle;
 mod plan;
 pub(super) mod random;
+mod sealing;
 #[cfg(test)]
 mod tests;
 

@@ -86,7 +86,13 @@ pub(in crate::disk) struct Ticket {
 impl Slot {
     /// After an opening that found this.
     pub(in crate::disk) fn found(state: State, doubt: bool) -> Slot {
-        Slot { state, doubt, arrived: true, ..Slot::default() }
+        // Opening syncs what it finds.
+        Slot { state, doubt, arrived: true, synced: true, ..Slot::default() }
+    }
+
+    /// After an opening that dropped what the slot held: the file has it until the table is written.
+    pub(in crate::disk) fn dropped() -> Slot {
+        Slot::default()
     }
 
     fn changes(&mut self) {

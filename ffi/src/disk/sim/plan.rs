@@ -1,5 +1,6 @@
 //! What a seed stands for: a volume, a device, and what is done to them.
 
+use super::super::cipher::Key;
 use super::faults::Faults;
 use super::oracle::BlockNumber;
 use super::random::Random;
@@ -19,6 +20,8 @@ pub(in crate::disk) struct Plan {
     pub(in crate::disk) trim: bool,
     /// Whether the new file is written through in the background.
     pub(in crate::disk) fill: bool,
+    /// Whether the volume has a key.
+    pub(in crate::disk) encrypted: bool,
     /// Buffers: requests under way at most.
     pub(in crate::disk) buffers: usize,
     /// Rounds at a time, at most.
@@ -63,6 +66,10 @@ pub(in crate::disk) enum Operation {
     CleanShutdown {
         cut_power: bool,
     },
+    /// The volume is taken out of service, and opened again.
+    Retire {
+        cut_power: bool,
+    },
     /// Bytes of the file change where they lie.
     Damage,
 }
@@ -94,6 +101,8 @@ impl Plan {
             table_delay: Duration::from_micros(random.pick(&[0, 300, 5_000, 250_000, 60_000_000])),
             trim: random.once_in(3),
             fill: random.once_in(3),
+            // Drawn whatever was built, so that a seed means the same plan otherwise.
+            encrypted: random.once_in(3) && cfg!(feature = "encryption"),
             buffers: if much { 64 } else { random.pick(&[2, 6, 24]) },
             rounds: if much { 2 } else { 40 },
             urgent: random.pick(&[0, 3, 10]),
@@ -102,6 +111,11 @@ impl Plan {
             faults: Faults::of(random),
             operations: 200 + random.below(60) as usize,
         }
+    }
+
+    /// What it is opened with.
+    pub(in crate::disk) fn key(&self) -> Option<Key> {
+        if self.encrypted { key_of(0x5A) } else { None }
     }
 
     fn slot(&self, random: &mut Random) -> u32 {
@@ -128,7 +142,20 @@ impl Plan {
             82..94 => Operation::Rounds(random.within(1, u64::from(self.rounds)) as u32),
             94..98 => Operation::Settle,
             98 => Operation::Crash { cut_power: random.once_in(2) },
+            _ if random.once_in(3) => Operation::Retire { cut_power: random.once_in(2) },
             _ => Operation::CleanShutdown { cut_power: random.once_in(2) },
         }
     }
+}
+
+/// A key, where volumes can have one.
+#[cfg(feature = "encryption")]
+pub(in crate::disk) fn key_of(byte: u8) -> Option<Key> {
+    Some(Key::new(|key| key.fill(byte)))
+}
+
+/// The same.
+#[cfg(not(feature = "encryption"))]
+pub(in crate::disk) fn key_of(_byte: u8) -> Option<Key> {
+    None
 }

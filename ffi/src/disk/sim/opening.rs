@@ -1,0 +1,273 @@
+//! Openings: what they find is what the file has, and those that come to nothing cost nothing.
+//!
+//! ```text
+//!   file   ── open ──► all steps taken, on the real file ── undone ──► as it was
+//!                                                                        │ repeated through the disk
+//!          steps: sync, superblock A, sync, superblock B                 ├─ all of them: a life begins
+//!                        ▲ the process or the machine may die            └─ the first few, the next one torn: again
+//! ```
+//!
+//! Invariants
+//! - I1: at any moment one copy of the superblock is whole on the device: a loss of power alone never starts a volume
+//!   over, and never costs a salt that a record needs.
+//! - I2: another key, or one where there is none, is refused by name, and the file stays as it was.
+
+use super::super::error::VolumeError;
+use super::super::file::steps::{Step, told};
+use super::super::format::{Salts, Superblock};
+use super::super::recovery::Recovery;
+use super::SUPERBLOCK;
+use super::disk::Disk;
+use super::harness::Harness;
+use super::image::{self, Reader};
+use super::life::{self, Opened};
+use super::oracle::{BlockNumber, Slot, State, is_block, name_of};
+use super::plan::{Plan, key_of};
+use super::random::Random;
+use kvstrata_core::SequenceHash;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// An opening that went well, of a file that is as it was before: its steps are yet to be taken.
+pub(super) struct Attempt {
+    pub(super) opened: Opened,
+    pub(super) recovery: Recovery,
+    steps: Vec<Step>,
+}
+
+impl Attempt {
+    /// Of a file that is there.
+    pub(super) fn new(path: &Path, plan: &Plan, disk: &mut Disk) -> Result<Attempt, String> {
+        let ends = |disk: &Disk| {
+            let end = disk.bytes() - SUPERBLOCK as u64;
+            [0, end].map(|at| (at, disk.read_vec(&(at..at + SUPERBLOCK as u64))))
+        };
+        let before = ends(disk);
+        let expected = image::expected(disk, plan.key().as_ref());
+        let (opened, steps) = told(|| life::open(path, plan, plan.key()));
+        let (opened, recovery) = opened.map_err(|error| format!("opening: {error}"))?;
+        if recovery != expected {
+            return Err(format!("opening found {recovery:?}\nand the file has {expected:?}"));
+        }
+        if ends(disk).iter().any(|(_, bytes)| *bytes != opened.file.superblock.to_bytes()) {
+            return Err("opening has not written both superblocks".to_owned());
+        }
+        before.iter().for_each(|(at, old)| disk.undo(*at, old));
+        Ok(Attempt { opened, recovery, steps })
+    }
+
+    /// Takes all steps.
+    pub(super) fn take(&self, disk: &mut Disk) {
+        self.steps.iter().for_each(|step| take(step, disk));
+    }
+
+    /// Takes a few steps and tears the next one.
+    fn take_part(&self, disk: &mut Disk, random: &mut Random) -> Part {
+        let (taken, rest) = self.steps.split_at(random.within(0, self.steps.len() as u64) as usize);
+        taken.iter().for_each(|step| take(step, disk));
+        if let Some(Step::Write { offset, bytes }) = rest.first() {
+            disk.write_torn(*offset, bytes, random);
+        }
+        let syncs = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::Sync));
+        let written = taken.iter().position(|step| matches!(step, Step::Write { .. }));
+        Part { synced: syncs(taken), certain: written.is_some_and(|n| syncs(&taken[n..])) }
+    }
+}
+
+/// What the steps that were taken are worth.
+struct Part {
+    /// What was in the file before is on the device for good.
+    synced: bool,
+    /// So is a superblock of this opening.
+    certain: bool,
+}
+
+fn take(step: &Step, disk: &mut Disk) {
+    match step {
+        Step::Write { offset, bytes } => {
+            disk.write(*offset, bytes);
+            disk.heal(*offset..*offset + bytes.len() as u64);
+        }
+        Step::Sync => disk.sync(disk.writes()),
+    }
+}
+
+/// What is known of the superblocks.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// One of these is there: volume, salts. Those that openings drew that came to nothing, no record needs.
+    any_of: Vec<(u128, Salts)>,
+    /// Or nothing is, since no opening has come so far.
+    certain: bool,
+    /// Salts were lost for a reason: of records that needed them nobody knows the names.
+    pub(super) salts_lost: bool,
+}
+
+impl Known {
+    fn add(&mut self, superblock: &Superblock, certain: bool) {
+        self.any_of.push((superblock.volume_id, superblock.salts));
+        self.certain |= certain;
+    }
+}
+
+/// A file that has just been made, on a disk that remembers nothing of it; and openings until one of them is whole.
+pub(super) fn create(path: &Path, plan: &Plan, random: &mut Random) -> Result<(Disk, Attempt), String> {
+    let (opened, recovery) =
+        life::open(path, plan, plan.key()).map_err(|error| format!("making the file: {error}"))?;
+    if !recovery.created || !recovery.blocks.is_empty() {
+        return Err(format!("a new volume holds something: {recovery:?}"));
+    }
+    let mut disk = Disk::open(path).map_err(|error| error.to_string())?;
+    let shape = opened.file.superblock.shape;
+    drop(opened);
+    [0, shape.superblock_b()].iter().for_each(|at| disk.undo(*at, &[0; SUPERBLOCK]));
+    let mut attempt = Attempt::new(path, plan, &mut disk)?;
+    let mut certain = false;
+    while random.once_in(4) {
+        certain |= attempt.take_part(&mut disk, random).certain;
+        if random.once_in(2) {
+            disk.cut_power(random);
+        }
+        drop(attempt);
+        attempt = Attempt::new(path, plan, &mut disk)?;
+        if !attempt.recovery.blocks.is_empty() || attempt.recovery.created && certain {
+            return Err(format!("a new volume holds something, or is made twice: {:?}", attempt.recovery));
+        }
+    }
+    attempt.take(&mut disk);
+    Ok((disk, attempt))
+}
+
+impl Harness {
+    /// Opens the file again, and holds what opening says against what the file has.
+    pub(super) fn reopen(&mut self) -> Result<(), String> {
+        self.life.close();
+        if cfg!(feature = "encryption") && self.random.once_in(4) {
+            self.try_other_keys()?;
+        }
+        while self.random.once_in(4) {
+            let attempt = self.attempt()?;
+            let part = attempt.take_part(&mut self.world.borrow_mut().disk, &mut self.random);
+            self.known.add(&attempt.opened.file.superblock, part.certain);
+            self.slots.iter_mut().for_each(|slot| slot.synced |= part.synced && slot.arrived);
+            drop(attempt);
+            let cut_power = self.random.once_in(2);
+            self.check_file(cut_power, true).map_err(|what| format!("after half an opening: {what}"))?;
+        }
+        let attempt = self.attempt()?;
+        let slots = self.slots_of(&attempt.recovery)?;
+        attempt.take(&mut self.world.borrow_mut().disk);
+        self.live(attempt.opened, slots)?;
+        if self.random.once_in(4) {
+            self.read_all()?;
+        }
+        Ok(())
+    }
+
+    fn attempt(&self) -> Result<Attempt, String> {
+        Attempt::new(&self.path, &self.plan, &mut self.world.borrow_mut().disk)
+    }
+
+    /// I2.
+    fn try_other_keys(&self) -> Result<(), String> {
+        if image::superblock(&self.world.borrow().disk).is_none() {
+            // It would be started over.
+            return Ok(());
+        }
+        let before = std::fs::read(&self.path).map_err(|error| error.to_string())?;
+        let encrypted = self.plan.encrypted;
+        for (key, wrong) in [(key_of(0x5B), if encrypted { "key" } else { "seal_kind" }), (None, "seal_kind")]
+        {
+            if key.is_none() && !encrypted {
+                continue;
+            }
+            match life::open(&self.path, &self.plan, key).map(|(_, recovery)| recovery) {
+                Err(VolumeError::Foreign { field, .. }) if field == wrong => {}
+                other => return Err(format!("with another key: {other:?}, and not a wrong {wrong}")),
+            }
+        }
+        match std::fs::read(&self.path) {
+            Ok(after) if after == before => Ok(()),
+            _ => Err("an opening with another key has changed the file".to_owned()),
+        }
+    }
+
+    /// What each slot holds after an opening that found this.
+    fn slots_of(&self, recovery: &Recovery) -> Result<Vec<Slot>, String> {
+        let blocks: BTreeMap<SequenceHash, BlockNumber> =
+            (0..self.plan.blocks).map(|block| (name_of(block).hash, block)).collect();
+        let disk = &mut self.world.borrow_mut().disk;
+        let shape = &self.life.superblock.shape;
+        let mut slots = Vec::with_capacity(self.plan.slots as usize);
+        for slot in 0..shape.slots {
+            let gone = image::record_bytes(disk, shape, slot) == [0; 64];
+            slots.push(if gone { Slot::found(State::Empty, false) } else { Slot::dropped() });
+        }
+        // The engine's table is the file's now.
+        disk.heal(shape.table_offset..shape.table_offset + shape.table_bytes());
+        let Some((superblock, ..)) = image::superblock(disk) else { return Ok(slots) };
+        let reader = Reader::new(disk, superblock, self.plan.key().as_ref());
+        for found in &recovery.blocks {
+            let block = blocks.get(&found.name.hash).copied();
+            let Some(block) = block.filter(|block| name_of(*block) == found.name) else {
+                if self.known.salts_lost {
+                    // Named by a mask of another epoch: nobody asks for it.
+                    slots[found.slot as usize] = Slot::found(State::Unknown, true);
+                    continue;
+                }
+                return Err(format!("opening found a block that was never written: {found:?}"));
+            };
+            let start = shape.offset(found.slot);
+            let record = reader.record(found.slot).ok().flatten();
+            let payload = record.and_then(|record| reader.payload(disk, found.slot, &record));
+            let intact = payload.is_some_and(|payload| is_block(block, &payload));
+            if intact {
+                disk.heal(start..start + self.plan.slot_bytes as u64);
+            }
+            slots[found.slot as usize] = Slot::found(State::Holds(block), !intact);
+        }
+        Ok(slots)
+    }
+
+    /// The superblock that the file has must be one that is known to be there, unless something was done to it (I1).
+    /// `tears`: the end of the last life may have torn one copy. Whether it is.
+    pub(super) fn check_superblocks(&mut self, tears: bool) -> Result<Option<Superblock>, String> {
+        let world = self.world.borrow();
+        let shape = &self.life.superblock.shape;
+        let copies = [0, shape.superblock_b()].map(|at| at..at + SUPERBLOCK as u64);
+        let touched = copies.into_iter().filter(|copy| world.disk.is_tainted(copy.clone())).count();
+        // A sync that was none leaves both to the next loss of power.
+        let lied = world.lies > 0;
+        let found = image::superblock(&world.disk).map(|(superblock, ..)| superblock);
+        let known = &mut self.known;
+        let same = |superblock: &Superblock| {
+            known
+                .any_of
+                .iter()
+                .any(|(volume, salts)| (*volume, *salts) == (superblock.volume_id, superblock.salts))
+        };
+        if found.as_ref().is_some_and(same) {
+            return Ok(found);
+        }
+        let older =
+            found.is_some_and(|found| known.any_of.iter().any(|(volume, _)| *volume == found.volume_id));
+        let enough = if older || tears { 1 } else { 2 };
+        if known.certain && touched < enough && !lied {
+            let what = if older { "has lost a salt" } else { "starts over" };
+            return Err(format!("the volume {what}, and {touched} superblocks were harmed"));
+        }
+        known.salts_lost |= older;
+        if !older {
+            *known = Known::default();
+        }
+        // Nothing of what was known is there any more.
+        self.slots.fill(Slot::dropped());
+        Ok(None)
+    }
+
+    /// The superblocks of a life that begins are there for good.
+    pub(super) fn knows(&mut self, superblock: &Superblock) {
+        self.known = Known::default();
+        self.known.add(superblock, true);
+    }
+}
