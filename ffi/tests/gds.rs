@@ -3,13 +3,16 @@
 #[path = "../examples/gds_rate/device.rs"]
 mod device;
 
-use device::Cuda;
-use kvstrata_ffi::gds::{GdsBuffer, GdsDriver, GdsError, GdsFile, GdsOptions, Route, Verification};
-use std::fs::File;
-use std::os::unix::fs::OpenOptionsExt;
+use device::{Allocation, Cuda};
+use kvstrata_core::SequenceHash;
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::disk::{Name, Urgency, Volume, VolumeOptions};
+use kvstrata_ffi::gds::{DeviceRange, DeviceSums, GdsBuffer, GdsDriver, GdsError, GdsOptions};
 use std::sync::Arc;
+use twox_hash::XxHash3_64;
 
-const BYTES: usize = 1 << 20;
+/// Not a multiple of a chunk.
+const BYTES: usize = (1 << 20) + 4096;
 
 /// Prints why a test is left out, or fails where `KVSTRATA_REQUIRE` names what is missing.
 fn skip(why: &dyn core::fmt::Display) {
@@ -18,29 +21,24 @@ fn skip(why: &dyn core::fmt::Display) {
     println!("SKIP gds: {why}");
 }
 
-/// A file, and the folder that keeps its name: cuFile opens a file again by name. With O_DIRECT, where its file system has that.
-fn file() -> (tempfile::TempDir, Arc<File>) {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = folder.path().join("volume");
-    File::create_new(&path).and_then(|file| file.set_len(BYTES as u64)).expect("room");
-    let open = |flags| File::options().read(true).write(true).custom_flags(flags).open(&path);
-    #[cfg(target_os = "linux")]
-    let file = open(libc::O_DIRECT).or_else(|_| open(0));
-    #[cfg(not(target_os = "linux"))]
-    let file = open(0);
-    (folder, Arc::new(file.expect("just created")))
+/// A volume that is kept: cuFile opens a file again by name.
+fn options(folder: &tempfile::TempDir) -> VolumeOptions {
+    VolumeOptions::new(folder.path().join("volume"), 4, BYTES).keep(true)
 }
 
 #[test]
-fn whatever_is_missing_the_answer_is_a_route() {
-    let options = GdsOptions::new(0);
-    let (_folder, file) = file();
-    let route = Route::choose(&file, options, Verification::Required);
-    assert!(matches!(route, Route::Bounce { .. }), "{route}");
-    let route = Route::choose(&file, options, Verification::Skipped);
-    println!("{route}");
-    if let Route::Bounce { reason } = &route {
-        assert!(reason.contains("; "), "says what to do: {reason}");
+fn whatever_is_missing_the_volume_says_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (volume, _) = Volume::open(options(&folder).gds(GdsOptions::new(0))).expect("without cuFile too");
+    let words = volume.describe().to_string();
+    println!("{words}");
+    match volume.gds() {
+        Some(_) => assert!(words.contains("device memory by cuFile"), "{words}"),
+        None => {
+            let notes = &volume.describe().notes;
+            let note = notes.iter().find(|note| note.starts_with("device memory is refused: "));
+            assert!(note.expect("a note").contains("; "), "says what to do: {words}");
+        }
     }
     // A device that no machine has, or what is missing before it is asked for: an answer, and at once.
     match GdsDriver::open(GdsOptions::new(u32::MAX)) {
@@ -54,31 +52,53 @@ fn whatever_is_missing_the_answer_is_a_route() {
     }
 }
 
+/// The sum as its documentation has it, over a copy in host memory.
+struct CopiedSums(Arc<Allocation>);
+
+fn sum(payload: &[u8]) -> u64 {
+    let sums = (0..).zip(payload.chunks(65536)).map(|(i, chunk)| XxHash3_64::oneshot_with_seed(i, chunk));
+    sums.fold(0, u64::wrapping_add)
+}
+
+impl DeviceSums for CopiedSums {
+    fn sum(&self, payload: &DeviceRange) -> Result<u64, i32> {
+        let mut copy = vec![0; payload.size_bytes()];
+        self.0.copy_out(payload.offset(), &mut copy).map_err(|_| 1)?;
+        Ok(sum(&copy))
+    }
+}
+
 #[test]
-fn bytes_survive_the_way_to_a_device_and_back() {
-    let options = GdsOptions::new(0).allow_compat(true);
-    let (driver, cuda) = match GdsDriver::open(options) {
-        Ok(driver) => (driver, Cuda::open(0).expect("the driver needed it too")),
+fn bytes_survive_the_way_from_a_device_to_a_volume_and_back() {
+    let gds = GdsOptions::new(0).allow_compat(true);
+    let cuda = match GdsDriver::open(gds) {
+        Ok(_) => Cuda::open(0).expect("the driver needed it too"),
         Err(error) => return skip(&error),
     };
-    let (_folder, file) = file();
-    let file = match GdsFile::register(&driver, file, options) {
-        Ok(file) => file,
-        Err(error) => return skip(&error),
-    };
-    println!("{}", driver.describe());
     let memory = cuda.allocate(2 * BYTES).expect("2 MiB");
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let sums = Arc::new(CopiedSums(Arc::clone(&memory)));
+    let (volume, _) = Volume::open(options(&folder).gds(gds).device_sums(sums)).expect("a volume");
+    let Some(driver) = volume.gds() else { return skip(volume.describe()) };
+    println!("{}", volume.describe());
     let content: Vec<u8> = (0..BYTES as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
+    let arena = HostArena::new(1, BYTES).expect("an arena");
     let mut back = vec![0; BYTES];
-    for buffer in
-        [GdsBuffer::register(&driver, memory.memory()), Ok(GdsBuffer::unregistered(&driver, memory.memory()))]
-    {
+    let buffers =
+        [GdsBuffer::register(driver, memory.memory()), Ok(GdsBuffer::unregistered(driver, memory.memory()))];
+    for (slot, buffer) in (0..).zip(buffers) {
         let Ok(buffer) = buffer.inspect_err(|error| println!("{error}")) else { continue };
+        let range = |offset| buffer.range(offset, BYTES).expect("in range");
         memory.copy_in(0, &content).expect("in range");
         memory.copy_in(BYTES, &vec![0xEE; BYTES]).expect("in range");
-        file.write(buffer.range(0, BYTES).expect("in range"), 0).wait().expect("written");
-        file.read(buffer.range(BYTES, BYTES).expect("in range"), 0).wait().expect("read");
+        let name = Name { hash: SequenceHash::from_u128(7), parent: None };
+        volume.write_device(slot, name, range(0)).wait().expect("written");
+        volume.read_device(slot, name.hash, Urgency::Urgent, range(BYTES)).wait().expect("read");
         memory.copy_out(BYTES, &mut back).expect("in range");
         assert!(back == content, "other bytes came back: {buffer:?}");
+        // The seal that the device's sum made is the one that the host's own verification wants.
+        let host = arena.write(0).expect("free");
+        let host = volume.read(slot, name.hash, Urgency::Urgent, host).wait().expect("verified by the host");
+        assert!(*host == *content);
     }
 }

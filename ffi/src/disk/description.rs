@@ -1,6 +1,7 @@
 //! What a volume turned out to be, for people.
 
 use super::options::Backend;
+use crate::gds::GdsDescription;
 use std::path::PathBuf;
 
 /// What a volume turned out to be: which backend works here, and what is not as good as it could be.
@@ -27,6 +28,8 @@ pub struct Description {
     pub ring: String,
     /// Bytes of arenas that the ring has registered.
     pub fixed_bytes: u64,
+    /// How device memory is served, where it is.
+    pub gds: Option<GdsDescription>,
     /// What is not as asked, or not as good as it could be, and why.
     pub notes: Vec<String>,
 }
@@ -36,6 +39,9 @@ impl core::fmt::Display for Description {
         let Description { path, slots, stride, backend, ring, .. } = self;
         let direct = if self.direct { "O_DIRECT" } else { "buffered" };
         write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", path.display())?;
+        if let Some(gds) = &self.gds {
+            write!(f, "; device memory by {gds}")?;
+        }
         self.notes.iter().try_for_each(|note| write!(f, "; {note}"))
     }
 }

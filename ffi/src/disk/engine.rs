@@ -13,6 +13,7 @@
 //! - Payloads are summed here, piece by piece while others are on their way: what is read when its piece has come,
 //!   what is written while it is in flight. New pieces are handed over before the next one is summed, so that the
 //!   device never waits for a sum. (XXH3 makes 25 to 50 GB/s, a fast NVMe drive moves 7 to 14.)
+//! - What is in device memory is summed there, by a piece that the ring gets when all of a payload has moved.
 //! - The payloads of an encrypted volume come sealed, and are opened here in place of being summed, each when it is whole.
 //! - A device that goes on failing is left alone: see [`FAILURES`].
 //!
@@ -91,6 +92,8 @@ pub(super) struct Engine {
     again: VecDeque<u32>,
     /// Stretches to be summed: of reads, whose callers wait for it, and of writes.
     to_sum: [VecDeque<Part>; 2],
+    /// Requests whose payloads are in device memory, and have yet to be summed there.
+    device_sums: VecDeque<usize>,
     /// Slots that are being punched, and writes that wait for that.
     punching: Vec<u32>,
     held: Vec<Request>,
@@ -133,6 +136,7 @@ impl Engine {
             pieces: Pieces::new(depth),
             again: VecDeque::with_capacity(depth),
             to_sum: [VecDeque::new(), VecDeque::new()],
+            device_sums: VecDeque::new(),
             punching: Vec::new(),
             held: Vec::new(),
             failures: 0,
@@ -165,7 +169,6 @@ impl Engine {
         if !self.out_of_service {
             self.write_back();
             self.fill();
-            self.issue();
         }
         let idle = self.active.is_empty() && self.held.is_empty();
         while self.out_of_service
@@ -173,6 +176,7 @@ impl Engine {
         {
             self.piece_ended(token, Some(FailureCause::OutOfService));
         }
+        self.issue();
         if self.out_of_service && self.pieces.len() == 0 && self.nothing_to_sum() {
             return Round::Lost;
         }

@@ -1,6 +1,7 @@
 //! What can go wrong with a volume: when it is made ([`VolumeError`]), and for one request ([`IoFailure`]).
 
 use super::recovery::Rejection;
+use crate::gds::{CuFileCode, PANICKED};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -165,6 +166,33 @@ fn of_slot(direction: Direction, slot: u32) -> String {
     }
 }
 
+/// Why a volume does not take device memory as a buffer. Host memory it takes all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceRefusal {
+    /// The volume was opened without GPUDirect Storage.
+    #[error("the volume was opened without VolumeOptions::gds; set it, or go through host memory")]
+    NotAsked,
+    /// cuFile is not there, or refuses: the notes of the volume's [`Description`](super::Description) say why.
+    #[error("cuFile does not serve this volume (its description says why); go through host memory")]
+    Unavailable,
+    /// The volume is encrypted, which happens in host memory.
+    #[error(
+        "the volume is encrypted, which happens in host memory; go through it, or open the volume without a key"
+    )]
+    Encrypted,
+    /// Slots cannot be moved without host memory.
+    #[error("slots have {slot_bytes} bytes; make them a multiple of 4096, or go through host memory")]
+    SlotBytes {
+        /// The slots' length.
+        slot_bytes: usize,
+    },
+    /// Nobody sums payloads on the device, so that nothing is sealed or verified there.
+    #[error(
+        "payloads in device memory can be neither sealed nor verified; set VolumeOptions::device_sums, or go through host memory"
+    )]
+    NoSums,
+}
+
 /// Why a request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FailureCause {
@@ -200,7 +228,33 @@ pub enum FailureCause {
     /// A volume encrypts no more than 2⁴⁰ payloads between its opening and its end.
     #[error("the volume has taken 2^40 writes since it was opened; open it again")]
     SequencesSpent,
+    /// The buffer is device memory, and the volume does not take that.
+    #[error("device memory is refused: {0}")]
+    Device(DeviceRefusal),
+    /// cuFile refused the transfer, for a reason of its own.
+    #[error("cuFile answers {0}")]
+    CuFile(CuFileCode),
+    /// The payload was moved, but not summed in device memory.
+    #[error("the payload was not summed on the device: {}", sum_code(*code))]
+    DeviceSum {
+        /// The code of [`DeviceSums`](crate::gds::DeviceSums), [`i32::MIN`] where that panicked.
+        code: i32,
+    },
     /// The ring thread has ended, after the error that the earlier requests reported.
     #[error("the volume is out of service")]
     OutOfService,
+}
+
+impl FailureCause {
+    /// Of a ring's completion: an error number, or a code of cuFile's.
+    pub(super) fn of_number(number: i32) -> FailureCause {
+        CuFileCode::of_number(number).map_or(FailureCause::Os { errno: number }, FailureCause::CuFile)
+    }
+}
+
+fn sum_code(code: i32) -> String {
+    match code {
+        PANICKED => "DeviceSums panicked".to_owned(),
+        code => format!("DeviceSums answers {code}"),
+    }
 }

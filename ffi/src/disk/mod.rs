@@ -15,6 +15,7 @@
 //! | file | what |
 //! |---|---|
 //! | `volume.rs` | [`Volume`]: what callers use |
+//! | `volume/device.rs` | the same for buffers in device memory, where cuFile serves the volume |
 //! | `choice.rs` | the choice of the ring |
 //! | `description.rs` | [`Description`] |
 //! | `set.rs` | [`VolumeSet`]: several volumes, striped |
@@ -29,7 +30,7 @@
 //! | `bounce.rs` | where the payloads of such volumes are encrypted on their way out |
 //! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, the table's write-back |
 //! | `sim/` | a whole volume in one thread, over a device that fails as a seed says (tests, fuzzing) |
-//! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads |
+//! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads; cuFile for device memory |
 
 mod bounce;
 mod choice;
@@ -61,12 +62,11 @@ mod tests;
 mod volume;
 
 pub(crate) use file::available_at;
-pub(crate) use pending::Cell;
 
 #[cfg(feature = "encryption")]
 pub use cipher::{Key, KeyError};
 pub use description::Description;
-pub use error::{Direction, FailureCause, IoFailure, VolumeError};
+pub use error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
 pub use options::{Backend, Progress, VolumeOptions};
 pub use pending::Pending;
 pub use recovery::{Name, Recovered, Recovery, RejectedRecords, Rejection};

@@ -5,6 +5,7 @@ use super::error::VolumeError;
 use super::file::{Kernel, System};
 use super::format::{CHUNK_BYTES, Shape};
 use crate::arena::HostArena;
+use crate::gds::{DeviceSums, GdsDriver, GdsError, GdsOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -50,6 +51,15 @@ pub(super) struct Stripe {
     pub(super) sequence: Arc<AtomicU64>,
 }
 
+/// What is to serve device memory.
+pub(super) struct Gds {
+    pub(super) options: GdsOptions,
+    /// Opens cuFile, or a stand-in for it.
+    pub(super) open: OpenGds,
+}
+
+pub(super) type OpenGds = Box<dyn FnOnce(GdsOptions) -> Result<Arc<GdsDriver>, GdsError> + Send>;
+
 /// Options of [`Volume::open`](super::Volume::open). Required ones in [`new`](VolumeOptions::new), the
 /// rest as setters.
 #[must_use]
@@ -78,6 +88,8 @@ pub struct VolumeOptions {
     pub(super) arenas: Vec<Arc<HostArena>>,
     /// What answers for the file system.
     pub(super) system: Box<dyn System>,
+    pub(super) gds: Option<Gds>,
+    pub(super) device_sums: Option<Arc<dyn DeviceSums>>,
 }
 
 impl VolumeOptions {
@@ -107,6 +119,8 @@ impl VolumeOptions {
             progress: None,
             arenas: Vec::new(),
             system: Box::new(Kernel),
+            gds: None,
+            device_sums: None,
         }
     }
 
@@ -233,6 +247,31 @@ impl VolumeOptions {
     /// of other arenas work too, and so do these where the memory-lock limit forbids it.
     pub fn register(mut self, arena: &Arc<HostArena>) -> Self {
         self.arenas.push(Arc::clone(arena));
+        self
+    }
+
+    /// Has cuFile move the bytes of [`Volume::read_device`](super::Volume::read_device) and
+    /// [`Volume::write_device`](super::Volume::write_device), past host memory; those are refused unless set. Where cuFile is
+    /// missing or refuses, or would bounce and may not, the volume serves host memory alone, and its description says why. So it
+    /// does where slots are no multiple of 4096 bytes, the volume is encrypted or not [kept](VolumeOptions::keep), or its
+    /// file is open without O_DIRECT.
+    pub fn gds(mut self, options: GdsOptions) -> Self {
+        self.gds = Some(Gds { options, open: Box::new(GdsDriver::open) });
+        self
+    }
+
+    /// The same with a stand-in for cuFile.
+    #[cfg(test)]
+    pub(super) fn gds_by(mut self, options: GdsOptions, open: OpenGds) -> Self {
+        self.gds = Some(Gds { options, open });
+        self
+    }
+
+    /// Who sums payloads in device memory; nobody unless set. Without it
+    /// [`Volume::write_device`](super::Volume::write_device) is refused, and [`Volume::read_device`](super::Volume::read_device) too
+    /// unless the volume [skips verification](VolumeOptions::skip_verification_unsafe).
+    pub fn device_sums(mut self, sums: Arc<dyn DeviceSums>) -> Self {
+        self.device_sums = Some(sums);
         self
     }
 

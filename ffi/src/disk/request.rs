@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Invariants
-//! - I1: `owner`, or the sealed copy where there is one, is the guard of the very block that `address` points to, and it
-//!   is given up only when `in_flight` is 0: no device can still touch the memory.
+//! - I1: `owner`, or the sealed copy where there is one, is the guard of the very block that `address` points to, or the device
+//!   memory itself, and it is given up only when `in_flight` is 0: no device can still touch the memory.
 //! - I2: `transfer_bytes` is at most the block's stride in its arena, so no piece leaves the block, and
 //!   `payload_bytes` is at most `transfer_bytes`.
 //! - I3: a stretch is summed only when no device writes it: for a read after its piece has ended, and any time
-//!   for a write, whose bytes nobody changes. It is opened only when no piece is in flight.
+//!   for a write, whose bytes nobody changes. It is opened, and summed on a device, only when no piece moves bytes.
 
 use super::bounce::SealedCopy;
 use super::error::{Direction, FailureCause, IoFailure};
@@ -21,8 +21,10 @@ use super::pending::{Cell, Outcome};
 use super::recovery::{Name, Rejection};
 use super::table::Extent;
 use crate::arena::{BLOCK_ALIGN_BYTES, BlockRead, BlockWrite};
+use crate::gds::DeviceRange;
 use core::ptr::NonNull;
 use kvstrata_core::SequenceHash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,6 +37,7 @@ enum LostBuffer {
     Read(BlockWrite),
     Write(BlockRead),
     Copy(BlockWrite),
+    Device(DeviceRange),
 }
 
 fn keep_forever(path: &Arc<Path>, buffer: LostBuffer) {
@@ -80,6 +83,8 @@ impl Class {
 enum Owner {
     Read(BlockWrite, Arc<Cell<BlockWrite>>),
     Write(BlockRead, Arc<Cell<BlockRead>>),
+    /// Of a read or a write.
+    Device(DeviceRange, Arc<Cell<DeviceRange>>),
     Flush(Arc<Cell<()>>),
     /// Nobody waits: a slot is forgotten, or the volume retired.
     Nobody,
@@ -112,6 +117,8 @@ enum Sealing {
     Done(SealedCopy),
     /// A read of an encrypted volume: it is opened when it is whole.
     ToOpen,
+    /// The payload is in device memory, and summed there when all of it has moved: its sum, once that is done.
+    OnDevice(Option<Sum>),
 }
 
 /// One thing to be done.
@@ -187,6 +194,22 @@ impl Request {
         let sealing = Sealing::Done(copy);
         // Of the same length as the buffer, hence of the same stride.
         Request { address, sequence, sealing, ..Request::write(buffer, name, cell, place) }
+    }
+
+    /// A read or write of device memory, of which no part is padding. Never merged: each piece is of one range.
+    pub(super) fn on_device(
+        range: DeviceRange,
+        task: Task,
+        name: Name,
+        urgency: Urgency,
+        cell: Arc<Cell<DeviceRange>>,
+        place: Place,
+    ) -> Request {
+        let payload_bytes = range.size_bytes();
+        debug_assert_eq!(payload_bytes, place.transfer_bytes);
+        let owner = Owner::Device(range, cell);
+        let request = Request::new(owner, task, NonNull::dangling(), name, payload_bytes, place);
+        Request { urgency, alone: true, sealing: Sealing::OnDevice(None), ..request }
     }
 
     /// `place.transfer_bytes` is the length of the hole, where one is made.
@@ -272,12 +295,25 @@ impl Request {
         unsafe { self.address.add(offset) }.as_ptr()
     }
 
-    /// The part of a stretch that is payload, in bytes from its start: what there is to be summed of it. Nothing where the
-    /// cipher seals.
+    /// The device memory of a request that has no host memory.
+    pub(super) fn device(&self) -> Option<&DeviceRange> {
+        match &self.owner {
+            Owner::Device(range, _) => Some(range),
+            _ => None,
+        }
+    }
+
+    /// The payload was summed on its device.
+    pub(super) fn summed_on_device(&mut self, sum: Sum) {
+        self.sealing = Sealing::OnDevice(Some(sum));
+    }
+
+    /// The part of a stretch that is payload, in bytes from its start: what there is to be summed of it here. Nothing where the
+    /// cipher seals, and of device memory.
     pub(super) fn payload_in(&self, start: usize, bytes: usize) -> usize {
         match self.sealing {
             Sealing::Sum(_) => self.payload_bytes.saturating_sub(start).min(bytes),
-            Sealing::Done(_) | Sealing::ToOpen => 0,
+            Sealing::Done(_) | Sealing::ToOpen | Sealing::OnDevice(_) => 0,
         }
     }
 
@@ -302,17 +338,17 @@ impl Request {
     /// What the payload was sealed with, or the sum of all that has been summed.
     pub(super) fn seal(&self) -> [u8; SEAL_BYTES] {
         match &self.sealing {
-            Sealing::Sum(sum) => sum.seal(),
+            Sealing::Sum(sum) | Sealing::OnDevice(Some(sum)) => sum.seal(),
             Sealing::Done(copy) => copy.sealed.tag,
-            Sealing::ToOpen => [0; SEAL_BYTES],
+            Sealing::ToOpen | Sealing::OnDevice(None) => [0; SEAL_BYTES],
         }
     }
 
     /// Compares the sum of all that has been summed with a record's seal.
     pub(super) fn verify(&self, seal: &[u8; SEAL_BYTES]) -> Result<(), Rejection> {
         match self.sealing {
-            Sealing::Sum(sum) => sum.verify(seal),
-            Sealing::Done(_) | Sealing::ToOpen => Err(Rejection::Payload),
+            Sealing::Sum(sum) | Sealing::OnDevice(Some(sum)) => sum.verify(seal),
+            Sealing::Done(_) | Sealing::ToOpen | Sealing::OnDevice(None) => Err(Rejection::Payload),
         }
     }
 
@@ -367,6 +403,7 @@ impl Request {
         match self.owner {
             Owner::Read(buffer, cell) => cell.complete(outcome(buffer, failure)),
             Owner::Write(buffer, cell) => cell.complete(outcome(buffer, failure)),
+            Owner::Device(range, cell) => hand_over(range, cell, failure),
             Owner::Flush(cell) => cell.complete(outcome((), failure)),
             Owner::Nobody | Owner::Own(_) | Owner::Sync => {}
         }
@@ -388,6 +425,10 @@ impl Request {
                 keep_forever(path, LostBuffer::Write(buffer));
                 cell.complete(Err(failure));
             }
+            Owner::Device(range, cell) => {
+                keep_forever(path, LostBuffer::Device(range));
+                cell.complete(Err(failure));
+            }
             Owner::Own(buffer) => keep_forever(path, LostBuffer::Write(buffer)),
             Owner::Flush(cell) => cell.complete(Err(failure)),
             Owner::Nobody | Owner::Sync => {}
@@ -397,6 +438,21 @@ impl Request {
     fn failure_of(&self, path: &Arc<Path>, cause: FailureCause) -> IoFailure {
         IoFailure { path: Arc::clone(path), slot: self.slot, direction: self.direction(), cause }
     }
+}
+
+/// [`Request::finish`] for device memory, whose owner is a caller's code: what it panics with, when it is dropped here, must not
+/// take the ring thread down, nor the news.
+fn hand_over(range: DeviceRange, cell: Arc<Cell<DeviceRange>>, failure: Option<IoFailure>) {
+    // There is nobody to tell of a panic.
+    let _ = match failure {
+        // With nobody interested any more the memory goes with the cell.
+        None => catch_unwind(AssertUnwindSafe(move || cell.complete(Ok(range)))),
+        Some(failure) => {
+            let dropped = catch_unwind(AssertUnwindSafe(move || drop(range)));
+            cell.complete(Err(failure));
+            dropped
+        }
+    };
 }
 
 impl Place {

@@ -19,6 +19,7 @@ use super::request::Urgency;
 use super::stats::VolumeStats;
 use super::volume::Volume;
 use crate::arena::{BlockRead, BlockWrite};
+use crate::gds::DeviceRange;
 use kvstrata_core::SequenceHash;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -157,6 +158,24 @@ impl VolumeSet {
     pub fn write(&self, slot: u32, name: Name, buffer: BlockRead) -> Pending<BlockRead> {
         let (volume, local) = self.at(slot);
         volume.write(local, name, buffer)
+    }
+
+    /// [`Volume::read_device`].
+    pub fn read_device(
+        &self,
+        slot: u32,
+        hash: SequenceHash,
+        urgency: Urgency,
+        range: DeviceRange,
+    ) -> Pending<DeviceRange> {
+        let (volume, local) = self.at(slot);
+        volume.read_device(local, hash, urgency, range)
+    }
+
+    /// [`Volume::write_device`].
+    pub fn write_device(&self, slot: u32, name: Name, range: DeviceRange) -> Pending<DeviceRange> {
+        let (volume, local) = self.at(slot);
+        volume.write_device(local, name, range)
     }
 
     /// [`Volume::forget`].

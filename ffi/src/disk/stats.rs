@@ -57,7 +57,7 @@ pub struct VolumeStats {
     pub blocked: u64,
     /// Times that a caller had to wake the sleeping ring thread: one system call each.
     pub wakes: u64,
-    /// System calls of the ring thread.
+    /// System calls of the ring thread; those of cuFile's threads are not counted.
     pub turns: u64,
     /// Short transfers resumed.
     pub resumed: u64,
@@ -78,7 +78,7 @@ impl Counters {
         match action {
             Action::Read => self.read_bytes.add(bytes as u64),
             Action::Write => self.written_bytes.add(bytes as u64),
-            Action::Sync | Action::Punch => {}
+            Action::Sync | Action::Punch | Action::Sum => {}
         }
     }
 

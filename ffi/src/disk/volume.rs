@@ -11,11 +11,13 @@
 //!
 //! A tier of several volumes calls lost each that is out of service: so are its blocks.
 
+mod device;
+
 use super::bounce::{self, Bounce, NoCopy};
 use super::choice::{Built, Parts, build};
 use super::description::Description;
 use super::engine::{Engine, Fill, Round, Setup, WriteBack};
-use super::error::{Direction, FailureCause, IoFailure, VolumeError};
+use super::error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
 use super::file::{self, Prepared, VolumeFile};
 use super::format::Shape;
 use super::inbox::Inbox;
@@ -34,6 +36,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
+use device::{DEVICE_ALIGN_BYTES, Device, Joined, Terms};
+
 /// One preallocated file of equal slots, served by one ring thread, which remembers what each slot holds.
 ///
 /// A slot is read by the name of the block that it holds: what comes back is that block, whole and unchanged, or an
@@ -50,6 +54,8 @@ pub struct Volume {
     transfer_bytes: usize,
     /// Of an encrypted volume.
     bounce: Option<Bounce>,
+    /// Whether it takes device memory.
+    device: Result<Device, DeviceRefusal>,
     description: Description,
     /// Locked while the volume lives.
     file: Arc<File>,
@@ -317,6 +323,8 @@ fn start(
         verify,
         stripe,
         in_background,
+        gds,
+        device_sums: sums,
         ..
     } = options;
     let VolumeFile { file, superblock, table, cipher, direct, alignment, unwritten, mut notes, .. } = file;
@@ -360,16 +368,24 @@ fn start(
         Parts { path: path.clone(), file: Arc::clone(&file), direct, backend, depth, threads, arenas };
     let (report, reported) = mpsc::channel();
     let served = Arc::clone(&inbox);
-    let resume_alignment = if direct { alignment } else { 1 };
+    let resume_alignment = match direct {
+        true if gds.is_some() => DEVICE_ALIGN_BYTES.max(alignment),
+        true => alignment,
+        false => 1,
+    };
+    let encrypted = cipher.is_some();
+    let terms = Terms { gds, sums, file: Arc::clone(&file), shape, verify, encrypted, keep, direct };
     let index = stripe.index;
     let thread = thread::Builder::new().name("kvstrata-ring".into()).spawn(move || {
-        let Built { ring, backend, words, fixed_bytes, notes } = match build(parts) {
+        let Built { ring, backend, words, fixed_bytes, mut notes } = match build(parts) {
             Ok(built) => built,
             Err(error) => {
                 let _ = report.send(Err(error));
                 return Round::Lost;
             }
         };
+        let Joined { ring, device, note } = terms.join(ring);
+        notes.extend(note);
         served.set_bell(ring.bell());
         let mut engine = Engine::new(Setup {
             ring,
@@ -384,14 +400,14 @@ fn start(
             verify,
             trim,
         });
-        let _ = report.send(Ok((backend, words, fixed_bytes, notes)));
+        let _ = report.send(Ok((backend, words, fixed_bytes, device, notes)));
         engine.run()
     });
     let thread = thread.map_err(|source| os("start the ring thread", source))?;
     let answer = reported
         .recv()
         .unwrap_or_else(|_| Err(os("start the ring thread", io::Error::other("it ended before it began"))));
-    let (backend, ring, fixed_bytes, more) = match answer {
+    let (backend, ring, fixed_bytes, device, more) = match answer {
         Ok(answer) => answer,
         Err(error) => {
             // It has ended, or is about to: nothing is held after this.
@@ -414,7 +430,9 @@ fn start(
         alignment,
         ring,
         fixed_bytes,
+        gds: device.as_ref().ok().map(|device| *device.driver.describe()),
         notes,
     };
-    Ok(Volume { inbox, shape, index, transfer_bytes, bounce, description, file, thread: Some(thread) })
+    let thread = Some(thread);
+    Ok(Volume { inbox, shape, index, transfer_bytes, bounce, device, description, file, thread })
 }

@@ -26,17 +26,16 @@ pub struct GdsOptions {
     pub(super) device: u32,
     pub(super) allow_compat: bool,
     pub(super) threads: usize,
-    pub(super) queue: usize,
 }
 
 impl GdsOptions {
-    /// CUDA's device of this ordinal; [`GdsFile`](super::GdsFile)s with 4 threads and 64 waiting transfers.
+    /// CUDA's device of this ordinal; 4 threads a volume.
     pub fn new(device: u32) -> GdsOptions {
-        GdsOptions { device, allow_compat: false, threads: 4, queue: 64 }
+        GdsOptions { device, allow_compat: false, threads: 4 }
     }
 
     /// Whether cuFile may bounce through host memory where it cannot go direct; no unless set. kvstrata's own way through
-    /// pinned memory is then the better one: it verifies what it reads.
+    /// pinned memory is then the better one: it needs no [`DeviceSums`](super::DeviceSums).
     ///
     /// "No" is said to cuFile itself (1.14 and later), which then refuses what it cannot do directly. Where somebody else in
     /// the process has opened cuFile before, their setting stays; [`GdsDescription::mode`] says which it is.
@@ -45,15 +44,9 @@ impl GdsOptions {
         self
     }
 
-    /// Threads a file, which is how many of its transfers are under way at a time; 4 unless set.
+    /// Threads a volume, which is how many calls of cuFile it has under way at a time; 4 unless set.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
-        self
-    }
-
-    /// Transfers of a file that may wait for a thread; 64 unless set.
-    pub fn queue(mut self, transfers: usize) -> Self {
-        self.queue = transfers;
         self
     }
 }
@@ -140,10 +133,8 @@ impl GdsDriver {
         cuda: CudaApi,
         options: GdsOptions,
     ) -> Result<Arc<GdsDriver>, GdsError> {
-        for (option, value) in [("threads", options.threads), ("queue", options.queue)] {
-            if value == 0 {
-                return Err(GdsError::Option { option, value });
-            }
+        if options.threads == 0 {
+            return Err(GdsError::Option { option: "threads", value: options.threads });
         }
         let context = Context::retain(cuda, options.device)?;
         let session = Session::open(api, options.allow_compat)?;

@@ -1,4 +1,4 @@
-//! What can go wrong with cuFile: at start-up ([`GdsError`]), and for one transfer ([`TransferError`]).
+//! What can go wrong with cuFile: at start-up ([`GdsError`]), and in one call ([`CuFileCode`]).
 
 use core::fmt;
 use std::io;
@@ -68,6 +68,11 @@ const NAMES: [(i32, &str); 47] = [
 ];
 
 impl CuFileCode {
+    /// The code that a number above all error numbers stands for.
+    pub(crate) fn of_number(number: i32) -> Option<CuFileCode> {
+        (5001..=5999).contains(&number).then_some(CuFileCode { code: number, cuda: 0 })
+    }
+
     /// The name in `cufile.h` without its prefix `CU_FILE_`; none for a code that is not known here.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
@@ -82,7 +87,7 @@ impl fmt::Display for CuFileCode {
             Some(name) => write!(f, "{code} CU_FILE_{name}")?,
             None => write!(f, "{code}, not a code of cuFile 1.19")?,
         }
-        if *code == CUDA_DRIVER_ERROR { write!(f, ", CUDA {cuda}") } else { Ok(()) }
+        if *code == CUDA_DRIVER_ERROR && *cuda != 0 { write!(f, ", CUDA {cuda}") } else { Ok(()) }
     }
 }
 
@@ -185,68 +190,28 @@ pub enum GdsError {
     },
 }
 
-/// Why a transfer did not move all its bytes. What it had moved before is unspecified, on the device or in the file.
+/// Bytes that are asked for are not in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum TransferError {
-    /// The range is not inside the buffer, or not inside what a file can be.
-    #[error("{bytes} bytes at {offset} are outside {limit} bytes")]
-    OutOfRange {
-        /// First byte asked for.
-        offset: u64,
-        /// Bytes asked for.
-        bytes: usize,
-        /// Bytes that there are.
-        limit: u64,
-    },
-    /// As many transfers as the options allow wait already; the same one may succeed later.
-    #[error("{queued} transfers wait already; ask again when one has ended, or raise `queue`")]
-    Full {
-        /// Transfers that wait.
-        queued: usize,
-    },
-    /// The system's error number, after retries where those make sense.
-    #[error("{}", io::Error::from_raw_os_error(*errno))]
-    Os {
-        /// The error number.
-        errno: i32,
-    },
-    /// cuFile's own code.
-    #[error("cuFile answers {0}")]
-    CuFile(CuFileCode),
-    /// CUDA refused to make the buffer's context current.
-    #[error("the device's context cannot be made current: CUDA's code {code}")]
-    Context {
-        /// `CUresult`.
-        code: i32,
-    },
-    /// The file ended early, or took no more.
-    #[error("only {done} of {asked} bytes moved; was the file truncated?")]
-    Short {
-        /// Bytes moved.
-        done: usize,
-        /// Bytes asked for.
-        asked: usize,
-    },
-    /// cuFile gave a number that it does not document: more than was asked for, or no code of its own.
-    #[error("cuFile answered {answer} to a transfer of {asked} bytes, which it does not document")]
-    Nonsense {
-        /// Its answer.
-        answer: i64,
-        /// Bytes asked for.
-        asked: usize,
-    },
+#[error("{bytes} bytes at {offset} are outside the buffer's {limit} bytes")]
+pub struct OutOfRange {
+    /// First byte asked for.
+    pub offset: usize,
+    /// Bytes asked for.
+    pub bytes: usize,
+    /// Bytes that there are.
+    pub limit: usize,
 }
 
-impl TransferError {
-    /// Reads what cuFileRead and cuFileWrite return where it is negative: −1 with `errno`, or a negated code of cuFile's;
-    /// a negated error number is understood too.
-    pub(super) fn of(answer: isize, errno: i32, asked: usize) -> TransferError {
-        match answer {
-            -1 => TransferError::Os { errno },
-            -4095..=-2 => TransferError::Os { errno: -answer as i32 },
-            -5999..=-5001 => TransferError::CuFile(CuFileCode { code: -answer as i32, cuda: 0 }),
-            _ => TransferError::Nonsense { answer: answer as i64, asked },
-        }
+/// What cuFileRead and cuFileWrite say, as one number: bytes moved; or, negated, an error number or a code of cuFile's. They
+/// return −1 with `errno`, or a negated code; a negated error number is understood too. What they do not document becomes
+/// `EPROTO`, a claim to have moved more than was asked for among it.
+pub(super) fn answer_of(answer: isize, errno: i32, asked: usize) -> i32 {
+    match answer {
+        -1 => -errno,
+        -4095..=-2 | -5999..=-5001 => answer as i32,
+        // Pieces are at most 1 GiB.
+        0.. if answer as usize <= asked => i32::try_from(answer).unwrap_or(-libc::EPROTO),
+        _ => -libc::EPROTO,
     }
 }
 
@@ -269,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn negative_answers_are_told_apart() {
-        assert_eq!(TransferError::of(-1, libc::EIO, 9), TransferError::Os { errno: libc::EIO });
-        assert_eq!(TransferError::of(-22, 0, 9), TransferError::Os { errno: 22 });
-        let code = CuFileCode { code: 5008, cuda: 0 };
-        assert_eq!(TransferError::of(-5008, 0, 9), TransferError::CuFile(code));
-        for answer in [-4096, -5000, -6000, isize::MIN] {
-            assert!(matches!(TransferError::of(answer, 0, 9), TransferError::Nonsense { .. }), "{answer}");
+    fn answers_are_told_apart() {
+        let answers = [9, 0, -1, -22, -5008].map(|answer| answer_of(answer, libc::EIO, 9));
+        assert_eq!(answers, [9, 0, -libc::EIO, -22, -5008]);
+        for answer in [10, isize::MAX, -4096, -5000, -6000, isize::MIN] {
+            assert_eq!(answer_of(answer, 0, 9), -libc::EPROTO, "{answer}");
         }
+        assert_eq!(CuFileCode::of_number(5008), Some(CuFileCode { code: 5008, cuda: 0 }));
+        assert_eq!([4095, 5000, 6000].map(CuFileCode::of_number), [None; 3]);
     }
 }

@@ -11,7 +11,7 @@
 //! - I2: the owner is given up after the buffer is deregistered, and that after the last range is gone.
 
 use super::driver::{GdsDriver, refused};
-use super::error::{GdsError, TransferError};
+use super::error::{GdsError, OutOfRange};
 use core::any::Any;
 use core::ffi::c_void;
 use core::fmt;
@@ -82,16 +82,16 @@ impl GdsBuffer {
         self.memory.bytes
     }
 
-    /// Part of the buffer, to be handed to a transfer. Offsets and lengths that are multiples of 4096 go direct; cuFile
+    /// Part of the buffer, to be handed to a volume. Offsets and lengths that are multiples of 4096 go direct; cuFile
     /// copies others through buffers of its own.
     ///
     /// # Errors
-    /// [`TransferError::OutOfRange`].
-    pub fn range(self: &Arc<Self>, offset: usize, bytes: usize) -> Result<DeviceRange, TransferError> {
+    /// [`OutOfRange`].
+    pub fn range(self: &Arc<Self>, offset: usize, bytes: usize) -> Result<DeviceRange, OutOfRange> {
         let limit = self.memory.bytes;
         match offset.checked_add(bytes) {
             Some(end) if end <= limit => Ok(DeviceRange { buffer: Arc::clone(self), offset, bytes }),
-            _ => Err(TransferError::OutOfRange { offset: offset as u64, bytes, limit: limit as u64 }),
+            _ => Err(OutOfRange { offset, bytes, limit }),
         }
     }
 }
@@ -118,7 +118,7 @@ impl fmt::Debug for GdsBuffer {
     }
 }
 
-/// Part of a [`GdsBuffer`]. A transfer owns it until cuFile has answered.
+/// Part of a [`GdsBuffer`]. A volume's request owns it until cuFile has answered for the last time.
 #[derive(Debug)]
 pub struct DeviceRange {
     buffer: Arc<GdsBuffer>,
@@ -143,6 +143,19 @@ impl DeviceRange {
     #[must_use]
     pub fn buffer(&self) -> &Arc<GdsBuffer> {
         &self.buffer
+    }
+
+    /// Its first byte's address on the device.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.buffer.memory.base + self.offset as u64
+    }
+
+    /// A share in a part of it, for one call; what has no such part gets none. The range stays the owner: who has a share holds
+    /// the memory, and does what the owner asked for.
+    pub(crate) fn share(&self, offset: usize, bytes: usize) -> Option<DeviceRange> {
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= self.bytes);
+        inside.then(|| DeviceRange { buffer: Arc::clone(&self.buffer), offset: self.offset + offset, bytes })
     }
 
     pub(super) fn base(&self) -> *mut c_void {

@@ -1,52 +1,58 @@
-//! GPUDirect Storage: bytes between a file and device memory with no copy in host memory, by NVIDIA's cuFile.
+//! GPUDirect Storage: bytes between a drive and device memory with no copy in host memory, by NVIDIA's cuFile.
 //!
 //! ```text
-//!   Route::choose ─┬─► Direct: GdsFile ── cuFileRead/Write ──► device memory (GdsBuffer)
-//!                  │               drive ═══════ bus ═══════► device
-//!                  └─► Bounce:     drive ─► pinned host memory, verified ─► device      (a volume, and copies)
+//!   Volume::read_device / write_device ─► engine ─► GdsRing ─┬─► cuFileRead/Write ──► device memory (DeviceRange)
+//!                                                            │       drive ══════════ bus ═══════► device
+//!                                                            └─► DeviceSums ───────► its sum
+//!   refused, with the reason ─► the caller:  drive ─► pinned host memory ─► device    (Volume::read, and a copy)
 //! ```
 //!
-//! The library is found at run time; a machine without it, without a device or without the nvidia-fs module gets
-//! [`Route::Bounce`] and a reason. `kvstrata doctor` says what is installed, `benches/gpu/gds` checks and measures it.
+//! A [volume](crate::disk) moves bytes so by the same table, order, caps and retries as those of host memory. What is here is cuFile
+//! itself: found at run time, so that a machine without it, without a device or without the nvidia-fs module gets a volume that
+//! says why it takes no device memory. `kvstrata doctor` says what is installed, `benches/gpu/gds` checks and measures it.
 //!
 //! # Verification
 //!
 //! A volume serves no byte that it has not compared with the payload's seal, a checksum over the payload. Bytes that go straight to
-//! the device never pass the CPU, so here nothing can be compared on a read and no seal computed on a write. Until a kernel does
-//! that on the device, direct transfers are refused ([`Route::choose`] answers with the bounce) unless the volume was opened
-//! with verification skipped, which its name calls unsafe. cuFile's own bounce, its compatibility mode, does not
-//! verify either and is off unless [`allow_compat`](GdsOptions::allow_compat).
+//! the device never pass the CPU: they are summed on the device, by [`DeviceSums`]. Without it nothing is written from device memory,
+//! and read to there only by volumes that skip verification, which the option's name calls unsafe. cuFile's own bounce, its
+//! compatibility mode, is off unless [`allow_compat`](GdsOptions::allow_compat).
 //!
 //! # Limits
 //!
-//! Written against the headers and libraries of cuFile 1.14 and 1.19. Tested with a stand-in for cuFile, and by hand with those two
-//! libraries in compatibility mode over a stand-in for CUDA's driver; not yet run on a device.
+//! Written against the headers and libraries of cuFile 1.14 and 1.19. Tested with a stand-in for cuFile, and (the calls of cuFile,
+//! before volumes made them) by hand with those two libraries in compatibility mode over a stand-in for CUDA's driver; not yet run
+//! on a device. kvstrata has no kernel yet that is a [`DeviceSums`].
 //!
 //! | file | what |
 //! |---|---|
 //! | `sys.rs` | cuFile's and CUDA's types and entries, found at run time |
-//! | `error.rs` | cuFile's codes; [`GdsError`], [`TransferError`] |
+//! | `error.rs` | cuFile's codes; [`GdsError`], [`OutOfRange`] |
 //! | `driver.rs` | [`GdsDriver`]: cuFile, opened, and the device's context |
 //! | `memory.rs` | [`DeviceMemory`], [`GdsBuffer`], [`DeviceRange`]: who owns what cuFile writes |
-//! | `file.rs` | [`GdsFile`]: a registered file and its threads |
-//! | `route.rs` | [`Route`]: direct, or the bounce and why |
+//! | `sums.rs` | [`DeviceSums`]: the port for sums made on the device |
+//! | `file.rs` | a registered file |
+//! | `pool.rs` | the threads that wait for cuFile; `disk/ring/gds.rs` has them |
 
 mod driver;
 mod error;
 mod file;
 mod memory;
-mod route;
+mod pool;
+mod sums;
 mod sys;
 #[cfg(all(test, target_os = "linux"))]
-mod tests;
+pub(crate) mod tests;
 
 /// Version of the cuFile that is installed, in words; loads it, and opens nothing.
 pub(crate) fn installed() -> Result<String, GdsError> {
     Ok(driver::dotted(sys::CuFileApi::load()?.version()))
 }
 
+pub(crate) use file::GdsFile;
+pub(crate) use pool::{Answer, Job, PANICKED, Pool, Task};
+
 pub use driver::{GdsDescription, GdsDriver, GdsOptions, Mode};
-pub use error::{CuFileCode, GdsError, TransferError};
-pub use file::GdsFile;
+pub use error::{CuFileCode, GdsError, OutOfRange};
 pub use memory::{DeviceMemory, DeviceRange, GdsBuffer};
-pub use route::{Route, Verification};
+pub use sums::DeviceSums;

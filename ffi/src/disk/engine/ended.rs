@@ -18,6 +18,9 @@ impl Engine {
     pub(super) fn completed(&mut self, completion: Completion) {
         let Some(piece) = self.pieces.get_mut(completion.token) else { return };
         let (action, bytes, urgent) = (piece.action, piece.bytes, piece.urgent);
+        if action == Action::Sum {
+            return self.summed_on_device(completion.token);
+        }
         let counters = &self.setup.inbox.counters;
         let moves = matches!(action, Action::Read | Action::Write);
         let failed = match usize::try_from(completion.result) {
@@ -58,13 +61,31 @@ impl Engine {
                 libc::EOPNOTSUPP if action == Action::Punch => {
                     return self.piece_ended(completion.token, None);
                 }
-                errno => Some(FailureCause::Os { errno }),
+                number => Some(FailureCause::of_number(number)),
             },
         };
         match failed {
             Some(cause) => self.piece_ended(completion.token, Some(cause)),
             None => self.again.push_back(completion.token),
         }
+    }
+
+    /// A payload was summed where it is, or could not be, which is no fault of the volume's device.
+    fn summed_on_device(&mut self, token: u32) {
+        let sum = self.setup.ring.take_sum(token);
+        let mut through = core::mem::take(&mut self.through);
+        self.pieces.end(token, &mut through);
+        for part in through.drain(..) {
+            let Some(request) = self.active.get_mut(part.request) else { continue };
+            request.in_flight -= 1;
+            request.unsummed -= 1;
+            match sum {
+                Ok(sum) => request.summed_on_device(sum),
+                Err(cause) => request.failure = Some(cause),
+            }
+            self.settle(part.request);
+        }
+        self.through = through;
     }
 
     /// A piece is through, well or not.
@@ -100,6 +121,10 @@ impl Engine {
 
     /// Counts towards the end of a device that does not recover.
     fn device_failed(&mut self, cause: FailureCause) {
+        if matches!(cause, FailureCause::CuFile(_)) {
+            // cuFile's own refusals are of the memory, the context, the library: the device may serve host memory as well as ever.
+            return;
+        }
         let gone = matches!(cause, FailureCause::Os { errno: libc::ENODEV | libc::ENXIO | libc::EBADF });
         self.failures += 1;
         // Where it is gone there is no point in asking again.
@@ -134,6 +159,14 @@ impl Engine {
         if moved && let Turn::Of(class) = turn_of(request) {
             // What is left to do takes no room in the ring.
             self.order.left(class, self.now);
+        }
+        let sums = request.task == Task::Write || self.setup.verify;
+        if moved && sums && request.device().is_some() && request.failure.is_none() {
+            request.unsummed += 1;
+            match request.urgency {
+                Urgency::Urgent => self.device_sums.push_front(part.request),
+                Urgency::Ordinary => self.device_sums.push_back(part.request),
+            }
         }
         if moved && request.is_to_open() {
             // Its turn comes among the sums, when new pieces have been handed over.

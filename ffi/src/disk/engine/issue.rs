@@ -2,7 +2,7 @@
 
 use super::super::format::CHUNK_BYTES;
 use super::super::request::{Class, Task};
-use super::super::ring::{Action, Buffer, Op};
+use super::super::ring::{Action, Buffer, DevicePart, Op};
 use super::Engine;
 use super::order::Turn;
 use super::pieces::Part;
@@ -18,36 +18,60 @@ const MERGED_BYTES: usize = 512 << 10;
 const _: () = assert!(SMALL_PIECE_BYTES.is_multiple_of(CHUNK_BYTES));
 
 impl Engine {
-    /// Gives the ring all pieces that it takes, those that it has had before first.
+    /// Gives the ring all pieces that it takes.
     pub(super) fn issue(&mut self) {
-        loop {
-            let token = match self.again.pop_front() {
-                Some(token) => token,
-                // I3.
-                None if self.pieces.is_full() => break,
-                None => match self.cut() {
-                    Some(token) => token,
-                    None => break,
-                },
-            };
+        while let Some(token) = self.next_piece() {
             let Some(piece) = self.pieces.get_mut(token) else { continue };
             piece.buffers.clear();
+            let mut device = None;
             for part in &piece.parts {
                 if part.bytes > 0
                     && let Some(request) = self.active.get(part.request)
-                    && matches!(piece.action, Action::Read | Action::Write)
+                    && !matches!(piece.action, Action::Sync | Action::Punch)
                 {
+                    if let Some(range) = request.device() {
+                        // The only part: such requests are not merged.
+                        device = Some(DevicePart { range, offset: part.offset });
+                        continue;
+                    }
                     let iov_base = request.address_at(part.offset).cast();
                     piece.buffers.push(Buffer { iov_base, iov_len: part.bytes });
                 }
             }
             let (action, file_offset, bytes) = (piece.action, piece.file_offset, piece.bytes);
-            let op = Op { action, file_offset, bytes, buffers: &piece.buffers };
+            let op = Op { action, file_offset, bytes, buffers: &piece.buffers, device };
             // SAFETY: the memory is of blocks that the requests' owners guard, and a request keeps its owner until
             // its pieces have all come back (I1, I2), or has it kept for good. The list stays as it is until the
             // piece has come back: it is made here only, for pieces that are not with the ring.
             unsafe { self.setup.ring.push(token, &op) };
         }
+    }
+
+    /// What the ring has had before first, then sums on devices: what they are of has moved, and its caller waits for nothing else.
+    /// Out of service these alone.
+    fn next_piece(&mut self) -> Option<u32> {
+        if let Some(token) = self.again.pop_front() {
+            return Some(token);
+        }
+        // I3.
+        if self.pieces.is_full() {
+            return None;
+        }
+        let sum = self.sum_on_device();
+        if sum.is_some() || self.out_of_service { sum } else { self.cut() }
+    }
+
+    /// The piece that has a payload summed.
+    fn sum_on_device(&mut self) -> Option<u32> {
+        let key = self.device_sums.pop_front()?;
+        let request = self.active.get_mut(key)?;
+        let token = self.pieces.take(Action::Sum, request.file_offset, false)?;
+        let bytes = request.payload_bytes;
+        let piece = self.pieces.get_mut(token)?;
+        piece.parts.push(Part { request: key, start: 0, offset: 0, bytes });
+        piece.bytes = bytes;
+        request.in_flight += 1;
+        Some(token)
     }
 
     /// Cuts the next piece off the request whose turn it is, or makes one of several small ones.
@@ -120,7 +144,7 @@ impl Engine {
                     self.to_sum[1].push_back(part);
                 }
             }
-            Action::Sync | Action::Punch => {}
+            Action::Sync | Action::Punch | Action::Sum => {}
         }
     }
 }

@@ -168,7 +168,7 @@ impl Order {
         match action {
             Action::Read => *self.reads_in_flight(urgent) -= bytes,
             Action::Write => self.writes_in_flight_bytes -= bytes,
-            Action::Sync | Action::Punch => {}
+            Action::Sync | Action::Punch | Action::Sum => {}
         }
     }
 

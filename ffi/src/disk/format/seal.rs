@@ -69,6 +69,11 @@ impl Sum {
         }
     }
 
+    /// A sum that was made elsewhere: on a device.
+    pub(crate) fn of_device(sum: u64) -> Sum {
+        Sum(sum)
+    }
+
     /// The seal of all that was added.
     pub(crate) fn seal(self) -> [u8; SEAL_BYTES] {
         u128::from(self.0).to_le_bytes()

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`uring::UringRing`] | one `io_uring`, registered file, fixed buffers where allowed | `uring.rs` |
 //! | [`blocking::BlockingRing`] | a few threads that call preadv/pwritev | `blocking.rs` |
+//! | [`gds::GdsRing`] | another one for host memory, cuFile's threads for device memory | `gds.rs` |
 //! | `faulty::FaultyRing` | any of these, with faults on purpose (tests) | `faulty.rs` |
 //! | `sim::SimRing` | a disk in memory that fails as its seed says (tests, fuzzing) | `sim.rs` |
 //!
@@ -13,12 +14,16 @@
 pub(super) mod blocking;
 #[cfg(test)]
 pub(super) mod faulty;
+pub(super) mod gds;
 #[cfg(any(test, feature = "simulation"))]
 pub(super) mod sim;
 #[cfg(target_os = "linux")]
 pub(crate) mod uring;
 
+use super::error::{DeviceRefusal, FailureCause};
+use super::format::Sum;
 use super::inbox::Bell;
+use crate::gds::DeviceRange;
 use std::time::Duration;
 
 /// What a piece does to the file.
@@ -30,6 +35,8 @@ pub(super) enum Action {
     Sync,
     /// Gives a stretch of the file back to the file system. Moves no bytes.
     Punch,
+    /// Sums device memory; [`Ring::take_sum`] has the outcome when it completes. Moves no bytes.
+    Sum,
 }
 
 /// One stretch of memory; what the kernel takes.
@@ -40,12 +47,22 @@ pub(super) type Buffer = libc::iovec;
 pub(super) struct Op<'b> {
     pub(super) action: Action,
     pub(super) file_offset: u64,
-    /// The bytes of all buffers; of a punch, the length of the hole.
+    /// The bytes of all buffers, or of the device's memory; of a punch, the length of the hole.
     pub(super) bytes: usize,
     pub(super) buffers: &'b [Buffer],
+    /// Some: the bytes are the device's, there are no buffers, and the ring is one that takes it. Looked at in `push` alone.
+    pub(super) device: Option<DevicePart<'b>>,
 }
 
-/// How a piece ended: its token, and bytes moved (≥ 0) or a negated error number.
+/// A part of device memory: what starts `offset` bytes behind a range's start, within it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DevicePart<'b> {
+    pub(super) range: &'b DeviceRange,
+    pub(super) offset: usize,
+}
+
+/// How a piece ended: its token, and bytes moved (≥ 0) or a negated error number; of device memory also a negated code of cuFile's,
+/// all of which are above the error numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Completion {
     pub(super) token: u32,
@@ -84,7 +101,7 @@ pub(super) trait Ring {
     /// # Safety
     /// From here until the completion with this token has come out of `turn`, or the process ends: `op.buffers`
     /// and the memory that they name stay mapped, nobody else writes either, and what a read fills nobody else
-    /// reads either.
+    /// reads either. Device memory the ring holds by itself; that nobody else uses it is promised for it too.
     unsafe fn push(&mut self, token: u32, op: &Op<'_>);
 
     /// Starts what was pushed, waits as told for completions or the bell, and appends what has ended.
@@ -93,4 +110,9 @@ pub(super) trait Ring {
     /// # Errors
     /// The error number that made the ring unusable. Pieces in flight are then never heard of.
     fn turn(&mut self, done: &mut Vec<Completion>, wait: Wait) -> Result<u32, i32>;
+
+    /// The outcome of a completed [`Action::Sum`], once.
+    fn take_sum(&mut self, _token: u32) -> Result<Sum, FailureCause> {
+        Err(FailureCause::Device(DeviceRefusal::NotAsked))
+    }
 }

@@ -261,6 +261,8 @@ impl World {
             Action::Sync => self.disk.sync(flying.upto),
             Action::Punch if fate == Fate::Lie => {}
             Action::Punch => self.disk.write(ended.start, &vec![0; bytes as usize]),
+            // There is no device memory here.
+            Action::Sum => {}
         }
         match (fate, flying.action) {
             (Fate::Short(moved), _) => moved as i32,
@@ -367,7 +369,7 @@ impl World {
                 reads == 0 || writes == 0 || writes + bytes <= write_cap_bytes,
                 "{writes} bytes of writes in flight and {bytes} more beside a read"
             ),
-            Action::Sync | Action::Punch => {}
+            Action::Sync | Action::Punch | Action::Sum => {}
         }
     }
 

@@ -122,13 +122,15 @@ impl UringRing {
 
     fn entry(&self, op: &Op<'_>) -> squeue::Entry {
         let file = types::Fixed(0);
-        let Op { action, file_offset, bytes, buffers } = *op;
+        let Op { action, file_offset, bytes, buffers, .. } = *op;
         match action {
             Action::Sync => return opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
             Action::Punch => {
                 let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
                 return opcode::Fallocate::new(file, bytes as u64).offset(file_offset).mode(mode).build();
             }
+            // Device memory is another ring's.
+            Action::Sum => return opcode::Nop::new().build(),
             Action::Read | Action::Write => {}
         }
         let reads = action == Action::Read;

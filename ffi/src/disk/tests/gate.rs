@@ -105,7 +105,7 @@ impl Ring for GateRing {
     }
 
     unsafe fn push(&mut self, token: u32, op: &Op<'_>) {
-        let Op { action, file_offset, bytes, buffers } = *op;
+        let Op { action, file_offset, bytes, buffers, .. } = *op;
         self.held.push(Held { token, action, file_offset, bytes, buffers });
         let mut state = self.gate.state.lock().expect("no panic");
         state.pushed.push((action, file_offset, bytes));
@@ -117,7 +117,7 @@ impl Ring for GateRing {
         if open {
             for Held { token, action, file_offset, bytes, buffers } in self.held.drain(..) {
                 // SAFETY: the list stays where it is until its completion: what came with it to `push` promised so.
-                let op = Op { action, file_offset, bytes, buffers: unsafe { &*buffers } };
+                let op = Op { action, file_offset, bytes, buffers: unsafe { &*buffers }, device: None };
                 // SAFETY: the same promise.
                 unsafe { self.inner.push(token, &op) };
             }

@@ -1,6 +1,8 @@
 //! Tests of volumes: one contract for every backend, then what each part promises alone.
 
 mod contract;
+#[cfg(target_os = "linux")]
+mod device;
 #[cfg(feature = "encryption")]
 mod encrypted;
 mod faults;

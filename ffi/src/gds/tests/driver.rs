@@ -1,9 +1,8 @@
-//! Opening and closing, what the machine may lack, and which way is chosen.
+//! Opening and closing, and what the machine may lack.
 
 use super::super::driver::{GdsOptions, Mode, readable};
 use super::super::error::GdsError;
 use super::super::file::GdsFile;
-use super::super::route::{Route, Verification};
 use super::super::sys::{FEATURE_P2P, STATUS_NVME_P2P};
 use super::fake::{Event, Fake};
 use std::fs::File;
@@ -20,7 +19,7 @@ fn everything_is_given_back_in_the_opposite_order() {
     assert_eq!(driver.describe().to_string(), "cuFile 1.19, nvidia-fs 2.25, device 0, direct");
     assert_eq!(driver.describe().max_direct_bytes, 16 << 20);
     assert_eq!(fake.log(), [Event::Init, Event::Retain(0), Event::Compat(false), Event::Open]);
-    let file = GdsFile::register(&driver, file(), GdsOptions::new(0)).expect("registered");
+    let file = GdsFile::register(&driver, file()).expect("registered");
     drop(driver);
     assert_eq!(fake.log(), [Event::Register], "a file holds the driver");
     drop(file);
@@ -94,12 +93,8 @@ fn a_file_that_cufile_would_wait_for_is_looked_at_first() {
 #[test]
 fn options_of_nothing_are_refused() {
     let fake = Fake::new();
-    let options = GdsOptions::new(0);
-    let refused = fake.open(options.threads(0)).expect_err("no threads").to_string();
+    let refused = fake.open(GdsOptions::new(0).threads(0)).expect_err("no threads").to_string();
     assert_eq!(refused, "threads is 0; must be at least 1");
-    let driver = fake.driver();
-    let refused = GdsFile::register(&driver, file(), options.queue(0)).expect_err("no queue").to_string();
-    assert_eq!(refused, "queue is 0; must be at least 1");
 }
 
 /// What an older cuFile, which cannot be told, says of itself.
@@ -146,32 +141,11 @@ fn a_file_that_cufile_cannot_serve_is_refused() {
     let fake = Fake::new();
     let driver = fake.driver();
     fake.set(|world| world.register = 5008);
-    let refused = GdsFile::register(&driver, file(), GdsOptions::new(0)).expect_err("refused");
+    let refused = GdsFile::register(&driver, file()).err().expect("refused");
     assert!(
         refused
             .to_string()
             .starts_with("cuFile refuses the file with 5008 CU_FILE_IO_NOT_SUPPORTED; put it on")
     );
     assert!(!fake.log().contains(&Event::Deregister), "what was not registered is not deregistered");
-}
-
-#[test]
-fn the_route_is_direct_only_unverified_and_where_all_works() {
-    let fake = Fake::new();
-    let options = GdsOptions::new(0);
-    let choose = |verification| Route::choose_with(&file(), options, verification, || fake.open(options));
-    let route = choose(Verification::Required);
-    assert!(matches!(&route, Route::Bounce { reason } if reason.contains("verified")));
-    assert_eq!(fake.log(), [], "not even asked");
-    let route = choose(Verification::Skipped);
-    assert_eq!(route.to_string(), "GPUDirect Storage (cuFile 1.19, nvidia-fs 2.25, device 0, direct)");
-    drop(route);
-    fake.set(|world| world.register = 5008);
-    let route = choose(Verification::Skipped);
-    let why =
-        "through pinned host memory: cuFile refuses the file with 5008 CU_FILE_IO_NOT_SUPPORTED; put it";
-    assert!(route.to_string().starts_with(why), "{route}");
-    assert_eq!(fake.log().last(), Some(&Event::Release(0)), "a refused file leaves no driver open");
-    fake.set(|world| world.open = 5033);
-    assert!(choose(Verification::Skipped).to_string().contains("5033 CU_FILE_NVFS_SETUP_ERROR"));
 }

@@ -16,7 +16,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Event {
+pub(crate) enum Event {
     Init,
     Retain(c_int),
     Release(c_int),
@@ -37,7 +37,7 @@ pub(super) enum Event {
 }
 
 /// What a transfer is to do.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// What was asked.
     All,
     /// No more than these bytes.
@@ -53,11 +53,11 @@ pub(super) enum Answer {
 /// Decides by the transfer's running number.
 type Plan = Box<dyn FnMut(usize) -> Answer + Send>;
 
-pub(super) struct World {
+pub(crate) struct World {
     pub(super) log: Vec<Event>,
     pub(super) init: c_int,
     pub(super) open: c_int,
-    pub(super) register: c_int,
+    pub(crate) register: c_int,
     pub(super) buffer_register: c_int,
     pub(super) properties: Properties,
     /// Whether compatibility mode is allowed; of an open driver.
@@ -76,8 +76,13 @@ thread_local! {
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
+/// Whether some device's context is the thread's own.
+pub(crate) fn context_is_current() -> bool {
+    DEPTH.get() > 0
+}
+
 /// The stand-in, had alone.
-pub(super) struct Fake {
+pub(crate) struct Fake {
     _turn: MutexGuard<'static, ()>,
     pub(super) api: CuFileApi,
 }
@@ -89,7 +94,7 @@ fn world<R>(act: impl FnOnce(&mut World) -> R) -> R {
 
 impl Fake {
     /// A cuFile 1.19 with an nvidia-fs module, on which everything works.
-    pub(super) fn new() -> Fake {
+    pub(crate) fn new() -> Fake {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let properties = Properties {
             nvfs_major: 2,
@@ -114,36 +119,57 @@ impl Fake {
         Fake { _turn: turn, api: CUFILE }
     }
 
-    pub(super) fn set(&self, change: impl FnOnce(&mut World)) {
+    pub(crate) fn set(&self, change: impl FnOnce(&mut World)) {
         world(change);
     }
 
-    pub(super) fn plan(&self, plan: impl FnMut(usize) -> Answer + Send + 'static) {
+    pub(crate) fn plan(&self, plan: impl FnMut(usize) -> Answer + Send + 'static) {
         world(|world| world.plan = Box::new(plan));
     }
 
+    /// The transfer of this number from now on waits, all others go through; its two ends: it is there, let it go.
+    pub(crate) fn hold(&self, number: usize) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (there, is_there) = mpsc::channel();
+        let (go, gone) = mpsc::channel();
+        let mut ends = Some((there, gone));
+        world(|world| world.transfers = 0);
+        self.plan(move |n| match ends.take_if(|_| n == number) {
+            Some((there, gone)) => Answer::Held(there, gone),
+            None => Answer::All,
+        });
+        (is_there, go)
+    }
+
     /// What has been called, from now on anew.
-    pub(super) fn log(&self) -> Vec<Event> {
+    pub(crate) fn log(&self) -> Vec<Event> {
         world(|world| core::mem::take(&mut world.log))
     }
 
     /// What was called of the transfers alone.
-    pub(super) fn transfers(&self) -> Vec<Event> {
+    pub(crate) fn transfers(&self) -> Vec<Event> {
         let wanted = |event: &Event| matches!(event, Event::Read(..) | Event::Write(..) | Event::NoContext);
         self.log().into_iter().filter(wanted).collect()
     }
 
-    pub(super) fn open(&self, options: GdsOptions) -> Result<Arc<GdsDriver>, GdsError> {
-        GdsDriver::open_with(self.api, CUDA, options)
+    pub(crate) fn open(&self, options: GdsOptions) -> Result<Arc<GdsDriver>, GdsError> {
+        self.opener()(options)
     }
 
-    pub(super) fn driver(&self) -> Arc<GdsDriver> {
+    /// What opens such a driver, on any thread, as long as the test holds the stand-in.
+    pub(crate) fn opener(
+        &self,
+    ) -> impl FnOnce(GdsOptions) -> Result<Arc<GdsDriver>, GdsError> + Send + use<> {
+        let api = self.api;
+        move |options| GdsDriver::open_with(api, CUDA, options)
+    }
+
+    pub(crate) fn driver(&self) -> Arc<GdsDriver> {
         self.open(GdsOptions::new(0)).expect("the stand-in works")
     }
 }
 
 /// "Device" memory: an allocation that is freed, and says so, when its last owner goes.
-pub(super) struct Allocation {
+pub(crate) struct Allocation {
     address: *mut u8,
     bytes: usize,
 }
@@ -154,7 +180,7 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    pub(super) fn new(bytes: usize) -> Arc<Allocation> {
+    pub(crate) fn new(bytes: usize) -> Arc<Allocation> {
         // SAFETY: the tests ask for more than nothing.
         let address = unsafe { alloc_zeroed(Allocation::layout(bytes)) };
         assert!(!address.is_null());
@@ -166,17 +192,17 @@ impl Allocation {
     }
 
     /// The memory as cuFile is told of it.
-    pub(super) fn memory(self: &Arc<Self>) -> DeviceMemory {
+    pub(crate) fn memory(self: &Arc<Self>) -> DeviceMemory {
         self.memory_of(Arc::<Allocation>::clone(self))
     }
 
     /// The same with another owner, one that keeps this one.
-    pub(super) fn memory_of(&self, owner: Arc<dyn Any + Send + Sync>) -> DeviceMemory {
+    pub(crate) fn memory_of(&self, owner: Arc<dyn Any + Send + Sync>) -> DeviceMemory {
         // SAFETY: the bytes live as long as `self`, which `owner` keeps, and nobody has references to them.
         unsafe { DeviceMemory::new(self.address as u64, self.bytes, owner) }
     }
 
-    pub(super) fn fill(&self, byte_at: impl Fn(usize) -> u8) {
+    pub(crate) fn fill(&self, byte_at: impl Fn(usize) -> u8) {
         for at in 0..self.bytes {
             // SAFETY: within the allocation.
             let byte = unsafe { self.address.add(at) };
@@ -185,9 +211,28 @@ impl Allocation {
         }
     }
 
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        // SAFETY: within the allocation, initialised from the start; the test has no transfer under way.
-        unsafe { core::slice::from_raw_parts(self.address, self.bytes) }.to_vec()
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.get(0, self.bytes)
+    }
+
+    /// Part of the memory, which no transfer touches.
+    pub(crate) fn get(&self, offset: usize, bytes: usize) -> Vec<u8> {
+        assert!(offset + bytes <= self.bytes);
+        let mut out = vec![0; bytes];
+        // SAFETY: within the allocation.
+        let start = unsafe { self.address.add(offset) };
+        // SAFETY: as above, and initialised from the start; the test has no transfer of these bytes under way.
+        unsafe { start.copy_to_nonoverlapping(out.as_mut_ptr(), bytes) };
+        out
+    }
+
+    /// Sets part of the memory, which no transfer touches.
+    pub(crate) fn put(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.bytes);
+        // SAFETY: within the allocation.
+        let start = unsafe { self.address.add(offset) };
+        // SAFETY: as above; the test has no transfer of these bytes under way.
+        unsafe { start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
 }
 
@@ -250,7 +295,7 @@ unsafe extern "C" fn handle_deregister(_handle: Handle) {
 }
 
 fn needs_context() {
-    if DEPTH.get() == 0 {
+    if !context_is_current() {
         world(|world| world.log.push(Event::NoContext));
     }
 }
@@ -297,6 +342,11 @@ fn decide(event: Event, bytes: usize) -> Result<usize, isize> {
     }
 }
 
+/// What is moved for a part that is: as O_DIRECT wants it.
+fn whole(part: usize, bytes: usize) -> usize {
+    part.next_multiple_of(4096).min(bytes)
+}
+
 unsafe extern "C" fn read(
     handle: Handle,
     base: *mut c_void,
@@ -309,7 +359,7 @@ unsafe extern "C" fn read(
     let target = unsafe { base.byte_offset(offset as isize) };
     match decide(Event::Read(bytes, file_offset, offset), bytes) {
         // SAFETY: as above.
-        Ok(bytes) => unsafe { libc::pread(fd, target, bytes, file_offset) },
+        Ok(part) => unsafe { libc::pread(fd, target, whole(part, bytes), file_offset) }.min(part as isize),
         Err(answer) => answer,
     }
 }
@@ -326,7 +376,7 @@ unsafe extern "C" fn write(
     let source = unsafe { base.byte_offset(offset as isize) };
     match decide(Event::Write(bytes, file_offset, offset), bytes) {
         // SAFETY: as above.
-        Ok(bytes) => unsafe { libc::pwrite(fd, source, bytes, file_offset) },
+        Ok(part) => unsafe { libc::pwrite(fd, source, whole(part, bytes), file_offset) }.min(part as isize),
         Err(answer) => answer,
     }
 }

@@ -1,6 +1,6 @@
-//! What the users of cuFile promise, on a stand-in for it (`fake.rs`).
+//! What the users of cuFile promise, on a stand-in for it (`fake.rs`). What a volume makes of it: `disk/tests/device.rs`.
 
 mod driver;
-mod fake;
-mod life;
-mod transfer;
+pub(crate) mod fake;
+mod memory;
+mod pool;

@@ -1,0 +1,172 @@
+//! Requests whose buffer is device memory: what a volume must be for them, and their way in.
+//!
+//! They are requests like those of host memory: the same table, order, caps and retries. Two things differ. Bytes go by cuFile, which
+//! wants the file to be one that it serves; and payloads are summed on the device, by what the options name for that.
+//!
+//! Invariants
+//! - I1: a request of device memory reaches the engine only where its ring is a [`GdsRing`], no part of the request is padding, and
+//!   what the engine will ask to be summed has somebody to sum it.
+
+use super::super::error::{DeviceRefusal, Direction, FailureCause, IoFailure};
+use super::super::format::Shape;
+use super::super::options::Gds;
+use super::super::pending::{Cell, Pending};
+use super::super::recovery::Name;
+use super::super::request::{Request, Task, Urgency};
+use super::super::ring::Ring;
+use super::super::ring::gds::GdsRing;
+use super::Volume;
+use crate::gds::{DeviceRange, DeviceSums, GdsDriver, GdsError, GdsFile, Pool};
+use kvstrata_core::SequenceHash;
+use std::fs::File;
+use std::sync::Arc;
+
+/// What device memory is moved in multiples of: cuFile goes direct for these, and O_DIRECT is content with them everywhere.
+pub(in crate::disk) const DEVICE_ALIGN_BYTES: usize = 4096;
+
+/// What serves device memory.
+#[derive(Debug)]
+pub(super) struct Device {
+    pub(super) driver: Arc<GdsDriver>,
+    sums: bool,
+    verify: bool,
+}
+
+/// What decides whether a volume takes device memory.
+pub(super) struct Terms {
+    pub(super) gds: Option<Gds>,
+    pub(super) sums: Option<Arc<dyn DeviceSums>>,
+    pub(super) file: Arc<File>,
+    pub(super) shape: Shape,
+    pub(super) verify: bool,
+    pub(super) encrypted: bool,
+    pub(super) keep: bool,
+    pub(super) direct: bool,
+}
+
+/// A volume's ring, and what it is for device memory.
+pub(super) struct Joined {
+    pub(super) ring: Box<dyn Ring>,
+    pub(super) device: Result<Device, DeviceRefusal>,
+    /// Why it was asked for and is not there.
+    pub(super) note: Option<String>,
+}
+
+impl Terms {
+    /// Puts cuFile beside the ring if it was asked for and serves the file.
+    pub(super) fn join(mut self, ring: Box<dyn Ring>) -> Joined {
+        let gds = self.gds.take();
+        match self.refuses(gds).and_then(|gds| self.start(gds, &*ring)) {
+            Ok((pool, device)) => {
+                Joined { ring: Box::new(GdsRing::new(ring, pool)), device: Ok(device), note: None }
+            }
+            Err((refusal, why)) => {
+                let note = why.map(|why| format!("device memory is refused: {why}"));
+                Joined { ring, device: Err(refusal), note }
+            }
+        }
+    }
+
+    /// What there is to be said without asking cuFile.
+    fn refuses(&self, gds: Option<Gds>) -> Result<Gds, (DeviceRefusal, Option<String>)> {
+        let slot_bytes = self.shape.slot_bytes as usize;
+        let refuse = |refusal: DeviceRefusal| Err((refusal, Some(refusal.to_string())));
+        let unavailable = |why: &str| Err((DeviceRefusal::Unavailable, Some(why.to_owned())));
+        match gds {
+            None => Err((DeviceRefusal::NotAsked, None)),
+            Some(_) if self.encrypted => refuse(DeviceRefusal::Encrypted),
+            Some(_) if !slot_bytes.is_multiple_of(DEVICE_ALIGN_BYTES) => {
+                refuse(DeviceRefusal::SlotBytes { slot_bytes })
+            }
+            // cuFile opens a file once more, by name.
+            Some(_) if !self.keep => {
+                unavailable("the file has no name, and cuFile needs one; keep the volume")
+            }
+            Some(_) if !self.direct => unavailable(
+                "the file is open without O_DIRECT, which cuFile needs; put it on ext4 or xfs, unbuffered",
+            ),
+            Some(gds) => Ok(gds),
+        }
+    }
+
+    fn start(self, gds: Gds, ring: &dyn Ring) -> Result<(Pool, Device), (DeviceRefusal, Option<String>)> {
+        let Terms { sums, file, verify, .. } = self;
+        let Gds { options, open } = gds;
+        let device = |driver| Device { driver, sums: sums.is_some(), verify };
+        let started = || -> Result<_, GdsError> {
+            let driver = open(options)?;
+            let file = GdsFile::register(&driver, file)?;
+            let device = device(driver);
+            Ok((Pool::start(file, options, sums.clone(), ring.bell())?, device))
+        };
+        started().map_err(|error| (DeviceRefusal::Unavailable, Some(error.to_string())))
+    }
+}
+
+impl Device {
+    /// Whether somebody sums what must be summed (I1): all that is written, and what is read if it is verified.
+    fn sums(&self, direction: Direction) -> Result<(), DeviceRefusal> {
+        let must = direction == Direction::Write || self.verify;
+        if must && !self.sums { Err(DeviceRefusal::NoSums) } else { Ok(()) }
+    }
+}
+
+impl Volume {
+    /// cuFile's driver where the volume takes device memory, for [buffers](crate::gds::GdsBuffer). Those of other drivers of the
+    /// process do as well.
+    #[must_use]
+    pub fn gds(&self) -> Option<&Arc<GdsDriver>> {
+        self.device.as_ref().ok().map(|device| &device.driver)
+    }
+
+    /// [`read`](Volume::read) into device memory, past host memory, where the volume was opened with
+    /// [`VolumeOptions::gds`](super::super::VolumeOptions::gds) and cuFile serves it; otherwise the request has failed already, with
+    /// [`FailureCause::Device`]. The payload is verified on the device, by
+    /// [`VolumeOptions::device_sums`](super::super::VolumeOptions::device_sums).
+    ///
+    /// The range has as many bytes as a slot, all of them payload. One that starts at a multiple of 4096 of its allocation is filled
+    /// directly; cuFile copies others on the device.
+    pub fn read_device(
+        &self,
+        slot: u32,
+        hash: SequenceHash,
+        urgency: Urgency,
+        range: DeviceRange,
+    ) -> Pending<DeviceRange> {
+        let name = Name { hash, parent: None };
+        self.on_device(Direction::Read, Task::Read, slot, name, urgency, range)
+    }
+
+    /// [`write`](Volume::write) from device memory; see [`read_device`](Volume::read_device). Always needs
+    /// [`VolumeOptions::device_sums`](super::super::VolumeOptions::device_sums), since no record goes without a seal.
+    ///
+    /// The device's own work on these bytes must have ended: cuFile waits for no kernel and no stream.
+    pub fn write_device(&self, slot: u32, name: Name, range: DeviceRange) -> Pending<DeviceRange> {
+        self.on_device(Direction::Write, Task::Write, slot, name, Urgency::Ordinary, range)
+    }
+
+    fn on_device(
+        &self,
+        direction: Direction,
+        task: Task,
+        slot: u32,
+        name: Name,
+        urgency: Urgency,
+        range: DeviceRange,
+    ) -> Pending<DeviceRange> {
+        let failed =
+            |cause| Pending::failed(IoFailure { path: Arc::clone(&self.inbox.path), slot, direction, cause });
+        let served = self.device.as_ref().map_err(|refusal| *refusal);
+        if let Err(refusal) = served.and_then(|device| device.sums(direction)) {
+            return failed(FailureCause::Device(refusal));
+        }
+        match self.place(slot, range.size_bytes(), direction) {
+            Err(failure) => Pending::failed(failure),
+            Ok(place) => {
+                let cell = Cell::new();
+                self.inbox.push(Request::on_device(range, task, name, urgency, Arc::clone(&cell), place));
+                Pending::new(cell)
+            }
+        }
+    }
+}
