@@ -201,7 +201,7 @@ fn main() -> Result<(), Failure> {
         options.turn.as_millis()
     ));
     if looked.is_some() {
-        let what = "a look: one bare io_uring that loads each byte once, the limit of anything that verifies";
+        let what = "a look: one bare io_uring that loads each byte once and does nothing else: what reading a payload costs before it is summed";
         report.notes.push(what.to_owned());
     }
     Run { options, fio, looked, ours, workers }.go(&mut report, &folder)

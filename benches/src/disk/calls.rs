@@ -1,6 +1,4 @@
-//! System calls a block, counted by strace, which sees what the volume's own counters do not: the caller's waits.
-//!
-//! strace slows each call down, so that fewer requests are in flight at a time and fewer share a call: this is an upper bound.
+//! System calls a block, counted by strace, which sees what the volume's own counters do not: the caller's waits, and what wakes it.
 
 use super::Failure;
 use std::path::Path;

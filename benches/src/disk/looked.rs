@@ -57,9 +57,6 @@ impl Loop {
         };
         let buffer = &mut self.buffers[which];
         let (bytes, offset) = (buffer.len(), (draw >> 32) % self.slots * buffer.len() as u64);
-        if !reads {
-            look(buffer);
-        }
         let (file, length) = (types::Fixed(0), u32::try_from(bytes)?);
         let entry: squeue::Entry = match reads {
             true => opcode::ReadFixed::new(file, buffer.as_mut_ptr(), length, 0).offset(offset).build(),
@@ -69,6 +66,11 @@ impl Loop {
         // SAFETY: the buffer is registered, so that its pages stay the kernel's to write until the piece has ended,
         // even if an error ends the turn before; and nobody looks at it until then.
         unsafe { self.ring.submission().push(&entry.user_data(data))? };
+        if !reads {
+            // Beside the transfer, as a tier does that seals what it writes.
+            self.ring.submit()?;
+            look(&self.buffers[which]);
+        }
         Ok(())
     }
 

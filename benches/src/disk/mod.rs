@@ -29,6 +29,7 @@ pub mod ours;
 pub mod report;
 pub mod soak;
 pub mod target;
+pub mod under_way;
 pub mod worker;
 
 use std::time::Duration;

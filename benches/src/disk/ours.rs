@@ -2,12 +2,11 @@
 
 use super::files::cpu_seconds;
 use super::target::{Plan, Target};
+use super::under_way::UnderWay;
 use super::{Cell, Contender, Failure, READS_OF_100, Turn, Way, size};
 use crate::inputs::mix;
 use crate::rounds::Spread;
 use futures_executor::block_on;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -75,7 +74,7 @@ impl Contender for Ours {
 
 /// Names every slot.
 async fn write_all(target: &Target, depth: usize) -> Result<(), Failure> {
-    let mut under_way = FuturesUnordered::new();
+    let mut under_way = UnderWay::default();
     for slot in 0..target.slots() {
         let block = match slot as usize {
             free if free < depth => free,
@@ -122,7 +121,7 @@ enum Until<'a> {
 async fn closed_loop(target: &Target, load: Load, until: Until<'_>) -> Result<Turn, Failure> {
     let Load { depth, way, slots, mut seed } = load;
     let mut busy = vec![false; slots.len()];
-    let mut under_way = FuturesUnordered::new();
+    let mut under_way = UnderWay::default();
     let begin = |block: usize, seed: &mut u64, busy: &mut [bool]| {
         *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let draw = mix(*seed);

@@ -2,7 +2,7 @@
 
 use super::checksum::Rate;
 use super::ours::PREFIX;
-use super::{Cell, Turn, Way, size};
+use super::{Cell, Turn, size};
 use crate::rounds::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -92,10 +92,9 @@ impl Row {
 
     /// What ours is to reach of fio.
     fn reach(&self) -> Option<f64> {
-        match (self.cell.way, self.cell.depth, self.cell.block_bytes) {
-            (Way::Mix, ..) => None,
-            (_, 1, _) => Some(0.9),
-            (.., bytes) if bytes >= 1 << 20 => Some(0.97),
+        match (self.cell.depth, self.cell.block_bytes) {
+            (1, _) => Some(0.9),
+            (_, bytes) if bytes >= 1 << 20 => Some(0.97),
             _ => Some(0.92),
         }
     }
@@ -195,7 +194,7 @@ impl Report {
         if let Some([reads, writes]) = self.strace {
             let _ = writeln!(
                 out,
-                "\nAll calls of all threads at 1 MiB and depth 32, under strace: {reads:.2} a read, {writes:.2} a write."
+                "\nAll calls of all threads at 1 MiB and depth 32, the caller's waits and who wakes it included, under strace: {reads:.2} a read, {writes:.2} a write."
             );
         }
     }

@@ -15,6 +15,8 @@
 //!   device never waits for a sum. (XXH3 makes 25 to 50 GB/s, a fast NVMe drive moves 7 to 14.)
 //! - What is in device memory is summed there, by a piece that the ring gets when all of a payload has moved.
 //! - The payloads of an encrypted volume come sealed, and are opened here in place of being summed, each when it is whole.
+//! - Whoever waits for one of many is woken once for all that have ended: a thread that is woken for one block at a time sleeps
+//!   again before the next.
 //! - A device that goes on failing is left alone: see [`FAILURES`].
 //!
 //! Invariants
@@ -24,6 +26,7 @@
 //! - I3: at most `depth` pieces are with the ring.
 //! - I4: a read ends well only if the slot's record names the block that was asked for, and its seal is the sum of
 //!   the bytes that came, or opens them. A record is made only when all bytes of its payload have been written.
+//! - I5: nobody who waits for an outcome that is there is left asleep when the thread falls asleep, or ends.
 
 mod ended;
 mod fill;
@@ -39,6 +42,7 @@ use super::cipher::Cipher;
 use super::error::FailureCause;
 use super::format::{CHUNK_BYTES, Record};
 use super::inbox::Inbox;
+use super::pending::Wake;
 use super::recovery::Rejection;
 use super::request::{Class, Request, Task};
 use super::ring::{Completion, Ring, Wait};
@@ -61,6 +65,9 @@ const URGENT_PATIENCE: Duration = Duration::from_micros(50);
 /// Summed at most, in bytes, between two looks at what has ended, while no urgent read waits: less time than the device
 /// needs for what is in flight.
 const SUM_BYTES: usize = 16 << 20;
+/// With [`BATCH_FROM`] pieces in flight callers are woken together, so that one who keeps a queue full sleeps once for many
+/// blocks: after so long, or before the ring thread sleeps. Whoever waits for an urgent read is woken at once.
+const WAKE_PATIENCE: Duration = Duration::from_millis(1);
 
 /// What an engine is made of.
 pub(super) struct Setup {
@@ -104,6 +111,9 @@ pub(super) struct Engine {
     now: Duration,
     /// As much was summed as may be without a look at what has ended.
     summed: bool,
+    /// Callers whose outcomes are there, to be woken together; and since when the first one waits for that.
+    wakes: Vec<Wake>,
+    wakes_since: Duration,
     done: Vec<Completion>,
     through: Vec<Part>,
 }
@@ -143,6 +153,8 @@ impl Engine {
             out_of_service: false,
             now: Duration::ZERO,
             summed: false,
+            wakes: Vec::with_capacity(depth),
+            wakes_since: Duration::ZERO,
             done: Vec::with_capacity(depth + 1),
             through: Vec::new(),
         }
@@ -154,7 +166,10 @@ impl Engine {
         loop {
             match self.round() {
                 Round::More => {}
-                end => return end,
+                end => {
+                    self.wakes.clear();
+                    return end;
+                }
             }
         }
     }
@@ -192,6 +207,9 @@ impl Engine {
         }
         let wait = self.wait();
         let sleeps = !matches!(wait, Wait::No | Wait::Look);
+        if sleeps || self.now.saturating_sub(self.wakes_since) >= WAKE_PATIENCE {
+            self.wakes.clear();
+        }
         if sleeps {
             let takes = Class::ALL.map(|class| self.takes(class));
             // What could not be taken needs no bell: it is looked at when a completion has made room.
@@ -294,13 +312,17 @@ impl Engine {
             Task::Forget => {
                 self.clear_record(request.slot);
                 if !self.setup.trim {
-                    return request.finish(&self.setup.inbox.path);
+                    request.finish(&self.setup.inbox.path);
+                    return;
                 }
                 self.punching.push(request.slot);
             }
             Task::Flush => match &mut self.setup.write_back {
                 Some(write_back) => return write_back.flush(request),
-                None => return request.finish(&self.setup.inbox.path),
+                None => {
+                    request.finish(&self.setup.inbox.path);
+                    return;
+                }
             },
             Task::Retire => {
                 return self.leave();

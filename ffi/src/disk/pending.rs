@@ -35,6 +35,41 @@ enum Interest {
     Task(Waker),
 }
 
+/// Whoever waits for an outcome that is there. Dropping it wakes them: it cannot be forgotten, only put off.
+#[derive(Debug)]
+pub(crate) struct Wake(Interest);
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        match core::mem::replace(&mut self.0, Interest::Nobody) {
+            Interest::Nobody => {}
+            Interest::Thread(thread) => thread.unpark(),
+            // A waker is a caller's code: it must not take the ring thread down.
+            Interest::Task(waker) => {
+                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            }
+        }
+    }
+}
+
+impl Wake {
+    /// Puts the waking off, to when `others` are dropped. Who is among these already need not be woken twice: all the outcomes are there.
+    pub(crate) fn put_off(mut self, others: &mut Vec<Wake>) {
+        match matches!(self.0, Interest::Nobody) || others.iter().any(|other| self.wakes_the_same(other)) {
+            true => self.0 = Interest::Nobody,
+            false => others.push(self),
+        }
+    }
+
+    fn wakes_the_same(&self, other: &Wake) -> bool {
+        match (&self.0, &other.0) {
+            (Interest::Thread(one), Interest::Thread(other)) => one.id() == other.id(),
+            (Interest::Task(one), Interest::Task(other)) => one.will_wake(other),
+            _ => false,
+        }
+    }
+}
+
 /// Where the ring thread leaves the outcome. A mutex that is held for a few instructions: beside a
 /// transfer its cost is nothing.
 #[derive(Debug)]
@@ -50,16 +85,11 @@ impl<B, E> Cell<B, E> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves the outcome and wakes whoever waits (I1).
-    pub(crate) fn complete(&self, outcome: Outcome<B, E>) {
-        let before = core::mem::replace(&mut *self.lock(), State::Done(outcome));
-        match before {
-            State::Waiting(Interest::Thread(thread)) => thread.unpark(),
-            // A waker is a caller's code: it must not take the ring thread down.
-            State::Waiting(Interest::Task(waker)) => {
-                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-            }
-            State::Waiting(Interest::Nobody) | State::Done(_) | State::Taken => {}
+    /// Leaves the outcome (I1), and gives whoever waits for it, to be woken now or together with others.
+    pub(crate) fn complete(&self, outcome: Outcome<B, E>) -> Wake {
+        match core::mem::replace(&mut *self.lock(), State::Done(outcome)) {
+            State::Waiting(interest) => Wake(interest),
+            State::Done(_) | State::Taken => Wake(Interest::Nobody),
         }
     }
 
@@ -154,5 +184,45 @@ impl<B, E> Future for Pending<B, E> {
             Some(outcome) => Poll::Ready(outcome),
             None => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[derive(Default)]
+    struct Counted(AtomicUsize);
+
+    impl std::task::Wake for Counted {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A request that `of` waits for, with an outcome.
+    fn ended(of: &Arc<Counted>) -> Wake {
+        let cell = Cell::<u8>::new();
+        let waker = Waker::from(Arc::clone(of));
+        let mut pending = Box::pin(Pending::new(Arc::clone(&cell)));
+        assert!(pending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        cell.complete(Ok(1))
+    }
+
+    #[test]
+    fn who_waits_for_several_is_woken_once_and_nobody_before_that() {
+        let [one, other] = [0, 1].map(|_| Arc::new(Counted::default()));
+        let woken = || [&one, &other].map(|of| of.0.load(Ordering::Relaxed));
+        let mut together = Vec::new();
+        ended(&one).put_off(&mut together);
+        ended(&other).put_off(&mut together);
+        ended(&one).put_off(&mut together);
+        Cell::<u8>::new().complete(Ok(1)).put_off(&mut together);
+        assert_eq!((together.len(), woken()), (2, [0, 0]));
+        together.clear();
+        assert_eq!(woken(), [1, 1]);
+        drop(ended(&one));
+        assert_eq!(woken(), [2, 1], "what is not put off wakes at once");
     }
 }

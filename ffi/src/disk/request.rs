@@ -17,7 +17,7 @@
 use super::bounce::SealedCopy;
 use super::error::{Direction, FailureCause, IoFailure};
 use super::format::{SEAL_BYTES, Sum};
-use super::pending::{Cell, Outcome};
+use super::pending::{Cell, Outcome, Wake};
 use super::recovery::{Name, Rejection};
 use super::table::Extent;
 use crate::arena::{BLOCK_ALIGN_BYTES, BlockRead, BlockWrite};
@@ -384,8 +384,8 @@ impl Request {
         }
     }
 
-    /// Hands the outcome to the caller. Nothing is in flight any more (I1).
-    pub(super) fn finish(self, path: &Arc<Path>) {
+    /// Hands the outcome to the caller, who is woken when what is returned is dropped. Nothing is in flight any more (I1).
+    pub(super) fn finish(self, path: &Arc<Path>) -> Option<Wake> {
         debug_assert_eq!(self.in_flight, 0);
         let failure = self.failure.map(|cause| self.failure_of(path, cause));
         // A copy first, for whoever hears of it and has another one to write.
@@ -401,11 +401,11 @@ impl Request {
             }
         }
         match self.owner {
-            Owner::Read(buffer, cell) => cell.complete(outcome(buffer, failure)),
-            Owner::Write(buffer, cell) => cell.complete(outcome(buffer, failure)),
+            Owner::Read(buffer, cell) => Some(cell.complete(outcome(buffer, failure))),
+            Owner::Write(buffer, cell) => Some(cell.complete(outcome(buffer, failure))),
             Owner::Device(range, cell) => hand_over(range, cell, failure),
-            Owner::Flush(cell) => cell.complete(outcome((), failure)),
-            Owner::Nobody | Owner::Own(_) | Owner::Sync => {}
+            Owner::Flush(cell) => Some(cell.complete(outcome((), failure))),
+            Owner::Nobody | Owner::Own(_) | Owner::Sync => None,
         }
     }
 
@@ -430,7 +430,9 @@ impl Request {
                 cell.complete(Err(failure));
             }
             Owner::Own(buffer) => keep_forever(path, LostBuffer::Write(buffer)),
-            Owner::Flush(cell) => cell.complete(Err(failure)),
+            Owner::Flush(cell) => {
+                cell.complete(Err(failure));
+            }
             Owner::Nobody | Owner::Sync => {}
         }
     }
@@ -442,17 +444,16 @@ impl Request {
 
 /// [`Request::finish`] for device memory, whose owner is a caller's code: what it panics with, when it is dropped here, must not
 /// take the ring thread down, nor the news.
-fn hand_over(range: DeviceRange, cell: Arc<Cell<DeviceRange>>, failure: Option<IoFailure>) {
+fn hand_over(range: DeviceRange, cell: Arc<Cell<DeviceRange>>, failure: Option<IoFailure>) -> Option<Wake> {
     // There is nobody to tell of a panic.
-    let _ = match failure {
+    match failure {
         // With nobody interested any more the memory goes with the cell.
-        None => catch_unwind(AssertUnwindSafe(move || cell.complete(Ok(range)))),
+        None => catch_unwind(AssertUnwindSafe(move || cell.complete(Ok(range)))).ok(),
         Some(failure) => {
-            let dropped = catch_unwind(AssertUnwindSafe(move || drop(range)));
-            cell.complete(Err(failure));
-            dropped
+            let _ = catch_unwind(AssertUnwindSafe(move || drop(range)));
+            Some(cell.complete(Err(failure)))
         }
-    };
+    }
 }
 
 impl Place {

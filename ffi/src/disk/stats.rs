@@ -57,7 +57,7 @@ pub struct VolumeStats {
     pub blocked: u64,
     /// Times that a caller had to wake the sleeping ring thread: one system call each.
     pub wakes: u64,
-    /// System calls of the ring thread; those of cuFile's threads are not counted.
+    /// System calls by which the ring thread submits, looks and waits; neither those that wake callers, nor those of cuFile's threads.
     pub turns: u64,
     /// Short transfers resumed.
     pub resumed: u64,

@@ -8,7 +8,7 @@ use super::super::request::{Class, Request, Task, Urgency};
 use super::super::ring::{Action, Completion};
 use super::order::Turn;
 use super::pieces::Part;
-use super::{Engine, FAILURES, Fill, SUM_BYTES};
+use super::{BATCH_FROM, Engine, FAILURES, Fill, SUM_BYTES};
 use std::collections::VecDeque;
 
 /// A piece is given up after this many retries without a byte moved.
@@ -240,7 +240,14 @@ impl Engine {
             self.count_failure(cause);
         }
         let frees = matches!(request.task, Task::Forget | Task::Fill);
-        request.finish(&self.setup.inbox.path);
+        let urgent = request.urgency == Urgency::Urgent;
+        let wake = request.finish(&self.setup.inbox.path);
+        if let Some(wake) = wake.filter(|_| !urgent && self.pieces.len() >= BATCH_FROM) {
+            if self.wakes.is_empty() {
+                self.wakes_since = self.now;
+            }
+            wake.put_off(&mut self.wakes);
+        }
         if frees {
             core::mem::take(&mut self.held).into_iter().for_each(|request| self.admit(request));
         }
