@@ -3,8 +3,10 @@
 mod common;
 
 use kvstrata::disk::AdmissionPolicy;
-use kvstrata::replay::{Report, Settings};
+use kvstrata::replay::{DiskFill, Replay, Report, Settings};
+use kvstrata::trace::{TraceReader, TraceSource};
 use kvstrata_core::Policy;
+use std::sync::{Arc, Mutex};
 
 fn settings(requests: u64, device_blocks: u32, host_blocks: u32, disk_blocks: u32) -> Settings {
     let requests = Some(requests);
@@ -133,5 +135,26 @@ fn blocks_on_disk_name_their_parents_whichever_way_they_came() {
         // With a host tier only the first three victims went further: 4 of 3, 3 of 2, 6 of 5.
         let expected: &[usize] = if host_blocks == 0 { &[1, 2, 3, 3, 4, 4] } else { &[2, 2, 3] };
         assert_eq!(depths, expected, "{host_blocks} host blocks: {volume:?}");
+    }
+}
+
+#[test]
+fn a_new_file_is_written_through_first_or_in_the_background_only_where_that_was_asked_for() {
+    for disk_fill in [DiskFill::First, DiskFill::Background, DiskFill::No] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let settings =
+            Settings { disk: vec![folder.path().join("v")], disk_fill, ..settings(1, 64, 64, 1000) };
+        let last = Arc::new(Mutex::new((0, 1)));
+        let told = Arc::clone(&last);
+        let filled = Arc::new(move |done, bytes| *told.lock().expect("no panic") = (done, bytes));
+        let device = common::device(&settings);
+        let replay = Replay::with_progress(settings, device, filled).expect("a replay");
+        let (done, bytes) = *last.lock().expect("no panic");
+        let first = done == bytes && bytes > 1000 * 4096;
+        assert_eq!(first, disk_fill == DiskFill::First, "{disk_fill:?}: {done} of {bytes}");
+        let trace = TraceReader::open(TraceSource::Bundled).expect("the bundled trace");
+        let disk = replay.run(trace, &|_| {}).expect("a replay").disk.expect("a disk tier");
+        let later = disk.notes.iter().any(|note| note.contains("through in the background"));
+        assert_eq!(later, disk_fill == DiskFill::Background, "{disk_fill:?}: {:?}", disk.notes);
     }
 }

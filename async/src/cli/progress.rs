@@ -39,7 +39,7 @@ impl Bar {
     }
 }
 
-/// Shows how far a new file has been written through.
+/// Shows how far a file has been written through.
 pub(super) struct FillBar(ProgressBar);
 
 impl FillBar {

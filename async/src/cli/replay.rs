@@ -69,7 +69,10 @@ pub(super) struct ReplayArgs {
     /// Start over with the files of --disk, whatever they hold
     #[arg(long, requires = "disk")]
     reinitialize: bool,
-    /// When a new file of --disk is written through: what was never written is slower to write
+    /// When a file of --disk is written through: what was never written is slower to write
+    ///
+    /// A new file whole, but in the background its slots alone; of one that is there, what was never written, because a run was
+    /// killed at that, say. That takes a file system which tells what it is (ext4, xfs, btrfs), and no --trim.
     #[arg(long, value_name = "WHEN", default_value = "first", requires = "disk")]
     disk_fill: DiskFill,
     /// Encrypt the disk tier (AES-256-GCM) with the key in this file: 64 hexadecimal digits or 32 bytes, mode 0600

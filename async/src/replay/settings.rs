@@ -52,7 +52,7 @@ pub struct Settings {
     pub concurrency: usize,
 }
 
-/// When a new file is written through once: what was never written is slower to write.
+/// When what was never written of a file is written through: it is slower to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFill {
     /// Before it is used.

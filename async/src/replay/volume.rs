@@ -20,7 +20,7 @@ const DEPTH: u32 = 64;
 /// The file that a directory given as `--disk` gets.
 const FILE: &str = "kvstrata.kvs";
 
-/// Told how far writing a new file through has come: bytes done, bytes in all.
+/// Told how far writing a file through has come: bytes done, bytes in all.
 pub type FillProgress = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 type Opened = (DiskTier, RecoveryReport);

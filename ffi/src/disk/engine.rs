@@ -78,7 +78,7 @@ pub(super) struct Setup {
     pub(super) cipher: Option<Arc<Cipher>>,
     /// None: the file does not outlive the volume.
     pub(super) write_back: Option<WriteBack>,
-    /// Some: the file is new, and written through in the background.
+    /// Some: what was never written of the file is written through in the background.
     pub(super) fill: Option<Fill>,
     /// Shared by the volumes of a set, so that their records are in order.
     pub(super) sequence: Arc<AtomicU64>,

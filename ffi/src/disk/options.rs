@@ -164,7 +164,8 @@ impl VolumeOptions {
     }
 
     /// Whether forgotten slots are given back to the file system (a hole is punched); no unless set. Of use where the
-    /// file system passes that on to a device which wears less for it; slots written again are slower then.
+    /// file system passes that on to a device which wears less for it; slots written again are slower then, and what was never
+    /// written of a file that is found stays so.
     pub fn trim(mut self, trim: bool) -> Self {
         self.trim = trim;
         self
@@ -224,13 +225,15 @@ impl VolumeOptions {
     }
 
     /// Whether to write the whole file once at creation: writes into extents that were never written are
-    /// slower, by a third and with five times the p99 on the NVMe drives that this was measured on.
+    /// slower, by a third and with five times the p99 on the NVMe drives that this was measured on. Of a file that is found
+    /// what was never written is written, since whoever made it may have been killed at that, unless its file system does not
+    /// tell (FIEMAP), or [`trim`](VolumeOptions::trim) is on. What it holds stays as it is.
     pub fn write_through(mut self, write_through: bool) -> Self {
         self.write_through = write_through;
         self
     }
 
-    /// Whether a new file is written through later instead, while nobody asks for anything;
+    /// Whether the slots of the file, new or found, are written through later instead, while nobody asks for anything;
     /// [`VolumeStats::unfilled_bytes`](super::VolumeStats::unfilled_bytes) says how much is left.
     pub fn write_through_in_background(mut self, in_background: bool) -> Self {
         self.in_background = in_background;

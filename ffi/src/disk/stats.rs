@@ -69,7 +69,7 @@ pub struct VolumeStats {
     pub rejected: u64,
     /// Requests that went to the kernel as part of another one's.
     pub merged: u64,
-    /// Bytes of a new file that have yet to be written through in the background.
+    /// Bytes of the file that have yet to be written through in the background.
     pub unfilled_bytes: u64,
 }
 

@@ -322,7 +322,6 @@ fn start(
         trim,
         verify,
         stripe,
-        in_background,
         gds,
         device_sums: sums,
         ..
@@ -343,12 +342,12 @@ fn start(
         ),
         false => None,
     };
-    let fill = match in_background && unwritten {
-        true => Some(
-            Fill::new(shape)
+    let fill = match unwritten.is_empty() {
+        true => None,
+        false => Some(
+            Fill::new(shape, unwritten, &table)
                 .map_err(|error| os("get memory for writing the file through", io::Error::other(error)))?,
         ),
-        false => None,
     };
     let bounce = match &cipher {
         None => None,

@@ -1,18 +1,20 @@
-//! Writing a new file through in the background: extents that were never written are slower to write.
+//! Writing a file through in the background: extents that were never written are slower to write.
 //!
 //! ```text
 //!   slots   0   1   2   3   4   5   6 …
-//!           W   z   z   W  ├─z──z──┤            W: written by a caller, z: zeros written here
+//!           W   z   z   W  ├─z──z──┤            W: holds a block, or written by a caller, z: zeros written here
 //!                           at                  one stretch at a time, when nobody asks for anything
 //! ```
 //!
 //! Invariants
-//! - I1: zeros are written only to slots that no caller has written, and that none is writing: who comes to write a
+//! - I1: zeros are written only to slots that hold no block, that no caller has written, and that none is writing: who comes to write a
 //!   slot of the stretch in flight waits for it.
 
 use super::super::format::Shape;
 use super::super::request::{Request, Task};
+use super::super::table::Table;
 use crate::arena::{ArenaError, HostArena};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -23,23 +25,34 @@ const STRETCH_BYTES: usize = 1 << 20;
 pub(in crate::disk) struct Fill {
     shape: Shape,
     zeros: Arc<HostArena>,
-    /// Slots that callers have written, a bit each.
+    /// Slots that hold a block, or that callers have written since, a bit each.
     written: Vec<u64>,
-    /// Where the next stretch starts, counted from slot 0, in bytes.
-    at: u64,
+    /// What is still to be written, in order, counted from slot 0, in bytes.
+    todo: VecDeque<Range<u64>>,
+    left_bytes: u64,
     in_flight: Range<u64>,
 }
 
 impl Fill {
-    pub(in crate::disk) fn new(shape: Shape) -> Result<Fill, ArenaError> {
+    /// `unwritten`: parts of the slots, in order, as places in the file.
+    pub(in crate::disk) fn new(
+        shape: Shape,
+        unwritten: Vec<Range<u64>>,
+        table: &Table,
+    ) -> Result<Fill, ArenaError> {
         let zeros = HostArena::new(1, STRETCH_BYTES)?;
-        Ok(Fill {
+        let todo: VecDeque<_> =
+            unwritten.into_iter().map(|part| part.start - shape.origin..part.end - shape.origin).collect();
+        let mut fill = Fill {
             shape,
             zeros,
             written: vec![0; (shape.slots as usize).div_ceil(64)],
-            at: 0,
+            left_bytes: todo.iter().map(length).sum(),
+            todo,
             in_flight: 0..0,
-        })
+        };
+        (0..shape.slots).filter(|slot| table.holds(*slot)).for_each(|slot| fill.writes(slot));
+        Ok(fill)
     }
 
     /// A caller writes this slot.
@@ -59,13 +72,9 @@ impl Fill {
         start < self.in_flight.end && self.in_flight.start < start + self.shape.stride
     }
 
-    /// Bytes from here to the last slot's end, what callers have written included.
+    /// Bytes that have yet to be written, those included that callers will turn out to have written.
     pub(in crate::disk) fn left_bytes(&self) -> u64 {
-        self.end() - self.at
-    }
-
-    fn end(&self) -> u64 {
-        u64::from(self.shape.slots) * self.shape.stride
+        self.left_bytes
     }
 
     /// The next stretch, if there is one and none is in flight (I1).
@@ -73,22 +82,30 @@ impl Fill {
         if !self.in_flight.is_empty() {
             return None;
         }
-        let stride = self.shape.stride;
-        while self.at < self.end() && self.is_written(self.at / stride) {
-            self.at = (self.at / stride + 1) * stride;
-        }
-        let mut end = (self.at + STRETCH_BYTES as u64).min(self.end());
-        if let Some(written) = (self.at / stride..end.div_ceil(stride)).find(|slot| self.is_written(*slot)) {
-            end = end.min(written * stride);
-        }
-        if self.at >= end {
-            return None;
-        }
         let zeros = self.zeros.read(0).ok()?;
-        let offset = self.shape.origin + self.at;
-        self.in_flight = self.at..end;
-        self.at = end;
-        Some(Request::own(zeros, Task::Fill, offset, (self.in_flight.end - self.in_flight.start) as usize))
+        let stride = self.shape.stride;
+        while let Some(mut part) = self.todo.pop_front() {
+            self.left_bytes -= length(&part);
+            while part.start < part.end && self.is_written(part.start / stride) {
+                part.start = (part.start / stride + 1) * stride;
+            }
+            if part.start >= part.end {
+                continue;
+            }
+            let mut end = (part.start + STRETCH_BYTES as u64).min(part.end);
+            let mut slots = part.start / stride..end.div_ceil(stride);
+            if let Some(written) = slots.find(|slot| self.is_written(*slot)) {
+                end = end.min(written * stride);
+            }
+            if end < part.end {
+                self.left_bytes += part.end - end;
+                self.todo.push_front(end..part.end);
+            }
+            self.in_flight = part.start..end;
+            let offset = self.shape.origin + part.start;
+            return Some(Request::own(zeros, Task::Fill, offset, (end - part.start) as usize));
+        }
+        None
     }
 
     /// The stretch in flight has ended, well or not: it is not tried again, since it only makes later writes faster.
@@ -97,15 +114,31 @@ impl Fill {
     }
 }
 
+fn length(part: &Range<u64>) -> u64 {
+    part.end - part.start
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::format::Record;
+    use kvstrata_core::SequenceHash;
+
+    fn held_by(slots: u32, held: impl Iterator<Item = u32>) -> Table {
+        let mut table = Table::new(1, slots, None).expect("memory");
+        let hash = SequenceHash::from_u128(1);
+        let record = Record { hash, parent: None, sequence: 1, seal: [0; 16], payload_bytes: 1 };
+        held.for_each(|slot| table.set(slot, &record));
+        table
+    }
 
     #[test]
     fn what_nobody_has_written_is_filled_once() {
         for (slots, slot_bytes) in [(1000, 64 << 10), (7, 5 << 20), (300, 4096), (1, 1)] {
             let shape = Shape::new(slots, slot_bytes, 4096).expect("a shape");
-            let mut fill = Fill::new(shape).expect("memory");
+            let all = shape.origin..shape.origin + u64::from(slots) * shape.stride;
+            let mut fill = Fill::new(shape, vec![all], &held_by(slots, 0..0)).expect("memory");
+            assert_eq!(fill.left_bytes(), u64::from(slots) * shape.stride);
             let mut filled = vec![0u32; slots as usize];
             let mut written = Vec::new();
             for number in 0.. {
@@ -138,5 +171,26 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn of_a_file_that_was_found_what_was_never_written_is_filled_and_no_block() {
+        let shape = Shape::new(64, 64 << 10, 4096).expect("a shape");
+        let page = |number: u64| shape.origin + number * 4096;
+        // Sixteen pages a slot. Slots 1, 2 and 40 hold blocks.
+        let unwritten = vec![page(3)..page(60), page(100)..page(101), page(600)..page(1024)];
+        let table = held_by(64, [1, 2, 40].into_iter());
+        let mut fill = Fill::new(shape, unwritten, &table).expect("memory");
+        assert_eq!(fill.left_bytes(), (57 + 1 + 424) * 4096);
+        let mut filled = Vec::new();
+        while let Some(request) = fill.next() {
+            let first = (request.file_offset - shape.origin) / 4096;
+            filled.push(first..first + request.transfer_bytes as u64 / 4096);
+            let after = filled.last().map(|last| last.end);
+            assert!(fill.left_bytes() <= (1024 - after.unwrap_or(0)) * 4096, "it counts what is left");
+            fill.ended();
+        }
+        assert_eq!(filled, [3..16, 48..60, 100..101, 600..640, 656..912, 912..1024]);
+        assert_eq!(fill.left_bytes(), 0);
     }
 }

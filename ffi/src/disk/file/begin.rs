@@ -8,7 +8,8 @@ use super::super::error::VolumeError;
 use super::super::format::{COUNT_BITS, Record, Superblock};
 use super::super::options::{Backend, VolumeOptions};
 use super::super::table::{Extent, Table};
-use super::{Contents, Prepared, VolumeFile, fill, no_memory, os, write_superblocks};
+use super::through::{Found, write_through};
+use super::{Contents, Prepared, VolumeFile, no_memory, os, write_superblocks};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -84,11 +85,8 @@ impl Prepared {
             ));
         }
         // Past the page cache where that works, or what is written here would be written again behind everybody's back.
-        let through = fresh && ((length == 0 && options.write_through) || !allocated);
-        if through {
-            fill(&file, path, &superblock.shape, options.progress.as_mut())?;
-        }
-        let unwritten = fresh && length == 0 && !through;
+        let found = Found { fresh, length, allocated };
+        let unwritten = write_through(&file, options, &superblock.shape, &found, &mut notes)?;
         Ok(VolumeFile {
             file,
             superblock,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   keep = false   create (O_EXCL, 0600) ─ lock ─ drop the name ─ allocate ─────────────────────┐
-//!   keep = true    open or create ─ lock ─┬ new: allocate, write through ───────────────────────┼─ epoch ─ records ─ O_DIRECT? ─ superblocks
+//!   keep = true    open or create ─ lock ─┬ new: allocate ──────────────────────────────────────┼─ epoch ─ records ─ O_DIRECT? ─ superblocks ─ written through?
 //!                                         └ found: superblocks ─ wanted? ─ table ─ 0600 ─ room ─┘
 //!                  prepare: each file of a set ────────────────────────────────────────────────► begin: each of them
 //! ```
@@ -18,9 +18,11 @@
 //!   names, and known to be ours.
 
 mod begin;
+mod extents;
 mod name;
 pub(in crate::disk) mod steps;
 mod system;
+mod through;
 
 use super::cipher::{self, Cipher};
 use super::error::VolumeError;
@@ -28,12 +30,13 @@ use super::format::{
     NO_SALTS, PAGE_BYTES, RECORDS_A_PAGE, SUPERBLOCK_BYTES, SealKind, Shape, Superblock, VERSION, Wanted,
     Which, pick,
 };
-use super::options::{Backend, Progress, VolumeOptions};
+use super::options::{Backend, VolumeOptions};
 use super::recovery::{Recovery, RejectedRecords};
 use super::table::Table;
 use crate::arena::HostArena;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -51,8 +54,6 @@ const BUFFERED_ALIGN_BYTES: usize = 512;
 /// Where no superblock says how often it was written: more often than anybody opens a volume, so that no old copy wins,
 /// and half of the openings that sequence numbers have room for.
 const UNKNOWN_WRITES: u64 = 1 << 21;
-/// Written at a time when a file is written through.
-const FILL_BYTES: usize = 4 << 20;
 
 /// A file that is ready for slots.
 #[derive(Debug)]
@@ -66,8 +67,8 @@ pub(super) struct VolumeFile {
     pub(super) direct: bool,
     /// Of memory, file offsets and lengths, in bytes.
     pub(super) alignment: usize,
-    /// Whether its extents have yet to be written.
-    pub(super) unwritten: bool,
+    /// What of its slots is to be written through in the background, in order.
+    pub(super) unwritten: Vec<Range<u64>>,
     /// What was not as asked or as good as it could be.
     pub(super) notes: Vec<String>,
     /// Removes the file again if it was made here and nobody comes to say that all went well.
@@ -144,9 +145,6 @@ pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeErr
     }
     let file_bytes = contents.superblock.shape.file_bytes;
     let allocated = make_room(&file, &path, file_bytes, length)?;
-    if !allocated {
-        notes.push("the file system cannot preallocate: written through instead".to_owned());
-    }
     if let (Some(_), Some(raw)) = (&options.key, &contents.table) {
         let last = begin::last_sequence(&contents.superblock, &raw.bytes);
         // Relaxed: a set's volumes are opened by one thread.
@@ -350,37 +348,6 @@ fn write_superblocks(
     }
     write().map_err(os(path, "write the superblocks"))?;
     Ok(refused)
-}
-
-/// Writes everything between the superblocks once.
-fn fill(
-    file: &File,
-    path: &Path,
-    shape: &Shape,
-    mut progress: Option<&mut Progress>,
-) -> Result<(), VolumeError> {
-    let zeros = HostArena::new(1, FILL_BYTES)
-        .ok()
-        .and_then(|arena| arena.read(0).ok())
-        .ok_or_else(|| no_memory(path))?;
-    let bytes = shape.superblock_b() - shape.table_offset;
-    let mut done = 0;
-    while done < bytes {
-        // All of it are multiples of 4096, whatever the alignment.
-        let step = (bytes - done).min(zeros.len() as u64);
-        let written = file.write_all_at(&zeros[..step as usize], shape.table_offset + done);
-        written.map_err(|source| match source.raw_os_error() {
-            Some(libc::ENOSPC | libc::EDQUOT) => {
-                VolumeError::NoSpace { path: path.to_owned(), needed_bytes: bytes, available_bytes: done }
-            }
-            _ => os(path, "write the file through")(source),
-        })?;
-        done += step;
-        if let Some(progress) = progress.as_mut() {
-            progress(done, bytes);
-        }
-    }
-    Ok(())
 }
 
 fn no_memory(path: &Path) -> VolumeError {

@@ -3,10 +3,11 @@
 
 use super::super::choice::try_uring;
 use super::super::error::VolumeError;
-use super::{BUFFERED_ALIGN_BYTES, os};
+use super::{BUFFERED_ALIGN_BYTES, extents, os};
 use crate::arena::BLOCK_ALIGN_BYTES;
 use std::fs::{File, Permissions, TryLockError};
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -41,6 +42,11 @@ pub(in crate::disk) trait System: Send {
     /// The magic number of its file system, or none where the system does not say.
     fn file_system(&self, file: &File) -> Option<u32> {
         file_system(file)
+    }
+
+    /// What of the file was never written, or why the file system does not tell.
+    fn unwritten(&self, file: &File) -> io::Result<Vec<Range<u64>>> {
+        extents::unwritten(file)
     }
 }
 
@@ -182,7 +188,7 @@ fn fallocate(_file: &File, _bytes: u64) -> io::Result<()> {
 }
 
 /// Bytes that an unprivileged user can still write; `u64::MAX` if the system does not say.
-fn available_bytes(file: &File) -> u64 {
+pub(super) fn available_bytes(file: &File) -> u64 {
     // SAFETY: all-zero bytes are a valid `statvfs`: it is made of integers.
     let mut facts: libc::statvfs = unsafe { core::mem::zeroed() };
     // SAFETY: the descriptor is open and `facts` is ours.

@@ -18,6 +18,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,6 +51,12 @@ impl file::System for Simulated {
     fn try_uring(&self, _depth: u32) -> io::Result<()> {
         Ok(())
     }
+
+    /// All of it, also what holds a block: that must be safe whatever a file system says.
+    fn unwritten(&self, file: &File) -> io::Result<Vec<Range<u64>>> {
+        let all = 0..file.metadata()?.len();
+        Ok(vec![all])
+    }
 }
 
 /// Opens the volume as [`Volume::open`](super::super::Volume::open) does.
@@ -61,6 +68,7 @@ pub(in crate::disk) fn open(
     // Buffered: the alignment is the same everywhere, and no page of the machine's is asked for.
     let mut options = VolumeOptions::new(path, plan.slots, plan.slot_bytes)
         .keep(true)
+        .write_through_in_background(plan.fill)
         .backend(Backend::UringBuffered)
         .piece_bytes(plan.piece_bytes);
     options.system = Box::new(Simulated);
@@ -98,9 +106,9 @@ impl Life {
         });
         let inbox = Arc::new(Inbox::new(plan.queue, path));
         let write_back = WriteBack::new(superblock, plan.table_delay).map_err(|error| error.to_string())?;
-        let fill = match unwritten && plan.fill {
-            true => Some(Fill::new(shape).map_err(|error| error.to_string())?),
-            false => None,
+        let fill = match unwritten.is_empty() {
+            true => None,
+            false => Some(Fill::new(shape, unwritten, &table).map_err(|error| error.to_string())?),
         };
         let arena = HostArena::new(plan.buffers, plan.slot_bytes).map_err(|error| error.to_string())?;
         let transfer_bytes =

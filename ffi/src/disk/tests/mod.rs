@@ -12,6 +12,8 @@ mod life;
 mod order;
 mod recovery;
 mod system;
+#[cfg(target_os = "linux")]
+mod through;
 
 use super::choice::{Built, build};
 use super::error::VolumeError;

@@ -1,0 +1,232 @@
+//! Writing a file through: extents that were never written are slower to write.
+//!
+//! ```text
+//!   made just now      everything between the superblocks, at once ─── or the slots, in the background: engine/fill.rs
+//!   found              what was never written of that, if it is asked for: the process before may have been killed while
+//!                      it wrote the file through, or asked for nothing; or the file was shorter
+//! ```
+//!
+//! Invariants
+//! - I1: of a file that was found, zeros are written at once only where zeros are read, so that what it holds stays as it is,
+//!   whatever the file system says of it. In the background slots that hold a block are left alone.
+//! - I2: a file that was found is opened even where it cannot be written through: a note says why.
+
+use super::super::error::VolumeError;
+use super::super::format::{PAGE_BYTES, Shape};
+use super::super::options::{Progress, VolumeOptions};
+use super::system::available_bytes;
+use super::{no_memory, os};
+use crate::arena::HostArena;
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Written at a time.
+const FILL_BYTES: usize = 4 << 20;
+
+/// A file as writing it through finds it.
+pub(super) struct Found {
+    /// It holds no volume that is gone on with.
+    pub(super) fresh: bool,
+    /// Its length when it was opened.
+    pub(super) length: u64,
+    /// Whether the file system has given it all its blocks.
+    pub(super) allocated: bool,
+}
+
+/// Writes the file through where that is to be done at once. What of the slots is to be written in the background, if that
+/// is asked for.
+pub(super) fn write_through(
+    file: &File,
+    options: &mut VolumeOptions,
+    shape: &Shape,
+    found: &Found,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Range<u64>>, VolumeError> {
+    let all = shape.table_offset..shape.superblock_b();
+    let slots = shape.origin..shape.origin + u64::from(shape.slots) * shape.stride;
+    if found.fresh && (!found.allocated || (found.length == 0 && options.write_through)) {
+        if !found.allocated {
+            notes.push("the file system cannot preallocate: written through instead".to_owned());
+        }
+        fill(file, &options.path, &[all], false, options.progress.as_mut())?;
+        return Ok(Vec::new());
+    }
+    if !found.allocated {
+        notes.push("the file system cannot preallocate: it may have no room for a block later".to_owned());
+    }
+    if !options.write_through && !options.in_background {
+        return Ok(Vec::new());
+    }
+    let (part, whole) = if options.write_through { (all, false) } else { (slots, found.length == 0) };
+    let ranges = match whole {
+        true => vec![part],
+        false => match options.system.unwritten(file) {
+            Ok(ranges) => within(ranges, &part),
+            Err(error) => {
+                notes.push(format!(
+                    "its file system does not tell what of it was never written ({error}): left as it is"
+                ));
+                return Ok(Vec::new());
+            }
+        },
+    };
+    let bytes = total(&ranges);
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
+    if options.trim && !whole {
+        notes.push(format!(
+            "{bytes} bytes of it were never written, or were given back by trim: left so, and slower to write"
+        ));
+        return Ok(Vec::new());
+    }
+    if !options.write_through {
+        notes.push(format!(
+            "{bytes} bytes of it were never written: written through in the background, while nobody asks for anything"
+        ));
+        return Ok(ranges);
+    }
+    let filled = fill(file, &options.path, &ranges, true, options.progress.as_mut());
+    notes.push(match filled {
+        Ok(()) => format!("{bytes} bytes of it had never been written: written through now"),
+        Err(error) => format!("{bytes} bytes of it had never been written, and not all are now: {error}"),
+    });
+    Ok(Vec::new())
+}
+
+/// Whole pages of the ranges that lie in a part of the file, whatever the file system's blocks are.
+fn within(ranges: Vec<Range<u64>>, part: &Range<u64>) -> Vec<Range<u64>> {
+    let page = PAGE_BYTES as u64;
+    let cut = |range: Range<u64>| {
+        let start = range.start.checked_next_multiple_of(page)?.max(part.start);
+        let end = (range.end / page * page).min(part.end);
+        (start < end).then_some(start..end)
+    };
+    ranges.into_iter().filter_map(cut).collect()
+}
+
+fn total(ranges: &[Range<u64>]) -> u64 {
+    ranges.iter().map(|range| range.end - range.start).sum()
+}
+
+/// Writes zeros to these ranges, which are of whole pages; in a file that was found, where it reads as zeros (I1).
+fn fill(
+    file: &File,
+    path: &Path,
+    ranges: &[Range<u64>],
+    found: bool,
+    mut progress: Option<&mut Progress>,
+) -> Result<(), VolumeError> {
+    let memory = HostArena::new(2, FILL_BYTES).ok();
+    let blocks = memory.and_then(|arena| Some((arena.read(0).ok()?, arena.write(1).ok()?)));
+    let (zeros, mut there) = blocks.ok_or_else(|| no_memory(path))?;
+    // Both before anything is written, or what was written would be missing from one of them.
+    let (bytes, available) = (total(ranges), available_bytes(file));
+    let mut done = 0;
+    for range in ranges {
+        let mut at = range.start;
+        while at < range.end {
+            // All of it are multiples of 4096, whatever the alignment.
+            let step = (range.end - at).min(FILL_BYTES as u64);
+            let (zeros, there) = (&zeros[..step as usize], &mut there[..step as usize]);
+            if found {
+                file.read_exact_at(there, at).map_err(os(path, "read what was never written"))?;
+            }
+            if !found || *there == *zeros {
+                file.write_all_at(zeros, at).map_err(|source| match source.raw_os_error() {
+                    Some(libc::ENOSPC | libc::EDQUOT) => VolumeError::NoSpace {
+                        path: path.to_owned(),
+                        needed_bytes: bytes,
+                        available_bytes: available,
+                    },
+                    _ => os(path, "write the file through")(source),
+                })?;
+            }
+            at += step;
+            done += step;
+            if let Some(progress) = progress.as_mut() {
+                progress(done, bytes);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::file::System;
+    use std::io;
+
+    #[test]
+    fn whole_pages_within_a_part_are_written() {
+        let ranges = vec![0..9000, 10_000..12_288, 16_384..40_000];
+        assert_eq!(within(ranges, &(4096..24_576)), [4096..8192, 16_384..24_576]);
+        assert_eq!(within(vec![4097..8191, u64::MAX - 1..u64::MAX], &(0..u64::MAX)), []);
+    }
+
+    /// A file system that calls all of a file unwritten.
+    struct AllUnwritten;
+
+    impl System for AllUnwritten {
+        fn unwritten(&self, file: &File) -> io::Result<Vec<Range<u64>>> {
+            let all = 0..file.metadata()?.len();
+            Ok(vec![all])
+        }
+    }
+
+    #[test]
+    fn a_new_file_that_cannot_be_written_is_an_error_and_a_found_one_is_gone_on_with() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let shape = Shape::new(8, 4096, 4096).expect("a shape");
+        let path = dir.path().join("volume");
+        File::create(&path).and_then(|file| file.set_len(shape.file_bytes)).expect("made");
+        let read_only = File::open(&path).expect("there");
+        let mut options = VolumeOptions::new(&path, 8, 4096).write_through(true);
+        options.system = Box::new(AllUnwritten);
+        for (fresh, length) in [(true, 0), (false, shape.file_bytes)] {
+            let (found, mut notes) = (Found { fresh, length, allocated: true }, Vec::new());
+            let done = write_through(&read_only, &mut options, &shape, &found, &mut notes);
+            match fresh {
+                true => assert!(matches!(done, Err(VolumeError::Os { .. })), "{done:?}"),
+                false => {
+                    assert_eq!(done.expect("gone on with"), []);
+                    assert!(notes.len() == 1 && notes[0].contains("not all are now"), "{notes:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_preallocation_a_new_file_is_written_through_and_a_found_one_is_not() {
+        let shape = Shape::new(8, 4096, 4096).expect("a shape");
+        let between = shape.table_offset..shape.superblock_b();
+        for (fresh, length) in [(true, 0), (true, shape.file_bytes), (false, shape.file_bytes)] {
+            let file = tempfile::tempfile().expect("a temporary file");
+            file.write_all_at(&vec![1; shape.file_bytes as usize], 0).expect("written");
+            let mut options = VolumeOptions::new("volume", 8, 4096);
+            let (found, mut notes) = (Found { fresh, length, allocated: false }, Vec::new());
+            let done = write_through(&file, &mut options, &shape, &found, &mut notes);
+            assert_eq!(done.expect("written"), []);
+            let mut bytes = vec![2; (between.end - between.start) as usize];
+            file.read_exact_at(&mut bytes, between.start).expect("there");
+            assert!(bytes.iter().all(|byte| *byte == u8::from(!fresh)), "{fresh}");
+            assert_eq!(notes.len(), 1);
+            assert_eq!(notes[0].contains("written through instead"), fresh, "{notes:?}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_file_system_is_said_with_what_it_had_left() {
+        let file = File::options().read(true).write(true).open("/dev/full").expect("there is one");
+        let path = Path::new("/dev/full");
+        let error = fill(&file, path, &[4096..8192, 16_384..20_480], true, None).unwrap_err();
+        let VolumeError::NoSpace { needed_bytes, available_bytes: left, .. } = error else {
+            panic!("{error}")
+        };
+        assert_eq!((needed_bytes, left), (8192, available_bytes(&file)));
+    }
+}
