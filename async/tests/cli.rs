@@ -105,6 +105,10 @@ fn the_keys_of_the_json_stay() {
             assert!(report["latency_ns"][operation][quantile].is_u64(), "{operation} {quantile}");
         }
     }
+    let backing = report["host_backing"].as_str().expect("what backs the host tier");
+    assert!(backing.contains("pages"), "{backing}");
+    let line = format!("host memory      {backing}");
+    assert!(text(&output.stderr).lines().any(|shown| shown.starts_with(&line)), "{line}");
     assert!(report["wall_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0));
     let number = |value: &serde_json::Value| value.as_u64().expect("a number");
     assert_eq!((number(&report["requests"]), number(&report["blocks"])), (500, 14_162));
@@ -186,7 +190,7 @@ fn a_bad_trace_is_refused_by_line_and_leaves_nothing() {
 
 #[test]
 fn impossible_options_are_refused_by_name_and_value() {
-    let cases: [(&[&str], &[&str]); 13] = [
+    let cases: [(&[&str], &[&str]); 14] = [
         (&["--device-blocks", "0"], &["--device-blocks 0: must be from 1"]),
         (&["--block-bytes", "7"], &["--block-bytes 7: must be from 64"]),
         (&["--block-bytes", "lots"], &["--block-bytes", "lots", "64KiB"]),
@@ -204,6 +208,7 @@ fn impossible_options_are_refused_by_name_and_value() {
             &["--disk", "a,b,c", "--disk-blocks", "100"],
             &["--disk-blocks 100: must be a multiple of the 3 paths of --disk; use 99 or 102"],
         ),
+        (&["--disk", "a", "--disk-blocks", "0"], &["--disk a: ", "--disk-blocks 0 leaves the disk tier out"]),
         (&["--disk-admission", "mru"], &["--disk-admission", "mru", "always, second-use, tinylfu"]),
         (&["--disk-write-budget", "much"], &["--disk-write-budget", "much", "64KiB"]),
     ];
@@ -231,6 +236,10 @@ fn a_disk_that_will_not_do_is_refused_and_left_as_it_was() {
         "{message}"
     );
     assert_eq!(std::fs::read(folder.path().join("precious")).expect("there"), b"data");
+
+    std::os::unix::fs::symlink("precious", folder.path().join("link")).expect("made");
+    let message = refusal(&run_in(folder.path(), &["link", "precious"], &["replay", "--disk", "link"]));
+    assert!(message.contains("--disk: volume link: ") && message.contains("is a symbolic link"), "{message}");
 
     let message = refusal(&run(&["replay", "--disk", "/nonexistent/volume"]));
     assert!(message.contains("--disk /nonexistent/volume: its directory does not exist"), "{message}");

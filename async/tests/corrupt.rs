@@ -228,6 +228,30 @@ fn records_of_another_volume_are_not_taken() {
     assert_eq!((disk.recovered_blocks, disk.rejected.record), (0, FILLED.1.blocks.len() as u64), "{disk:?}");
 }
 
+/// Whichever it is; and the report names it.
+#[test]
+fn a_file_of_a_set_that_is_gone_costs_its_own_blocks() {
+    for gone in [0, 1] {
+        let folder = folder();
+        let paths = ["a", "b"].map(|name| folder.path().join(name));
+        let striped = || Settings { disk: paths.to_vec(), ..settings(&paths[0]) };
+        let first = try_replay(striped()).expect("a replay");
+        let written = disk(&first).written_blocks;
+        std::fs::remove_file(&paths[gone]).expect("there");
+        let report = try_replay(striped()).expect("a cache: never an error");
+        assert_eq!((report.wrong_bytes, report.failures.total()), (0, 0), "{report}");
+        let found = disk(&report);
+        assert!(
+            !found.created && found.recovered_blocks > 0 && found.recovered_blocks < written,
+            "{found:?}"
+        );
+        let said = format!("{}: the file was not there", paths[gone].display());
+        assert!(found.notes.iter().any(|note| note.starts_with(&said)), "{:?}", found.notes);
+        let again = try_replay(striped()).expect("one set again");
+        assert!(disk(&again).clean && disk(&again).notes.len() < found.notes.len(), "{again}");
+    }
+}
+
 #[test]
 fn another_file_is_refused_and_stays_as_it_is() {
     let folder = folder();

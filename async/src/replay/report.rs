@@ -7,7 +7,8 @@ use super::tally::{Flow, Tally, Tier};
 use super::tiers::{self, Tiers};
 use crate::disk::Rejected;
 use kvstrata_core::BlockPool;
-use serde::Serialize;
+use kvstrata_ffi::arena::{Backing, HostArena};
+use serde::{Serialize, Serializer};
 use std::time::Duration;
 
 /// The result of a replay, printed by `Display` as a table and by serde as JSON.
@@ -51,6 +52,9 @@ pub struct Report {
     pub latency_ns: Latencies,
     /// The most memory that the process held, tiers included.
     pub peak_memory_bytes: Option<u64>,
+    /// What backs the memory of the host tier and of what is staged for the disk; none without both.
+    #[serde(serialize_with = "in_words")]
+    pub host_backing: Option<Backing>,
     /// Time to make the tiers.
     pub setup_seconds: f64,
     /// Time to serve the trace.
@@ -218,8 +222,19 @@ impl Disk {
         let paths: Vec<_> = found.iter().map(|volume| volume.path.display().to_string()).collect();
         let mut backends: Vec<_> = found.iter().map(|volume| volume.backend.to_string()).collect();
         backends.dedup();
-        let mut notes: Vec<_> = found.iter().flat_map(|volume| volume.notes.clone()).collect();
-        notes.dedup();
+        let mut notes = Vec::new();
+        for (volume, note) in
+            found.iter().flat_map(|volume| volume.notes.iter().map(move |note| (volume, note)))
+        {
+            // What only some volumes say is of them.
+            let note = match found.iter().all(|volume| volume.notes.contains(note)) {
+                true => note.clone(),
+                false => format!("{}: {note}", volume.path.display()),
+            };
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
         Disk {
             path: paths.join(","),
             volumes: found.len(),
@@ -286,6 +301,7 @@ impl Report {
                 release: Latency::new(&tally.release),
             },
             peak_memory_bytes: machine::peak_memory_bytes(),
+            host_backing: tiers.arena().map(HostArena::backing),
             setup_seconds: setup.as_secs_f64(),
             wall_seconds: wall.as_secs_f64(),
             settings: Asked {
@@ -303,6 +319,10 @@ impl Report {
             disk: tiers.disk.as_ref().map(Disk::new),
         }
     }
+}
+
+fn in_words<S: Serializer>(backing: &Option<Backing>, to: S) -> Result<S::Ok, S::Error> {
+    backing.map(|backing| backing.to_string()).serialize(to)
 }
 
 fn paths<N>(tally: &Tally, number: impl Fn(&Flow) -> N) -> ByPath<N> {

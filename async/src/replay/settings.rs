@@ -138,6 +138,11 @@ impl Settings {
 
     fn check_volumes(&self) -> Result<(), ReplayError> {
         let (blocks, volumes) = (self.disk_blocks, self.disk.len().max(1) as u32);
+        if let (0, Some(path)) = (blocks, self.disk.first()) {
+            let why =
+                "--disk-blocks 0 leaves the disk tier out; give it blocks, or leave --disk out".to_owned();
+            return Err(ReplayError::Setting { option: "--disk", value: path.display().to_string(), why });
+        }
         if blocks.is_multiple_of(volumes) {
             return Ok(());
         }

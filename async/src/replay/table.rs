@@ -4,6 +4,7 @@ use super::report::{Disk, Latency, Report};
 use super::settings::{human, human_bytes};
 use core::fmt;
 use indicatif::HumanCount;
+use kvstrata_ffi::arena::Backing;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -20,6 +21,9 @@ impl fmt::Display for Report {
                 human_bytes(asked.block_bytes as f64)
             )
         )?;
+        if let Some(backing) = self.host_backing {
+            writeln!(f, "host memory      {backing}{}", slower(backing))?;
+        }
         if let Some(disk) = &self.disk {
             let direct = match disk.direct {
                 _ if disk.backend.contains("O_DIRECT") => "",
@@ -177,6 +181,14 @@ fn found_line(f: &mut fmt::Formatter<'_>, disk: &Disk) -> fmt::Result {
     writeln!(f, "recovered        {} blocks, {how}", count(disk.recovered_blocks))
 }
 
+/// What memory costs that is in pages of 4 KiB.
+fn slower(backing: Backing) -> &'static str {
+    match backing {
+        Backing::HugeTlb | Backing::TransparentHuge => "",
+        Backing::BasePages => ": slower disk transfers; see `kvstrata doctor`",
+    }
+}
+
 /// Counts that are not 0, with their names.
 fn causes<'c>(causes: impl IntoIterator<Item = (&'c str, u64)>) -> String {
     let causes = causes.into_iter().filter(|(_, times)| *times > 0);
@@ -199,6 +211,15 @@ fn time(measured: u64, nanoseconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_fallback_from_huge_pages_is_called_slower() {
+        let slower = |backing| slower(backing).contains("slower");
+        assert_eq!(
+            [Backing::HugeTlb, Backing::TransparentHuge, Backing::BasePages].map(slower),
+            [false, false, true]
+        );
+    }
 
     #[test]
     fn numbers_are_grouped_and_scaled() {

@@ -117,6 +117,12 @@ impl<D: DevicePort> Tiers<D> {
 }
 
 impl<D> Tiers<D> {
+    /// The arena of the host tier and of what is staged.
+    pub(super) fn arena(&self) -> Option<&HostArena> {
+        let host = self.host.as_ref().map(|host| &*host.arena);
+        host.or(self.disk.as_ref().map(|disk| &*disk.arena))
+    }
+
     /// The arena's blocks in which a worker stages bytes from and to the disk; empty without a disk tier.
     pub(super) fn staging(&self, worker: usize) -> Range<usize> {
         let first =

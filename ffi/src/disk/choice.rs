@@ -50,9 +50,19 @@ pub(super) fn choose(
     match make_uring(&mut parts) {
         Ok(built) => Ok(built),
         Err(error) if parts.backend == Backend::Auto => {
-            blocking(parts, vec![format!("io_uring refused ({error})")])
+            let remedy = uring_remedy(&error);
+            blocking(parts, vec![format!("io_uring refused ({error}): {remedy}")])
         }
         Err(source) => Err(VolumeError::NoUring { path: parts.path, source }),
+    }
+}
+
+/// What to do where a ring is refused.
+pub(crate) fn uring_remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        // A ring's memory counts as locked.
+        Some(libc::ENOMEM) => "raise the memory-lock limit (`ulimit -l`)",
+        _ => "check the kernel's `io_uring_disabled` and the container's seccomp profile",
     }
 }
 

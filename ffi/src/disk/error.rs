@@ -1,5 +1,6 @@
 //! What can go wrong with a volume: when it is made ([`VolumeError`]), and for one request ([`IoFailure`]).
 
+use super::choice::uring_remedy;
 use super::recovery::Rejection;
 use crate::gds::{CuFileCode, PANICKED};
 use std::io;
@@ -46,9 +47,30 @@ pub enum VolumeError {
         /// What the options ask for.
         wanted: String,
     },
-    /// The file is something else, and stays as it is.
-    #[error("volume {}: the file is no volume; choose another path, or remove it if nobody needs it", path.display())]
+    /// The file was a volume, of which too little is left to tell which.
+    #[error(
+        "volume {}: neither superblock is whole, and the file is not as long as the volume that is wanted; choose another \
+         path, or start over with reinitialize, which forgets what it holds", path.display()
+    )]
+    Damaged {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is something else, or nothing is left that says otherwise, and stays as it is.
+    #[error(
+        "volume {}: the file is no volume, or nothing is left that says so, and is overwritten by no option; choose another \
+         path, or remove it if nobody needs it", path.display()
+    )]
     NotAVolume {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path names a block device.
+    #[error(
+        "volume {}: the path is a block device, and a volume is a regular file; make a file system on the device (ext4, \
+         xfs), mount it, and name a file there", path.display()
+    )]
+    BlockDevice {
         /// The path.
         path: PathBuf,
     },
@@ -88,8 +110,7 @@ pub enum VolumeError {
     },
     /// io_uring was required and the kernel refuses it.
     #[error(
-        "volume {}: io_uring is refused ({source}); check the kernel's `io_uring_disabled` and the container's seccomp \
-         profile, or allow the blocking backend", path.display()
+        "volume {}: io_uring is refused ({source}); {}, or allow the blocking backend", path.display(), uring_remedy(.source)
     )]
     NoUring {
         /// The volume's path.

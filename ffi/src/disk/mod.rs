@@ -20,7 +20,7 @@
 //! | `description.rs` | [`Description`] |
 //! | `set.rs` | [`VolumeSet`]: several volumes, striped |
 //! | `options.rs` | [`VolumeOptions`] |
-//! | `file/` | the file: made or found, locked, recovered, allocated, O_DIRECT tried, removed |
+//! | `file/` | the file: made or found, locked, looked at with all of its set, recovered, allocated, O_DIRECT tried, removed |
 //! | `format/` | the bytes of superblocks, records and seals, as `docs/disk-format.md` has them |
 //! | `table.rs` | the slot table in memory: what each slot holds, and which pages are to be written back |
 //! | `recovery.rs` | what opening found, and why a payload is not served |
@@ -61,6 +61,7 @@ mod table;
 mod tests;
 mod volume;
 
+pub(crate) use choice::uring_remedy;
 pub(crate) use file::available_at;
 
 #[cfg(feature = "encryption")]

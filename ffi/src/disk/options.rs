@@ -45,8 +45,6 @@ pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 pub(super) struct Stripe {
     pub(super) index: u32,
     pub(super) count: u32,
-    /// None: whatever the file says, or a new one.
-    pub(super) set_id: Option<u128>,
     /// What the next record's sequence number is, for all volumes of the set.
     pub(super) sequence: Arc<AtomicU64>,
 }
@@ -108,7 +106,7 @@ impl VolumeOptions {
             trim: false,
             verify: true,
             key: None,
-            stripe: Stripe { index: 0, count: 1, set_id: None, sequence: Arc::new(AtomicU64::new(1)) },
+            stripe: Stripe { index: 0, count: 1, sequence: Arc::new(AtomicU64::new(1)) },
             depth: 64,
             queue: 256,
             piece_bytes: 1 << 20,
@@ -149,8 +147,8 @@ impl VolumeOptions {
         self
     }
 
-    /// Whether to forget what a kept volume holds and make it what these options say; no unless set. A file that is
-    /// not a volume is refused all the same.
+    /// Whether to forget what a kept volume holds and make it what these options say; no unless set. A file of which
+    /// nothing says that it was a volume is refused all the same.
     pub fn reinitialize(mut self, reinitialize: bool) -> Self {
         self.reinitialize = reinitialize;
         self

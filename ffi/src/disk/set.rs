@@ -34,11 +34,12 @@ pub struct VolumeSet {
 
 impl VolumeSet {
     /// Opens volumes of equal options but for their paths, in the order that they were made in, and says what all of
-    /// them hold.
+    /// them hold. Files that are gone or damaged are made anew, and cost their own blocks; all gone make a new set.
     ///
     /// # Errors
-    /// [`VolumeError`]: of the first volume that cannot be opened; of one that belongs to another set, or to another
-    /// place of this one; or that there is none. Files that were made for this are gone again.
+    /// [`VolumeError`]: of the first volume that cannot be opened; of one that belongs to another set than the first whole
+    /// one, or to another place of it; or that there is none. Files that were made for this are gone again, and none that
+    /// was there has been changed where one of them is refused.
     pub fn open(options: Vec<VolumeOptions>) -> Result<(VolumeSet, Recovery), VolumeError> {
         VolumeSet::open_with(options, build)
     }
@@ -63,9 +64,8 @@ impl VolumeSet {
         let count = u32::try_from(options.len()).map_err(|_| too_many(first))?;
         first.slots.checked_mul(count).ok_or_else(|| too_many(first))?;
         let sequence = Arc::new(AtomicU64::new(1));
-        let mut set_id = None;
-        // First all files, since the numbers of all their records say where each goes on.
-        let mut files = Vec::with_capacity(options.len());
+        // First a look at all files: nothing is written to one before all are known to be ours.
+        let mut seen = Vec::with_capacity(options.len());
         for (index, mut options) in (0..count).zip(options) {
             if (options.slots, options.slot_bytes) != shape {
                 return Err(VolumeError::Option {
@@ -74,9 +74,15 @@ impl VolumeSet {
                     why: "must be the same for all volumes of a set".to_owned(),
                 });
             }
-            options.stripe = Stripe { index, count, set_id, sequence: Arc::clone(&sequence) };
-            let file = file::prepare(&mut options)?;
-            set_id = Some(file.set_id());
+            options.stripe = Stripe { index, count, sequence: Arc::clone(&sequence) };
+            let file = file::look(&mut options)?;
+            seen.push((options, file));
+        }
+        let set = file::set_of(seen.iter().map(|(options, file)| (options, file)))?;
+        // Then all are prepared, since the numbers of all their records say where each goes on.
+        let mut files = Vec::with_capacity(seen.len());
+        for (mut options, file) in seen {
+            let file = file.prepare(&mut options, set)?;
             files.push((options, file));
         }
         let (mut volumes, mut named) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));

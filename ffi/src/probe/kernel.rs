@@ -27,13 +27,8 @@ pub(super) fn io_uring() -> Fact {
     let (ring, flags) = match crate::disk::ring::uring::set_up(8) {
         Ok(made) => made,
         Err(error) => {
-            let remedy = match read_trimmed("/proc/sys/kernel/io_uring_disabled").as_deref() {
-                Some("1" | "2") => "set the sysctl `kernel.io_uring_disabled` to 0",
-                _ => {
-                    "allow io_uring in the container's seccomp profile; until then pread/pwrite threads serve"
-                }
-            };
-            return Fact::not_found(name, error.to_string(), why, remedy);
+            let disabled = read_trimmed("/proc/sys/kernel/io_uring_disabled");
+            return Fact::not_found(name, error.to_string(), why, remedy(&error, disabled.as_deref()));
         }
     };
     let mut known = Probe::new();
@@ -66,6 +61,17 @@ pub(super) fn io_uring() -> Fact {
         Ok(()) if !flags.contains("DEFER_TASKRUN") => Fact::limited(name, detail, why, upgrade),
         Ok(()) => Fact::found(name, detail, why),
     }
+}
+
+/// What to do where no ring can be set up, and what the sysctl says.
+#[cfg(target_os = "linux")]
+pub(super) fn remedy(error: &std::io::Error, disabled: Option<&str>) -> String {
+    let remedy = match (error.raw_os_error(), disabled) {
+        (Some(libc::EPERM), Some("1" | "2")) => "set the sysctl `kernel.io_uring_disabled` to 0",
+        (Some(libc::EPERM), _) => "allow io_uring in the container's seccomp profile",
+        _ => crate::disk::uring_remedy(error),
+    };
+    format!("{remedy}; until then pread/pwrite threads serve")
 }
 
 #[cfg(not(target_os = "linux"))]

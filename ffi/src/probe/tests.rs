@@ -61,3 +61,13 @@ fn a_part_that_hangs_or_panics_is_left_behind() {
     let facts = answer_within(PATIENCE, "sick", || std::panic::resume_unwind(Box::new("gone")));
     assert!(facts[0].detail.contains("without an answer"));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_refused_ring_has_the_remedy_of_its_refusal() {
+    let remedy = |errno, disabled| kernel::remedy(&std::io::Error::from_raw_os_error(errno), disabled);
+    assert!(remedy(libc::ENOMEM, Some("0")).contains("`ulimit -l`"));
+    assert!(!remedy(libc::ENOMEM, Some("0")).contains("seccomp"));
+    assert!(remedy(libc::EPERM, Some("2")).contains("`kernel.io_uring_disabled` to 0"));
+    assert!(remedy(libc::EPERM, Some("0")).contains("seccomp"));
+}

@@ -16,10 +16,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Prepared {
-    pub(in crate::disk) fn set_id(&self) -> u128 {
-        self.contents.superblock.set_id
-    }
-
     /// Takes the records in, with a new epoch in an encrypted volume, and writes the superblocks.
     pub(in crate::disk) fn begin(self, options: &mut VolumeOptions) -> Result<VolumeFile, VolumeError> {
         let Prepared {

@@ -1,10 +1,10 @@
 //! The volume's file: made or found, sized, opened the right way, and gone again if it is not to stay.
 //!
 //! ```text
-//!   keep = false   create (O_EXCL, 0600) ─ lock ─ drop the name ─ allocate ─────────────────────┐
-//!   keep = true    open or create ─ lock ─┬ new: allocate ──────────────────────────────────────┼─ epoch ─ records ─ O_DIRECT? ─ superblocks ─ written through?
-//!                                         └ found: superblocks ─ wanted? ─ table ─ 0600 ─ room ─┘
-//!                  prepare: each file of a set ────────────────────────────────────────────────► begin: each of them
+//!   keep = false   create (O_EXCL, 0600) ─ lock ─ drop the name ──────────┐
+//!   keep = true    open or create ─ lock ─┬ new ──────────────────────────┼─ one set? ─ 0600 ─ room ─┬─ epoch ─ records ─ O_DIRECT? ─ superblocks
+//!                                         └ superblocks ─ wanted? ─ table ┘                          │  ─ written through?
+//!                  look: each file of a set ──────────────────────────────► prepare: each of them ───► begin: each of them
 //! ```
 //!
 //! Where io_uring is asked for by name, it is tried before all that.
@@ -14,46 +14,39 @@
 //!
 //! Invariants
 //! - I1: a file that was made here has a name only while [`Named`] holds its path, or if it is to stay.
-//! - I2: nothing is written to a file that was found, nor its mode changed, before it is locked, known to be what the path
-//!   names, and known to be ours.
+//! - I2: nothing is written to a file that was found, nor its mode changed, before all files of its set are locked, known to be
+//!   what their paths name, and known to be ours and of one set.
 
 mod begin;
 mod extents;
+mod look;
 mod name;
 pub(in crate::disk) mod steps;
 mod system;
 mod through;
 
-use super::cipher::{self, Cipher};
+use super::cipher::Cipher;
 use super::error::VolumeError;
-use super::format::{
-    NO_SALTS, PAGE_BYTES, RECORDS_A_PAGE, SUPERBLOCK_BYTES, SealKind, Shape, Superblock, VERSION, Wanted,
-    Which, pick,
-};
-use super::options::{Backend, VolumeOptions};
-use super::recovery::{Recovery, RejectedRecords};
+use super::format::{SUPERBLOCK_BYTES, Superblock, Which};
+use super::options::VolumeOptions;
+use super::recovery::Recovery;
 use super::table::Table;
 use crate::arena::HostArena;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
-use begin::not_encrypted;
+pub(super) use look::{look, set_of};
 pub(super) use name::Named;
 pub(crate) use system::available_at;
 pub(super) use system::{Kernel, System};
-use system::{allocate, served_elsewhere, set_direct};
+use system::{allocate, set_direct};
 
 /// Slots are aligned to this where there is no O_DIRECT and hence no rule.
 const BUFFERED_ALIGN_BYTES: usize = 512;
-/// Where no superblock says how often it was written: more often than anybody opens a volume, so that no old copy wins,
-/// and half of the openings that sequence numbers have room for.
-const UNKNOWN_WRITES: u64 = 1 << 21;
 
 /// A file that is ready for slots.
 #[derive(Debug)]
@@ -109,193 +102,16 @@ pub(super) struct Prepared {
     named: Named,
 }
 
+/// A volume that is a set of its own.
 pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeError> {
-    options.check()?;
-    let path = options.path.clone();
-    if matches!(options.backend, Backend::UringDirect | Backend::UringBuffered) {
-        let tried = options.system.try_uring(options.depth);
-        tried.map_err(|source| VolumeError::NoUring { path: path.clone(), source })?;
-    }
-    let mut notes = Vec::new();
-    let name::Opened { file, made, named } = name::open(options, &mut notes)?;
-    let magic = options.system.file_system(&file);
-    if options.backend == Backend::Auto
-        && let Some(name) = magic.and_then(served_elsewhere)
-    {
-        options.backend = Backend::Blocking;
-        notes.push(format!(
-            "on {name}, which another process or machine serves: no io_uring unless asked for"
-        ));
-    }
-    let wants_direct = options.backend != Backend::UringBuffered;
-    let alignment =
-        if wants_direct { options.system.direct_alignment(&file) } else { Ok(BUFFERED_ALIGN_BYTES) };
-    let (direct, refused, alignment) = match alignment {
-        Ok(alignment) => (wants_direct, None, alignment),
-        Err(why) => (false, Some(why), BUFFERED_ALIGN_BYTES),
-    };
-    let length = file.metadata().map_err(os(&path, "ask the file's length"))?.len();
-    let found = if length == 0 { None } else { find(&file, length, alignment, options, &mut notes)? };
-    let contents = match found {
-        Some(found) => found,
-        None => make(options, alignment)?,
-    };
-    if !made {
-        notes.extend(name::close_to_others(&file, options));
-    }
-    let file_bytes = contents.superblock.shape.file_bytes;
-    let allocated = make_room(&file, &path, file_bytes, length)?;
-    if let (Some(_), Some(raw)) = (&options.key, &contents.table) {
-        let last = begin::last_sequence(&contents.superblock, &raw.bytes);
-        // Relaxed: a set's volumes are opened by one thread.
-        options.stripe.sequence.fetch_max(last + 1, Ordering::Relaxed);
-    }
-    Ok(Prepared { file, contents, length, allocated, direct, refused, alignment, notes, named })
+    let seen = look(options)?;
+    let set = set_of([(&*options, &seen)])?;
+    seen.prepare(options, set)
 }
 
 fn os(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> VolumeError {
     let path = path.to_owned();
     move |source| VolumeError::Os { path, operation, source }
-}
-
-/// A new volume, with an empty table.
-fn make(options: &VolumeOptions, alignment: usize) -> Result<Contents, VolumeError> {
-    let shape = options.shape(alignment)?;
-    let volume_id = random(&options.path)?;
-    let superblock = Superblock {
-        volume_id,
-        set_id: match options.stripe.set_id {
-            Some(set_id) => set_id,
-            None => random(&options.path)?,
-        },
-        layout_fingerprint: options.layout_fingerprint,
-        model_fingerprint: options.model_fingerprint,
-        shape,
-        seal_kind: seal_kind(options),
-        writes: 0,
-        clean: false,
-        stripe_index: options.stripe.index,
-        stripe_count: options.stripe.count,
-        created_unix_seconds: SystemTime::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs()),
-        key_check: key_check(options, volume_id)?,
-        salts: NO_SALTS,
-    };
-    let recovery = Recovery { created: true, ..Recovery::default() };
-    Ok(Contents { superblock, counts: Which::B, table: None, recovery })
-}
-
-/// The volume that the file holds. None: it is empty, or to be started over.
-fn find(
-    file: &File,
-    length: u64,
-    alignment: usize,
-    options: &VolumeOptions,
-    notes: &mut Vec<String>,
-) -> Result<Option<Contents>, VolumeError> {
-    let path = &options.path;
-    let (a, b) = (read_up_to(file, 0), read_up_to(file, length.saturating_sub(SUPERBLOCK_BYTES as u64)));
-    let picked = pick(&a.map_err(os(path, "read the superblock"))?, &b.unwrap_or_default());
-    let new = options.shape(alignment)?;
-    let over = |writes, notes: &mut Vec<String>, why: &str| {
-        notes.push(format!("started over: {why}"));
-        let mut fresh = make(options, alignment)?;
-        fresh.superblock.writes = writes;
-        fresh.recovery.rejected.superblock = picked.bad();
-        Ok(Some(fresh))
-    };
-    let Some((which, superblock)) = picked.best else {
-        if let Some(found) = picked.version() {
-            if options.reinitialize {
-                return over(UNKNOWN_WRITES, notes, "asked to");
-            }
-            return Err(foreign(path, "version", found.to_string(), VERSION.to_string()));
-        }
-        // A file of exactly this length is taken for a volume whose superblocks are both damaged. Any other may be
-        // anything, and is nobody's to overwrite.
-        return match length == new.file_bytes {
-            true => over(UNKNOWN_WRITES, notes, "neither superblock is whole"),
-            false => Err(VolumeError::NotAVolume { path: path.clone() }),
-        };
-    };
-    if options.reinitialize {
-        return over(superblock.writes, notes, "asked to");
-    }
-    let wanted = Wanted {
-        seal_kind: seal_kind(options),
-        model_fingerprint: options.model_fingerprint,
-        layout_fingerprint: options.layout_fingerprint,
-        slots: new.slots,
-        slot_bytes: new.slot_bytes,
-        stripe_index: options.stripe.index,
-        stripe_count: options.stripe.count,
-        set_id: options.stripe.set_id,
-        alignment: new.alignment,
-        key_check: key_check(options, superblock.volume_id)?,
-    };
-    if let Some(mismatch) = superblock.mismatch(&wanted) {
-        return Err(foreign(path, mismatch.field, mismatch.found, mismatch.wanted));
-    }
-    if picked.bad() > 0 {
-        let whole = if which == Which::A { "first" } else { "second" };
-        notes.push(format!("one superblock was damaged; the {whole} one is whole"));
-    }
-    let raw = read_table(file, &superblock.shape, length, path)?;
-    let rejected = RejectedRecords {
-        table: (raw.unread.len() * RECORDS_A_PAGE) as u64,
-        superblock: picked.bad(),
-        ..RejectedRecords::default()
-    };
-    let recovery = Recovery { blocks: Vec::new(), rejected, clean: picked.clean, created: false };
-    Ok(Some(Contents { superblock, counts: which, table: Some(raw), recovery }))
-}
-
-fn seal_kind(options: &VolumeOptions) -> SealKind {
-    if options.key.is_some() { SealKind::Tag } else { SealKind::Checksum }
-}
-
-fn key_check(options: &VolumeOptions, volume_id: u128) -> Result<[u8; 16], VolumeError> {
-    let check = options.key.as_ref().map(|key| cipher::key_check(key, volume_id));
-    check.unwrap_or(Ok([0; 16])).map_err(not_encrypted(&options.path))
-}
-
-fn foreign(path: &Path, field: &'static str, found: String, wanted: String) -> VolumeError {
-    VolumeError::Foreign { path: path.to_owned(), field, found, wanted }
-}
-
-/// As much of a superblock as there is.
-fn read_up_to(file: &File, offset: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; SUPERBLOCK_BYTES];
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.read_at(&mut bytes[done..], offset + done as u64) {
-            Ok(0) => break,
-            Ok(more) => done += more,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    bytes.truncate(done);
-    Ok(bytes)
-}
-
-/// The slot table, zeros for the pages that cannot be read, and which those are.
-fn read_table(file: &File, shape: &Shape, length: u64, path: &Path) -> Result<RawTable, VolumeError> {
-    let there = shape.table_bytes().min(length.saturating_sub(shape.table_offset));
-    let there = usize::try_from(there).map_err(|_| no_memory(path))?;
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(there).map_err(|_| no_memory(path))?;
-    bytes.resize(there, 0);
-    if file.read_exact_at(&mut bytes, shape.table_offset).is_ok() {
-        return Ok(RawTable { bytes, unread: Vec::new() });
-    }
-    let mut unread = Vec::new();
-    for (number, page) in bytes.chunks_mut(PAGE_BYTES).enumerate() {
-        if file.read_exact_at(page, shape.table_offset + (number * PAGE_BYTES) as u64).is_err() {
-            page.fill(0);
-            unread.push(number);
-        }
-    }
-    Ok(RawTable { bytes, unread })
 }
 
 /// Gives the file its length and its blocks; false where the file system cannot give it blocks.

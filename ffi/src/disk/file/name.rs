@@ -17,9 +17,9 @@ use super::super::error::VolumeError;
 use super::super::options::VolumeOptions;
 use super::os;
 use super::system::lock;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Files that are opened at most until one is still there when it is locked.
@@ -98,25 +98,42 @@ fn names(path: &Path, file: &File) -> bool {
 fn open_or_create(path: &Path, keep: bool) -> Result<Option<(File, bool)>, VolumeError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
-    let opened = match options.clone().create_new(true).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && keep => match options.open(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            found => found.map(|file| (file, false)),
-        },
-        made => made.map(|file| (file, true)),
-    };
-    let (file, made) = opened.map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => VolumeError::Exists { path: path.to_owned() },
-        _ => VolumeError::Os { path: path.to_owned(), operation: "create the file", source },
-    })?;
-    if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Err(VolumeError::Option {
-            path: path.to_owned(),
-            option: "path",
-            why: "is not a regular file; name a file that can be created".to_owned(),
-        });
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => return Ok(Some((file, true))),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(os(path, "create the file")(error)),
     }
-    Ok(Some((file, made)))
+    // Before it is opened, since to open a device can be to do something to it.
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        there => regular(path, &there.map_err(os(path, "ask what the path names"))?)?,
+    }
+    if !keep {
+        return Err(VolumeError::Exists { path: path.to_owned() });
+    }
+    let file = match options.open(path) {
+        // Removed meanwhile, or replaced by a link: it is looked at again.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ELOOP)) => return Ok(None),
+        opened => opened.map_err(os(path, "open the file"))?,
+    };
+    regular(path, &file.metadata().map_err(os(path, "ask what the path names"))?)?;
+    Ok(Some((file, false)))
+}
+
+/// Refuses what is no regular file.
+fn regular(path: &Path, metadata: &Metadata) -> Result<(), VolumeError> {
+    let kind = metadata.file_type();
+    let refuse =
+        |why: &str| Err(VolumeError::Option { path: path.to_owned(), option: "path", why: why.to_owned() });
+    match kind {
+        _ if kind.is_file() => Ok(()),
+        _ if kind.is_block_device() => Err(VolumeError::BlockDevice { path: path.to_owned() }),
+        _ if kind.is_symlink() => refuse(
+            "is a symbolic link, which is not followed: who can change it could have another file overwritten; \
+             name the file itself",
+        ),
+        _ => refuse("is not a regular file; name a file that can be created"),
+    }
 }
 
 /// Takes group's and others' rights away; a note where that is refused. A found file may be a copy, or made by hand.

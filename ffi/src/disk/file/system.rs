@@ -98,6 +98,15 @@ pub(super) fn served_elsewhere(magic: u32) -> Option<&'static str> {
     })
 }
 
+/// The name of a file system that is memory.
+pub(super) fn in_memory(magic: u32) -> Option<&'static str> {
+    match magic {
+        0x0102_1994 => Some("tmpfs"),
+        0x8584_58F6 => Some("ramfs"),
+        _ => None,
+    }
+}
+
 #[cfg(target_os = "linux")]
 fn file_system(file: &File) -> Option<u32> {
     // SAFETY: all-zero bytes are a valid `statfs`: it is made of integers.

@@ -34,7 +34,7 @@ mod wanted;
 pub(crate) use record::{COUNT_BITS, MAX_SEQUENCE, Record};
 pub(crate) use seal::{CHUNK_BYTES, SEAL_BYTES, SealKind, Sum};
 pub(crate) use shape::Shape;
-pub(crate) use superblock::{NO_SALTS, Salts, Superblock, Which, pick};
+pub(crate) use superblock::{NO_SALTS, Salts, Superblock, Which, has_magic, pick};
 pub(crate) use wanted::Wanted;
 #[cfg(test)]
 pub(crate) use {record::RecordError, seal::seal_of, superblock::SuperblockError};

@@ -229,6 +229,9 @@ impl Superblock {
             return Err(impossible("stripe_index"));
         }
         let seal_kind = SealKind::from_number(wire.seal_kind.get()).ok_or(impossible("seal_kind"))?;
+        if seal_kind != SealKind::Tag && wire.key_check != [0; 16] {
+            return Err(impossible("key_check"));
+        }
         if seal_kind != SealKind::Tag && wire.salts != NO_SALTS {
             return Err(impossible("salts"));
         }
@@ -295,6 +298,11 @@ impl Picked {
             _ => None,
         })
     }
+}
+
+/// Whether a superblock of any version begins here, whole or not.
+pub(crate) fn has_magic(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC)
 }
 
 /// Chooses between the copies: the first 4096 bytes of the file, and its last. A is preferred where both are as new.

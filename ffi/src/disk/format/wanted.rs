@@ -21,8 +21,6 @@ pub(crate) struct Wanted {
     pub(crate) stripe_index: u32,
     /// Volumes in the set.
     pub(crate) stripe_count: u32,
-    /// Which set, once its first volume has said; None for any.
-    pub(crate) set_id: Option<u128>,
     /// What the device asks: a volume aligned to more will do.
     pub(crate) alignment: u32,
     /// The key's; 0 unless encrypted.
@@ -64,7 +62,6 @@ impl Superblock {
             .or_else(|| differ("slots", shape.slots, wanted.slots))
             .or_else(|| differ("stripe_count", self.stripe_count, wanted.stripe_count))
             .or_else(|| differ("stripe_index", self.stripe_index, wanted.stripe_index))
-            .or_else(|| wanted.set_id.and_then(|set_id| differ("set_id", hex(self.set_id), hex(set_id))))
             .or_else(|| {
                 // Slots that are aligned for more than this device asks are aligned for it.
                 if shape.alignment >= wanted.alignment {

@@ -153,7 +153,12 @@ impl Case {
             Ok(file) => file,
             Err(error) => {
                 assert!(!error.to_string().is_empty());
-                let refused = matches!(error, VolumeError::Foreign { .. } | VolumeError::NotAVolume { .. });
+                let refused = matches!(
+                    error,
+                    VolumeError::Foreign { .. }
+                        | VolumeError::Damaged { .. }
+                        | VolumeError::NotAVolume { .. }
+                );
                 if let (true, Some(before)) = (refused, before) {
                     assert!(made.read(0..made.length()) == before, "{error}, and the file has changed");
                 }

@@ -90,6 +90,155 @@ fn paths_that_cannot_be_a_volume_are_refused_and_untouched() {
     assert_eq!(entries(&dir), 3);
 }
 
+/// Somebody else's, or of another length with nothing left at either end: nobody can tell. Else it is started over, if that is
+/// asked for.
+#[test]
+fn what_was_a_volume_for_certain_can_be_started_over_whatever_is_left_of_it() {
+    let bytes = (1 + 1 + 4 + 1) * 4096_u64;
+    let zeros = |file: &std::fs::File, at| file.write_all_at(&[0; 4096], at).expect("written");
+    type Damage<'d> = &'d dyn Fn(&std::fs::File);
+    let cases: [(&str, Damage<'_>, bool); 8] = [
+        ("cut within its first superblock", &|file| file.set_len(100).expect("cut"), true),
+        ("cut within the magic", &|file| file.set_len(7).expect("cut"), false),
+        (
+            "made longer, the first superblock gone",
+            &|file| {
+                zeros(file, 0);
+                file.set_len(bytes + 4096).expect("longer");
+            },
+            true,
+        ),
+        (
+            "the same by no whole page",
+            &|file| {
+                zeros(file, 0);
+                file.set_len(bytes + 1).expect("longer");
+            },
+            true,
+        ),
+        (
+            "cut, the first superblock gone",
+            &|file| {
+                zeros(file, 0);
+                file.set_len(bytes - 4096).expect("cut");
+            },
+            false,
+        ),
+        (
+            "cut, the first superblock flipped",
+            &|file| {
+                file.write_all_at(&[0xAA], 100).expect("written");
+                file.set_len(bytes - 4096).expect("cut");
+            },
+            true,
+        ),
+        (
+            "longer, both gone",
+            &|file| {
+                zeros(file, 0);
+                zeros(file, bytes - 4096);
+                file.set_len(bytes + 1).expect("longer");
+            },
+            false,
+        ),
+        (
+            "longer, both flipped",
+            &|file| {
+                [0, bytes - 4096].iter().for_each(|at| {
+                    file.write_all_at(&[0xAA], at + 100).expect("written");
+                });
+                file.set_len(bytes + 1).expect("longer");
+            },
+            true,
+        ),
+    ];
+    for (what, damage, ours) in cases {
+        let dir = dir();
+        let path = dir.path().join("volume");
+        let kept = || options(&dir, 4, 4096).keep(true);
+        drop(open(kept()).expect("volume"));
+        damage(&std::fs::File::options().write(true).open(&path).expect("there"));
+        let before = std::fs::read(&path).expect("there");
+        let text = open(kept()).expect_err(what).to_string();
+        assert_eq!(text.contains("start over with reinitialize"), ours, "{what}: {text}");
+        assert_eq!(text.contains("remove it"), !ours, "{what}: {text}");
+        assert!(std::fs::read(&path).expect("there") == before, "{what}");
+        match Volume::open(kept().reinitialize(true)) {
+            Ok((volume, recovery)) => {
+                assert!(ours && recovery.created && recovery.rejected.superblock == 2, "{what}");
+                drop(volume);
+                let (_, recovery) = Volume::open(kept()).expect(what);
+                assert!(recovery.clean && !recovery.created, "{what}");
+                assert_eq!(std::fs::metadata(&path).expect("there").len(), bytes, "{what}");
+            }
+            Err(error) => {
+                assert!(!ours && matches!(error, VolumeError::NotAVolume { .. }), "{what}: {error}");
+                assert!(std::fs::read(&path).expect("there") == before, "{what}");
+            }
+        }
+    }
+}
+
+/// The second superblock is at the end of the volume that was, whatever is wanted now.
+#[test]
+fn a_second_superblock_tells_a_volume_of_another_size() {
+    let dir = dir();
+    let wanted = |slots| options(&dir, slots, 4096).keep(true);
+    drop(open(wanted(4)).expect("volume"));
+    let file = std::fs::File::options().write(true).open(dir.path().join("volume")).expect("there");
+    let end = file.metadata().expect("there").len() - 4096;
+    file.write_all_at(&[0; 4096], 0).expect("written");
+    file.write_all_at(&[0xAA], end + 100).expect("written");
+    assert!(matches!(open(wanted(9)), Err(VolumeError::Damaged { .. })));
+    let (_, recovery) = Volume::open(wanted(9).reinitialize(true)).expect("started over");
+    assert!(recovery.created && recovery.rejected.superblock == 2);
+}
+
+/// A device node of our own where we may make one, else one of the machine's; it is not opened.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_block_device_is_refused_with_what_to_do_instead() {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::FileTypeExt;
+    let dir = dir();
+    let node = dir.path().join("device");
+    let name = std::ffi::CString::new(node.as_os_str().as_bytes()).expect("no zero in it");
+    // SAFETY: `name` is a string with its end.
+    let made = unsafe { libc::mknod(name.as_ptr(), libc::S_IFBLK | 0o600, libc::makedev(7, 0)) } == 0;
+    let is_device = |path: &std::path::Path| {
+        std::fs::symlink_metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
+    };
+    let machine = std::fs::read_dir("/dev").into_iter().flatten().flatten().map(|entry| entry.path());
+    let found = if made { Some(node) } else { machine.into_iter().find(|path| is_device(path)) };
+    let Some(path) = found else {
+        return skip("block_device", &"none here, and none can be made");
+    };
+    for keep in [false, true] {
+        let error = open(VolumeOptions::new(&path, 4, 4096).keep(keep)).expect_err("a device");
+        let text = error.to_string();
+        assert!(text.contains("block device") && text.contains("file system"), "{text}");
+        assert!(text.contains(&*path.to_string_lossy()) && !text.contains("remove"), "{text}");
+    }
+    assert!(is_device(&path));
+}
+
+#[test]
+fn a_link_is_called_a_link_and_an_existing_file_is_not_created() {
+    let dir = dir();
+    let link = dir.path().join("link");
+    std::os::unix::fs::symlink("target", &link).expect("made");
+    for keep in [false, true] {
+        let text = open(VolumeOptions::new(&link, 4, 4096).keep(keep)).unwrap_err().to_string();
+        assert!(text.contains("is a symbolic link") && text.contains("not followed"), "{text}");
+    }
+    // A program that runs cannot be written to, not even by root.
+    let this = std::env::current_exe().expect("known");
+    let text = open(VolumeOptions::new(this, 4, 4096).keep(true)).unwrap_err().to_string();
+    assert!(text.contains("cannot open the file"), "{text}");
+    let text = open(VolumeOptions::new("/proc/volume", 4, 4096).keep(true)).unwrap_err().to_string();
+    assert!(text.contains("cannot create the file"), "{text}");
+}
+
 #[test]
 fn sizes_that_do_not_fit_are_refused_at_creation_and_leave_no_file() {
     let dir = dir();
@@ -192,20 +341,25 @@ fn a_volume_says_what_it_took() {
 
 /// A kernel or a container that forbids io_uring.
 struct Forbids {
+    errno: i32,
     /// Or a ring can be set up, and is refused when it is made for the volume.
     at_once: bool,
 }
 
 impl System for Forbids {
     fn try_uring(&self, _depth: u32) -> std::io::Result<()> {
-        if self.at_once { Err(std::io::Error::from_raw_os_error(libc::EPERM)) } else { Ok(()) }
+        if self.at_once { Err(std::io::Error::from_raw_os_error(self.errno)) } else { Ok(()) }
     }
 }
 
-fn without_uring(mut options: VolumeOptions, at_once: bool) -> Result<Volume, VolumeError> {
-    options.system = Box::new(Forbids { at_once });
-    let opened = Volume::open_with(options, |parts| {
-        choose(parts, |_| Err(std::io::Error::from_raw_os_error(libc::EPERM)))
+fn without_uring(options: VolumeOptions, at_once: bool) -> Result<Volume, VolumeError> {
+    refused_uring(options, at_once, libc::EPERM)
+}
+
+fn refused_uring(mut options: VolumeOptions, at_once: bool, errno: i32) -> Result<Volume, VolumeError> {
+    options.system = Box::new(Forbids { errno, at_once });
+    let opened = Volume::open_with(options, move |parts| {
+        choose(parts, |_| Err(std::io::Error::from_raw_os_error(errno)))
     });
     opened.map(|(volume, _)| volume)
 }
@@ -234,6 +388,27 @@ fn where_io_uring_is_required_its_absence_is_an_error_that_leaves_no_file() {
         assert!(matches!(error, VolumeError::NoUring { .. }), "{error}");
         assert!(error.to_string().contains("seccomp"), "it says what to do: {error}");
         assert_eq!(entries(&dir), 0);
+    }
+}
+
+/// Each refusal has its remedy: what the memory-lock limit forbids, no seccomp profile allows.
+#[test]
+fn a_refused_ring_says_what_to_raise() {
+    for (errno, remedy, other) in
+        [(libc::ENOMEM, "`ulimit -l`", "seccomp"), (libc::EPERM, "seccomp", "`ulimit -l`")]
+    {
+        let dir = dir();
+        let volume = refused_uring(options(&dir, 4, 4096), false, errno).expect("volume");
+        let mut texts = vec![volume.describe().notes.join("; ")];
+        for at_once in [false, true] {
+            match refused_uring(options(&dir, 4, 4096).backend(Backend::UringBuffered), at_once, errno) {
+                Err(error @ VolumeError::NoUring { .. }) => texts.push(error.to_string()),
+                other => panic!("{other:?}"),
+            }
+        }
+        for text in texts {
+            assert!(text.contains(remedy) && !text.contains(other), "{text}");
+        }
     }
 }
 

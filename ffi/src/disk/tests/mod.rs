@@ -11,6 +11,7 @@ mod gate;
 mod life;
 mod order;
 mod recovery;
+mod sets;
 mod system;
 #[cfg(target_os = "linux")]
 mod through;

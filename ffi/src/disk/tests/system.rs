@@ -204,6 +204,18 @@ fn where_another_machine_serves_the_file_threads_serve_the_volume_unless_io_urin
     }
 }
 
+#[test]
+fn what_lies_in_memory_says_that_a_restart_loses_it() {
+    for (magic, name) in [(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")] {
+        let dir = dir();
+        let text = open(with(On(magic), kept(&dir))).expect("volume").describe().to_string();
+        assert!(text.contains(&format!("on {name}, which is memory")) && text.contains("restart"), "{text}");
+    }
+    let dir = dir();
+    let text = open(with(On(0xEF53), kept(&dir))).expect("volume").describe().to_string();
+    assert!(!text.contains("memory:"), "{text}");
+}
+
 /// A file system without O_DIRECT.
 struct Cached;
 

@@ -1,0 +1,231 @@
+//! Sets of which something is not as it was: files gone, damaged, mixed up, or somebody else's.
+
+use super::*;
+use crate::disk::file::System;
+use crate::disk::recovery::Recovery;
+use crate::disk::set::VolumeSet;
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::PathBuf;
+
+const SLOTS: u32 = 8;
+const BYTES: usize = 4096;
+const VOLUMES: u32 = 3;
+
+/// The volumes of a set in a folder of their own.
+struct Set(TempDir);
+
+impl Set {
+    /// One that holds a block in each slot of its first two rows.
+    fn new() -> Set {
+        let set = Set(dir());
+        let (volumes, recovery) = set.open().expect("made");
+        assert!(recovery.created);
+        let arena = HostArena::new(1, BYTES).expect("arena");
+        for slot in 0..2 * VOLUMES {
+            let mut buffer = arena.write(0).expect("free");
+            pattern(slot, 1, &mut buffer);
+            drop(volumes.write(slot, name(slot, 1), buffer.into_read()).wait().expect("written"));
+        }
+        drop(volumes);
+        set
+    }
+
+    fn path(&self, index: u32) -> PathBuf {
+        self.0.path().join(index.to_string())
+    }
+
+    fn file(&self, index: u32) -> File {
+        File::options().read(true).write(true).open(self.path(index)).expect("there")
+    }
+
+    fn options(&self) -> Vec<VolumeOptions> {
+        (0..VOLUMES).map(|index| at(self.path(index))).collect()
+    }
+
+    fn open(&self) -> Result<(VolumeSet, Recovery), VolumeError> {
+        VolumeSet::open(self.options())
+    }
+
+    /// Bytes and mode of each file; None for one that is not there.
+    fn files(&self) -> Vec<Option<(Vec<u8>, u32)>> {
+        let file = |path: PathBuf| {
+            let mode = std::fs::metadata(&path).ok()?.permissions().mode();
+            Some((std::fs::read(&path).expect("readable"), mode))
+        };
+        (0..VOLUMES).map(|index| file(self.path(index))).collect()
+    }
+
+    fn remove(&self, index: u32) {
+        std::fs::remove_file(self.path(index)).expect("there");
+    }
+
+    fn damage_superblocks(&self, index: u32) {
+        let file = self.file(index);
+        let end = file.metadata().expect("there").len() - 4096;
+        [0, end].iter().for_each(|at| file.write_all_at(&[0x55; 4096], *at).expect("written"));
+    }
+}
+
+fn at(path: PathBuf) -> VolumeOptions {
+    VolumeOptions::new(path, SLOTS, BYTES).keep(true).backend(Backend::Blocking)
+}
+
+fn slots_of(recovery: &Recovery) -> Vec<u32> {
+    recovery.blocks.iter().map(|block| block.slot).collect()
+}
+
+/// Of each volume.
+fn notes(set: &VolumeSet) -> Vec<String> {
+    set.descriptions().map(|description| description.notes.join("; ")).collect()
+}
+
+/// A drive that was replaced, or gives garbage, costs its own blocks, whichever of the set it was.
+#[test]
+fn a_set_serves_what_its_whole_files_hold_whichever_of_them_that_are() {
+    // One bit a volume: what is lost. And whether it is gone or damaged.
+    for (lost, gone) in (1..1_u32 << VOLUMES).flat_map(|lost| [(lost, true), (lost, false)]) {
+        let set = Set::new();
+        let is_lost = |volume: u32| lost >> volume & 1 == 1;
+        for volume in (0..VOLUMES).filter(|volume| is_lost(*volume)) {
+            if gone { set.remove(volume) } else { set.damage_superblocks(volume) }
+        }
+        let (volumes, recovery) =
+            set.open().unwrap_or_else(|error| panic!("{lost:03b}, gone {gone}: {error}"));
+        let left: Vec<_> = (0..2 * VOLUMES).filter(|slot| !is_lost(slot % VOLUMES)).collect();
+        assert_eq!(slots_of(&recovery), left, "{lost:03b}, gone {gone}");
+        assert_eq!(recovery.created, left.is_empty(), "{lost:03b}, gone {gone}");
+        let superblocks = if gone { 0 } else { 2 * lost.count_ones() };
+        assert_eq!(recovery.rejected.total(), u64::from(superblocks), "{lost:03b}, gone {gone}");
+        let said = if gone { "the file was not there" } else { "neither superblock is whole" };
+        for (volume, note) in (0..).zip(notes(&volumes)) {
+            // A set of which nothing is left is a new one.
+            let wanted = is_lost(volume) && !(gone && left.is_empty());
+            assert_eq!(note.contains(said), wanted, "{lost:03b}, gone {gone}, volume {volume}: {note}");
+        }
+        let arena = HostArena::new(1, BYTES).expect("arena");
+        for slot in left {
+            let buffer = arena.write(0).expect("free");
+            let read = volumes.read(slot, name(slot, 1).hash, Urgency::Urgent, buffer).wait();
+            assert_pattern(slot, 1, &read.expect("read"));
+        }
+        // They are one set again.
+        let mut buffer = arena.write(0).expect("free");
+        pattern(20, 1, &mut buffer);
+        drop(volumes.write(20, name(20, 1), buffer.into_read()).wait().expect("written"));
+        drop(volumes);
+        let (volumes, again) = set.open().expect("the same set");
+        assert_eq!((slots_of(&again).last(), again.clean), (Some(&20), true));
+        assert_eq!((again.blocks.len(), again.rejected.total()), (recovery.blocks.len() + 1, 0));
+        assert!(!notes(&volumes).join("").contains("not there"), "{:?}", notes(&volumes));
+    }
+}
+
+/// Both have the same shape and the same places: only their ids tell them apart.
+#[test]
+fn files_of_two_sets_are_refused_by_both_names_and_nothing_is_written() {
+    // What comes from the other set, and what is gone besides.
+    for (other, gone) in [(0, None), (1, None), (2, None), (2, Some(0)), (2, Some(1)), (1, Some(0))] {
+        let (one, two) = (Set::new(), Set::new());
+        std::fs::copy(two.path(other), one.path(other)).expect("copied");
+        gone.iter().for_each(|index| one.remove(*index));
+        let before = one.files();
+        let error = one.open().expect_err("of two sets");
+        assert!(matches!(&error, VolumeError::Foreign { field: "set_id", .. }), "{error}");
+        let text = error.to_string();
+        let whole: Vec<_> = (0..VOLUMES).filter(|index| Some(*index) != gone).collect();
+        let named = |index: u32| text.contains(&*one.path(index).to_string_lossy());
+        let first_other = if whole[0] == other { whole[1] } else { other };
+        assert!(named(whole[0]) && named(first_other), "{text}");
+        assert!(one.files() == before, "a file was changed: {text}");
+        // The places are of no set but their own.
+        std::fs::copy(two.path(other), one.path(other)).expect("copied");
+    }
+}
+
+#[test]
+fn files_in_another_order_are_refused_though_one_is_gone() {
+    let set = Set::new();
+    set.remove(0);
+    let before = set.files();
+    for order in [[1, 0, 2], [0, 2, 1], [2, 1, 0], [1, 2, 0]] {
+        let error =
+            VolumeSet::open(order.map(|index| at(set.path(index))).into()).expect_err("not its order");
+        assert!(matches!(&error, VolumeError::Foreign { field: "stripe_index", .. }), "{error}");
+        assert!(set.files() == before, "a file was changed: {order:?}");
+    }
+    assert_eq!(slots_of(&set.open().expect("in its order").1), [1, 2, 4, 5]);
+}
+
+/// What is refused costs nothing, whichever file it is refused for.
+#[test]
+fn no_file_is_touched_before_all_have_been_looked_at() {
+    for refused in 0..VOLUMES {
+        let set = Set::new();
+        std::fs::write(set.path(refused), b"precious").expect("written");
+        for index in 0..VOLUMES {
+            std::fs::set_permissions(set.path(index), std::fs::Permissions::from_mode(0o644)).expect("ours");
+        }
+        let before = set.files();
+        for reinitialize in [false, true] {
+            // Half the slots: to start over would cut the others.
+            let smaller =
+                |path| VolumeOptions::new(path, SLOTS / 2, BYTES).keep(true).reinitialize(reinitialize);
+            let options = if reinitialize {
+                (0..VOLUMES).map(|index| smaller(set.path(index))).collect()
+            } else {
+                set.options()
+            };
+            let error = VolumeSet::open(options).expect_err("no volume");
+            assert!(matches!(error, VolumeError::NotAVolume { .. }), "{error}");
+            assert!(set.files() == before, "a file was changed, reinitialize {reinitialize}");
+        }
+        // What was made for it is gone again.
+        let gone = (refused + 1) % VOLUMES;
+        set.remove(gone);
+        set.open().expect_err("no volume");
+        assert!(!set.path(gone).exists());
+    }
+}
+
+/// When it is the last file's turn, looks what has become of the first.
+struct LooksBack {
+    first: PathBuf,
+    before: Vec<u8>,
+}
+
+impl System for LooksBack {
+    fn try_lock(&self, file: &File) -> Result<(), TryLockError> {
+        let first = File::open(&self.first).expect("there");
+        assert!(matches!(first.try_lock(), Err(TryLockError::WouldBlock)), "the first is not locked");
+        assert!(std::fs::read(&self.first).expect("there") == self.before, "the first was changed");
+        file.try_lock()
+    }
+}
+
+#[test]
+fn all_files_are_locked_before_one_is_written() {
+    let set = Set::new();
+    for reinitialize in [false, true] {
+        let mut options = set.options();
+        if reinitialize {
+            options = options.into_iter().map(|options| options.reinitialize(true)).collect();
+        }
+        let (first, before) = (set.path(0), std::fs::read(set.path(0)).expect("there"));
+        options[VOLUMES as usize - 1].system = Box::new(LooksBack { first, before });
+        VolumeSet::open(options).expect("a set");
+    }
+}
+
+#[test]
+fn a_set_is_started_over_whatever_its_files_are() {
+    let (set, other) = (Set::new(), Set::new());
+    set.remove(0);
+    std::fs::copy(other.path(1), set.path(1)).expect("copied");
+    let over = set.options().into_iter().map(|options| options.reinitialize(true)).collect();
+    let (volumes, recovery) = VolumeSet::open(over).expect("started over");
+    assert!(recovery.created && recovery.blocks.is_empty());
+    drop(volumes);
+    let (_, recovery) = set.open().expect("one set");
+    assert!(!recovery.created && recovery.clean);
+}
