@@ -190,13 +190,12 @@ fn a_bad_trace_is_refused_by_line_and_leaves_nothing() {
 
 #[test]
 fn impossible_options_are_refused_by_name_and_value() {
-    let cases: [(&[&str], &[&str]); 14] = [
+    let cases: [(&[&str], &[&str]); 13] = [
         (&["--device-blocks", "0"], &["--device-blocks 0: must be from 1"]),
         (&["--block-bytes", "7"], &["--block-bytes 7: must be from 64"]),
         (&["--block-bytes", "lots"], &["--block-bytes", "lots", "64KiB"]),
         (&["--concurrency", "0"], &["--concurrency 0: must be from 1 to 256"]),
         (&["--policy", "mru"], &["--policy", "mru", "lru, lfu, sieve, s3fifo"]),
-        (&["--device", "cuda"], &["--device cuda", "use --device sim"]),
         (&["--json", "/nonexistent/r.json"], &["--json /nonexistent/r.json", "its directory does not exist"]),
         (&["--host-blocks", "200M", "--block-bytes", "1G"], &["--host-blocks 209715200", "of memory"]),
         (

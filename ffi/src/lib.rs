@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`arena`] | the host tier's memory: huge-page backed, cut into blocks, borrowed block by block |
 //! | [`copy`] | copy plans between host regions, by the CPU |
+//! | [`cuda`] | CUDA's driver, found at run time: device and pinned memory, streams, transfers |
 //! | [`device`] | device memory behind [`kvstrata_core::storage::DevicePort`]; the simulated one |
 //! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or what works |
 //! | [`gds`] | device memory ↔ file without host memory between: GPUDirect Storage, found at run time |
@@ -15,6 +16,8 @@
 #[cfg(unix)]
 pub mod arena;
 pub mod copy;
+#[cfg(unix)]
+pub mod cuda;
 #[cfg(unix)]
 pub mod device;
 #[cfg(unix)]

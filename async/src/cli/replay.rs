@@ -8,7 +8,9 @@ use crate::replay::{FlippingPort, Replay, ReplayError, Report, Settings};
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
 use clap::{Args, ValueEnum};
 use kvstrata_core::Policy;
-use kvstrata_ffi::device::SimDevice;
+use kvstrata_core::storage::DevicePort;
+use kvstrata_ffi::cuda::{CudaDevice, CudaDriver, CudaError};
+use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
 use kvstrata_ffi::disk::{Backend, Key, KeyError};
 use std::io::Write;
 use std::path::PathBuf;
@@ -133,7 +135,7 @@ enum Device {
     Sim,
     /// An NVIDIA GPU
     Cuda,
-    /// A GPU where this build and machine have one, otherwise sim
+    /// A GPU where this machine has one with room for the blocks, otherwise sim
     Auto,
 }
 
@@ -193,9 +195,6 @@ fn policies() -> impl clap::builder::TypedValueParser<Value = Policy> {
 }
 
 pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
-    if arguments.device == Device::Cuda {
-        return Err("--device cuda: this build has no CUDA backend; use --device sim (or auto)".to_owned());
-    }
     if let Some(target) = &arguments.json {
         target.check()?;
     }
@@ -261,12 +260,42 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         (Some(asked), Some(there)) => Some(asked.min(there)),
         (asked, there) => asked.or(there),
     };
-    let blocks = settings.device_blocks as usize;
-    let device = SimDevice::new(blocks, settings.block_bytes).map_err(|source| ReplayError::Memory {
-        option: "--device-blocks",
-        blocks: blocks as u64,
-        source,
-    })?;
+    match cuda(arguments.device, &settings)? {
+        Some(device) => drive(Settings { device: "cuda", ..settings }, device, arguments, trace, requests),
+        None => {
+            let blocks = settings.device_blocks as usize;
+            let memory =
+                |source| ReplayError::Memory { option: "--device-blocks", blocks: blocks as u64, source };
+            let device = SimDevice::new(blocks, settings.block_bytes).map_err(memory)?;
+            drive(settings, device, arguments, trace, requests)
+        }
+    }
+}
+
+/// The first GPU, if it is asked for, or `auto` finds one that has the memory.
+fn cuda(asked: Device, settings: &Settings) -> Result<Option<CudaDeviceTier>, ReplayError> {
+    let open = || {
+        let device = CudaDevice::open(&CudaDriver::load()?, 0)?;
+        CudaDeviceTier::new(&device, settings.device_blocks as usize, settings.block_bytes)
+    };
+    match asked {
+        Device::Sim => Ok(None),
+        Device::Auto => Ok(open().ok()),
+        Device::Cuda => open().map(Some).map_err(|error: CudaError| ReplayError::Setting {
+            option: "--device",
+            value: "cuda".to_owned(),
+            why: format!("{error}; or use --device sim"),
+        }),
+    }
+}
+
+fn drive<D: DevicePort>(
+    settings: Settings,
+    device: D,
+    arguments: &ReplayArgs,
+    trace: TraceReader,
+    requests: Option<u64>,
+) -> Result<Report, ReplayError> {
     let port = FlippingPort::new(device, arguments.flip_every);
     let filling = Arc::new(FillBar::new());
     let shown = Arc::clone(&filling);

@@ -25,7 +25,7 @@ pub use borrow::BorrowError;
 pub use guard::{BlockRead, BlockWrite};
 pub use memory::{Backing, MAPPING_ALIGN_BYTES};
 
-use borrow::BorrowWords;
+pub(crate) use borrow::BorrowWords;
 use core::ptr::NonNull;
 use kvstrata_core::storage::{Storage, StorageKind};
 use memory::Mapping;
@@ -128,6 +128,11 @@ impl HostArena {
     pub fn write(self: &Arc<Self>, block: usize) -> Result<BlockWrite, BorrowError> {
         self.words.take_write(block)?;
         Ok(BlockWrite::new(Arc::clone(self), block))
+    }
+
+    /// The whole mapping, which covers the blocks: its base, a multiple of 2 MiB, and its bytes, too.
+    pub(crate) fn mapped(&self) -> (NonNull<u8>, usize) {
+        (self.mapping.base(), self.mapping.bytes())
     }
 
     fn words(&self) -> &BorrowWords {

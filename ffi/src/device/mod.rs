@@ -3,8 +3,11 @@
 //! | backend | memory | file |
 //! |---|---|---|
 //! | [`SimDevice`] | host memory posing as a device, with an address space of its own | `sim.rs` |
+//! | [`CudaDeviceTier`] | a CUDA device's, by the driver that is found at run time | `cuda.rs` |
 
+mod cuda;
 mod sim;
 
+pub use cuda::CudaDeviceTier;
 pub use kvstrata_core::storage::{DeviceError, DevicePort};
 pub use sim::{SIM_ADDRESS_BASE, SimDevice};

@@ -1,61 +1,10 @@
 //! What vendors install: CUDA driver and devices, nvcc, NIXL, cuFile. Looked for at run time only.
 
 use super::Fact;
+use crate::cuda::{CudaDriver, CudaError};
 use crate::gds::{self, GdsError};
 use crate::sys::library::Library;
-use core::ffi::{CStr, c_char, c_int};
 use std::path::{Path, PathBuf};
-
-type Init = unsafe extern "C" fn(u32) -> c_int;
-type GetInt = unsafe extern "C" fn(*mut c_int) -> c_int;
-type DeviceGet = unsafe extern "C" fn(*mut c_int, c_int) -> c_int;
-type DeviceName = unsafe extern "C" fn(*mut c_char, c_int, c_int) -> c_int;
-
-/// The entries of the CUDA driver API that the probe calls.
-struct Cuda {
-    init: Init,
-    version: GetInt,
-    count: GetInt,
-    device: DeviceGet,
-    name: DeviceName,
-}
-
-impl Cuda {
-    fn load(library: &Library) -> Option<Cuda> {
-        let [init, version, count] =
-            [c"cuInit", c"cuDriverGetVersion", c"cuDeviceGetCount"].map(|n| library.symbol(n));
-        let [device, name] = [c"cuDeviceGet", c"cuDeviceGetName"].map(|n| library.symbol(n));
-        Some(Cuda {
-            // SAFETY: `CUresult cuInit(unsigned int)` in cuda.h; the library is never unloaded.
-            init: unsafe { core::mem::transmute::<*mut core::ffi::c_void, Init>(init?.as_ptr()) },
-            // SAFETY: `CUresult cuDriverGetVersion(int *)` in cuda.h.
-            version: unsafe { core::mem::transmute::<*mut core::ffi::c_void, GetInt>(version?.as_ptr()) },
-            // SAFETY: `CUresult cuDeviceGetCount(int *)` in cuda.h.
-            count: unsafe { core::mem::transmute::<*mut core::ffi::c_void, GetInt>(count?.as_ptr()) },
-            // SAFETY: `CUresult cuDeviceGet(CUdevice *, int)` in cuda.h, where CUdevice is an int.
-            device: unsafe { core::mem::transmute::<*mut core::ffi::c_void, DeviceGet>(device?.as_ptr()) },
-            // SAFETY: `CUresult cuDeviceGetName(char *, int, CUdevice)` in cuda.h.
-            name: unsafe { core::mem::transmute::<*mut core::ffi::c_void, DeviceName>(name?.as_ptr()) },
-        })
-    }
-
-    fn device_name(&self, ordinal: c_int) -> String {
-        let mut device = 0;
-        // SAFETY: the driver is initialised, and `device` is ours.
-        let got = unsafe { (self.device)(&mut device, ordinal) };
-        if got != 0 {
-            return format!("device {ordinal}: error {got}");
-        }
-        let mut name = [0_u8; 128];
-        // SAFETY: `name` is ours and 128 bytes long, which the driver is told.
-        let got = unsafe { (self.name)(name.as_mut_ptr().cast(), 128, device) };
-        let text = CStr::from_bytes_until_nul(&name).map(CStr::to_string_lossy);
-        match (got, text) {
-            (0, Ok(text)) => text.into_owned(),
-            _ => format!("device {ordinal}: error {got}"),
-        }
-    }
-}
 
 const DRIVER: &str = "CUDA driver";
 const DRIVER_WHY: &str = "device memory and copy engines; without it the device tier is simulated";
@@ -70,45 +19,41 @@ pub(super) fn cuda() -> Vec<Fact> {
             Fact::not_found(DEVICES, "no driver to ask", DEVICES_WHY, INSTALL),
         ]
     };
-    let library = match Library::open(&[c"libcuda.so.1", c"libcuda.so"]) {
-        Ok(library) => library,
-        Err(error) => return none(error),
-    };
-    let Some(cuda) = Cuda::load(&library) else {
-        return none("libcuda lacks an entry: not NVIDIA's?".to_owned());
-    };
-    let mut version = 0;
-    // SAFETY: allowed before cuInit; `version` is ours.
-    let asked = unsafe { (cuda.version)(&mut version) };
-    let driver = match asked {
-        0 => format!("CUDA {}.{}", version / 1000, version % 1000 / 10),
-        error => format!("version unknown (error {error})"),
-    };
-    // SAFETY: flags must be 0, and are.
-    let init = unsafe { (cuda.init)(0) };
-    if init != 0 {
-        let remedy = "check `nvidia-smi`: 100 is no device, 803 a driver older than its library";
-        let detail = format!("{driver}, but cuInit says {init}");
-        return vec![
-            Fact::limited(DRIVER, detail, DRIVER_WHY, remedy),
-            Fact::not_found(DEVICES, format!("cuInit says {init}"), DEVICES_WHY, remedy),
-        ];
-    }
-    let mut count = 0;
-    // SAFETY: the driver is initialised, and `count` is ours.
-    let asked = unsafe { (cuda.count)(&mut count) };
-    let driver = Fact::found(DRIVER, driver, DRIVER_WHY);
-    let devices = match (asked, count) {
-        (0, 1..) => {
-            let names: Vec<_> = (0..count).map(|ordinal| cuda.device_name(ordinal)).collect();
-            Fact::found(DEVICES, format!("{count}: {}", names.join(", ")), DEVICES_WHY)
+    let driver = match CudaDriver::load() {
+        Ok(driver) => driver,
+        Err(CudaError::LibraryMissing { why }) => return none(why),
+        Err(CudaError::SymbolMissing { symbol }) => {
+            return none(format!("libcuda lacks {symbol}: too old, or not NVIDIA's"));
         }
-        (error, _) => {
-            let remedy = "check `nvidia-smi` and CUDA_VISIBLE_DEVICES";
-            Fact::not_found(DEVICES, format!("none (code {error})"), DEVICES_WHY, remedy)
+        Err(other) => {
+            let remedy = "check `nvidia-smi`: 100 is no device, 803 a driver older than its library; CUDA 12.0 is the least";
+            return vec![
+                Fact::limited(DRIVER, other.to_string(), DRIVER_WHY, remedy),
+                Fact::not_found(DEVICES, "the driver shows none", DEVICES_WHY, remedy),
+            ];
         }
     };
-    vec![driver, devices]
+    let found = driver.describe();
+    let (major, minor) = found.version;
+    let fact = match found.batch_copies {
+        true => Fact::found(DRIVER, format!("CUDA {major}.{minor}, batch copies"), DRIVER_WHY),
+        false => {
+            let detail = format!("CUDA {major}.{minor}, which takes one copy a call");
+            Fact::limited(DRIVER, detail, DRIVER_WHY, "a driver of CUDA 13.0 or later takes many by one call")
+        }
+    };
+    let devices: Vec<_> = (0..found.devices).map(|ordinal| driver.describe_device(ordinal)).collect();
+    let words = devices.iter().map(|device| match device {
+        Ok(device) => device.to_string(),
+        Err(error) => error.to_string(),
+    });
+    let words: Vec<_> = words.collect();
+    let detail = words.join("; ");
+    let devices = match devices.iter().all(Result::is_ok) {
+        true => Fact::found(DEVICES, detail, DEVICES_WHY),
+        false => Fact::limited(DEVICES, detail, DEVICES_WHY, "check `nvidia-smi` and the system's log"),
+    };
+    vec![fact, devices]
 }
 
 pub(super) fn nvcc() -> Fact {

@@ -1,0 +1,170 @@
+//! `kvdouble_*`: what tests ask and set. Not part of libcuda; that they are there tells the double from the real one.
+//!
+//! Texts go in as pointer and length, and come out into the caller's buffer; numbers are numbers.
+
+use crate::client::{Leftovers, REPORT};
+use crate::world::{Fault, Registered, changed, lock, wait};
+use core::ffi::{c_int, c_void};
+
+/// # Safety
+/// `text` is the caller's, for `bytes` bytes.
+unsafe fn text(text: *const u8, bytes: usize) -> String {
+    // SAFETY: the function's contract.
+    String::from_utf8_lossy(unsafe { core::slice::from_raw_parts(text, bytes) }).into_owned()
+}
+
+/// A new machine, when what is running now has ended.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_reset() {
+    let mut world = lock();
+    while world.devices.iter().any(|device| device.running.is_some()) {
+        world = wait(world);
+    }
+    world.reset();
+    changed();
+}
+
+/// Before `cuInit`: what the machine has.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_settings(devices: u32, version: c_int, memory_bytes: u64, register_bytes: u64) {
+    let mut world = lock();
+    world.settings.devices = devices;
+    world.settings.version = version;
+    world.settings.memory_bytes = memory_bytes;
+    world.settings.register_bytes = register_bytes;
+}
+
+/// Device addresses are the host's from now on.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_plain_addresses() {
+    lock().memory.plain = true;
+}
+
+/// Devices see registered memory so far from where the host does.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_mapped_at(bytes: u64) {
+    lock().settings.mapped_at = bytes;
+}
+
+/// Chooses the order between streams; 0 for the oldest first.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_seed(seed: u64) {
+    lock().seed = seed;
+}
+
+/// Executes nothing more of itself.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_hold() {
+    lock().steps = Some(0);
+}
+
+/// Executes everything again.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_release() {
+    lock().steps = None;
+    changed();
+}
+
+/// Executes so many operations, or as many as can be, and returns when that is done.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_step(steps: u64) {
+    let mut world = lock();
+    world.steps = Some(steps);
+    changed();
+    while !world.is_idle() {
+        world = wait(world);
+    }
+    world.steps = Some(0);
+}
+
+/// Returns when nothing happens any more of itself.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_idle() {
+    let mut world = lock();
+    while !world.is_idle() {
+        world = wait(world);
+    }
+}
+
+/// Returns when `name` has been called so often since the reset.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kvdouble_called(name: *const u8, bytes: usize, calls: u64) {
+    // SAFETY: the caller's.
+    let name = unsafe { text(name, bytes) };
+    let mut world = lock();
+    while world.calls.get(&*name).copied().unwrap_or(0) < calls {
+        world = wait(world);
+    }
+}
+
+/// The `nth` call of `name` from now on answers with `code`, without having done anything.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kvdouble_fail(name: *const u8, bytes: usize, nth: u64, code: c_int, sticky: bool) {
+    // SAFETY: the caller's.
+    let name = unsafe { text(name, bytes) };
+    lock().faults.push(Fault { name, nth: nth.max(1), code, sticky });
+}
+
+/// The `nth` operation that the device executes from now on breaks it.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_break(device: u32, nth: u64, code: c_int) {
+    if let Some(device) = lock().devices.get_mut(device as usize) {
+        device.breaks = Some((nth.max(1), code));
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kvdouble_calls(name: *const u8, bytes: usize) -> u64 {
+    // SAFETY: the caller's.
+    let name = unsafe { text(name, bytes) };
+    lock().calls.get(&*name).copied().unwrap_or(0)
+}
+
+/// Calls of every function together.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_all_calls() -> u64 {
+    lock().calls.values().sum()
+}
+
+/// How often the double was misused, and what was wrong the first time, as much as fits. Forgets it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kvdouble_misuse(first: *mut u8, room: usize, used: *mut usize) -> u64 {
+    let misuse = core::mem::take(&mut lock().misuse);
+    let words = misuse.first().map_or(&b""[..], |words| words.as_bytes());
+    let bytes = words.len().min(room);
+    // SAFETY: the caller's, for `room` bytes.
+    unsafe { first.copy_from_nonoverlapping(words.as_ptr(), bytes) };
+    // SAFETY: the caller's.
+    unsafe { used.write(bytes) };
+    misuse.len() as u64
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kvdouble_left(left: *mut Leftovers) {
+    // SAFETY: the caller's.
+    unsafe { left.write(lock().left()) };
+}
+
+/// A child process's end: misuse and leftovers, into the file that its parent has named.
+pub(crate) extern "C" fn report() {
+    if let Some(path) = std::env::var_os(REPORT) {
+        let world = lock();
+        let first = world.misuse.first().map_or("", String::as_str);
+        // Without the file the parent fails, which is all that can be done.
+        let _ = std::fs::write(path, format!("{:?}", (world.misuse.len(), first, world.left())));
+    }
+}
+
+/// The host's address of device memory, for kernels that are functions of a test; null where there is none.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_translate(address: u64, bytes: u64) -> *mut c_void {
+    lock().memory.place((address, bytes)).map_or(core::ptr::null_mut(), |place| place.pointer().cast())
+}
+
+/// A kernel by name, for every module that is loaded from now on. Its parameters are copied when it is launched.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn kvdouble_kernel(name: *const u8, bytes: usize, args_bytes: usize, run: crate::Kernel) {
+    // SAFETY: the caller's.
+    let name = unsafe { text(name, bytes) };
+    lock().kernels.insert(name, Registered { run, args_bytes });
+}

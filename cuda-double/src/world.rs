@@ -1,0 +1,282 @@
+//! Everything that there is, under one lock, and how a call is let in.
+//!
+//! Invariants
+//! - I1: a handle is given out once and never again, not even after a reset: what is not in its table has been destroyed.
+//! - I2: an operation is in exactly one place: a stream's queue, or `running` of its device.
+
+use crate::client::Leftovers;
+use crate::engine::{Op, Stream};
+use crate::memory::Memory;
+use core::cell::{Cell, RefCell};
+use core::ffi::c_int;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// `CUresult`, as far as the double says it.
+pub(crate) mod code {
+    pub(crate) const INVALID_VALUE: i32 = 1;
+    pub(crate) const OUT_OF_MEMORY: i32 = 2;
+    pub(crate) const NOT_INITIALIZED: i32 = 3;
+    pub(crate) const INVALID_DEVICE: i32 = 101;
+    pub(crate) const INVALID_IMAGE: i32 = 200;
+    pub(crate) const INVALID_CONTEXT: i32 = 201;
+    pub(crate) const INVALID_HANDLE: i32 = 400;
+    pub(crate) const NOT_FOUND: i32 = 500;
+    pub(crate) const NOT_READY: i32 = 600;
+    pub(crate) const CONTEXT_IS_DESTROYED: i32 = 709;
+    pub(crate) const ALREADY_REGISTERED: i32 = 712;
+    pub(crate) const NOT_REGISTERED: i32 = 713;
+    pub(crate) const NOT_PERMITTED: i32 = 800;
+}
+
+pub(crate) type Answer = Result<(), i32>;
+
+/// What a machine has.
+pub(crate) struct Settings {
+    pub(crate) devices: u32,
+    pub(crate) version: c_int,
+    pub(crate) memory_bytes: u64,
+    pub(crate) register_bytes: u64,
+    /// From the host's address of registered memory to the device's.
+    pub(crate) mapped_at: u64,
+}
+
+impl Settings {
+    const fn new() -> Settings {
+        Settings { devices: 2, version: 13000, memory_bytes: 1 << 30, register_bytes: u64::MAX, mapped_at: 0 }
+    }
+}
+
+/// One device, and its primary context.
+#[derive(Default)]
+pub(crate) struct Device {
+    /// Its handle; none before the first retain.
+    pub(crate) context: Option<u64>,
+    pub(crate) retained: u32,
+    /// The sticky error that every call of the context answers with.
+    pub(crate) broken: Option<i32>,
+    pub(crate) running: Option<Op>,
+    /// Operations from now until one breaks the device, and with which code.
+    pub(crate) breaks: Option<(u64, i32)>,
+}
+
+/// An event: records asked for and records executed.
+pub(crate) struct Event {
+    pub(crate) device: u32,
+    pub(crate) recorded: u64,
+    pub(crate) done: u64,
+}
+
+/// A registered kernel and the size of its parameters.
+#[derive(Clone, Copy)]
+pub(crate) struct Registered {
+    pub(crate) run: crate::Kernel,
+    pub(crate) args_bytes: usize,
+}
+
+/// An error to come: the `nth` call of `name` from now on.
+pub(crate) struct Fault {
+    pub(crate) name: String,
+    pub(crate) nth: u64,
+    pub(crate) code: c_int,
+    pub(crate) sticky: bool,
+}
+
+pub(crate) struct World {
+    pub(crate) settings: Settings,
+    pub(crate) initialised: bool,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) memory: Memory,
+    pub(crate) streams: BTreeMap<u64, Stream>,
+    pub(crate) events: BTreeMap<u64, Event>,
+    pub(crate) modules: BTreeMap<u64, u32>,
+    /// Handle → module and kernel.
+    pub(crate) functions: BTreeMap<u64, (u64, Registered)>,
+    pub(crate) kernels: BTreeMap<String, Registered>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) calls: BTreeMap<&'static str, u64>,
+    pub(crate) misuse: Vec<String>,
+    /// Steps that may still be taken; none: as many as there are.
+    pub(crate) steps: Option<u64>,
+    pub(crate) seed: u64,
+    pub(crate) executed: u64,
+    /// How often the world was made anew.
+    pub(crate) epoch: u64,
+    next_handle: u64,
+}
+
+static WORLD: Mutex<World> = Mutex::new(World::new());
+static PROGRESS: Condvar = Condvar::new();
+
+thread_local! {
+    static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+pub(crate) fn lock() -> MutexGuard<'static, World> {
+    WORLD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until something has changed.
+pub(crate) fn wait(world: MutexGuard<'static, World>) -> MutexGuard<'static, World> {
+    PROGRESS.wait(world).unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn changed() {
+    PROGRESS.notify_all();
+}
+
+/// The calling thread's stack of contexts.
+pub(crate) fn contexts<R>(act: impl FnOnce(&mut Vec<u64>) -> R) -> R {
+    CONTEXTS.with_borrow_mut(act)
+}
+
+/// Runs a caller's function, during which the thread must not call the driver.
+pub(crate) fn as_host_function(run: impl FnOnce()) {
+    IN_HOST_FUNCTION.set(true);
+    run();
+    IN_HOST_FUNCTION.set(false);
+}
+
+/// What a call needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Nothing: allowed before `cuInit`.
+    Nothing,
+    /// `cuInit`.
+    Init,
+    /// A context that is current, live and not broken.
+    Context,
+}
+
+/// One call of libcuda. `act` is given the device of the current context (0 where none is needed).
+pub(crate) fn call(name: &'static str, need: Need, act: impl FnOnce(&mut World, u32) -> Answer) -> c_int {
+    let mut world = lock();
+    let answer = world.admit(name, need).and_then(|device| act(&mut world, device));
+    drop(world);
+    changed();
+    answer.err().unwrap_or(0)
+}
+
+impl World {
+    const fn new() -> World {
+        World {
+            settings: Settings::new(),
+            initialised: false,
+            devices: Vec::new(),
+            memory: Memory::new(),
+            streams: BTreeMap::new(),
+            events: BTreeMap::new(),
+            modules: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            kernels: BTreeMap::new(),
+            faults: Vec::new(),
+            calls: BTreeMap::new(),
+            misuse: Vec::new(),
+            steps: None,
+            seed: 0,
+            executed: 0,
+            epoch: 0,
+            next_handle: 0x1000,
+        }
+    }
+
+    /// A new machine. Who waits for the old one is told that its context is gone.
+    pub(crate) fn reset(&mut self) {
+        let (epoch, next_handle) = (self.epoch + 1, self.next_handle);
+        *self = World { epoch, next_handle, ..World::new() };
+    }
+
+    pub(crate) fn left(&self) -> Leftovers {
+        Leftovers {
+            contexts: self.devices.iter().map(|device| u64::from(device.retained)).sum(),
+            allocations: self.memory.allocations.len() as u64,
+            registrations: self.memory.registered.len() as u64,
+            imports: self.memory.imports.len() as u64,
+            streams: self.streams.len() as u64,
+            events: self.events.len() as u64,
+            modules: self.modules.len() as u64,
+        }
+    }
+
+    pub(crate) fn handle(&mut self) -> u64 {
+        self.next_handle += 16;
+        self.next_handle
+    }
+
+    pub(crate) fn misused(&mut self, what: String) {
+        self.misuse.push(what);
+    }
+
+    /// Counts misuse, and refuses with `code`.
+    pub(crate) fn refuse<T>(&mut self, code: i32, what: String) -> Result<T, i32> {
+        self.misused(what);
+        Err(code)
+    }
+
+    pub(crate) fn admit(&mut self, name: &'static str, need: Need) -> Result<u32, i32> {
+        *self.calls.entry(name).or_default() += 1;
+        if IN_HOST_FUNCTION.get() {
+            return self.refuse(code::NOT_PERMITTED, format!("{name} from within a host function"));
+        }
+        if need != Need::Nothing && !self.initialised {
+            return Err(code::NOT_INITIALIZED);
+        }
+        let device = match need {
+            Need::Context => self.current(name)?,
+            _ => 0,
+        };
+        if let Some((code, sticky)) = self.fault(name) {
+            if sticky {
+                self.break_device(device, code);
+            }
+            return Err(code);
+        }
+        match self.devices.get(device as usize).and_then(|device| device.broken) {
+            Some(code) if need == Need::Context => Err(code),
+            _ => Ok(device),
+        }
+    }
+
+    /// The device of the thread's context.
+    fn current(&mut self, name: &str) -> Result<u32, i32> {
+        let top = contexts(|stack| stack.last().copied());
+        let device = top.and_then(|top| self.device_of(top));
+        match device {
+            Some(device) => Ok(device),
+            None => self.refuse(code::INVALID_CONTEXT, format!("{name} with no context current")),
+        }
+    }
+
+    pub(crate) fn device_of(&self, context: u64) -> Option<u32> {
+        let at =
+            self.devices.iter().position(|device| device.retained > 0 && device.context == Some(context));
+        at.map(|at| at as u32)
+    }
+
+    fn fault(&mut self, name: &str) -> Option<(i32, bool)> {
+        let mut found = None;
+        self.faults.retain_mut(|fault| {
+            if fault.name != name || found.is_some() {
+                return true;
+            }
+            fault.nth -= 1;
+            if fault.nth > 0 {
+                return true;
+            }
+            found = Some((fault.code, fault.sticky));
+            false
+        });
+        found
+    }
+
+    /// A sticky error: what is queued never happens, and every call of the context says so from now on.
+    pub(crate) fn break_device(&mut self, device: u32, code: i32) {
+        if let Some(device) = self.devices.get_mut(device as usize) {
+            device.broken.get_or_insert(code);
+        }
+        for stream in self.streams.values_mut().filter(|stream| stream.device == device) {
+            stream.queue = VecDeque::new();
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! A batch: the memory that a transfer touches, and the pieces that it copies.
+//!
+//! It owns what it touches: guards of arena blocks, ranges of device memory. Submitted, it belongs to the transfer, and comes back
+//! when the device has answered, with all its vectors, so that the next one needs no allocation.
+//!
+//! ```text
+//!   held     [ device range ][ block guard ][ … ]         a region each, named by its RegionId
+//!   pieces   region + offset ──► region + offset, bytes    checked when they are added
+//!   rows     the same, `height` times at a pitch
+//! ```
+//!
+//! Invariants
+//! - I1: a piece or row lies inside its regions, which the batch holds. Its target is device memory or a block borrowed for writing.
+//! - I2: pieces come in no particular order: targets that overlap are the caller's mistake, and give bytes of either source.
+
+use super::code::CudaCode;
+use super::context::CudaDevice;
+use super::copy::{Line, Rows, Side};
+use super::error::CudaError;
+use super::memory::DeviceRange;
+use super::pinned::PinnedStorage;
+use super::stream::CudaStream;
+use super::sys::{CUmemLocation, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder};
+use crate::arena::{BlockRead, BlockWrite};
+use core::any::Any;
+use core::fmt;
+use std::sync::Arc;
+
+/// A region of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionId(usize);
+
+/// What a batch holds.
+pub enum Held {
+    /// Device memory.
+    Device(DeviceRange),
+    /// A block of registered host memory that is read.
+    Read(BlockRead, Arc<PinnedStorage>),
+    /// A block of registered host memory that is written.
+    Write(BlockWrite, Arc<PinnedStorage>),
+    /// Anything that has to live as long.
+    Other(Arc<dyn Any + Send + Sync>),
+}
+
+/// Pieces to be copied, and who owns their memory.
+#[derive(Default)]
+pub struct Batch {
+    held: Vec<Held>,
+    /// Addresses and sizes, as the driver's own batch call takes them; `sides` says of each which way it goes.
+    targets: Vec<u64>,
+    sources: Vec<u64>,
+    sizes: Vec<usize>,
+    sides: Vec<Side>,
+    rows: Vec<Rows>,
+    bytes: u64,
+    /// Blocks that devices do not see where the host does: the call for many copies would take their addresses for the device's
+    /// (sgl-project/sglang#40232), those for single ones do not.
+    unmapped: usize,
+}
+
+impl Batch {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Batch {
+        Batch::default()
+    }
+
+    fn hold_region(&mut self, held: Held) -> RegionId {
+        self.held.push(held);
+        RegionId(self.held.len() - 1)
+    }
+
+    /// Device memory, to be read or written.
+    pub fn device(&mut self, range: DeviceRange) -> RegionId {
+        self.hold_region(Held::Device(range))
+    }
+
+    /// A block to be read.
+    ///
+    /// # Errors
+    /// [`CudaError::NotRegistered`] if the block is of another arena; it is dropped then.
+    pub fn read(&mut self, block: BlockRead, pinned: &Arc<PinnedStorage>) -> Result<RegionId, CudaError> {
+        pinned.has_read(&block)?;
+        self.unmapped += usize::from(!pinned.is_mapped());
+        Ok(self.hold_region(Held::Read(block, Arc::clone(pinned))))
+    }
+
+    /// A block to be written.
+    ///
+    /// # Errors
+    /// [`CudaError::NotRegistered`] if the block is of another arena; it is dropped then.
+    pub fn write(&mut self, block: BlockWrite, pinned: &Arc<PinnedStorage>) -> Result<RegionId, CudaError> {
+        pinned.has_write(&block)?;
+        self.unmapped += usize::from(!pinned.is_mapped());
+        Ok(self.hold_region(Held::Write(block, Arc::clone(pinned))))
+    }
+
+    /// Anything that has to live until the device has answered.
+    pub fn keep(&mut self, other: Arc<dyn Any + Send + Sync>) {
+        self.held.push(Held::Other(other));
+    }
+
+    /// Where a part of a region starts, and on which side; `span` bytes of it must be there.
+    fn place(
+        &mut self,
+        region: RegionId,
+        offset: u64,
+        span: u64,
+        target: bool,
+    ) -> Result<(bool, u64), CudaError> {
+        let outside = |what, limit| Err(CudaError::OutOfRange { what, offset, bytes: span, limit });
+        let (what, on_device, base, limit) = match self.held.get_mut(region.0) {
+            Some(Held::Device(range)) => ("device memory", true, range.address(), range.size_bytes()),
+            Some(Held::Write(block, _)) => {
+                let base = block.io_pointer().as_ptr().expose_provenance() as u64;
+                ("block", false, base, block.arena().block_bytes() as u64)
+            }
+            Some(Held::Read(block, _)) if !target => {
+                let base = block.io_pointer().as_ptr().expose_provenance() as u64;
+                ("block", false, base, block.arena().block_bytes() as u64)
+            }
+            Some(Held::Read(..)) => return outside("block, which is borrowed for reading", 0),
+            Some(Held::Other(_)) | None => return outside("batch's regions", 0),
+        };
+        if offset > limit || span > limit - offset {
+            return outside(what, limit);
+        }
+        Ok((on_device, base + offset))
+    }
+
+    /// Copies `bytes` from one region to another; at least one of them on the device.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfRange`], [`CudaError::ZeroBytes`]; both regions in host memory are one out of range too.
+    pub fn copy(&mut self, from: (RegionId, u64), to: (RegionId, u64), bytes: u64) -> Result<(), CudaError> {
+        if bytes == 0 {
+            return Err(CudaError::ZeroBytes { what: "piece" });
+        }
+        let (source, target) =
+            (self.place(from.0, from.1, bytes, false)?, self.place(to.0, to.1, bytes, true)?);
+        self.sides.push(side(source.0, target.0, from.1, bytes)?);
+        self.sources.push(source.1);
+        self.targets.push(target.1);
+        self.sizes.push(bytes as usize);
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Copies `height` rows of `width` bytes, which lie `from_pitch` and `to_pitch` bytes apart.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfRange`], [`CudaError::ZeroBytes`], [`CudaError::Pitch`].
+    pub fn copy_rows(
+        &mut self,
+        from: (RegionId, u64),
+        to: (RegionId, u64),
+        (width, height): (u64, u64),
+        (from_pitch, to_pitch): (u64, u64),
+    ) -> Result<(), CudaError> {
+        if width == 0 || height == 0 {
+            return Err(CudaError::ZeroBytes { what: "rows" });
+        }
+        let pitch = from_pitch.min(to_pitch);
+        if pitch < width {
+            return Err(CudaError::Pitch { width, pitch });
+        }
+        let span = |pitch: u64| pitch.saturating_mul(height - 1).saturating_add(width);
+        let source = self.place(from.0, from.1, span(from_pitch), false)?;
+        let target = self.place(to.0, to.1, span(to_pitch), true)?;
+        let side = side(source.0, target.0, from.1, width)?;
+        self.rows.push(Rows {
+            side,
+            source: source.1,
+            target: target.1,
+            width,
+            height,
+            from_pitch,
+            to_pitch,
+        });
+        self.bytes += width * height;
+        Ok(())
+    }
+
+    /// Bytes to be copied.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Pieces to be copied, rows of one call counted as one.
+    #[must_use]
+    pub fn pieces(&self) -> usize {
+        self.sizes.len() + self.rows.len()
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn held(&self) -> &[Held] {
+        &self.held
+    }
+
+    /// Empties it, and gives back what it held, in the order in which that was added.
+    pub fn release(&mut self) -> impl Iterator<Item = Held> + use<'_> {
+        self.targets.clear();
+        self.sources.clear();
+        self.sizes.clear();
+        self.sides.clear();
+        self.rows.clear();
+        (self.bytes, self.unmapped) = (0, 0);
+        self.held.drain(..)
+    }
+
+    /// Whether all its device memory is the device's.
+    pub(super) fn is_of(&self, device: &Arc<CudaDevice>) -> Result<(), CudaError> {
+        for held in &self.held {
+            if let Held::Device(range) = held
+                && !Arc::ptr_eq(range.storage().device(), device)
+            {
+                let (found, wanted) = (range.storage().device().ordinal(), device.ordinal());
+                return Err(CudaError::WrongDevice { what: "the memory", found, wanted });
+            }
+        }
+        Ok(())
+    }
+
+    /// Address of a part of a device region, for fills.
+    pub(super) fn device_address(&mut self, at: (RegionId, u64), bytes: u64) -> Result<u64, CudaError> {
+        match self.place(at.0, at.1, bytes, true)? {
+            (true, address) => Ok(address),
+            (false, _) => {
+                Err(CudaError::OutOfRange { what: "device regions", offset: at.1, bytes, limit: 0 })
+            }
+        }
+    }
+
+    /// Address of a part of any region as a kernel sees it.
+    pub(super) fn kernel_address(
+        &mut self,
+        at: (RegionId, u64),
+        bytes: u64,
+        target: bool,
+    ) -> Result<u64, CudaError> {
+        let (on_device, address) = self.place(at.0, at.1, bytes, target)?;
+        match self.held.get(at.0.0) {
+            Some(Held::Read(_, pinned) | Held::Write(_, pinned)) if !on_device => {
+                pinned.kernel_address(address)
+            }
+            _ => Ok(address),
+        }
+    }
+
+    /// Queues every piece. `issued` says whether anything was queued, also when a later piece is refused.
+    ///
+    /// # Safety
+    /// The batch lives, and keeps what it holds, until the stream has answered.
+    pub(super) unsafe fn issue(&mut self, stream: &CudaStream, issued: &mut bool) -> Result<(), CudaError> {
+        if self.sizes.len() > 1 && self.unmapped == 0 && stream.device().batches() {
+            // SAFETY: the caller's promise.
+            match unsafe { self.issue_batch(stream) } {
+                Ok(()) => *issued = true,
+                Err(CudaError::Refused { fault, .. }) if fault.code == CudaCode::NOT_SUPPORTED => {
+                    stream.device().refuse_batches();
+                    // SAFETY: the caller's promise.
+                    unsafe { self.issue_lines(stream, issued) }?;
+                }
+                Err(other) => {
+                    // The manual does not say whether pieces before the one that was refused are queued.
+                    *issued = true;
+                    return Err(other);
+                }
+            }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.issue_lines(stream, issued) }?;
+        }
+        for rows in &self.rows {
+            // SAFETY: inside memory that the batch holds (I1), which it does until the stream has answered.
+            unsafe { stream.copy_rows(rows) }?;
+            *issued = true;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for `issue`.
+    unsafe fn issue_lines(&self, stream: &CudaStream, issued: &mut bool) -> Result<(), CudaError> {
+        let pieces = self.targets.iter().zip(&self.sources).zip(&self.sizes).zip(&self.sides);
+        for (((target, source), bytes), side) in pieces {
+            let line = Line { side: *side, target: *target, source: *source, bytes: *bytes };
+            // SAFETY: inside memory that the batch holds (I1), which it does until the stream has answered.
+            unsafe { stream.copy_line(line) }?;
+            *issued = true;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for `issue`.
+    unsafe fn issue_batch(&mut self, stream: &CudaStream) -> Result<(), CudaError> {
+        let mut attributes = ATTRIBUTES;
+        let mut start = 0;
+        stream.device().call("cuMemcpyBatchAsync", |api| match api.cuMemcpyBatchAsync_v2 {
+            // SAFETY: as many targets, sources and sizes as are said, one attribute for all from the first on; the memory is the
+            // batch's (I1) until the stream has answered. The driver copies the arrays before it returns.
+            Some(copy) => unsafe {
+                copy(
+                    self.targets.as_mut_ptr(),
+                    self.sources.as_mut_ptr(),
+                    self.sizes.as_mut_ptr(),
+                    self.sizes.len(),
+                    &mut attributes,
+                    &mut start,
+                    1,
+                    stream.raw(),
+                )
+            },
+            None => CudaCode::NOT_SUPPORTED.number(),
+        })
+    }
+}
+
+/// In stream order: a source is read when its turn comes, not before. No hints: those are for managed memory.
+const ATTRIBUTES: CUmemcpyAttributes = CUmemcpyAttributes {
+    srcAccessOrder: CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+    srcLocHint: NOWHERE,
+    dstLocHint: NOWHERE,
+    flags: 0,
+};
+const NOWHERE: CUmemLocation =
+    CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
+
+fn side(source_on_device: bool, target_on_device: bool, offset: u64, bytes: u64) -> Result<Side, CudaError> {
+    match (source_on_device, target_on_device) {
+        (false, true) => Ok(Side::HostToDevice),
+        (true, false) => Ok(Side::DeviceToHost),
+        (true, true) => Ok(Side::DeviceToDevice),
+        (false, false) => Err(CudaError::OutOfRange { what: "device regions", offset, bytes, limit: 0 }),
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Held::Device(range) => range.fmt(f),
+            Held::Read(block, _) => write!(f, "block {} to be read", block.block()),
+            Held::Write(block, _) => write!(f, "block {} to be written", block.block()),
+            Held::Other(_) => f.write_str("something kept"),
+        }
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch({} pieces of {} bytes in all, {:?})", self.pieces(), self.bytes, self.held)
+    }
+}

@@ -1,0 +1,359 @@
+//! One device and its primary context, which the engine's own CUDA calls use too.
+//!
+//! Invariants
+//! - I1: the context is retained from `open` to the drop of the [`CudaDevice`]; whatever is made in it holds the device.
+//! - I2: a call that needs the context is made with it on top of the calling thread's stack of contexts ([`bound`](CudaDevice::bound)),
+//!   and the thread finds its stack as it was afterwards: an engine's threads have contexts of their own.
+//! - I3: from the first sticky error on the device is quarantined: no call of ours reaches the driver but the one that takes our
+//!   context off a thread's stack. Memory that the device may still write is neither freed nor unregistered nor unmapped, but leaked
+//!   and counted ([`leaked`](CudaDevice::leaked)), and the context is not released.
+//! - I4: a process has one `CudaDevice` a context, so that all of it knows of the quarantine.
+
+use super::driver::{CudaDriver, check};
+use super::error::{CudaError, Fault};
+use super::ipc::Imports;
+use super::sys::{Api, CUcontext, CUdevice, CUdevice_attribute as Attribute, CUuuid, Code};
+use core::any::Any;
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_int};
+use core::fmt;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+
+/// What a device is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceDescription {
+    /// CUDA's number of it.
+    pub ordinal: u32,
+    /// Its name, "NVIDIA H100 80GB HBM3" for example.
+    pub name: String,
+    /// What tells it from every other device, in every process.
+    pub uuid: [u8; 16],
+    /// Domain, bus and device on the PCI bus, as in `/sys/bus/pci/devices`, in lower case.
+    pub pci_bus_id: String,
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Threads a block at most.
+    pub block_threads: u32,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+}
+
+impl fmt::Display for DeviceDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeviceDescription {
+            ordinal,
+            name,
+            multiprocessors,
+            capability: (major, minor),
+            memory_bytes,
+            ..
+        } = self;
+        let gib = memory_bytes >> 30;
+        write!(f, "device {ordinal}: {name}, {gib} GiB, {multiprocessors} SMs, compute {major}.{minor}")
+    }
+}
+
+/// Memory of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceMemoryInfo {
+    /// Bytes that nobody has.
+    pub free_bytes: u64,
+    /// Bytes that there are.
+    pub total_bytes: u64,
+}
+
+/// What a quarantined device keeps for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Leaked {
+    /// Allocations, registrations, imports, streams, events, modules and transfers.
+    pub things: u64,
+    /// Bytes of device and host memory among them.
+    pub bytes: u64,
+}
+
+/// A device, and its primary context.
+pub struct CudaDevice {
+    driver: Arc<CudaDriver>,
+    device: CUdevice,
+    context: CUcontext,
+    description: DeviceDescription,
+    fault: OnceLock<Fault>,
+    leaked_things: AtomicU64,
+    leaked_bytes: AtomicU64,
+    batch_refused: AtomicBool,
+    /// Other processes' memory that is open here, so that it is opened once.
+    pub(super) imports: Imports,
+}
+
+// SAFETY: a context may be pushed and released from any thread (the driver is thread-safe); the pointer is never followed here.
+unsafe impl Send for CudaDevice {}
+// SAFETY: as above; what changes behind `&CudaDevice` is atomic.
+unsafe impl Sync for CudaDevice {}
+
+thread_local! {
+    /// The context that the innermost `bound` of this thread has pushed.
+    static BOUND: Cell<CUcontext> = const { Cell::new(null_mut()) };
+}
+
+impl CudaDevice {
+    /// Opens the device of this ordinal, or shares it with whoever in the process has it open (I4). Retains its primary context, which
+    /// costs device memory if nobody in the process has one yet.
+    ///
+    /// # Errors
+    /// [`CudaError`]: there is no such device, or the driver refuses it.
+    pub fn open(driver: &Arc<CudaDriver>, ordinal: u32) -> Result<Arc<CudaDevice>, CudaError> {
+        let (device, description) = describe(driver, ordinal)?;
+        let api = driver.api();
+        let mut context = null_mut();
+        // SAFETY: `context` is ours, and `device` is the driver's.
+        let answer = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut context, device) };
+        check("cuDevicePrimaryCtxRetain", answer)
+            .map_err(|fault| CudaError::Refused { device: ordinal, fault })?;
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|device| device.strong_count() > 0);
+        if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|open| open.context == context) {
+            // SAFETY: retained above, one time more than the device that is open will release it.
+            let _ = unsafe { (api.cuDevicePrimaryCtxRelease_v2)(device.device) };
+            return Ok(device);
+        }
+        let opened = Arc::new(CudaDevice {
+            driver: Arc::clone(driver),
+            device,
+            context,
+            description,
+            fault: OnceLock::new(),
+            leaked_things: AtomicU64::new(0),
+            leaked_bytes: AtomicU64::new(0),
+            batch_refused: AtomicBool::new(false),
+            imports: Imports::default(),
+        });
+        open.push(Arc::downgrade(&opened));
+        Ok(opened)
+    }
+
+    /// What the device is.
+    #[must_use]
+    pub fn describe(&self) -> &DeviceDescription {
+        &self.description
+    }
+
+    /// CUDA's number of it.
+    #[must_use]
+    pub fn ordinal(&self) -> u32 {
+        self.description.ordinal
+    }
+
+    /// The driver.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<CudaDriver> {
+        &self.driver
+    }
+
+    /// Memory free and in all, now.
+    ///
+    /// # Errors
+    /// [`CudaError`]: the driver refuses, or the device is quarantined.
+    pub fn memory(&self) -> Result<DeviceMemoryInfo, CudaError> {
+        let (mut free, mut total) = (0, 0);
+        self.call("cuMemGetInfo", |api| {
+            // SAFETY: both are ours.
+            unsafe { (api.cuMemGetInfo_v2)(&mut free, &mut total) }
+        })?;
+        Ok(DeviceMemoryInfo { free_bytes: free as u64, total_bytes: total as u64 })
+    }
+
+    /// The error that the device is quarantined for, if it is.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        self.fault.get().copied()
+    }
+
+    /// What was left to the device for ever (I3).
+    #[must_use]
+    pub fn leaked(&self) -> Leaked {
+        // Relaxed: counters.
+        Leaked { things: self.leaked_things.load(Relaxed), bytes: self.leaked_bytes.load(Relaxed) }
+    }
+
+    /// Runs `act` with the context bound to this thread, so that the calls of ours in it find it bound, which costs them one
+    /// comparison instead of two calls of the driver. `act` leaves the thread's stack of contexts as it finds it.
+    ///
+    /// # Errors
+    /// [`CudaError`]: the driver refuses, or the device is quarantined; `act` has not run.
+    pub fn bound<R>(&self, act: impl FnOnce() -> R) -> Result<R, CudaError> {
+        self.alive()?;
+        if BOUND.get() == self.context {
+            return Ok(act());
+        }
+        // SAFETY: the context is retained (I1).
+        let answer = unsafe { (self.driver.api().cuCtxPushCurrent_v2)(self.context) };
+        self.checked("cuCtxPushCurrent", answer)?;
+        let _unbind = Unbind { device: self, outer: BOUND.replace(self.context) };
+        Ok(act())
+    }
+
+    /// Refuses if the device is quarantined.
+    pub(super) fn alive(&self) -> Result<(), CudaError> {
+        match self.fault.get() {
+            None => Ok(()),
+            Some(fault) => Err(CudaError::Quarantined { device: self.ordinal(), fault: *fault }),
+        }
+    }
+
+    /// One call of the driver with the context bound.
+    pub(super) fn call(
+        &self,
+        operation: &'static str,
+        call: impl FnOnce(&Api) -> Code,
+    ) -> Result<(), CudaError> {
+        let answer = self.bound(|| call(self.driver.api()))?;
+        self.checked(operation, answer)
+    }
+
+    /// A call's answer, told apart; a sticky one quarantines the device.
+    fn checked(&self, operation: &'static str, answer: Code) -> Result<(), CudaError> {
+        let Err(fault) = check(operation, answer) else { return Ok(()) };
+        if !fault.code.is_sticky() {
+            return Err(CudaError::Refused { device: self.ordinal(), fault });
+        }
+        match self.fault.set(fault) {
+            Ok(()) => Err(CudaError::Sticky { device: self.ordinal(), fault }),
+            // Somebody else was first; theirs is kept.
+            Err(_) => self.alive(),
+        }
+    }
+
+    /// Counts what is left to the device for ever.
+    pub(super) fn leak(&self, bytes: u64) {
+        // Relaxed: counters.
+        self.leaked_things.fetch_add(1, Relaxed);
+        self.leaked_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// Leaves to the device for ever what it may still use: it is never dropped.
+    pub(super) fn keep(&self, what: Box<dyn Any + Send>, bytes: u64) {
+        self.leak(bytes);
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(what);
+    }
+
+    /// Gives something back to the driver, or leaks it: when the device is quarantined, or the driver refuses.
+    pub(super) fn give_back(&self, operation: &'static str, bytes: u64, call: impl FnOnce(&Api) -> Code) {
+        if self.call(operation, call).is_err() {
+            self.leak(bytes);
+        }
+    }
+
+    /// Whether many copies may go by one call.
+    pub(super) fn batches(&self) -> bool {
+        // Relaxed: a hint; who does not see it yet is refused once more.
+        self.driver.describe().batch_copies && !self.batch_refused.load(Relaxed)
+    }
+
+    /// The driver has the call, and this device does not.
+    pub(super) fn refuse_batches(&self) {
+        // Relaxed: as above.
+        self.batch_refused.store(true, Relaxed);
+    }
+}
+
+/// What dead devices have, of all devices: theirs until the process ends (I3).
+static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+
+/// Devices that are open (I4).
+static OPEN: Mutex<Vec<Weak<CudaDevice>>> = Mutex::new(Vec::new());
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        if self.fault.get().is_none() {
+            // SAFETY: retained once, released once (I1).
+            let _ = unsafe { (self.driver.api().cuDevicePrimaryCtxRelease_v2)(self.device) };
+        }
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDevice")
+            .field("description", &self.description)
+            .field("fault", &self.fault.get())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes the context off the thread's stack, also when `act` panics.
+struct Unbind<'a> {
+    device: &'a CudaDevice,
+    outer: CUcontext,
+}
+
+impl Drop for Unbind<'_> {
+    fn drop(&mut self) {
+        BOUND.set(self.outer);
+        let mut popped = null_mut();
+        // SAFETY: `popped` is ours; the context on top is the one that we pushed (I2). It frees nothing and waits for nothing, hence
+        // also when the device is quarantined.
+        let _ = unsafe { (self.device.driver.api().cuCtxPopCurrent_v2)(&mut popped) };
+    }
+}
+
+/// What a device is; makes no context.
+pub(super) fn describe(
+    driver: &CudaDriver,
+    ordinal: u32,
+) -> Result<(CUdevice, DeviceDescription), CudaError> {
+    let count = driver.describe().devices;
+    if ordinal >= count {
+        return Err(CudaError::NoSuchDevice { ordinal, count });
+    }
+    ask(driver.api(), ordinal).map_err(|fault| CudaError::Refused { device: ordinal, fault })
+}
+
+fn ask(api: &Api, ordinal: u32) -> Result<(CUdevice, DeviceDescription), Fault> {
+    let mut device = 0;
+    // SAFETY: `device` is ours; the ordinal is below a count that is an `int`.
+    check("cuDeviceGet", unsafe { (api.cuDeviceGet)(&mut device, ordinal as c_int) })?;
+    let attribute = |attribute| {
+        let mut value = 0;
+        // SAFETY: `value` is ours, `device` is the driver's.
+        let answer = unsafe { (api.cuDeviceGetAttribute)(&mut value, attribute, device) };
+        check("cuDeviceGetAttribute", answer).map(|()| u32::try_from(value).unwrap_or(0))
+    };
+    let mut name = [0_u8; 256];
+    // SAFETY: `name` is ours, and as long as the driver is told.
+    let answer =
+        unsafe { (api.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), name.len() as c_int, device) };
+    check("cuDeviceGetName", answer)?;
+    let mut bus = [0_u8; 32];
+    // SAFETY: as above.
+    let answer =
+        unsafe { (api.cuDeviceGetPCIBusId)(bus.as_mut_ptr().cast::<c_char>(), bus.len() as c_int, device) };
+    check("cuDeviceGetPCIBusId", answer)?;
+    let mut uuid = CUuuid { bytes: [0; 16] };
+    // SAFETY: `uuid` is ours.
+    check("cuDeviceGetUuid", unsafe { (api.cuDeviceGetUuid_v2)(&mut uuid, device) })?;
+    let mut bytes = 0;
+    // SAFETY: `bytes` is ours.
+    check("cuDeviceTotalMem", unsafe { (api.cuDeviceTotalMem_v2)(&mut bytes, device) })?;
+    let text = |bytes: &[u8]| {
+        CStr::from_bytes_until_nul(bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+    };
+    let description = DeviceDescription {
+        ordinal,
+        name: text(&name),
+        uuid: uuid.bytes.map(|byte| byte.cast_unsigned()),
+        pci_bus_id: text(&bus).to_lowercase(),
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        capability: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        block_threads: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+        memory_bytes: bytes as u64,
+    };
+    Ok((device, description))
+}

@@ -1,0 +1,129 @@
+//! Single copies and fills, queued in a stream. [`Batch`](super::Batch) calls them for its pieces.
+
+use super::error::CudaError;
+use super::stream::CudaStream;
+use super::sys::{CUDA_MEMCPY2D, CUmemorytype};
+use core::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_mut};
+
+/// Which way a piece goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    HostToDevice,
+    DeviceToHost,
+    DeviceToDevice,
+}
+
+/// One piece. Host addresses are registered ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line {
+    pub(super) side: Side,
+    pub(super) target: u64,
+    pub(super) source: u64,
+    pub(super) bytes: usize,
+}
+
+/// Rows of `width` bytes, a pitch apart.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rows {
+    pub(super) side: Side,
+    pub(super) target: u64,
+    pub(super) source: u64,
+    pub(super) width: u64,
+    pub(super) height: u64,
+    pub(super) from_pitch: u64,
+    pub(super) to_pitch: u64,
+}
+
+impl CudaStream {
+    /// Queues one piece.
+    ///
+    /// # Safety
+    /// Source and target are memory of the piece's sides, which lives, and which nobody else reaches in conflict, until the stream has
+    /// answered. Host memory is registered.
+    pub(super) unsafe fn copy_line(&self, line: Line) -> Result<(), CudaError> {
+        let Line { side, target, source, bytes } = line;
+        match side {
+            Side::HostToDevice => self.device().call("cuMemcpyHtoDAsync", |api| {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    (api.cuMemcpyHtoDAsync_v2)(
+                        target,
+                        with_exposed_provenance(source as usize),
+                        bytes,
+                        self.raw(),
+                    )
+                }
+            }),
+            Side::DeviceToHost => self.device().call("cuMemcpyDtoHAsync", |api| {
+                // SAFETY: the caller's promise.
+                unsafe {
+                    (api.cuMemcpyDtoHAsync_v2)(
+                        with_exposed_provenance_mut(target as usize),
+                        source,
+                        bytes,
+                        self.raw(),
+                    )
+                }
+            }),
+            Side::DeviceToDevice => self.device().call("cuMemcpyDtoDAsync", |api| {
+                // SAFETY: the caller's promise.
+                unsafe { (api.cuMemcpyDtoDAsync_v2)(target, source, bytes, self.raw()) }
+            }),
+        }
+    }
+
+    /// Queues rows.
+    ///
+    /// # Safety
+    /// As for `copy_line`, for each row.
+    pub(super) unsafe fn copy_rows(&self, rows: &Rows) -> Result<(), CudaError> {
+        let host = CUmemorytype::CU_MEMORYTYPE_HOST;
+        let device = CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        let (from, to) = match rows.side {
+            Side::HostToDevice => (host, device),
+            Side::DeviceToHost => (device, host),
+            Side::DeviceToDevice => (device, device),
+        };
+        let on =
+            |kind: CUmemorytype, wanted: CUmemorytype, address: u64| if kind == wanted { address } else { 0 };
+        let copy = CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: from,
+            srcHost: match from == host {
+                true => with_exposed_provenance(rows.source as usize),
+                false => null(),
+            },
+            srcDevice: on(from, device, rows.source),
+            srcArray: null_mut(),
+            srcPitch: rows.from_pitch as usize,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: to,
+            dstHost: match to == host {
+                true => with_exposed_provenance_mut(rows.target as usize),
+                false => null_mut(),
+            },
+            dstDevice: on(to, device, rows.target),
+            dstArray: null_mut(),
+            dstPitch: rows.to_pitch as usize,
+            WidthInBytes: rows.width as usize,
+            Height: rows.height as usize,
+        };
+        self.device().call("cuMemcpy2DAsync", |api| {
+            // SAFETY: `copy` is ours, and read before the call returns; the memory is the caller's promise.
+            unsafe { (api.cuMemcpy2DAsync_v2)(&copy, self.raw()) }
+        })
+    }
+
+    /// Fills device memory.
+    ///
+    /// # Safety
+    /// As for `copy_line`, for the target.
+    pub(super) unsafe fn fill(&self, target: u64, bytes: u64, byte: u8) -> Result<(), CudaError> {
+        self.device().call("cuMemsetD8Async", |api| {
+            // SAFETY: the caller's promise.
+            unsafe { (api.cuMemsetD8Async)(target, byte, bytes as usize, self.raw()) }
+        })
+    }
+}

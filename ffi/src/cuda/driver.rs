@@ -1,0 +1,105 @@
+//! CUDA's driver: found and initialised at run time, or the reason why not.
+//!
+//! Loading takes no device memory and makes no context: that is [`CudaDevice::open`](super::CudaDevice::open). Nothing is kept
+//! between loads but the library itself, so that a driver which was not ready can be asked again.
+
+use super::code::CudaCode;
+use super::context::{self, DeviceDescription};
+use super::error::{CudaError, Fault, LEAST};
+use super::sys::Api;
+use core::fmt;
+use std::sync::Arc;
+
+/// The driver, initialised.
+pub struct CudaDriver {
+    api: Api,
+    description: DriverDescription,
+}
+
+/// What the driver turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DriverDescription {
+    /// The latest CUDA that it has, major and minor.
+    pub version: (u32, u32),
+    /// Devices that it shows this process.
+    pub devices: u32,
+    /// Whether it takes many copies by one call (`cuMemcpyBatchAsync_v2`, from 13.0 on).
+    pub batch_copies: bool,
+}
+
+impl fmt::Display for DriverDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DriverDescription { version: (major, minor), devices, batch_copies } = self;
+        let copies = if *batch_copies { "batch copies" } else { "single copies" };
+        write!(f, "CUDA {major}.{minor}, {devices} devices, {copies}")
+    }
+}
+
+impl CudaDriver {
+    /// Loads and initialises the driver.
+    ///
+    /// # Errors
+    /// [`CudaError`]: no library, one that lacks an entry or is too old, no device, or a refusal.
+    pub fn load() -> Result<Arc<CudaDriver>, CudaError> {
+        let api = Api::load()?;
+        let mut number = 0;
+        // SAFETY: allowed before cuInit; `number` is ours.
+        check("cuDriverGetVersion", unsafe { (api.cuDriverGetVersion)(&mut number) })
+            .map_err(|fault| CudaError::NoDevice { fault })?;
+        let number = u32::try_from(number).unwrap_or(0);
+        let version = (number / 1000, number % 1000 / 10);
+        if version < LEAST {
+            return Err(CudaError::DriverTooOld { found: version });
+        }
+        // SAFETY: the flags must be 0, and are.
+        check("cuInit", unsafe { (api.cuInit)(0) }).map_err(|fault| CudaError::NoDevice { fault })?;
+        let mut devices = 0;
+        // SAFETY: initialised; `devices` is ours.
+        check("cuDeviceGetCount", unsafe { (api.cuDeviceGetCount)(&mut devices) })
+            .map_err(|fault| CudaError::NoDevice { fault })?;
+        let Some(devices) = u32::try_from(devices).ok().filter(|devices| *devices > 0) else {
+            let fault = Fault { operation: "cuDeviceGetCount", code: CudaCode::NO_DEVICE };
+            return Err(CudaError::NoDevice { fault });
+        };
+        // A driver may show an entry of a later CUDA than it has.
+        let batch_copies = version >= BATCH_FROM && api.cuMemcpyBatchAsync_v2.is_some();
+        let description = DriverDescription { version, devices, batch_copies };
+        Ok(Arc::new(CudaDriver { api, description }))
+    }
+
+    /// What the driver turned out to be.
+    #[must_use]
+    pub fn describe(&self) -> &DriverDescription {
+        &self.description
+    }
+
+    /// What the device of this ordinal is. Makes no context, and so takes no memory of it.
+    ///
+    /// # Errors
+    /// [`CudaError`]: there is no such device, or the driver refuses.
+    pub fn describe_device(&self, ordinal: u32) -> Result<DeviceDescription, CudaError> {
+        context::describe(self, ordinal).map(|(_, description)| description)
+    }
+
+    pub(super) fn api(&self) -> &Api {
+        &self.api
+    }
+}
+
+/// The CUDA that `cuMemcpyBatchAsync_v2` came with.
+const BATCH_FROM: (u32, u32) = (13, 0);
+
+impl fmt::Debug for CudaDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CudaDriver").field(&self.description).finish()
+    }
+}
+
+/// A call's answer.
+pub(super) fn check(operation: &'static str, answer: i32) -> Result<(), Fault> {
+    match CudaCode::of(answer) {
+        None => Ok(()),
+        Some(code) => Err(Fault { operation, code }),
+    }
+}

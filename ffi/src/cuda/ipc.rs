@@ -1,0 +1,197 @@
+//! CUDA IPC: memory of one process in another's address space, an engine's KV tensors for example.
+//!
+//! ```text
+//!   exporter                                      importer
+//!   DeviceStorage ─► IpcHandle ─ to_bytes ─► … ─► IpcHandle::from_bytes ─► DeviceStorage, closed when its last range is gone
+//! ```
+//!
+//! A handle names an allocation, not a range: the offset and the size travel beside it. It also says from which process and device
+//! it is, since the driver's own answer to a wrong one ("invalid context") does not.
+//!
+//! Invariants
+//! - I1: an allocation is open once in a process and device: a second import shares the first one's address.
+//! - I2: the exporter's memory must outlive the import. CUDA does not hold it; that is between the two processes.
+
+use super::context::CudaDevice;
+use super::error::CudaError;
+use super::memory::{DeviceStorage, allocation};
+use super::sys::CUipcMemHandle;
+use core::fmt;
+use kvstrata_core::storage::Storage;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag that there is, and required.
+const LAZY_PEER_ACCESS: u32 = 1;
+
+const DRIVER_BYTES: usize = 64;
+
+/// Memory that another process can open.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct IpcHandle {
+    driver: [u8; DRIVER_BYTES],
+    device: [u8; 16],
+    process: u32,
+    /// Of the memory in its allocation.
+    offset: u64,
+    size_bytes: u64,
+    /// Of the allocation.
+    all_bytes: u64,
+}
+
+/// Allocations that are open, by the driver's handle.
+pub(super) type Imports = Mutex<HashMap<[u8; DRIVER_BYTES], Weak<DeviceStorage>>>;
+
+impl IpcHandle {
+    /// Bytes that [`to_bytes`](IpcHandle::to_bytes) gives.
+    pub const BYTES: usize = DRIVER_BYTES + 16 + 4 + 8 + 8 + 8;
+
+    /// A handle for memory of this process: allocated by `cuMemAlloc` or `cudaMalloc`, here or by its lender.
+    ///
+    /// # Errors
+    /// [`CudaError`]: the driver refuses, as it does for memory that was imported itself, or mapped by pieces.
+    pub fn export(memory: &DeviceStorage) -> Result<IpcHandle, CudaError> {
+        let device = memory.device();
+        let (base, all_bytes) = allocation(device, memory.base_address())?;
+        let mut handle = CUipcMemHandle { reserved: [0; DRIVER_BYTES] };
+        device.call("cuIpcGetMemHandle", |api| {
+            // SAFETY: `handle` is ours; the address is of live device memory.
+            unsafe { (api.cuIpcGetMemHandle)(&mut handle, base) }
+        })?;
+        Ok(IpcHandle {
+            driver: handle.reserved.map(|byte| byte.cast_unsigned()),
+            device: device.describe().uuid,
+            process: std::process::id(),
+            offset: memory.base_address() - base,
+            size_bytes: memory.size_bytes(),
+            all_bytes,
+        })
+    }
+
+    /// Opens another process's memory, on the device that it is on: all of its allocation, the exported part of which is
+    /// `range(offset(), size_bytes())`.
+    ///
+    /// # Errors
+    /// [`CudaError::SameProcess`], [`CudaError::OtherDevice`], or the driver refuses: the exporter has gone, or has freed it.
+    ///
+    /// # Safety
+    /// The exporter keeps the memory allocated until the import is dropped, and agrees with the caller on who writes what when (I2).
+    pub unsafe fn import(&self, device: &Arc<CudaDevice>) -> Result<Arc<DeviceStorage>, CudaError> {
+        if self.process == std::process::id() {
+            return Err(CudaError::SameProcess { process: self.process });
+        }
+        if self.device != device.describe().uuid {
+            let (found, wanted) = (hex(self.device), hex(device.describe().uuid));
+            return Err(CudaError::OtherDevice { found, wanted });
+        }
+        let mut imports = device.imports.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = imports.get(&self.driver).and_then(Weak::upgrade) {
+            return Ok(open);
+        }
+        let handle = CUipcMemHandle { reserved: self.driver.map(|byte| byte.cast_signed()) };
+        let mut address = 0;
+        device.call("cuIpcOpenMemHandle", |api| {
+            // SAFETY: `address` is ours; the handle is the driver's 64 bytes.
+            unsafe { (api.cuIpcOpenMemHandle_v2)(&mut address, handle, LAZY_PEER_ACCESS) }
+        })?;
+        let memory = DeviceStorage::imported(device, address, self.all_bytes);
+        imports.retain(|_, open| open.strong_count() > 0);
+        imports.insert(self.driver, Arc::downgrade(&memory));
+        Ok(memory)
+    }
+
+    /// First byte of the exported memory in its allocation.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Size of the exported memory.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// The process that exported it.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.process
+    }
+
+    /// As it travels: the driver's 64 bytes, the device's UUID, then process, offset, size and the allocation's size, little-endian.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; IpcHandle::BYTES] {
+        let mut bytes = [0; IpcHandle::BYTES];
+        bytes[..64].copy_from_slice(&self.driver);
+        bytes[64..80].copy_from_slice(&self.device);
+        bytes[80..84].copy_from_slice(&self.process.to_le_bytes());
+        bytes[84..92].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[92..100].copy_from_slice(&self.size_bytes.to_le_bytes());
+        bytes[100..].copy_from_slice(&self.all_bytes.to_le_bytes());
+        bytes
+    }
+
+    /// What [`to_bytes`](IpcHandle::to_bytes) gave.
+    ///
+    /// # Errors
+    /// [`CudaError::Handle`]: another number of bytes, or a range that is not inside its allocation.
+    pub fn from_bytes(bytes: &[u8]) -> Result<IpcHandle, CudaError> {
+        let wrong = |why| CudaError::Handle { bytes: bytes.len(), why };
+        let bytes: &[u8; IpcHandle::BYTES] = bytes.try_into().map_err(|_| wrong("108 are one"))?;
+        let number = |from: usize| bytes[from..].first_chunk().copied().map_or(0, u64::from_le_bytes);
+        let (mut driver, mut device) = ([0; DRIVER_BYTES], [0; 16]);
+        driver.copy_from_slice(&bytes[..64]);
+        device.copy_from_slice(&bytes[64..80]);
+        let process = bytes[80..].first_chunk().copied().map_or(0, u32::from_le_bytes);
+        let (offset, size_bytes, all_bytes) = (number(84), number(92), number(100));
+        if size_bytes == 0 || offset.checked_add(size_bytes).is_none_or(|end| end > all_bytes) {
+            return Err(CudaError::Handle {
+                bytes: bytes.len(),
+                why: "its range is outside of its allocation",
+            });
+        }
+        Ok(IpcHandle { driver, device, process, offset, size_bytes, all_bytes })
+    }
+}
+
+fn hex(bytes: [u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl fmt::Debug for IpcHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let IpcHandle { process, offset, size_bytes, .. } = self;
+        write!(f, "IpcHandle({size_bytes} bytes at {offset}, of process {process})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle(offset: u64, size_bytes: u64) -> IpcHandle {
+        let mut driver = [7; DRIVER_BYTES];
+        driver[63] = 9;
+        IpcHandle { driver, device: *b"0123456789abcdef", process: 77, offset, size_bytes, all_bytes: 1000 }
+    }
+
+    #[test]
+    fn handles_travel_as_bytes() {
+        let sent = handle(10, 990);
+        let bytes = sent.to_bytes();
+        assert_eq!(IpcHandle::from_bytes(&bytes), Ok(sent));
+        assert_eq!(
+            (bytes[63], bytes[64], bytes[80], bytes[84], bytes[92], bytes[100]),
+            (9, b'0', 77, 10, 222, 232)
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_no_handle_are_refused() {
+        assert!(matches!(IpcHandle::from_bytes(&[0; 107]), Err(CudaError::Handle { bytes: 107, .. })));
+        for (offset, bytes) in [(10, 991), (0, 0), (u64::MAX, 2)] {
+            let refused = IpcHandle::from_bytes(&handle(offset, bytes).to_bytes());
+            assert!(matches!(refused, Err(CudaError::Handle { .. })), "{offset} {bytes}");
+        }
+    }
+}

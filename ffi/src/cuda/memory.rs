@@ -1,0 +1,228 @@
+//! Device memory: allocated, lent by its owner, or another process's.
+//!
+//! ```text
+//!   address                 offset          offset + bytes              address + size
+//!   ├───────────────────────┼── DeviceRange ──┼─────────────────────────────┤
+//!   └─────────────────────── DeviceStorage ─────────────────────────────────┘
+//! ```
+//!
+//! Invariants
+//! - I1: a range lies inside its storage.
+//! - I2: memory is given back when the last range of it is gone. A transfer holds ranges until the device has answered, so nothing
+//!   is in flight then; and on a quarantined device it is never given back.
+
+use super::code::CudaCode;
+use super::context::CudaDevice;
+use super::error::CudaError;
+use super::sys::CUpointer_attribute as Attribute;
+use core::any::Any;
+use core::ffi::c_int;
+use core::fmt;
+use kvstrata_core::storage::{Storage, StorageKind};
+use std::sync::Arc;
+
+/// A stretch of one device's memory.
+pub struct DeviceStorage {
+    device: Arc<CudaDevice>,
+    address: u64,
+    size_bytes: u64,
+    owner: Owner,
+}
+
+/// Who gives the memory back.
+enum Owner {
+    /// We do, to the driver.
+    Allocated,
+    /// Its owner's drop does.
+    Lent(Arc<dyn Any + Send + Sync>),
+    /// Another process does; we close it.
+    Imported,
+}
+
+impl DeviceStorage {
+    /// Allocates. The bytes are whatever the device had there.
+    ///
+    /// # Errors
+    /// [`CudaError::ZeroBytes`], [`CudaError::OutOfMemory`], or the driver refuses.
+    pub fn allocate(device: &Arc<CudaDevice>, size_bytes: u64) -> Result<Arc<DeviceStorage>, CudaError> {
+        if size_bytes == 0 {
+            return Err(CudaError::ZeroBytes { what: "device memory" });
+        }
+        let mut address = 0;
+        let bytes = usize::try_from(size_bytes).unwrap_or(usize::MAX);
+        let allocated = device.call("cuMemAlloc", |api| {
+            // SAFETY: `address` is ours.
+            unsafe { (api.cuMemAlloc_v2)(&mut address, bytes) }
+        });
+        match allocated {
+            Ok(()) => Ok(DeviceStorage::of(device, address, size_bytes, Owner::Allocated)),
+            Err(CudaError::Refused { fault, .. }) if fault.code == CudaCode::OUT_OF_MEMORY => {
+                let info = device.memory()?;
+                Err(CudaError::OutOfMemory {
+                    device: device.ordinal(),
+                    asked_bytes: size_bytes,
+                    free_bytes: info.free_bytes,
+                    total_bytes: info.total_bytes,
+                })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Takes somebody else's memory: `size_bytes` at `address`, which stay allocated at least until `owner` is dropped. The owner is
+    /// dropped when nothing of ours uses the memory any more, and never on a quarantined device.
+    ///
+    /// # Errors
+    /// [`CudaError::ZeroBytes`]; [`CudaError::WrongDevice`]; the driver knows the first or the last byte for no device memory.
+    ///
+    /// # Safety
+    /// The bytes are the device's memory, live as long as `owner` does, and are not reached by references of Rust's. What is copied
+    /// where, and when, is between the caller and the other users of the memory.
+    pub unsafe fn lend(
+        device: &Arc<CudaDevice>,
+        address: u64,
+        size_bytes: u64,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Result<Arc<DeviceStorage>, CudaError> {
+        if size_bytes == 0 {
+            return Err(CudaError::ZeroBytes { what: "device memory" });
+        }
+        // The last one too: memory that is mapped piece by piece (`cuMemMap`) is no single allocation to be asked for its size.
+        for byte in [address, address.saturating_add(size_bytes - 1)] {
+            let found = ordinal_of(device, byte)?;
+            if found != device.ordinal() {
+                return Err(CudaError::WrongDevice { what: "the memory", found, wanted: device.ordinal() });
+            }
+        }
+        Ok(DeviceStorage::of(device, address, size_bytes, Owner::Lent(owner)))
+    }
+
+    /// Memory that the driver has just opened for us.
+    pub(super) fn imported(device: &Arc<CudaDevice>, address: u64, size_bytes: u64) -> Arc<DeviceStorage> {
+        DeviceStorage::of(device, address, size_bytes, Owner::Imported)
+    }
+
+    fn of(device: &Arc<CudaDevice>, address: u64, size_bytes: u64, owner: Owner) -> Arc<DeviceStorage> {
+        Arc::new(DeviceStorage { device: Arc::clone(device), address, size_bytes, owner })
+    }
+
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<CudaDevice> {
+        &self.device
+    }
+
+    /// A part of it, which holds it.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfRange`].
+    pub fn range(self: &Arc<Self>, offset: u64, bytes: u64) -> Result<DeviceRange, CudaError> {
+        if offset > self.size_bytes || bytes > self.size_bytes - offset {
+            return Err(CudaError::OutOfRange {
+                what: "device memory",
+                offset,
+                bytes,
+                limit: self.size_bytes,
+            });
+        }
+        Ok(DeviceRange { storage: Arc::clone(self), offset, bytes })
+    }
+}
+
+/// The device whose memory an address is in.
+fn ordinal_of(device: &CudaDevice, address: u64) -> Result<u32, CudaError> {
+    let mut ordinal: c_int = 0;
+    device.call("cuPointerGetAttribute", |api| {
+        let place = core::ptr::from_mut(&mut ordinal).cast();
+        // SAFETY: the ordinal is an `int`, and `place` is one of ours; the address is only looked up.
+        unsafe { (api.cuPointerGetAttribute)(place, Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) }
+    })?;
+    // −1 for memory that is no device's.
+    Ok(u32::try_from(ordinal).unwrap_or(u32::MAX))
+}
+
+/// The driver's allocation that an address lies in: where it starts, and how many bytes it has.
+pub(super) fn allocation(device: &CudaDevice, address: u64) -> Result<(u64, u64), CudaError> {
+    let (mut base, mut bytes) = (0, 0);
+    device.call("cuMemGetAddressRange", |api| {
+        // SAFETY: both are ours; the address is only looked up.
+        unsafe { (api.cuMemGetAddressRange_v2)(&mut base, &mut bytes, address) }
+    })?;
+    Ok((base, bytes as u64))
+}
+
+impl Storage for DeviceStorage {
+    fn kind(&self) -> StorageKind {
+        StorageKind::Device { ordinal: self.device.ordinal() }
+    }
+
+    fn base_address(&self) -> u64 {
+        self.address
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+}
+
+impl Drop for DeviceStorage {
+    fn drop(&mut self) {
+        let DeviceStorage { device, address, size_bytes, owner } = self;
+        match owner {
+            Owner::Allocated => device.give_back("cuMemFree", *size_bytes, |api| {
+                // SAFETY: allocated by us and freed once; nothing is in flight (I2).
+                unsafe { (api.cuMemFree_v2)(*address) }
+            }),
+            Owner::Imported => device.give_back("cuIpcCloseMemHandle", *size_bytes, |api| {
+                // SAFETY: opened by us and closed once; nothing is in flight (I2).
+                unsafe { (api.cuIpcCloseMemHandle)(*address) }
+            }),
+            Owner::Lent(owner) if device.fault().is_some() => {
+                // The device may still write there.
+                device.keep(Box::new(Arc::clone(owner)), *size_bytes);
+            }
+            Owner::Lent(_) => {}
+        }
+    }
+}
+
+impl fmt::Debug for DeviceStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeviceStorage { device, address, size_bytes, .. } = self;
+        write!(f, "DeviceStorage(device:{} {address:#x} + {size_bytes})", device.ordinal())
+    }
+}
+
+/// A part of device memory, which it holds.
+#[derive(Debug, Clone)]
+pub struct DeviceRange {
+    storage: Arc<DeviceStorage>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl DeviceRange {
+    /// The memory that it is a part of.
+    #[must_use]
+    pub fn storage(&self) -> &Arc<DeviceStorage> {
+        &self.storage
+    }
+
+    /// Bytes from the memory's start.
+    #[must_use]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Address of its first byte on the device.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.storage.address + self.offset
+    }
+}

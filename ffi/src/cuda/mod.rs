@@ -1,0 +1,61 @@
+//! CUDA: device memory, streams and transfers, by the driver that is found at run time.
+//!
+//! One binary serves machines with and without a GPU: nothing of CUDA is needed to build, and an absent driver is an error that
+//! says what to do. A sticky error quarantines its device, and the rest of the process goes on.
+//!
+//! ```text
+//!   CudaDriver ◄── CudaDevice ◄─┬─ DeviceStorage ◄─ DeviceRange ─┐
+//!                               ├─ PinnedStorage ◄─ arena blocks ┼─ Batch ──► TransferQueue ──► Transfer
+//!                               ├─ CudaModule ◄─ CudaFunction ───┘            stream, events, thread
+//!                               └─ …                    (each holds what its arrow points to)
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `sys.rs` | the driver's entries, found at run time |
+//! | `code.rs`, `error.rs` | the driver's codes; what can go wrong, and what to do |
+//! | `driver.rs`, `context.rs` | the driver; a device, its context, its quarantine |
+//! | `memory.rs`, `ipc.rs` | device memory: allocated, lent, another process's |
+//! | `pinned.rs`, `numa.rs` | host memory that devices reach |
+//! | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | what the driver executes in order |
+//! | `batch.rs` | what a transfer touches and copies |
+//! | `queue.rs`, `work.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
+//!
+//! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`cuda-double/`), which counts misuse; those that need a
+//! device are in `ffi/tests/cuda_device.rs`.
+
+mod batch;
+mod code;
+mod completion;
+mod context;
+mod copy;
+mod driver;
+mod error;
+mod event;
+mod ipc;
+mod memory;
+mod module;
+mod numa;
+mod pinned;
+mod queue;
+mod stream;
+mod sys;
+mod transfer;
+mod work;
+
+pub use batch::{Batch, Held, RegionId};
+pub use code::CudaCode;
+pub use completion::Way;
+pub use context::{CudaDevice, DeviceDescription, DeviceMemoryInfo, Leaked};
+pub use driver::{CudaDriver, DriverDescription};
+pub use error::{CudaError, Fault};
+pub use event::{CudaEvent, EventPool};
+pub use ipc::IpcHandle;
+pub use memory::{DeviceRange, DeviceStorage};
+pub use module::{CudaFunction, CudaModule};
+pub use numa::Placement;
+pub use pinned::{PinOptions, PinnedStorage};
+pub use queue::{QueueOptions, Rejected, TransferQueue};
+pub use stream::{CudaStream, Purpose};
+pub use transfer::Transfer;
+pub use work::Work;

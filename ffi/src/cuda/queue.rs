@@ -1,0 +1,394 @@
+//! A stream with its transfers: what they own, and the thread that ends them.
+//!
+//! ```text
+//!   submit ─► slot: batch, event, number ─► fifo ─► thread: waits for the oldest ─► outcome ─► waker
+//!                     │                                                               │
+//!                     └── the device reads and writes what the batch holds ───────────┘ batch back, or dropped
+//! ```
+//!
+//! Invariants
+//! - I1: a batch of which anything was queued stays in its slot until the device has answered for it, whatever becomes of the
+//!   [`Transfer`]; and if the device never does, it stays for ever (leaked, counted). Nothing is freed or reused before.
+//! - I2: the order of `fifo` is the order in the stream: both change under `turn`.
+//! - I3: each transfer in `fifo` gets an outcome: once the device is quarantined, every wait answers at once.
+//! - I4: what may be anybody's code (wakers, owners' drops) runs under no lock, and its panic ends neither the thread nor the others'
+//!   transfers.
+
+use super::batch::Batch;
+use super::completion::{Signal, Way};
+use super::context::CudaDevice;
+use super::error::CudaError;
+use super::event::{CudaEvent, EventPool};
+use super::stream::{CudaStream, Purpose};
+use super::transfer::Transfer;
+use super::work::Work;
+use core::fmt;
+use core::task::Waker;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// How a queue is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct QueueOptions {
+    way: Way,
+    depth: usize,
+    watch: Duration,
+}
+
+impl QueueOptions {
+    /// Waits by events; at most 256 transfers, under way or not yet taken; a host function that does not come is looked after
+    /// every 100 ms.
+    pub fn new() -> QueueOptions {
+        QueueOptions { way: Way::Event, depth: 256, watch: Duration::from_millis(100) }
+    }
+
+    /// How the thread waits.
+    pub fn way(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
+    /// Transfers at most; at least 1.
+    pub fn depth(mut self, depth: usize) -> Self {
+        self.depth = depth.max(1);
+        self
+    }
+
+    /// How long an error can go unseen when the queue waits by [`Way::HostFunction`].
+    pub fn watch(mut self, watch: Duration) -> Self {
+        self.watch = watch;
+        self
+    }
+}
+
+impl Default for QueueOptions {
+    fn default() -> QueueOptions {
+        QueueOptions::new()
+    }
+}
+
+/// A batch that was not submitted, and why.
+#[derive(Debug)]
+pub struct Rejected {
+    /// Why.
+    pub error: CudaError,
+    /// The batch, as it was.
+    pub batch: Batch,
+}
+
+/// A stream of a device, and the transfers in it.
+pub struct TransferQueue {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub(super) struct Shared {
+    // In the order of their drop: events and signal before the stream, that before the device.
+    pub(super) signal: Signal,
+    pub(super) events: EventPool,
+    pub(super) stream: CudaStream,
+    device: Arc<CudaDevice>,
+    /// Who queues something in the stream (I2); transfers announced so far.
+    turn: Mutex<u32>,
+    state: Mutex<State>,
+    /// The thread waits for transfers.
+    pub(super) work: Condvar,
+    /// Threads wait for outcomes.
+    answered: Condvar,
+}
+
+pub(super) struct State {
+    pub(super) slots: Vec<Slot>,
+    pub(super) free: Vec<usize>,
+    pub(super) fifo: VecDeque<usize>,
+    closing: bool,
+}
+
+/// A transfer.
+#[derive(Default)]
+pub(super) struct Slot {
+    pub(super) batch: Option<Batch>,
+    /// The event, the number and whether that was announced; until the thread takes them.
+    pub(super) awaited: Option<(CudaEvent, u32, bool)>,
+    pub(super) outcome: Option<Result<(), CudaError>>,
+    waker: Option<Waker>,
+    /// What went wrong while it was queued; the outcome, when the device has answered.
+    pub(super) late: Option<CudaError>,
+    /// Nobody waits for it.
+    pub(super) abandoned: bool,
+}
+
+impl TransferQueue {
+    /// A stream of its own, and a thread that waits for it.
+    ///
+    /// # Errors
+    /// [`CudaError`]: the driver refuses, or a thread cannot be started.
+    pub fn new(
+        device: &Arc<CudaDevice>,
+        purpose: Purpose,
+        options: QueueOptions,
+    ) -> Result<TransferQueue, CudaError> {
+        let QueueOptions { way, depth, watch } = options;
+        let stream = CudaStream::new(device, purpose)?;
+        let state = State {
+            slots: (0..depth).map(|_| Slot::default()).collect(),
+            free: (0..depth).rev().collect(),
+            fifo: VecDeque::with_capacity(depth),
+            closing: false,
+        };
+        let shared = Arc::new(Shared {
+            signal: Signal::new(way, &stream, watch)?,
+            events: EventPool::new(device, depth),
+            stream,
+            device: Arc::clone(device),
+            turn: Mutex::new(0),
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            answered: Condvar::new(),
+        });
+        let served = Arc::clone(&shared);
+        let thread = thread::Builder::new().name(format!("kvstrata-{purpose}"));
+        let thread = thread.spawn(move || {
+            // Bound once for the thread's life; quarantined, it still ends what is pending.
+            if served.device.bound(|| served.serve()).is_err() {
+                served.serve();
+            }
+        });
+        let thread =
+            thread.map_err(|error| CudaError::Thread { errno: error.raw_os_error().unwrap_or(0) })?;
+        Ok(TransferQueue { shared, thread: Some(thread) })
+    }
+
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<CudaDevice> {
+        &self.shared.device
+    }
+
+    /// Its stream, for events of others that it is to wait for.
+    #[must_use]
+    pub fn stream(&self) -> &CudaStream {
+        &self.shared.stream
+    }
+
+    /// Queues all pieces of a batch.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the batch: the queue is full, memory is another device's, the driver refuses, the device is
+    /// quarantined. What goes wrong when some of it is queued already is the [`Transfer`]'s outcome.
+    pub fn submit(&self, batch: Batch) -> Result<Transfer, Box<Rejected>> {
+        let mut work = self.begin(batch)?;
+        work.copy();
+        work.finish()
+    }
+
+    /// Begins a transfer out of parts: copies, fills and kernels, in the order in which they are called. Whoever queues something
+    /// else waits for its end, this thread too, and then for ever.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the batch: the queue is full, memory is another device's, the device is quarantined.
+    pub fn begin(&self, batch: Batch) -> Result<Work<'_>, Box<Rejected>> {
+        match self.shared.reserve(&batch) {
+            Ok((slot, event)) => {
+                let turn = self.shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(Work::new(&self.shared, turn, slot, (batch, event)))
+            }
+            Err(error) => Err(Box::new(Rejected { error, batch })),
+        }
+    }
+
+    /// Transfers that the device has not answered for.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.shared.lock().fifo.len()
+    }
+}
+
+impl Drop for TransferQueue {
+    /// Does not wait for the device: the thread ends what is pending, and then itself. Idle, it ends now.
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.closing = true;
+        let idle = state.fifo.is_empty();
+        drop(state);
+        self.shared.work.notify_all();
+        if let Some(thread) = self.thread.take()
+            && idle
+            && thread.thread().id() != thread::current().id()
+        {
+            // It does not panic (I4).
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for TransferQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TransferQueue({:?}, {} in flight)", self.shared.stream, self.in_flight())
+    }
+}
+
+/// Runs a caller's code (I4). Its panic has been reported by the hook.
+fn contained(act: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(act));
+}
+
+impl State {
+    /// Makes a slot free again.
+    pub(super) fn vacate(&mut self, at: usize) {
+        self.slots[at] = Slot::default();
+        self.free.push(at);
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.device.fault().is_some() {
+            self.signal.keep(&self.device);
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        // No caller's code runs under the lock, so that a poisoned state is a whole one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reserve(&self, batch: &Batch) -> Result<(usize, CudaEvent), CudaError> {
+        self.device.alive()?;
+        batch.is_of(&self.device)?;
+        let mut state = self.lock();
+        let limit = state.slots.len();
+        let slot = state.free.pop().ok_or(CudaError::Full { what: "transfers of the queue", limit })?;
+        drop(state);
+        match self.events.take() {
+            Ok(event) => Ok((slot, event)),
+            Err(error) => {
+                self.lock().free.push(slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// Leaves a batch to a device that may still write what it holds (I1).
+    pub(super) fn leak(&self, batch: Batch) {
+        let bytes = batch.bytes();
+        self.device.keep(Box::new(batch), bytes);
+    }
+
+    /// The thread's life.
+    fn serve(&self) {
+        let mut state = self.lock();
+        loop {
+            let Some(at) = state.fifo.front().copied() else {
+                if state.closing {
+                    return;
+                }
+                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let Some((event, number, announced)) = state.slots[at].awaited.take() else {
+                // Only this thread takes it, and it leaves the front with it.
+                state.fifo.pop_front();
+                continue;
+            };
+            drop(state);
+            let answer = self.signal.wait(number, &event, announced);
+            let ended = answer.is_ok();
+            // Before its slot is free: a slot that is has an event.
+            if ended {
+                self.events.give(event)
+            } else {
+                self.events.leak(event)
+            }
+            state = self.lock();
+            state.fifo.pop_front();
+            let slot = &mut state.slots[at];
+            let (mut batch, waker) = (slot.batch.take(), slot.waker.take());
+            let outcome = answer.and(slot.late.take().map_or(Ok(()), Err));
+            if slot.abandoned {
+                state.vacate(at);
+            } else {
+                // Back to who waits for it, if it went well.
+                slot.batch = batch.take_if(|_| outcome.is_ok());
+                slot.outcome = Some(outcome);
+            }
+            drop(state);
+            if ended {
+                contained(|| drop(batch));
+            } else {
+                batch.into_iter().for_each(|batch| self.leak(batch));
+            }
+            self.answered.notify_all();
+            if let Some(waker) = waker {
+                contained(|| waker.wake());
+            }
+            state = self.lock();
+        }
+    }
+
+    // ---- for `Transfer` ----
+
+    /// The outcome, with the batch; the slot is free then.
+    fn take(&self, state: &mut State, at: usize) -> Option<Result<Batch, CudaError>> {
+        let slot = &mut state.slots[at];
+        let outcome = slot.outcome.take()?;
+        let batch = slot.batch.take();
+        state.vacate(at);
+        Some(outcome.map(|()| batch.unwrap_or_default()))
+    }
+
+    /// The outcome, or a promise to wake.
+    pub(super) fn poll(&self, at: usize, waker: &Waker) -> Option<Result<Batch, CudaError>> {
+        let mut state = self.lock();
+        let taken = self.take(&mut state, at);
+        if taken.is_none() {
+            let old = &mut state.slots[at].waker;
+            if !old.as_ref().is_some_and(|old| old.will_wake(waker)) {
+                let old = old.replace(waker.clone());
+                drop(state);
+                drop(old);
+            }
+        }
+        taken
+    }
+
+    /// Blocks until there is an outcome, or for so long.
+    pub(super) fn block(&self, at: usize, patience: Option<Duration>) -> Option<Result<Batch, CudaError>> {
+        let begun = std::time::Instant::now();
+        let mut state = self.lock();
+        loop {
+            if let Some(outcome) = self.take(&mut state, at) {
+                return Some(outcome);
+            }
+            state = match patience.map(|patience| patience.checked_sub(begun.elapsed())) {
+                None => self.answered.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(None) => return None,
+                Some(Some(left)) => {
+                    self.answered.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn abandon(&self, at: usize) {
+        let mut state = self.lock();
+        let outcome = self.take(&mut state, at);
+        if outcome.is_none() {
+            state.slots[at].abandoned = true;
+        }
+        let waker = state.slots[at].waker.take();
+        drop(state);
+        drop((outcome, waker));
+    }
+
+    pub(super) fn device(&self) -> &Arc<CudaDevice> {
+        &self.device
+    }
+}

@@ -1,0 +1,132 @@
+//! Streams by purpose. Each is its own order of work; none waits for the legacy default stream.
+
+use super::context::CudaDevice;
+use super::error::CudaError;
+use super::event::CudaEvent;
+use super::sys::CUstream;
+use core::fmt;
+use core::ptr::null_mut;
+use std::sync::Arc;
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// Away from the device. Nobody waits for it: the least priority.
+    Offload,
+    /// Towards the device. A request waits for it: the greatest priority.
+    Onboard,
+    /// Between the disk's buffers and the device: in the middle.
+    Staging,
+}
+
+impl Purpose {
+    /// The priority in the device's range, whose least is the larger number.
+    fn priority(self, least: i32, greatest: i32) -> i32 {
+        match self {
+            Purpose::Offload => least,
+            Purpose::Onboard => greatest,
+            Purpose::Staging => i32::midpoint(least, greatest),
+        }
+    }
+}
+
+impl fmt::Display for Purpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Purpose::Offload => "offload",
+            Purpose::Onboard => "onboard",
+            Purpose::Staging => "staging",
+        })
+    }
+}
+
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: u32 = 1;
+
+/// A stream. What is queued when it is dropped is still executed.
+pub struct CudaStream {
+    device: Arc<CudaDevice>,
+    stream: CUstream,
+    purpose: Purpose,
+}
+
+// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+unsafe impl Send for CudaStream {}
+// SAFETY: as above; nothing changes behind `&CudaStream`.
+unsafe impl Sync for CudaStream {}
+
+impl CudaStream {
+    /// A stream of the device.
+    ///
+    /// # Errors
+    /// [`CudaError`]: the driver refuses.
+    pub fn new(device: &Arc<CudaDevice>, purpose: Purpose) -> Result<CudaStream, CudaError> {
+        let (mut least, mut greatest) = (0, 0);
+        device.call("cuCtxGetStreamPriorityRange", |api| {
+            // SAFETY: both are ours.
+            unsafe { (api.cuCtxGetStreamPriorityRange)(&mut least, &mut greatest) }
+        })?;
+        let mut stream = null_mut();
+        device.call("cuStreamCreateWithPriority", |api| {
+            // SAFETY: `stream` is ours.
+            unsafe {
+                (api.cuStreamCreateWithPriority)(&mut stream, NON_BLOCKING, purpose.priority(least, greatest))
+            }
+        })?;
+        Ok(CudaStream { device: Arc::clone(device), stream, purpose })
+    }
+
+    /// Its device.
+    #[must_use]
+    pub fn device(&self) -> &Arc<CudaDevice> {
+        &self.device
+    }
+
+    /// What it is for.
+    #[must_use]
+    pub fn purpose(&self) -> Purpose {
+        self.purpose
+    }
+
+    pub(super) fn raw(&self) -> CUstream {
+        self.stream
+    }
+
+    /// What is queued from now on waits for what the event was recorded behind.
+    ///
+    /// # Errors
+    /// [`CudaError`]: the driver refuses.
+    pub fn wait_for(&self, event: &CudaEvent) -> Result<(), CudaError> {
+        self.device.call("cuStreamWaitEvent", |api| {
+            // SAFETY: both are live, and of contexts that the driver checks.
+            unsafe { (api.cuStreamWaitEvent)(self.stream, event.raw(), 0) }
+        })
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        self.device.give_back("cuStreamDestroy", 0, |api| {
+            // SAFETY: made by us and destroyed once.
+            unsafe { (api.cuStreamDestroy_v2)(self.stream) }
+        });
+    }
+}
+
+impl fmt::Debug for CudaStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CudaStream({} of device:{})", self.purpose, self.device.ordinal())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_waited_for_goes_first() {
+        let order = [Purpose::Onboard, Purpose::Staging, Purpose::Offload];
+        assert_eq!(order.map(|purpose| purpose.priority(0, -5)), [-5, -2, 0]);
+        assert_eq!(order.map(|purpose| purpose.priority(0, 0)), [0; 3], "a device without priorities");
+    }
+}

@@ -1,0 +1,83 @@
+//! A submitted transfer: a future, or something to block on. What it touches belongs to its queue until the device has answered.
+
+use super::batch::Batch;
+use super::error::CudaError;
+use super::queue::Shared;
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::sync::Arc;
+
+/// Ends with the batch when the device has answered. Dropped at any moment, it is carried out all the same, and the batch is dropped when
+/// the device has answered.
+#[must_use = "dropped, nobody learns how it ended"]
+pub struct Transfer {
+    shared: Arc<Shared>,
+    /// None when the outcome has been taken.
+    slot: Option<usize>,
+}
+
+impl Transfer {
+    pub(super) fn new(shared: Arc<Shared>, slot: usize) -> Transfer {
+        Transfer { shared, slot: Some(slot) }
+    }
+
+    /// Blocks the thread until the device has answered.
+    ///
+    /// # Errors
+    /// [`CudaError`]: a part was refused when it was queued, or the device has failed. What the device may still write is kept then.
+    pub fn wait(mut self) -> Result<Batch, CudaError> {
+        self.blocked(None).unwrap_or_else(|| Ok(Batch::new()))
+    }
+
+    /// The same for at most so long.
+    ///
+    /// # Errors
+    /// [`CudaError::Deadline`] too: the device has not answered; the transfer goes on, and nobody waits for it.
+    pub fn wait_for(mut self, patience: Duration) -> Result<Batch, CudaError> {
+        self.blocked(Some(patience)).unwrap_or_else(|| {
+            let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+            Err(CudaError::Deadline { device: self.shared.device().ordinal(), waited_ms })
+        })
+    }
+
+    fn blocked(&mut self, patience: Option<Duration>) -> Option<Result<Batch, CudaError>> {
+        let outcome = self.shared.block(self.slot?, patience);
+        if outcome.is_some() {
+            self.slot = None;
+        }
+        outcome
+    }
+}
+
+impl Future for Transfer {
+    type Output = Result<Batch, CudaError>;
+
+    /// Polled again after it was ready, it is never ready any more.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(slot) = self.slot else { return Poll::Pending };
+        match self.shared.poll(slot, context.waker()) {
+            Some(outcome) => {
+                self.slot = None;
+                Poll::Ready(outcome)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.shared.abandon(slot);
+        }
+    }
+}
+
+impl fmt::Debug for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Transfer(of device:{})", self.shared.device().ordinal())
+    }
+}

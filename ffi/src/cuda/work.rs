@@ -1,0 +1,158 @@
+//! A transfer while it is being queued: its parts in their order, and what becomes of it when one is refused.
+//!
+//! Invariants: the queue's. What is queued belongs to the slot from the end of the [`Work`] on, however that comes about.
+
+use super::batch::{Batch, RegionId};
+use super::error::CudaError;
+use super::event::CudaEvent;
+use super::module::{CudaFunction, CudaModule};
+use super::queue::{Rejected, Shared};
+use super::stream::CudaStream;
+use super::transfer::Transfer;
+use std::sync::{Arc, MutexGuard};
+
+/// A transfer that is being queued. Dropped, it is finished, and nobody waits for it.
+pub struct Work<'a> {
+    shared: &'a Arc<Shared>,
+    /// Until it is ended: owners are dropped under no lock (I4).
+    turn: Option<MutexGuard<'a, u32>>,
+    slot: usize,
+    parts: Option<(Batch, CudaEvent)>,
+    /// Something is in the stream.
+    issued: bool,
+    /// What was refused; nothing more is queued then.
+    error: Option<CudaError>,
+}
+
+impl<'a> Work<'a> {
+    /// A slot that is reserved, and whose turn it is.
+    pub(super) fn new(
+        shared: &'a Arc<Shared>,
+        turn: MutexGuard<'a, u32>,
+        slot: usize,
+        parts: (Batch, CudaEvent),
+    ) -> Work<'a> {
+        Work { shared, turn: Some(turn), slot, parts: Some(parts), issued: false, error: None }
+    }
+
+    fn part(&mut self, act: impl FnOnce(&CudaStream, &mut Batch, &mut bool) -> Result<(), CudaError>) {
+        if let (None, Some((batch, _))) = (&self.error, &mut self.parts) {
+            self.error = act(&self.shared.stream, batch, &mut self.issued).err();
+        }
+    }
+
+    /// Queues all pieces of the batch. What goes wrong is [`finish`](Work::finish)'s answer, here and below.
+    pub fn copy(&mut self) {
+        // SAFETY: the batch goes into its slot, where it stays until the stream has answered (the queue's I1).
+        self.part(|stream, batch, issued| unsafe { batch.issue(stream, issued) });
+    }
+
+    /// Fills a part of a device region.
+    pub fn fill(&mut self, at: (RegionId, u64), bytes: u64, byte: u8) {
+        self.part(|stream, batch, issued| {
+            let address = batch.device_address(at, bytes)?;
+            // SAFETY: inside memory of the batch, which stays in its slot until the stream has answered (the queue's I1).
+            unsafe { stream.fill(address, bytes, byte) }?;
+            *issued = true;
+            Ok(())
+        });
+    }
+
+    /// Address of a part of a region that a kernel writes: device memory, or a block borrowed for writing.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfRange`], [`CudaError::NotMapped`].
+    pub fn target_address(&mut self, at: (RegionId, u64), bytes: u64) -> Result<u64, CudaError> {
+        self.address(at, bytes, true)
+    }
+
+    /// Address of a part of a region that a kernel reads.
+    ///
+    /// # Errors
+    /// [`CudaError::OutOfRange`], [`CudaError::NotMapped`].
+    pub fn source_address(&mut self, at: (RegionId, u64), bytes: u64) -> Result<u64, CudaError> {
+        self.address(at, bytes, false)
+    }
+
+    fn address(&mut self, at: (RegionId, u64), bytes: u64, target: bool) -> Result<u64, CudaError> {
+        match &mut self.parts {
+            Some((batch, _)) => batch.kernel_address(at, bytes, target),
+            None => Err(CudaError::OutOfRange { what: "batch", offset: at.1, bytes, limit: 0 }),
+        }
+    }
+
+    /// Launches a kernel, whose function the transfer holds.
+    ///
+    /// # Safety
+    /// As for [`CudaStream::launch`]; memory that the transfer holds lives long enough.
+    pub unsafe fn launch<T>(&mut self, function: &CudaFunction, grid: u32, block: u32, args: &T) {
+        self.part(|stream, batch, issued| {
+            // SAFETY: the caller's promise.
+            unsafe { stream.launch(function, grid, block, args) }?;
+            *issued = true;
+            batch.keep(Arc::<CudaModule>::clone(function.module()));
+            Ok(())
+        });
+    }
+
+    /// Ends it: from now on the device has it.
+    ///
+    /// # Errors
+    /// [`Rejected`] with the batch if nothing was queued: the first part was refused, or there was none that could be.
+    pub fn finish(mut self) -> Result<Transfer, Box<Rejected>> {
+        match self.end(false) {
+            None => Ok(Transfer::new(Arc::clone(self.shared), self.slot)),
+            Some(rejected) => Err(rejected),
+        }
+    }
+
+    /// Puts the batch into its slot, if anything was queued or all went well.
+    fn end(&mut self, abandoned: bool) -> Option<Box<Rejected>> {
+        let (batch, event) = self.parts.take()?;
+        let shared = self.shared;
+        let mut turn = self.turn.take()?;
+        let recorded = match (&self.error, self.issued) {
+            (Some(_), false) => {
+                shared.events.give(event);
+                shared.lock().free.push(self.slot);
+                let error = self.error.take()?;
+                drop(turn);
+                return Some(Box::new(Rejected { error, batch }));
+            }
+            _ => event.record(&shared.stream),
+        };
+        let late = self.error.take();
+        let announced = recorded.is_ok() && shared.signal.announce(&shared.stream, turn.wrapping_add(1));
+        if announced {
+            *turn = turn.wrapping_add(1);
+        }
+        if let Err(error) = recorded {
+            // Nobody can say when the device is done with it.
+            shared.events.leak(event);
+            shared.leak(batch);
+            let mut state = shared.lock();
+            match abandoned {
+                true => state.vacate(self.slot),
+                false => state.slots[self.slot].outcome = Some(Err(late.unwrap_or(error))),
+            }
+            return None;
+        }
+        let mut state = shared.lock();
+        let slot = &mut state.slots[self.slot];
+        slot.late = late;
+        slot.abandoned = abandoned;
+        slot.batch = Some(batch);
+        slot.awaited = Some((event, *turn, announced));
+        state.fifo.push_back(self.slot);
+        drop(state);
+        shared.work.notify_all();
+        None
+    }
+}
+
+impl Drop for Work<'_> {
+    fn drop(&mut self) {
+        // A batch of which nothing was queued is dropped here, and its owners with it.
+        drop(self.end(true));
+    }
+}

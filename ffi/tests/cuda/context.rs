@@ -1,0 +1,105 @@
+//! Contexts: bound when needed, gone afterwards, one a device.
+
+use crate::{machine, memory, open};
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use cudarc::driver::sys;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
+
+/// The context that this thread has.
+fn current() -> *mut c_void {
+    let mut context = null_mut();
+    // SAFETY: `context` is ours.
+    let asked = unsafe { sys::cuCtxGetCurrent(&mut context) };
+    assert_eq!(asked, sys::CUresult::CUDA_SUCCESS);
+    context.cast()
+}
+
+#[test]
+fn a_call_leaves_the_threads_contexts_as_they_were() {
+    let (double, device) = machine();
+    assert!(current().is_null());
+    let other = open(1);
+    device.memory().expect("asked");
+    assert!(current().is_null(), "bound for the call alone");
+    let (outer, inner, again) = device
+        .bound(|| {
+            let outer = current();
+            let inner = other.bound(current).expect("bound");
+            other.memory().expect("asked");
+            (outer, inner, current())
+        })
+        .expect("bound");
+    assert!(!outer.is_null() && !inner.is_null() && inner != outer);
+    assert_eq!(again, outer);
+    assert!(current().is_null());
+    drop((device, other));
+    assert_eq!(double.calls("cuDevicePrimaryCtxRelease_v2"), 2);
+    double.finish();
+}
+
+#[test]
+fn calls_in_a_bound_thread_bind_no_more() {
+    let (double, device) = machine();
+    device.memory().expect("asked");
+    assert_eq!(double.calls("cuCtxPushCurrent_v2"), 1);
+    let bound =
+        device.bound(|| (0..5).all(|_| device.bound(|| device.memory().is_ok()).is_ok_and(|asked| asked)));
+    assert_eq!(bound, Ok(true));
+    assert_eq!(double.calls("cuCtxPushCurrent_v2"), 2);
+    assert_eq!(double.calls("cuCtxPopCurrent_v2"), 2);
+    drop(device);
+    double.finish();
+}
+
+#[test]
+fn a_panic_leaves_no_context_behind() {
+    let (double, device) = machine();
+    let caught =
+        catch_unwind(AssertUnwindSafe(|| device.bound(|| std::panic::resume_unwind(Box::new("gone")))));
+    assert!(caught.is_err());
+    assert!(current().is_null());
+    // And what is remembered of the thread is right too.
+    device.memory().expect("bound anew");
+    drop(device);
+    double.finish();
+}
+
+#[test]
+fn two_threads_on_two_devices_do_not_meet() {
+    let (double, device) = machine();
+    let devices = [device, open(1)];
+    let barrier = Barrier::new(4);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (devices, barrier) = (&devices, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                for round in 0..50 {
+                    let device = &devices[(thread + round) % 2];
+                    let memory = memory(device, 4096);
+                    let address = kvstrata_core::storage::Storage::base_address(&*memory);
+                    // The double's addresses say whose they are.
+                    assert_eq!((address >> 40) & 0xff, u64::from(device.ordinal()));
+                }
+            });
+        }
+    });
+    drop(devices);
+    double.finish();
+}
+
+#[test]
+fn a_device_is_open_once_in_a_process() {
+    let (double, device) = machine();
+    let again = open(0);
+    assert!(std::sync::Arc::ptr_eq(&device, &again), "who else has it learns of its quarantine too");
+    let other = open(1);
+    assert!(!std::sync::Arc::ptr_eq(&device, &other));
+    assert_eq!(double.left().contexts, 2);
+    drop((device, again, other));
+    assert_eq!(double.left().contexts, 0);
+    drop(open(0));
+    double.finish();
+}

@@ -1,0 +1,98 @@
+//! Registering host memory: in chunks, by threads, and undone when it fails half way.
+
+use crate::{copy_in, machine, memory, open, queue};
+use kvstrata_core::storage::{Storage, StorageKind};
+use kvstrata_cuda_double::Double;
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::cuda::{CudaError, PinOptions, PinnedStorage, Placement, Purpose};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn an_arena_is_registered_in_chunks_and_says_how_far_it_is() {
+    let (double, device) = machine();
+    for threads in [1, 3, 9] {
+        let before = double.calls("cuMemHostRegister_v2");
+        let options = PinOptions::new().chunk_bytes(2 * MIB).threads(threads);
+        let mut told = Vec::new();
+        let pinned =
+            PinnedStorage::allocate(&device, 10, MIB, options, &mut |done, all| told.push((done, all)));
+        let pinned = pinned.expect("registered");
+        let expected: Vec<_> = (1..=5).map(|chunk| (chunk * 2 * MIB as u64, 10 * MIB as u64)).collect();
+        assert_eq!(told, expected);
+        assert_eq!(double.calls("cuMemHostRegister_v2") - before, 5);
+        assert_eq!(double.left().registrations, 5);
+        assert_eq!((pinned.kind(), pinned.size_bytes()), (StorageKind::Pinned, 10 * MIB as u64));
+        assert!(pinned.is_mapped());
+        assert!(pinned.arena().read(8).expect("free").iter().all(|byte| *byte == 0), "zeroed");
+        assert_ne!(pinned.placement(), Placement::Refused(0));
+        println!("{pinned:?}");
+        drop(pinned);
+        assert_eq!(double.left().registrations, 0);
+    }
+    drop(device);
+    double.finish();
+}
+
+#[test]
+fn what_fails_half_way_is_undone_and_leaves_the_arena() {
+    let (double, device) = machine();
+    let arena = HostArena::new(10, MIB).expect("an arena");
+    arena.write(0).expect("free").fill(7);
+    for threads in [1, 4] {
+        let options = PinOptions::new().chunk_bytes(2 * MIB).threads(threads);
+        let calls = || (double.calls("cuMemHostRegister_v2"), double.calls("cuMemHostUnregister"));
+        let before = calls();
+        double.fail("cuMemHostRegister_v2", 3, 2);
+        let refused =
+            PinnedStorage::register(&device, arena.clone(), options, &mut |_, _| {}).expect_err("refused");
+        let CudaError::Register { asked_bytes, done_bytes, fault, .. } = refused else { panic!("{refused}") };
+        assert_eq!((asked_bytes, fault.operation), (10 * MIB as u64, "cuMemHostRegister"));
+        if threads == 1 {
+            assert_eq!(done_bytes, 4 * MIB as u64);
+        }
+        assert!(refused.to_string().contains("ulimit -l"), "{refused}");
+        assert_eq!(double.left().registrations, 0);
+        let (registered, unregistered) = calls();
+        assert_eq!(unregistered - before.1, registered - before.0 - 1, "all but the one that was refused");
+    }
+    assert!(arena.read(0).expect("free").iter().all(|byte| *byte == 7));
+    drop(device);
+    double.finish();
+}
+
+#[test]
+fn limits_and_second_registrations_are_errors() {
+    let double = Double::new();
+    double.memory(1 << 30, 4 * MIB as u64);
+    let device = open(0);
+    let options = PinOptions::new().chunk_bytes(2 * MIB).threads(1);
+    let refused =
+        PinnedStorage::allocate(&device, 8, MIB, options, &mut |_, _| {}).expect_err("above the limit");
+    assert!(matches!(refused, CudaError::Register { done_bytes: 0x0040_0000, .. }), "{refused}");
+    let arena = HostArena::new(1, MIB).expect("an arena");
+    let first = PinnedStorage::register(&device, arena.clone(), options, &mut |_, _| {}).expect("fits");
+    let refused =
+        PinnedStorage::register(&device, arena, options, &mut |_, _| {}).expect_err("a second time");
+    assert!(refused.to_string().contains("712 CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"), "{refused}");
+    assert_eq!(double.left().registrations, 1, "the first one stays");
+    let refused = PinnedStorage::allocate(&device, 0, MIB, options, &mut |_, _| {}).expect_err("no blocks");
+    assert!(matches!(refused, CudaError::Arena { .. }), "{refused}");
+    drop((first, device));
+    double.finish();
+}
+
+#[test]
+fn no_block_lies_across_two_registrations() {
+    let (double, device) = machine();
+    let bytes = 3 * MIB / 2 - 5000;
+    let options = PinOptions::new().chunk_bytes(2 * MIB);
+    let host = PinnedStorage::allocate(&device, 6, bytes, options, &mut |_, _| {}).expect("registered");
+    assert_eq!(double.left().registrations, 6, "a block each");
+    let (target, queue) = (memory(&device, bytes as u64), queue(&device, Purpose::Onboard));
+    for block in 0..6 {
+        drop(copy_in(&queue, &host, block, &target).wait().expect("copied"));
+    }
+    drop((host, target, queue, device));
+    double.finish();
+}
