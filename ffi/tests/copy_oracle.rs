@@ -2,44 +2,14 @@
 #![cfg(all(unix, not(miri)))] // Miri has no guard pages; `copy_safe.rs` is for it.
 
 mod copy_cases;
+#[path = "copy_cases/random.rs"]
+mod random;
 
 use copy_cases::{Case, Picks};
 use kvstrata_ffi::copy::{HostCopy, Path, ScopedThreads};
 use proptest::prelude::*;
+use random::picks;
 use twox_hash::XxHash3_64;
-
-fn picks() -> impl Strategy<Value = Picks> {
-    let sides = (any::<[u8; 2]>(), any::<[u8; 2]>(), any::<[bool; 2]>(), any::<[bool; 2]>());
-    let places = (any::<[bool; 2]>(), any::<[u8; 2]>());
-    let blocks = (any::<u8>(), proptest::collection::vec(any::<(u8, u8)>(), 1..7));
-    let slices = (any::<[bool; 2]>(), any::<[[u8; 3]; 2]>());
-    (any::<[u8; 6]>(), any::<u8>(), sides, places, blocks, slices).prop_map(
-        |(
-            sizes,
-            dtype,
-            (arrangements, alignments, hnd, scales_apart),
-            (at_end, shifts),
-            (of, blocks),
-            (all, slices),
-        )| {
-            Picks {
-                sizes,
-                dtype,
-                arrangements,
-                alignments,
-                hnd,
-                scales_apart,
-                at_end,
-                shifts,
-                of,
-                blocks,
-                all,
-                slices,
-                tame: true,
-            }
-        },
-    )
-}
 
 /// Every way to execute a plan: each path of this CPU, past the caches and through them.
 fn executors() -> impl Iterator<Item = HostCopy> {

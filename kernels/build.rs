@@ -1,0 +1,92 @@
+//! Compiles `cuda/*.cu`: by nvcc to fat binaries that the crate embeds, if there is an nvcc; by the host's compiler for the CPU, with
+//! the feature `cpu`.
+//!
+//! nvcc is `KVSTRATA_NVCC`, or that of `CUDA_HOME` or `CUDA_PATH`, or the one in `PATH`. `KVSTRATA_NVCC=` (empty) builds without.
+//! `KVSTRATA_CUDA_ARCHS` says for which architectures: `90` or `80 90`, say, where all of them take too long.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SOURCES: [&str; 4] = ["convert", "copy", "permute", "sum"];
+/// A100, A10 and RTX 30, L4 and RTX 40, H100 and H200, B200, RTX 50; PTX of the last for what comes after.
+const ARCHITECTURES: &str = "80 86 89 90 100 120";
+
+fn main() {
+    println!("cargo:rerun-if-changed=cuda");
+    for variable in ["KVSTRATA_NVCC", "KVSTRATA_CUDA_ARCHS", "CUDA_HOME", "CUDA_PATH", "PATH"] {
+        println!("cargo:rerun-if-env-changed={variable}");
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let (images, toolkit) = match nvcc() {
+        Ok(nvcc) => compile(&nvcc, &out),
+        Err(why) => (String::new(), why),
+    };
+    let code = format!("const IMAGES: &[Image] = &[{images}];\nconst TOOLKIT: &str = {toolkit:?};\n");
+    fs::write(out.join("images.rs"), code).expect("OUT_DIR is there to be written");
+    #[cfg(feature = "cpu")]
+    cpu();
+}
+
+/// The compiler, or why there is none.
+fn nvcc() -> Result<PathBuf, String> {
+    let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(asked) = env::var_os("KVSTRATA_NVCC") {
+        return match PathBuf::from(&asked) {
+            _ if asked.is_empty() => Err("KVSTRATA_NVCC was empty when this was built".into()),
+            path if path.is_file() => Ok(path),
+            // Asked for by name: not to be overlooked.
+            path => panic!("KVSTRATA_NVCC is {}, which is no file", path.display()),
+        };
+    }
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(set).map(|home| home.join("bin"));
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found =
+        homes.chain(env::split_paths(&path)).map(|folder| folder.join("nvcc")).find(|nvcc| nvcc.is_file());
+    found.ok_or_else(|| "no nvcc in KVSTRATA_NVCC, CUDA_HOME, CUDA_PATH or PATH when this was built".into())
+}
+
+/// The images as Rust, and what made them. A source that an nvcc refuses is an error: half of the kernels are worse than none.
+fn compile(nvcc: &Path, out: &Path) -> (String, String) {
+    let architectures = env::var("KVSTRATA_CUDA_ARCHS").unwrap_or_else(|_| ARCHITECTURES.into());
+    let list: Vec<&str> = architectures.split_whitespace().collect();
+    let mut images = String::new();
+    for source in SOURCES {
+        let image = out.join(source).with_extension("fatbin");
+        let mut command = Command::new(nvcc);
+        command
+            .args(["-std=c++17", "-O3", "--threads", "2", "-Werror", "all-warnings", "-fatbin", "-o"])
+            .arg(&image);
+        for architecture in &list {
+            command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
+        }
+        if let Some(last) = list.last() {
+            command.arg(format!("-gencode=arch=compute_{last},code=compute_{last}"));
+        }
+        command.arg(Path::new("cuda").join(source).with_extension("cu"));
+        let output = command.output().unwrap_or_else(|error| panic!("{}: {error}", nvcc.display()));
+        assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+        write!(images, "Image {{ name: {source:?}, bytes: include_bytes!({image:?}) }}, ")
+            .expect("to a string");
+    }
+    let version =
+        Command::new(nvcc).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
+    let version = String::from_utf8_lossy(&version);
+    let version = version.lines().find(|line| line.contains("release")).unwrap_or("nvcc").trim();
+    (images, format!("{version}; sm_{} and PTX", list.join(", sm_")))
+}
+
+#[cfg(feature = "cpu")]
+fn cpu() {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").file("cuda/cpu/kernels.cpp");
+    // Kernels unroll by a pragma that host compilers do not know.
+    build.flag_if_supported("-Wno-unknown-pragmas").opt_level(2);
+    if env::var_os("KVSTRATA_CPU_KERNELS_ASAN").is_some() {
+        build.flag("-fsanitize=address").flag("-fno-omit-frame-pointer").debug(true);
+    }
+    println!("cargo:rerun-if-env-changed=KVSTRATA_CPU_KERNELS_ASAN");
+    build.compile("kvstrata_cpu_kernels");
+}

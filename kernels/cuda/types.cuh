@@ -1,0 +1,26 @@
+// Words of a fixed width, and how device functions are declared.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+static_assert(sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof(void*) == 8, "as the host has them");
+
+#define KV_DEVICE static __device__ __forceinline__
+
+// A kernel that is launched by its name with one structure, which it reads where the launch put it. `CTAS` a multiprocessor must
+// have room for its registers. `BARRIERS`: whether its threads wait for each other, which the CPU's launcher wants to know.
+#ifdef KV_CPU
+#define KV_KERNEL(NAME, ARGS, CTAS, BARRIERS)                                                                        \
+    static void NAME(const ARGS& args);                                                                              \
+    static const kvcpu::Registered registered_##NAME(#NAME, sizeof(ARGS), BARRIERS,                                  \
+                                                     [](const void* args) { NAME(*static_cast<const ARGS*>(args)); }); \
+    static void NAME(const ARGS& args)
+#else
+#define KV_KERNEL(NAME, ARGS, CTAS, BARRIERS)                                                                        \
+    extern "C" __global__ void __launch_bounds__(THREADS, CTAS) NAME(const __grid_constant__ ARGS args)
+#endif
+
+constexpr u32 THREADS = 256;

@@ -1,0 +1,250 @@
+//! Copies that change the type of elements on the way: `cuda/convert.cu`, where the bounds of their errors are.
+//!
+//! A copy plan moves bytes, and knows elements of one size. So the side with the narrower elements has a *stand-in*: the same layout
+//! with the wider ones, whose every distance is `k` times as long. The plan is made with that, and the kernel divides by `k` again:
+//!
+//! ```text
+//!   fp8    base              │ 1 byte │ 1 byte │ …     address             = (stand-in's address) / 2
+//!   stand-in, as bf16        2 × base │ 2 bytes  │ 2 bytes  │ …
+//! ```
+
+use crate::divide::Divisor;
+use crate::launch::{Head, Launch, Parameters, Shape, THREADS, UNROLL};
+use crate::walk::{Bases, TooLarge, units, walk};
+use core::ffi::CStr;
+use kvstrata_core::layout::{DType, Layout, LayoutError, Region};
+use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
+use zerocopy::IntoBytes;
+
+/// From what to what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Conversion {
+    /// Binary32 to bfloat16, to the nearest.
+    F32ToBf16,
+    /// Back, exactly.
+    Bf16ToF32,
+    /// bfloat16 to FP8 E4M3, divided by the scale, to the nearest, saturated.
+    Bf16ToE4m3,
+    /// Back, multiplied by the scale.
+    E4m3ToBf16,
+    /// Binary16 to FP8 E4M3, divided by the scale, to the nearest, saturated.
+    F16ToE4m3,
+    /// Back, multiplied by the scale.
+    E4m3ToF16,
+}
+
+/// Why elements cannot be converted.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum CannotConvert {
+    /// There is no kernel for it.
+    #[error("elements of {} cannot become {}; there are float32 ↔ bfloat16, and bfloat16 or float16 ↔ float8_e4m3fn", src.name(), dst.name())]
+    Types {
+        /// Of the source.
+        src: DType,
+        /// Of the destination.
+        dst: DType,
+    },
+    /// A tensor that lies anywhere has no stand-in.
+    #[error("a layout that is described by its strides cannot be converted: give it one of the arrangements")]
+    NoArrangement,
+    /// It would leave the address space.
+    #[error("address {0:#x} is too high to be doubled")]
+    Address(u64),
+    /// A scale that would make everything zero, infinite, or not a number.
+    #[error("the scale is {0}; it must be above 0 and finite, and so must its inverse")]
+    Scale(f32),
+    /// As a layout.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// As for all kernels.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
+impl Conversion {
+    /// All of them.
+    pub const ALL: [Conversion; 6] = [
+        Conversion::F32ToBf16,
+        Conversion::Bf16ToF32,
+        Conversion::Bf16ToE4m3,
+        Conversion::E4m3ToBf16,
+        Conversion::F16ToE4m3,
+        Conversion::E4m3ToF16,
+    ];
+
+    /// The types of elements at the source and at the destination.
+    #[must_use]
+    pub const fn types(self) -> [DType; 2] {
+        match self {
+            Conversion::F32ToBf16 => [DType::F32, DType::BF16],
+            Conversion::Bf16ToF32 => [DType::BF16, DType::F32],
+            Conversion::Bf16ToE4m3 => [DType::BF16, DType::F8E4M3],
+            Conversion::E4m3ToBf16 => [DType::F8E4M3, DType::BF16],
+            Conversion::F16ToE4m3 => [DType::F16, DType::F8E4M3],
+            Conversion::E4m3ToF16 => [DType::F8E4M3, DType::F16],
+        }
+    }
+
+    /// What there is for a pair of types.
+    ///
+    /// # Errors
+    /// [`CannotConvert::Types`].
+    pub fn between(src: DType, dst: DType) -> Result<Conversion, CannotConvert> {
+        let found = Conversion::ALL.into_iter().find(|one| one.types() == [src, dst]);
+        found.ok_or(CannotConvert::Types { src, dst })
+    }
+
+    /// The layouts to make a plan with: the source and the destination, the one with the narrower elements by its stand-in.
+    ///
+    /// # Errors
+    /// A layout without an arrangement, or an address that cannot be doubled.
+    pub fn stand_ins(self, src: &Layout, dst: &Layout) -> Result<[Layout; 2], CannotConvert> {
+        let [from, to] = self.types();
+        if [src.config().dtype, dst.config().dtype] != [from, to] {
+            return Err(CannotConvert::Types { src: src.config().dtype, dst: dst.config().dtype });
+        }
+        match from.bits() > to.bits() {
+            true => Ok([src.clone(), stand_in(dst, from)?]),
+            false => Ok([stand_in(src, to)?, dst.clone()]),
+        }
+    }
+
+    /// What elements are multiplied by.
+    fn factor(self, scale: f32) -> Result<f32, CannotConvert> {
+        let inverse = 1.0 / scale;
+        if !(scale > 0.0 && scale.is_normal() && inverse.is_normal()) {
+            return Err(CannotConvert::Scale(scale));
+        }
+        Ok(match self {
+            Conversion::F32ToBf16 | Conversion::Bf16ToF32 => 1.0,
+            Conversion::Bf16ToE4m3 | Conversion::F16ToE4m3 => inverse,
+            Conversion::E4m3ToBf16 | Conversion::E4m3ToF16 => scale,
+        })
+    }
+
+    /// Its kernels: eight elements at a time (four of the widest), or one; each for few blocks, and for many.
+    const fn names(self) -> [[&'static CStr; 2]; 2] {
+        match self {
+            Conversion::F32ToBf16 => [
+                [c"convert_f32_bf16_wide_small", c"convert_f32_bf16_wide_large"],
+                [c"convert_f32_bf16_single_small", c"convert_f32_bf16_single_large"],
+            ],
+            Conversion::Bf16ToF32 => [
+                [c"convert_bf16_f32_wide_small", c"convert_bf16_f32_wide_large"],
+                [c"convert_bf16_f32_single_small", c"convert_bf16_f32_single_large"],
+            ],
+            Conversion::Bf16ToE4m3 => [
+                [c"convert_bf16_e4m3_wide_small", c"convert_bf16_e4m3_wide_large"],
+                [c"convert_bf16_e4m3_single_small", c"convert_bf16_e4m3_single_large"],
+            ],
+            Conversion::E4m3ToBf16 => [
+                [c"convert_e4m3_bf16_wide_small", c"convert_e4m3_bf16_wide_large"],
+                [c"convert_e4m3_bf16_single_small", c"convert_e4m3_bf16_single_large"],
+            ],
+            Conversion::F16ToE4m3 => [
+                [c"convert_fp16_e4m3_wide_small", c"convert_fp16_e4m3_wide_large"],
+                [c"convert_fp16_e4m3_single_small", c"convert_fp16_e4m3_single_large"],
+            ],
+            Conversion::E4m3ToF16 => [
+                [c"convert_e4m3_fp16_wide_small", c"convert_e4m3_fp16_wide_large"],
+                [c"convert_e4m3_fp16_single_small", c"convert_e4m3_fp16_single_large"],
+            ],
+        }
+    }
+}
+
+/// All distances and addresses as many times as long as the elements are.
+fn stand_in(layout: &Layout, wide: DType) -> Result<Layout, CannotConvert> {
+    let config = layout.config();
+    let times = u64::from(wide.bits() / config.dtype.bits());
+    let arrangement = layout.arrangement().ok_or(CannotConvert::NoArrangement)?;
+    let region = |of: &Region| match of.address.checked_mul(times) {
+        Some(address) => Ok(Region { address, size_bytes: of.size_bytes * times, ..*of }),
+        None => Err(CannotConvert::Address(of.address)),
+    };
+    let regions = layout.regions().iter().map(region).collect::<Result<Vec<_>, _>>()?;
+    Ok(Layout::new(config.dtype(wide).alignment(config.alignment * times), arrangement, &regions)?)
+}
+
+/// How plans between two layouts are launched that convert, whatever their blocks.
+#[derive(Clone, Debug)]
+pub struct ConvertKernel {
+    planes: Vec<Shape>,
+    bases: Bases,
+}
+
+impl ConvertKernel {
+    /// For a plan between the [stand-ins](Conversion::stand_ins), and for all that [`replan`](CopyPlan::replan) makes of it.
+    ///
+    /// # Errors
+    /// [`CannotConvert`].
+    pub fn new(plan: &CopyPlan, conversion: Conversion, scale: f32) -> Result<ConvertKernel, CannotConvert> {
+        let scale = conversion.factor(scale)?.to_bits();
+        let mut bases = Bases::default();
+        let planes = plan.planes().map(|plane| shape(plane, conversion, scale, &mut bases));
+        let planes = planes.collect::<Result<_, _>>()?;
+        Ok(ConvertKernel { planes, bases })
+    }
+
+    /// As [`CopyKernel::bases`](crate::CopyKernel::bases).
+    #[must_use]
+    pub fn bases(&self) -> &[u8] {
+        self.bases.0.as_bytes()
+    }
+
+    /// As [`CopyKernel::launches`](crate::CopyKernel::launches).
+    ///
+    /// # Errors
+    ///
+    /// `launch`'s first.
+    pub fn launches<E>(
+        &self,
+        runs: &[Run],
+        bases: u64,
+        most_ctas: u32,
+        parameters: &mut Parameters,
+        mut launch: impl FnMut(Launch<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut planes = self.planes.iter();
+        planes.try_for_each(|plane| plane.launches(runs, bases, most_ctas, parameters, &mut launch))
+    }
+}
+
+fn shape(
+    plane: &PlaneCopy,
+    conversion: Conversion,
+    scale: u32,
+    bases: &mut Bases,
+) -> Result<Shape, CannotConvert> {
+    let [from, to] = conversion.types().map(|of| u64::from(of.bits() / 8));
+    let wide = from.max(to);
+    // How often each side's bytes go into those that the plan counts.
+    let [src, dst] = [wide / from, wide / to];
+    // As many elements at a time as are 16 bytes at the wider side: all counts of bytes that the plan has are of that side.
+    let vector = 16;
+    let single = crate::walk::width(plane) < vector;
+    let bytes = if single { wide } else { vector };
+    let mut walk = walk(plane, bytes, bases)?;
+    walk.src_base /= src;
+    walk.dst_base /= dst;
+    walk.src_block_stride /= src;
+    walk.dst_block_stride /= dst;
+    for l in &mut walk.loops {
+        l.src_stride /= src;
+        l.dst_stride /= dst;
+    }
+    if walk.bases > 0 {
+        let first = bases.0.len() - plane.bases().len();
+        for [at_src, at_dst] in &mut bases.0[first..] {
+            *at_src /= src;
+            *at_dst /= dst;
+        }
+    }
+    walk.scale = scale;
+    walk.lane_bits = walk.vectors.min(32).next_power_of_two().ilog2();
+    walk.tiles = Divisor::new(walk.vectors.div_ceil(32));
+    let units_a_cta = (THREADS >> walk.lane_bits) * UNROLL;
+    let names = conversion.names()[usize::from(single)];
+    let units_a_block = units(&walk)?;
+    Ok(Shape { head: Head::Walk(walk), names, units_a_block, units_a_cta })
+}

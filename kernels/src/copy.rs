@@ -1,0 +1,107 @@
+//! Which kernel copies a plan, and its launches.
+//!
+//! ```text
+//!   pieces of 128 vectors and more        `tiled`     a warp a tile of 4 × 32 vectors
+//!   shorter ones                          `strewn`    as many lanes as a piece has vectors, 4 pieces a lane at a time
+//!   short rows that change places         `permute`   a CTA a tile of rows, through shared memory
+//! ```
+//!
+//! What depends on the layouts alone is made once; a launch adds the blocks' numbers.
+//!
+//! Invariants
+//! - I1: a kernel's vectors divide all addresses, strides and sizes that its plan can have, whatever the blocks.
+
+use crate::divide::Divisor;
+use crate::launch::{Head, Launch, Parameters, Shape, THREADS, UNROLL};
+use crate::permute;
+use crate::walk::{Bases, TooLarge, units, walk, width};
+use core::ffi::CStr;
+use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
+use zerocopy::IntoBytes;
+
+/// Vectors of a tile, which one warp moves.
+const TILE_VECTORS: u32 = 32 * UNROLL;
+
+/// How plans between two layouts are launched, whatever their blocks.
+#[derive(Clone, Debug)]
+pub struct CopyKernel {
+    planes: Vec<Shape>,
+    bases: Bases,
+}
+
+impl CopyKernel {
+    /// For a plan, and for all that [`replan`](CopyPlan::replan) makes of it.
+    ///
+    /// # Errors
+    ///
+    /// A block of more units of work than a kernel counts.
+    pub fn new(plan: &CopyPlan) -> Result<CopyKernel, TooLarge> {
+        let mut bases = Bases::default();
+        let planes = plan.planes().map(|plane| shape(plane, &mut bases)).collect::<Result<_, _>>()?;
+        Ok(CopyKernel { planes, bases })
+    }
+
+    /// What device memory has to have for each launch, from an address on that is a multiple of 16. Empty where a launch needs none.
+    #[must_use]
+    pub fn bases(&self) -> &[u8] {
+        self.bases.0.as_bytes()
+    }
+
+    /// The names of the kernels that a plan may launch.
+    pub fn names(&self) -> impl Iterator<Item = &'static CStr> {
+        self.planes.iter().flat_map(|plane| plane.names)
+    }
+
+    /// Calls `launch` for each launch of a plan's [runs](CopyPlan::runs): one, or two where scales lie apart from elements, unless
+    /// there are more than some 4,000 blocks. `bases` is where device memory has [those](CopyKernel::bases). No launch has more than
+    /// `most_ctas`: the multiprocessors that copies may have. Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// `launch`'s first.
+    pub fn launches<E>(
+        &self,
+        runs: &[Run],
+        bases: u64,
+        most_ctas: u32,
+        parameters: &mut Parameters,
+        mut launch: impl FnMut(Launch<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut planes = self.planes.iter();
+        planes.try_for_each(|plane| plane.launches(runs, bases, most_ctas, parameters, &mut launch))
+    }
+}
+
+/// How one plane is launched.
+fn shape(plane: &PlaneCopy, bases: &mut Bases) -> Result<Shape, TooLarge> {
+    let width = width(plane);
+    let mut walk = walk(plane, width, bases)?;
+    let (mut head, names, units_a_cta) = if let Some(tile) = permute::tile(plane.nest(), width, walk) {
+        (Head::Tile(tile), permute::names(width), 1)
+    } else if walk.vectors >= TILE_VECTORS {
+        walk.tiles = Divisor::new(walk.vectors.div_ceil(TILE_VECTORS));
+        (Head::Walk(walk), names(width, true), THREADS / 32)
+    } else {
+        walk.lane_bits = walk.vectors.min(32).next_power_of_two().ilog2();
+        walk.tiles = Divisor::new(walk.vectors.div_ceil(32));
+        (Head::Walk(walk), names(width, false), (THREADS >> walk.lane_bits) * UNROLL)
+    };
+    let units_a_block = units(head.walk())?;
+    Ok(Shape { head, names, units_a_block, units_a_cta })
+}
+
+/// The kernels for vectors of so many bytes.
+fn names(width: u64, tiled: bool) -> [&'static CStr; 2] {
+    match (width, tiled) {
+        (16, true) => [c"copy16_tiled_small", c"copy16_tiled_large"],
+        (16, false) => [c"copy16_strewn_small", c"copy16_strewn_large"],
+        (8, true) => [c"copy8_tiled_small", c"copy8_tiled_large"],
+        (8, false) => [c"copy8_strewn_small", c"copy8_strewn_large"],
+        (4, true) => [c"copy4_tiled_small", c"copy4_tiled_large"],
+        (4, false) => [c"copy4_strewn_small", c"copy4_strewn_large"],
+        (2, true) => [c"copy2_tiled_small", c"copy2_tiled_large"],
+        (2, false) => [c"copy2_strewn_small", c"copy2_strewn_large"],
+        (_, true) => [c"copy1_tiled_small", c"copy1_tiled_large"],
+        (_, false) => [c"copy1_strewn_small", c"copy1_strewn_large"],
+    }
+}

@@ -1,0 +1,30 @@
+//! The images for devices, which nvcc made when this crate was built; none if there was no nvcc.
+
+/// The kernels of one source file, compiled for all architectures.
+#[derive(Clone, Copy)]
+pub struct Image {
+    /// The source's name, without its extension.
+    pub name: &'static str,
+    /// A fat binary, for `cuModuleLoadData`.
+    pub bytes: &'static [u8],
+}
+
+include!(concat!(env!("OUT_DIR"), "/images.rs"));
+
+/// The images, or why there are none and what to do about it.
+///
+/// # Errors
+///
+/// What the build said.
+pub fn images() -> Result<&'static [Image], &'static str> {
+    match IMAGES {
+        [] => Err(TOOLKIT),
+        images => Ok(images),
+    }
+}
+
+/// Which compiler made the images, and for which architectures; or why none did.
+#[must_use]
+pub fn toolkit() -> &'static str {
+    TOOLKIT
+}

@@ -1,0 +1,166 @@
+//! Copies that sum what they move, as the disk tier does, and sums alone: `cuda/sum.cu`.
+//!
+//! ```text
+//!   block at the destination   ├ chunk 0, 64 KiB ┼ chunk 1 ┼ … ┼ chunk n, what is left ┤     in one piece
+//!   sums                       ├ 8 bytes ┼ 8 bytes ┼ … ┤                                    their sum modulo 2⁶⁴ is the block's seal
+//! ```
+
+use crate::args::{LOOPS, Loop, Sum, Walk};
+use crate::divide::Divisor;
+use crate::launch::{Head, Launch, Parameters, Shape};
+use crate::walk::{Bases, TooLarge, units, walk, width};
+use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
+use zerocopy::IntoBytes;
+
+/// Bytes that one sum covers: those of the disk tier's seals.
+pub const CHUNK_BYTES: u64 = 64 << 10;
+/// XXH3 is another algorithm for what is not longer.
+const SHORT_BYTES: u64 = 240;
+const WIDTH: u64 = 16;
+
+/// Why a plan's blocks cannot be summed on the way; copy them first, and sum them where they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CannotSum {
+    /// Not a payload as it goes to disk.
+    #[error("a block of the destination is not in one piece, in the order in which the plan writes it")]
+    Scattered,
+    /// The kernel moves whole vectors.
+    #[error("addresses or sizes are multiples of {0} bytes only, and the kernel that sums needs 16")]
+    Unaligned(u64),
+    /// The algorithm is another one then.
+    #[error("the last chunk of a block has {0} bytes, and the kernel sums chunks of more than 240")]
+    Short(u64),
+    /// As for all kernels.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+}
+
+/// How blocks of plans between two layouts are copied and summed, or only summed.
+#[derive(Clone, Debug)]
+pub struct SumKernel {
+    shape: Shape,
+    bases: Bases,
+}
+
+impl SumKernel {
+    /// For a plan, and for all that [`replan`](CopyPlan::replan) makes of it.
+    ///
+    /// # Errors
+    ///
+    /// [`CannotSum`].
+    pub fn new(plan: &CopyPlan) -> Result<SumKernel, CannotSum> {
+        let mut planes = plan.planes();
+        let (Some(plane), None) = (planes.next(), planes.next()) else { return Err(CannotSum::Scattered) };
+        let block_bytes = dense_bytes(plane).ok_or(CannotSum::Scattered)?;
+        match width(plane) {
+            WIDTH => {}
+            width => return Err(CannotSum::Unaligned(width)),
+        }
+        let mut bases = Bases::default();
+        let walk = walk(plane, WIDTH, &mut bases)?;
+        Ok(SumKernel { shape: shape(walk, block_bytes, true)?, bases })
+    }
+
+    /// For `bytes` from an address of the device's on, that are only summed: one block, number 0.
+    ///
+    /// # Errors
+    ///
+    /// [`CannotSum`].
+    pub fn of_payload(address: u64, bytes: u64) -> Result<SumKernel, CannotSum> {
+        let bits = address | bytes | WIDTH;
+        if !bits.is_multiple_of(WIDTH) {
+            return Err(CannotSum::Unaligned(1 << bits.trailing_zeros()));
+        }
+        let vectors = u32::try_from(bytes / WIDTH).map_err(|_| TooLarge::new(bytes / WIDTH))?;
+        let walk = Walk {
+            bases: 0,
+            src_base: address,
+            dst_base: address,
+            src_block_stride: 0,
+            dst_block_stride: 0,
+            loops: [Loop::ONCE; LOOPS],
+            tiles: Divisor::ONE,
+            base_count: Divisor::ONE,
+            depth: 0,
+            units: 0,
+            vectors,
+            lane_bits: 0,
+            scale: 0,
+            unused: 0,
+        };
+        Ok(SumKernel { shape: shape(walk, bytes, false)?, bases: Bases::default() })
+    }
+
+    /// As [`CopyKernel::bases`](crate::CopyKernel::bases).
+    #[must_use]
+    pub fn bases(&self) -> &[u8] {
+        self.bases.0.as_bytes()
+    }
+
+    /// Sums of each block.
+    #[must_use]
+    pub fn chunks(&self) -> u32 {
+        self.shape.units_a_block
+    }
+
+    /// As [`CopyKernel::launches`](crate::CopyKernel::launches). `sums` is where [`chunks`](SumKernel::chunks) × 8 bytes a block go, of
+    /// the device's memory or of mapped host memory, in the order of the runs; a multiple of 8.
+    ///
+    /// # Errors
+    ///
+    /// `launch`'s first.
+    pub fn launches<E>(
+        &self,
+        runs: &[Run],
+        bases: u64,
+        sums: u64,
+        most_ctas: u32,
+        parameters: &mut Parameters,
+        mut launch: impl FnMut(Launch<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut shape = self.shape;
+        if let Head::Sum(sum) = &mut shape.head {
+            sum.sums = sums;
+        }
+        shape.launches(runs, bases, most_ctas, parameters, &mut launch)
+    }
+
+    /// The only run of [`of_payload`](SumKernel::of_payload).
+    pub const PAYLOAD: [Run; 1] = [Run { src: 0, dst: 0, len: 1 }];
+}
+
+/// Bytes of a block of the destination, if its pieces, in the order of a walk, lie one behind the other.
+fn dense_bytes(plane: &PlaneCopy) -> Option<u64> {
+    let mut bytes = plane.nest().piece_bytes();
+    for l in plane.nest().loops() {
+        if l.dst_stride != bytes {
+            return None;
+        }
+        bytes *= u64::from(l.count);
+    }
+    let first = plane.bases()[0][1];
+    let dense = plane.bases().iter().zip(0_u64..).all(|([_, dst], n)| *dst == first + n * bytes);
+    dense.then_some(bytes * plane.bases().len() as u64)
+}
+
+fn shape(walk: Walk, block_bytes: u64, copies: bool) -> Result<Shape, CannotSum> {
+    match block_bytes % CHUNK_BYTES {
+        rest @ 1..=SHORT_BYTES => return Err(CannotSum::Short(rest)),
+        0 if block_bytes == 0 => return Err(CannotSum::Short(0)),
+        _ => {}
+    }
+    let too_large = |_| TooLarge::new(block_bytes / WIDTH);
+    let chunks = u32::try_from(block_bytes.div_ceil(CHUNK_BYTES)).map_err(too_large)?;
+    let sum = Sum {
+        walk,
+        sums: 0,
+        piece: Divisor::new(walk.vectors),
+        chunks: Divisor::new(chunks),
+        pieces: units(&walk)?,
+        vectors: u32::try_from(block_bytes / WIDTH).map_err(too_large)?,
+        copies: copies.into(),
+        unused: 0,
+    };
+    let names = [c"summed_small", c"summed_large"];
+    Ok(Shape { head: Head::Sum(sum), names, units_a_block: chunks, units_a_cta: 1 })
+}
