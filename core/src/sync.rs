@@ -1,7 +1,7 @@
 //! The only place that names `core::sync::atomic` or `loom`.
 //!
 //! Under `--cfg loom` every atomic of the crate is loom's, so that the models in `core/tests/loom_*.rs` run the
-//! very code that ships. [`site!`] names an ordering, so that `--cfg kvstrata_mutation="name"` can weaken just that
+//! very code that ships. [`site!`] names an ordering, so that `KVSTRATA_MUTATION=name` can weaken just that
 //! one and show that a model notices (`ci/test mutations`).
 
 #[cfg(not(loom))]
@@ -43,16 +43,29 @@ impl<T> core::ops::Deref for CachePadded<T> {
     }
 }
 
-/// The ordering of a named site: the strong one, or Relaxed in a build that mutates the site.
+/// The ordering of a named site: the strong one, or Relaxed where a model is told to mutate the site.
 macro_rules! site {
     ($name:tt, $strong:expr) => {
-        if cfg!(kvstrata_mutation = $name) { $crate::sync::Relaxed } else { $strong }
+        if $crate::sync::mutated($name) { $crate::sync::Relaxed } else { $strong }
     };
 }
-/// Whether a named step is left out: never, but in a build that mutates it.
+/// Whether a named step is left out: never, but where a model is told to mutate it.
 macro_rules! skipped {
     ($name:tt) => {
-        cfg!(kvstrata_mutation = $name)
+        $crate::sync::mutated($name)
     };
 }
 pub(crate) use {site, skipped};
+
+/// Whether `KVSTRATA_MUTATION` names this site or step. Asked at run time, by models only: one build serves all mutations.
+#[cfg(loom)]
+pub(crate) fn mutated(name: &str) -> bool {
+    static ASKED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    ASKED.get_or_init(|| std::env::var("KVSTRATA_MUTATION").ok()).as_deref() == Some(name)
+}
+/// Nothing is: what ships has no mutations.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn mutated(_name: &str) -> bool {
+    false
+}

@@ -2,7 +2,7 @@
 //!
 //! In the crate's own tests under `--cfg loom`, the atomics, the lock and the queue of `arena/borrow.rs`, `disk/doorbell.rs` and
 //! `disk/inbox.rs` are loom's, so that the models beside them run the very code that ships. [`site!`] and [`skipped!`] are as in the
-//! core's `sync.rs`: what `--cfg kvstrata_mutation="name"` weakens or leaves out, so that a model must notice (`ci/test mutations`).
+//! core's `sync.rs`: what `KVSTRATA_MUTATION=name` weakens or leaves out, so that a model must notice (`ci/test mutations`).
 
 #[cfg(not(all(test, loom)))]
 pub(crate) use {
@@ -29,19 +29,32 @@ pub(crate) use {
 #[path = "../../core/tests/loom/search.rs"]
 mod search;
 
-/// The ordering of a named site: the strong one, or Relaxed in a build that mutates the site.
+/// The ordering of a named site: the strong one, or Relaxed where a model is told to mutate the site.
 macro_rules! site {
     ($name:tt, $strong:expr) => {
-        if cfg!(kvstrata_mutation = $name) { $crate::sync::Ordering::Relaxed } else { $strong }
+        if $crate::sync::mutated($name) { $crate::sync::Ordering::Relaxed } else { $strong }
     };
 }
-/// Whether a named step is left out: never, but in a build that mutates it.
+/// Whether a named step is left out: never, but where a model is told to mutate it.
 macro_rules! skipped {
     ($name:tt) => {
-        cfg!(kvstrata_mutation = $name)
+        $crate::sync::mutated($name)
     };
 }
 pub(crate) use {site, skipped};
+
+/// Whether `KVSTRATA_MUTATION` names this site or step. Asked at run time, by models only: one build serves all mutations.
+#[cfg(loom)]
+pub(crate) fn mutated(name: &str) -> bool {
+    static ASKED: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    ASKED.get_or_init(|| std::env::var("KVSTRATA_MUTATION").ok()).as_deref() == Some(name)
+}
+/// Nothing is: what ships has no mutations.
+#[cfg(not(loom))]
+#[inline(always)]
+pub(crate) const fn mutated(_name: &str) -> bool {
+    false
+}
 
 #[cfg(all(test, loom))]
 mod queue {

@@ -68,7 +68,7 @@ fn most_registers(kernel: &str) -> u32 {
     match kernel.split('_').collect::<Vec<_>>()[..] {
         [_, "tiled", _] => 40,
         [_, "strewn", _] => 48,
-        ["summed", _] => 64,
+        ["summed", _] | ["convert", ..] => 64,
         _ => 48,
     }
 }

@@ -34,7 +34,7 @@ impl Link {
     }
     /// Points to `slot`, unmarked, with the next tag: no compare-exchange that expects `self` succeeds any more.
     #[inline]
-    pub(super) const fn moved_to(self, slot: u32) -> Link {
+    pub(super) fn moved_to(self, slot: u32) -> Link {
         let step = if skipped!("registry_no_tag") { 0 } else { TAG_ONE };
         let tag = (self.0 & !(TAG_ONE - 1)).wrapping_add(step);
         Link(tag | slot as u64)

@@ -1,5 +1,5 @@
 //! loom model of I1: `RUSTFLAGS="--cfg loom" cargo test -p kvstrata-ffi --lib doorbell`.
-//! Mutations: `--cfg kvstrata_mutation="doorbell_announce_fence"` or `"doorbell_doze_fence"` must make it fail.
+//! Mutations: `KVSTRATA_MUTATION=doorbell_announce_fence` or `doorbell_doze_fence` must make it fail.
 
 use super::Doorbell;
 use crate::sync::{Arc, AtomicUsize, Notify, Ordering, model_within, spawn};
