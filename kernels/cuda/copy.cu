@@ -11,8 +11,8 @@ struct Copied {
 #define KV_COPY(BYTES, V)                                                                                            \
     KV_KERNEL(copy##BYTES##_tiled_small, SmallWalk, 6, false) { tiled<Copied<V>>(args); }                            \
     KV_KERNEL(copy##BYTES##_tiled_large, LargeWalk, 6, false) { tiled<Copied<V>>(args); }                            \
-    KV_KERNEL(copy##BYTES##_strewn_small, SmallWalk, 5, false) { strewn<Copied<V>>(args); }                          \
-    KV_KERNEL(copy##BYTES##_strewn_large, LargeWalk, 5, false) { strewn<Copied<V>>(args); }
+    KV_KERNEL(copy##BYTES##_strewn_small, SmallWalk, 4, false) { strewn<Copied<V>>(args); }                          \
+    KV_KERNEL(copy##BYTES##_strewn_large, LargeWalk, 4, false) { strewn<Copied<V>>(args); }
 
 KV_COPY(16, uint4)
 KV_COPY(8, uint2)

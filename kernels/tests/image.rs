@@ -67,7 +67,7 @@ const ARCHITECTURES: [&str; 6] = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", 
 fn most_registers(kernel: &str) -> u32 {
     match kernel.split('_').collect::<Vec<_>>()[..] {
         [_, "tiled", _] => 40,
-        [_, "strewn", _] => 48,
+        [_, "strewn", _] => 64,
         ["summed", _] | ["convert", ..] => 64,
         _ => 48,
     }
