@@ -46,7 +46,7 @@ pub(crate) enum What {
     Wait { event: u64, ticket: u64 },
     Write { address: u64, value: u32 },
     Host { function: unsafe extern "C" fn(*mut c_void), data: *mut c_void },
-    Kernel { kernel: Registered, grid: u32, block: u32, args: Vec<u64> },
+    Kernel { module: u64, kernel: Registered, grid: u32, block: u32, args: Vec<u64> },
 }
 
 /// One step of a stream.
@@ -107,7 +107,7 @@ fn serve(device: u32) {
                 // SAFETY: the caller of cuLaunchHostFunc promised that the function may be called once with its data.
                 as_host_function(|| unsafe { function(data) });
             })),
-            What::Kernel { kernel, grid, block, ref args } => {
+            What::Kernel { kernel, grid, block, ref args, .. } => {
                 let args = args.clone();
                 // SAFETY: the parameters are as large as the kernel was registered with, and aligned to 8 bytes.
                 Some(Box::new(move || unsafe { (kernel.run)(grid, block, args.as_ptr().cast()) }))

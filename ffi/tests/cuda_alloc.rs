@@ -4,12 +4,17 @@
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use kvstrata_core::BlockId;
+use kvstrata_core::layout::{Arrangement, Layout as BlockLayout, LayoutConfig, Region};
+use kvstrata_core::plan::CopyPlan;
+use kvstrata_core::storage::{Storage, StorageKind};
 use kvstrata_cuda_double::Double;
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::cuda::{
-    Batch, CudaDevice, CudaDriver, CudaFunction, CudaModule, DeviceStorage, Held, PinOptions, PinnedStorage,
-    Purpose, QueueOptions, TransferQueue,
+    Batch, CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaFunction, CudaKernels, CudaModule,
+    DeviceStorage, Held, PinOptions, PinnedStorage, Place, Purpose, QueueOptions, Route, TransferQueue,
 };
+use kvstrata_kernels::{Image, cpu};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 
@@ -65,9 +70,80 @@ fn round(
     batch
 }
 
+/// A prepared plan's pieces: 4,096 of them, by each route.
+fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
+    double.reset();
+    double.plain_addresses();
+    let device = CudaDevice::open(&CudaDriver::load().expect("the double"), 0).expect("a device");
+    for kernel in cpu::kernels() {
+        let name = kernel.name.to_str().expect("ASCII");
+        // SAFETY: launched by plans alone, with parameters of theirs.
+        unsafe { double.kernel(name, kernel.parameters_bytes, kernel.run) };
+    }
+    let images = ["copy", "permute"].map(|name| Image { name, bytes: b"image" });
+    // SAFETY: the double takes any image.
+    let kernels = unsafe { CudaKernels::of(&device, &images) };
+    let copy = CudaCopy::with(&device, kernels, CopyOptions::new());
+    // 64 blocks of 32 layers, K and V apart; and 4 rows of each.
+    let config = LayoutConfig::new().num_blocks(64).num_layers(32).outer_dim(2).page_size(2).heads(2, 32);
+    let config = config.alignment(4096);
+    let bytes = 64 * 4 * 32;
+    let kind = StorageKind::Device { ordinal: 0 };
+    let tensors: Vec<_> = (0..32)
+        .map(|layer| DeviceStorage::allocate(&device, 2 * bytes + layer * 4096).expect("memory"))
+        .collect();
+    let regions: Vec<_> = tensors
+        .iter()
+        .map(|of| Region { address: of.base_address().next_multiple_of(128), size_bytes: 2 * bytes, kind })
+        .collect();
+    let engine = BlockLayout::layer_separated(config.alignment(128), Arrangement::OuterFirst, &regions)
+        .expect("a layout");
+    let arena = HostArena::new(64, config.block_bytes().expect("small") as usize).expect("an arena");
+    let host =
+        PinnedStorage::register(&device, arena, PinOptions::new(), &mut |_, _| {}).expect("registered");
+    let tier = BlockLayout::fully_contiguous(config, Region::of(&*host)).expect("a layout");
+    let plan = CopyPlan::new(&engine, &[], &tier, &[], .., ..).expect("alike");
+    let place = tensors.iter().map(|of| of.range(0, of.size_bytes()).expect("all")).collect();
+    let prepared =
+        copy.prepare(&plan, Place::Device(place), Place::Host(Arc::clone(&host))).expect("prepared");
+    let queue = TransferQueue::new(&device, Purpose::Offload, QueueOptions::new()).expect("a queue");
+    let (from, to): (Vec<_>, Vec<_>) = (0..64).map(|block| (BlockId(63 - block), BlockId(block))).unzip();
+    let mut batch = Batch::new();
+    for route in Route::ALL {
+        for round in 0..5 {
+            // The first makes room.
+            let before = COUNT.load(Relaxed);
+            COUNTS.store(round > 0, Relaxed);
+            for block in 0..64 {
+                batch.write(host.arena().write(block).expect("free"), &host).expect("registered");
+            }
+            let transfer = prepared.submit_by(route, &queue, &from, &to, batch).expect("queued");
+            batch = transfer.wait().expect("executed");
+            let pieces = batch.pieces();
+            batch.release().for_each(drop);
+            COUNTS.store(false, Relaxed);
+            assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations by {route:?}");
+            let wanted = match route {
+                Route::Single | Route::Batch => 4096,
+                Route::Rows => 2048,
+                Route::Kernel => 0,
+            };
+            assert_eq!(pieces, wanted, "{route:?}");
+        }
+    }
+    drop((batch, queue, prepared, copy, tensors, host, device));
+}
+
+/// One test, since what counts is all of the program's.
 #[test]
-fn a_transfer_allocates_nothing_whichever_way_its_pieces_go() {
+fn in_steady_state_nothing_is_allocated() {
     let double = Double::new();
+    a_transfer_allocates_nothing_whichever_way_its_pieces_go(&double);
+    a_prepared_copy_allocates_nothing_by_any_route(&double);
+    double.finish();
+}
+
+fn a_transfer_allocates_nothing_whichever_way_its_pieces_go(double: &Double) {
     for version in [13000, 12080] {
         double.reset();
         double.version(version);
@@ -92,5 +168,4 @@ fn a_transfer_allocates_nothing_whichever_way_its_pieces_go() {
         assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations with a driver of {version}");
         drop((batch, queue, function, module, host, target, device));
     }
-    double.finish();
 }

@@ -15,8 +15,11 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8 && sizeof(void*) == 8, "as th
 #ifdef KV_CPU
 #define KV_KERNEL(NAME, ARGS, CTAS, BARRIERS)                                                                        \
     static void NAME(const ARGS& args);                                                                              \
-    static const kvcpu::Registered registered_##NAME(#NAME, sizeof(ARGS), BARRIERS,                                  \
-                                                     [](const void* args) { NAME(*static_cast<const ARGS*>(args)); }); \
+    static const kvcpu::Registered registered_##NAME(                                                                \
+        #NAME, sizeof(ARGS), BARRIERS, [](const void* args) { NAME(*static_cast<const ARGS*>(args)); },              \
+        [](unsigned grid, unsigned threads, const void* args) {                                                      \
+            kvcpu::launch(registered_##NAME, grid, threads, args);                                                   \
+        });                                                                                                          \
     static void NAME(const ARGS& args)
 #else
 #define KV_KERNEL(NAME, ARGS, CTAS, BARRIERS)                                                                        \

@@ -192,6 +192,11 @@ impl ConvertKernel {
         self.bases.0.as_bytes()
     }
 
+    /// As [`CopyKernel::names`](crate::CopyKernel::names).
+    pub fn names(&self) -> impl Iterator<Item = &'static CStr> {
+        self.planes.iter().flat_map(|plane| plane.names)
+    }
+
     /// As [`CopyKernel::launches`](crate::CopyKernel::launches).
     ///
     /// # Errors

@@ -27,6 +27,7 @@ const TILE_VECTORS: u32 = 32 * UNROLL;
 pub struct CopyKernel {
     planes: Vec<Shape>,
     bases: Bases,
+    width: u64,
 }
 
 impl CopyKernel {
@@ -38,7 +39,14 @@ impl CopyKernel {
     pub fn new(plan: &CopyPlan) -> Result<CopyKernel, TooLarge> {
         let mut bases = Bases::default();
         let planes = plan.planes().map(|plane| shape(plane, &mut bases)).collect::<Result<_, _>>()?;
-        Ok(CopyKernel { planes, bases })
+        let width = plan.planes().map(width).min().unwrap_or(1);
+        Ok(CopyKernel { planes, bases, width })
+    }
+
+    /// Bytes of the vectors that it moves: 16, 8, 4, 2 or 1; the least of its planes.
+    #[must_use]
+    pub fn width(&self) -> u64 {
+        self.width
     }
 
     /// What device memory has to have for each launch, from an address on that is a multiple of 16. Empty where a launch needs none.

@@ -2,27 +2,69 @@
 
 use crate::launch::{Launch, THREADS};
 use core::ffi::{CStr, c_char, c_uint, c_void};
+use core::ptr::null;
 
-unsafe extern "C" {
-    fn kvstrata_cpu_kernel_args(name: *const c_char) -> usize;
-    fn kvstrata_cpu_launch(name: *const c_char, grid: c_uint, threads: c_uint, args: *const c_void) -> bool;
+/// Runs all of a launch, to its end, in the calling thread: CTAs, threads of each, parameters.
+pub type Entry = unsafe extern "C" fn(c_uint, c_uint, *const c_void);
+
+/// A kernel on the CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuKernel {
+    /// Its name.
+    pub name: &'static CStr,
+    /// Bytes of the structure that it takes, which has to be aligned to 8.
+    pub parameters_bytes: usize,
+    /// Runs it.
+    ///
+    /// # Safety
+    /// Parameters of a [`Launch`] of this kernel; all that its plan reads and writes is memory of this process that nobody writes, or
+    /// touches, meanwhile; so is what the parameters say of the bases.
+    pub run: Entry,
 }
 
-/// Bytes of the structure that a kernel takes; `None` if there is no kernel of that name.
-#[must_use]
-pub fn parameters_bytes(kernel: &CStr) -> Option<usize> {
-    // SAFETY: a string that ends; the table that is searched is never written after its construction.
-    let bytes = unsafe { kvstrata_cpu_kernel_args(kernel.as_ptr()) };
-    (bytes > 0).then_some(bytes)
+/// Of the table that the kernels' constructors made, which is never written afterwards.
+#[repr(C)]
+struct Registered {
+    opaque: [u8; 0],
+}
+
+unsafe extern "C" {
+    fn kvstrata_cpu_kernel(behind: *const Registered) -> *const Registered;
+    fn kvstrata_cpu_name(kernel: *const Registered) -> *const c_char;
+    fn kvstrata_cpu_args_bytes(kernel: *const Registered) -> usize;
+    fn kvstrata_cpu_entry(kernel: *const Registered) -> Entry;
+}
+
+/// All of them.
+pub fn kernels() -> impl Iterator<Item = CpuKernel> {
+    let mut at = null();
+    core::iter::from_fn(move || {
+        // SAFETY: null, or of the table.
+        at = unsafe { kvstrata_cpu_kernel(at) };
+        if at.is_null() {
+            return None;
+        }
+        // SAFETY: of the table.
+        let name = unsafe { kvstrata_cpu_name(at) };
+        // SAFETY: a literal.
+        let name = unsafe { CStr::from_ptr(name) };
+        // SAFETY: of the table.
+        let parameters_bytes = unsafe { kvstrata_cpu_args_bytes(at) };
+        // SAFETY: of the table.
+        Some(CpuKernel { name, parameters_bytes, run: unsafe { kvstrata_cpu_entry(at) } })
+    })
 }
 
 /// Runs a launch to its end, in this thread; false if there is no such kernel, or if it takes another number of bytes.
 ///
 /// # Safety
 ///
-/// All that its plan reads and writes is memory of this process that nobody writes, or touches, meanwhile; so is what its parameters
-/// say of the bases.
+/// As for [`CpuKernel::run`].
 pub unsafe fn launch(launch: &Launch<'_>) -> bool {
+    let Some(kernel) = kernels().find(|kernel| kernel.name == launch.kernel) else { return false };
+    if kernel.parameters_bytes != launch.parameters.len() {
+        return false;
+    }
     // A copy, which is aligned as the structure has to be.
     let mut words = vec![0_u64; launch.parameters.len().div_ceil(8)];
     for (word, bytes) in words.iter_mut().zip(launch.parameters.chunks(8)) {
@@ -30,7 +72,7 @@ pub unsafe fn launch(launch: &Launch<'_>) -> bool {
         whole[..bytes.len()].copy_from_slice(bytes);
         *word = u64::from_ne_bytes(whole);
     }
-    parameters_bytes(launch.kernel) == Some(launch.parameters.len())
-        // SAFETY: a string that ends, a structure of the size that the kernel takes, and memory that the caller vouches for.
-        && unsafe { kvstrata_cpu_launch(launch.kernel.as_ptr(), launch.grid, THREADS, words.as_ptr().cast()) }
+    // SAFETY: parameters of the size that it takes, and memory that the caller vouches for.
+    unsafe { (kernel.run)(launch.grid, THREADS, words.as_ptr().cast()) };
+    true
 }

@@ -9,6 +9,7 @@ use crate::args::{LOOPS, Loop, Sum, Walk};
 use crate::divide::Divisor;
 use crate::launch::{Head, Launch, Parameters, Shape};
 use crate::walk::{Bases, TooLarge, units, walk, width};
+use core::ffi::CStr;
 use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
 use zerocopy::IntoBytes;
 
@@ -95,6 +96,11 @@ impl SumKernel {
     #[must_use]
     pub fn bases(&self) -> &[u8] {
         self.bases.0.as_bytes()
+    }
+
+    /// As [`CopyKernel::names`](crate::CopyKernel::names).
+    pub fn names(&self) -> impl Iterator<Item = &'static CStr> {
+        self.shape.names.into_iter()
     }
 
     /// Sums of each block.

@@ -116,7 +116,10 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// The device
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    ///
+    /// Simulated unless told: a GPU may be somebody's, and the counts are the same. Copies from and to a GPU go through a few
+    /// pinned blocks here.
+    #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: Device,
     /// Requests served at the same time, each by a thread; with 1 the counts are the same in every run
     #[arg(long, value_name = "N", default_value_t = 1)]

@@ -30,9 +30,10 @@ unsafe extern "C" fn cuModuleUnload(module: *mut c_void) -> c_int {
             return world.refuse(code::INVALID_HANDLE, "a module unloaded twice".to_owned());
         }
         world.functions.retain(|_, (module, _)| *module != handle);
-        let pending = world.pending().any(|op| matches!(op.what, What::Kernel { .. }));
+        let pending =
+            world.pending().any(|op| matches!(op.what, What::Kernel { module, .. } if module == handle));
         if pending {
-            world.misused("a module unloaded while a kernel is in flight".to_owned());
+            world.misused("a module unloaded while its kernel is in flight".to_owned());
         }
         Ok(())
     })
@@ -96,7 +97,7 @@ unsafe extern "C" fn cuLaunchKernel(
     extra: *mut *mut c_void,
 ) -> c_int {
     call("cuLaunchKernel", Need::Context, |world, device| {
-        let Some((_, kernel)) = world.functions.get(&handle_of(function)).copied() else {
+        let Some((module, kernel)) = world.functions.get(&handle_of(function)).copied() else {
             return world.refuse(code::INVALID_HANDLE, "a launch of an unloaded function".to_owned());
         };
         let flat = (grid_y, grid_z, block_y, block_z) == (1, 1, 1, 1);
@@ -118,7 +119,7 @@ unsafe extern "C" fn cuLaunchKernel(
             None => None,
         });
         let touches = leads.collect();
-        let what = What::Kernel { kernel, grid: grid_x, block: block_x, args };
+        let what = What::Kernel { module, kernel, grid: grid_x, block: block_x, args };
         world.submit("cuLaunchKernel", device, handle_of(stream), Op { what, touches })
     })
 }

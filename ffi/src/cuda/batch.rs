@@ -15,7 +15,7 @@
 
 use super::code::CudaCode;
 use super::context::CudaDevice;
-use super::copy::{Line, Rows, Side};
+use super::copy::{Direction, Line, Rows};
 use super::error::CudaError;
 use super::memory::DeviceRange;
 use super::pinned::PinnedStorage;
@@ -24,6 +24,7 @@ use super::sys::{CUmemLocation, CUmemLocationType, CUmemcpyAttributes, CUmemcpyS
 use crate::arena::{BlockRead, BlockWrite};
 use core::any::Any;
 use core::fmt;
+use kvstrata_core::plan::{Family, Piece};
 use std::sync::Arc;
 
 /// A region of a batch.
@@ -46,11 +47,11 @@ pub enum Held {
 #[derive(Default)]
 pub struct Batch {
     held: Vec<Held>,
-    /// Addresses and sizes, as the driver's own batch call takes them; `sides` says of each which way it goes.
+    /// Addresses and sizes, as the driver's own batch call takes them; `directions` says of each which way it goes.
     targets: Vec<u64>,
     sources: Vec<u64>,
     sizes: Vec<usize>,
-    sides: Vec<Side>,
+    directions: Vec<Direction>,
     rows: Vec<Rows>,
     bytes: u64,
     /// Blocks that devices do not see where the host does: the call for many copies would take their addresses for the device's
@@ -138,7 +139,7 @@ impl Batch {
         }
         let (source, target) =
             (self.place(from.0, from.1, bytes, false)?, self.place(to.0, to.1, bytes, true)?);
-        self.sides.push(side(source.0, target.0, from.1, bytes)?);
+        self.directions.push(direction(source.0, target.0, from.1, bytes)?);
         self.sources.push(source.1);
         self.targets.push(target.1);
         self.sizes.push(bytes as usize);
@@ -167,9 +168,9 @@ impl Batch {
         let span = |pitch: u64| pitch.saturating_mul(height - 1).saturating_add(width);
         let source = self.place(from.0, from.1, span(from_pitch), false)?;
         let target = self.place(to.0, to.1, span(to_pitch), true)?;
-        let side = side(source.0, target.0, from.1, width)?;
+        let direction = direction(source.0, target.0, from.1, width)?;
         self.rows.push(Rows {
-            side,
+            direction,
             source: source.1,
             target: target.1,
             width,
@@ -179,6 +180,54 @@ impl Batch {
         });
         self.bytes += width * height;
         Ok(())
+    }
+
+    /// Adds a piece of a plan.
+    ///
+    /// # Safety
+    /// Both its ends, of the direction's sides, are memory that the batch will hold when it is submitted, and may be reached so.
+    pub(super) unsafe fn add_piece(&mut self, direction: Direction, Piece { src, dst, bytes }: Piece) {
+        self.directions.push(direction);
+        self.sources.push(src);
+        self.targets.push(dst);
+        self.sizes.push(bytes as usize);
+        self.bytes += bytes;
+    }
+
+    /// Adds pieces of a plan that lie at even distances, as one copy.
+    ///
+    /// # Safety
+    /// As for [`add_piece`](Batch::add_piece), of all of them and what lies between.
+    pub(super) unsafe fn add_family(&mut self, direction: Direction, family: &Family) {
+        let Family { first, count, src_stride, dst_stride } = *family;
+        let (width, height) = (first.bytes, u64::from(count));
+        let (from_pitch, to_pitch) = (src_stride, dst_stride);
+        self.rows.push(Rows {
+            direction,
+            source: first.src,
+            target: first.dst,
+            width,
+            height,
+            from_pitch,
+            to_pitch,
+        });
+        self.bytes += width * height;
+    }
+
+    /// How much there is of it now.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { held: self.held.len(), sizes: self.sizes.len(), rows: self.rows.len(), bytes: self.bytes }
+    }
+
+    /// Takes off what was added since.
+    pub(super) fn rewind(&mut self, mark: &Mark) {
+        self.held.truncate(mark.held);
+        self.directions.truncate(mark.sizes);
+        self.sources.truncate(mark.sizes);
+        self.targets.truncate(mark.sizes);
+        self.sizes.truncate(mark.sizes);
+        self.rows.truncate(mark.rows);
+        self.bytes = mark.bytes;
     }
 
     /// Bytes to be copied.
@@ -204,7 +253,7 @@ impl Batch {
         self.targets.clear();
         self.sources.clear();
         self.sizes.clear();
-        self.sides.clear();
+        self.directions.clear();
         self.rows.clear();
         (self.bytes, self.unmapped) = (0, 0);
         self.held.drain(..)
@@ -249,12 +298,17 @@ impl Batch {
         }
     }
 
-    /// Queues every piece. `issued` says whether anything was queued, also when a later piece is refused.
+    /// Queues every piece, by a call of its own if `singly`. `issued` says whether anything was queued, also when a later piece is refused.
     ///
     /// # Safety
     /// The batch lives, and keeps what it holds, until the stream has answered.
-    pub(super) unsafe fn issue(&mut self, stream: &CudaStream, issued: &mut bool) -> Result<(), CudaError> {
-        if self.sizes.len() > 1 && self.unmapped == 0 && stream.device().batches() {
+    pub(super) unsafe fn issue(
+        &mut self,
+        stream: &CudaStream,
+        singly: bool,
+        issued: &mut bool,
+    ) -> Result<(), CudaError> {
+        if !singly && self.sizes.len() > 1 && self.unmapped == 0 && stream.device().batches() {
             // SAFETY: the caller's promise.
             match unsafe { self.issue_batch(stream) } {
                 Ok(()) => *issued = true,
@@ -284,9 +338,9 @@ impl Batch {
     /// # Safety
     /// As for `issue`.
     unsafe fn issue_lines(&self, stream: &CudaStream, issued: &mut bool) -> Result<(), CudaError> {
-        let pieces = self.targets.iter().zip(&self.sources).zip(&self.sizes).zip(&self.sides);
-        for (((target, source), bytes), side) in pieces {
-            let line = Line { side: *side, target: *target, source: *source, bytes: *bytes };
+        let pieces = self.targets.iter().zip(&self.sources).zip(&self.sizes).zip(&self.directions);
+        for (((target, source), bytes), direction) in pieces {
+            let line = Line { direction: *direction, target: *target, source: *source, bytes: *bytes };
             // SAFETY: inside memory that the batch holds (I1), which it does until the stream has answered.
             unsafe { stream.copy_line(line) }?;
             *issued = true;
@@ -319,6 +373,14 @@ impl Batch {
     }
 }
 
+/// How much there was of a batch. What is added by plans leaves [`Batch::unmapped`] alone.
+pub(super) struct Mark {
+    held: usize,
+    sizes: usize,
+    rows: usize,
+    bytes: u64,
+}
+
 /// In stream order: a source is read when its turn comes, not before. No hints: those are for managed memory.
 const ATTRIBUTES: CUmemcpyAttributes = CUmemcpyAttributes {
     srcAccessOrder: CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
@@ -329,11 +391,16 @@ const ATTRIBUTES: CUmemcpyAttributes = CUmemcpyAttributes {
 const NOWHERE: CUmemLocation =
     CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
 
-fn side(source_on_device: bool, target_on_device: bool, offset: u64, bytes: u64) -> Result<Side, CudaError> {
+fn direction(
+    source_on_device: bool,
+    target_on_device: bool,
+    offset: u64,
+    bytes: u64,
+) -> Result<Direction, CudaError> {
     match (source_on_device, target_on_device) {
-        (false, true) => Ok(Side::HostToDevice),
-        (true, false) => Ok(Side::DeviceToHost),
-        (true, true) => Ok(Side::DeviceToDevice),
+        (false, true) => Ok(Direction::HostToDevice),
+        (true, false) => Ok(Direction::DeviceToHost),
+        (true, true) => Ok(Direction::DeviceToDevice),
         (false, false) => Err(CudaError::OutOfRange { what: "device regions", offset, bytes, limit: 0 }),
     }
 }

@@ -5,18 +5,37 @@ use super::stream::CudaStream;
 use super::sys::{CUDA_MEMCPY2D, CUmemorytype};
 use core::ptr::{null, null_mut, with_exposed_provenance, with_exposed_provenance_mut};
 
-/// Which way a piece goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Onboard.
     HostToDevice,
+    /// Offload.
     DeviceToHost,
+    /// Within a device's memory.
     DeviceToDevice,
+}
+
+impl Direction {
+    /// All of them.
+    pub const ALL: [Direction; 3] =
+        [Direction::HostToDevice, Direction::DeviceToHost, Direction::DeviceToDevice];
+
+    /// Its name in files and reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Direction::HostToDevice => "host to device",
+            Direction::DeviceToHost => "device to host",
+            Direction::DeviceToDevice => "device to device",
+        }
+    }
 }
 
 /// One piece. Host addresses are registered ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
-    pub(super) side: Side,
+    pub(super) direction: Direction,
     pub(super) target: u64,
     pub(super) source: u64,
     pub(super) bytes: usize,
@@ -25,7 +44,7 @@ pub(super) struct Line {
 /// Rows of `width` bytes, a pitch apart.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows {
-    pub(super) side: Side,
+    pub(super) direction: Direction,
     pub(super) target: u64,
     pub(super) source: u64,
     pub(super) width: u64,
@@ -41,9 +60,9 @@ impl CudaStream {
     /// Source and target are memory of the piece's sides, which lives, and which nobody else reaches in conflict, until the stream has
     /// answered. Host memory is registered.
     pub(super) unsafe fn copy_line(&self, line: Line) -> Result<(), CudaError> {
-        let Line { side, target, source, bytes } = line;
-        match side {
-            Side::HostToDevice => self.device().call("cuMemcpyHtoDAsync", |api| {
+        let Line { direction, target, source, bytes } = line;
+        match direction {
+            Direction::HostToDevice => self.device().call("cuMemcpyHtoDAsync", |api| {
                 // SAFETY: the caller's promise.
                 unsafe {
                     (api.cuMemcpyHtoDAsync_v2)(
@@ -54,7 +73,7 @@ impl CudaStream {
                     )
                 }
             }),
-            Side::DeviceToHost => self.device().call("cuMemcpyDtoHAsync", |api| {
+            Direction::DeviceToHost => self.device().call("cuMemcpyDtoHAsync", |api| {
                 // SAFETY: the caller's promise.
                 unsafe {
                     (api.cuMemcpyDtoHAsync_v2)(
@@ -65,7 +84,7 @@ impl CudaStream {
                     )
                 }
             }),
-            Side::DeviceToDevice => self.device().call("cuMemcpyDtoDAsync", |api| {
+            Direction::DeviceToDevice => self.device().call("cuMemcpyDtoDAsync", |api| {
                 // SAFETY: the caller's promise.
                 unsafe { (api.cuMemcpyDtoDAsync_v2)(target, source, bytes, self.raw()) }
             }),
@@ -79,10 +98,10 @@ impl CudaStream {
     pub(super) unsafe fn copy_rows(&self, rows: &Rows) -> Result<(), CudaError> {
         let host = CUmemorytype::CU_MEMORYTYPE_HOST;
         let device = CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        let (from, to) = match rows.side {
-            Side::HostToDevice => (host, device),
-            Side::DeviceToHost => (device, host),
-            Side::DeviceToDevice => (device, device),
+        let (from, to) = match rows.direction {
+            Direction::HostToDevice => (host, device),
+            Direction::DeviceToHost => (device, host),
+            Direction::DeviceToDevice => (device, device),
         };
         let on =
             |kind: CUmemorytype, wanted: CUmemorytype, address: u64| if kind == wanted { address } else { 0 };

@@ -1,6 +1,8 @@
 //! What can go wrong with CUDA. Each message says what was asked, what the driver answered, and what to do.
 
 use super::code::CudaCode;
+use kvstrata_core::plan::PlanError;
+use kvstrata_core::storage::StorageKind;
 
 /// The error after which a device answers nothing else, as it came the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -213,6 +215,55 @@ pub enum CudaError {
         device: u32,
         /// How long was waited.
         waited_ms: u64,
+    },
+    /// There are no kernels, or none for this.
+    #[error(
+        "no kernel: {why}; the copy engine carries out what it can, and kernels need a build with nvcc (KVSTRATA_NVCC)"
+    )]
+    NoKernels {
+        /// Why.
+        why: String,
+    },
+    /// Nothing carries this out.
+    #[error("no route: {why}")]
+    NoRoute {
+        /// Why.
+        why: &'static str,
+    },
+    /// A plan cannot be made.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A plan's bytes, for some block of its layouts, are not in the memory that was named.
+    #[error(
+        "the {side}'s {bytes} bytes at {address:#x} and those of its other blocks are not inside the {place}; name all its memory"
+    )]
+    Outside {
+        /// Source or destination.
+        side: &'static str,
+        /// The first byte of block 0.
+        address: u64,
+        /// Bytes of a block from there.
+        bytes: u64,
+        /// What was named.
+        place: &'static str,
+    },
+    /// A layout says that its memory is another kind of memory.
+    #[error(
+        "the {side}'s layout is of {found:?} memory, and its place is of another kind; make the layout of the same storage"
+    )]
+    OtherKind {
+        /// Source or destination.
+        side: &'static str,
+        /// What the layout says.
+        found: StorageKind,
+    },
+    /// A block of the host's that the batch does not guard.
+    #[error("block {block} of the {side} is not in the batch; borrow it, and add it")]
+    NotHeld {
+        /// Source or destination.
+        side: &'static str,
+        /// Its number.
+        block: u32,
     },
     /// A thread that waits for the device cannot be started.
     #[error("cannot start a thread (error {errno}); raise the limit on threads (`ulimit -u`)")]

@@ -20,6 +20,7 @@
 //! | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | what the driver executes in order |
 //! | `batch.rs` | what a transfer touches and copies |
 //! | `queue.rs`, `work.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
+//! | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
 //!
 //! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`cuda-double/`), which counts misuse; those that need a
 //! device are in `ffi/tests/cuda_device.rs`.
@@ -37,6 +38,7 @@ mod memory;
 mod module;
 mod numa;
 mod pinned;
+mod plan;
 mod queue;
 mod stream;
 mod sys;
@@ -47,6 +49,7 @@ pub use batch::{Batch, Held, RegionId};
 pub use code::CudaCode;
 pub use completion::Way;
 pub use context::{CudaDevice, DeviceDescription, DeviceMemoryInfo, Leaked};
+pub use copy::Direction;
 pub use driver::{CudaDriver, DriverDescription};
 pub use error::{CudaError, Fault};
 pub use event::{CudaEvent, EventPool};
@@ -55,6 +58,9 @@ pub use memory::{DeviceRange, DeviceStorage};
 pub use module::{CudaFunction, CudaModule};
 pub use numa::Placement;
 pub use pinned::{PinOptions, PinnedStorage};
+pub use plan::{
+    CopyCosts, CopyOptions, CudaCopy, CudaKernels, Fragments, Place, PreparedCopy, Route, SummedCopy,
+};
 pub use queue::{QueueOptions, Rejected, TransferQueue};
 pub use stream::{CudaStream, Purpose};
 pub use transfer::Transfer;

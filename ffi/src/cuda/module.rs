@@ -62,7 +62,7 @@ impl CudaModule {
                 // SAFETY: `value` is ours, the function is of a loaded module.
                 unsafe { (api.cuFuncGetAttribute)(&mut value, attribute, function) }
             })?;
-            Ok(u32::try_from(value).unwrap_or(0))
+            Ok::<u32, CudaError>(u32::try_from(value).unwrap_or(0))
         };
         Ok(CudaFunction {
             registers: attribute(Attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
@@ -157,7 +157,7 @@ impl CudaStream {
     /// # Safety
     /// The kernel takes one parameter, of `T`'s size and layout. With these arguments it stays inside memory that lives, and that
     /// nobody else reaches in conflict, until it has been executed.
-    pub unsafe fn launch<T>(
+    pub unsafe fn launch<T: ?Sized>(
         &self,
         function: &CudaFunction,
         grid: u32,

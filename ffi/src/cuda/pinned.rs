@@ -164,6 +164,11 @@ impl PinnedStorage {
         self.mapped
     }
 
+    /// Its chunks, from and to: whether a copy may lie across two, no manual says.
+    pub(super) fn registered(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.chunks.iter().map(|(address, bytes)| (*address as u64, (address + bytes) as u64))
+    }
+
     /// A host address as a kernel sees it.
     pub(super) fn kernel_address(&self, host: u64) -> Result<u64, CudaError> {
         if self.mapped { Ok(host) } else { Err(CudaError::NotMapped) }

@@ -44,7 +44,13 @@ impl<'a> Work<'a> {
     /// Queues all pieces of the batch. What goes wrong is [`finish`](Work::finish)'s answer, here and below.
     pub fn copy(&mut self) {
         // SAFETY: the batch goes into its slot, where it stays until the stream has answered (the queue's I1).
-        self.part(|stream, batch, issued| unsafe { batch.issue(stream, issued) });
+        self.part(|stream, batch, issued| unsafe { batch.issue(stream, false, issued) });
+    }
+
+    /// The same by a call for each piece, whatever the driver has.
+    pub fn copy_singly(&mut self) {
+        // SAFETY: as above.
+        self.part(|stream, batch, issued| unsafe { batch.issue(stream, true, issued) });
     }
 
     /// Fills a part of a device region.
@@ -85,7 +91,7 @@ impl<'a> Work<'a> {
     ///
     /// # Safety
     /// As for [`CudaStream::launch`]; memory that the transfer holds lives long enough.
-    pub unsafe fn launch<T>(&mut self, function: &CudaFunction, grid: u32, block: u32, args: &T) {
+    pub unsafe fn launch<T: ?Sized>(&mut self, function: &CudaFunction, grid: u32, block: u32, args: &T) {
         self.part(|stream, batch, issued| {
             // SAFETY: the caller's promise.
             unsafe { stream.launch(function, grid, block, args) }?;

@@ -14,6 +14,7 @@ mod ipc;
 mod kernels;
 mod memory;
 mod pinned;
+mod plans;
 mod sticky;
 mod tier;
 mod transfers;

@@ -99,8 +99,9 @@ void run_block(unsigned threads) {
 
 }  // namespace
 
-Registered::Registered(const char* name, size_t args_bytes, bool barriers, void (*run)(const void*))
-    : name(name), args_bytes(args_bytes), barriers(barriers), run(run), next(table()) {
+Registered::Registered(const char* name, size_t args_bytes, bool barriers, void (*run)(const void*),
+                       void (*entry)(unsigned, unsigned, const void*))
+    : name(name), args_bytes(args_bytes), barriers(barriers), run(run), entry(entry), next(table()) {
     table() = this;
 }
 
@@ -119,43 +120,42 @@ unsigned long long exchange(unsigned long long mine, unsigned with_lane) {
     return theirs;
 }
 
-}  // namespace kvcpu
-
-using namespace kvcpu;
-
-// The bytes of a kernel's arguments, 0 if there is none of that name.
-extern "C" size_t kvstrata_cpu_kernel_args(const char* name) {
-    for (const Registered* at = table(); at; at = at->next)
-        if (std::strcmp(at->name, name) == 0) return at->args_bytes;
-    return 0;
-}
-
-// Runs a kernel to its end; false if there is none of that name.
-extern "C" bool kvstrata_cpu_launch(const char* name, unsigned grid, unsigned threads, const void* args) {
-    const Registered* kernel = table();
-    while (kernel && std::strcmp(kernel->name, name) != 0) kernel = kernel->next;
-    if (!kernel) return false;
+void launch(const Registered& kernel, unsigned grid, unsigned threads, const void* args) {
     gridDim = {grid, 1, 1};
     blockDim = {threads, 1, 1};
     Block fibers{};
-    if (kernel->barriers) {
+    if (kernel.barriers) {
         fibers.fibers.resize(threads);
         for (Fiber& fiber : fibers.fibers) fiber.stack.reset(new char[STACK_BYTES]);
-        fibers.kernel = kernel;
+        fibers.kernel = &kernel;
         fibers.args = args;
         block = &fibers;
     }
     for (unsigned at = 0; at < grid; at++) {
         blockIdx = {at, 0, 0};
-        if (kernel->barriers) {
+        if (kernel.barriers) {
             run_block(threads);
             continue;
         }
         for (unsigned thread = 0; thread < threads; thread++) {
             threadIdx = {thread, 0, 0};
-            kernel->run(args);
+            kernel.run(args);
         }
     }
     block = nullptr;
-    return true;
+}
+
+}  // namespace kvcpu
+
+// The kernel behind another one, the first behind none; null behind the last.
+extern "C" const kvcpu::Registered* kvstrata_cpu_kernel(const kvcpu::Registered* behind) {
+    return behind ? behind->next : kvcpu::table();
+}
+
+extern "C" const char* kvstrata_cpu_name(const kvcpu::Registered* kernel) { return kernel->name; }
+extern "C" size_t kvstrata_cpu_args_bytes(const kvcpu::Registered* kernel) { return kernel->args_bytes; }
+
+// Runs all of a launch, to its end, in the calling thread.
+extern "C" auto kvstrata_cpu_entry(const kvcpu::Registered* kernel) -> void (*)(unsigned, unsigned, const void*) {
+    return kernel->entry;
 }

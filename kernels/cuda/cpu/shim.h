@@ -42,10 +42,14 @@ struct Registered {
     const char* name;
     size_t args_bytes;
     bool barriers;
+    // One thread of it; all of a launch.
     void (*run)(const void* args);
+    void (*entry)(unsigned grid, unsigned threads, const void* args);
     const Registered* next;
-    Registered(const char* name, size_t args_bytes, bool barriers, void (*run)(const void*));
+    Registered(const char* name, size_t args_bytes, bool barriers, void (*run)(const void*),
+               void (*entry)(unsigned, unsigned, const void*));
 };
+void launch(const Registered& kernel, unsigned grid, unsigned threads, const void* args);
 
 enum class Waits { Warp, Block };
 void wait(Waits for_whom);

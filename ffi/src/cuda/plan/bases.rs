@@ -1,0 +1,144 @@
+//! Device memory for what kernels look up: the bases of prepared plans. One allocation, since freeing one makes a device wait for all its
+//! streams.
+//!
+//! Invariants
+//! - I1: a part belongs to one [`Bases`], from `place` to its drop, and that lives in each batch whose kernels read it.
+
+use super::super::batch::{Batch, Held};
+use super::super::context::CudaDevice;
+use super::super::error::CudaError;
+use super::super::memory::{DeviceRange, DeviceStorage};
+use super::super::pinned::{PinOptions, PinnedStorage};
+use super::super::queue::{QueueOptions, TransferQueue};
+use super::super::stream::Purpose;
+use core::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes for all bases of a device: some 100 pairs of layouts of 80 layers, K and V apart.
+const TABLE_BYTES: u64 = 256 << 10;
+/// Bytes of a part at least: one line of the device's L2.
+const GRAIN_BYTES: u64 = 128;
+/// Bytes that go up at a time.
+const STAGE_BYTES: usize = 4096;
+/// How long that may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct BasesTable {
+    memory: Arc<DeviceStorage>,
+    stage: Arc<PinnedStorage>,
+    queue: TransferQueue,
+    /// Parts that nobody has, by their offsets: grains, and how many. Sorted, and no two adjoin.
+    free: Mutex<Vec<(u64, u64)>>,
+}
+
+impl BasesTable {
+    pub(super) fn new(device: &Arc<CudaDevice>) -> Result<Arc<BasesTable>, CudaError> {
+        Ok(Arc::new(BasesTable {
+            memory: DeviceStorage::allocate(device, TABLE_BYTES)?,
+            stage: PinnedStorage::allocate(device, 1, STAGE_BYTES, PinOptions::new(), &mut |_, _| {})?,
+            queue: TransferQueue::new(device, Purpose::Staging, QueueOptions::new())?,
+            free: Mutex::new(vec![(0, TABLE_BYTES / GRAIN_BYTES)]),
+        }))
+    }
+
+    /// Puts these bytes into device memory. Waits until they are there.
+    pub(super) fn place(self: &Arc<Self>, bytes: &[u8]) -> Result<Bases, CudaError> {
+        let grains = (bytes.len() as u64).div_ceil(GRAIN_BYTES);
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = free.iter().position(|(_, there)| *there >= grains);
+        let found =
+            found.ok_or(CudaError::Full { what: "bytes for prepared plans", limit: TABLE_BYTES as usize })?;
+        let (first, there) = free[found];
+        if there == grains {
+            free.remove(found);
+        } else {
+            free[found] = (first + grains, there - grains);
+        }
+        // Held until the bytes are there: there is one stage.
+        let range = self.memory.range(first * GRAIN_BYTES, bytes.len() as u64);
+        let put = range.and_then(|range| self.put(bytes, &range).map(|()| range));
+        match put {
+            Ok(range) => Ok(Bases { table: Arc::clone(self), range, first, grains }),
+            Err(error) => {
+                // A copy that was given up may still write there.
+                if !matches!(error, CudaError::Deadline { .. }) {
+                    give(&mut free, first, grains);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn put(&self, bytes: &[u8], to: &DeviceRange) -> Result<(), CudaError> {
+        let mut at = 0;
+        for part in bytes.chunks(STAGE_BYTES) {
+            let stage = self.stage.arena().write(0);
+            let mut stage =
+                stage.map_err(|_| CudaError::Full { what: "stages of prepared plans", limit: 1 })?;
+            stage[..part.len()].copy_from_slice(part);
+            let mut batch = Batch::new();
+            let from = batch.read(stage.into_read(), &self.stage)?;
+            let to = batch.device(to.clone());
+            batch.copy((from, 0), (to, at), part.len() as u64)?;
+            at += part.len() as u64;
+            let transfer = self.queue.submit(batch).map_err(|rejected| rejected.error)?;
+            let mut batch = transfer.wait_for(DEADLINE)?;
+            batch.release().for_each(drop::<Held>);
+        }
+        Ok(())
+    }
+}
+
+/// Gives a part back.
+fn give(free: &mut Vec<(u64, u64)>, first: u64, grains: u64) {
+    let at = free.partition_point(|(other, _)| *other < first);
+    free.insert(at, (first, grains));
+    if at + 1 < free.len() && first + grains == free[at + 1].0 {
+        free[at].1 += free.remove(at + 1).1;
+    }
+    if at > 0 && free[at - 1].0 + free[at - 1].1 == first {
+        free[at - 1].1 += free.remove(at).1;
+    }
+}
+
+/// Bases in device memory.
+pub(super) struct Bases {
+    table: Arc<BasesTable>,
+    range: DeviceRange,
+    first: u64,
+    grains: u64,
+}
+
+impl Bases {
+    pub(super) fn address(&self) -> u64 {
+        self.range.address()
+    }
+}
+
+impl Drop for Bases {
+    fn drop(&mut self) {
+        let mut free = self.table.free.lock().unwrap_or_else(PoisonError::into_inner);
+        give(&mut free, self.first, self.grains);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_come_back_join_their_neighbours() {
+        let mut free = vec![(10, 2)];
+        for (part, wanted) in [
+            ((0, 4), vec![(0, 4), (10, 2)]),
+            ((6, 4), vec![(0, 4), (6, 6)]),
+            ((4, 2), vec![(0, 12)]),
+            ((14, 1), vec![(0, 12), (14, 1)]),
+            ((12, 2), vec![(0, 15)]),
+        ] {
+            give(&mut free, part.0, part.1);
+            assert_eq!(free, wanted);
+        }
+    }
+}

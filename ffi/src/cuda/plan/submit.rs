@@ -1,0 +1,315 @@
+//! What is done each time: blocks looked up, a route chosen, its copies queued or its kernel launched.
+//!
+//! ```text
+//!   batch     guards of the host's blocks, and whatever else the caller keeps           in
+//!   + pieces, rows     the copy engine's, if that is the route
+//!   + the prepared plan     whose places, bases and functions the device uses            back, with the batch
+//! ```
+
+use super::super::batch::Batch;
+use super::super::error::CudaError;
+use super::super::queue::{Rejected, TransferQueue};
+use super::super::transfer::Transfer;
+use super::super::{Direction, RegionId};
+use super::place::{Place, Stretches};
+use super::prepare::{Prepared, Scratch};
+use super::route::{Fragments, Route};
+use core::fmt;
+use kvstrata_core::BlockId;
+use kvstrata_core::plan::{CopyPlan, Family, Piece};
+use kvstrata_kernels::THREADS;
+use std::sync::{Arc, PoisonError};
+
+/// Copies between two layouts, of whichever blocks. Its submissions wait for each other while they are queued.
+#[derive(Clone)]
+pub struct PreparedCopy {
+    prepared: Arc<Prepared>,
+    /// Whether the copy engine can do it too.
+    engine: bool,
+}
+
+/// Copies that sum what they move.
+#[derive(Clone)]
+pub struct SummedCopy {
+    prepared: Arc<Prepared>,
+}
+
+impl PreparedCopy {
+    pub(super) fn new(prepared: Arc<Prepared>, engine: bool) -> PreparedCopy {
+        PreparedCopy { prepared, engine }
+    }
+
+    /// Which way it goes.
+    #[must_use]
+    pub fn direction(&self) -> Direction {
+        self.prepared.direction
+    }
+
+    /// Whether there is a route, and otherwise why not.
+    ///
+    /// # Errors
+    /// [`CudaError::NoKernels`], [`CudaError::NotMapped`], [`CudaError::NoRoute`].
+    pub fn has(&self, route: Route) -> Result<(), CudaError> {
+        let mapped = || self.prepared.places.iter().all(Place::is_mapped);
+        match route {
+            Route::Kernel => self.prepared.launcher.as_ref().map(|_| ()).map_err(Clone::clone),
+            _ if !self.engine => Err(CudaError::NoRoute { why: "the copy engine does not convert elements" }),
+            Route::Batch if !mapped() => Err(CudaError::NotMapped),
+            Route::Batch if !self.prepared.device.batches() => {
+                Err(CudaError::NoRoute { why: "the driver has no call for many copies (CUDA 13.0)" })
+            }
+            Route::Single | Route::Batch | Route::Rows => Ok(()),
+        }
+    }
+
+    /// Queues copies of `src[i]` of the plan's source over `dst[i]` of its destination. `batch` has the guards of all blocks that are
+    /// the host's: read where they are the source, write where they are the destination. It comes back with the transfer.
+    ///
+    /// That nobody else reaches the device's blocks until then is the caller's business.
+    ///
+    /// # Errors
+    /// [`Rejected`], with the batch as it was: [`CudaError::Plan`], [`CudaError::NotHeld`], and what [`TransferQueue::submit`] has.
+    pub fn submit(
+        &self,
+        queue: &TransferQueue,
+        src: &[BlockId],
+        dst: &[BlockId],
+        batch: Batch,
+    ) -> Result<Transfer, Box<Rejected>> {
+        self.prepared.submit(queue, (src, dst), batch, 0, |plan| {
+            let there = |route| self.has(route).is_ok();
+            Ok(self.prepared.costs.choose(self.direction(), self.prepared.fragments(plan), there))
+        })
+    }
+
+    /// The same by a route that the caller chooses.
+    ///
+    /// # Errors
+    /// As for [`submit`](PreparedCopy::submit), and if [there is no such route](PreparedCopy::has).
+    pub fn submit_by(
+        &self,
+        route: Route,
+        queue: &TransferQueue,
+        src: &[BlockId],
+        dst: &[BlockId],
+        batch: Batch,
+    ) -> Result<Transfer, Box<Rejected>> {
+        self.prepared.submit(queue, (src, dst), batch, 0, |_| self.has(route).map(|()| route))
+    }
+
+    /// The route that [`submit`](PreparedCopy::submit) would choose for these blocks.
+    ///
+    /// # Errors
+    /// [`CudaError::Plan`].
+    pub fn route(&self, src: &[BlockId], dst: &[BlockId]) -> Result<Route, CudaError> {
+        let mut scratch = self.prepared.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.plan.replan(src, dst)?;
+        let fragments = self.prepared.fragments(&scratch.plan);
+        Ok(self.prepared.costs.choose(self.direction(), fragments, |route| self.has(route).is_ok()))
+    }
+}
+
+impl SummedCopy {
+    pub(super) fn new(prepared: Arc<Prepared>) -> SummedCopy {
+        SummedCopy { prepared }
+    }
+
+    /// Bytes of sums a block: 8 for each 64 KiB of it, the last as short as it comes.
+    #[must_use]
+    pub fn sums_bytes(&self) -> u64 {
+        self.prepared.launcher.as_ref().map_or(0, super::prepare::Launcher::sums_bytes)
+    }
+
+    /// As [`PreparedCopy::submit`]. The sums go to `sums`, a multiple of 8 in a region of the batch: little-endian words, those of a block
+    /// one behind the other, blocks by ascending number at the destination. A block's seal is theirs added up, modulo 2⁶⁴
+    /// (`docs/disk-format.md`, "Seals", kind 1).
+    ///
+    /// # Errors
+    /// As for [`PreparedCopy::submit`], and if the region has no room for them.
+    pub fn submit(
+        &self,
+        queue: &TransferQueue,
+        src: &[BlockId],
+        dst: &[BlockId],
+        mut batch: Batch,
+        sums: (RegionId, u64),
+    ) -> Result<Transfer, Box<Rejected>> {
+        let bytes = self.sums_bytes().saturating_mul(dst.len() as u64);
+        let address = match batch.kernel_address(sums, bytes, true) {
+            Ok(address) if address % 8 == 0 => Ok(address),
+            Ok(_) => Err(CudaError::OutOfRange {
+                what: "sums, at a multiple of 8",
+                offset: sums.1,
+                bytes,
+                limit: 0,
+            }),
+            Err(error) => Err(error),
+        };
+        match address {
+            Ok(address) => self.prepared.submit(queue, (src, dst), batch, address, |_| Ok(Route::Kernel)),
+            Err(error) => Err(Box::new(Rejected { error, batch })),
+        }
+    }
+}
+
+impl Prepared {
+    fn fragments(&self, plan: &CopyPlan) -> Fragments {
+        let pieces = plan.pieces_count();
+        Fragments {
+            pieces,
+            bytes: plan.bytes(),
+            families: pieces.min(self.families * plan.blocks()),
+            width: self.launcher.as_ref().map_or(1, |launcher| launcher.width),
+        }
+    }
+
+    fn submit(
+        self: &Arc<Self>,
+        queue: &TransferQueue,
+        blocks: (&[BlockId], &[BlockId]),
+        mut batch: Batch,
+        sums: u64,
+        choose: impl FnOnce(&CopyPlan) -> Result<Route, CudaError>,
+    ) -> Result<Transfer, Box<Rejected>> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = &mut *scratch;
+        let mark = batch.mark();
+        let route = self.checked(scratch, blocks, &batch).and_then(|()| choose(&scratch.plan));
+        let route = match route {
+            Ok(route) => route,
+            Err(error) => return Err(Box::new(Rejected { error, batch })),
+        };
+        if route != Route::Kernel {
+            // SAFETY: inside the places (the prepared plan's I1), which the batch holds with it; the host's blocks by their guards.
+            unsafe { self.add(route, &scratch.plan, &mut batch) };
+        }
+        batch.keep(Arc::<Prepared>::clone(self));
+        // Once for all calls.
+        let queued = self.device.bound(|| queue_it(queue, route, self, scratch, sums, &mut batch));
+        match queued {
+            Ok(Ok(transfer)) => Ok(transfer),
+            Ok(Err(mut rejected)) => {
+                rejected.batch.rewind(&mark);
+                Err(rejected)
+            }
+            Err(error) => {
+                batch.rewind(&mark);
+                Err(Box::new(Rejected { error, batch }))
+            }
+        }
+    }
+
+    /// Makes the plan of these blocks, and sees that the batch holds the host's.
+    fn checked(
+        &self,
+        scratch: &mut Scratch,
+        (src, dst): (&[BlockId], &[BlockId]),
+        batch: &Batch,
+    ) -> Result<(), CudaError> {
+        let Scratch { plan, blocks, .. } = scratch;
+        plan.replan(src, dst)?;
+        match &self.places {
+            [Place::Host(arena), _] => blocks.are_held(batch, arena, false, src.iter().map(|block| block.0)),
+            [_, Place::Host(arena)] => blocks.are_held(batch, arena, true, dst.iter().map(|block| block.0)),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Safety
+    /// The batch will hold the places and the host's blocks of the plan.
+    unsafe fn add(&self, route: Route, plan: &CopyPlan, batch: &mut Batch) {
+        // A piece that is longer than a block goes on in the next one, which may be in another stretch.
+        let goes_on =
+            self.stretches.iter().any(Stretches::are_many) && plan.largest_piece() > plan.block_bytes();
+        let cut = self.crosses || goes_on;
+        if route != Route::Rows {
+            for piece in plan.pieces() {
+                // SAFETY: the caller's promise.
+                unsafe { self.add_piece(piece, cut, batch) };
+            }
+            return;
+        }
+        for family in plan.families() {
+            let Family { first, count, src_stride, dst_stride } = family;
+            let turns = u64::from(count);
+            let spans = [(first.src, src_stride), (first.dst, dst_stride)].into_iter().zip(&self.stretches);
+            let one_copy = count > 1
+                && spans.into_iter().all(|((at, stride), stretches)| {
+                    let span = stride.checked_mul(turns - 1).and_then(|span| span.checked_add(first.bytes));
+                    stride <= MOST_PITCH && span.is_some_and(|span| stretches.has(at, span))
+                });
+            if one_copy {
+                // SAFETY: the caller's promise.
+                unsafe { batch.add_family(self.direction, &family) };
+                continue;
+            }
+            for turn in 0..turns {
+                let src = first.src.wrapping_add(turn.wrapping_mul(src_stride));
+                let dst = first.dst.wrapping_add(turn.wrapping_mul(dst_stride));
+                // SAFETY: the caller's promise.
+                unsafe { self.add_piece(Piece { src, dst, ..first }, cut, batch) };
+            }
+        }
+    }
+
+    /// Adds a piece; in parts where it lies across stretches, if that can be.
+    ///
+    /// # Safety
+    /// As for `add`.
+    unsafe fn add_piece(&self, mut piece: Piece, cut: bool, batch: &mut Batch) {
+        let left = |stretches: &Stretches, at: u64| stretches.end_of(at) - at;
+        loop {
+            let [src, dst] = &self.stretches;
+            let bytes = if cut { left(src, piece.src).min(left(dst, piece.dst)) } else { 0 };
+            if bytes == 0 || bytes >= piece.bytes {
+                break;
+            }
+            // SAFETY: the caller's promise.
+            unsafe { batch.add_piece(self.direction, Piece { bytes, ..piece }) };
+            piece = Piece { src: piece.src + bytes, dst: piece.dst + bytes, bytes: piece.bytes - bytes };
+        }
+        // SAFETY: the caller's promise.
+        unsafe { batch.add_piece(self.direction, piece) };
+    }
+}
+
+/// The most that drivers say of `CU_DEVICE_ATTRIBUTE_MAX_PITCH`.
+const MOST_PITCH: u64 = i32::MAX as u64;
+
+/// Queues what the route has. The batch goes into the work.
+fn queue_it(
+    queue: &TransferQueue,
+    route: Route,
+    prepared: &Prepared,
+    scratch: &mut Scratch,
+    sums: u64,
+    batch: &mut Batch,
+) -> Result<Transfer, Box<Rejected>> {
+    let mut work = queue.begin(core::mem::take(batch))?;
+    match (route, &prepared.launcher) {
+        (Route::Kernel, Ok(launcher)) => {
+            let Scratch { plan, parameters, .. } = scratch;
+            launcher.launches(plan.runs(), sums, parameters, |function, launch| {
+                // SAFETY: the kernel was made for the plan, all of whose bytes lie in the places (the prepared plan's I1), which the
+                // batch holds with it, as it does the host's blocks; its parameters are of the size that it takes, the bases where
+                // they were put, and the sums' room was looked at.
+                unsafe { work.launch(function, launch.grid, THREADS, launch.parameters) };
+            });
+        }
+        (Route::Single, _) => work.copy_singly(),
+        _ => work.copy(),
+    }
+    work.finish()
+}
+
+impl fmt::Debug for PreparedCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PreparedCopy({}, {:?})", self.direction().name(), self.prepared.places)
+    }
+}
+
+impl fmt::Debug for SummedCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SummedCopy({}, {:?})", self.prepared.direction.name(), self.prepared.places)
+    }
+}
