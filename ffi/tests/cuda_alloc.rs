@@ -1,4 +1,4 @@
-//! In steady state a transfer allocates nothing: batches come back, events and slots are used again.
+//! In steady state neither a transfer nor a sum allocates: batches come back, events and slots are used again.
 
 #![cfg(target_os = "linux")]
 
@@ -11,8 +11,9 @@ use kvstrata_core::storage::{Storage, StorageKind};
 use kvstrata_cuda_double::Double;
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::cuda::{
-    Batch, CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaFunction, CudaKernels, CudaModule,
-    DeviceStorage, Held, PinOptions, PinnedStorage, Place, Purpose, QueueOptions, Route, TransferQueue,
+    Batch, CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaFunction, CudaKernels, CudaModule, CudaSums,
+    DeviceStorage, Held, PinOptions, PinnedStorage, Place, Purpose, QueueOptions, Route, SumOptions,
+    TransferQueue,
 };
 use kvstrata_kernels::{Image, cpu};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -70,20 +71,24 @@ fn round(
     batch
 }
 
+/// The CPU's kernels as a device's.
+fn kernels(double: &Double, device: &Arc<CudaDevice>) -> CudaKernels {
+    for kernel in cpu::kernels() {
+        let name = kernel.name.to_str().expect("ASCII");
+        // SAFETY: launched by plans and sums alone, with parameters of theirs.
+        unsafe { double.kernel(name, kernel.parameters_bytes, kernel.run) };
+    }
+    let images = ["copy", "permute", "sum"].map(|name| Image { name, bytes: b"image" });
+    // SAFETY: the double takes any image.
+    unsafe { CudaKernels::of(device, &images) }.expect("loaded")
+}
+
 /// A prepared plan's pieces: 4,096 of them, by each route.
 fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
     double.reset();
     double.plain_addresses();
     let device = CudaDevice::open(&CudaDriver::load().expect("the double"), 0).expect("a device");
-    for kernel in cpu::kernels() {
-        let name = kernel.name.to_str().expect("ASCII");
-        // SAFETY: launched by plans alone, with parameters of theirs.
-        unsafe { double.kernel(name, kernel.parameters_bytes, kernel.run) };
-    }
-    let images = ["copy", "permute"].map(|name| Image { name, bytes: b"image" });
-    // SAFETY: the double takes any image.
-    let kernels = unsafe { CudaKernels::of(&device, &images) };
-    let copy = CudaCopy::with(&device, kernels, CopyOptions::new());
+    let copy = CudaCopy::with(&device, Ok(kernels(double, &device)), CopyOptions::new());
     // 64 blocks of 32 layers, K and V apart; and 4 rows of each.
     let config = LayoutConfig::new().num_blocks(64).num_layers(32).outer_dim(2).page_size(2).heads(2, 32);
     let config = config.alignment(4096);
@@ -140,6 +145,7 @@ fn in_steady_state_nothing_is_allocated() {
     let double = Double::new();
     a_transfer_allocates_nothing_whichever_way_its_pieces_go(&double);
     a_prepared_copy_allocates_nothing_by_any_route(&double);
+    a_sum_allocates_nothing_whoever_makes_it(&double);
     double.finish();
 }
 
@@ -168,4 +174,25 @@ fn a_transfer_allocates_nothing_whichever_way_its_pieces_go(double: &Double) {
         assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations with a driver of {version}");
         drop((batch, queue, function, module, host, target, device));
     }
+}
+
+/// By the kernel, and by the CPU.
+fn a_sum_allocates_nothing_whoever_makes_it(double: &Double) {
+    double.reset();
+    double.plain_addresses();
+    let device = CudaDevice::open(&CudaDriver::load().expect("the double"), 0).expect("a device");
+    let options = SumOptions::new().calls(1);
+    let sums = CudaSums::new(&device, &kernels(double, &device), options).expect("it has the kernel");
+    let storage = DeviceStorage::allocate(&device, 3 << 20).expect("memory");
+    let ranges = [(0, 3 << 20), (1, 2 << 20)].map(|(at, bytes)| storage.range(at, bytes).expect("in range"));
+    for round in 0..5 {
+        // The first makes room.
+        let before = COUNT.load(Relaxed);
+        COUNTS.store(round > 0, Relaxed);
+        ranges.iter().for_each(|range| assert!(sums.of_range(range).is_ok()));
+        COUNTS.store(false, Relaxed);
+        assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations");
+    }
+    assert_eq!((double.calls("cuLaunchKernel"), double.calls("cuMemcpyDtoHAsync_v2")), (5, 10));
+    drop((sums, ranges, storage, device));
 }

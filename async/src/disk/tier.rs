@@ -28,7 +28,7 @@ use kvstrata_core::{
 };
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::{
-    FailureCause, IoFailure, Name, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
+    FailureCause, IoFailure, Name, Payload, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
 };
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -259,9 +259,15 @@ impl DiskTier {
         taken
     }
 
-    /// Writes a block to a slot; [`finish`](DiskTier::finish) waits for it.
-    pub fn write<'t>(&'t self, slot: MutableBlock<'t>, name: Name, bytes: BlockRead) -> Writing<'t> {
-        let request = self.volumes.write(slot.id().0, name, bytes);
+    /// Writes a block to a slot; [`finish`](DiskTier::finish) waits for it. A block that was summed when it was copied
+    /// ([`Payload::summed`]) is not read again for that.
+    pub fn write<'t>(
+        &'t self,
+        slot: MutableBlock<'t>,
+        name: Name,
+        payload: impl Into<Payload>,
+    ) -> Writing<'t> {
+        let request = self.volumes.write(slot.id().0, name, payload);
         Writing { tier: self, name, under_way: Some((slot, request)) }
     }
 

@@ -79,6 +79,7 @@ const STICKY: [CUresult; 20] = [
 impl CudaCode {
     pub(super) const OUT_OF_MEMORY: CudaCode = CudaCode(CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32);
     pub(super) const NO_DEVICE: CudaCode = CudaCode(CUresult::CUDA_ERROR_NO_DEVICE as i32);
+    pub(super) const TIMEOUT: CudaCode = CudaCode(CUresult::CUDA_ERROR_TIMEOUT as i32);
     pub(super) const NOT_READY: CudaCode = CudaCode(CUresult::CUDA_ERROR_NOT_READY as i32);
     pub(super) const NOT_SUPPORTED: CudaCode = CudaCode(CUresult::CUDA_ERROR_NOT_SUPPORTED as i32);
 

@@ -59,7 +59,8 @@ pub use module::{CudaFunction, CudaModule};
 pub use numa::Placement;
 pub use pinned::{PinOptions, PinnedStorage};
 pub use plan::{
-    CopyCosts, CopyOptions, CudaCopy, CudaKernels, Fragments, Place, PreparedCopy, Route, SummedCopy,
+    CopyCosts, CopyOptions, CudaCopy, CudaKernels, CudaSums, Fragments, Place, PreparedCopy, Route,
+    SumOptions, SummedCopy,
 };
 pub use queue::{QueueOptions, Rejected, TransferQueue};
 pub use stream::{CudaStream, Purpose};

@@ -13,7 +13,8 @@
 //! - Payloads are summed here, piece by piece while others are on their way: what is read when its piece has come,
 //!   what is written while it is in flight. New pieces are handed over before the next one is summed, so that the
 //!   device never waits for a sum. (XXH3 makes 25 to 50 GB/s, a fast NVMe drive moves 7 to 14.)
-//! - What is in device memory is summed there, by a piece that the ring gets when all of a payload has moved.
+//! - What is in device memory is summed there, by a piece that the ring gets when all of a payload has moved. What a caller has summed
+//!   already is not summed at all.
 //! - The payloads of an encrypted volume come sealed, and are opened here in place of being summed, each when it is whole.
 //! - Whoever waits for one of many is woken once for all that have ended: a thread that is woken for one block at a time sleeps
 //!   again before the next.

@@ -25,6 +25,7 @@
 //! | `table.rs` | the slot table in memory: what each slot holds, and which pages are to be written back |
 //! | `recovery.rs` | what opening found, and why a payload is not served |
 //! | `inbox.rs`, `doorbell.rs` | the bounded way to the ring thread: back-pressure, sleeping and waking |
+//! | `payload.rs` | [`Payload`]: what is written, with its sum where the caller has it |
 //! | `request.rs`, `pending.rs` | a request, which owns its buffer, and the caller's end of it |
 //! | `cipher/` | what is sealed under which key, for volumes encrypted at rest (feature `encryption`) |
 //! | `bounce.rs` | where the payloads of such volumes are encrypted on their way out |
@@ -47,6 +48,7 @@ mod file;
 mod format;
 mod inbox;
 mod options;
+mod payload;
 mod pending;
 mod recovery;
 mod request;
@@ -63,12 +65,15 @@ mod volume;
 
 pub(crate) use choice::uring_remedy;
 pub(crate) use file::available_at;
+pub(crate) use format::{CHUNK_BYTES, Sum};
 
 #[cfg(feature = "encryption")]
 pub use cipher::{Key, KeyError};
 pub use description::Description;
 pub use error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
+pub use format::seal_of;
 pub use options::{Backend, Progress, VolumeOptions};
+pub use payload::Payload;
 pub use pending::Pending;
 pub use recovery::{Name, Recovered, Recovery, RejectedRecords, Rejection};
 pub use request::Urgency;

@@ -268,7 +268,7 @@ impl VolumeOptions {
         self
     }
 
-    /// Who sums payloads in device memory; nobody unless set. Without it
+    /// Who sums payloads in device memory, [`CudaSums`](crate::cuda::CudaSums) for example; nobody unless set. Without it
     /// [`Volume::write_device`](super::Volume::write_device) is refused, and [`Volume::read_device`](super::Volume::read_device) too
     /// unless the volume [skips verification](VolumeOptions::skip_verification_unsafe).
     pub fn device_sums(mut self, sums: Arc<dyn DeviceSums>) -> Self {

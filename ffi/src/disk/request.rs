@@ -17,6 +17,7 @@
 use super::bounce::SealedCopy;
 use super::error::{Direction, FailureCause, IoFailure};
 use super::format::{SEAL_BYTES, Sum};
+use super::payload::Payload;
 use super::pending::{Cell, Outcome, Wake};
 use super::recovery::{Name, Rejection};
 use super::table::Extent;
@@ -117,8 +118,9 @@ enum Sealing {
     Done(SealedCopy),
     /// A read of an encrypted volume: it is opened when it is whole.
     ToOpen,
-    /// The payload is in device memory, and summed there when all of it has moved: its sum, once that is done.
-    OnDevice(Option<Sum>),
+    /// The payload's sum is not made here: by the caller of a write, before; or on the device whose memory the payload is in, when
+    /// all of it has moved.
+    Elsewhere(Option<Sum>),
 }
 
 /// One thing to be done.
@@ -176,10 +178,16 @@ impl Request {
         Request { urgency, ..Request::new(owner, Task::Read, address, name, payload_bytes, place) }
     }
 
-    pub(super) fn write(buffer: BlockRead, name: Name, cell: Arc<Cell<BlockRead>>, place: Place) -> Request {
+    pub(super) fn write(payload: Payload, name: Name, cell: Arc<Cell<BlockRead>>, place: Place) -> Request {
+        let Payload { bytes: buffer, sum } = payload;
         let (address, payload_bytes) = (buffer.io_pointer(), buffer.len());
         debug_assert!(place.transfer_bytes <= buffer.arena().stride());
-        Request::new(Owner::Write(buffer, cell), Task::Write, address, name, payload_bytes, place)
+        let sealing = match sum {
+            None => Sealing::Sum(Sum::default()),
+            Some(sum) => Sealing::Elsewhere(Some(Sum::given(sum))),
+        };
+        let owner = Owner::Write(buffer, cell);
+        Request { sealing, ..Request::new(owner, Task::Write, address, name, payload_bytes, place) }
     }
 
     /// The same, of a payload that has been sealed: its copy goes to the device.
@@ -193,7 +201,7 @@ impl Request {
         let (address, sequence) = (copy.io_pointer(), copy.sealed.sequence);
         let sealing = Sealing::Done(copy);
         // Of the same length as the buffer, hence of the same stride.
-        Request { address, sequence, sealing, ..Request::write(buffer, name, cell, place) }
+        Request { address, sequence, sealing, ..Request::write(buffer.into(), name, cell, place) }
     }
 
     /// A read or write of device memory, of which no part is padding. Never merged: each piece is of one range.
@@ -209,7 +217,7 @@ impl Request {
         debug_assert_eq!(payload_bytes, place.transfer_bytes);
         let owner = Owner::Device(range, cell);
         let request = Request::new(owner, task, NonNull::dangling(), name, payload_bytes, place);
-        Request { urgency, alone: true, sealing: Sealing::OnDevice(None), ..request }
+        Request { urgency, alone: true, sealing: Sealing::Elsewhere(None), ..request }
     }
 
     /// `place.transfer_bytes` is the length of the hole, where one is made.
@@ -305,15 +313,15 @@ impl Request {
 
     /// The payload was summed on its device.
     pub(super) fn summed_on_device(&mut self, sum: Sum) {
-        self.sealing = Sealing::OnDevice(Some(sum));
+        self.sealing = Sealing::Elsewhere(Some(sum));
     }
 
     /// The part of a stretch that is payload, in bytes from its start: what there is to be summed of it here. Nothing where the
-    /// cipher seals, and of device memory.
+    /// cipher seals, or the sum is made elsewhere.
     pub(super) fn payload_in(&self, start: usize, bytes: usize) -> usize {
         match self.sealing {
             Sealing::Sum(_) => self.payload_bytes.saturating_sub(start).min(bytes),
-            Sealing::Done(_) | Sealing::ToOpen | Sealing::OnDevice(_) => 0,
+            Sealing::Done(_) | Sealing::ToOpen | Sealing::Elsewhere(_) => 0,
         }
     }
 
@@ -338,17 +346,17 @@ impl Request {
     /// What the payload was sealed with, or the sum of all that has been summed.
     pub(super) fn seal(&self) -> [u8; SEAL_BYTES] {
         match &self.sealing {
-            Sealing::Sum(sum) | Sealing::OnDevice(Some(sum)) => sum.seal(),
+            Sealing::Sum(sum) | Sealing::Elsewhere(Some(sum)) => sum.seal(),
             Sealing::Done(copy) => copy.sealed.tag,
-            Sealing::ToOpen | Sealing::OnDevice(None) => [0; SEAL_BYTES],
+            Sealing::ToOpen | Sealing::Elsewhere(None) => [0; SEAL_BYTES],
         }
     }
 
     /// Compares the sum of all that has been summed with a record's seal.
     pub(super) fn verify(&self, seal: &[u8; SEAL_BYTES]) -> Result<(), Rejection> {
         match self.sealing {
-            Sealing::Sum(sum) | Sealing::OnDevice(Some(sum)) => sum.verify(seal),
-            Sealing::Done(_) | Sealing::ToOpen | Sealing::OnDevice(None) => Err(Rejection::Payload),
+            Sealing::Sum(sum) | Sealing::Elsewhere(Some(sum)) => sum.verify(seal),
+            Sealing::Done(_) | Sealing::ToOpen | Sealing::Elsewhere(None) => Err(Rejection::Payload),
         }
     }
 

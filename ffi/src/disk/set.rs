@@ -13,6 +13,7 @@ use super::description::Description;
 use super::error::VolumeError;
 use super::file;
 use super::options::{Stripe, VolumeOptions};
+use super::payload::Payload;
 use super::pending::Pending;
 use super::recovery::{Name, Recovery};
 use super::request::Urgency;
@@ -161,9 +162,9 @@ impl VolumeSet {
     }
 
     /// [`Volume::write`].
-    pub fn write(&self, slot: u32, name: Name, buffer: BlockRead) -> Pending<BlockRead> {
+    pub fn write(&self, slot: u32, name: Name, payload: impl Into<Payload>) -> Pending<BlockRead> {
         let (volume, local) = self.at(slot);
-        volume.write(local, name, buffer)
+        volume.write(local, name, payload)
     }
 
     /// [`Volume::read_device`].

@@ -22,6 +22,7 @@ use super::file::{self, Prepared, VolumeFile};
 use super::format::Shape;
 use super::inbox::Inbox;
 use super::options::VolumeOptions;
+use super::payload::Payload;
 use super::pending::{Cell, Pending};
 use super::recovery::{Name, Recovery};
 use super::request::{Place, Request, Urgency, transfer_bytes};
@@ -145,14 +146,16 @@ impl Volume {
         }
     }
 
-    /// Writes `buffer` to a slot as the block `name`; the buffer comes back from [`Pending::wait`]. What the slot held
-    /// is gone from the moment of the call, whatever comes of it. As [`read`](Volume::read) otherwise.
-    pub fn write(&self, slot: u32, name: Name, buffer: BlockRead) -> Pending<BlockRead> {
-        match self.place(slot, buffer.len(), Direction::Write) {
+    /// Writes a buffer to a slot as the block `name`; the buffer comes back from [`Pending::wait`]. What the slot held
+    /// is gone from the moment of the call, whatever comes of it. As [`read`](Volume::read) otherwise. Who has the buffer's sum
+    /// already spares the volume to make it: [`Payload::summed`].
+    pub fn write(&self, slot: u32, name: Name, payload: impl Into<Payload>) -> Pending<BlockRead> {
+        let payload = payload.into();
+        match self.place(slot, payload.bytes.len(), Direction::Write) {
             Err(failure) => Pending::failed(failure),
             Ok(place) => {
                 let cell = Cell::new();
-                if let Ok(request) = self.to_write(buffer, name, &cell, place, true) {
+                if let Ok(request) = self.to_write(payload, name, &cell, place, true) {
                     self.inbox.push(request);
                 }
                 Pending::new(cell)
@@ -191,13 +194,14 @@ impl Volume {
         &self,
         slot: u32,
         name: Name,
-        buffer: BlockRead,
+        payload: impl Into<Payload>,
     ) -> Result<Pending<BlockRead>, BlockRead> {
-        match self.place(slot, buffer.len(), Direction::Write) {
+        let payload = payload.into();
+        match self.place(slot, payload.bytes.len(), Direction::Write) {
             Err(failure) => Ok(Pending::failed(failure)),
             Ok(place) => {
                 let cell = Cell::new();
-                let back = match self.to_write(buffer, name, &cell, place, false) {
+                let back = match self.to_write(payload, name, &cell, place, false) {
                     Ok(request) => self.inbox.try_push(request).err().and_then(Request::into_write_buffer),
                     Err(back) => back,
                 };
@@ -253,21 +257,23 @@ impl Volume {
     /// a copy; or nothing, and the cell says why.
     fn to_write(
         &self,
-        buffer: BlockRead,
+        payload: Payload,
         name: Name,
         cell: &Arc<Cell<BlockRead>>,
         place: Place,
         wait: bool,
     ) -> Result<Request, Option<BlockRead>> {
         let cell = Arc::clone(cell);
-        let Some(bounce) = &self.bounce else { return Ok(Request::write(buffer, name, cell, place)) };
+        let Some(bounce) = &self.bounce else { return Ok(Request::write(payload, name, cell, place)) };
+        // Its seal is the tag: a sum that came with it is of no use.
+        let buffer = payload.bytes;
         let counters = &self.inbox.counters;
         match bounce.seal(place.slot, name, &buffer, wait.then_some(&counters.waits)) {
             Ok(copy) => Ok(Request::write_sealed(buffer, copy, name, cell, place)),
             Err(NoCopy::Full) => Err(Some(buffer)),
             Err(NoCopy::Failed(cause)) => {
                 counters.failures.add(1);
-                let mut request = Request::write(buffer, name, cell, place);
+                let mut request = Request::write(buffer.into(), name, cell, place);
                 request.failure = Some(cause);
                 request.finish(&self.inbox.path);
                 Err(None)

@@ -82,6 +82,12 @@ impl GdsBuffer {
         self.memory.bytes
     }
 
+    /// The driver that it was made with.
+    #[must_use]
+    pub fn driver(&self) -> &Arc<GdsDriver> {
+        &self.driver
+    }
+
     /// Part of the buffer, to be handed to a volume. Offsets and lengths that are multiples of 4096 go direct; cuFile
     /// copies others through buffers of its own.
     ///

@@ -14,7 +14,8 @@
 //! # Verification
 //!
 //! A volume serves no byte that it has not compared with the payload's seal, a checksum over the payload. Bytes that go straight to
-//! the device never pass the CPU: they are summed on the device, by [`DeviceSums`]. Without it nothing is written from device memory,
+//! the device never pass the CPU: they are summed on the device, by [`DeviceSums`], which
+//! [`CudaSums`](crate::cuda::CudaSums) is where the build has kernels. Without it nothing is written from device memory,
 //! and read to there only by volumes that skip verification, which the option's name calls unsafe. cuFile's own bounce, its
 //! compatibility mode, is off unless [`allow_compat`](GdsOptions::allow_compat).
 //!
@@ -22,7 +23,7 @@
 //!
 //! Written against the headers and libraries of cuFile 1.14 and 1.19. Tested with a stand-in for cuFile, and (the calls of cuFile,
 //! before volumes made them) by hand with those two libraries in compatibility mode over a stand-in for CUDA's driver; not yet run
-//! on a device. kvstrata has no kernel yet that is a [`DeviceSums`].
+//! on a device.
 //!
 //! | file | what |
 //! |---|---|

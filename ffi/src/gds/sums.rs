@@ -3,6 +3,7 @@
 use super::memory::DeviceRange;
 
 /// Sums payloads in device memory, so that a volume can seal what it writes from there and verify what it reads to there.
+/// [`CudaSums`](crate::cuda::CudaSums) does, by a kernel.
 ///
 /// The sum, with all numbers little-endian: the payload is cut into chunks of 65536 bytes, the last as short as it comes. XXH3, in
 /// its variant of 64 bits, of chunk `i` with seed `i` (the first is 0), added up modulo 2⁶⁴. Chunks may be hashed in any order, or

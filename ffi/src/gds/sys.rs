@@ -164,6 +164,9 @@ pub(super) type CudaContext = *mut c_void;
 
 table! {
     /// The little of CUDA's driver API that cuFile needs its caller to do. Codes are `CUresult`, 0 for success.
+    ///
+    /// Not `crate::cuda`'s table and context: these refuse every call on a device that has failed, where cuFile's buffers must still be
+    /// deregistered before their owners free them; and the tests' stand-in would have to be a whole driver instead of six entries.
     CudaApi of CUDA, CUDA_NAMES;
     required {
         init = c"cuInit": unsafe extern "C" fn(c_uint) -> c_int;

@@ -16,6 +16,7 @@ mod memory;
 mod pinned;
 mod plans;
 mod sticky;
+mod sums;
 mod tier;
 mod transfers;
 

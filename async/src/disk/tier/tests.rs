@@ -2,11 +2,12 @@
 
 use super::*;
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Backend, Rejection};
+use kvstrata_ffi::disk::{Backend, Rejection, seal_of};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
+use twox_hash::XxHash3_64;
 
 const BYTES: usize = 4096;
 const NOW: Duration = Duration::ZERO;
@@ -114,6 +115,31 @@ fn a_read_that_is_rejected_ends_the_block_for_good() {
     let (tier, report) = open(&files, 8, TierOptions::default());
     assert_eq!((report.recovered_blocks, report.rejected.total()), (1, 0));
     assert!(tier.lookup(hash(2)).is_some());
+}
+
+#[test]
+fn a_block_with_a_wrong_sum_is_a_miss_that_is_counted_and_one_with_the_right_sum_is_served() {
+    let (folder, arena) = (folder(), arena());
+    let (tier, _) = open(&files(&folder, 1), 8, TierOptions::default());
+    for number in [1, 2] {
+        let mut bytes = arena.write(0).expect("idle");
+        bytes.fill(number as u8);
+        let sum = seal_of(&[XxHash3_64::oneshot_with_seed(0, &bytes)]) + number - 1;
+        let slot = tier.take(1).pop().expect("a slot");
+        let writing = tier.write(slot, name(number), Payload::summed(bytes.into_read(), sum));
+        assert_eq!(tier.finish(writing), WriteOutcome::Stored);
+    }
+    let block = tier.lookup(hash(1)).expect("registered");
+    assert_eq!(read(&tier, &arena, &block).expect("served"), [1; BYTES]);
+    let block = tier.lookup(hash(2)).expect("registered");
+    let failure = read(&tier, &arena, &block).expect_err("its sum is another");
+    assert_eq!(tier.rejected(&block, &failure), ReadOutcome::Rejected);
+    let reference = block.downgrade();
+    drop(block);
+    tier.unregister(reference);
+    assert!(tier.lookup(hash(2)).is_none());
+    let rejected = tier.stats().rejected;
+    assert_eq!((rejected.payload, rejected.total()), (1, 1));
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! | `kernels.rs`, `bases.rs` | images loaded on a device; what kernels look up there |
 //! | `prepare.rs` | what is made once: `CudaCopy` |
 //! | `submit.rs` | what is done each time: `PreparedCopy`, `SummedCopy` |
+//! | `sums.rs` | payloads summed where they are: `CudaSums`, a volume's `DeviceSums` |
 //! | `route.rs`, `costs.rs` | the routes, and what they cost |
 
 mod bases;
@@ -23,6 +24,7 @@ mod place;
 mod prepare;
 mod route;
 mod submit;
+mod sums;
 
 pub use costs::CopyCosts;
 pub use kernels::CudaKernels;
@@ -30,3 +32,4 @@ pub use place::Place;
 pub use prepare::{CopyOptions, CudaCopy};
 pub use route::{Fragments, Route};
 pub use submit::{PreparedCopy, SummedCopy};
+pub use sums::{CudaSums, SumOptions};

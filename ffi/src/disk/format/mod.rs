@@ -32,12 +32,13 @@ mod tests;
 mod wanted;
 
 pub(crate) use record::{COUNT_BITS, MAX_SEQUENCE, Record};
+pub use seal::seal_of;
 pub(crate) use seal::{CHUNK_BYTES, SEAL_BYTES, SealKind, Sum};
 pub(crate) use shape::Shape;
 pub(crate) use superblock::{NO_SALTS, Salts, Superblock, Which, has_magic, pick};
 pub(crate) use wanted::Wanted;
 #[cfg(test)]
-pub(crate) use {record::RecordError, seal::seal_of, superblock::SuperblockError};
+pub(crate) use {record::RecordError, seal::seal_of_payload, superblock::SuperblockError};
 
 /// The format's version.
 pub(crate) const VERSION: u32 = 1;

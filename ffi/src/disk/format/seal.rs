@@ -69,9 +69,14 @@ impl Sum {
         }
     }
 
-    /// A sum that was made elsewhere: on a device.
-    pub(crate) fn of_device(sum: u64) -> Sum {
+    /// A sum that was made elsewhere: on a device, or by the caller.
+    pub(crate) fn given(sum: u64) -> Sum {
         Sum(sum)
+    }
+
+    /// The same as a number.
+    pub(crate) fn number(self) -> u64 {
+        self.0
     }
 
     /// The seal of all that was added.
@@ -85,9 +90,16 @@ impl Sum {
     }
 }
 
+/// What seals a payload whose chunks have these sums, one of 64 KiB each and in any order: see
+/// [`Payload::summed`](super::super::Payload::summed).
+#[must_use]
+pub fn seal_of(sums: &[u64]) -> u64 {
+    sums.iter().fold(0, |seal, sum| seal.wrapping_add(*sum))
+}
+
 /// The seal of a whole payload.
 #[cfg(test)]
-pub(crate) fn seal_of(payload: &[u8]) -> [u8; SEAL_BYTES] {
+pub(crate) fn seal_of_payload(payload: &[u8]) -> [u8; SEAL_BYTES] {
     let mut sum = Sum::default();
     sum.add(0, payload);
     sum.seal()

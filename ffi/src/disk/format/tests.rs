@@ -30,7 +30,7 @@ pub(super) fn record() -> Record {
         hash: SequenceHash::from_u128(0x00c0_ffee),
         parent: Some(SequenceHash::from_u128(0xcafe)),
         sequence: 42,
-        seal: seal_of(b"what a block holds"),
+        seal: seal_of_payload(b"what a block holds"),
         payload_bytes: 18,
     }
 }
@@ -157,8 +157,8 @@ proptest! {
         for (index, bytes) in pieces {
             sum.add(index * piece, bytes);
         }
-        prop_assert_eq!(sum.seal(), seal_of(&bytes));
-        prop_assert_eq!(sum.verify(&seal_of(&bytes)), Ok(()));
+        prop_assert_eq!(sum.seal(), seal_of_payload(&bytes));
+        prop_assert_eq!(sum.verify(&seal_of_payload(&bytes)), Ok(()));
     }
 }
 
@@ -345,7 +345,7 @@ fn the_newer_whole_copy_is_picked() {
 #[test]
 fn a_seal_knows_what_was_moved_lost_and_flipped() {
     let mut payload: Vec<u8> = (0..3 * CHUNK_BYTES + 100).map(|at| (at / 300) as u8).collect();
-    let seal = seal_of(&payload);
+    let seal = seal_of_payload(&payload);
     assert_eq!(seal[8..], [0; 8]);
     let verdict = |payload: &[u8]| {
         let mut sum = Sum::default();

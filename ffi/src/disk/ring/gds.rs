@@ -119,7 +119,7 @@ impl Ring for GdsRing {
     fn take_sum(&mut self, token: u32) -> Result<Sum, FailureCause> {
         let at = self.sums.iter().position(|(of, _)| *of == token);
         match at.map(|at| self.sums.swap_remove(at)) {
-            Some((_, Ok(sum))) => Ok(Sum::of_device(sum)),
+            Some((_, Ok(sum))) => Ok(Sum::given(sum)),
             Some((_, Err(code))) => Err(FailureCause::DeviceSum { code }),
             // It is not asked for twice.
             None => Err(FailureCause::DeviceSum { code: libc::ENODATA }),

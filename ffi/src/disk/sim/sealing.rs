@@ -49,7 +49,7 @@ impl Harness {
         };
         let cell = Cell::new();
         let request = match copy {
-            None => Request::write(bytes, name, Arc::clone(&cell), place),
+            None => Request::write(bytes.into(), name, Arc::clone(&cell), place),
             Some(mut copy) => {
                 self.sealing.check(&bytes, copy.bytes())?;
                 let number = self.life.copy_at(copy.io_pointer().as_ptr().addr());

@@ -1,7 +1,7 @@
 //! The table against a map; what `load` keeps of tables that are torn, moved, doubled and cut off.
 
 use super::*;
-use crate::disk::format::{Shape, seal_of};
+use crate::disk::format::{Shape, seal_of_payload};
 use crate::disk::recovery::Name;
 use kvstrata_core::SequenceHash;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn record(hash: u128, sequence: u64) -> Record {
         hash: SequenceHash::from_u128(hash),
         parent: (hash > 1).then(|| SequenceHash::from_u128(hash - 1)),
         sequence,
-        seal: seal_of(&hash.to_le_bytes()),
+        seal: seal_of_payload(&hash.to_le_bytes()),
         payload_bytes: 16,
     }
 }

@@ -8,6 +8,7 @@ mod encrypted;
 mod faults;
 mod files;
 mod gate;
+mod given;
 mod life;
 mod order;
 mod recovery;

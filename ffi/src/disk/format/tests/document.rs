@@ -101,7 +101,7 @@ fn the_example_is_what_is_written() {
 #[test]
 fn a_seal_is_the_sum_of_its_chunks() {
     let payload: Vec<u8> = (0..2 * CHUNK_BYTES + 1000).map(|at| (at / 300) as u8).collect();
-    let sum = u64::from_le_bytes(*seal_of(&payload).first_chunk().expect("16 bytes"));
+    let sum = u64::from_le_bytes(*seal_of_payload(&payload).first_chunk().expect("16 bytes"));
     assert_eq!(sum, 0xf1c9_f43a_c97b_ecf4);
-    assert_eq!(seal_of(&[]), [0; SEAL_BYTES]);
+    assert_eq!(seal_of_payload(&[]), [0; SEAL_BYTES]);
 }

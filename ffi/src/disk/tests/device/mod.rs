@@ -5,10 +5,11 @@ mod faults;
 mod life;
 mod refusals;
 mod ring;
+mod summed;
 
 use super::*;
 use crate::disk::error::{Direction, FailureCause};
-use crate::disk::format::{SUPERBLOCK_BYTES, seal_of};
+use crate::disk::format::{SUPERBLOCK_BYTES, seal_of_payload};
 use crate::disk::pending::Pending;
 use crate::disk::recovery::Rejection;
 use crate::gds::tests::fake::{Allocation, Event, Fake, context_is_current};
@@ -25,7 +26,7 @@ impl DeviceSums for HostSums {
         let address = core::ptr::with_exposed_provenance::<u8>(payload.address() as usize);
         // SAFETY: of an `Allocation`, which the range keeps, and whose bytes nobody changes while they are summed.
         let bytes = unsafe { core::slice::from_raw_parts(address, payload.size_bytes()) };
-        let seal = seal_of(bytes);
+        let seal = seal_of_payload(bytes);
         let (sum, zeros) = seal.split_at(8);
         assert_eq!(zeros, [0; 8]);
         Ok(u64::from_le_bytes(sum.try_into().expect("eight")))

@@ -1,0 +1,127 @@
+//! Payloads that come with their sum: what a volume makes of a right one, and of a wrong one.
+
+use super::*;
+use crate::arena::BlockRead;
+use crate::disk::error::FailureCause;
+use crate::disk::recovery::Rejection;
+use crate::disk::{Payload, seal_of};
+use twox_hash::XxHash3_64;
+
+const SLOTS: u32 = 12;
+
+/// As `docs/disk-format.md` has it.
+fn sum_of(payload: &[u8]) -> u64 {
+    let chunks = (0..).zip(payload.chunks(64 << 10));
+    let sums: Vec<u64> = chunks.map(|(seed, chunk)| XxHash3_64::oneshot_with_seed(seed, chunk)).collect();
+    seal_of(&sums)
+}
+
+/// Over the ring and the threads; small slots, whose writes are merged, and those of several pieces and chunks.
+fn over_each(body: impl Fn(&dyn Fn(&TempDir) -> VolumeOptions, usize)) {
+    for backend in [Backend::UringDirect, Backend::Blocking] {
+        for slot_bytes in [4096, (200 << 10) + 512] {
+            let kept = |dir: &TempDir| {
+                options(dir, SLOTS, slot_bytes).backend(backend).keep(true).piece_bytes(64 << 10)
+            };
+            if volume_or_skip(open(kept(&dir()))).is_some() {
+                body(&kept, slot_bytes);
+            }
+        }
+    }
+}
+
+/// Writes all slots at the same time.
+fn write_all(volume: &Volume, slot_bytes: usize, payload: impl Fn(BlockRead) -> Payload) {
+    let arena = HostArena::new(SLOTS as usize, slot_bytes).expect("arena");
+    let begin = |slot: u32| {
+        let mut buffer = arena.write(slot as usize).expect("free");
+        pattern(slot, 1, &mut buffer);
+        volume.write(slot, name(slot, 1), payload(buffer.into_read()))
+    };
+    let pending: Vec<_> = (0..SLOTS).map(begin).collect();
+    pending.into_iter().for_each(|pending| drop(pending.wait().expect("written")));
+}
+
+fn refused(volume: &Volume, arena: &Arc<HostArena>, slot: u32) -> FailureCause {
+    let buffer = arena.write(0).expect("free");
+    volume.read(slot, name(slot, 1).hash, Urgency::Urgent, buffer).wait().expect_err("refused").cause
+}
+
+#[test]
+fn a_right_sum_leaves_the_very_file_that_the_volumes_own_would() {
+    over_each(|kept, slot_bytes| {
+        let new = dir();
+        drop(open(kept(&new)).expect("volume"));
+        let files = [false, true].map(|given| {
+            let copy = dir();
+            std::fs::copy(new.path().join("volume"), copy.path().join("volume")).expect("copied");
+            let volume = open(kept(&copy)).expect("volume");
+            write_all(&volume, slot_bytes, |bytes| {
+                let sum = sum_of(&bytes);
+                if given { Payload::summed(bytes, sum) } else { bytes.into() }
+            });
+            let arena = HostArena::new(1, slot_bytes).expect("arena");
+            (0..SLOTS).for_each(|slot| check_pattern(&volume, &arena, 0, slot, 1));
+            drop(volume);
+            std::fs::read(copy.path().join("volume")).expect("there")
+        });
+        assert!(files[0] == files[1], "slots of {slot_bytes} bytes");
+    });
+}
+
+/// That the volume takes the caller's word: nothing else would make these misses.
+#[test]
+fn a_wrong_sum_is_a_miss_that_is_counted_and_no_wrong_byte() {
+    over_each(|kept, slot_bytes| {
+        let (dir, arena) = (dir(), HostArena::new(1, slot_bytes).expect("arena"));
+        let volume = open(kept(&dir)).expect("volume");
+        write_all(&volume, slot_bytes, |bytes| {
+            let sum = sum_of(&bytes) ^ 1;
+            Payload::summed(bytes, sum)
+        });
+        for slot in 0..SLOTS - 1 {
+            assert_eq!(refused(&volume, &arena, slot), FailureCause::Rejected(Rejection::Payload));
+            assert_eq!(refused(&volume, &arena, slot), FailureCause::Rejected(Rejection::Empty));
+        }
+        let (stats, each) = (volume.stats(), u64::from(SLOTS - 1));
+        assert_eq!((stats.reads, stats.rejected, stats.failures), (0, 2 * each, 0));
+        write_pattern(&volume, &arena, 0, 3, 2);
+        check_pattern(&volume, &arena, 0, 3, 2);
+        drop(volume);
+        let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
+        assert_eq!(recovery.blocks.len(), 2, "the one that was not read has a record like any other");
+        assert_eq!(refused(&volume, &arena, SLOTS - 1), FailureCause::Rejected(Rejection::Payload));
+        assert_eq!((volume.stats().reads, volume.stats().rejected), (0, 1));
+    });
+}
+
+#[test]
+fn try_write_takes_a_sum_too() {
+    let (dir, arena) = (dir(), HostArena::new(1, 4096).expect("arena"));
+    let volume = open(options(&dir, 2, 4096).backend(Backend::Blocking)).expect("volume");
+    for (slot, flip) in [(0, 0), (1, 1)] {
+        let mut buffer = arena.write(0).expect("free");
+        pattern(slot, 1, &mut buffer);
+        let sum = sum_of(&buffer) ^ flip;
+        let written = volume.try_write(slot, name(slot, 1), Payload::summed(buffer.into_read(), sum));
+        drop(written.expect("room").wait().expect("written"));
+    }
+    check_pattern(&volume, &arena, 0, 0, 1);
+    assert_eq!(refused(&volume, &arena, 1), FailureCause::Rejected(Rejection::Payload));
+}
+
+#[test]
+#[cfg(feature = "encryption")]
+fn an_encrypted_volume_has_its_tag_whatever_sum_comes() {
+    over_each(|kept, slot_bytes| {
+        let (dir, arena) = (dir(), HostArena::new(1, slot_bytes).expect("arena"));
+        let encrypted = || kept(&dir).key(encrypted::key());
+        let volume = open(encrypted()).expect("volume");
+        write_all(&volume, slot_bytes, |bytes| Payload::summed(bytes, 0xBAD));
+        (0..SLOTS).for_each(|slot| check_pattern(&volume, &arena, 0, slot, 1));
+        drop(volume);
+        let volume = open(encrypted()).expect("volume");
+        (0..SLOTS).for_each(|slot| check_pattern(&volume, &arena, 0, slot, 1));
+        assert_eq!(volume.stats().rejected, 0);
+    });
+}
