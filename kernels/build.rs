@@ -4,6 +4,7 @@
 //! nvcc is `KVSTRATA_NVCC`, or that of `CUDA_HOME` or `CUDA_PATH`, or the one in `PATH`. `KVSTRATA_NVCC=` (empty) builds without.
 //! `KVSTRATA_CUDA_ARCHS` says for which architectures: `90` or `80 90`, say, where all of them take too long.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SOURCES: [&str; 4] = ["convert", "copy", "permute", "sum"];
-/// A100, A10 and RTX 30, L4 and RTX 40, H100 and H200, B200, RTX 50; PTX of the last for what comes after.
+/// A100, A10 and RTX 30, L4 and RTX 40, H100 and H200, B200, RTX 50; and PTX.
 const ARCHITECTURES: &str = "80 86 89 90 100 120";
 
 fn main() {
@@ -62,8 +63,10 @@ fn compile(nvcc: &Path, out: &Path) -> (String, String) {
         for architecture in &list {
             command.arg(format!("-gencode=arch=compute_{architecture},code=sm_{architecture}"));
         }
-        if let Some(last) = list.last() {
-            command.arg(format!("-gencode=arch=compute_{last},code=compute_{last}"));
+        // The last for what comes after, the first for what lies between.
+        let ends: BTreeSet<_> = list.first().into_iter().chain(list.last()).collect();
+        for end in ends {
+            command.arg(format!("-gencode=arch=compute_{end},code=compute_{end}"));
         }
         command.arg(Path::new("cuda").join(source).with_extension("cu"));
         let output = command.output().unwrap_or_else(|error| panic!("{}: {error}", nvcc.display()));

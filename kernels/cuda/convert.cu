@@ -7,7 +7,8 @@
 // To the nearest, ties to even. A scale that is a power of two adds no error. What comes back from fp8 is exact but for the rounding
 // of its product with the scale. fp8 e4m3 is that of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022, table 1): it has no
 // infinities, 0x7f and 0xff are NaN. In integers and IEEE products and sums only: the same bits on every device, and on a CPU. Only
-// NaNs are not, that come out of a product: all become one, but in bf16 → binary32, which moves bits.
+// NaNs are not, that come out of a product: all become one, 0x7fc0 in bf16 and 0x7e00 in fp16 (CUDA's own intrinsics give 0x7fff), but
+// in bf16 → binary32, which moves bits. What is beyond 448 becomes ± 448, infinities too, as cuda_fp8's __NV_SATFINITE has it.
 #include "move.cuh"
 
 KV_DEVICE u32 bits_of(float value) {

@@ -35,7 +35,7 @@ KV_DEVICE Place place(const Walk& walk, const Pair* pairs, u32 unit) {
     return at;
 }
 
-// The bytes themselves: past L1, and the first that L2 gives up, so that a model keeps its lines.
+// The bytes themselves: the first that the caches give up (evict-first), so that a model keeps its lines.
 template <typename V>
 KV_DEVICE V load(u64 address) {
     return __ldcs(reinterpret_cast<const V*>(address));

@@ -94,6 +94,11 @@ impl Conversion {
         found.ok_or(CannotConvert::Types { src, dst })
     }
 
+    /// The names of its kernels.
+    pub(crate) fn kernels(self) -> impl Iterator<Item = &'static CStr> {
+        self.names().into_iter().flatten()
+    }
+
     /// The layouts to make a plan with: the source and the destination, the one with the narrower elements by its stand-in.
     ///
     /// # Errors

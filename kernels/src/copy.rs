@@ -14,7 +14,7 @@
 use crate::divide::Divisor;
 use crate::launch::{Head, Launch, Parameters, Shape, THREADS, UNROLL};
 use crate::permute;
-use crate::walk::{Bases, TooLarge, units, walk, width};
+use crate::walk::{Bases, TooLarge, WIDTHS, units, walk, width};
 use core::ffi::CStr;
 use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
 use zerocopy::IntoBytes;
@@ -96,6 +96,11 @@ fn shape(plane: &PlaneCopy, bases: &mut Bases) -> Result<Shape, TooLarge> {
     };
     let units_a_block = units(head.walk())?;
     Ok(Shape { head, names, units_a_block, units_a_cta })
+}
+
+/// All of them.
+pub(crate) fn all_names() -> impl Iterator<Item = &'static CStr> {
+    WIDTHS.into_iter().flat_map(|width| [true, false].into_iter().flat_map(move |tiled| names(width, tiled)))
 }
 
 /// The kernels for vectors of so many bytes.

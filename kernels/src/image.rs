@@ -1,5 +1,8 @@
 //! The images for devices, which nvcc made when this crate was built; none if there was no nvcc.
 
+use crate::Conversion;
+use core::ffi::CStr;
+
 /// The kernels of one source file, compiled for all architectures.
 #[derive(Clone, Copy)]
 pub struct Image {
@@ -7,6 +10,20 @@ pub struct Image {
     pub name: &'static str,
     /// A fat binary, for `cuModuleLoadData`.
     pub bytes: &'static [u8],
+}
+
+impl Image {
+    /// The names of its kernels.
+    pub fn kernels(&self) -> impl Iterator<Item = &'static CStr> + use<> {
+        let all: Vec<_> = match self.name {
+            "convert" => Conversion::ALL.into_iter().flat_map(Conversion::kernels).collect(),
+            "copy" => crate::copy::all_names().collect(),
+            "permute" => crate::permute::all_names().collect(),
+            "sum" => crate::sum::NAMES.to_vec(),
+            _ => Vec::new(),
+        };
+        all.into_iter()
+    }
 }
 
 include!(concat!(env!("OUT_DIR"), "/images.rs"));

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Invariants
-//! - I1: units of one launch stay below 2³¹, so that a kernel's divisions are exact and its sums do not wrap.
+//! - I1: whatever a kernel divides stays below 2³¹ in one launch, so that its divisions are exact and its sums do not wrap.
 
 use crate::args::{LARGE_BYTES, Pair, SMALL_BYTES, Sum, Tile, Walk};
 use core::ffi::CStr;
@@ -100,7 +100,12 @@ impl Shape {
             true => (self.names[0], SMALL_BYTES),
             false => (self.names[1], LARGE_BYTES),
         };
-        let most = (MOST_UNITS / u64::from(self.units_a_block.max(1))).clamp(1, capacity(bytes));
+        // What a kernel divides: its units, and where a CTA sums a chunk, the pieces of it too.
+        let dividends = match &self.head {
+            Head::Sum(sum) => self.units_a_block.max(sum.pieces),
+            Head::Walk(_) | Head::Tile(_) => self.units_a_block,
+        };
+        let most = (MOST_UNITS / u64::from(dividends.max(1))).clamp(1, capacity(bytes));
         let mut pairs = runs
             .iter()
             .flat_map(|run| (0..run.len).map(|block| Pair { src: run.src + block, dst: run.dst + block }));

@@ -2,6 +2,7 @@
 
 use crate::args::{LOOPS, Loop, Tile, Walk};
 use crate::divide::Divisor;
+use crate::walk::WIDTHS;
 use core::ffi::CStr;
 use kvstrata_core::plan::Nest;
 
@@ -29,7 +30,9 @@ pub(crate) fn tile(nest: &Nest, width: u64, mut walk: Walk) -> Option<Tile> {
     let along_bits = needs_along.min((bits / 2).max(bits.saturating_sub(needs_across)));
     let across_bits = needs_across.min(bits - along_bits);
     let line = row << across_bits;
-    let apart = if row < BANKS_BYTES && (line + row) << along_bits <= ROOM_BYTES { row } else { 0 };
+    let apart = if row < BANKS_BYTES { row } else { 0 };
+    // Half a tile is better than lanes that wait for each other's banks.
+    let along_bits = if (line + apart) << along_bits > ROOM_BYTES { along_bits - 1 } else { along_bits };
 
     walk.loops = [Loop::ONCE; LOOPS];
     for (at, (of, rows_bits)) in [(across, across_bits), (along, along_bits)].into_iter().enumerate() {
@@ -54,6 +57,11 @@ pub(crate) fn tile(nest: &Nest, width: u64, mut walk: Walk) -> Option<Tile> {
         across_bits,
         pitch: ((line + apart) / width) as u32,
     })
+}
+
+/// All of them.
+pub(crate) fn all_names() -> impl Iterator<Item = &'static CStr> {
+    WIDTHS.into_iter().flat_map(names)
 }
 
 /// The kernels for vectors of so many bytes.

@@ -8,7 +8,7 @@
 use crate::args::{LOOPS, Loop, Sum, Walk};
 use crate::divide::Divisor;
 use crate::launch::{Head, Launch, Parameters, Shape};
-use crate::walk::{Bases, TooLarge, units, walk, width};
+use crate::walk::{Bases, TooLarge, count, units, walk, width};
 use core::ffi::CStr;
 use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
 use zerocopy::IntoBytes;
@@ -18,6 +18,8 @@ pub const CHUNK_BYTES: u64 = 64 << 10;
 /// XXH3 is another algorithm for what is not longer.
 const SHORT_BYTES: u64 = 240;
 const WIDTH: u64 = 16;
+/// Its kernels: for few blocks, and for many.
+pub(crate) const NAMES: [&CStr; 2] = [c"summed_small", c"summed_large"];
 
 /// Why a plan's blocks cannot be summed on the way; copy them first, and sum them where they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -72,7 +74,7 @@ impl SumKernel {
         if !bits.is_multiple_of(WIDTH) {
             return Err(CannotSum::Unaligned(1 << bits.trailing_zeros()));
         }
-        let vectors = u32::try_from(bytes / WIDTH).map_err(|_| TooLarge::new(bytes / WIDTH))?;
+        let vectors = count((bytes / WIDTH).into())?;
         let walk = Walk {
             bases: 0,
             src_base: address,
@@ -155,18 +157,17 @@ fn shape(walk: Walk, block_bytes: u64, copies: bool) -> Result<Shape, CannotSum>
         0 if block_bytes == 0 => return Err(CannotSum::Short(0)),
         _ => {}
     }
-    let too_large = |_| TooLarge::new(block_bytes / WIDTH);
-    let chunks = u32::try_from(block_bytes.div_ceil(CHUNK_BYTES)).map_err(too_large)?;
+    let vectors = count((block_bytes / WIDTH).into())?;
+    let chunks = count(block_bytes.div_ceil(CHUNK_BYTES).into())?;
     let sum = Sum {
         walk,
         sums: 0,
         piece: Divisor::new(walk.vectors),
         chunks: Divisor::new(chunks),
         pieces: units(&walk)?,
-        vectors: u32::try_from(block_bytes / WIDTH).map_err(too_large)?,
+        vectors,
         copies: copies.into(),
         unused: 0,
     };
-    let names = [c"summed_small", c"summed_large"];
-    Ok(Shape { head: Head::Sum(sum), names, units_a_block: chunks, units_a_cta: 1 })
+    Ok(Shape { head: Head::Sum(sum), names: NAMES, units_a_block: chunks, units_a_cta: 1 })
 }

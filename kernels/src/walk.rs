@@ -14,15 +14,12 @@ pub struct TooLarge {
     units: u128,
 }
 
-impl TooLarge {
-    pub(crate) fn new(units: u64) -> TooLarge {
-        TooLarge { units: units.into() }
-    }
-}
-
 /// Pairs of addresses that device memory has to have, of all planes.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Bases(pub Vec<[u64; 2]>);
+
+/// The vectors that there are, in bytes.
+pub(crate) const WIDTHS: [u64; 5] = [16, 8, 4, 2, 1];
 
 /// Bytes of the widest vector that divides all that a plane's addresses are made of.
 pub(crate) fn width(plane: &PlaneCopy) -> u64 {
@@ -70,7 +67,8 @@ pub(crate) fn units(walk: &Walk) -> Result<u32, TooLarge> {
     count(turns * u128::from(walk.tiles.get()) * u128::from(walk.base_count.get()))
 }
 
-fn count(units: u128) -> Result<u32, TooLarge> {
+/// What a kernel divides, or divides by.
+pub(crate) fn count(units: u128) -> Result<u32, TooLarge> {
     match u32::try_from(units) {
         Ok(fits) if u64::from(fits) <= MOST_UNITS => Ok(fits),
         _ => Err(TooLarge { units }),

@@ -3,7 +3,7 @@
 //! It reads the images by `cuobjdump`, of `KVSTRATA_CUOBJDUMP`, or beside the nvcc that `KVSTRATA_NVCC` names, or in `PATH`.
 
 use kvstrata_kernels::{Image, images, toolkit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,7 +93,15 @@ fn kernels_keep_to_registers_and_move_vectors() {
                 image.name
             );
         }
-        assert!(String::from_utf8_lossy(image.bytes).contains("sm_120"), "no PTX in {}", image.name);
+        let ptx = dump(&cuobjdump, "-ptx", image);
+        for target in [".target sm_80", ".target sm_120"] {
+            assert!(ptx.contains(target), "{} has no PTX of {target}", image.name);
+        }
+        let names: BTreeSet<_> = image.kernels().map(|name| name.to_str().expect("ASCII")).collect();
+        for architecture in ARCHITECTURES {
+            let found = code.keys().filter(|of| of.0 == architecture).map(|of| of.1.as_str()).collect();
+            assert_eq!(names, found, "{} for {architecture}", image.name);
+        }
         assert_eq!(usage.keys().collect::<Vec<_>>(), code.keys().collect::<Vec<_>>());
         for (of, lines) in &usage {
             let line = lines.iter().find(|line| line.contains("REG:")).expect("its registers");

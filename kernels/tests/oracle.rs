@@ -10,7 +10,7 @@ use copy_cases::{Case, Picks};
 use kvstrata_core::BlockId;
 use kvstrata_core::layout::{Arrangement, DType, Dim, HeadOrder, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::{CopyPlan, Run, naive};
-use kvstrata_kernels::{CHUNK_BYTES, CannotSum, CopyKernel, Parameters, SumKernel, cpu};
+use kvstrata_kernels::{CHUNK_BYTES, CannotSum, CopyKernel, Image, Parameters, SumKernel, cpu};
 use proptest::prelude::*;
 use random::picks;
 use twox_hash::XxHash3_64;
@@ -140,6 +140,42 @@ fn blocks_are_summed_while_they_are_gathered() {
         found.len()
     });
     assert!(tested.iter().any(|sums| *sums > 3), "blocks of several chunks: {tested:?}");
+}
+
+/// Of a block of very many short pieces fewer fit into a launch than it has room for.
+#[test]
+fn what_a_launch_divides_stays_below_its_bound() {
+    let config =
+        LayoutConfig::new().num_layers(80).outer_dim(2).page_size(32).heads(128, 8).dtype(DType::BF16);
+    let config = config.alignment(16).num_blocks(4000);
+    let block_bytes = 80 * 2 * 32 * 128 * 16;
+    // Addresses alone: nothing is launched.
+    let region = |at| Region::system(at, 4000 * block_bytes);
+    let src = Layout::fully_contiguous(config.head_order(HeadOrder::Hnd), region(1 << 40)).expect("a layout");
+    let dst = Layout::fully_contiguous(config, region(1 << 44)).expect("a layout");
+    let blocks: Vec<_> = (0..4000).map(BlockId).collect();
+    let plan = CopyPlan::new(&src, &blocks, &dst, &blocks, .., ..).expect("alike");
+    let pieces_a_block = block_bytes / 16;
+    let (mut launches, mut summed) = (0, 0);
+    let kernel = SumKernel::new(&plan).expect("in one piece");
+    let launched = kernel.launches(plan.runs(), 0, 0, 100, &mut Parameters::default(), |launch| {
+        // `units` of its walk.
+        let units = u32::from_ne_bytes(launch.parameters[196..200].try_into().expect("four"));
+        let of_launch = u64::from(units / kernel.chunks());
+        assert!(of_launch * pieces_a_block < 1 << 31, "{of_launch} blocks");
+        (launches, summed) = (launches + 1, summed + of_launch);
+        Ok::<(), ()>(())
+    });
+    assert_eq!((launched, launches, summed), (Ok(()), 2, 4000));
+    assert!(SumKernel::of_payload(0, 16 << 31).is_err(), "more vectors than a kernel divides");
+}
+
+/// The names by which a driver is asked for kernels are those of the sources.
+#[test]
+fn every_kernel_has_its_name() {
+    let images = ["convert", "copy", "permute", "sum"].map(|name| Image { name, bytes: &[] });
+    let asked: std::collections::BTreeSet<_> = images.iter().flat_map(Image::kernels).collect();
+    assert_eq!(asked, cpu::kernels().map(|kernel| kernel.name).collect());
 }
 
 /// What is launched for which plan, over lists of any length; and its bytes.

@@ -83,6 +83,26 @@ unsafe extern "C" fn cuFuncGetAttribute(
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
+    blocks: *mut c_int,
+    function: *mut c_void,
+    threads: c_int,
+    _shared_bytes: usize,
+) -> c_int {
+    call("cuOccupancyMaxActiveBlocksPerMultiprocessor", Need::Context, |world, _| {
+        if !world.functions.contains_key(&handle_of(function)) {
+            return world.refuse(code::INVALID_HANDLE, "the occupancy of an unloaded function".to_owned());
+        }
+        if !(1..=1024).contains(&threads) {
+            return Err(code::INVALID_VALUE);
+        }
+        // As with 32 registers a thread.
+        // SAFETY: the caller's, for one number.
+        unsafe { answer(blocks, 2048 / threads) }
+    })
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn cuLaunchKernel(
     function: *mut c_void,
     grid_x: c_uint,

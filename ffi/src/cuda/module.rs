@@ -4,7 +4,7 @@ use super::context::CudaDevice;
 use super::error::CudaError;
 use super::stream::CudaStream;
 use super::sys::{CUfunction, CUfunction_attribute as Attribute, CUmodule};
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::fmt;
 use core::ptr::null_mut;
 use std::ffi::CString;
@@ -127,6 +127,21 @@ impl CudaFunction {
     #[must_use]
     pub fn block_threads(&self) -> u32 {
         self.block_threads
+    }
+
+    /// Blocks of so many threads that one multiprocessor has room for at a time; at least 1.
+    ///
+    /// # Errors
+    /// [`CudaError`]: the driver refuses.
+    pub fn resident_blocks(&self, threads: u32) -> Result<u32, CudaError> {
+        let (mut blocks, threads) = (0, c_int::try_from(threads).unwrap_or(c_int::MAX));
+        self.module.device.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", |api| {
+            // SAFETY: `blocks` is ours; the function is of a loaded module. No shared memory but its own.
+            unsafe {
+                (api.cuOccupancyMaxActiveBlocksPerMultiprocessor)(&mut blocks, self.function, threads, 0)
+            }
+        })?;
+        Ok(u32::try_from(blocks).unwrap_or(0).max(1))
     }
 
     /// The image that it is of.

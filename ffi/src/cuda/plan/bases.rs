@@ -12,7 +12,7 @@ use super::super::pinned::{PinOptions, PinnedStorage};
 use super::super::queue::{QueueOptions, TransferQueue};
 use super::super::stream::Purpose;
 use core::time::Duration;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes for all bases of a device: some 100 pairs of layouts of 80 layers, K and V apart.
 const TABLE_BYTES: u64 = 256 << 10;
@@ -26,7 +26,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct BasesTable {
     memory: Arc<DeviceStorage>,
-    stage: Arc<PinnedStorage>,
+    /// Had by one call at a time.
+    stage: Mutex<Arc<PinnedStorage>>,
     queue: TransferQueue,
     /// Parts that nobody has, by their offsets: grains, and how many. Sorted, and no two adjoin.
     free: Mutex<Vec<(u64, u64)>>,
@@ -34,9 +35,10 @@ pub(super) struct BasesTable {
 
 impl BasesTable {
     pub(super) fn new(device: &Arc<CudaDevice>) -> Result<Arc<BasesTable>, CudaError> {
+        let stage = PinnedStorage::allocate(device, 1, STAGE_BYTES, PinOptions::new(), &mut |_, _| {})?;
         Ok(Arc::new(BasesTable {
             memory: DeviceStorage::allocate(device, TABLE_BYTES)?,
-            stage: PinnedStorage::allocate(device, 1, STAGE_BYTES, PinOptions::new(), &mut |_, _| {})?,
+            stage: Mutex::new(stage),
             queue: TransferQueue::new(device, Purpose::Staging, QueueOptions::new())?,
             free: Mutex::new(vec![(0, TABLE_BYTES / GRAIN_BYTES)]),
         }))
@@ -45,17 +47,7 @@ impl BasesTable {
     /// Puts these bytes into device memory. Waits until they are there.
     pub(super) fn place(self: &Arc<Self>, bytes: &[u8]) -> Result<Bases, CudaError> {
         let grains = (bytes.len() as u64).div_ceil(GRAIN_BYTES);
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = free.iter().position(|(_, there)| *there >= grains);
-        let found =
-            found.ok_or(CudaError::Full { what: "bytes for prepared plans", limit: TABLE_BYTES as usize })?;
-        let (first, there) = free[found];
-        if there == grains {
-            free.remove(found);
-        } else {
-            free[found] = (first + grains, there - grains);
-        }
-        // Held until the bytes are there: there is one stage.
+        let first = self.take(grains)?;
         let range = self.memory.range(first * GRAIN_BYTES, bytes.len() as u64);
         let put = range.and_then(|range| self.put(bytes, &range).map(|()| range));
         match put {
@@ -63,22 +55,42 @@ impl BasesTable {
             Err(error) => {
                 // A copy that was given up may still write there.
                 if !matches!(error, CudaError::Deadline { .. }) {
-                    give(&mut free, first, grains);
+                    give(&mut self.free(), first, grains);
                 }
                 Err(error)
             }
         }
     }
 
+    fn free(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first part that is large enough, or as much of it as is wanted.
+    fn take(&self, grains: u64) -> Result<u64, CudaError> {
+        let mut free = self.free();
+        let found = free.iter().position(|(_, there)| *there >= grains);
+        let full = CudaError::Full { what: "bytes for prepared plans", limit: TABLE_BYTES as usize };
+        let found = found.ok_or(full)?;
+        let (first, there) = free[found];
+        if there == grains {
+            free.remove(found);
+        } else {
+            free[found] = (first + grains, there - grains);
+        }
+        Ok(first)
+    }
+
     fn put(&self, bytes: &[u8], to: &DeviceRange) -> Result<(), CudaError> {
+        let pinned = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = 0;
         for part in bytes.chunks(STAGE_BYTES) {
-            let stage = self.stage.arena().write(0);
+            let stage = pinned.arena().write(0);
             let mut stage =
                 stage.map_err(|_| CudaError::Full { what: "stages of prepared plans", limit: 1 })?;
             stage[..part.len()].copy_from_slice(part);
             let mut batch = Batch::new();
-            let from = batch.read(stage.into_read(), &self.stage)?;
+            let from = batch.read(stage.into_read(), &pinned)?;
             let to = batch.device(to.clone());
             batch.copy((from, 0), (to, at), part.len() as u64)?;
             at += part.len() as u64;
@@ -118,8 +130,8 @@ impl Bases {
 
 impl Drop for Bases {
     fn drop(&mut self) {
-        let mut free = self.table.free.lock().unwrap_or_else(PoisonError::into_inner);
-        give(&mut free, self.first, self.grains);
+        // By whichever thread ends the last transfer: the lock is never held while anything is waited for.
+        give(&mut self.table.free(), self.first, self.grains);
     }
 }
 

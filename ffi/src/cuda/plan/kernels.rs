@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 /// The kernels of a device.
 pub struct CudaKernels {
-    modules: Vec<(&'static str, Arc<CudaModule>)>,
+    /// All of them, looked up when they were loaded: the driver may load a kernel's code when it is asked for it, and may wait for the
+    /// whole context then (CUDA C++ Programming Guide, "Lazy Loading").
+    functions: Vec<(&'static CStr, CudaFunction)>,
 }
 
 impl CudaKernels {
@@ -18,7 +20,7 @@ impl CudaKernels {
     ///
     /// # Errors
     /// [`CudaError::NoKernels`] if it was built without nvcc; or the driver refuses: it is too old for the images, or has none for the
-    /// device.
+    /// device. Images that nvcc 13 made need a driver of CUDA 13 (R580), others one of their own major version.
     pub fn load(device: &Arc<CudaDevice>) -> Result<CudaKernels, CudaError> {
         let images = images().map_err(|why| CudaError::NoKernels { why: why.to_owned() })?;
         // SAFETY: whole, and as nvcc made them.
@@ -33,26 +35,28 @@ impl CudaKernels {
     /// # Safety
     /// They are whole, and have this version's kernels.
     pub unsafe fn of(device: &Arc<CudaDevice>, images: &[Image]) -> Result<CudaKernels, CudaError> {
-        let load = |image: &Image| {
+        let mut functions = Vec::new();
+        for image in images {
             // SAFETY: the caller's promise.
             let module = unsafe { CudaModule::load(device, image.bytes) }?;
-            Ok((image.name, module))
-        };
-        Ok(CudaKernels { modules: images.iter().map(load).collect::<Result<_, CudaError>>()? })
+            for name in image.kernels() {
+                functions.push((name, module.function(&name.to_string_lossy())?));
+            }
+        }
+        Ok(CudaKernels { functions })
     }
 
-    /// A kernel of this name: an image has those that its own name begins.
+    /// A kernel of this name.
     pub(super) fn function(&self, name: &'static CStr) -> Result<(&'static CStr, CudaFunction), CudaError> {
-        let text = name.to_string_lossy();
-        let module = self.modules.iter().find(|(image, _)| text.starts_with(image));
-        let (_, module) = module
-            .ok_or_else(|| CudaError::NoKernels { why: format!("no image has {text} ({})", toolkit()) })?;
-        Ok((name, module.function(&text)?))
+        let found = self.functions.iter().find(|(of, _)| *of == name);
+        found
+            .cloned()
+            .ok_or_else(|| CudaError::NoKernels { why: format!("no image has {name:?} ({})", toolkit()) })
     }
 }
 
 impl fmt::Debug for CudaKernels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.modules.iter().map(|(name, _)| name)).finish()
+        write!(f, "CudaKernels({} of them)", self.functions.len())
     }
 }

@@ -15,8 +15,8 @@ use super::submit::{PreparedCopy, SummedCopy};
 use core::ffi::CStr;
 use kvstrata_core::layout::{Layout, Region};
 use kvstrata_core::plan::{CopyPlan, Run, Slice};
-use kvstrata_kernels::{Conversion, ConvertKernel, CopyKernel, Launch, Parameters, SumKernel};
-use std::sync::{Arc, Mutex};
+use kvstrata_kernels::{Conversion, ConvertKernel, CopyKernel, Launch, Parameters, SumKernel, THREADS};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// How a device's copies are made.
 #[derive(Debug, Clone, Default)]
@@ -138,7 +138,31 @@ pub(super) struct Prepared {
     /// Families of pieces at even distances, of one block.
     pub(super) families: u64,
     pub(super) costs: CopyCosts,
-    pub(super) scratch: Mutex<Scratch>,
+    /// Without blocks: what a scratch starts with.
+    plan: CopyPlan,
+    /// Those that no submission has; as many as there were at a time.
+    idle: Mutex<Vec<Scratch>>,
+}
+
+impl Prepared {
+    /// One that is idle, or a new one. No lock is held while it is out: who has it may wait for a queue's turn.
+    pub(super) fn scratch(&self) -> Scratch {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let new = || {
+            let host_blocks = self.places.iter().map(|place| match place {
+                Place::Host(pinned) => pinned.arena().blocks(),
+                Place::Device(_) => 0,
+            });
+            let blocks = Blocks::with_room_for(host_blocks.max().unwrap_or(0));
+            Scratch { plan: self.plan.clone(), parameters: Parameters::default(), blocks }
+        };
+        idle.unwrap_or_else(new)
+    }
+
+    /// Takes it back.
+    pub(super) fn give_back(&self, scratch: Scratch) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+    }
 }
 
 /// What a submission works with, so that it need not allocate.
@@ -273,14 +297,8 @@ impl CudaCopy {
             true => kernel.and_then(|kernel| self.launcher(kernel, direction, width)),
             false => Err(CudaError::NotMapped),
         };
-        let host_blocks = places.iter().map(|place| match place {
-            Place::Host(pinned) => pinned.arena().blocks(),
-            Place::Device(_) => 0,
-        });
-        let blocks = Blocks::with_room_for(host_blocks.max().unwrap_or(0));
         let stretches = [places[0].stretches(), places[1].stretches()];
         let crosses = Of::SIDES.iter().zip(&stretches).any(|(of, stretches)| stretches.cut(plan, *of));
-        let scratch = Scratch { plan: plan.clone(), parameters: Parameters::default(), blocks };
         let families = plan.planes().map(|plane| {
             let nest = plane.nest();
             let longest = nest.loops().iter().map(|l| u64::from(l.count)).max().unwrap_or(1);
@@ -295,7 +313,8 @@ impl CudaCopy {
             launcher,
             families: families.sum(),
             costs: self.options.costs.clone(),
-            scratch: Mutex::new(scratch),
+            plan: plan.clone(),
+            idle: Mutex::new(Vec::new()),
         }))
     }
 
@@ -303,13 +322,18 @@ impl CudaCopy {
         let (kernels, table) = self.kernels.as_ref().map_err(Clone::clone)?;
         let functions = kernel.names().into_iter().map(|name| kernels.function(name));
         let functions = functions.collect::<Result<Vec<_>, _>>()?;
+        let resident = functions.iter().map(|(_, function)| function.resident_blocks(THREADS));
+        let resident = resident.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(1);
         let bases = match kernel.bases() {
             [] => None,
             bytes => Some(table.place(bytes)?),
         };
         let ctas = self.options.most_ctas;
+        let multiprocessors = self.device.describe().multiprocessors;
+        // A CTA walks until nothing is left: what does not run from the start only makes the last of them late.
         let most_ctas = ctas
-            .unwrap_or_else(|| self.options.costs.ctas(direction, self.device.describe().multiprocessors));
+            .unwrap_or_else(|| self.options.costs.ctas(direction, multiprocessors))
+            .min(resident.saturating_mul(multiprocessors).max(1));
         Ok(Launcher { kernel, functions, bases, most_ctas, width })
     }
 }

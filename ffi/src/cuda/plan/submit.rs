@@ -18,9 +18,9 @@ use core::fmt;
 use kvstrata_core::BlockId;
 use kvstrata_core::plan::{CopyPlan, Family, Piece};
 use kvstrata_kernels::THREADS;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-/// Copies between two layouts, of whichever blocks. Its submissions wait for each other while they are queued.
+/// Copies between two layouts, of whichever blocks. Threads may submit at the same time, to one queue or several.
 #[derive(Clone)]
 pub struct PreparedCopy {
     prepared: Arc<Prepared>,
@@ -57,6 +57,10 @@ impl PreparedCopy {
             Route::Batch if !mapped() => Err(CudaError::NotMapped),
             Route::Batch if !self.prepared.device.batches() => {
                 Err(CudaError::NoRoute { why: "the driver has no call for many copies (CUDA 13.0)" })
+            }
+            // cuMemcpy2DAsync "may fail" there for pitches that cuMemAllocPitch did not give (CUDA Driver API, "Memory Management").
+            Route::Rows if self.direction() == Direction::DeviceToDevice => {
+                Err(CudaError::NoRoute { why: "rows within a device need its own pitches" })
             }
             Route::Single | Route::Batch | Route::Rows => Ok(()),
         }
@@ -102,10 +106,10 @@ impl PreparedCopy {
     /// # Errors
     /// [`CudaError::Plan`].
     pub fn route(&self, src: &[BlockId], dst: &[BlockId]) -> Result<Route, CudaError> {
-        let mut scratch = self.prepared.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        scratch.plan.replan(src, dst)?;
-        let fragments = self.prepared.fragments(&scratch.plan);
-        Ok(self.prepared.costs.choose(self.direction(), fragments, |route| self.has(route).is_ok()))
+        let mut scratch = self.prepared.scratch();
+        let fragments = scratch.plan.replan(src, dst).map(|()| self.prepared.fragments(&scratch.plan));
+        self.prepared.give_back(scratch);
+        Ok(self.prepared.costs.choose(self.direction(), fragments?, |route| self.has(route).is_ok()))
     }
 }
 
@@ -167,14 +171,27 @@ impl Prepared {
         self: &Arc<Self>,
         queue: &TransferQueue,
         blocks: (&[BlockId], &[BlockId]),
+        batch: Batch,
+        sums: u64,
+        choose: impl FnOnce(&CopyPlan) -> Result<Route, CudaError>,
+    ) -> Result<Transfer, Box<Rejected>> {
+        let mut scratch = self.scratch();
+        let transfer = self.submit_with(&mut scratch, queue, blocks, batch, sums, choose);
+        self.give_back(scratch);
+        transfer
+    }
+
+    fn submit_with(
+        self: &Arc<Self>,
+        scratch: &mut Scratch,
+        queue: &TransferQueue,
+        blocks: (&[BlockId], &[BlockId]),
         mut batch: Batch,
         sums: u64,
         choose: impl FnOnce(&CopyPlan) -> Result<Route, CudaError>,
     ) -> Result<Transfer, Box<Rejected>> {
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let scratch = &mut *scratch;
         let mark = batch.mark();
-        let route = self.checked(scratch, blocks, &batch).and_then(|()| choose(&scratch.plan));
+        let route = self.checked(queue, scratch, blocks, &batch).and_then(|()| choose(&scratch.plan));
         let route = match route {
             Ok(route) => route,
             Err(error) => return Err(Box::new(Rejected { error, batch })),
@@ -202,10 +219,15 @@ impl Prepared {
     /// Makes the plan of these blocks, and sees that the batch holds the host's.
     fn checked(
         &self,
+        queue: &TransferQueue,
         scratch: &mut Scratch,
         (src, dst): (&[BlockId], &[BlockId]),
         batch: &Batch,
     ) -> Result<(), CudaError> {
+        if !Arc::ptr_eq(queue.device(), &self.device) {
+            let (found, wanted) = (queue.device().ordinal(), self.device.ordinal());
+            return Err(CudaError::WrongDevice { what: "the queue", found, wanted });
+        }
         let Scratch { plan, blocks, .. } = scratch;
         plan.replan(src, dst)?;
         match &self.places {

@@ -49,6 +49,21 @@ fn what_would_leave_its_memory_is_refused() {
     let error = copy.prepare(&plan, elsewhere.place(), tier.place()).expect_err("refused");
     assert_eq!(error, CudaError::WrongDevice { what: "the memory", found: 1, wanted: 0 });
 
+    // A queue of another device.
+    let (prepared, there) = (
+        copy.prepare(&plan, engine.place(), tier.place()).expect("prepared"),
+        queue(&other, Purpose::Offload),
+    );
+    for route in Route::ALL {
+        let rejected = prepared.submit_by(route, &there, &[], &[], Batch::new()).expect_err("refused");
+        assert_eq!(
+            rejected.error,
+            CudaError::WrongDevice { what: "the queue", found: 1, wanted: 0 },
+            "{route:?}"
+        );
+    }
+    drop((prepared, there));
+
     // Blocks that are not guarded, or guarded for reading, or of another arena; and lists that are no plan.
     let prepared = copy.prepare(&plan, engine.place(), tier.place()).expect("prepared");
     let back = CopyPlan::new(&tier.layout, &[], &engine.layout, &[], .., ..).expect("alike");

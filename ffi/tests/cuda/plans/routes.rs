@@ -6,7 +6,7 @@ use kvstrata_core::layout::{Arrangement, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::{CopyPlan, Slice};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::cuda::{
-    Batch, CopyOptions, CudaCopy, CudaError, PinOptions, PinnedStorage, Place, Purpose, Route,
+    Batch, CopyOptions, CudaCopy, CudaError, Direction, PinOptions, PinnedStorage, Place, Purpose, Route,
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -24,7 +24,10 @@ proptest! {
         let prepared = copy.prepare(&plan, src.place(), dst.place()).expect("inside its places");
         prop_assert_eq!(prepared.direction(), picks.direction);
         let mut batch = Batch::new();
-        for route in Route::ALL.map(Some).into_iter().chain([None]) {
+        let within = picks.direction == Direction::DeviceToDevice;
+        prop_assert_eq!(prepared.has(Route::Rows).is_err(), within, "rows within a device are not offered");
+        let routes = Route::ALL.into_iter().filter(|route| prepared.has(*route).is_ok());
+        for route in routes.map(Some).chain([None]) {
             src.fill(1);
             dst.fill(100);
             let (source, wanted) = (src.bytes(), oracle(&src, &dst, &picks.blocks, picks.slices()));
@@ -98,6 +101,36 @@ fn what_a_plan_uses_is_held_until_the_device_has_answered() {
     drop((queue, device));
     crate::until("the release", || double.left().contexts == 0);
     double.finish();
+}
+
+/// Whoever has begun a transfer may look at routes, and others may submit the same prepared copy elsewhere meanwhile.
+#[test]
+fn an_open_transfer_holds_up_its_queue_alone() {
+    let (double, device, copy) = copier(CopyOptions::new());
+    let [engine, tier] = engine_and_tier(&device, 8);
+    let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");
+    let prepared = copy.prepare(&plan, engine.place(), tier.place()).expect("prepared");
+    let [first, second] = [queue(&device, Purpose::Offload), queue(&device, Purpose::Staging)];
+    let open = first.begin(Batch::new()).expect("begun");
+    std::thread::scope(|scope| {
+        let waits =
+            scope.spawn(|| drop(submit(&prepared, None, &first, [&engine, &tier], &[(0, 0)], Batch::new())));
+        // Its place is taken: it waits for its turn.
+        crate::until("the other's turn", || tier_is_borrowed(&tier, 0));
+        prepared.route(&[], &[]).expect("a route");
+        drop(submit(&prepared, None, &second, [&engine, &tier], &[(1, 1)], Batch::new()));
+        assert!(!waits.is_finished());
+        drop(open);
+        waits.join().expect("its turn has come");
+    });
+    drop((prepared, copy, first, second, engine, tier, device));
+    crate::until("the release", || double.left().contexts == 0);
+    double.finish();
+}
+
+fn tier_is_borrowed(tier: &Side, block: usize) -> bool {
+    let Memory::Host(pinned) = &tier.memory else { unreachable!("a host's") };
+    pinned.arena().read(block).is_err()
 }
 
 /// Pieces of neighbouring blocks are one; but a copy covers no two registrations, and no two allocations that happen to adjoin.
