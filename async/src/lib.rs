@@ -5,6 +5,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`costs`] | what copies cost on this machine's devices, as it was measured and stored |
 //! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
 //! | [`replay`] | a request trace through all tiers, every byte checked |
 //! | [`trace`] | traces: JSON lines, plain or compressed |
@@ -15,6 +16,9 @@ pub use kvstrata_core as core;
 pub use kvstrata_ffi as ffi;
 
 pub mod cli;
+pub mod costs;
 pub mod disk;
 pub mod replay;
 pub mod trace;
+
+mod files;

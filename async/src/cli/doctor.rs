@@ -1,7 +1,9 @@
 //! `kvstrata doctor`: what this machine offers, and what to do about what it does not.
 
 use super::EXIT_OK;
+use crate::costs::{self, Note};
 use clap::Args;
+use kvstrata_ffi::cuda::CudaDriver;
 use kvstrata_ffi::probe::{self, Fact, Status};
 use serde::Serialize;
 use std::fmt::Write;
@@ -12,7 +14,7 @@ use std::path::PathBuf;
 #[command(
     long_about = "Print what this machine offers to kvstrata, each as found, limited or not found, and what to do about it: \
                   kernel and io_uring features, O_DIRECT on a path, memory-lock limit, huge pages, NUMA nodes, CUDA driver \
-                  and devices, nvcc, NIXL, cuFile.\n\nNothing of this is needed to build or to try kvstrata. A small file is \
+                  and devices, nvcc, NIXL, cuFile, and whether copies were measured on each device (`kvstrata tune`).\n\nNothing of this is needed to build or to try kvstrata. A small file is \
                   made in the path for a moment.",
     after_long_help = "Examples:\n  kvstrata doctor --path /mnt/nvme\n  kvstrata doctor --json | jq '.[] | select(.status != \"found\")'"
 )]
@@ -47,7 +49,8 @@ pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
             path.display()
         ));
     }
-    let facts = probe::probe(path);
+    let mut facts = probe::probe(path);
+    facts.extend(copy_costs(&facts));
     let text = match arguments.json {
         true => {
             let lines: Vec<_> = facts.iter().map(line).collect();
@@ -59,6 +62,30 @@ pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
     };
     super::print(text.as_bytes())?;
     Ok(EXIT_OK)
+}
+
+/// Which costs the devices have; nothing where there are none.
+fn copy_costs(facts: &[Fact]) -> Option<Fact> {
+    let devices = facts.iter().any(|fact| fact.name == "CUDA devices" && fact.status == Status::Found);
+    let driver = devices.then(CudaDriver::load)?.ok()?;
+    let found = driver.describe();
+    let (mut details, mut remedies) = (Vec::new(), Vec::new());
+    for device in (0..found.devices).filter_map(|ordinal| driver.describe_device(ordinal).ok()) {
+        let (costs, note) = costs::costs_for(&device, found.version);
+        let ordinal = device.ordinal;
+        details.push(match &note {
+            Some(Note::Unusable(error)) => format!("device {ordinal}: {}: {error}", costs.source()),
+            _ => format!("device {ordinal}: {}", costs.source()),
+        });
+        remedies.extend(note.map(|_| format!("`kvstrata tune --device {ordinal}`")));
+    }
+    Some(Fact {
+        name: "copy costs",
+        status: if remedies.is_empty() { Status::Found } else { Status::Limited },
+        detail: details.join("; "),
+        why: "which of the ways to copy is the cheapest",
+        remedy: (!remedies.is_empty()).then(|| format!("while it is idle, {}", remedies.join(", "))),
+    })
 }
 
 fn line(fact: &Fact) -> Line<'_> {

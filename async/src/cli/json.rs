@@ -1,8 +1,7 @@
 //! JSON output: to standard output, or whole into a file.
 
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use crate::files;
+use std::path::PathBuf;
 
 /// Where `--json` writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,14 +22,7 @@ impl Target {
     /// Refuses what can be seen to fail, before a minute's work is done for nothing.
     pub(super) fn check(&self) -> Result<(), String> {
         let Target::File(path) = self else { return Ok(()) };
-        let refuse = |why: &str| Err(format!("--json {}: {why}", path.display()));
-        if path.is_dir() {
-            return refuse("is a directory; name a file in it");
-        }
-        match folder(path).is_dir() {
-            true => Ok(()),
-            false => refuse("its directory does not exist; create it, or name another"),
-        }
+        files::check("--json", path)
     }
 
     /// Writes `value`; a file is either as it was or complete, never half-written.
@@ -40,43 +32,17 @@ impl Target {
         text.push(b'\n');
         match self {
             Target::Stdout => super::print(&text),
-            Target::File(path) => replace(path, &text).map_err(|error| {
+            Target::File(path) => files::replace(path, &text).map_err(|error| {
                 format!("--json {}: cannot be written: {error}; name another file", path.display())
             }),
         }
     }
 }
 
-fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
-}
-
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    // What is no regular file (a pipe, /dev/stderr) cannot be replaced, and is written to.
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return OpenOptions::new().write(true).open(path)?.write_all(text);
-    }
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}.tmp", std::process::id()));
-    let temporary = folder(path).join(hidden);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-    let written =
-        file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&temporary, path));
-    if written.is_err() {
-        // The error that led here is the one to report.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_else_is_left() {

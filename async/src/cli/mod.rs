@@ -9,6 +9,7 @@ mod layout;
 mod number;
 mod progress;
 mod replay;
+mod tune;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io::Write;
@@ -43,6 +44,7 @@ enum Command {
     Replay(Box<replay::ReplayArgs>),
     Doctor(doctor::DoctorArgs),
     Layout(Box<layout::LayoutArgs>),
+    Tune(tune::TuneArgs),
     /// Print a completion script for a shell
     #[command(long_about = "Print a completion script for a shell.\n\n  kvstrata completions bash > \
                             ~/.local/share/bash-completion/completions/kvstrata\n  kvstrata completions zsh > \
@@ -59,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(*arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Layout(arguments) => layout::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Completions { shell } => completions(shell),
     };
     match result {

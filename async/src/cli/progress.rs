@@ -64,3 +64,28 @@ impl FillBar {
         self.0.finish_and_clear();
     }
 }
+
+/// Shows how far the measurement of a device has come; nothing where nobody looks.
+pub(super) struct TuneBar(ProgressBar);
+
+impl TuneBar {
+    pub(super) fn new() -> TuneBar {
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::new(0),
+            false => ProgressBar::hidden(),
+        };
+        if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent} % of the points, {elapsed}") {
+            bar.set_style(style);
+        }
+        TuneBar(bar)
+    }
+
+    pub(super) fn show(&self, done: usize, of: usize) {
+        self.0.set_length(of as u64);
+        self.0.set_position(done as u64);
+    }
+
+    pub(super) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,6 +1,7 @@
 //! What can go wrong with CUDA. Each message says what was asked, what the driver answered, and what to do.
 
 use super::code::CudaCode;
+use kvstrata_core::layout::LayoutError;
 use kvstrata_core::plan::PlanError;
 use kvstrata_core::storage::StorageKind;
 
@@ -233,6 +234,24 @@ pub enum CudaError {
     /// A plan cannot be made.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A layout cannot be.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A route did not do what it is there for.
+    #[error(
+        "copies {direction} by the route {route} brought a wrong byte at {at} of {bytes}; do not use it: check the device (`nvidia-smi -q`), \
+         the driver and, if it is a kernel, the build"
+    )]
+    WrongBytes {
+        /// The route's name.
+        route: &'static str,
+        /// The direction's.
+        direction: &'static str,
+        /// Where the first is, from the start of what was looked at.
+        at: u64,
+        /// Bytes that were looked at.
+        bytes: u64,
+    },
     /// A plan's bytes, for some block of its layouts, are not in the memory that was named.
     #[error(
         "the {side}'s {bytes} bytes at {address:#x} and those of its other blocks are not inside the {place}; name all its memory"

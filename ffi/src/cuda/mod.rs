@@ -59,8 +59,8 @@ pub use module::{CudaFunction, CudaModule};
 pub use numa::Placement;
 pub use pinned::{PinOptions, PinnedStorage};
 pub use plan::{
-    CopyCosts, CopyOptions, CudaCopy, CudaKernels, CudaSums, Fragments, Place, PreparedCopy, Route,
-    SumOptions, SummedCopy,
+    BadCosts, CopyCosts, CopyOptions, CostSource, CudaCopy, CudaKernels, CudaSums, DirectionCosts, Fragments,
+    Place, PreparedCopy, Route, SumOptions, SummedCopy, TuneOptions, tune,
 };
 pub use queue::{QueueOptions, Rejected, TransferQueue};
 pub use stream::{CudaStream, Purpose};

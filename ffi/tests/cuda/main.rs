@@ -19,6 +19,7 @@ mod sticky;
 mod sums;
 mod tier;
 mod transfers;
+mod tune;
 
 use kvstrata_core::storage::Storage;
 use kvstrata_cuda_double::Double;

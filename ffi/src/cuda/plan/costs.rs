@@ -1,31 +1,261 @@
-//! What each route costs.
+//! What each route costs, and so which is the cheapest.
+//!
+//! ```text
+//!   a direction   ┬ single   size × count ──► time     from submission to completion, of pieces in families of 16
+//!                 ├ batch    size × count ──► time
+//!                 ├ rows     size × count ──► time     + a call of single's for each family more
+//!                 ├ kernel   size × count ──► time     what exceeds its least × a factor for vectors below 16 bytes
+//!                 └ CTAs: as many as the kernel had
+//! ```
+//!
+//! What it takes for granted: a plan's pieces are about of one size, the mean; nothing else uses the link; the device's addresses do
+//! not matter; both directions at once are as each alone; a kernel has the CTAs that it was measured with. `plan/tune.rs` measures it on a
+//! device; what is shipped is [reasoned](CostSource::Reasoned), from data sheets and the formulas in `reasoned.rs`, and not
+//! measured. [Decision 011](../../../../docs/decisions/011-costs-of-copies.md) has the reasons.
+//!
+//! Invariants
+//! - I1: times are finite, whatever the fragments.
+
+mod grid;
+mod reasoned;
+#[cfg(test)]
+mod tests;
 
 use super::super::copy::Direction;
 use super::route::{Fragments, Route};
+use core::fmt;
+use core::time::Duration;
+use grid::Grid;
+use grid::{COUNTS, Cells, SIZES};
+use std::sync::Arc;
 
-/// What routes cost on a device.
-#[derive(Debug, Clone, Default)]
-pub struct CopyCosts {}
+/// See [`CopyCosts::NARROW`].
+const NARROW: [u64; 4] = [8, 4, 2, 1];
+
+/// CTAs of a multiprocessor at most: 2,048 threads.
+const CTAS: u32 = 8;
+/// CTAs that fill a link to the host, by reasoning: 8 of 256 threads with 64 bytes each on the way are 128 KiB, and a link of 60 GB/s
+/// has 120 KB on the way in 2 µs. More would take multiprocessors from the model: a matrix product's CTA may need one for itself.
+const LINK_CTAS: u32 = 8;
+
+/// CTAs that run on so many multiprocessors at once.
+pub(super) fn most_ctas(multiprocessors: u32) -> u32 {
+    multiprocessors.saturating_mul(CTAS).max(1)
+}
+
+/// Where costs come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CostSource {
+    /// From this device.
+    Measured {
+        /// Its name.
+        card: String,
+        /// The driver's CUDA, major and minor.
+        cuda: (u32, u32),
+        /// When, in UTC: `2026-01-31T23:59:59Z`.
+        when: String,
+    },
+    /// From data sheets and formulas, and not measured.
+    Reasoned {
+        /// Whose.
+        card: &'static str,
+    },
+}
+
+/// What was measured of one direction.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DirectionCosts {
+    /// Of each route, in the order of [`Route::ALL`]: nanoseconds of pieces of [`CopyCosts::SIZES`] bytes, and for each size of
+    /// [`CopyCosts::COUNTS`] pieces; none where nothing was measured.
+    pub cells: [Cells; 4],
+    /// CTAs of its kernels; none where there were no kernels.
+    pub ctas: Option<u32>,
+    /// How much longer a kernel takes with vectors of [`CopyCosts::NARROW`] bytes, above what it takes at least; from 1 on.
+    pub narrow: [f64; 4],
+}
+
+/// Costs that cannot be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{what} of copies {direction} is {value}; must be {rule}")]
+pub struct BadCosts {
+    /// What is wrong.
+    pub what: &'static str,
+    /// Of which direction.
+    pub direction: &'static str,
+    /// The value.
+    pub value: f64,
+    /// What it has to be.
+    pub rule: &'static str,
+}
+
+/// What routes cost on a device. Cheap to clone.
+#[derive(Clone, PartialEq)]
+pub struct CopyCosts(Arc<Tables>);
+
+#[derive(PartialEq)]
+struct Tables {
+    source: CostSource,
+    directions: [DirectionCosts; 3],
+    grids: [[Option<Grid>; 4]; 3],
+}
+
+/// Who is taken when two cost the same, or when nobody knows: the copy engine leaves the multiprocessors to the model, and one call
+/// costs the host less than many.
+const PREFERENCE: [Route; 4] = [Route::Batch, Route::Kernel, Route::Rows, Route::Single];
+
+impl Default for DirectionCosts {
+    /// Nothing is known.
+    fn default() -> DirectionCosts {
+        DirectionCosts {
+            cells: [[[None; COUNTS.len()]; SIZES.len()]; 4],
+            ctas: None,
+            narrow: [1.0; NARROW.len()],
+        }
+    }
+}
+
+impl Default for CopyCosts {
+    /// Reasoned, for a device of which nothing is known.
+    fn default() -> CopyCosts {
+        CopyCosts::reasoned("")
+    }
+}
 
 impl CopyCosts {
-    /// How many CTAs a kernel gets.
-    #[must_use]
-    pub fn ctas(&self, direction: Direction, multiprocessors: u32) -> u32 {
-        if direction == Direction::DeviceToDevice { multiprocessors * 8 } else { 32 }
+    /// Bytes a piece that times are of.
+    pub const SIZES: [u64; 13] = SIZES;
+    /// Pieces that times are of.
+    pub const COUNTS: [u64; 7] = COUNTS;
+    /// Pieces of a family that times are of: a page of 16 tokens of some of its heads.
+    pub const FAMILY: u64 = 16;
+    /// Vectors that a kernel takes where alignment has no 16 bytes.
+    pub const NARROW: [u64; 4] = NARROW;
+
+    /// What was measured, for each of [`Direction::ALL`].
+    ///
+    /// # Errors
+    /// [`BadCosts`]: a time of 0 or above an hour, a factor that is below 1 or above 1000, no CTAs.
+    pub fn measured(
+        card: &str,
+        cuda: (u32, u32),
+        when: &str,
+        directions: [DirectionCosts; 3],
+    ) -> Result<CopyCosts, BadCosts> {
+        directions.iter().zip(Direction::ALL).try_for_each(|(costs, direction)| costs.check(direction))?;
+        let source = CostSource::Measured { card: card.to_owned(), cuda, when: when.to_owned() };
+        Ok(CopyCosts::of(source, directions))
     }
 
-    /// The cheapest of the routes that there are.
+    /// What is shipped for a card of this name: H100 and H200 are known. Reasoned, and not measured.
     #[must_use]
-    pub fn choose(
-        &self,
-        _direction: Direction,
-        fragments: Fragments,
-        there: impl Fn(Route) -> bool,
-    ) -> Route {
-        let small = fragments.bytes / fragments.pieces.max(1) < 64 << 10;
-        if small && there(Route::Kernel) {
-            return Route::Kernel;
+    pub fn reasoned(name: &str) -> CopyCosts {
+        let (card, directions) = reasoned::costs(name);
+        CopyCosts::of(CostSource::Reasoned { card }, directions)
+    }
+
+    fn of(source: CostSource, directions: [DirectionCosts; 3]) -> CopyCosts {
+        let grids = directions.each_ref().map(|costs| costs.cells.each_ref().map(Grid::new));
+        CopyCosts(Arc::new(Tables { source, directions, grids }))
+    }
+
+    /// Whether they were measured, and on what.
+    #[must_use]
+    pub fn source(&self) -> &CostSource {
+        &self.0.source
+    }
+
+    /// What was measured or reasoned, for each of [`Direction::ALL`].
+    #[must_use]
+    pub fn directions(&self) -> &[DirectionCosts; 3] {
+        &self.0.directions
+    }
+
+    /// How many CTAs a kernel gets: as few as come within 3 % of the best rate.
+    #[must_use]
+    pub fn ctas(&self, direction: Direction, multiprocessors: u32) -> u32 {
+        let most = most_ctas(multiprocessors);
+        let known = self.0.directions[direction as usize].ctas;
+        let unknown = if direction == Direction::DeviceToDevice { most } else { LINK_CTAS };
+        known.unwrap_or(unknown).clamp(1, most)
+    }
+
+    /// How long a transfer takes by a route, from its submission to its completion; none if the route was never measured. No pieces
+    /// are taken for one.
+    #[must_use]
+    pub fn estimate(&self, direction: Direction, route: Route, fragments: Fragments) -> Option<Duration> {
+        let time = self.time(direction, route, fragments)?;
+        Some(Duration::try_from_secs_f64(time / 1e9).unwrap_or(Duration::MAX))
+    }
+
+    /// In nanoseconds.
+    fn time(&self, direction: Direction, route: Route, fragments: Fragments) -> Option<f64> {
+        let Fragments { pieces, bytes, families, width } = fragments;
+        let pieces = pieces.max(1);
+        let direction = direction as usize;
+        let grids = &self.0.grids[direction];
+        let grid = grids[route as usize].as_ref()?;
+        let time = grid.time(bytes as f64 / pieces as f64, pieces as f64);
+        Some(match route {
+            Route::Single | Route::Batch => time,
+            Route::Rows => {
+                let more = families.saturating_sub(pieces.div_ceil(CopyCosts::FAMILY));
+                let call = grids[Route::Single as usize].as_ref().map_or(0.0, Grid::piece);
+                time + more as f64 * call
+            }
+            Route::Kernel => {
+                let mut narrow = NARROW.iter().zip(self.0.directions[direction].narrow).rev();
+                let factor = narrow.find(|(of, _)| width.max(1) <= **of).map_or(1.0, |(_, factor)| factor);
+                time + (factor - 1.0) * (time - grid.least()).max(0.0)
+            }
+        })
+    }
+
+    /// The cheapest of the routes that there are. Those of equal cost, and, behind all others, those that were never measured, in this
+    /// order: batch, kernel, rows, single.
+    #[must_use]
+    pub fn choose(&self, direction: Direction, fragments: Fragments, there: impl Fn(Route) -> bool) -> Route {
+        let mut best: Option<(f64, Route)> = None;
+        for route in PREFERENCE.into_iter().filter(|route| there(*route)) {
+            let time = self.time(direction, route, fragments).unwrap_or(f64::INFINITY);
+            if best.is_none_or(|(least, _)| time < least) {
+                best = Some((time, route));
+            }
         }
-        if there(Route::Batch) { Route::Batch } else { Route::Single }
+        best.map_or(Route::Single, |(_, route)| route)
+    }
+}
+
+impl DirectionCosts {
+    fn check(&self, direction: Direction) -> Result<(), BadCosts> {
+        const HOUR: u64 = 3_600_000_000_000;
+        let bad = |what, value, rule| Err(BadCosts { what, direction: direction.name(), value, rule });
+        let mut times = self.cells.iter().flatten().flatten().flatten();
+        if let Some(time) = times.find(|time| !(1..=HOUR).contains(*time)) {
+            return bad("a time", *time as f64, "from 1 to 3.6e12 nanoseconds");
+        }
+        if let Some(factor) = self.narrow.iter().find(|factor| !(1.0..=1000.0).contains(*factor)) {
+            return bad("a factor for narrow vectors", *factor, "from 1 to 1000");
+        }
+        match self.ctas {
+            Some(0) => bad("the number of CTAs", 0.0, "at least 1"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for CostSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CostSource::Measured { card, cuda: (major, minor), when } => {
+                write!(f, "measured on {card} with CUDA {major}.{minor}, {when}")
+            }
+            CostSource::Reasoned { card } => write!(f, "reasoned for {card}, not measured"),
+        }
+    }
+}
+
+impl fmt::Debug for CopyCosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CopyCosts({})", self.0.source)
     }
 }

@@ -16,6 +16,7 @@
 //! | `submit.rs` | what is done each time: `PreparedCopy`, `SummedCopy` |
 //! | `sums.rs` | payloads summed where they are: `CudaSums`, a volume's `DeviceSums` |
 //! | `route.rs`, `costs.rs` | the routes, and what they cost |
+//! | `tune.rs` | that measured on a device |
 
 mod bases;
 mod costs;
@@ -25,11 +26,13 @@ mod prepare;
 mod route;
 mod submit;
 mod sums;
+mod tune;
 
-pub use costs::CopyCosts;
+pub use costs::{BadCosts, CopyCosts, CostSource, DirectionCosts};
 pub use kernels::CudaKernels;
 pub use place::Place;
 pub use prepare::{CopyOptions, CudaCopy};
 pub use route::{Fragments, Route};
 pub use submit::{PreparedCopy, SummedCopy};
 pub use sums::{CudaSums, SumOptions};
+pub use tune::{TuneOptions, tune};

@@ -22,19 +22,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct CopyOptions {
-    pub(super) costs: CopyCosts,
+    costs: Option<CopyCosts>,
     most_ctas: Option<u32>,
 }
 
 impl CopyOptions {
-    /// What is known of the device; all of its multiprocessors.
+    /// What is [shipped](CopyCosts::reasoned) for a device of its name; as many CTAs as that says.
     pub fn new() -> CopyOptions {
         CopyOptions::default()
     }
 
     /// What routes cost, as measured.
     pub fn costs(mut self, costs: CopyCosts) -> Self {
-        self.costs = costs;
+        self.costs = Some(costs);
         self
     }
 
@@ -52,7 +52,8 @@ pub struct CudaCopy {
     device: Arc<CudaDevice>,
     /// The kernels and where their bases go; or why there are none, and the copy engine has to do.
     kernels: Result<(CudaKernels, Arc<BasesTable>), CudaError>,
-    options: CopyOptions,
+    costs: CopyCosts,
+    most_ctas: Option<u32>,
 }
 
 /// A kernel for a plan's blocks, whichever they are.
@@ -186,7 +187,9 @@ impl CudaCopy {
         options: CopyOptions,
     ) -> CudaCopy {
         let kernels = kernels.and_then(|kernels| Ok((kernels, BasesTable::new(device)?)));
-        CudaCopy { device: Arc::clone(device), kernels, options }
+        let CopyOptions { costs, most_ctas } = options;
+        let costs = costs.unwrap_or_else(|| CopyCosts::reasoned(&device.describe().name));
+        CudaCopy { device: Arc::clone(device), kernels, costs, most_ctas }
     }
 
     /// Whether there are kernels, and otherwise why not.
@@ -195,6 +198,11 @@ impl CudaCopy {
     /// [`CudaError::NoKernels`], or what the driver had against them.
     pub fn kernels(&self) -> Result<(), CudaError> {
         self.kernels.as_ref().map(|_| ()).map_err(Clone::clone)
+    }
+
+    /// Gives the kernels of what is prepared from now on so many CTAs at most; or as many as the costs say.
+    pub(super) fn limit_ctas(&mut self, most: Option<u32>) {
+        self.most_ctas = most;
     }
 
     /// Prepares copies between the layouts of a plan, of the plan's layers and heads, and of any blocks.
@@ -312,7 +320,7 @@ impl CudaCopy {
             crosses,
             launcher,
             families: families.sum(),
-            costs: self.options.costs.clone(),
+            costs: self.costs.clone(),
             plan: plan.clone(),
             idle: Mutex::new(Vec::new()),
         }))
@@ -328,11 +336,11 @@ impl CudaCopy {
             [] => None,
             bytes => Some(table.place(bytes)?),
         };
-        let ctas = self.options.most_ctas;
         let multiprocessors = self.device.describe().multiprocessors;
         // A CTA walks until nothing is left: what does not run from the start only makes the last of them late.
-        let most_ctas = ctas
-            .unwrap_or_else(|| self.options.costs.ctas(direction, multiprocessors))
+        let most_ctas = self
+            .most_ctas
+            .unwrap_or_else(|| self.costs.ctas(direction, multiprocessors))
             .min(resident.saturating_mul(multiprocessors).max(1));
         Ok(Launcher { kernel, functions, bases, most_ctas, width })
     }

@@ -1,0 +1,46 @@
+//! Files that are either as they were or complete, never half-written.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The directory that a file is in, or would be.
+pub(crate) fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Refuses a file to be written, by the option that names it, if it can be seen to fail: before a minute's work is done for nothing.
+pub(crate) fn check(option: &str, path: &Path) -> Result<(), String> {
+    let refuse = |why: &str| Err(format!("{option} {}: {why}", path.display()));
+    if path.is_dir() {
+        return refuse("is a directory; name a file in it");
+    }
+    match folder(path).is_dir() {
+        true => Ok(()),
+        false => refuse("its directory does not exist; create it, or name another"),
+    }
+}
+
+/// Writes a file in place of the one that there is.
+pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    // What is no regular file (a pipe, /dev/stderr) cannot be replaced, and is written to.
+    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        return OpenOptions::new().write(true).open(path)?.write_all(text);
+    }
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.tmp", std::process::id()));
+    let temporary = folder(path).join(hidden);
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    let written =
+        file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&temporary, path));
+    if written.is_err() {
+        // The error that led here is the one to report.
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
