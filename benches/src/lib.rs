@@ -7,6 +7,7 @@
 //! | [`rounds`] | contenders measured in turns, medians and quartiles, ratios by pairs |
 //! | [`clock`] | a thread's own time |
 //! | [`disk`] | the disk tier, fio and peers |
+//! | [`gpu`] | copies on a GPU, beside limits and peers |
 //! | [`copies`] | copy plans, by us, by memcpy, and by the barest non-temporal loop |
 //! | [`plans`] | what it costs to make a plan and to walk it |
 //! | [`pages`] | memory on huge pages |
@@ -18,6 +19,8 @@ pub mod clock;
 pub mod copies;
 pub mod disk;
 pub mod floor;
+#[cfg(target_os = "linux")]
+pub mod gpu;
 pub mod inputs;
 pub mod machine;
 pub mod ours;

@@ -4,7 +4,7 @@
 //! and a ratio is taken within a round, where both met the same weather; its median and quartiles are what is reported.
 
 use crate::work::Timed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,11 @@ pub struct Samples(Vec<Vec<f64>>);
 impl Samples {
     /// Measures the contenders in turns.
     pub fn take(effort: Effort, contenders: &mut [&mut dyn Timed]) -> Samples {
+        Samples::take_until(effort, contenders, None)
+    }
+
+    /// The same in fewer rounds, at least one, if it is later than `ends` after one of them.
+    pub fn take_until(effort: Effort, contenders: &mut [&mut dyn Timed], ends: Option<Instant>) -> Samples {
         let runs: Vec<u64> =
             contenders.iter_mut().map(|contender| calibrate(*contender, effort.turn)).collect();
         let mut samples = vec![Vec::with_capacity(effort.rounds); contenders.len()];
@@ -62,6 +67,9 @@ impl Samples {
                 let who = (turn + round) % contenders.len();
                 let took = contenders[who].time(runs[who]);
                 samples[who].push(took.as_nanos() as f64 / runs[who] as f64);
+            }
+            if ends.is_some_and(|ends| Instant::now() >= ends) {
+                break;
             }
         }
         Samples(samples)

@@ -1,30 +1,43 @@
 //! CUDA as it is installed here, or its absence: by the public API, on a real device. The test double is never loaded here.
 
-mod device_contract;
+#![cfg(target_os = "linux")]
 
+#[allow(dead_code, reason = "its memory is the host's; a device's is elsewhere")]
+mod copy_cases;
+mod device_contract;
+mod device_plans;
+#[path = "../../kernels/tests/numbers/mod.rs"]
+mod numbers;
+#[path = "copy_cases/random.rs"]
+mod random;
+
+use device_plans::memory::Ground;
 use kvstrata_core::storage::Storage;
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::cuda::{
-    Batch, CudaDevice, CudaDriver, CudaError, DeviceStorage, Held, IpcHandle, PinOptions, PinnedStorage,
-    Purpose, QueueOptions, TransferQueue, Way,
+    Batch, CudaDevice, CudaDriver, CudaError, CudaKernels, DeviceStorage, Held, IpcHandle, PinOptions,
+    PinnedStorage, Purpose, QueueOptions, TransferQueue, Way,
 };
 use kvstrata_ffi::device::CudaDeviceTier;
 use std::sync::Arc;
 
-/// The first device; or prints why a test is left out, and fails where `KVSTRATA_REQUIRE` names what is missing.
+/// Prints why a test is left out, and fails where `KVSTRATA_REQUIRE` names what is missing.
+fn skip<T>(what: &str, error: &CudaError) -> Option<T> {
+    let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
+    assert!(
+        !required.split(',').any(|name| [what, "all"].contains(&name.trim())),
+        "{what} is required: {error}"
+    );
+    println!("SKIP {what}: {error}");
+    None
+}
+
+/// The first device.
 fn device() -> Option<Arc<CudaDevice>> {
     let opened = CudaDriver::load().and_then(|driver| CudaDevice::open(&driver, 0));
     match opened {
         Ok(device) => Some(device),
-        Err(error) => {
-            let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
-            assert!(
-                !required.split(',').any(|name| ["cuda", "all"].contains(&name.trim())),
-                "cuda is required: {error}"
-            );
-            println!("SKIP cuda: {error}");
-            None
-        }
+        Err(error) => skip("cuda", &error),
     }
 }
 
@@ -118,4 +131,48 @@ fn memory_is_counted_and_too_much_is_refused() {
     let refused = unsafe { handle.import(&device) }.expect_err("our own");
     assert_eq!(refused, CudaError::SameProcess { process: std::process::id() });
     assert_eq!(held.size_bytes(), 64 << 20);
+}
+
+/// The first device, with the kernels of this program.
+fn ground() -> Option<Ground> {
+    let device = device()?;
+    match CudaKernels::load(&device) {
+        Ok(kernels) => Some(Ground::new(&device, kernels)),
+        Err(error) => skip("cuda-kernels", &error),
+    }
+}
+
+#[test]
+fn plans_are_the_oracles_by_every_route() {
+    let Some(ground) = ground() else { return };
+    device_plans::random_plans(&ground, proptest::test_runner::Config::default().cases);
+    assert_eq!(ground.device.fault(), None);
+}
+
+#[test]
+fn sums_are_the_disk_tiers() {
+    let Some(ground) = ground() else { return };
+    device_plans::sums(&ground);
+}
+
+#[test]
+fn conversions_are_the_nearest() {
+    let Some(ground) = ground() else { return };
+    device_plans::conversions(&ground);
+}
+
+#[test]
+fn large_copies_count_and_reach_as_far_as_they_go() {
+    let Some(ground) = ground() else { return };
+    // 4.4 GB to 2.2 GB: two launches, the first of all but 2³¹ units.
+    let (blocks, tokens) = (4200, 2048);
+    let (needed, free) =
+        (u64::from(blocks) * 256 * tokens * 3, ground.device.memory().expect("asked").free_bytes);
+    if free < needed + (1 << 30) {
+        println!(
+            "SKIP cuda-large: {needed} bytes of device memory and 1 GiB more are needed, {free} are free"
+        );
+        return;
+    }
+    device_plans::large(&ground, blocks, tokens as u32);
 }

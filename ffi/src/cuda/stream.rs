@@ -4,6 +4,7 @@ use super::context::CudaDevice;
 use super::error::CudaError;
 use super::event::CudaEvent;
 use super::sys::CUstream;
+use core::ffi::c_void;
 use core::fmt;
 use core::ptr::null_mut;
 use std::sync::Arc;
@@ -90,6 +91,12 @@ impl CudaStream {
 
     pub(super) fn raw(&self) -> CUstream {
         self.stream
+    }
+
+    /// The driver's handle of it (`CUstream`, the runtime's `cudaStream_t`), for other libraries to queue in. It ends with the stream.
+    #[must_use]
+    pub fn handle(&self) -> *mut c_void {
+        self.stream.cast()
     }
 
     /// What is queued from now on waits for what the event was recorded behind.

@@ -151,6 +151,12 @@ impl Case {
         CopyPlan::new(&self.src.layout, &self.src_blocks, &self.dst.layout, &self.dst_blocks, layers, heads)
     }
 
+    /// Which blocks go where, and which layers and heads of them: for a plan between other memory of the same layouts.
+    #[allow(dead_code, reason = "not every test copies elsewhere")]
+    pub fn selection(&self) -> ([&[BlockId]; 2], [Slice; 2]) {
+        ([&self.src_blocks, &self.dst_blocks], [self.layers.clone(), self.heads.clone()])
+    }
+
     /// What the destination has when the oracle has copied; gaps included.
     pub fn oracle(&self) -> Vec<Vec<u8>> {
         let mut after = self.dst.bytes();

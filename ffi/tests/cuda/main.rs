@@ -5,16 +5,26 @@
 mod completion;
 mod context;
 mod copies;
+#[allow(dead_code, reason = "its memory is the host's; a device's is elsewhere")]
+#[path = "../copy_cases/mod.rs"]
+mod copy_cases;
 #[path = "../device_contract/mod.rs"]
 mod device_contract;
+#[path = "../device_plans/mod.rs"]
+mod device_plans;
 mod doctor;
 mod double;
 mod driver;
 mod ipc;
 mod kernels;
 mod memory;
+#[path = "../../../kernels/tests/numbers/mod.rs"]
+mod numbers;
+mod on_device;
 mod pinned;
 mod plans;
+#[path = "../copy_cases/random.rs"]
+mod random;
 mod sticky;
 mod sums;
 mod tier;

@@ -82,7 +82,9 @@ impl PreparedCopy {
     ) -> Result<Transfer, Box<Rejected>> {
         self.prepared.submit(queue, (src, dst), batch, 0, |plan| {
             let there = |route| self.has(route).is_ok();
-            Ok(self.prepared.costs.choose(self.direction(), self.prepared.fragments(plan), there))
+            let route = self.prepared.costs.choose(self.direction(), self.prepared.fragments(plan), there);
+            // If there is none at all, this says why.
+            self.has(route).map(|()| route)
         })
     }
 

@@ -1,0 +1,193 @@
+//! Transfers under way, several at a time, and how long that takes: the contenders of all sections.
+//!
+//! A turn's time is by the wall, from its first submission to the answer for its last, over the transfers that it had. A window of 1
+//! gives what one transfer takes alone, completion included; a larger one what a stream of them takes, where the device does not wait
+//! for the host.
+
+use super::{DEADLINE, Failure};
+use crate::rounds::{Effort, Samples};
+use crate::work::Timed;
+use core::time::Duration;
+use kvstrata_core::BlockId;
+use kvstrata_ffi::cuda::{
+    Batch, Held, PinnedStorage, PreparedCopy, Rejected, Route, Transfer, TransferQueue,
+};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Submits a transfer over lane `n`: of all lanes, those under way touch different memory.
+pub type Submit<'a> = Box<dyn FnMut(usize, Batch) -> Result<Transfer, Failure> + 'a>;
+
+/// Transfers of one kind, in a queue.
+pub struct Stream<'a> {
+    submit: Submit<'a>,
+    window: usize,
+    flying: VecDeque<Transfer>,
+    idle: Vec<Batch>,
+    submitted: usize,
+}
+
+impl<'a> Stream<'a> {
+    /// At most `window` under way.
+    #[must_use]
+    pub fn new(window: usize, submit: Submit<'a>) -> Stream<'a> {
+        let window = window.max(1);
+        Stream { submit, window, flying: VecDeque::with_capacity(window), idle: Vec::new(), submitted: 0 }
+    }
+
+    /// Submits one more; waits for the oldest first where the window is full.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn push(&mut self) -> Result<(), Failure> {
+        if self.flying.len() == self.window {
+            self.pop()?;
+        }
+        let transfer = (self.submit)(self.submitted % self.window, self.idle.pop().unwrap_or_default())?;
+        self.submitted += 1;
+        self.flying.push_back(transfer);
+        Ok(())
+    }
+
+    /// Waits for the oldest, if there is one.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn pop(&mut self) -> Result<bool, Failure> {
+        let Some(transfer) = self.flying.pop_front() else { return Ok(false) };
+        let mut batch = transfer.wait_for(DEADLINE)?;
+        batch.release().for_each(drop::<Held>);
+        self.idle.push(batch);
+        Ok(true)
+    }
+
+    /// Waits for all.
+    ///
+    /// # Errors
+    /// The driver's.
+    pub fn drain(&mut self) -> Result<(), Failure> {
+        while self.pop()? {}
+        Ok(())
+    }
+}
+
+/// Somebody who takes turns: one stream, or two at once.
+pub struct Contender<'a> {
+    streams: Vec<Stream<'a>>,
+    /// Why it could not go on.
+    failed: Option<Failure>,
+}
+
+impl<'a> Contender<'a> {
+    /// Streams that run at once.
+    #[must_use]
+    pub fn new(streams: Vec<Stream<'a>>) -> Contender<'a> {
+        Contender { streams, failed: None }
+    }
+
+    fn turn(&mut self, runs: u64) -> Result<Duration, Failure> {
+        let begun = Instant::now();
+        for _ in 0..runs {
+            self.streams.iter_mut().try_for_each(Stream::push)?;
+        }
+        self.streams.iter_mut().try_for_each(Stream::drain)?;
+        Ok(begun.elapsed())
+    }
+}
+
+impl Timed for Contender<'_> {
+    fn items(&self) -> u64 {
+        1
+    }
+
+    fn time(&mut self, runs: u64) -> Duration {
+        if self.failed.is_none() {
+            match self.turn(runs) {
+                Ok(took) => return took,
+                Err(error) => self.failed = Some(error),
+            }
+        }
+        // Long enough for whoever asks for more runs; the samples are thrown away.
+        Duration::from_secs(1)
+    }
+}
+
+/// All contenders in turns, in fewer rounds where time is up: nanoseconds a transfer (of each of its streams).
+///
+/// # Errors
+/// The first of a contender's.
+pub fn turns(effort: Effort, contenders: &mut [Contender<'_>], ends: Instant) -> Result<Samples, Failure> {
+    let mut timed: Vec<&mut dyn Timed> =
+        contenders.iter_mut().map(|contender| contender as &mut dyn Timed).collect();
+    let samples = Samples::take_until(effort, &mut timed, Some(ends));
+    match contenders.iter_mut().find_map(|contender| contender.failed.take()) {
+        Some(failed) => Err(failed),
+        None => Ok(samples),
+    }
+}
+
+/// Which blocks a transfer copies.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Of the source.
+    pub src: Vec<BlockId>,
+    /// Of the destination.
+    pub dst: Vec<BlockId>,
+}
+
+/// Takes the guards of the host's blocks of a lane.
+///
+/// # Errors
+/// Somebody else has one.
+pub fn guard(
+    batch: &mut Batch,
+    host: Option<(&Arc<PinnedStorage>, bool)>,
+    lane: &Lane,
+) -> Result<(), Failure> {
+    let Some((pinned, writes)) = host else { return Ok(()) };
+    for block in if writes { &lane.dst } else { &lane.src } {
+        let block = block.0 as usize;
+        if writes {
+            batch.write(pinned.arena().write(block)?, pinned)?;
+        } else {
+            batch.read(pinned.arena().read(block)?, pinned)?;
+        }
+    }
+    Ok(())
+}
+
+/// Submits a prepared copy by a route, or by the one that it chooses.
+///
+/// # Errors
+/// The driver's.
+pub fn submit(
+    copy: &PreparedCopy,
+    route: Option<Route>,
+    queue: &TransferQueue,
+    lane: &Lane,
+    batch: Batch,
+) -> Result<Transfer, Failure> {
+    let done = match route {
+        Some(route) => copy.submit_by(route, queue, &lane.src, &lane.dst, batch),
+        None => copy.submit(queue, &lane.src, &lane.dst, batch),
+    };
+    done.map_err(|rejected: Box<Rejected>| rejected.error.into())
+}
+
+/// A stream of a prepared copy over lanes that touch different memory.
+#[must_use]
+pub fn copies<'a>(
+    copy: &'a PreparedCopy,
+    route: Option<Route>,
+    queue: &'a TransferQueue,
+    host: Option<(&'a Arc<PinnedStorage>, bool)>,
+    lanes: &'a [Lane],
+) -> Stream<'a> {
+    let act = move |lane: usize, mut batch: Batch| {
+        let lane = &lanes[lane];
+        guard(&mut batch, host, lane)?;
+        submit(copy, route, queue, lane, batch)
+    };
+    Stream::new(lanes.len(), Box::new(act))
+}

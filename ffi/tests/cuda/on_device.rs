@@ -1,0 +1,35 @@
+//! What `cuda_device.rs` runs on a real device, over the double with the kernels on the CPU: so that it is known to be right.
+
+use crate::plans::kernels;
+use crate::{device_plans, machine};
+use device_plans::memory::Ground;
+
+fn over_the_double(test: impl FnOnce(&Ground)) {
+    let (double, device) = machine();
+    double.plain_addresses();
+    let ground = Ground::new(&device, kernels(&double, &device));
+    test(&ground);
+    drop((ground, device));
+    crate::until("the release", || double.left().contexts == 0);
+    double.finish();
+}
+
+#[test]
+fn random_plans() {
+    over_the_double(|ground| device_plans::random_plans(ground, 48));
+}
+
+#[test]
+fn sums() {
+    over_the_double(device_plans::sums);
+}
+
+#[test]
+fn conversions() {
+    over_the_double(device_plans::conversions);
+}
+
+#[test]
+fn large_in_small() {
+    over_the_double(|ground| device_plans::large(ground, 7, 3));
+}
