@@ -72,9 +72,11 @@ impl Default for QueueOptions {
 }
 
 /// A batch that was not submitted, and why.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
 pub struct Rejected {
     /// Why.
+    #[source]
     pub error: CudaError,
     /// The batch, as it was.
     pub batch: Batch,

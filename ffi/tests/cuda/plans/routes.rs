@@ -2,8 +2,11 @@
 
 use super::{Memory, Side, copier, engine_and_tier, kernels, oracle, picks, split, submit};
 use crate::{machine, queue};
+use core::sync::atomic::{AtomicBool, Ordering};
+use kvstrata_core::BlockId;
 use kvstrata_core::layout::{Arrangement, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::{CopyPlan, Slice};
+use kvstrata_cuda_double::Double;
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::cuda::{
     Batch, CopyOptions, CudaCopy, CudaError, Direction, PinOptions, PinnedStorage, Place, Purpose, Route,
@@ -112,25 +115,32 @@ fn an_open_transfer_holds_up_its_queue_alone() {
     let prepared = copy.prepare(&plan, engine.place(), tier.place()).expect("prepared");
     let [first, second] = [queue(&device, Purpose::Offload), queue(&device, Purpose::Staging)];
     let open = first.begin(Batch::new()).expect("begun");
+    let mut batch = Batch::new();
+    tier.guard(&[BlockId(0)], true, &mut batch);
+    let begun = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let waits =
-            scope.spawn(|| drop(submit(&prepared, None, &first, [&engine, &tier], &[(0, 0)], Batch::new())));
-        // Its place is taken: it waits for its turn.
-        crate::until("the other's turn", || tier_is_borrowed(&tier, 0));
-        prepared.route(&[], &[]).expect("a route");
+        let waits = scope.spawn(|| {
+            begun.store(true, Ordering::Release);
+            prepared
+                .submit(&first, &[BlockId(0)], &[BlockId(0)], batch)
+                .expect("queued")
+                .wait()
+                .expect("executed")
+        });
+        // It waits for its turn, or soon will.
+        crate::until("the other's call", || begun.load(Ordering::Acquire));
+        for _ in 0..200 {
+            std::thread::yield_now();
+            prepared.route(&[], &[]).expect("a route");
+        }
         drop(submit(&prepared, None, &second, [&engine, &tier], &[(1, 1)], Batch::new()));
         assert!(!waits.is_finished());
         drop(open);
-        waits.join().expect("its turn has come");
+        drop(waits.join().expect("its turn has come"));
     });
     drop((prepared, copy, first, second, engine, tier, device));
     crate::until("the release", || double.left().contexts == 0);
     double.finish();
-}
-
-fn tier_is_borrowed(tier: &Side, block: usize) -> bool {
-    let Memory::Host(pinned) = &tier.memory else { unreachable!("a host's") };
-    pinned.arena().read(block).is_err()
 }
 
 /// Pieces of neighbouring blocks are one; but a copy covers no two registrations, and no two allocations that happen to adjoin.
@@ -227,4 +237,23 @@ fn without_kernels_or_mapped_memory_the_copy_engine_does() {
     drop(device);
     crate::until("the release", || double.left().contexts == 0);
     double.finish();
+}
+
+/// The example for engines, with the copy engine alone: a child process has none of the CPU's kernels.
+#[test]
+fn the_example_goes_up_and_down() {
+    let program = std::env::current_exe().expect("a running program has a path");
+    let folder = program.ancestors().nth(2).expect("the target's folder");
+    let example = folder.join("examples/cuda_offload");
+    if !example.is_file() {
+        return println!("SKIP cuda_offload: it is built by `cargo test` without --test");
+    }
+    let lent = tempfile::tempdir().expect("a temporary folder");
+    let mut child = std::process::Command::new(example);
+    Double::lend(lent.path(), &mut child).expect("a link");
+    let output = child.output().expect("run");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{words}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(words.contains("64 blocks went up and came back as they were"), "{words}");
+    Double::verdict(lent.path());
 }

@@ -1,0 +1,99 @@
+//! An engine's KV tensors, offloaded to pinned host memory and brought back: what it takes, from the driver to the bytes.
+//!
+//!     cargo run --release -p kvstrata-ffi --example cuda_offload
+//!
+//! Without a device it says so, and does nothing.
+
+use kvstrata_core::BlockId;
+use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
+use kvstrata_core::plan::CopyPlan;
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::cuda::{
+    Batch, CopyOptions, CudaCopy, CudaDevice, CudaDriver, DeviceStorage, PinOptions, PinnedStorage, Place,
+    PreparedCopy, Purpose, QueueOptions, Route, TransferQueue,
+};
+use std::error::Error;
+use std::sync::Arc;
+
+const BLOCKS: u32 = 64;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let device = match CudaDriver::load().and_then(|driver| CudaDevice::open(&driver, 0)) {
+        Ok(device) => device,
+        Err(why) => {
+            println!("SKIP cuda: {why}");
+            return Ok(());
+        }
+    };
+    println!("{}", device.describe());
+
+    // What an engine has: a tensor a layer, [2][blocks][page][heads][size]. Its own memory is lent with `DeviceStorage::lend`.
+    let config = LayoutConfig::new().num_blocks(BLOCKS).num_layers(32).outer_dim(2).page_size(16);
+    let config = config.heads(8, 128).dtype(DType::BF16).alignment(256);
+    let layer_bytes = Arrangement::OuterFirst.needs(&config)?.bytes;
+    let tensors =
+        (0..32).map(|_| DeviceStorage::allocate(&device, layer_bytes)).collect::<Result<Vec<_>, _>>()?;
+    let regions: Vec<_> = tensors.iter().map(|tensor| Region::of(&**tensor)).collect();
+    let engine = Layout::layer_separated(config, Arrangement::OuterFirst, &regions)?;
+    let ranges = tensors.iter().map(|tensor| tensor.range(0, layer_bytes)).collect::<Result<_, _>>()?;
+    let engine_place = Place::Device(ranges);
+
+    // The host tier: an arena that is registered with the device, a block in one piece.
+    let config = config.alignment(4096);
+    let arena = HostArena::new(BLOCKS as usize, usize::try_from(config.block_bytes()?)?)?;
+    let pinned = PinnedStorage::register(&device, arena, PinOptions::new(), &mut |_, _| {})?;
+    let tier = Layout::fully_contiguous(config, Region::of(&*pinned))?;
+
+    // Once for each pair of layouts.
+    let copy = CudaCopy::new(&device, CopyOptions::new());
+    if let Err(why) = copy.kernels() {
+        println!("the copy engine alone: {why}");
+    }
+    let tier_place = Place::Host(Arc::clone(&pinned));
+    let down = CopyPlan::new(&engine, &[], &tier, &[], .., ..)?;
+    let up = CopyPlan::new(&tier, &[], &engine, &[], .., ..)?;
+    let down = copy.prepare(&down, engine_place.clone(), tier_place.clone())?;
+    let up = copy.prepare(&up, tier_place, engine_place)?;
+    let onboard = TransferQueue::new(&device, Purpose::Onboard, QueueOptions::new())?;
+    let offload = TransferQueue::new(&device, Purpose::Offload, QueueOptions::new())?;
+
+    // For each list of blocks: the host's are borrowed, and belong to the transfer until the device has answered.
+    let on_host: Vec<BlockId> = (0..BLOCKS).map(BlockId).collect();
+    let on_device: Vec<BlockId> = (0..BLOCKS).map(|block| BlockId(block * 37 % BLOCKS)).collect();
+    let written: Vec<_> = on_host.iter().map(|block| write(&pinned, *block)).collect::<Result<_, _>>()?;
+    let mut batch = Batch::new();
+    for block in &on_host {
+        batch.read(pinned.arena().read(block.index())?, &pinned)?;
+    }
+    say(&up, &on_host, &on_device)?;
+    let mut batch = up.submit(&onboard, &on_host, &on_device, batch)?.wait()?;
+    batch.release().for_each(drop);
+    for block in &on_host {
+        let mut bytes = pinned.arena().write(block.index())?;
+        bytes.fill(0);
+        batch.write(bytes, &pinned)?;
+    }
+    say(&down, &on_device, &on_host)?;
+    let mut batch = down.submit(&offload, &on_device, &on_host, batch)?.wait()?;
+    batch.release().for_each(drop);
+    for (block, wanted) in on_host.iter().zip(written) {
+        assert!(*pinned.arena().read(block.index())? == *wanted, "block {} came back different", block.0);
+    }
+    println!("{BLOCKS} blocks went up and came back as they were");
+    Ok(())
+}
+
+/// Gives a block bytes of its own.
+fn write(pinned: &PinnedStorage, block: BlockId) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut bytes = pinned.arena().write(block.index())?;
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        *byte = (at as u32 ^ block.0).wrapping_mul(2_654_435_761).to_be_bytes()[0];
+    }
+    Ok(bytes.to_vec())
+}
+
+fn say(copy: &PreparedCopy, src: &[BlockId], dst: &[BlockId]) -> Result<(), Box<dyn Error>> {
+    let route: Route = copy.route(src, dst)?;
+    println!("{}: by {}", copy.direction().name(), route.name());
+    Ok(())
+}
