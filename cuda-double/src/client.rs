@@ -169,6 +169,45 @@ impl Double {
         act(seed);
     }
 
+    /// Whether some thread captures a graph in the mode "global". Meanwhile unsafe calls of threads that are not in the mode "relaxed"
+    /// are refused with 900, and counted as misuse: the capture is broken.
+    pub fn capture(&self, capturing: bool) {
+        // SAFETY: `control.rs`.
+        let act: extern "C" fn(bool) = unsafe { self.control(c"kvdouble_capture") };
+        act(capturing);
+    }
+
+    /// Whether this stream says that it is captured.
+    pub fn capture_stream(&self, stream: u64, captured: bool) {
+        // SAFETY: `control.rs`.
+        let act: extern "C" fn(u64, bool) = unsafe { self.control(c"kvdouble_capture_stream") };
+        act(stream, captured);
+    }
+
+    /// The flags of the latest batch of copies.
+    #[must_use]
+    pub fn batch_flags(&self) -> u32 {
+        // SAFETY: `control.rs`.
+        let act: extern "C" fn() -> u32 = unsafe { self.control(c"kvdouble_batch_flags") };
+        act()
+    }
+
+    /// How many threads have registered host memory.
+    #[must_use]
+    pub fn registering(&self) -> usize {
+        // SAFETY: `control.rs`.
+        let act: extern "C" fn() -> usize = unsafe { self.control(c"kvdouble_registering") };
+        act()
+    }
+
+    /// Gives the first device the default streams that an engine uses: the legacy one (null, or 1), and one for all threads (2). They
+    /// are streams as all others: nothing is in order with them of itself. Without this, using one is misuse.
+    pub fn default_streams(&self) {
+        // SAFETY: `control.rs`.
+        let act: extern "C" fn() = unsafe { self.control(c"kvdouble_default_streams") };
+        act();
+    }
+
     /// From now on nothing is executed but by [`step`](Double::step).
     pub fn hold(&self) {
         // SAFETY: `control.rs`.

@@ -3,8 +3,10 @@
 //! Texts go in as pointer and length, and come out into the caller's buffer; numbers are numbers.
 
 use crate::client::{Leftovers, REPORT};
-use crate::world::{Fault, Registered, changed, lock, wait};
+use crate::engine::Stream;
+use crate::world::{Fault, LEGACY, PER_THREAD, Registered, changed, lock, wait};
 use core::ffi::{c_int, c_void};
+use std::collections::VecDeque;
 
 /// # Safety
 /// `text` is the caller's, for `bytes` bytes.
@@ -50,6 +52,43 @@ extern "C" fn kvdouble_mapped_at(bytes: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn kvdouble_seed(seed: u64) {
     lock().seed = seed;
+}
+
+/// Whether a thread of the test captures a graph, in the mode "global".
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_capture(capturing: bool) {
+    lock().capturing = capturing;
+}
+
+/// Whether a stream is captured.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_capture_stream(stream: u64, captured: bool) {
+    let mut world = lock();
+    match captured {
+        true => world.captured.insert(stream),
+        false => world.captured.remove(&stream),
+    };
+}
+
+/// The flags of the latest batch of copies.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_batch_flags() -> u32 {
+    lock().batch_flags
+}
+
+/// Threads that have registered host memory.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_registering() -> usize {
+    lock().registering.len()
+}
+
+/// The first device has default streams from now on.
+#[unsafe(no_mangle)]
+extern "C" fn kvdouble_default_streams() {
+    let mut world = lock();
+    for handle in [LEGACY, PER_THREAD] {
+        world.streams.insert(handle, Stream { device: 0, destroyed: false, queue: VecDeque::new() });
+    }
 }
 
 /// Executes nothing more of itself.

@@ -6,7 +6,7 @@
 //! - I2: kernels and host functions run without the world's lock, everything else under it.
 
 use crate::memory::{Span, overlap};
-use crate::world::{Answer, Registered, World, as_host_function, changed, code, lock, wait};
+use crate::world::{Answer, LEGACY, Registered, World, as_host_function, changed, code, lock, wait};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
@@ -191,8 +191,11 @@ impl World {
                 }
             }
             What::Record { event, ticket } => {
-                if let Some(event) = self.events.get_mut(event) {
-                    event.done = event.done.max(*ticket);
+                if let Some(found) = self.events.get_mut(event) {
+                    found.done = found.done.max(*ticket);
+                    if found.destroyed && found.done >= found.recorded {
+                        self.events.remove(event);
+                    }
                 }
             }
             What::Write { address, value } => {
@@ -236,6 +239,8 @@ impl World {
 
     /// Queues an operation of the stream.
     pub(crate) fn submit(&mut self, name: &str, device: u32, stream: u64, op: Op) -> Answer {
+        // A null handle is the legacy default stream, which there is if a test wants it.
+        let stream = stream.max(LEGACY);
         match self.streams.get_mut(&stream) {
             Some(found) if found.destroyed => {}
             Some(found) if found.device != device => {

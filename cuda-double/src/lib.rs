@@ -6,8 +6,8 @@
 //!
 //! What it is for is what the real one cannot show. It counts **misuse**: a call with no context or another one's; a copy out of
 //! bounds, between pieces that overlap, or from memory that is not registered; a free or an unregistration while the memory is
-//! in flight; a destroyed stream or event; a bad grid; a call of the driver from within a host function. A copy's target is filled with
-//! [`POISON`] from its submission until it is executed, so that whoever reads too early reads that. And it can be **held**: nothing
+//! in flight; a destroyed stream or event; a bad grid; a call of the driver from within a host function; one that breaks a capture; one
+//! that the driver's version does not have. A copy's target is filled with [`POISON`] from its submission until it is executed, so that whoever reads too early reads that. And it can be **held**: nothing
 //! is executed then but what a test lets go step by step.
 //!
 //! ```text

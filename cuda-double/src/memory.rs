@@ -156,8 +156,14 @@ impl Memory {
 
     /// Whether all of a stretch of host memory is registered, by one registration.
     pub(crate) fn is_registered(&self, span: Span) -> bool {
-        let found = self.registered.range(..=span.0).next_back();
-        found.is_some_and(|(base, (bytes, _))| span.0 - base < *bytes && span.1 <= bytes - (span.0 - base))
+        self.registered_with(span).is_some()
+    }
+
+    /// And with which device.
+    pub(crate) fn registered_with(&self, span: Span) -> Option<u32> {
+        let (base, (bytes, device)) = self.registered.range(..=span.0).next_back()?;
+        let offset = span.0 - base;
+        (offset < *bytes && span.1 <= bytes - offset).then_some(*device)
     }
 
     /// Fills what lies behind a stretch of addresses.

@@ -9,8 +9,9 @@ use crate::engine::{Op, Stream};
 use crate::memory::Memory;
 use core::cell::{Cell, RefCell};
 use core::ffi::c_int;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
 /// `CUresult`, as far as the double says it.
 pub(crate) mod code {
@@ -27,6 +28,7 @@ pub(crate) mod code {
     pub(crate) const ALREADY_REGISTERED: i32 = 712;
     pub(crate) const NOT_REGISTERED: i32 = 713;
     pub(crate) const NOT_PERMITTED: i32 = 800;
+    pub(crate) const CAPTURE_UNSUPPORTED: i32 = 900;
 }
 
 pub(crate) type Answer = Result<(), i32>;
@@ -65,6 +67,10 @@ pub(crate) struct Event {
     pub(crate) device: u32,
     pub(crate) recorded: u64,
     pub(crate) done: u64,
+    /// A stream was told to wait for its latest record: nobody else needs to hear of that.
+    pub(crate) joined: bool,
+    /// Nobody may name it any more; it goes when it has happened.
+    pub(crate) destroyed: bool,
 }
 
 /// A registered kernel and the size of its parameters.
@@ -96,6 +102,14 @@ pub(crate) struct World {
     pub(crate) faults: Vec<Fault>,
     pub(crate) calls: BTreeMap<&'static str, u64>,
     pub(crate) misuse: Vec<String>,
+    /// A thread of the test captures a graph, in the mode "global".
+    pub(crate) capturing: bool,
+    /// Streams that are captured.
+    pub(crate) captured: BTreeSet<u64>,
+    /// The flags of the latest batch of copies.
+    pub(crate) batch_flags: u32,
+    /// Threads that have registered host memory.
+    pub(crate) registering: Vec<ThreadId>,
     /// Steps that may still be taken; none: as many as there are.
     pub(crate) steps: Option<u64>,
     pub(crate) seed: u64,
@@ -105,12 +119,38 @@ pub(crate) struct World {
     next_handle: u64,
 }
 
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`, handles of default streams.
+pub(crate) const LEGACY: u64 = 1;
+pub(crate) const PER_THREAD: u64 = 2;
+
 static WORLD: Mutex<World> = Mutex::new(World::new());
 static PROGRESS: Condvar = Condvar::new();
 
 thread_local! {
     static CONTEXTS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    static CAPTURE_MODE: Cell<u32> = const { Cell::new(0) };
+}
+
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`, the last of the modes.
+pub(crate) const RELAXED: u32 = 2;
+
+/// Sets the calling thread's mode of capture, and gives the one before.
+pub(crate) fn capture_mode(mode: u32) -> u32 {
+    CAPTURE_MODE.replace(mode)
+}
+
+/// What a thread may call in any mode while another captures: what goes into streams, and what is the thread's own.
+fn is_safe(name: &str, need: Need) -> bool {
+    const QUEUED: [&str; 6] =
+        ["cuMemcpy", "cuMemset", "cuLaunch", "cuEventRecord", "cuStreamWaitEvent", "cuStreamWriteValue"];
+    match need {
+        Need::Nothing => true,
+        Need::Init => !name.starts_with("cuDevicePrimaryCtx"),
+        Need::Context => {
+            name == "cuStreamIsCapturing" || QUEUED.iter().any(|queued| name.starts_with(queued))
+        }
+    }
 }
 
 pub(crate) fn lock() -> MutexGuard<'static, World> {
@@ -173,6 +213,10 @@ impl World {
             faults: Vec::new(),
             calls: BTreeMap::new(),
             misuse: Vec::new(),
+            capturing: false,
+            captured: BTreeSet::new(),
+            batch_flags: 0,
+            registering: Vec::new(),
             steps: None,
             seed: 0,
             executed: 0,
@@ -193,8 +237,8 @@ impl World {
             allocations: self.memory.allocations.len() as u64,
             registrations: self.memory.registered.len() as u64,
             imports: self.memory.imports.len() as u64,
-            streams: self.streams.len() as u64,
-            events: self.events.len() as u64,
+            streams: self.streams.keys().filter(|handle| **handle > PER_THREAD).count() as u64,
+            events: self.events.values().filter(|event| !event.destroyed).count() as u64,
             modules: self.modules.len() as u64,
         }
     }
@@ -221,6 +265,9 @@ impl World {
         }
         if need != Need::Nothing && !self.initialised {
             return Err(code::NOT_INITIALIZED);
+        }
+        if self.capturing && CAPTURE_MODE.get() != RELAXED && !is_safe(name, need) {
+            return self.refuse(code::CAPTURE_UNSUPPORTED, format!("{name} broke another thread's capture"));
         }
         let device = match need {
             Need::Context => self.current(name)?,

@@ -57,6 +57,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let onboard = TransferQueue::new(&device, Purpose::Onboard, QueueOptions::new())?;
     let offload = TransferQueue::new(&device, Purpose::Offload, QueueOptions::new())?;
 
+    // Where the engine's kernels use these blocks: `offload.wait_for_stream(…)` before a copy that reads what they write, and
+    // `onboard.hold_stream(…)` behind one whose bytes they read. Neither makes the host wait.
+
     // For each list of blocks: the host's are borrowed, and belong to the transfer until the device has answered.
     let on_host: Vec<BlockId> = (0..BLOCKS).map(BlockId).collect();
     let on_device: Vec<BlockId> = (0..BLOCKS).map(|block| BlockId(block * 37 % BLOCKS)).collect();

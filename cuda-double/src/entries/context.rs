@@ -182,6 +182,22 @@ unsafe extern "C" fn cuCtxPopCurrent_v2(context: *mut *mut c_void) -> c_int {
     })
 }
 
+/// Takes the place of the context on top, or becomes the first.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxSetCurrent(context: *mut c_void) -> c_int {
+    call("cuCtxSetCurrent", Need::Init, |world, _| {
+        let context = handle_of(context);
+        if context != 0 && world.device_of(context).is_none() {
+            return world.refuse(code::INVALID_CONTEXT, "a context set that is not live".to_owned());
+        }
+        contexts(|stack| {
+            stack.pop();
+            stack.extend((context != 0).then_some(context));
+        });
+        Ok(())
+    })
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxGetCurrent(context: *mut *mut c_void) -> c_int {
     call("cuCtxGetCurrent", Need::Init, |_, _| {

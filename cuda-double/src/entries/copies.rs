@@ -3,7 +3,7 @@
 use super::handle_of;
 use crate::engine::{Op, Rows, What};
 use crate::memory::{Span, overlap};
-use crate::world::{Answer, Need, World, call, code};
+use crate::world::{Answer, Need, PER_THREAD, World, call, code};
 use core::ffi::{c_int, c_uint, c_void};
 
 /// Takes copies into a stream, if each is inside memory that the device reaches.
@@ -166,6 +166,36 @@ struct Attributes {
     flags: c_uint,
 }
 
+/// Which of CUDA's declarations a batch is called by.
+struct Called {
+    name: &'static str,
+    /// The first version that has it, and the first that does not.
+    versions: (c_int, c_int),
+}
+
+/// Of CUDA 12.8 and 12.9, under a name that later drivers may not have.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyBatchAsync(
+    targets: *mut u64,
+    sources: *mut u64,
+    sizes: *mut usize,
+    count: usize,
+    attributes: *mut c_void,
+    attribute_starts: *mut usize,
+    attribute_count: usize,
+    failed: *mut usize,
+    stream: *mut c_void,
+) -> c_int {
+    let called = Called { name: "cuMemcpyBatchAsync", versions: (12080, 13000) };
+    // SAFETY: the caller's, for one number.
+    if unsafe { failed.as_mut() }.map(|failed| *failed = usize::MAX).is_none() {
+        return code::INVALID_VALUE;
+    }
+    let lists = (targets, sources, sizes, count);
+    // SAFETY: the caller's.
+    unsafe { batch(&called, lists, (attributes, attribute_starts, attribute_count), stream) }
+}
+
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemcpyBatchAsync_v2(
     targets: *mut u64,
@@ -177,8 +207,29 @@ unsafe extern "C" fn cuMemcpyBatchAsync_v2(
     attribute_count: usize,
     stream: *mut c_void,
 ) -> c_int {
-    let name = "cuMemcpyBatchAsync_v2";
+    let called = Called { name: "cuMemcpyBatchAsync_v2", versions: (13000, c_int::MAX) };
+    let lists = (targets, sources, sizes, count);
+    // SAFETY: the caller's.
+    unsafe { batch(&called, lists, (attributes, attribute_starts, attribute_count), stream) }
+}
+
+/// # Safety
+/// The lists are the caller's, as long as they are said to be.
+unsafe fn batch(
+    called: &Called,
+    (targets, sources, sizes, count): (*mut u64, *mut u64, *mut usize, usize),
+    (attributes, attribute_starts, attribute_count): (*mut c_void, *mut usize, usize),
+    stream: *mut c_void,
+) -> c_int {
+    let name = called.name;
     call(name, Need::Context, |world, device| {
+        let version = world.settings.version;
+        if !(called.versions.0..called.versions.1).contains(&version) {
+            return world.refuse(code::NOT_FOUND, format!("{name} of a driver of version {version}"));
+        }
+        if handle_of(stream) <= PER_THREAD {
+            return world.refuse(code::INVALID_VALUE, format!("{name} on a default stream"));
+        }
         if count == 0 || attribute_count != 1 {
             return world
                 .refuse(code::INVALID_VALUE, format!("{name} of {count}, attributes {attribute_count}"));
@@ -194,6 +245,7 @@ unsafe extern "C" fn cuMemcpyBatchAsync_v2(
         if [attributes.source_hint, attributes.target_hint].iter().any(|hint| *hint != [0, 0]) {
             return world.refuse(code::INVALID_VALUE, format!("{name}: hints are not the double's"));
         }
+        world.batch_flags = attributes.flags;
         // SAFETY: the caller's, `count` of them.
         let targets = unsafe { core::slice::from_raw_parts(targets, count) };
         // SAFETY: as above.

@@ -53,16 +53,21 @@ unsafe extern "C" fn cuMemFree_v2(address: u64) -> c_int {
     })
 }
 
-/// Of its attributes, the device's ordinal; registered host memory is nobody's.
+/// Of its attributes, the kind of memory and the device's ordinal; registered host memory has the one that it was registered with.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuPointerGetAttribute(value: *mut c_void, attribute: c_uint, address: u64) -> c_int {
     call("cuPointerGetAttribute", Need::Context, |world, _| {
-        if attribute != 9 {
-            return Err(code::INVALID_VALUE);
-        }
-        let (base, _) = world.memory.allocation_of(address).ok_or(code::INVALID_VALUE)?;
+        let (kind, device) = match world.memory.allocation_of(address) {
+            Some((base, _)) => (2, world.memory.allocations[&base].device),
+            None => (1, world.memory.registered_with((address, 1)).ok_or(code::INVALID_VALUE)?),
+        };
+        let found = match attribute {
+            2 => kind,
+            9 => device as c_int,
+            _ => return Err(code::INVALID_VALUE),
+        };
         // SAFETY: the caller's, for one number.
-        unsafe { answer(value.cast(), world.memory.allocations[&base].device as c_int) }
+        unsafe { answer(value.cast(), found) }
     })
 }
 
@@ -99,6 +104,10 @@ unsafe extern "C" fn cuMemHostRegister_v2(pointer: *mut c_void, bytes: usize, fl
         let used: u64 = all.values().map(|(bytes, _)| bytes).sum();
         if used + span.1 > world.settings.register_bytes {
             return Err(code::OUT_OF_MEMORY);
+        }
+        let thread = std::thread::current().id();
+        if !world.registering.contains(&thread) {
+            world.registering.push(thread);
         }
         world.memory.registered.insert(span.0, (span.1, device));
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::{answer, handle_of, pointer_of};
 use crate::engine::{Op, Stream, What};
-use crate::world::{Event, Need, World, call, changed, code, lock, wait};
+use crate::world::{Event, Need, RELAXED, World, call, capture_mode, changed, code, lock, wait};
 use core::ffi::{c_int, c_uint, c_void};
 use std::collections::VecDeque;
 
@@ -60,12 +60,14 @@ unsafe extern "C" fn cuStreamWaitEvent(stream: *mut c_void, event: *mut c_void, 
         let event = handle_of(event);
         let ticket = event_of(world, "cuStreamWaitEvent", event)?.recorded;
         let op = Op { what: What::Wait { event, ticket }, touches: Vec::new() };
-        world.submit("cuStreamWaitEvent", device, handle_of(stream), op)
+        world.submit("cuStreamWaitEvent", device, handle_of(stream), op)?;
+        event_of(world, "cuStreamWaitEvent", event)?.joined = true;
+        Ok(())
     })
 }
 
 fn event_of<'w>(world: &'w mut World, name: &str, event: u64) -> Result<&'w mut Event, i32> {
-    if !world.events.contains_key(&event) {
+    if world.events.get(&event).is_none_or(|event| event.destroyed) {
         return world.refuse(code::INVALID_HANDLE, format!("{name} of a destroyed event"));
     }
     world.events.get_mut(&event).ok_or(code::INVALID_HANDLE)
@@ -79,7 +81,8 @@ unsafe extern "C" fn cuEventCreate(event: *mut *mut c_void, flags: c_uint) -> c_
             return world.refuse(code::INVALID_VALUE, format!("an event of flags {flags}"));
         }
         let handle = world.handle();
-        world.events.insert(handle, Event { device, recorded: 0, done: 0 });
+        let fresh = Event { device, recorded: 0, done: 0, joined: false, destroyed: false };
+        world.events.insert(handle, fresh);
         // SAFETY: the caller's, for one handle.
         unsafe { answer(event, pointer_of(handle)) }
     })
@@ -96,7 +99,8 @@ unsafe extern "C" fn cuEventRecord(event: *mut c_void, stream: *mut c_void) -> c
         let ticket = found.recorded + 1;
         let op = Op { what: What::Record { event, ticket }, touches: Vec::new() };
         world.submit("cuEventRecord", device, handle_of(stream), op)?;
-        event_of(world, "cuEventRecord", event)?.recorded = ticket;
+        let found = event_of(world, "cuEventRecord", event)?;
+        (found.recorded, found.joined) = (ticket, false);
         Ok(())
     })
 }
@@ -141,11 +145,39 @@ unsafe extern "C" fn cuEventDestroy_v2(event: *mut c_void) -> c_int {
     call("cuEventDestroy_v2", Need::Context, |world, _| {
         let event = handle_of(event);
         let found = event_of(world, "cuEventDestroy", event)?;
-        if found.done < found.recorded {
-            world.misused("an event destroyed before it has happened".to_owned());
+        match found {
+            // Allowed: streams that wait for it go on to do so.
+            Event { joined: true, .. } if found.done < found.recorded => found.destroyed = true,
+            _ => {
+                if found.done < found.recorded {
+                    world.misused("an event destroyed before it has happened".to_owned());
+                }
+                world.events.remove(&event);
+            }
         }
-        world.events.remove(&event);
         Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuThreadExchangeStreamCaptureMode(mode: *mut c_uint) -> c_int {
+    call("cuThreadExchangeStreamCaptureMode", Need::Init, |_, _| {
+        // SAFETY: the caller's, for one mode.
+        let wanted = unsafe { mode.as_ref() }.copied().ok_or(code::INVALID_VALUE)?;
+        if wanted > RELAXED {
+            return Err(code::INVALID_VALUE);
+        }
+        // SAFETY: as above.
+        unsafe { answer(mode, capture_mode(wanted)) }
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamIsCapturing(stream: *mut c_void, status: *mut c_uint) -> c_int {
+    call("cuStreamIsCapturing", Need::Context, |world, _| {
+        let captured = world.captured.contains(&handle_of(stream));
+        // SAFETY: the caller's, for one status.
+        unsafe { answer(status, u32::from(captured)) }
     })
 }
 

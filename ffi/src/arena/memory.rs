@@ -16,6 +16,7 @@
 
 use core::ptr::NonNull;
 use std::io;
+use std::sync::{Mutex, PoisonError};
 
 /// Alignment of every mapping, in bytes: one x86-64 or AArch64 (4 KiB granule) huge page.
 pub const MAPPING_ALIGN_BYTES: usize = 2 << 20;
@@ -47,6 +48,8 @@ pub(crate) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
     backing: Backing,
+    /// Who wants children not to have it.
+    unforked: Mutex<usize>,
 }
 
 // SAFETY: the mapping is plain memory, tied to no thread; `Mapping` hands out only its address, and
@@ -67,11 +70,11 @@ impl Mapping {
             .filter(|bytes| *bytes <= isize::MAX as usize - MAPPING_ALIGN_BYTES)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         if let Some(base) = map_hugetlb(bytes) {
-            return Ok(Mapping { base, bytes, backing: Backing::HugeTlb });
+            return Ok(Mapping { base, bytes, backing: Backing::HugeTlb, unforked: Mutex::new(0) });
         }
         let base = map_aligned(bytes)?;
         let backing = if advise_huge(base, bytes) { Backing::TransparentHuge } else { Backing::BasePages };
-        Ok(Mapping { base, bytes, backing })
+        Ok(Mapping { base, bytes, backing, unforked: Mutex::new(0) })
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -84,6 +87,29 @@ impl Mapping {
 
     pub(crate) fn backing(&self) -> Backing {
         self.backing
+    }
+
+    /// From now on a child process (`fork`) has none of it, until everybody who has called this calls [`fork_again`](Mapping::fork_again).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn do_not_fork(&self) -> io::Result<()> {
+        let mut unforked = self.unforked.lock().unwrap_or_else(PoisonError::into_inner);
+        if *unforked == 0 {
+            advise(self.base, self.bytes, DONT_FORK)?;
+        }
+        *unforked += 1;
+        Ok(())
+    }
+
+    /// Takes [`do_not_fork`](Mapping::do_not_fork) back.
+    pub(crate) fn fork_again(&self) {
+        let mut unforked = self.unforked.lock().unwrap_or_else(PoisonError::into_inner);
+        *unforked = unforked.saturating_sub(1);
+        if *unforked == 0 {
+            // Refused, children still have none of it, which is the safe side.
+            let _ = advise(self.base, self.bytes, DO_FORK);
+        }
     }
 }
 
@@ -137,6 +163,31 @@ fn unmap(start: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller's own fresh mapping; no reference into this part exists. Failure leaks it, no more.
         let _ = unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
+}
+
+#[cfg(target_os = "linux")]
+const DONT_FORK: libc::c_int = libc::MADV_DONTFORK;
+#[cfg(target_os = "linux")]
+const DO_FORK: libc::c_int = libc::MADV_DOFORK;
+
+/// Advice about who has the mapping, never about what it holds.
+#[cfg(target_os = "linux")]
+fn advise(base: NonNull<u8>, bytes: usize, advice: libc::c_int) -> io::Result<()> {
+    // SAFETY: the range is a mapping of ours, all of it; the two advices above leave this process's bytes alone.
+    match unsafe { libc::madvise(base.as_ptr().cast(), bytes, advice) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+const DONT_FORK: libc::c_int = 0;
+#[cfg(not(target_os = "linux"))]
+const DO_FORK: libc::c_int = 0;
+
+#[cfg(not(target_os = "linux"))]
+fn advise(_base: NonNull<u8>, _bytes: usize, _advice: libc::c_int) -> io::Result<()> {
+    Ok(())
 }
 
 /// Asks for transparent huge pages; true if the kernel took the advice and is not set to `never`.

@@ -68,6 +68,16 @@ pub struct HostArena {
     stride: usize,
 }
 
+/// An arena that child processes do not have, as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Unforked(Arc<HostArena>);
+
+impl Drop for Unforked {
+    fn drop(&mut self) {
+        self.0.mapping.fork_again();
+    }
+}
+
 impl HostArena {
     /// Maps an arena. Pages are touched at first use, or when a volume registers them.
     ///
@@ -133,6 +143,16 @@ impl HostArena {
     /// The whole mapping, which covers the blocks: its base, a multiple of 2 MiB, and its bytes, too.
     pub(crate) fn mapped(&self) -> (NonNull<u8>, usize) {
         (self.mapping.base(), self.mapping.bytes())
+    }
+
+    /// Keeps the arena from child processes. While pages are pinned for a device, a fork would copy each of them, or, with an older
+    /// driver, give the parent other pages than the device writes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn do_not_fork(self: &Arc<Self>) -> std::io::Result<Unforked> {
+        self.mapping.do_not_fork()?;
+        Ok(Unforked(Arc::clone(self)))
     }
 
     fn words(&self) -> &BorrowWords {

@@ -16,11 +16,14 @@
 use super::code::CudaCode;
 use super::context::CudaDevice;
 use super::copy::{Direction, Line, Rows};
+use super::driver::BatchCall;
 use super::error::CudaError;
 use super::memory::DeviceRange;
 use super::pinned::PinnedStorage;
 use super::stream::CudaStream;
-use super::sys::{CUmemLocation, CUmemLocationType, CUmemcpyAttributes, CUmemcpySrcAccessOrder};
+use super::sys::{
+    CUmemLocation, CUmemLocationType, CUmemcpyAttributes, CUmemcpyFlags, CUmemcpySrcAccessOrder,
+};
 use crate::arena::{BlockRead, BlockWrite};
 use core::any::Any;
 use core::fmt;
@@ -351,24 +354,25 @@ impl Batch {
     /// # Safety
     /// As for `issue`.
     unsafe fn issue_batch(&mut self, stream: &CudaStream) -> Result<(), CudaError> {
-        let mut attributes = ATTRIBUTES;
-        let mut start = 0;
-        stream.device().call("cuMemcpyBatchAsync", |api| match api.cuMemcpyBatchAsync_v2 {
-            // SAFETY: as many targets, sources and sizes as are said, one attribute for all from the first on; the memory is the
-            // batch's (I1) until the stream has answered. The driver copies the arrays before it returns.
-            Some(copy) => unsafe {
-                copy(
-                    self.targets.as_mut_ptr(),
-                    self.sources.as_mut_ptr(),
-                    self.sizes.as_mut_ptr(),
-                    self.sizes.len(),
-                    &mut attributes,
-                    &mut start,
-                    1,
-                    stream.raw(),
-                )
-            },
-            None => CudaCode::NOT_SUPPORTED.number(),
+        let mut attributes = attributes(&self.directions);
+        let (mut start, mut failed) = (0, 0);
+        let batch = stream.device().driver().batch();
+        stream.device().call("cuMemcpyBatchAsync", |_| {
+            let (targets, sources) = (self.targets.as_mut_ptr(), self.sources.as_mut_ptr());
+            let (sizes, count) = (self.sizes.as_mut_ptr(), self.sizes.len());
+            match batch {
+                // SAFETY: as many targets, sources and sizes as are said, one attribute for all from the first on; the memory is the
+                // batch's (I1) until the stream has answered. The driver copies the arrays before it returns.
+                Some(BatchCall::Plain(copy)) => unsafe {
+                    copy(targets, sources, sizes, count, &mut attributes, &mut start, 1, stream.raw())
+                },
+                // SAFETY: as above; `failed` is ours.
+                Some(BatchCall::Failing(copy)) => unsafe {
+                    let failed = &mut failed;
+                    copy(targets, sources, sizes, count, &mut attributes, &mut start, 1, failed, stream.raw())
+                },
+                None => CudaCode::NOT_SUPPORTED.number(),
+            }
         })
     }
 }
@@ -382,12 +386,21 @@ pub(super) struct Mark {
 }
 
 /// In stream order: a source is read when its turn comes, not before. No hints: those are for managed memory.
-const ATTRIBUTES: CUmemcpyAttributes = CUmemcpyAttributes {
-    srcAccessOrder: CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
-    srcLocHint: NOWHERE,
-    dstLocHint: NOWHERE,
-    flags: 0,
-};
+///
+/// Between host and device the copy engine is asked for: from CUDA 13.1 on the default may take SMs from the model. Not where a piece
+/// stays on the device: there the copy engine is the slower one (NVIDIA/nccl#2177). Pieces of both kinds come in any order, and one
+/// attribute is for a run of pieces: they get the default.
+fn attributes(directions: &[Direction]) -> CUmemcpyAttributes {
+    let on_device = directions.contains(&Direction::DeviceToDevice);
+    CUmemcpyAttributes {
+        srcAccessOrder: CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_STREAM,
+        srcLocHint: NOWHERE,
+        dstLocHint: NOWHERE,
+        flags: if on_device { 0 } else { PREFER_OVERLAP_WITH_COMPUTE },
+    }
+}
+
+const PREFER_OVERLAP_WITH_COMPUTE: u32 = CUmemcpyFlags::CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE as u32;
 const NOWHERE: CUmemLocation =
     CUmemLocation { type_: CUmemLocationType::CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
 

@@ -76,6 +76,12 @@ const STICKY: [CUresult; 20] = [
     CUresult::CUDA_ERROR_UNKNOWN,
 ];
 
+/// The codes of graph capture, first and last.
+const CAPTURES: (i32, i32) = (
+    CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED as i32,
+    CUresult::CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD as i32,
+);
+
 impl CudaCode {
     pub(super) const OUT_OF_MEMORY: CudaCode = CudaCode(CUresult::CUDA_ERROR_OUT_OF_MEMORY as i32);
     pub(super) const NO_DEVICE: CudaCode = CudaCode(CUresult::CUDA_ERROR_NO_DEVICE as i32);
@@ -106,6 +112,16 @@ impl CudaCode {
         STICKY.iter().any(|sticky| *sticky as i32 == self.0)
     }
 
+    /// Whether it says that somebody captures a graph.
+    pub(super) fn is_capture(self) -> bool {
+        (CAPTURES.0..=CAPTURES.1).contains(&self.0)
+    }
+
+    /// Whether the same call may be taken a little later: while a graph is captured, or until somebody gives memory back.
+    pub(super) fn is_passing(self) -> bool {
+        self.is_capture() || [CudaCode::OUT_OF_MEMORY, CudaCode::NOT_READY].contains(&self)
+    }
+
     /// What to do about it, in a few words.
     pub(super) fn remedy(self) -> &'static str {
         match self.0 {
@@ -116,7 +132,12 @@ impl CudaCode {
             100 | 101 => "check `nvidia-smi` and CUDA_VISIBLE_DEVICES",
             34 => "a stub of the toolkit was found in the driver's place: take it out of LD_LIBRARY_PATH",
             2 => "free device memory, or ask for less",
-            36 | 209 | 222 | 803 | 804 => "install a newer NVIDIA driver",
+            36 | 803 | 804 => "install a newer NVIDIA driver",
+            // An image that was made by a newer nvcc: which of these a driver answers depends on what it finds in there first.
+            200 | 209 | 222 => {
+                "install a newer NVIDIA driver (kernels made by nvcc 13 need R580), or use kernels made by nvcc 12.8"
+            }
+            _ if self.is_capture() => "a graph is captured just now: try again when that has ended",
             801 => "this device or system cannot do it; kvstrata's other way is slower",
             802 => "start nvidia-fabricmanager, or wait for it",
             805..=809 => "check the MPS control daemon",
@@ -163,6 +184,19 @@ mod tests {
             [4, 46, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 806, 810, 911, 999];
         assert_eq!(sticky, expected);
         assert_eq!(CudaCode::of(0), None);
+        let passing: Vec<i32> = (0..2000).filter(|code| CudaCode(*code).is_passing()).collect();
+        assert_eq!(passing, [2, 600, 900, 901, 902, 903, 904, 905, 906, 907, 908]);
         assert!(sticky.iter().all(|code| !CudaCode(*code).remedy().is_empty()));
+    }
+
+    #[test]
+    fn an_image_that_a_driver_is_too_old_for_asks_for_a_newer_one() {
+        for code in [200, 209, 222] {
+            let remedy = CudaCode(code).remedy();
+            assert!(
+                remedy.contains("newer NVIDIA driver") && remedy.contains("nvcc 12.8"),
+                "{code}: {remedy}"
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One thread a queue waits for the queue's oldest transfer; transfers of one stream end in their order, so it never waits for the
 //! wrong one. It alone ends transfers: it wakes who waits, and drops what nobody waits for. No caller's thread blocks or
-//! polls, and nothing ticks. What differs is only how the thread waits:
+//! polls, and nothing ticks, unless the driver refuses a wait (a graph's capture): then it asks again. What differs is only how the thread waits:
 //!
 //! | way | in the stream | the thread | sees an error |
 //! |---|---|---|---|

@@ -3,12 +3,15 @@
 //! Invariants
 //! - I1: the context is retained from `open` to the drop of the [`CudaDevice`]; whatever is made in it holds the device.
 //! - I2: a call that needs the context is made with it on top of the calling thread's stack of contexts ([`bound`](CudaDevice::bound)),
-//!   and the thread finds its stack as it was afterwards: an engine's threads have contexts of their own.
-//! - I3: from the first sticky error on the device is quarantined: no call of ours reaches the driver but the one that takes our
-//!   context off a thread's stack. Memory that the device may still write is neither freed nor unregistered nor unmapped, but leaked
+//!   and in the relaxed mode of capture (`capture.rs`); the thread finds its stack and its mode as they were afterwards: an engine's
+//!   threads have contexts of their own.
+//! - I3: from the first sticky error on the device is quarantined: no call of ours reaches the driver but those that give a
+//!   thread its stack and its mode back. Memory that the device may still write is neither freed nor unregistered nor unmapped, but leaked
 //!   and counted ([`leaked`](CudaDevice::leaked)), and the context is not released.
 //! - I4: a process has one `CudaDevice` a context, so that all of it knows of the quarantine.
 
+use super::back::Deferred;
+use super::capture::Relaxed as CaptureRelaxed;
 use super::driver::{CudaDriver, check};
 use super::error::{CudaError, Fault};
 use super::ipc::Imports;
@@ -86,6 +89,8 @@ pub struct CudaDevice {
     leaked_things: AtomicU64,
     leaked_bytes: AtomicU64,
     batch_refused: AtomicBool,
+    /// What the driver did not take back yet.
+    pub(super) deferred: Deferred,
     /// Other processes' memory that is open here, so that it is opened once.
     pub(super) imports: Imports,
 }
@@ -109,6 +114,7 @@ impl CudaDevice {
     pub fn open(driver: &Arc<CudaDriver>, ordinal: u32) -> Result<Arc<CudaDevice>, CudaError> {
         let (device, description) = describe(driver, ordinal)?;
         let api = driver.api();
+        let _relaxed = CaptureRelaxed::new(api);
         let mut context = null_mut();
         // SAFETY: `context` is ours, and `device` is the driver's.
         let answer = unsafe { (api.cuDevicePrimaryCtxRetain)(&mut context, device) };
@@ -130,6 +136,7 @@ impl CudaDevice {
             leaked_things: AtomicU64::new(0),
             leaked_bytes: AtomicU64::new(0),
             batch_refused: AtomicBool::new(false),
+            deferred: Deferred::default(),
             imports: Imports::default(),
         });
         open.push(Arc::downgrade(&opened));
@@ -181,7 +188,8 @@ impl CudaDevice {
     }
 
     /// Runs `act` with the context bound to this thread, so that the calls of ours in it find it bound, which costs them one
-    /// comparison instead of two calls of the driver. `act` leaves the thread's stack of contexts as it finds it.
+    /// comparison instead of four calls of the driver. `act` leaves the thread's stack of contexts as it finds it, and its mode of
+    /// stream capture, which is "relaxed" meanwhile.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses, or the device is quarantined; `act` has not run.
@@ -194,7 +202,19 @@ impl CudaDevice {
         let answer = unsafe { (self.driver.api().cuCtxPushCurrent_v2)(self.context) };
         self.checked("cuCtxPushCurrent", answer)?;
         let _unbind = Unbind { device: self, outer: BOUND.replace(self.context) };
+        // Set back before the context is taken off.
+        let _relaxed = CaptureRelaxed::new(self.driver.api());
         Ok(act())
+    }
+
+    /// Where the context is bound and somebody else's code has run, which may have left another one: binds it again.
+    pub(super) fn rebind(&self) {
+        if BOUND.get() == self.context && self.alive().is_ok() {
+            // SAFETY: the context is retained (I1). It takes the place of what is on top, or becomes the first.
+            let answer = unsafe { (self.driver.api().cuCtxSetCurrent)(self.context) };
+            // Refused, the calls to come are, and say so.
+            let _ = self.checked("cuCtxSetCurrent", answer);
+        }
     }
 
     /// Refuses if the device is quarantined.
@@ -241,17 +261,10 @@ impl CudaDevice {
         KEPT.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
-    /// Gives something back to the driver, or leaks it: when the device is quarantined, or the driver refuses.
-    pub(super) fn give_back(&self, operation: &'static str, bytes: u64, call: impl FnOnce(&Api) -> Code) {
-        if self.call(operation, call).is_err() {
-            self.leak(bytes);
-        }
-    }
-
     /// Whether many copies may go by one call.
     pub(super) fn batches(&self) -> bool {
         // Relaxed: a hint; who does not see it yet is refused once more.
-        self.driver.describe().batch_copies && !self.batch_refused.load(Relaxed)
+        self.driver.batch().is_some() && !self.batch_refused.load(Relaxed)
     }
 
     /// The driver has the call, and this device does not.
@@ -269,7 +282,9 @@ static OPEN: Mutex<Vec<Weak<CudaDevice>>> = Mutex::new(Vec::new());
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
+        self.settle_for_good();
         if self.fault.get().is_none() {
+            let _relaxed = CaptureRelaxed::new(self.driver.api());
             // SAFETY: retained once, released once (I1).
             let _ = unsafe { (self.driver.api().cuDevicePrimaryCtxRelease_v2)(self.device) };
         }

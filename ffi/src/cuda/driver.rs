@@ -6,7 +6,7 @@
 use super::code::CudaCode;
 use super::context::{self, DeviceDescription};
 use super::error::{CudaError, Fault, LEAST};
-use super::sys::Api;
+use super::sys::{Api, BatchFailing, BatchPlain};
 use core::fmt;
 use std::sync::Arc;
 
@@ -14,6 +14,16 @@ use std::sync::Arc;
 pub struct CudaDriver {
     api: Api,
     description: DriverDescription,
+    batch: Option<BatchCall>,
+}
+
+/// The driver's call for many copies.
+#[derive(Clone, Copy)]
+pub(super) enum BatchCall {
+    /// Of 12.8 and 12.9: it says where it failed.
+    Failing(BatchFailing),
+    /// From 13.0 on.
+    Plain(BatchPlain),
 }
 
 /// What the driver turned out to be.
@@ -24,7 +34,7 @@ pub struct DriverDescription {
     pub version: (u32, u32),
     /// Devices that it shows this process.
     pub devices: u32,
-    /// Whether it takes many copies by one call (`cuMemcpyBatchAsync_v2`, from 13.0 on).
+    /// Whether it takes many copies by one call (`cuMemcpyBatchAsync`, from 12.8 on).
     pub batch_copies: bool,
 }
 
@@ -62,10 +72,16 @@ impl CudaDriver {
             let fault = Fault { operation: "cuDeviceGetCount", code: CudaCode::NO_DEVICE };
             return Err(CudaError::NoDevice { fault });
         };
-        // A driver may show an entry of a later CUDA than it has.
-        let batch_copies = version >= BATCH_FROM && api.cuMemcpyBatchAsync_v2.is_some();
+        // By the version: a driver may show an entry of a later CUDA than it has, and from 13.0 on the name without a number may be of
+        // 12.8's declaration or not be there.
+        let batch = match version {
+            (13.., _) => api.cuMemcpyBatchAsync_v2.map(BatchCall::Plain),
+            (12, 8..) => api.cuMemcpyBatchAsync.map(BatchCall::Failing),
+            _ => None,
+        };
+        let batch_copies = batch.is_some();
         let description = DriverDescription { version, devices, batch_copies };
-        Ok(Arc::new(CudaDriver { api, description }))
+        Ok(Arc::new(CudaDriver { api, description, batch }))
     }
 
     /// What the driver turned out to be.
@@ -85,10 +101,11 @@ impl CudaDriver {
     pub(super) fn api(&self) -> &Api {
         &self.api
     }
-}
 
-/// The CUDA that `cuMemcpyBatchAsync_v2` came with.
-const BATCH_FROM: (u32, u32) = (13, 0);
+    pub(super) fn batch(&self) -> Option<BatchCall> {
+        self.batch
+    }
+}
 
 impl fmt::Debug for CudaDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -123,6 +123,17 @@ pub enum CudaError {
         /// The ordinal of the device that was meant.
         wanted: u32,
     },
+    /// Host memory was offered as a device's.
+    #[error("{address:#x} is host memory; lend memory of the device, and register host memory as an arena")]
+    HostMemory {
+        /// The address.
+        address: u64,
+    },
+    /// A stream of the engine's is being captured: it cannot be waited for, nor made to wait.
+    #[error(
+        "the stream is being captured into a graph; order transfers before the capture begins or after it ends"
+    )]
+    Capturing,
     /// Host memory that is not registered with the device.
     #[error("the arena of the {what} is not the one that is registered; use blocks of that one")]
     NotRegistered {
@@ -134,8 +145,8 @@ pub enum CudaError {
     NotMapped,
     /// Host memory cannot be registered. What had been registered of it no longer is.
     #[error(
-        "{fault} when {done_bytes} of {asked_bytes} bytes of host memory were registered; use a smaller arena, or raise the limit on \
-         locked memory (`ulimit -l`, now {})", limit(*lock_limit)
+        "{fault} when {done_bytes} of {asked_bytes} bytes of host memory were registered; free host memory, or use a smaller arena \
+         (the limit on locked memory, {}, is not known to count for the driver)", limit(*lock_limit)
     )]
     Register {
         /// Bytes asked for.

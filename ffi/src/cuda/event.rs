@@ -4,6 +4,7 @@
 //! - I1: an event is in the pool only when nothing that it was recorded behind is under way: who takes one either sees it happen and
 //!   gives it back, or leaks it.
 
+use super::back::Thing;
 use super::code::CudaCode;
 use super::context::CudaDevice;
 use super::error::CudaError;
@@ -94,10 +95,8 @@ impl CudaEvent {
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
-        self.device.give_back("cuEventDestroy", 0, |api| {
-            // SAFETY: made by us and destroyed once.
-            unsafe { (api.cuEventDestroy_v2)(self.event) }
-        });
+        // SAFETY: made by us and destroyed once; the driver lets go of it when it has happened.
+        unsafe { self.device.give_back(Thing::Event(self.event), 0, None) };
     }
 }
 

@@ -19,6 +19,7 @@ use super::sys::CUipcMemHandle;
 use core::fmt;
 use kvstrata_core::storage::Storage;
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag that there is, and required.
@@ -32,6 +33,8 @@ pub struct IpcHandle {
     driver: [u8; DRIVER_BYTES],
     device: [u8; 16],
     process: u32,
+    /// Of the process's numbers: two containers may have the same number for two processes. 0 if it is not known.
+    namespace: u64,
     /// Of the memory in its allocation.
     offset: u64,
     size_bytes: u64,
@@ -44,7 +47,7 @@ pub(super) type Imports = Mutex<HashMap<[u8; DRIVER_BYTES], Weak<DeviceStorage>>
 
 impl IpcHandle {
     /// Bytes that [`to_bytes`](IpcHandle::to_bytes) gives.
-    pub const BYTES: usize = DRIVER_BYTES + 16 + 4 + 8 + 8 + 8;
+    pub const BYTES: usize = DRIVER_BYTES + 16 + 4 + 8 + 8 + 8 + 8;
 
     /// A handle for memory of this process: allocated by `cuMemAlloc` or `cudaMalloc`, here or by its lender.
     ///
@@ -62,6 +65,7 @@ impl IpcHandle {
             driver: handle.reserved.map(|byte| byte.cast_unsigned()),
             device: device.describe().uuid,
             process: std::process::id(),
+            namespace: namespace(),
             offset: memory.base_address() - base,
             size_bytes: memory.size_bytes(),
             all_bytes,
@@ -77,7 +81,7 @@ impl IpcHandle {
     /// # Safety
     /// The exporter keeps the memory allocated until the import is dropped, and agrees with the caller on who writes what when (I2).
     pub unsafe fn import(&self, device: &Arc<CudaDevice>) -> Result<Arc<DeviceStorage>, CudaError> {
-        if self.process == std::process::id() {
+        if (self.process, self.namespace) == (std::process::id(), namespace()) {
             return Err(CudaError::SameProcess { process: self.process });
         }
         if self.device != device.describe().uuid {
@@ -118,16 +122,18 @@ impl IpcHandle {
         self.process
     }
 
-    /// As it travels: the driver's 64 bytes, the device's UUID, then process, offset, size and the allocation's size, little-endian.
+    /// As it travels: the driver's 64 bytes, the device's UUID, then process, its PID namespace, offset, size and the allocation's
+    /// size, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; IpcHandle::BYTES] {
         let mut bytes = [0; IpcHandle::BYTES];
         bytes[..64].copy_from_slice(&self.driver);
         bytes[64..80].copy_from_slice(&self.device);
         bytes[80..84].copy_from_slice(&self.process.to_le_bytes());
-        bytes[84..92].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[92..100].copy_from_slice(&self.size_bytes.to_le_bytes());
-        bytes[100..].copy_from_slice(&self.all_bytes.to_le_bytes());
+        bytes[84..92].copy_from_slice(&self.namespace.to_le_bytes());
+        bytes[92..100].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[100..108].copy_from_slice(&self.size_bytes.to_le_bytes());
+        bytes[108..].copy_from_slice(&self.all_bytes.to_le_bytes());
         bytes
     }
 
@@ -137,20 +143,21 @@ impl IpcHandle {
     /// [`CudaError::Handle`]: another number of bytes, or a range that is not inside its allocation.
     pub fn from_bytes(bytes: &[u8]) -> Result<IpcHandle, CudaError> {
         let wrong = |why| CudaError::Handle { bytes: bytes.len(), why };
-        let bytes: &[u8; IpcHandle::BYTES] = bytes.try_into().map_err(|_| wrong("108 are one"))?;
+        let bytes: &[u8; IpcHandle::BYTES] = bytes.try_into().map_err(|_| wrong("116 are one"))?;
         let number = |from: usize| bytes[from..].first_chunk().copied().map_or(0, u64::from_le_bytes);
         let (mut driver, mut device) = ([0; DRIVER_BYTES], [0; 16]);
         driver.copy_from_slice(&bytes[..64]);
         device.copy_from_slice(&bytes[64..80]);
         let process = bytes[80..].first_chunk().copied().map_or(0, u32::from_le_bytes);
-        let (offset, size_bytes, all_bytes) = (number(84), number(92), number(100));
+        let (namespace, offset) = (number(84), number(92));
+        let (size_bytes, all_bytes) = (number(100), number(108));
         if size_bytes == 0 || offset.checked_add(size_bytes).is_none_or(|end| end > all_bytes) {
             return Err(CudaError::Handle {
                 bytes: bytes.len(),
                 why: "its range is outside of its allocation",
             });
         }
-        Ok(IpcHandle { driver, device, process, offset, size_bytes, all_bytes })
+        Ok(IpcHandle { driver, device, process, namespace, offset, size_bytes, all_bytes })
     }
 }
 
@@ -165,6 +172,11 @@ impl fmt::Debug for IpcHandle {
     }
 }
 
+/// The namespace that this process's number is of, as the kernel numbers namespaces on this machine.
+fn namespace() -> u64 {
+    std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,7 +184,8 @@ mod tests {
     fn handle(offset: u64, size_bytes: u64) -> IpcHandle {
         let mut driver = [7; DRIVER_BYTES];
         driver[63] = 9;
-        IpcHandle { driver, device: *b"0123456789abcdef", process: 77, offset, size_bytes, all_bytes: 1000 }
+        let device = *b"0123456789abcdef";
+        IpcHandle { driver, device, process: 77, namespace: 55, offset, size_bytes, all_bytes: 1000 }
     }
 
     #[test]
@@ -181,14 +194,14 @@ mod tests {
         let bytes = sent.to_bytes();
         assert_eq!(IpcHandle::from_bytes(&bytes), Ok(sent));
         assert_eq!(
-            (bytes[63], bytes[64], bytes[80], bytes[84], bytes[92], bytes[100]),
-            (9, b'0', 77, 10, 222, 232)
+            (bytes[63], bytes[64], bytes[80], bytes[84], bytes[92], bytes[100], bytes[108]),
+            (9, b'0', 77, 55, 10, 222, 232)
         );
     }
 
     #[test]
     fn bytes_that_are_no_handle_are_refused() {
-        assert!(matches!(IpcHandle::from_bytes(&[0; 107]), Err(CudaError::Handle { bytes: 107, .. })));
+        assert!(matches!(IpcHandle::from_bytes(&[0; 115]), Err(CudaError::Handle { bytes: 115, .. })));
         for (offset, bytes) in [(10, 991), (0, 0), (u64::MAX, 2)] {
             let refused = IpcHandle::from_bytes(&handle(offset, bytes).to_bytes());
             assert!(matches!(refused, Err(CudaError::Handle { .. })), "{offset} {bytes}");

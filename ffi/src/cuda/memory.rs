@@ -9,12 +9,14 @@
 //! Invariants
 //! - I1: a range lies inside its storage.
 //! - I2: memory is given back when the last range of it is gone. A transfer holds ranges until the device has answered, so nothing
-//!   is in flight then; and on a quarantined device it is never given back.
+//!   is in flight then; and on a quarantined device it is never given back. Freeing may wait for the device: by the thread that drops
+//!   the last range, which had better not be one that captures a graph or launches kernels.
 
+use super::back::Thing;
 use super::code::CudaCode;
 use super::context::CudaDevice;
 use super::error::CudaError;
-use super::sys::CUpointer_attribute as Attribute;
+use super::sys::{CUmemorytype, CUpointer_attribute as Attribute};
 use core::any::Any;
 use core::ffi::c_int;
 use core::fmt;
@@ -48,6 +50,7 @@ impl DeviceStorage {
         if size_bytes == 0 {
             return Err(CudaError::ZeroBytes { what: "device memory" });
         }
+        device.settle();
         let mut address = 0;
         let bytes = usize::try_from(size_bytes).unwrap_or(usize::MAX);
         let allocated = device.call("cuMemAlloc", |api| {
@@ -73,7 +76,7 @@ impl DeviceStorage {
     /// dropped when nothing of ours uses the memory any more, and never on a quarantined device.
     ///
     /// # Errors
-    /// [`CudaError::ZeroBytes`]; [`CudaError::WrongDevice`]; the driver knows the first or the last byte for no device memory.
+    /// [`CudaError::ZeroBytes`]; [`CudaError::HostMemory`]; [`CudaError::WrongDevice`]; the driver knows the first or the last byte for no device memory.
     ///
     /// # Safety
     /// The bytes are the device's memory, live as long as `owner` does, and are not reached by references of Rust's. What is copied
@@ -87,9 +90,14 @@ impl DeviceStorage {
         if size_bytes == 0 {
             return Err(CudaError::ZeroBytes { what: "device memory" });
         }
-        // The last one too: memory that is mapped piece by piece (`cuMemMap`) is no single allocation to be asked for its size.
+        // Pinned host memory has an ordinal too. The last one too: memory that is mapped piece by piece (`cuMemMap`) is no single allocation to be asked for its size.
         for byte in [address, address.saturating_add(size_bytes - 1)] {
-            let found = ordinal_of(device, byte)?;
+            if attribute(device, Attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, byte)? != DEVICE_MEMORY {
+                return Err(CudaError::HostMemory { address: byte });
+            }
+            // −1 for memory that is no device's.
+            let ordinal = attribute(device, Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, byte)?;
+            let found = u32::try_from(ordinal).unwrap_or(u32::MAX);
             if found != device.ordinal() {
                 return Err(CudaError::WrongDevice { what: "the memory", found, wanted: device.ordinal() });
             }
@@ -129,16 +137,18 @@ impl DeviceStorage {
     }
 }
 
-/// The device whose memory an address is in.
-fn ordinal_of(device: &CudaDevice, address: u64) -> Result<u32, CudaError> {
-    let mut ordinal: c_int = 0;
+/// `CU_MEMORYTYPE_DEVICE`.
+const DEVICE_MEMORY: c_int = CUmemorytype::CU_MEMORYTYPE_DEVICE as c_int;
+
+/// What the driver knows of an address: an attribute that is a number of 32 bits.
+fn attribute(device: &CudaDevice, attribute: Attribute, address: u64) -> Result<c_int, CudaError> {
+    let mut value: c_int = 0;
     device.call("cuPointerGetAttribute", |api| {
-        let place = core::ptr::from_mut(&mut ordinal).cast();
-        // SAFETY: the ordinal is an `int`, and `place` is one of ours; the address is only looked up.
-        unsafe { (api.cuPointerGetAttribute)(place, Attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) }
+        let place = core::ptr::from_mut(&mut value).cast();
+        // SAFETY: the attribute is an `int` or an enumeration of C's, and `place` is one of ours; the address is only looked up.
+        unsafe { (api.cuPointerGetAttribute)(place, attribute, address) }
     })?;
-    // −1 for memory that is no device's.
-    Ok(u32::try_from(ordinal).unwrap_or(u32::MAX))
+    Ok(value)
 }
 
 /// The driver's allocation that an address lies in: where it starts, and how many bytes it has.
@@ -169,14 +179,10 @@ impl Drop for DeviceStorage {
     fn drop(&mut self) {
         let DeviceStorage { device, address, size_bytes, owner } = self;
         match owner {
-            Owner::Allocated => device.give_back("cuMemFree", *size_bytes, |api| {
-                // SAFETY: allocated by us and freed once; nothing is in flight (I2).
-                unsafe { (api.cuMemFree_v2)(*address) }
-            }),
-            Owner::Imported => device.give_back("cuIpcCloseMemHandle", *size_bytes, |api| {
-                // SAFETY: opened by us and closed once; nothing is in flight (I2).
-                unsafe { (api.cuIpcCloseMemHandle)(*address) }
-            }),
+            // SAFETY: allocated by us and freed once; nothing is in flight (I2).
+            Owner::Allocated => unsafe { device.give_back(Thing::Memory(*address), *size_bytes, None) },
+            // SAFETY: opened by us and closed once; nothing is in flight (I2).
+            Owner::Imported => unsafe { device.give_back(Thing::Import(*address), *size_bytes, None) },
             Owner::Lent(owner) if device.fault().is_some() => {
                 // The device may still write there.
                 device.keep(Box::new(Arc::clone(owner)), *size_bytes);

@@ -16,8 +16,10 @@
 //! | `code.rs`, `error.rs` | the driver's codes; what can go wrong, and what to do |
 //! | `driver.rs`, `context.rs` | the driver; a device, its context, its quarantine |
 //! | `memory.rs`, `ipc.rs` | device memory: allocated, lent, another process's |
-//! | `pinned.rs`, `numa.rs` | host memory that devices reach |
+//! | `pinned.rs`, `populate.rs`, `numa.rs` | host memory that devices reach |
 //! | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | what the driver executes in order |
+//! | `engine.rs`, `capture.rs` | order with the engine's streams; its graph captures |
+//! | `back.rs` | what goes back to the driver, at once or later |
 //! | `batch.rs` | what a transfer touches and copies |
 //! | `queue.rs`, `work.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
 //! | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
@@ -25,12 +27,15 @@
 //! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`cuda-double/`), which counts misuse; those that need a
 //! device are in `ffi/tests/cuda_device.rs`.
 
+mod back;
 mod batch;
+mod capture;
 mod code;
 mod completion;
 mod context;
 mod copy;
 mod driver;
+mod engine;
 mod error;
 mod event;
 mod ipc;
@@ -39,6 +44,7 @@ mod module;
 mod numa;
 mod pinned;
 mod plan;
+mod populate;
 mod queue;
 mod stream;
 mod sys;
@@ -51,6 +57,7 @@ pub use completion::Way;
 pub use context::{CudaDevice, DeviceDescription, DeviceMemoryInfo, Leaked};
 pub use copy::Direction;
 pub use driver::{CudaDriver, DriverDescription};
+pub use engine::{EngineEvent, EngineStream};
 pub use error::{CudaError, Fault};
 pub use event::{CudaEvent, EventPool};
 pub use ipc::IpcHandle;

@@ -1,5 +1,6 @@
 //! Images of kernels, their functions, and launches: a grid, a block, and one parameter struct by pointer.
 
+use super::back::Thing;
 use super::context::CudaDevice;
 use super::error::CudaError;
 use super::stream::CudaStream;
@@ -22,7 +23,8 @@ unsafe impl Send for CudaModule {}
 unsafe impl Sync for CudaModule {}
 
 impl CudaModule {
-    /// Loads an image: a fat binary, a cubin, or PTX. The driver takes its own copy.
+    /// Loads an image: a fat binary, a cubin, or PTX. The driver takes its own copy. A driver does not load what a newer nvcc has made:
+    /// nvcc 13 needs R580 or later, and for older drivers the kernels are made by nvcc 12.8.
     ///
     /// # Errors
     /// [`CudaError`]: the driver refuses; `CUDA_ERROR_NO_BINARY_FOR_GPU` if nothing in the image fits the device.
@@ -82,10 +84,8 @@ impl CudaModule {
 
 impl Drop for CudaModule {
     fn drop(&mut self) {
-        self.device.give_back("cuModuleUnload", 0, |api| {
-            // SAFETY: loaded by us and unloaded once; no launch of it is in flight: transfers hold its functions.
-            unsafe { (api.cuModuleUnload)(self.module) }
-        });
+        // SAFETY: loaded by us and unloaded once; no launch of it is in flight: transfers hold its functions.
+        unsafe { self.device.give_back(Thing::Module(self.module), 0, None) };
     }
 }
 

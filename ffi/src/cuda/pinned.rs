@@ -1,36 +1,46 @@
 //! Host memory that devices reach by themselves: an arena of ours, registered with the driver.
 //!
-//! Pinning touches every page, which takes minutes for hundreds of GiB in one call, and one call above 512 GiB fails. So
-//! an arena is registered in chunks, by several threads, and says how far it is.
+//! Registering pins every page, under locks of the driver's, and one call above 512 GiB fails. So pages are made first
+//! (`populate.rs`), the arena is registered in chunks, by two threads, and says how far it is.
 //!
 //! ```text
 //!   arena   ├─ chunk 0 ─┼─ chunk 1 ─┼─ chunk 2 ─┼─ … ─┼─ rest ─┤      each thread takes the next chunk
-//!   blocks  ├──┬──┬──┬──┼──┬──┬──┬──┼──┬──┬──┬──┼─ … ─┼──┬──┤        none lies across two: whether a copy may, no manual says
+//!   blocks  ├──┬──┬──┬──┼──┬──┬──┬──┼──┬──┬──┬──┼─ … ─┼──┬──┤        none lies across two
 //! ```
+//!
+//! A copy's host memory must be of one registration: the driver answers INVALID_VALUE to one that is partly registered (JuliaGPU/CUDA.jl#258
+//! quotes the manual), and `cudaMemcpyBatchAsync` failed for a page across two (sgl-project/sglang#36798). Hence whole blocks.
 //!
 //! Invariants
 //! - I1: a chunk in `chunks` is registered, and unregistered once, latest first: when one fails, or on drop.
 //! - I2: the arena outlives its registration. A transfer holds both until the device has answered; on a quarantined device neither is
 //!   given back, nor unmapped.
+//! - I3: from before the first chunk is registered until after the last one no longer is, child processes have nothing of the arena:
+//!   a fork would copy each pinned page at once (minutes, or ENOMEM), or, with older systems, leave the parent a copy that the device
+//!   does not see.
 
+use super::back::Thing;
 use super::context::CudaDevice;
 use super::error::{CudaError, Fault};
 use super::numa::{self, Placement};
-use crate::arena::{BlockRead, BlockWrite, HostArena};
+use super::populate::{by_threads, populate};
+use crate::arena::{BlockRead, BlockWrite, HostArena, Unforked};
 use core::fmt;
 use core::num::NonZeroUsize;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use kvstrata_core::storage::{Storage, StorageKind};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 
-/// A chunk unless set: so many that threads share them evenly, so few that a call's own cost is nothing beside touching 1 GiB, and
-/// small enough that progress is seen.
-const CHUNK_BYTES: usize = 1 << 30;
+/// A chunk unless set, and at most: from 512 MiB on the driver's own table of a call's pages is so large that the kernel may have to
+/// move memory for it, under the driver's lock.
+const CHUNK_BYTES: usize = 256 << 20;
 
-/// Threads at most unless set: pinning is bound by the kernel's clearing of pages, which a few threads saturate (a guess, to be
+/// Threads at most unless set: making pages is bound by the kernel's clearing of them, which a few threads saturate (a guess, to be
 /// measured on a machine with a device).
 const THREADS: usize = 8;
+
+/// Threads that register: they wait for one lock, and the second has its call ready when the first lets go.
+const REGISTERING: usize = 2;
 
 /// `CU_MEMHOSTREGISTER_PORTABLE`: pinned for every context.
 const PORTABLE: u32 = 1;
@@ -46,21 +56,21 @@ pub struct PinOptions {
 }
 
 impl PinOptions {
-    /// Chunks of 1 GiB, by as many threads as there are processors, at most 8.
+    /// Chunks of 256 MiB; pages by as many threads as there are processors, at most 8.
     pub fn new() -> PinOptions {
         let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(THREADS);
         PinOptions { threads, chunk_bytes: CHUNK_BYTES }
     }
 
-    /// So many threads; at least 1.
+    /// So many threads that make pages, of which at most 2 register; at least 1.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads.max(1);
         self
     }
 
-    /// Chunks of at most so many bytes, and of at least one block.
+    /// Chunks of at most so many bytes, and of at least one block; at most 256 MiB unless a block is larger.
     pub fn chunk_bytes(mut self, bytes: usize) -> Self {
-        self.chunk_bytes = bytes;
+        self.chunk_bytes = bytes.min(CHUNK_BYTES);
         self
     }
 }
@@ -75,6 +85,8 @@ impl Default for PinOptions {
 pub struct PinnedStorage {
     device: Arc<CudaDevice>,
     arena: Arc<HostArena>,
+    /// Held for each chunk (I3).
+    unforked: Arc<Unforked>,
     placement: Placement,
     mapped: bool,
     /// Addresses and sizes (I1).
@@ -83,7 +95,8 @@ pub struct PinnedStorage {
 
 impl PinnedStorage {
     /// Maps an arena of `blocks` blocks of `block_bytes` bytes, zeroed, in huge pages where there are any, near the device where the
-    /// machine has several nodes, and registers it. `progress` is told bytes done and in all after each chunk.
+    /// machine has several nodes, and registers it. `progress` is told bytes done and in all, half of them for pages that are made. A
+    /// child process (`fork`) does not have the arena: it faults where it reaches it.
     ///
     /// # Errors
     /// [`CudaError::Arena`] for a zero or impossible size; [`CudaError::Register`], or the device is quarantined. Nothing is
@@ -99,10 +112,11 @@ impl PinnedStorage {
             HostArena::new(blocks, block_bytes).map_err(|why| CudaError::Arena { why: why.to_string() })?;
         let (base, bytes) = arena.mapped();
         let placement = numa::place(base.as_ptr().addr(), bytes, &device.describe().pci_bus_id);
-        PinnedStorage::pin(device, arena, placement, options, progress)
+        PinnedStorage::pin(device, arena, (placement, true), options, progress)
     }
 
-    /// Registers an arena that there is, wherever its pages are.
+    /// Registers an arena that there is, wherever its pages are; `progress`, and child processes, as for
+    /// [`allocate`](PinnedStorage::allocate).
     ///
     /// # Errors
     /// [`CudaError::Register`]; the arena stays as it was.
@@ -112,27 +126,47 @@ impl PinnedStorage {
         options: PinOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<PinnedStorage>, CudaError> {
-        PinnedStorage::pin(device, arena, Placement::Unknown, options, progress)
+        PinnedStorage::pin(device, arena, (Placement::Unknown, false), options, progress)
     }
 
     fn pin(
         device: &Arc<CudaDevice>,
         arena: Arc<HostArena>,
-        placement: Placement,
+        (placement, fresh): (Placement, bool),
         options: PinOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Arc<PinnedStorage>, CudaError> {
         let (base, mapped_bytes) = arena.mapped();
         let base = base.as_ptr().expose_provenance();
-        let device_of = Arc::clone(device);
-        let mut pinned =
-            PinnedStorage { device: device_of, arena, placement, mapped: false, chunks: Vec::new() };
+        let unforked = arena.do_not_fork().map_err(|error| CudaError::Arena {
+            why: format!("madvise(MADV_DONTFORK) for an arena to be registered: {error}; allow the call"),
+        })?;
+        let (device_of, unforked) = (Arc::clone(device), Arc::new(unforked));
+        let mut pinned = PinnedStorage {
+            device: device_of,
+            arena,
+            unforked,
+            placement,
+            mapped: false,
+            chunks: Vec::new(),
+        };
         let (page, blocks_bytes) = (page_bytes(), pinned.arena.blocks() * pinned.arena.stride());
         let chunk_bytes = whole_blocks(options.chunk_bytes, pinned.arena.stride(), page);
         // What is mapped behind the last block is no block's.
         let cut = Cut { base, bytes: blocks_bytes.next_multiple_of(page).min(mapped_bytes), chunk_bytes };
+        // A page that is made is half of one that is registered, as far as `progress` is told.
+        let (all, mut made) = (cut.bytes as u64, 0);
+        // SAFETY: the arena's mapping; a fresh one is ours alone.
+        unsafe {
+            populate(base, cut.bytes, fresh, options.threads, |bytes| {
+                made += bytes as u64;
+                progress(made / 2, all);
+            })
+        }?;
         // On failure `pinned` is dropped, and with it what is registered (I1).
-        register_all(device, cut, options.threads, &mut pinned.chunks, progress)?;
+        register_all(device, cut, options.threads, &mut pinned.chunks, &mut |done| {
+            progress(all / 2 + done.div_ceil(2), all)
+        })?;
         pinned.mapped = pinned.chunks.iter().try_fold(true, |mapped, (chunk, _)| {
             device_address(device, *chunk).map(|address| mapped && address == *chunk as u64)
         })?;
@@ -164,7 +198,7 @@ impl PinnedStorage {
         self.mapped
     }
 
-    /// Its chunks, from and to: whether a copy may lie across two, no manual says.
+    /// Its chunks, from and to: no copy may lie across two.
     pub(super) fn registered(&self) -> impl Iterator<Item = (u64, u64)> {
         self.chunks.iter().map(|(address, bytes)| (*address as u64, (address + bytes) as u64))
     }
@@ -227,52 +261,24 @@ fn register_all(
     cut: Cut,
     threads: usize,
     done: &mut Vec<(usize, usize)>,
-    progress: &mut dyn FnMut(u64, u64),
+    progress: &mut dyn FnMut(u64),
 ) -> Result<(), CudaError> {
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (tell, told) = mpsc::channel();
-    let serve = |tell: mpsc::Sender<_>| {
-        // Relaxed, here and below: what has been done is told by the channel.
-        while !stop.load(Ordering::Relaxed) {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= cut.chunks() {
-                return;
+    let (mut done_bytes, mut failed) = (0, None);
+    by_threads(
+        cut.chunks(),
+        threads.min(REGISTERING),
+        |at| register(device, cut.chunk(at)),
+        |answer| match answer {
+            Ok(chunk) => {
+                done.push(chunk);
+                done_bytes += chunk.1 as u64;
+                progress(done_bytes);
             }
-            let answer = register(device, cut.chunk(at));
-            stop.fetch_or(answer.is_err(), Ordering::Relaxed);
-            if tell.send(answer).is_err() {
-                return;
+            Err(error) => {
+                failed.get_or_insert(error);
             }
-        }
-    };
-    let mut done_bytes = 0;
-    let mut failed = None;
-    thread::scope(|scope| {
-        for started in 0..threads.min(cut.chunks()) {
-            let (tell, serve) = (tell.clone(), &serve);
-            let thread = thread::Builder::new().name("kvstrata-pin".to_owned());
-            match thread.spawn_scoped(scope, move || serve(tell)) {
-                Ok(_) => {}
-                // Fewer do it too.
-                Err(_) if started > 0 => break,
-                Err(error) => failed = Some(CudaError::Thread { errno: error.raw_os_error().unwrap_or(0) }),
-            }
-        }
-        drop(tell);
-        // Ends when the last thread has: a chunk that was begun is always told of.
-        for answer in told {
-            match answer {
-                Ok(chunk) => {
-                    done.push(chunk);
-                    done_bytes += chunk.1 as u64;
-                    progress(done_bytes, cut.bytes as u64);
-                }
-                Err(error) => {
-                    failed.get_or_insert(error);
-                }
-            }
-        }
-    });
+        },
+    )?;
     match failed {
         None => Ok(()),
         Some(CudaError::Refused { fault, .. }) => Err(refused(cut.bytes as u64, done_bytes, fault)),
@@ -315,20 +321,12 @@ fn lock_limit() -> Option<u64> {
 
 impl Drop for PinnedStorage {
     fn drop(&mut self) {
-        let mut kept_bytes = 0;
         for (address, bytes) in self.chunks.drain(..).rev() {
-            let pointer = core::ptr::with_exposed_provenance_mut(address);
-            let given = self.device.call("cuMemHostUnregister", |api| {
-                // SAFETY: registered by us (I1), and nothing is in flight: transfers hold `self` (I2).
-                unsafe { (api.cuMemHostUnregister)(pointer) }
-            });
-            if given.is_err() {
-                kept_bytes += bytes as u64;
-            }
-        }
-        if kept_bytes > 0 {
-            // The device may still write there (I2).
-            self.device.keep(Box::new(Arc::clone(&self.arena)), kept_bytes);
+            let thing = Thing::Registration(core::ptr::with_exposed_provenance_mut(address));
+            // It holds the arena too (I2, I3).
+            let unforked = Arc::clone(&self.unforked);
+            // SAFETY: registered by us (I1), and nothing is in flight: transfers hold `self` (I2).
+            unsafe { self.device.give_back(thing, bytes as u64, Some(unforked)) };
         }
     }
 }
@@ -358,6 +356,13 @@ impl fmt::Debug for PinnedStorage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_chunk_has_at_most_256_mib() {
+        assert_eq!(PinOptions::new().chunk_bytes, 256 << 20);
+        assert_eq!(PinOptions::new().chunk_bytes(usize::MAX).chunk_bytes, 256 << 20);
+        assert_eq!(PinOptions::new().chunk_bytes(5).chunk_bytes, 5);
+    }
 
     #[test]
     fn chunks_are_whole_blocks_and_whole_pages() {

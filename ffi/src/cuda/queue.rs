@@ -10,7 +10,8 @@
 //! - I1: a batch of which anything was queued stays in its slot until the device has answered for it, whatever becomes of the
 //!   [`Transfer`]; and if the device never does, it stays for ever (leaked, counted). Nothing is freed or reused before.
 //! - I2: the order of `fifo` is the order in the stream: both change under `turn`.
-//! - I3: each transfer in `fifo` gets an outcome: once the device is quarantined, every wait answers at once.
+//! - I3: each transfer in `fifo` gets an outcome: once the device is quarantined, every wait answers at once. A wait that is refused
+//!   otherwise is no answer, and is repeated.
 //! - I4: what may be anybody's code (wakers, owners' drops) runs under no lock, and its panic ends neither the thread nor the others'
 //!   transfers.
 
@@ -91,6 +92,8 @@ pub struct TransferQueue {
 pub(super) struct Shared {
     // In the order of their drop: events and signal before the stream, that before the device.
     pub(super) signal: Signal,
+    /// For order with the engine's streams (`engine.rs`).
+    pub(super) mark: Mutex<Option<CudaEvent>>,
     pub(super) events: EventPool,
     pub(super) stream: CudaStream,
     device: Arc<CudaDevice>,
@@ -144,6 +147,7 @@ impl TransferQueue {
         };
         let shared = Arc::new(Shared {
             signal: Signal::new(way, &stream, watch)?,
+            mark: Mutex::new(None),
             events: EventPool::new(device, depth),
             stream,
             device: Arc::clone(device),
@@ -169,6 +173,10 @@ impl TransferQueue {
     #[must_use]
     pub fn device(&self) -> &Arc<CudaDevice> {
         &self.shared.device
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Its stream, for events of others that it is to wait for.
@@ -234,10 +242,11 @@ impl fmt::Debug for TransferQueue {
     }
 }
 
-/// Runs a caller's code (I4). Its panic has been reported by the hook.
-fn contained(act: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(act));
-}
+/// How long the thread pauses before it asks again, at first and at most: twice as long each time.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(128));
+
+/// How often it asks again where nothing says that the refusal passes: for a second in all.
+const TRIES: u32 = 14;
 
 impl State {
     /// Makes a slot free again.
@@ -283,6 +292,29 @@ impl Shared {
         self.device.keep(Box::new(batch), bytes);
     }
 
+    /// Runs a caller's code (I4). Its panic has been reported by the hook; another context that it has left, a `cudaSetDevice` of an
+    /// owner's drop, is replaced by ours.
+    fn contained(&self, act: impl FnOnce()) {
+        let _ = catch_unwind(AssertUnwindSafe(act));
+        self.device.rebind();
+    }
+
+    /// The device's answer for a transfer. A wait that is refused, though not for good, says nothing of the transfer, and the device
+    /// is well: asked again, and for as long as it takes where a graph's capture is in the way.
+    fn answer(&self, number: u32, event: &CudaEvent, announced: bool) -> Result<(), CudaError> {
+        let (mut pause, mut tries) = (PAUSES.0, 0);
+        loop {
+            match self.signal.wait(number, event, announced) {
+                Err(CudaError::Refused { fault, .. }) if fault.code.is_capture() || tries < TRIES => {
+                    tries += 1;
+                    thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+                other => return other,
+            }
+        }
+    }
+
     /// The thread's life.
     fn serve(&self) {
         let mut state = self.lock();
@@ -300,7 +332,7 @@ impl Shared {
                 continue;
             };
             drop(state);
-            let answer = self.signal.wait(number, &event, announced);
+            let answer = self.answer(number, &event, announced);
             let ended = answer.is_ok();
             // Before its slot is free: a slot that is has an event.
             if ended {
@@ -321,15 +353,16 @@ impl Shared {
                 slot.outcome = Some(outcome);
             }
             drop(state);
-            if ended {
-                contained(|| drop(batch));
-            } else {
-                batch.into_iter().for_each(|batch| self.leak(batch));
+            match batch {
+                Some(batch) if ended => self.contained(|| drop(batch)),
+                Some(batch) => self.leak(batch),
+                None => {}
             }
             self.answered.notify_all();
             if let Some(waker) = waker {
-                contained(|| waker.wake());
+                self.contained(|| waker.wake());
             }
+            self.device.settle();
             state = self.lock();
         }
     }

@@ -1,5 +1,9 @@
 //! Streams by purpose. Each is its own order of work; none waits for the legacy default stream.
+//!
+//! The priority is for kernels alone: of pending ones the greater goes first. Copies between host and device have none
+//! (`cuStreamCreateWithPriority`, notes): they go by the copy engines in the order in which they become ready.
 
+use super::back::Thing;
 use super::context::CudaDevice;
 use super::error::CudaError;
 use super::event::CudaEvent;
@@ -12,9 +16,9 @@ use std::sync::Arc;
 /// What a stream is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// Away from the device. Nobody waits for it: the least priority.
+    /// Away from the device. Nobody waits for it: its kernels have the least priority.
     Offload,
-    /// Towards the device. A request waits for it: the greatest priority.
+    /// Towards the device. A request waits for it: its kernels have the greatest priority.
     Onboard,
     /// Between the disk's buffers and the device: in the middle.
     Staging,
@@ -113,10 +117,8 @@ impl CudaStream {
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
-        self.device.give_back("cuStreamDestroy", 0, |api| {
-            // SAFETY: made by us and destroyed once.
-            unsafe { (api.cuStreamDestroy_v2)(self.stream) }
-        });
+        // SAFETY: made by us and destroyed once; the driver lets go of it when its work is done.
+        unsafe { self.device.give_back(Thing::Stream(self.stream), 0, None) };
     }
 }
 

@@ -5,7 +5,7 @@
 //! here, with the same arguments and a plain number for the result; the compiler checks each row's arguments against cudarc's.
 //!
 //! Invariants
-//! - I1: each entry is a function of the declared signature, and stays loaded until the process ends: cudarc never unloads.
+//! - I1: each entry is a function of the declared signature (`own` rows: of `cuda.h`'s, which nobody checks for us), and stays loaded until the process ends: cudarc never unloads.
 
 use super::error::CudaError;
 use crate::sys::library::Library;
@@ -16,7 +16,7 @@ use cudarc::driver::sys::{self, culib, is_culib_present};
 pub(super) use cudarc::driver::sys::{
     CUDA_MEMCPY2D, CUcontext, CUdevice, CUdevice_attribute, CUdeviceptr, CUevent, CUfunction,
     CUfunction_attribute, CUhostFn, CUipcMemHandle, CUmemLocation, CUmemLocationType, CUmemcpyAttributes,
-    CUmemcpySrcAccessOrder, CUmemorytype, CUmodule, CUpointer_attribute, CUstream, CUuuid,
+    CUmemcpyFlags, CUmemcpySrcAccessOrder, CUmemorytype, CUmodule, CUpointer_attribute, CUstream, CUuuid,
 };
 
 /// `CUresult` as a number: 0 is success.
@@ -27,6 +27,7 @@ macro_rules! entries {
     (
         required { $($name:ident($($argument:ty),*);)* }
         optional { $($maybe:ident($($maybe_argument:ty),*);)* }
+        own { $($own:ident($($own_argument:ty),*);)* }
     ) => {
         /// The driver's entries by their names in `cuda.h`.
         #[allow(non_snake_case, reason = "the names are the driver's")]
@@ -34,6 +35,7 @@ macro_rules! entries {
         pub(super) struct Api {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> Code,)*
             $(pub(super) $maybe: Option<unsafe extern "C" fn($($maybe_argument),*) -> Code>,)*
+            $(pub(super) $own: Option<unsafe extern "C" fn($($own_argument),*) -> Code>,)*
         }
 
         $(const _: unsafe fn($($argument),*) -> sys::CUresult = sys::$name;)*
@@ -54,6 +56,11 @@ macro_rules! entries {
                     $(
                         $maybe: find(concat!(stringify!($maybe), "\0").as_bytes())
                             // SAFETY: as above.
+                            .map(|found| unsafe { entry(found) }),
+                    )*
+                    $(
+                        $own: find(concat!(stringify!($own), "\0").as_bytes())
+                            // SAFETY: the row has the declaration of `cuda.h`; of the drivers that have another one it is not called.
                             .map(|found| unsafe { entry(found) }),
                     )*
                 })
@@ -77,6 +84,7 @@ entries! {
         cuDevicePrimaryCtxRelease_v2(CUdevice);
         cuCtxPushCurrent_v2(CUcontext);
         cuCtxPopCurrent_v2(*mut CUcontext);
+        cuCtxSetCurrent(CUcontext);
         cuCtxGetStreamPriorityRange(*mut c_int, *mut c_int);
         cuMemGetInfo_v2(*mut usize, *mut usize);
         cuMemAlloc_v2(*mut CUdeviceptr, usize);
@@ -120,7 +128,42 @@ entries! {
             *mut CUdeviceptr, *mut CUdeviceptr, *mut usize, usize, *mut CUmemcpyAttributes, *mut usize, usize, CUstream
         );
     }
+    own {
+        // The mode, in cudarc's declaration an enumeration too, is a number here, as a result is. The same for a stream's status.
+        cuThreadExchangeStreamCaptureMode(*mut c_uint);
+        cuStreamIsCapturing(CUstream, *mut c_uint);
+        // Of CUDA 12.8 and 12.9 only, which say where they failed. Later drivers may have it under this name or not.
+        cuMemcpyBatchAsync(
+            *mut CUdeviceptr, *mut CUdeviceptr, *mut usize, usize, *mut CUmemcpyAttributes, *mut usize, usize, *mut usize,
+            CUstream
+        );
+    }
 }
+
+/// `cuMemcpyBatchAsync_v2`.
+pub(super) type BatchPlain = unsafe extern "C" fn(
+    *mut CUdeviceptr,
+    *mut CUdeviceptr,
+    *mut usize,
+    usize,
+    *mut CUmemcpyAttributes,
+    *mut usize,
+    usize,
+    CUstream,
+) -> Code;
+
+/// `cuMemcpyBatchAsync` of 12.8: before the stream, where the first piece that was refused is told.
+pub(super) type BatchFailing = unsafe extern "C" fn(
+    *mut CUdeviceptr,
+    *mut CUdeviceptr,
+    *mut usize,
+    usize,
+    *mut CUmemcpyAttributes,
+    *mut usize,
+    usize,
+    *mut usize,
+    CUstream,
+) -> Code;
 
 /// The address of an entry as a function pointer.
 ///

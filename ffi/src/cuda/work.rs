@@ -37,7 +37,9 @@ impl<'a> Work<'a> {
 
     fn part(&mut self, act: impl FnOnce(&CudaStream, &mut Batch, &mut bool) -> Result<(), CudaError>) {
         if let (None, Some((batch, _))) = (&self.error, &mut self.parts) {
-            self.error = act(&self.shared.stream, batch, &mut self.issued).err();
+            let (stream, issued) = (&self.shared.stream, &mut self.issued);
+            // Bound once for all its pieces.
+            self.error = stream.device().bound(|| act(stream, batch, issued)).and_then(|done| done).err();
         }
     }
 

@@ -39,7 +39,7 @@ pub(super) fn cuda() -> Vec<Fact> {
         true => Fact::found(DRIVER, format!("CUDA {major}.{minor}, batch copies"), DRIVER_WHY),
         false => {
             let detail = format!("CUDA {major}.{minor}, which takes one copy a call");
-            Fact::limited(DRIVER, detail, DRIVER_WHY, "a driver of CUDA 13.0 or later takes many by one call")
+            Fact::limited(DRIVER, detail, DRIVER_WHY, "a driver of CUDA 12.8 or later takes many by one call")
         }
     };
     let devices: Vec<_> = (0..found.devices).map(|ordinal| driver.describe_device(ordinal)).collect();

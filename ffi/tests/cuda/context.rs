@@ -66,6 +66,53 @@ fn a_panic_leaves_no_context_behind() {
     double.finish();
 }
 
+/// An owner whose drop leaves the thread another context, or none.
+struct Leaves(Option<usize>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        match self.0 {
+            Some(other) => {
+                let other = core::ptr::with_exposed_provenance_mut(other);
+                // SAFETY: a context that the test holds. What `cudaSetDevice` does.
+                assert_eq!(unsafe { sys::cuCtxSetCurrent(other) }, sys::CUresult::CUDA_SUCCESS);
+            }
+            None => {
+                let mut popped = null_mut();
+                // SAFETY: `popped` is ours.
+                assert_eq!(unsafe { sys::cuCtxPopCurrent_v2(&mut popped) }, sys::CUresult::CUDA_SUCCESS);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_owners_drop_that_changes_the_context_of_a_queues_thread_harms_nobody() {
+    let (double, device) = machine();
+    let other = open(1);
+    let context = other.bound(|| current().expose_provenance()).expect("bound");
+    for leaves in [Some(context), None] {
+        let queue = crate::queue(&device, kvstrata_ffi::cuda::Purpose::Staging);
+        let memory = memory(&device, 4096);
+        double.hold();
+        let mut first = kvstrata_ffi::cuda::Batch::new();
+        first.keep(std::sync::Arc::new(Leaves(leaves)));
+        drop(queue.submit(first).expect("queued"));
+        let mut second = kvstrata_ffi::cuda::Batch::new();
+        second.device(memory.range(0, 4096).expect("in range"));
+        drop(memory);
+        drop(queue.submit(second).expect("queued"));
+        double.release();
+        // Freed by the queue's thread, in the context that the memory is of.
+        crate::until("the memory's end", || double.left().allocations == 0);
+        drop(queue);
+        assert_eq!(double.misuse(), (0, String::new()));
+    }
+    crate::until("the queues' end", || double.left().streams == 0);
+    drop((device, other));
+    double.finish();
+}
+
 #[test]
 fn two_threads_on_two_devices_do_not_meet() {
     let (double, device) = machine();

@@ -25,10 +25,10 @@ fn the_doctor_says_what_cuda_offers() {
 #[test]
 fn the_doctor_says_what_lacks_and_what_to_do() {
     let double = Double::new();
-    double.version(12080);
+    double.version(12060);
     let [driver, _] = facts();
     assert_eq!(driver.status, Status::Limited);
-    assert!(driver.remedy.expect("one").contains("13.0"));
+    assert!(driver.remedy.expect("one").contains("12.8"));
     double.version(11040);
     let [driver, devices] = facts();
     assert_eq!((driver.status, devices.status), (Status::Limited, Status::NotFound));

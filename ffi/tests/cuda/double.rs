@@ -31,6 +31,45 @@ fn a_call_without_a_context_is_seen() {
 }
 
 #[test]
+fn a_call_that_breaks_a_capture_is_seen() {
+    let (double, device) = machine();
+    double.capture(true);
+    let mut context = null_mut();
+    // SAFETY: `context` is ours.
+    let answer = unsafe { sys::cuDevicePrimaryCtxRetain(&mut context, 0) };
+    assert_eq!(answer, CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    let words = "cuDevicePrimaryCtxRetain broke another thread's capture".to_owned();
+    assert_eq!(double.misuse(), (1, words));
+    // One version's call is not another's.
+    let words = wrong(&double, &device, || {
+        let none = null_mut();
+        type Old = unsafe extern "C" fn(
+            *mut u64,
+            *mut u64,
+            *mut usize,
+            usize,
+            *mut c_void,
+            *mut usize,
+            usize,
+            *mut usize,
+            *mut c_void,
+        ) -> CUresult;
+        // SAFETY: a library that is loaded.
+        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuMemcpyBatchAsync".as_ptr()) };
+        assert!(!found.is_null());
+        // SAFETY: the declaration of 12.8.
+        let call = unsafe { core::mem::transmute::<*mut c_void, Old>(found) };
+        let mut failed = 0;
+        // SAFETY: refused before a pointer is followed but `failed`, which is ours.
+        unsafe { call(null_mut(), null_mut(), null_mut(), 1, none, null_mut(), 1, &mut failed, none) }
+    });
+    assert!(words.contains("of a driver of version 13000"));
+    double.capture(false);
+    drop(device);
+    double.finish();
+}
+
+#[test]
 fn memory_that_is_in_flight_or_not_there_is_seen() {
     let (double, device) = machine();
     let (host, target) = (pinned(&device, 2, 4096), memory(&device, 4096));

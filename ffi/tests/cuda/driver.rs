@@ -35,9 +35,13 @@ fn an_old_driver_is_refused_and_a_newer_one_has_less_or_more() {
         "the driver is of CUDA 11.8, and 12.0 is the least (the first whose entries are all there); install a newer one"
     );
     assert_eq!(double.calls("cuInit"), 0, "and left alone");
-    for (version, words) in
-        [(12000, "CUDA 12.0, 2 devices, single copies"), (13020, "CUDA 13.2, 2 devices, batch copies")]
-    {
+    for (version, words) in [
+        (12000, "CUDA 12.0, 2 devices, single copies"),
+        (12060, "CUDA 12.6, 2 devices, single copies"),
+        (12080, "CUDA 12.8, 2 devices, batch copies"),
+        (12090, "CUDA 12.9, 2 devices, batch copies"),
+        (13020, "CUDA 13.2, 2 devices, batch copies"),
+    ] {
         double.version(version);
         assert_eq!(CudaDriver::load().expect("new enough").describe().to_string(), words);
     }

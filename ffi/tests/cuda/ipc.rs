@@ -60,12 +60,19 @@ fn the_wrong_process_or_device_is_said_so() {
     // SAFETY: refused.
     let refused = unsafe { own.import(&device) }.expect_err("our own");
     assert_eq!(refused, CudaError::SameProcess { process: std::process::id() });
+    // The same number in another namespace is another process.
+    let mut bytes = own.to_bytes();
+    bytes[84] ^= 1;
+    let handle = IpcHandle::from_bytes(&bytes).expect("whole");
+    // SAFETY: `memory` lives longer, and nobody uses it.
+    drop(unsafe { handle.import(&device) }.expect("opened"));
+    assert_eq!(double.calls("cuIpcOpenMemHandle_v2"), 1);
     let other = open(1);
     let handle = from_elsewhere(&memory);
     // SAFETY: refused.
     let refused = unsafe { handle.import(&other) }.expect_err("another device's");
     assert!(matches!(refused, CudaError::OtherDevice { .. }), "{refused}");
-    assert_eq!(double.calls("cuIpcOpenMemHandle_v2"), 0);
+    assert_eq!(double.calls("cuIpcOpenMemHandle_v2"), 1, "not asked");
     drop(memory);
     // SAFETY: refused: the exporter has freed it.
     let refused = unsafe { handle.import(&device) }.expect_err("gone");

@@ -84,7 +84,7 @@ fn launches_and_images_that_cannot_be_are_refused() {
     double.fail("cuModuleLoadData", 1, 209);
     // SAFETY: the double takes any image.
     let refused = unsafe { CudaModule::load(&device, b"image") }.expect_err("for another device");
-    assert!(refused.to_string().ends_with("install a newer NVIDIA driver"), "{refused}");
+    assert!(refused.to_string().contains("install a newer NVIDIA driver"), "{refused}");
     // SAFETY: as above.
     let module = unsafe { CudaModule::load(&device, b"image") }.expect("loaded");
     let refused = module.function("nothing").expect_err("not there");

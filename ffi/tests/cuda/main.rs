@@ -2,6 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
+mod capture;
 mod completion;
 mod context;
 mod copies;
@@ -15,6 +16,7 @@ mod device_plans;
 mod doctor;
 mod double;
 mod driver;
+mod engine;
 mod ipc;
 mod kernels;
 mod memory;

@@ -72,6 +72,11 @@ fn lent_memory_is_its_owners_and_is_held() {
         );
     }
     assert_eq!(lend(address, 0).expect_err("nothing"), CudaError::ZeroBytes { what: "device memory" });
+    // The driver has an ordinal for pinned memory too.
+    let host = crate::pinned(&device, 1, 4096);
+    let refused = lend(host.base_address(), 4096).expect_err("the host's");
+    assert_eq!(refused, CudaError::HostMemory { address: host.base_address() });
+    drop(host);
     let other = open(1);
     let elsewhere = memory(&other, 64);
     let refused = lend(elsewhere.base_address(), 64).expect_err("another device's");

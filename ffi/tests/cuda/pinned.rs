@@ -18,7 +18,8 @@ fn an_arena_is_registered_in_chunks_and_says_how_far_it_is() {
         let pinned =
             PinnedStorage::allocate(&device, 10, MIB, options, &mut |done, all| told.push((done, all)));
         let pinned = pinned.expect("registered");
-        let expected: Vec<_> = (1..=5).map(|chunk| (chunk * 2 * MIB as u64, 10 * MIB as u64)).collect();
+        // Half for the pages, in one piece of this size; the rest chunk by chunk.
+        let expected: Vec<_> = (5..=10).map(|mib| (mib * MIB as u64, 10 * MIB as u64)).collect();
         assert_eq!(told, expected);
         assert_eq!(double.calls("cuMemHostRegister_v2") - before, 5);
         assert_eq!(double.left().registrations, 5);
@@ -51,7 +52,11 @@ fn what_fails_half_way_is_undone_and_leaves_the_arena() {
         if threads == 1 {
             assert_eq!(done_bytes, 4 * MIB as u64);
         }
-        assert!(refused.to_string().contains("ulimit -l"), "{refused}");
+        assert!(refused.to_string().contains("free host memory, or use a smaller arena"), "{refused}");
+        assert!(
+            !refused.to_string().contains("ulimit"),
+            "no limit of the system's is the driver's: {refused}"
+        );
         assert_eq!(double.left().registrations, 0);
         let (registered, unregistered) = calls();
         assert_eq!(unregistered - before.1, registered - before.0 - 1, "all but the one that was refused");
@@ -79,6 +84,78 @@ fn limits_and_second_registrations_are_errors() {
     let refused = PinnedStorage::allocate(&device, 0, MIB, options, &mut |_, _| {}).expect_err("no blocks");
     assert!(matches!(refused, CudaError::Arena { .. }), "{refused}");
     drop((first, device));
+    double.finish();
+}
+
+/// Whether children have not the mapping with this address in it, by the kernel's word: "don't copy".
+fn is_kept_from_children(address: u64) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("the kernel's list");
+    let mut inside = false;
+    for line in maps.lines() {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        if let Some((from, to)) = range {
+            let number = |text| u64::from_str_radix(text, 16).ok();
+            if let (Some(from), Some(to)) = (number(from), number(to)) {
+                inside = (from..to).contains(&address);
+            }
+        } else if let (true, Some(flags)) = (inside, line.strip_prefix("VmFlags:")) {
+            return flags.split_whitespace().any(|flag| flag == "dc");
+        }
+    }
+    panic!("{address:#x} is not mapped");
+}
+
+#[test]
+fn a_child_process_has_nothing_of_a_registered_arena() {
+    if !std::fs::read_to_string("/proc/self/smaps").is_ok_and(|maps| maps.contains("VmFlags:")) {
+        println!("SKIP forks: the kernel does not say what children have of a mapping");
+        return;
+    }
+    let (double, device) = machine();
+    let arena = HostArena::new(10, MIB).expect("an arena");
+    let places = [0, 10 * MIB as u64 - 1].map(|offset| arena.base_address() + offset);
+    let kept = || places.map(is_kept_from_children);
+    assert_eq!(kept(), [false; 2]);
+    let options = PinOptions::new().chunk_bytes(2 * MIB);
+    let register = || PinnedStorage::register(&device, arena.clone(), options, &mut |_, _| {});
+    double.fail("cuMemHostRegister_v2", 3, 2);
+    register().expect_err("refused");
+    assert_eq!(kept(), [false; 2], "undone");
+    let first = register().expect("registered");
+    assert_eq!(kept(), [true; 2]);
+    register().expect_err("a second time");
+    assert_eq!(kept(), [true; 2], "still the first one's");
+    // What the driver did not take back yet is still pinned.
+    double.fail("cuMemHostUnregister", 5, 900);
+    drop(first);
+    assert_eq!((kept(), double.left().registrations), ([true; 2], 1));
+    drop(device);
+    assert_eq!(kept(), [false; 2]);
+    double.finish();
+}
+
+#[test]
+fn two_threads_register_however_many_make_pages() {
+    let (double, device) = machine();
+    let options = PinOptions::new().chunk_bytes(1).threads(16);
+    let host = PinnedStorage::allocate(&device, 200, 4096, options, &mut |_, _| {}).expect("registered");
+    assert_eq!(double.left().registrations, 200);
+    assert!((1..=2).contains(&double.registering()), "{} threads", double.registering());
+    drop((host, device));
+    double.finish();
+}
+
+#[test]
+fn pages_are_made_before_the_driver_pins_them() {
+    let (double, device) = machine();
+    let host =
+        PinnedStorage::allocate(&device, 6, MIB, PinOptions::new(), &mut |_, _| {}).expect("registered");
+    let mut pages = [0_u8; 6 * MIB / 4096];
+    let start = core::ptr::with_exposed_provenance_mut(host.base_address() as usize);
+    // SAFETY: asks for pages of a live mapping; a byte a page is ours.
+    assert_eq!(unsafe { libc::mincore(start, 6 * MIB, pages.as_mut_ptr()) }, 0);
+    assert!(pages.iter().all(|page| page & 1 != 0), "the double touches none");
+    drop((host, device));
     double.finish();
 }
 

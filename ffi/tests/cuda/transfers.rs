@@ -124,7 +124,7 @@ fn a_transfer_that_is_not_finished_is_not_waited_for() {
 #[test]
 fn a_piece_that_is_refused_half_way_is_the_outcome_when_the_others_are_done() {
     let double = Double::new();
-    double.version(12080);
+    double.version(12060);
     let device = open(0);
     let (host, target) = (pinned(&device, 1, 4096), memory(&device, 4096));
     let queue = queue(&device, Purpose::Onboard);

@@ -112,7 +112,7 @@ fn what_is_not_there_is_not_measured() {
             // When a part of the cells is done.
             double.fail("cuMemcpyBatchAsync_v2", 60, 801);
         } else {
-            double.version(12_080);
+            double.version(12_060);
         }
         let device = crate::open(0);
         let costs = quietly(&device, none(), up_to(64 << 10)).expect("tuned");

@@ -63,9 +63,9 @@ fn a_batch_is_one_launch_or_one_call_and_uploads_nothing() {
         let before = (double.calls(calls.0), double.all_calls());
         batch = submit(&prepared, Some(route), &queue, [&engine, &tier], &blocks, batch);
         assert_eq!(double.calls(calls.0) - before.0, calls.1, "{route:?}");
-        // Besides: the context, an event, and what waits for it.
+        // Besides: the context, the thread's mode of capture, an event, and what waits for it.
         let others = double.all_calls() - before.1 - calls.1;
-        assert!(others <= 8, "{route:?}: {others} other calls");
+        assert!(others <= 10, "{route:?}: {others} other calls");
     }
     drop((batch, prepared, copy, queue, engine, tier, device));
     crate::until("the release", || double.left().contexts == 0);

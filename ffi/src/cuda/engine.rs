@@ -1,0 +1,169 @@
+//! The engine's own streams and events, and order between them and ours. Queued, and waited for by the device alone.
+//!
+//! ```text
+//!   engine's stream   ── kernels write KV ─●───────────────────────◄── kernels read KV ──
+//!                                          │ wait_for_stream        │ hold_stream
+//!   queue's stream    ─────────────────────►── copies ──────────────●─────────────────────
+//! ```
+//!
+//! One event of the queue's carries every mark: a stream that was told to wait waits for the mark that the event had then, and the
+//! event may be recorded anew. So nothing is made and nothing allocated after the first mark. Events of other processes (IPC) are not
+//! opened here.
+//!
+//! Invariants
+//! - I1: a mark is recorded and waited for under its lock, so that nobody records another in between.
+
+use super::context::CudaDevice;
+use super::error::CudaError;
+use super::event::CudaEvent;
+use super::queue::TransferQueue;
+use super::sys::{CUevent, CUstream};
+use core::ffi::c_void;
+use std::sync::PoisonError;
+
+/// A stream of somebody else's: a `CUstream`, which a `cudaStream_t` is too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineStream(*mut c_void);
+
+// SAFETY: a stream may be used from any thread (the driver is thread-safe); the pointer is never followed here.
+unsafe impl Send for EngineStream {}
+// SAFETY: as above.
+unsafe impl Sync for EngineStream {}
+
+impl EngineStream {
+    /// The default stream as a null handle means it: the legacy one.
+    pub const NULL: EngineStream = EngineStream(core::ptr::null_mut());
+    /// `CU_STREAM_LEGACY`: waits for all blocking streams of the device, and they for it.
+    pub const LEGACY: EngineStream = EngineStream(core::ptr::without_provenance_mut(1));
+    /// `CU_STREAM_PER_THREAD`: the calling thread's own default stream.
+    pub const PER_THREAD: EngineStream = EngineStream(core::ptr::without_provenance_mut(2));
+
+    /// A stream by its handle, as the engine has it.
+    #[must_use]
+    pub fn of(handle: *mut c_void) -> EngineStream {
+        EngineStream(handle)
+    }
+
+    fn raw(self) -> CUstream {
+        self.0.cast()
+    }
+}
+
+/// An event of somebody else's: a `CUevent`, which a `cudaEvent_t` is too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineEvent(*mut c_void);
+
+// SAFETY: as for streams.
+unsafe impl Send for EngineEvent {}
+// SAFETY: as above.
+unsafe impl Sync for EngineEvent {}
+
+impl EngineEvent {
+    /// An event by its handle, as the engine has it.
+    #[must_use]
+    pub fn of(handle: *mut c_void) -> EngineEvent {
+        EngineEvent(handle)
+    }
+
+    fn raw(self) -> CUevent {
+        self.0.cast()
+    }
+}
+
+/// `CU_STREAM_CAPTURE_STATUS_NONE`.
+const NOT_CAPTURED: u32 = 0;
+
+impl TransferQueue {
+    /// What is queued here from now on waits for what the engine's stream has queued so far.
+    ///
+    /// # Errors
+    /// [`CudaError::Capturing`]; the driver refuses: the stream is another device's.
+    ///
+    /// # Safety
+    /// The stream is live, of this queue's device, and does not begin to be captured meanwhile.
+    pub unsafe fn wait_for_stream(&self, stream: EngineStream) -> Result<(), CudaError> {
+        self.mark(|device, event| {
+            is_not_captured(device, stream)?;
+            // SAFETY: both are live.
+            unsafe { record(device, event.raw(), stream.raw()) }?;
+            self.stream().wait_for(event)
+        })
+    }
+
+    /// What the engine's stream queues from now on waits for what is queued here so far.
+    ///
+    /// # Errors
+    /// As for [`wait_for_stream`](TransferQueue::wait_for_stream).
+    ///
+    /// # Safety
+    /// As for [`wait_for_stream`](TransferQueue::wait_for_stream).
+    pub unsafe fn hold_stream(&self, stream: EngineStream) -> Result<(), CudaError> {
+        self.mark(|device, event| {
+            is_not_captured(device, stream)?;
+            event.record(self.stream())?;
+            // SAFETY: both are live.
+            unsafe { wait(device, stream.raw(), event.raw()) }
+        })
+    }
+
+    /// What is queued here from now on waits for what the engine's event was recorded behind last; for nothing if it never was.
+    ///
+    /// # Errors
+    /// The driver refuses.
+    ///
+    /// # Safety
+    /// The event is live, and was not recorded in a stream that is captured.
+    pub unsafe fn wait_for_event(&self, event: EngineEvent) -> Result<(), CudaError> {
+        // SAFETY: both are live.
+        self.mark(|device, _| unsafe { wait(device, self.stream().raw(), event.raw()) })
+    }
+
+    /// Runs what needs the queue's mark, alone (I1).
+    fn mark(
+        &self,
+        act: impl FnOnce(&CudaDevice, &CudaEvent) -> Result<(), CudaError>,
+    ) -> Result<(), CudaError> {
+        let shared = self.shared();
+        let device = shared.device();
+        let mut mark = shared.mark.lock().unwrap_or_else(PoisonError::into_inner);
+        if mark.is_none() {
+            *mark = Some(CudaEvent::new(device)?);
+        }
+        match &*mark {
+            // Bound once for the calls together.
+            Some(event) => device.bound(|| act(device, event))?,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Refuses a stream that is captured: a mark of it would take our stream into the graph, and one of ours would break the capture.
+fn is_not_captured(device: &CudaDevice, stream: EngineStream) -> Result<(), CudaError> {
+    let mut status = NOT_CAPTURED;
+    let asked = device.call("cuStreamIsCapturing", |api| match api.cuStreamIsCapturing {
+        // SAFETY: the stream is live (the callers' promise); `status` is ours.
+        Some(ask) => unsafe { ask(stream.raw(), &mut status) },
+        None => 0,
+    });
+    match asked {
+        Ok(()) if status == NOT_CAPTURED => Ok(()),
+        Ok(()) => Err(CudaError::Capturing),
+        // The default stream's answer while a stream that it waits for is captured.
+        Err(CudaError::Refused { fault, .. }) if fault.code.is_capture() => Err(CudaError::Capturing),
+        Err(other) => Err(other),
+    }
+}
+
+/// # Safety
+/// Both are live.
+unsafe fn record(device: &CudaDevice, event: CUevent, stream: CUstream) -> Result<(), CudaError> {
+    // SAFETY: the caller's promise; the driver checks that they are of one context.
+    device.call("cuEventRecord", |api| unsafe { (api.cuEventRecord)(event, stream) })
+}
+
+/// # Safety
+/// Both are live.
+unsafe fn wait(device: &CudaDevice, stream: CUstream, event: CUevent) -> Result<(), CudaError> {
+    // SAFETY: the caller's promise.
+    device.call("cuStreamWaitEvent", |api| unsafe { (api.cuStreamWaitEvent)(stream, event, 0) })
+}
