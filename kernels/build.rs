@@ -1,8 +1,10 @@
 //! Compiles `cuda/*.cu`: by nvcc to fat binaries that the crate embeds, if there is an nvcc; by the host's compiler for the CPU, with
 //! the feature `cpu`.
 //!
-//! nvcc is `KVSTRATA_NVCC`, or that of `CUDA_HOME` or `CUDA_PATH`, or the one in `PATH`. `KVSTRATA_NVCC=` (empty) builds without.
-//! `KVSTRATA_CUDA_ARCHS` says for which architectures: `90` or `80 90`, say, where all of them take too long.
+//! nvcc is `KVSTRATA_NVCC` (an absolute path), or that of `CUDA_HOME` or `CUDA_PATH`, or the one in `PATH`, or that of
+//! `/usr/local/cuda`. `KVSTRATA_NVCC=` (empty) builds without. `KVSTRATA_CUDA_ARCHS` says for which architectures: `90` or `80 90`, say,
+//! where all of them take too long; unless it does, those that this nvcc knows. An nvcc that was only found, and does not compile the
+//! kernels, is a warning, and the build goes on without; one that was named is an error.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -21,10 +23,20 @@ fn main() {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    let (images, toolkit) = match nvcc() {
-        Ok(nvcc) => compile(&nvcc, &out),
-        Err(why) => (String::new(), why),
-    };
+    let named = env::var_os("KVSTRATA_NVCC").is_some_and(|asked| !asked.is_empty());
+    let compiled = nvcc().and_then(|nvcc| {
+        println!("cargo:rerun-if-changed={}", nvcc.display());
+        compile(&nvcc, &out).map_err(|why| {
+            let why = format!("{}: {why}", nvcc.display());
+            assert!(
+                !named,
+                "{why}\nname another nvcc in KVSTRATA_NVCC, or set it to nothing to build without kernels"
+            );
+            println!("cargo:warning=no kernels: {}; KVSTRATA_NVCC names another nvcc", first_line(&why));
+            first_line(&why).to_owned()
+        })
+    });
+    let (images, toolkit) = compiled.unwrap_or_else(|why| (String::new(), why));
     let code = format!("const IMAGES: &[Image] = &[{images}];\nconst TOOLKIT: &str = {toolkit:?};\n");
     fs::write(out.join("images.rs"), code).expect("OUT_DIR is there to be written");
     #[cfg(feature = "cpu")]
@@ -39,20 +51,51 @@ fn nvcc() -> Result<PathBuf, String> {
             _ if asked.is_empty() => Err("KVSTRATA_NVCC was empty when this was built".into()),
             path if path.is_file() => Ok(path),
             // Asked for by name: not to be overlooked.
-            path => panic!("KVSTRATA_NVCC is {}, which is no file", path.display()),
+            path => panic!("KVSTRATA_NVCC is {}, which is no file; give its absolute path", path.display()),
         };
     }
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(set).map(|home| home.join("bin"));
     let path = env::var_os("PATH").unwrap_or_default();
-    let found =
-        homes.chain(env::split_paths(&path)).map(|folder| folder.join("nvcc")).find(|nvcc| nvcc.is_file());
-    found.ok_or_else(|| "no nvcc in KVSTRATA_NVCC, CUDA_HOME, CUDA_PATH or PATH when this was built".into())
+    let usual = PathBuf::from("/usr/local/cuda/bin");
+    let folders = homes.chain(env::split_paths(&path)).chain([usual]);
+    let found = folders.map(|folder| folder.join("nvcc")).find(|nvcc| nvcc.is_file());
+    found.ok_or_else(|| {
+        "no nvcc in KVSTRATA_NVCC, CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda when this was built".into()
+    })
 }
 
-/// The images as Rust, and what made them. A source that an nvcc refuses is an error: half of the kernels are worse than none.
-fn compile(nvcc: &Path, out: &Path) -> (String, String) {
-    let architectures = env::var("KVSTRATA_CUDA_ARCHS").unwrap_or_else(|_| ARCHITECTURES.into());
-    let list: Vec<&str> = architectures.split_whitespace().collect();
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// The architectures to compile for.
+fn architectures(nvcc: &Path) -> Result<Vec<String>, String> {
+    let asked = env::var("KVSTRATA_CUDA_ARCHS").unwrap_or_default();
+    if !asked.trim().is_empty() {
+        return Ok(asked.split_whitespace().map(str::to_owned).collect());
+    }
+    let listed = run(Command::new(nvcc).arg("--list-gpu-arch"))?;
+    let known =
+        |architecture: &&str| listed.lines().any(|line| line.trim() == format!("compute_{architecture}"));
+    let list: Vec<_> = ARCHITECTURES.split_whitespace().filter(known).map(str::to_owned).collect();
+    if list.is_empty() {
+        return Err(format!("it knows none of sm_{}", ARCHITECTURES.replace(' ', ", sm_")));
+    }
+    Ok(list)
+}
+
+/// What a command prints, or why it failed.
+fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(format!("{}\n{command:?}", String::from_utf8_lossy(&output.stderr).trim()))
+}
+
+/// The images as Rust, and what made them. All sources or none: half of the kernels are worse than none.
+fn compile(nvcc: &Path, out: &Path) -> Result<(String, String), String> {
+    let list = architectures(nvcc)?;
     let mut images = String::new();
     for source in SOURCES {
         let image = out.join(source).with_extension("fatbin");
@@ -68,17 +111,13 @@ fn compile(nvcc: &Path, out: &Path) -> (String, String) {
         for end in ends {
             command.arg(format!("-gencode=arch=compute_{end},code=compute_{end}"));
         }
-        command.arg(Path::new("cuda").join(source).with_extension("cu"));
-        let output = command.output().unwrap_or_else(|error| panic!("{}: {error}", nvcc.display()));
-        assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+        run(command.arg(Path::new("cuda").join(source).with_extension("cu")))?;
         write!(images, "Image {{ name: {source:?}, bytes: include_bytes!({image:?}) }}, ")
             .expect("to a string");
     }
-    let version =
-        Command::new(nvcc).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
-    let version = String::from_utf8_lossy(&version);
+    let version = run(Command::new(nvcc).arg("--version")).unwrap_or_default();
     let version = version.lines().find(|line| line.contains("release")).unwrap_or("nvcc").trim();
-    (images, format!("{version}; sm_{} and PTX", list.join(", sm_")))
+    Ok((images, format!("{version}; sm_{} and PTX", list.join(", sm_"))))
 }
 
 #[cfg(feature = "cpu")]

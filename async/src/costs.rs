@@ -1,4 +1,5 @@
-//! What copies cost on this machine's devices: measured by `kvstrata tune`, stored in a file a device, found again by whoever copies.
+//! What copies cost on this machine's devices: measured by `kvstrata tune`, stored in a file a device, found again by whoever copies and
+//! hands it to [`CopyOptions::costs`](kvstrata_ffi::cuda::CopyOptions::costs).
 //!
 //! ```text
 //!   $KVSTRATA_CONFIG_DIR, or $XDG_CACHE_HOME/kvstrata, or ~/.cache/kvstrata
@@ -17,7 +18,7 @@ pub(crate) use file::Grids;
 
 use crate::files;
 use core::fmt;
-use kvstrata_ffi::cuda::{CopyCosts, CostSource, DeviceDescription};
+use kvstrata_ffi::cuda::{CopyCosts, CostSource, CudaKernels, DeviceDescription};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,8 @@ pub enum Note {
         /// Major and minor.
         cuda: (u32, u32),
     },
+    /// It was, by a build without kernels, and this one has some.
+    WithoutKernels,
     /// It was perhaps, and the file cannot be used.
     Unusable(CostStoreError),
 }
@@ -78,6 +81,9 @@ impl fmt::Display for Note {
             Note::OtherDriver { cuda: (major, minor) } => {
                 write!(f, "measured under another driver, of CUDA {major}.{minor}: run `kvstrata tune` again")
             }
+            Note::WithoutKernels => f.write_str(
+                "measured by a build without kernels, which are never taken then: run `kvstrata tune` again",
+            ),
             Note::Unusable(error) => error.fmt(f),
         }
     }
@@ -183,6 +189,11 @@ impl CostStore {
             Ok(Some(costs)) => match *costs.source() {
                 CostSource::Measured { cuda: then, .. } if then != cuda => {
                     (costs, Some(Note::OtherDriver { cuda: then }))
+                }
+                _ if CudaKernels::built().is_ok()
+                    && costs.directions().iter().all(|of| of.ctas.is_none()) =>
+                {
+                    (costs, Some(Note::WithoutKernels))
                 }
                 _ => (costs, None),
             },

@@ -69,3 +69,24 @@ fn without_libcuda_there_is_a_reason() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!(report["settings"]["device"], "sim");
 }
+
+/// The example for engines, with the copy engine alone: over the double a child process has no kernels.
+#[test]
+fn the_example_goes_up_and_down() {
+    let command = Path::new(env!("CARGO_BIN_EXE_kvstrata"));
+    let example = command.with_file_name("examples").join("cuda_offload");
+    if !example.is_file() {
+        return println!("SKIP cuda_offload: `cargo test` builds it, unless told --test");
+    }
+    let lent = tempfile::tempdir().expect("a temporary folder");
+    let mut child = Command::new(example);
+    child.env("KVSTRATA_CONFIG_DIR", lent.path());
+    Double::lend(lent.path(), &mut child).expect("a link");
+    let output = child.output().expect("it runs");
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{words}{}", String::from_utf8_lossy(&output.stderr));
+    for part in ["costs: reasoned for", "never measured", "64 blocks went up and came back as they were"] {
+        assert!(words.contains(part), "{words}");
+    }
+    Double::verdict(lent.path());
+}

@@ -2,7 +2,7 @@
 //! the default of `QueueOptions` is to be chosen. Needs a device.
 //!
 //! ```sh
-//! cargo run --release -p kvstrata-ffi --example cuda_completion [ROUNDS]
+//! cargo run --release -p kvstrata-ffi --example cuda_completion [ROUNDS [DEVICE]]
 //! ```
 //!
 //! For 4 KiB and 2 MiB to the device: `alone` is one transfer at a time, from submission to the waiter's return; `stream` is the time a
@@ -100,9 +100,9 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
-fn run(rounds: usize) -> Result<(), Box<dyn std::error::Error>> {
+fn run(rounds: usize, device: u32) -> Result<(), Box<dyn std::error::Error>> {
     let driver = CudaDriver::load()?;
-    let device = CudaDevice::open(&driver, 0)?;
+    let device = CudaDevice::open(&driver, device)?;
     println!("{{\"driver\":\"{}\",\"device\":\"{}\"}}", driver.describe(), device.describe());
     for bytes in [4 << 10, 2 << 20] {
         for way in Way::ALL {
@@ -121,8 +121,9 @@ fn run(rounds: usize) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn main() -> ExitCode {
-    let rounds = std::env::args().nth(1).and_then(|rounds| rounds.parse().ok()).unwrap_or(10_000).max(1);
-    match run(rounds) {
+    let number = |at| std::env::args().nth(at).and_then(|number| number.parse::<u32>().ok());
+    let (rounds, device) = (number(1).unwrap_or(10_000).max(1), number(2).unwrap_or(0));
+    match run(rounds as usize, device) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

@@ -11,9 +11,9 @@ use kvstrata_core::storage::{Storage, StorageKind};
 use kvstrata_cuda_double::Double;
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::cuda::{
-    Batch, CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaFunction, CudaKernels, CudaModule, CudaSums,
-    DeviceStorage, Held, PinOptions, PinnedStorage, Place, Purpose, QueueOptions, Route, SumOptions,
-    TransferQueue,
+    Batch, CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaError, CudaFunction, CudaKernels, CudaModule,
+    CudaSums, DeviceStorage, Held, PinOptions, PinnedStorage, Place, Purpose, QueueOptions, Route,
+    SumOptions, TransferQueue,
 };
 use kvstrata_kernels::{Image, cpu};
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -114,7 +114,17 @@ fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
     let queue = TransferQueue::new(&device, Purpose::Offload, QueueOptions::new()).expect("a queue");
     let (from, to): (Vec<_>, Vec<_>) = (0..64).map(|block| (BlockId(63 - block), BlockId(block))).unzip();
     let mut batch = Batch::new();
-    for route in Route::ALL {
+    // By a route, and by what costs choose; and where there are no kernels.
+    let none = CudaCopy::with(
+        &device,
+        Err(CudaError::NoKernels { why: "as a test".to_owned() }),
+        CopyOptions::new(),
+    );
+    let place = tensors.iter().map(|of| of.range(0, of.size_bytes()).expect("all")).collect();
+    let without =
+        none.prepare(&plan, Place::Device(place), Place::Host(Arc::clone(&host))).expect("prepared");
+    let cases = Route::ALL.map(|route| (&prepared, Some(route))).into_iter();
+    for (prepared, route) in cases.chain([(&prepared, None), (&without, None)]) {
         for round in 0..5 {
             // The first makes room.
             let before = COUNT.load(Relaxed);
@@ -122,21 +132,25 @@ fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
             for block in 0..64 {
                 batch.write(host.arena().write(block).expect("free"), &host).expect("registered");
             }
-            let transfer = prepared.submit_by(route, &queue, &from, &to, batch).expect("queued");
+            let transfer = match route {
+                Some(route) => prepared.submit_by(route, &queue, &from, &to, batch),
+                None => prepared.submit(&queue, &from, &to, batch),
+            };
+            let transfer = transfer.expect("queued");
             batch = transfer.wait().expect("executed");
             let pieces = batch.pieces();
             batch.release().for_each(drop);
             COUNTS.store(false, Relaxed);
             assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations by {route:?}");
-            let wanted = match route {
-                Route::Single | Route::Batch => 4096,
-                Route::Rows => 2048,
-                Route::Kernel => 0,
-            };
-            assert_eq!(pieces, wanted, "{route:?}");
+            match route {
+                Some(Route::Single | Route::Batch) => assert_eq!(pieces, 4096, "{route:?}"),
+                Some(Route::Rows) => assert_eq!(pieces, 2048),
+                Some(Route::Kernel) => assert_eq!(pieces, 0),
+                None => {}
+            }
         }
     }
-    drop((batch, queue, prepared, copy, tensors, host, device));
+    drop((batch, queue, prepared, without, none, copy, tensors, host, device));
 }
 
 /// One test, since what counts is all of the program's.

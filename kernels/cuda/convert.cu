@@ -1,11 +1,16 @@
 // Copies that store elements in fewer bytes, or bring them back: a tier that holds twice the blocks, at a loss that is bounded.
 //
 //   to          bits    error of y = x / scale                              beyond
-//   bf16        8       ≤ 2^-8 |y|                                          as binary32 rounds; no scale
+//   bf16        8       ≤ 2^-8 |y| from 2^-126, ≤ 2^-134 below              as binary32 rounds; no scale
 //   fp8 e4m3    4       ≤ 2^-4 |y| from 2^-6 to 448, ≤ 2^-10 below          ± 448; a NaN stays one
 //
-// To the nearest, ties to even. A scale that is a power of two adds no error. What comes back from fp8 is exact but for the rounding
-// of its product with the scale. fp8 e4m3 is that of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022, table 1): it has no
+//   back from   error of x = y × scale
+//   bf16        none
+//   fp8 e4m3    to bf16: ≤ 2^-8 |x|; to fp16: ≤ 2^-11 |x| from 2^-14, ≤ 2^-25 below, and infinite from 65,520 on: a scale above 146
+//               takes 448 there
+//
+// A scale that is a power of two adds nothing; any other one 2^-24 |y| for the product in binary32, and as much for its inverse.
+// To the nearest, ties to even. fp8 e4m3 is that of "FP8 Formats for Deep Learning" (Micikevicius et al., 2022, table 1): it has no
 // infinities, 0x7f and 0xff are NaN. In integers and IEEE products and sums only: the same bits on every device, and on a CPU. Only
 // NaNs are not, that come out of a product: all become one, 0x7fc0 in bf16 and 0x7e00 in fp16 (CUDA's own intrinsics give 0x7fff), but
 // in bf16 → binary32, which moves bits. What is beyond 448 becomes ± 448, infinities too, as cuda_fp8's __NV_SATFINITE has it.

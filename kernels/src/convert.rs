@@ -163,12 +163,16 @@ fn stand_in(layout: &Layout, wide: DType) -> Result<Layout, CannotConvert> {
     let config = layout.config();
     let times = u64::from(wide.bits() / config.dtype.bits());
     let arrangement = layout.arrangement().ok_or(CannotConvert::NoArrangement)?;
-    let region = |of: &Region| match of.address.checked_mul(times) {
-        Some(address) => Ok(Region { address, size_bytes: of.size_bytes * times, ..*of }),
-        None => Err(CannotConvert::Address(of.address)),
+    let region = |of: &Region| match (of.address.checked_mul(times), of.size_bytes.checked_mul(times)) {
+        (Some(address), Some(size_bytes)) => Ok(Region { address, size_bytes, ..*of }),
+        _ => Err(CannotConvert::Address(of.address)),
     };
     let regions = layout.regions().iter().map(region).collect::<Result<Vec<_>, _>>()?;
-    Ok(Layout::new(config.dtype(wide).alignment(config.alignment * times), arrangement, &regions)?)
+    Ok(Layout::new(
+        config.dtype(wide).alignment(config.alignment.saturating_mul(times)),
+        arrangement,
+        &regions,
+    )?)
 }
 
 /// How plans between two layouts are launched that convert, whatever their blocks.

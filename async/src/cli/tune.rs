@@ -27,7 +27,7 @@ Examples:
       Leave what is stored as it is.
 
 The table has a line for each size of a piece and a column for each number of pieces: the cheapest route and its rate.
-  B batch   the copy engine, one call for all pieces (a driver of CUDA 13.0 or later)
+  B batch   the copy engine, one call for all pieces (a driver of CUDA 12.8 or later)
   R rows    the copy engine, a call for 16 pieces at even distances
   S single  the copy engine, a call a piece
   K kernel  a kernel, one launch for all (a build with nvcc)
@@ -41,7 +41,7 @@ Exit codes: 0 all well; 2 something asked for is impossible, and the message say
     long_about = "Measure which way to copy is the cheapest on a GPU, and store it.\n\n\
                   Blocks of a KV cache are many pieces: a layer's keys here, its values there. Whether the copy engine or a kernel \
                   moves them faster depends on their size, their number, the direction, the card and the link. This measures \
-                  all ways at points of that grid, a few seconds in all, and whoever copies then takes the cheapest; \
+                  all ways at points of that grid, a few seconds in all, and stores it for whoever hands it to `CopyOptions::costs`; \
                   without it, figures that are reasoned from data sheets. The GPU and its link should be idle meanwhile: \
                   256 MiB of host memory are pinned, and three times as much of the GPU's is used.",
     after_long_help = EXAMPLES
@@ -151,10 +151,13 @@ fn fragments(size: u64, count: u64) -> Fragments {
     Fragments { pieces: count, bytes: size * count, families: count.div_ceil(CopyCosts::FAMILY), width: 16 }
 }
 
-/// Of the routes whose costs are known.
+/// Of the routes whose costs are known, and that this build has.
 fn cheapest(costs: &CopyCosts, direction: Direction, size: u64, count: u64) -> Route {
     let fragments = fragments(size, count);
-    costs.choose(direction, fragments, |route| costs.estimate(direction, route, fragments).is_some())
+    let built = CudaKernels::built().is_ok();
+    let there =
+        |route| costs.estimate(direction, route, fragments).is_some() && (built || route != Route::Kernel);
+    costs.choose(direction, fragments, there)
 }
 
 fn table(shown: &Shown, multiprocessors: u32, costs: &CopyCosts) -> String {
@@ -162,8 +165,16 @@ fn table(shown: &Shown, multiprocessors: u32, costs: &CopyCosts) -> String {
     let ctas = Direction::ALL.map(|direction| costs.ctas(direction, multiprocessors));
     let _ = writeln!(text, "device   {}\n         {}", shown.device, shown.uuid);
     let _ = writeln!(text, "costs    {}", shown.source);
-    let _ =
-        writeln!(text, "kernels  at most {}, {} and {} CTAs (up, down, within)", ctas[0], ctas[1], ctas[2]);
+    let _ = match CudaKernels::built() {
+        Ok(_) => {
+            writeln!(
+                text,
+                "kernels  at most {}, {} and {} CTAs (up, down, within)",
+                ctas[0], ctas[1], ctas[2]
+            )
+        }
+        Err(why) => writeln!(text, "kernels  none in this build: {why}"),
+    };
     if let Some(note) = &shown.note {
         let _ = writeln!(text, "note     {note}");
     }

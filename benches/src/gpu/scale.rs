@@ -86,7 +86,8 @@ impl Scale {
             shapes: [Shape::LLAMA, Shape::MLA],
             sizes: vec![4 << 10, 8 << 10, 32 << 10, 128 << 10, 2 << 20],
             counts: vec![16, 64, 256, 1024, 4096],
-            cap_bytes: 4 << 30,
+            // 4,096 pieces of 2 MiB, both ways at once.
+            cap_bytes: 16 << 30,
             peak_bytes: 256 << 20,
             launch: (4096, 200),
             matmul: (4096, 100, 9),

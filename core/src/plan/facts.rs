@@ -81,6 +81,19 @@ impl CopyPlan {
         self.facts.pieces
     }
 
+    /// [Families](CopyPlan::families) in all. Not kept: it takes a look at each run.
+    #[must_use]
+    pub fn families_count(&self) -> u64 {
+        let of_plane = |plane: &super::PlaneCopy| {
+            let of_run = |run: &Run| {
+                let nest = plane.nest_over(run.len);
+                nest.pieces() / nest.loops().iter().map(|l| u64::from(l.count)).max().unwrap_or(1)
+            };
+            plane.bases.len() as u64 * self.runs.iter().map(of_run).sum::<u64>()
+        };
+        self.planes().map(of_plane).sum()
+    }
+
     /// Bytes of the smallest piece; 0 if there is none.
     #[must_use]
     pub fn smallest_piece(&self) -> u64 {

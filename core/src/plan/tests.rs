@@ -163,6 +163,7 @@ proptest! {
             prop_assert!(plan.alignment() == 16 || !aligned(2 * plan.alignment()));
         }
         prop_assert_eq!(plan.block_bytes() * plan.blocks(), plan.bytes());
+        prop_assert_eq!(plan.families_count(), plan.families().count() as u64);
         let in_families: Vec<Piece> = plan.families().flat_map(|family| (0..u64::from(family.count)).map(move |i| Piece {
             src: family.first.src.wrapping_add(i.wrapping_mul(family.src_stride)),
             dst: family.first.dst.wrapping_add(i.wrapping_mul(family.dst_stride)),

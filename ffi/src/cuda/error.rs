@@ -263,6 +263,12 @@ pub enum CudaError {
         /// Bytes that were looked at.
         bytes: u64,
     },
+    /// A batch that has pieces of its own, or of a transfer before.
+    #[error("the batch has {pieces} pieces already; release it first, or submit them by themselves")]
+    Pieces {
+        /// How many.
+        pieces: usize,
+    },
     /// A plan's bytes, for some block of its layouts, are not in the memory that was named.
     #[error(
         "the {side}'s {bytes} bytes at {address:#x} and those of its other blocks are not inside the {place}; name all its memory"

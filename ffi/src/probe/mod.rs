@@ -94,6 +94,7 @@ pub fn probe(disk_path: &Path) -> Vec<Fact> {
     let path = disk_path.to_owned();
     facts.extend(in_time("disk", move || disk::facts(&path)));
     facts.extend(in_time("CUDA driver", vendor::cuda));
+    facts.push(vendor::kernels());
     facts.push(vendor::nvcc());
     facts.extend(in_time("NIXL", || vec![vendor::nixl()]));
     facts.extend(in_time("cuFile", || vec![vendor::cufile()]));

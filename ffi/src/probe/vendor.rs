@@ -69,15 +69,34 @@ pub(super) fn nvcc() -> Fact {
             }
         };
     }
-    let home = variable("CUDA_HOME").map(|home| home.join("bin"));
+    // Where `kernels/build.rs` looks, in its order.
+    let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(variable).map(|home| home.join("bin"));
     let on_path = std::env::var_os("PATH").unwrap_or_default();
-    let folders =
-        home.into_iter().chain(std::env::split_paths(&on_path)).chain([PathBuf::from("/usr/local/cuda/bin")]);
+    let folders = homes.chain(std::env::split_paths(&on_path)).chain([PathBuf::from("/usr/local/cuda/bin")]);
     match folders.map(|folder| folder.join("nvcc")).find(|path| path.is_file()) {
         Some(path) => Fact::found(name, path.display().to_string(), why),
         None => {
             let remedy = "install the CUDA toolkit and set CUDA_HOME, or KVSTRATA_NVCC to the compiler";
-            Fact::not_found(name, "not in KVSTRATA_NVCC, CUDA_HOME or PATH", why, remedy)
+            Fact::not_found(
+                name,
+                "not in KVSTRATA_NVCC, CUDA_HOME, CUDA_PATH, PATH or /usr/local/cuda",
+                why,
+                remedy,
+            )
+        }
+    }
+}
+
+/// The kernels that this program was built with.
+pub(super) fn kernels() -> Fact {
+    let (name, why) = (
+        "kernels",
+        "copy many small pieces by one launch, permute, sum and convert; the copy engine does without",
+    );
+    match kvstrata_kernels::images() {
+        Ok(_) => Fact::found(name, kvstrata_kernels::toolkit(), why),
+        Err(reason) => {
+            Fact::not_found(name, reason, why, "build kvstrata where there is an nvcc (KVSTRATA_NVCC)")
         }
     }
 }

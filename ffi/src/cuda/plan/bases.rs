@@ -81,13 +81,18 @@ impl BasesTable {
         Ok(first)
     }
 
+    /// The stage is still with a copy that was given up.
+    fn unanswered(&self) -> CudaError {
+        let waited_ms = u64::try_from(DEADLINE.as_millis()).unwrap_or(u64::MAX);
+        CudaError::Deadline { device: self.memory.device().ordinal(), waited_ms }
+    }
+
     fn put(&self, bytes: &[u8], to: &DeviceRange) -> Result<(), CudaError> {
         let pinned = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = 0;
         for part in bytes.chunks(STAGE_BYTES) {
             let stage = pinned.arena().write(0);
-            let mut stage =
-                stage.map_err(|_| CudaError::Full { what: "stages of prepared plans", limit: 1 })?;
+            let mut stage = stage.map_err(|_| self.unanswered())?;
             stage[..part.len()].copy_from_slice(part);
             let mut batch = Batch::new();
             let from = batch.read(stage.into_read(), &pinned)?;

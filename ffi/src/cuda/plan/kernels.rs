@@ -16,6 +16,14 @@ pub struct CudaKernels {
 }
 
 impl CudaKernels {
+    /// Which compiler made the kernels that this program has, and for which architectures.
+    ///
+    /// # Errors
+    /// Why it has none.
+    pub fn built() -> Result<&'static str, &'static str> {
+        images().map(|_| toolkit())
+    }
+
     /// Loads what this program was built with.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use super::super::context::CudaDevice;
 use super::super::error::CudaError;
 use super::super::memory::DeviceRange;
 use super::super::pinned::PinnedStorage;
+use kvstrata_core::BlockId;
 use kvstrata_core::layout::Region;
 use kvstrata_core::plan::{CopyPlan, PlaneCopy};
 use kvstrata_core::storage::{Storage, StorageKind};
@@ -50,6 +51,23 @@ impl Place {
         match self {
             Place::Device(_) => true,
             Place::Host(pinned) => pinned.is_mapped(),
+        }
+    }
+
+    /// Whether bytes from an address on lie in these blocks; in any block, for a device.
+    pub(super) fn meets(&self, (address, bytes): (u64, u64), blocks: &[BlockId]) -> bool {
+        let meets = |from: u64, to: u64| address < to && from < address.saturating_add(bytes);
+        match self {
+            Place::Device(ranges) => {
+                ranges.iter().any(|range| meets(range.address(), range.address() + range.size_bytes()))
+            }
+            Place::Host(pinned) => {
+                let (base, stride) = (pinned.base_address(), pinned.arena().stride() as u64);
+                blocks.iter().any(|block| {
+                    let from = base + u64::from(block.0) * stride;
+                    meets(from, from + stride)
+                })
+            }
         }
     }
 

@@ -237,6 +237,11 @@ impl CudaCopy {
     ) -> Result<SummedCopy, CudaError> {
         let places = [source, destination];
         self.check(plan, &places, Of::SIDES)?;
+        if plan.block_bytes() != plan.dst().block_bytes() {
+            return Err(CudaError::NoRoute {
+                why: "a seal is of a whole block, and the plan has a part of it",
+            });
+        }
         let kernel = SumKernel::new(plan).map_err(|why| CudaError::NoKernels { why: why.to_string() })?;
         let prepared = self.prepared(plan, places, Ok(Kernel::Sum(Box::new(kernel))), 16)?;
         prepared.launcher.as_ref().map_err(Clone::clone)?;
@@ -302,7 +307,10 @@ impl CudaCopy {
             }
         };
         let launcher = match places.iter().all(Place::is_mapped) {
-            true => kernel.and_then(|kernel| self.launcher(kernel, direction, width)),
+            true => match kernel {
+                Ok(kernel) => self.launcher(kernel, direction, width)?,
+                Err(why) => Err(why),
+            },
             false => Err(CudaError::NotMapped),
         };
         let stretches = [places[0].stretches(), places[1].stretches()];
@@ -326,15 +334,33 @@ impl CudaCopy {
         }))
     }
 
-    fn launcher(&self, kernel: Kernel, direction: Direction, width: u64) -> Result<Launcher, CudaError> {
-        let (kernels, table) = self.kernels.as_ref().map_err(Clone::clone)?;
+    /// The kernel on the device, or why there is none for this plan; what the driver refuses now is an error, and no property of the
+    /// plan.
+    fn launcher(
+        &self,
+        kernel: Kernel,
+        direction: Direction,
+        width: u64,
+    ) -> Result<Result<Launcher, CudaError>, CudaError> {
+        let (kernels, table) = match &self.kernels {
+            Ok(there) => there,
+            Err(why) => return Ok(Err(why.clone())),
+        };
         let functions = kernel.names().into_iter().map(|name| kernels.function(name));
-        let functions = functions.collect::<Result<Vec<_>, _>>()?;
+        let functions = match functions.collect::<Result<Vec<_>, _>>() {
+            Ok(functions) => functions,
+            Err(why) => return Ok(Err(why)),
+        };
         let resident = functions.iter().map(|(_, function)| function.resident_blocks(THREADS));
         let resident = resident.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(1);
         let bases = match kernel.bases() {
             [] => None,
-            bytes => Some(table.place(bytes)?),
+            bytes => match table.place(bytes) {
+                Ok(bases) => Some(bases),
+                // Plans that are dropped make room; until then the copy engine does.
+                Err(full @ CudaError::Full { .. }) => return Ok(Err(full)),
+                Err(other) => return Err(other),
+            },
         };
         let multiprocessors = self.device.describe().multiprocessors;
         // A CTA walks until nothing is left: what does not run from the start only makes the last of them late.
@@ -342,6 +368,6 @@ impl CudaCopy {
             .most_ctas
             .unwrap_or_else(|| self.costs.ctas(direction, multiprocessors))
             .min(resident.saturating_mul(multiprocessors).max(1));
-        Ok(Launcher { kernel, functions, bases, most_ctas, width })
+        Ok(Ok(Launcher { kernel, functions, bases, most_ctas, width }))
     }
 }

@@ -50,19 +50,25 @@ impl PreparedCopy {
     /// # Errors
     /// [`CudaError::NoKernels`], [`CudaError::NotMapped`], [`CudaError::NoRoute`].
     pub fn has(&self, route: Route) -> Result<(), CudaError> {
-        let mapped = || self.prepared.places.iter().all(Place::is_mapped);
+        let why = |why| Err(CudaError::NoRoute { why });
         match route {
+            _ if self.there(route) => Ok(()),
             Route::Kernel => self.prepared.launcher.as_ref().map(|_| ()).map_err(Clone::clone),
-            _ if !self.engine => Err(CudaError::NoRoute { why: "the copy engine does not convert elements" }),
-            Route::Batch if !mapped() => Err(CudaError::NotMapped),
-            Route::Batch if !self.prepared.device.batches() => {
-                Err(CudaError::NoRoute { why: "the driver has no call for many copies (CUDA 13.0)" })
-            }
+            _ if !self.engine => why("the copy engine does not convert elements"),
+            Route::Batch if !self.prepared.is_mapped() => Err(CudaError::NotMapped),
+            Route::Batch => why("the driver has no call for many copies (CUDA 12.8)"),
+            Route::Rows => why("rows within a device need its own pitches"),
+            Route::Single => Ok(()),
+        }
+    }
+
+    fn there(&self, route: Route) -> bool {
+        match route {
+            Route::Kernel => self.prepared.launcher.is_ok(),
+            Route::Batch => self.engine && self.prepared.is_mapped() && self.prepared.device.batches(),
             // cuMemcpy2DAsync "may fail" there for pitches that cuMemAllocPitch did not give (CUDA Driver API, "Memory Management").
-            Route::Rows if self.direction() == Direction::DeviceToDevice => {
-                Err(CudaError::NoRoute { why: "rows within a device need its own pitches" })
-            }
-            Route::Single | Route::Batch | Route::Rows => Ok(()),
+            Route::Rows => self.engine && self.direction() != Direction::DeviceToDevice,
+            Route::Single => self.engine,
         }
     }
 
@@ -81,8 +87,7 @@ impl PreparedCopy {
         batch: Batch,
     ) -> Result<Transfer, Box<Rejected>> {
         self.prepared.submit(queue, (src, dst), batch, 0, |plan| {
-            let there = |route| self.has(route).is_ok();
-            let route = self.prepared.costs.choose(self.direction(), self.prepared.fragments(plan), there);
+            let route = self.choose(plan);
             // If there is none at all, this says why.
             self.has(route).map(|()| route)
         })
@@ -109,9 +114,14 @@ impl PreparedCopy {
     /// [`CudaError::Plan`].
     pub fn route(&self, src: &[BlockId], dst: &[BlockId]) -> Result<Route, CudaError> {
         let mut scratch = self.prepared.scratch();
-        let fragments = scratch.plan.replan(src, dst).map(|()| self.prepared.fragments(&scratch.plan));
+        let route = scratch.plan.replan(src, dst).map(|()| self.choose(&scratch.plan));
         self.prepared.give_back(scratch);
-        Ok(self.prepared.costs.choose(self.direction(), fragments?, |route| self.has(route).is_ok()))
+        Ok(route?)
+    }
+
+    fn choose(&self, plan: &CopyPlan) -> Route {
+        let fragments = self.prepared.fragments(plan, self.there(Route::Rows));
+        self.prepared.costs.choose(self.direction(), fragments, |route| self.there(route))
     }
 }
 
@@ -151,6 +161,8 @@ impl SummedCopy {
             }),
             Err(error) => Err(error),
         };
+        let address =
+            address.and_then(|address| self.prepared.apart((address, bytes), src, dst).map(|()| address));
         match address {
             Ok(address) => self.prepared.submit(queue, (src, dst), batch, address, |_| Ok(Route::Kernel)),
             Err(error) => Err(Box::new(Rejected { error, batch })),
@@ -159,12 +171,21 @@ impl SummedCopy {
 }
 
 impl Prepared {
-    fn fragments(&self, plan: &CopyPlan) -> Fragments {
+    fn is_mapped(&self) -> bool {
+        self.places.iter().all(Place::is_mapped)
+    }
+
+    fn fragments(&self, plan: &CopyPlan, rows: bool) -> Fragments {
         let pieces = plan.pieces_count();
+        // What neighbouring blocks share takes some 30 ns a run to find out; many runs are few neighbours.
+        let families = match rows && plan.runs().len() <= COUNTED_RUNS {
+            true => plan.families_count(),
+            false => pieces.min(self.families * plan.blocks()),
+        };
         Fragments {
             pieces,
             bytes: plan.bytes(),
-            families: pieces.min(self.families * plan.blocks()),
+            families,
             width: self.launcher.as_ref().map_or(1, |launcher| launcher.width),
         }
     }
@@ -218,6 +239,15 @@ impl Prepared {
         }
     }
 
+    /// Whether sums go where no block of the plan is.
+    fn apart(&self, sums: (u64, u64), src: &[BlockId], dst: &[BlockId]) -> Result<(), CudaError> {
+        let meets = self.places.iter().zip([src, dst]).any(|(place, blocks)| place.meets(sums, blocks));
+        match meets {
+            true => Err(CudaError::NoRoute { why: "the sums would be written into what is copied" }),
+            false => Ok(()),
+        }
+    }
+
     /// Makes the plan of these blocks, and sees that the batch holds the host's.
     fn checked(
         &self,
@@ -229,6 +259,10 @@ impl Prepared {
         if !Arc::ptr_eq(queue.device(), &self.device) {
             let (found, wanted) = (queue.device().ordinal(), self.device.ordinal());
             return Err(CudaError::WrongDevice { what: "the queue", found, wanted });
+        }
+        // The copy engine would carry them out with the plan's, and a kernel would not.
+        if batch.pieces() > 0 {
+            return Err(CudaError::Pieces { pieces: batch.pieces() });
         }
         let Scratch { plan, blocks, .. } = scratch;
         plan.replan(src, dst)?;
@@ -296,6 +330,9 @@ impl Prepared {
         unsafe { batch.add_piece(self.direction, piece) };
     }
 }
+
+/// Runs whose families are counted.
+const COUNTED_RUNS: usize = 256;
 
 /// The most that drivers say of `CU_DEVICE_ATTRIBUTE_MAX_PITCH`.
 const MOST_PITCH: u64 = i32::MAX as u64;

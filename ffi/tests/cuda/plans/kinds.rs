@@ -2,7 +2,8 @@
 
 use super::{Memory, Side, copier, engine_and_tier, oracle, poke, split, submit};
 use crate::{pinned, queue};
-use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig};
+use kvstrata_core::BlockId;
+use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::{CopyPlan, Slice};
 use kvstrata_core::storage::Storage;
 use kvstrata_ffi::cuda::{Batch, CopyOptions, CudaError, Held, Place, Purpose, Route};
@@ -45,6 +46,25 @@ fn blocks_are_summed_on_their_way_up_and_down() {
         found[64..].chunks(8).map(|word| u64::from_le_bytes(word.try_into().expect("eight"))).collect();
     assert_eq!(found[..6], [0, 2, 3].map(of_block).concat(), "by ascending block of the destination");
     assert_eq!(found[6..], vec![0; found.len() - 6]);
+    // A part of a block has no seal; and sums do not go where blocks are.
+    let part = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], 1..2, ..).expect("alike");
+    let refused = copy.prepare_summed(&part, engine.place(), tier.place()).expect_err("a part");
+    assert!(refused.to_string().contains("a seal is of a whole block"), "{refused}");
+    let mut batch = Batch::new();
+    tier.guard(&to, true, &mut batch);
+    let Memory::Host(arena) = &tier.memory else { unreachable!("a host's") };
+    let other = batch.write(arena.arena().write(4).expect("free"), arena).expect("registered");
+    let Memory::Device(tensors) = &engine.memory else { unreachable!("a device's") };
+    let tensor = batch.device(tensors[0].range(0, 4096).expect("in range"));
+    let own = batch.write(arena.arena().write(1).expect("free"), arena).expect("registered");
+    let with_own = [to.clone(), vec![BlockId(1)]].concat();
+    let with_one = [from.clone(), vec![BlockId(0)]].concat();
+    for (region, what) in [(tensor, "a tensor"), (own, "a block of the plan")] {
+        let rejected = summed.submit(&queue, &with_one, &with_own, batch, (region, 0)).expect_err(what);
+        assert!(matches!(rejected.error, CudaError::NoRoute { .. }), "{what}: {}", rejected.error);
+        batch = rejected.batch;
+    }
+    drop(summed.submit(&queue, &from, &to, batch, (other, 0)).expect("queued").wait().expect("executed"));
     // Scattered, a block is not in one piece.
     let back = CopyPlan::new(&tier.layout, &[], &engine.layout, &[], .., ..).expect("alike");
     let refused = copy.prepare_summed(&back, tier.place(), engine.place()).expect_err("scattered");
@@ -89,6 +109,11 @@ fn elements_are_converted_on_their_way_to_a_smaller_tier() {
     let small = crate::pinned(&device, 3, 64);
     let error = copy.prepare_converting(layouts, (.., ..), 1.0, engine.place(), Place::Host(small));
     assert!(matches!(error, Err(CudaError::Outside { side: "destination", .. })), "{error:?}");
+    // A region that is said to be larger than there is memory.
+    let huge = Region { size_bytes: 1 << 63, ..tier.layout.regions()[0] };
+    let huge = Layout::fully_contiguous(*tier.layout.config(), huge).expect("as it says");
+    let error = copy.prepare_converting([layouts[0], &huge], (.., ..), 1.0, engine.place(), tier.place());
+    assert!(error.expect_err("refused").to_string().contains("too high to be doubled"));
     // Within one memory a plan of stand-ins could not tell what overlaps.
     let narrow = Layout::new(
         config.dtype(DType::BF16).alignment(4).num_blocks(1),

@@ -3,7 +3,7 @@
 use super::{Memory, Side, copier, engine_and_tier};
 use crate::queue;
 use kvstrata_core::BlockId;
-use kvstrata_core::layout::{Arrangement, Layout, Region};
+use kvstrata_core::layout::{Arrangement, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::{CopyPlan, PlanError};
 use kvstrata_core::storage::Storage;
 use kvstrata_ffi::cuda::{Batch, CopyOptions, CudaError, Place, Purpose, Route};
@@ -109,6 +109,53 @@ fn what_would_leave_its_memory_is_refused() {
         batch = rejected.batch;
     }
     drop((batch, prepared, back, copy, queue, engine, tier, elsewhere, twin, other, device));
+    crate::until("the release", || double.left().contexts == 0);
+    double.finish();
+}
+
+/// Pieces that a batch has already would be carried out by the copy engine, and not by a kernel.
+#[test]
+fn a_batch_with_pieces_is_refused_by_every_route() {
+    let (double, device, copy) = copier(CopyOptions::new());
+    let config = LayoutConfig::new().num_blocks(4).page_size(16).heads(1, 64).alignment(256);
+    let [from, to] = [0, 1]
+        .map(|_| Side::device(&device, config, Arrangement::FullyContiguous, 0, false).expect("a layout"));
+    let plan = CopyPlan::new(&from.layout, &[], &to.layout, &[], .., ..).expect("alike");
+    let prepared = copy.prepare(&plan, from.place(), to.place()).expect("prepared");
+    let queue = queue(&device, Purpose::Offload);
+    let one = [BlockId(0)];
+    let batch = prepared.submit_by(Route::Single, &queue, &one, &one, Batch::new()).expect("queued");
+    let mut batch = batch.wait().expect("executed");
+    for route in Route::ALL {
+        let rejected =
+            prepared.submit_by(route, &queue, &[BlockId(1)], &[BlockId(1)], batch).expect_err("refused");
+        assert_eq!(rejected.error, CudaError::Pieces { pieces: 1 }, "{route:?}");
+        batch = rejected.batch;
+    }
+    batch.release().for_each(drop);
+    drop(
+        prepared
+            .submit(&queue, &[BlockId(1)], &[BlockId(1)], batch)
+            .expect("queued")
+            .wait()
+            .expect("executed"),
+    );
+    drop((prepared, copy, queue, from, to, device));
+    crate::until("the release", || double.left().contexts == 0);
+    double.finish();
+}
+
+#[test]
+fn what_the_driver_refuses_is_no_missing_kernel() {
+    let (double, device, copy) = copier(CopyOptions::new());
+    let [engine, tier] = engine_and_tier(&device, 4);
+    let plan = CopyPlan::new(&engine.layout, &[], &tier.layout, &[], .., ..).expect("alike");
+    double.fail("cuMemcpyHtoDAsync_v2", 1, 2);
+    let error = copy.prepare(&plan, engine.place(), tier.place()).expect_err("its bases did not go up");
+    assert_eq!(error.number(), 2);
+    let prepared = copy.prepare(&plan, engine.place(), tier.place()).expect("prepared");
+    assert_eq!(prepared.has(Route::Kernel), Ok(()));
+    drop((prepared, copy, engine, tier, device));
     crate::until("the release", || double.left().contexts == 0);
     double.finish();
 }

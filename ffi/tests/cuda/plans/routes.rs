@@ -6,7 +6,6 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use kvstrata_core::BlockId;
 use kvstrata_core::layout::{Arrangement, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::{CopyPlan, Slice};
-use kvstrata_cuda_double::Double;
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::cuda::{
     Batch, CopyOptions, CudaCopy, CudaError, Direction, PinOptions, PinnedStorage, Place, Purpose, Route,
@@ -237,23 +236,4 @@ fn without_kernels_or_mapped_memory_the_copy_engine_does() {
     drop(device);
     crate::until("the release", || double.left().contexts == 0);
     double.finish();
-}
-
-/// The example for engines, with the copy engine alone: a child process has none of the CPU's kernels.
-#[test]
-fn the_example_goes_up_and_down() {
-    let program = std::env::current_exe().expect("a running program has a path");
-    let folder = program.ancestors().nth(2).expect("the target's folder");
-    let example = folder.join("examples/cuda_offload");
-    if !example.is_file() {
-        return println!("SKIP cuda_offload: it is built by `cargo test` without --test");
-    }
-    let lent = tempfile::tempdir().expect("a temporary folder");
-    let mut child = std::process::Command::new(example);
-    Double::lend(lent.path(), &mut child).expect("a link");
-    let output = child.output().expect("run");
-    let words = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{words}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(words.contains("64 blocks went up and came back as they were"), "{words}");
-    Double::verdict(lent.path());
 }

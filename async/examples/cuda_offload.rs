@@ -1,14 +1,15 @@
 //! An engine's KV tensors, offloaded to pinned host memory and brought back: what it takes, from the driver to the bytes.
 //!
-//!     cargo run --release -p kvstrata-ffi --example cuda_offload
+//!     cargo run --release -p kvstrata --example cuda_offload
 //!
 //! Without a device it says so, and does nothing.
 
-use kvstrata_core::BlockId;
-use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
-use kvstrata_core::plan::CopyPlan;
-use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::cuda::{
+use kvstrata::core::BlockId;
+use kvstrata::core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
+use kvstrata::core::plan::CopyPlan;
+use kvstrata::costs::costs_for;
+use kvstrata::ffi::arena::HostArena;
+use kvstrata::ffi::cuda::{
     Batch, CopyOptions, CudaCopy, CudaDevice, CudaDriver, DeviceStorage, PinOptions, PinnedStorage, Place,
     PreparedCopy, Purpose, QueueOptions, Route, TransferQueue,
 };
@@ -44,8 +45,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let pinned = PinnedStorage::register(&device, arena, PinOptions::new(), &mut |_, _| {})?;
     let tier = Layout::fully_contiguous(config, Region::of(&*pinned))?;
 
+    // What `kvstrata tune` has stored of this device, or what is shipped.
+    let (costs, note) = costs_for(device.describe(), device.driver().describe().version);
+    println!("costs: {}", costs.source());
+    if let Some(note) = note {
+        println!("{note}");
+    }
+
     // Once for each pair of layouts.
-    let copy = CudaCopy::new(&device, CopyOptions::new());
+    let copy = CudaCopy::new(&device, CopyOptions::new().costs(costs));
     if let Err(why) = copy.kernels() {
         println!("the copy engine alone: {why}");
     }
