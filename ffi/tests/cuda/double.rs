@@ -54,8 +54,14 @@ fn a_call_that_breaks_a_capture_is_seen() {
             *mut usize,
             *mut c_void,
         ) -> CUresult;
-        // SAFETY: a library that is loaded.
-        let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuMemcpyBatchAsync".as_ptr()) };
+        // Not RTLD_DEFAULT: with a sanitizer this program exports a copy of its own.
+        let path =
+            std::ffi::CString::new(Double::path().into_os_string().into_encoded_bytes()).expect("no NUL");
+        // SAFETY: a library that is loaded, and stays.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        assert!(!library.is_null());
+        // SAFETY: a handle of a library, and a C string.
+        let found = unsafe { libc::dlsym(library, c"cuMemcpyBatchAsync".as_ptr()) };
         assert!(!found.is_null());
         // SAFETY: the declaration of 12.8.
         let call = unsafe { core::mem::transmute::<*mut c_void, Old>(found) };

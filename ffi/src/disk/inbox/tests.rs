@@ -32,7 +32,7 @@ impl Rig {
     fn write(&self, block: usize) -> (Request, Pending<BlockRead>) {
         let cell = Cell::new();
         let buffer = self.arena.read(block).expect("free");
-        (Request::write(buffer, NAME, std::sync::Arc::clone(&cell), place(block)), Pending::new(cell))
+        (Request::write(buffer.into(), NAME, std::sync::Arc::clone(&cell), place(block)), Pending::new(cell))
     }
 
     /// As `write`, but it reads into the block.
