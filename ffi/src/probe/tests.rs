@@ -1,7 +1,7 @@
 use super::*;
 use std::collections::HashSet;
 
-const NAMES: [&str; 15] = [
+const NAMES: [&str; 16] = [
     "kernel",
     "io_uring",
     "CPU features",
@@ -14,6 +14,7 @@ const NAMES: [&str; 15] = [
     "O_DIRECT",
     "CUDA driver",
     "CUDA devices",
+    "kernels",
     "nvcc",
     "NIXL",
     "cuFile",
