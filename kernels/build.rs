@@ -19,7 +19,8 @@ const ARCHITECTURES: &str = "80 86 89 90 100 120";
 
 fn main() {
     println!("cargo:rerun-if-changed=cuda");
-    for variable in ["KVSTRATA_NVCC", "KVSTRATA_CUDA_ARCHS", "CUDA_HOME", "CUDA_PATH", "PATH"] {
+    // Not PATH, which changes from shell to shell: who installs an nvcc there afterwards names it in KVSTRATA_NVCC, or cleans this crate.
+    for variable in ["KVSTRATA_NVCC", "KVSTRATA_CUDA_ARCHS", "CUDA_HOME", "CUDA_PATH"] {
         println!("cargo:rerun-if-env-changed={variable}");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
