@@ -8,13 +8,16 @@
 //!   stand-in, as bf16        2 × base │ 2 bytes  │ 2 bytes  │ …
 //! ```
 
+use crate::copy::CopyKernel;
 use crate::divide::Divisor;
-use crate::launch::{Head, Launch, Parameters, Shape, THREADS, UNROLL};
+use crate::launch::{Head, Shape, THREADS, UNROLL};
 use crate::walk::{Bases, TooLarge, units, walk};
 use core::ffi::CStr;
 use kvstrata_core::layout::{DType, Layout, LayoutError, Region};
-use kvstrata_core::plan::{CopyPlan, PlaneCopy, Run};
-use zerocopy::IntoBytes;
+use kvstrata_core::plan::{CopyPlan, PlaneCopy};
+
+/// Of the wider side, where alignment allows it.
+const VECTOR_BYTES: u64 = 16;
 
 /// From what to what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,52 +178,19 @@ fn stand_in(layout: &Layout, wide: DType) -> Result<Layout, CannotConvert> {
     )?)
 }
 
-/// How plans between two layouts are launched that convert, whatever their blocks.
-#[derive(Clone, Debug)]
-pub struct ConvertKernel {
-    planes: Vec<Shape>,
-    bases: Bases,
-}
-
-impl ConvertKernel {
-    /// For a plan between the [stand-ins](Conversion::stand_ins), and for all that [`replan`](CopyPlan::replan) makes of it.
+impl CopyKernel {
+    /// That converts on the way: for a plan between the [stand-ins](Conversion::stand_ins), and for all that
+    /// [`replan`](CopyPlan::replan) makes of it.
     ///
     /// # Errors
     /// [`CannotConvert`].
-    pub fn new(plan: &CopyPlan, conversion: Conversion, scale: f32) -> Result<ConvertKernel, CannotConvert> {
+    pub fn converting(
+        plan: &CopyPlan,
+        conversion: Conversion,
+        scale: f32,
+    ) -> Result<CopyKernel, CannotConvert> {
         let scale = conversion.factor(scale)?.to_bits();
-        let mut bases = Bases::default();
-        let planes = plan.planes().map(|plane| shape(plane, conversion, scale, &mut bases));
-        let planes = planes.collect::<Result<_, _>>()?;
-        Ok(ConvertKernel { planes, bases })
-    }
-
-    /// As [`CopyKernel::bases`](crate::CopyKernel::bases).
-    #[must_use]
-    pub fn bases(&self) -> &[u8] {
-        self.bases.0.as_bytes()
-    }
-
-    /// As [`CopyKernel::names`](crate::CopyKernel::names).
-    pub fn names(&self) -> impl Iterator<Item = &'static CStr> {
-        self.planes.iter().flat_map(|plane| plane.names)
-    }
-
-    /// As [`CopyKernel::launches`](crate::CopyKernel::launches).
-    ///
-    /// # Errors
-    ///
-    /// `launch`'s first.
-    pub fn launches<E>(
-        &self,
-        runs: &[Run],
-        bases: u64,
-        most_ctas: u32,
-        parameters: &mut Parameters,
-        mut launch: impl FnMut(Launch<'_>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut planes = self.planes.iter();
-        planes.try_for_each(|plane| plane.launches(runs, bases, most_ctas, parameters, &mut launch))
+        CopyKernel::of(plan, VECTOR_BYTES, |plane, bases| shape(plane, conversion, scale, bases))
     }
 }
 
@@ -235,9 +205,8 @@ fn shape(
     // How often each side's bytes go into those that the plan counts.
     let [src, dst] = [wide / from, wide / to];
     // As many elements at a time as are 16 bytes at the wider side: all counts of bytes that the plan has are of that side.
-    let vector = 16;
-    let single = crate::walk::width(plane) < vector;
-    let bytes = if single { wide } else { vector };
+    let single = crate::walk::width(plane) < VECTOR_BYTES;
+    let bytes = if single { wide } else { VECTOR_BYTES };
     let mut walk = walk(plane, bytes, bases)?;
     walk.src_base /= src;
     walk.dst_base /= dst;

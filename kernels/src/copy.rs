@@ -37,9 +37,18 @@ impl CopyKernel {
     ///
     /// A block of more units of work than a kernel counts.
     pub fn new(plan: &CopyPlan) -> Result<CopyKernel, TooLarge> {
+        let width = plan.planes().map(width).min().unwrap_or(1);
+        CopyKernel::of(plan, width, shape)
+    }
+
+    /// With a shape for each plane.
+    pub(crate) fn of<E>(
+        plan: &CopyPlan,
+        width: u64,
+        shape: impl Fn(&PlaneCopy, &mut Bases) -> Result<Shape, E>,
+    ) -> Result<CopyKernel, E> {
         let mut bases = Bases::default();
         let planes = plan.planes().map(|plane| shape(plane, &mut bases)).collect::<Result<_, _>>()?;
-        let width = plan.planes().map(width).min().unwrap_or(1);
         Ok(CopyKernel { planes, bases, width })
     }
 

@@ -35,7 +35,7 @@ mod permute;
 mod sum;
 mod walk;
 
-pub use convert::{CannotConvert, Conversion, ConvertKernel};
+pub use convert::{CannotConvert, Conversion};
 pub use copy::CopyKernel;
 pub use image::{Image, images, toolkit};
 pub use launch::{Launch, Parameters, THREADS};

@@ -6,7 +6,7 @@ mod numbers;
 use kvstrata_core::BlockId;
 use kvstrata_core::layout::{Arrangement, DType, HeadOrder, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::{CopyPlan, naive};
-use kvstrata_kernels::{CannotConvert, Conversion, ConvertKernel, Parameters, cpu};
+use kvstrata_kernels::{CannotConvert, Conversion, CopyKernel, Parameters, cpu};
 use numbers::{nearest, value};
 use std::cell::Cell;
 
@@ -19,7 +19,7 @@ fn region(memory: &[u128], bytes: usize) -> Region {
 }
 
 fn run(plan: &CopyPlan, conversion: Conversion, scale: f32) -> Vec<String> {
-    let kernel = ConvertKernel::new(plan, conversion, scale).expect("a small block");
+    let kernel = CopyKernel::converting(plan, conversion, scale).expect("a small block");
     let bases: Vec<_> =
         kernel.bases().chunks(16).map(|pair| u128::from_ne_bytes(pair.try_into().expect("pairs"))).collect();
     let address = bases.as_ptr().expose_provenance() as u64;
@@ -160,7 +160,7 @@ fn what_is_no_scale_is_refused() {
     let [from, to] = Conversion::Bf16ToE4m3.stand_ins(&src, &dst).expect("alike");
     let plan = CopyPlan::new(&from, &[BlockId(0)], &to, &[BlockId(0)], .., ..).expect("alike");
     for scale in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-42] {
-        let refused = ConvertKernel::new(&plan, Conversion::Bf16ToE4m3, scale).map(drop);
+        let refused = CopyKernel::converting(&plan, Conversion::Bf16ToE4m3, scale).map(drop);
         assert!(matches!(refused, Err(CannotConvert::Scale(_))), "{scale}");
     }
     assert!(Conversion::between(DType::BF16, DType::I8).is_err());

@@ -15,7 +15,7 @@ use super::submit::{PreparedCopy, SummedCopy};
 use core::ffi::CStr;
 use kvstrata_core::layout::{Layout, Region};
 use kvstrata_core::plan::{CopyPlan, Run, Slice};
-use kvstrata_kernels::{Conversion, ConvertKernel, CopyKernel, Launch, Parameters, SumKernel, THREADS};
+use kvstrata_kernels::{Conversion, CopyKernel, Launch, Parameters, SumKernel, THREADS};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How a device's copies are made.
@@ -60,7 +60,6 @@ pub struct CudaCopy {
 #[derive(Debug)]
 pub(super) enum Kernel {
     Copy(CopyKernel),
-    Convert(ConvertKernel),
     Sum(Box<SumKernel>),
 }
 
@@ -68,7 +67,6 @@ impl Kernel {
     fn bases(&self) -> &[u8] {
         match self {
             Kernel::Copy(kernel) => kernel.bases(),
-            Kernel::Convert(kernel) => kernel.bases(),
             Kernel::Sum(kernel) => kernel.bases(),
         }
     }
@@ -76,7 +74,6 @@ impl Kernel {
     fn names(&self) -> Vec<&'static CStr> {
         match self {
             Kernel::Copy(kernel) => kernel.names().collect(),
-            Kernel::Convert(kernel) => kernel.names().collect(),
             Kernel::Sum(kernel) => kernel.names().collect(),
         }
     }
@@ -111,7 +108,6 @@ impl Launcher {
         };
         let Ok(()) = match &self.kernel {
             Kernel::Copy(kernel) => kernel.launches(runs, bases, self.most_ctas, parameters, &mut found),
-            Kernel::Convert(kernel) => kernel.launches(runs, bases, self.most_ctas, parameters, &mut found),
             Kernel::Sum(kernel) => kernel.launches(runs, bases, sums, self.most_ctas, parameters, &mut found),
         };
     }
@@ -120,7 +116,7 @@ impl Launcher {
     pub(super) fn sums_bytes(&self) -> u64 {
         match &self.kernel {
             Kernel::Sum(kernel) => u64::from(kernel.chunks()) * 8,
-            Kernel::Copy(_) | Kernel::Convert(_) => 0,
+            Kernel::Copy(_) => 0,
         }
     }
 }
@@ -281,8 +277,8 @@ impl CudaCopy {
         let divided = |side: usize| Of { side, divided_by: u64::from(widest / types[side].bits()) };
         let places = [source, destination];
         self.check(&plan, &places, [divided(0), divided(1)])?;
-        let kernel = ConvertKernel::new(&plan, conversion, scale).map_err(refused)?;
-        let prepared = self.prepared(&plan, places, Ok(Kernel::Convert(kernel)), 16)?;
+        let kernel = CopyKernel::converting(&plan, conversion, scale).map_err(refused)?;
+        let prepared = self.prepared(&plan, places, Ok(Kernel::Copy(kernel)), 16)?;
         prepared.launcher.as_ref().map_err(Clone::clone)?;
         Ok(PreparedCopy::new(prepared, false))
     }
