@@ -49,6 +49,11 @@ pub enum Reason {
         /// By how many.
         references: u32,
     },
+    /// Something copies its bytes.
+    Leased {
+        /// How many leases there are.
+        leases: u32,
+    },
     /// There is no such block.
     OutOfRange {
         /// Blocks of the pool.
@@ -58,6 +63,15 @@ pub enum Reason {
     Reserved,
     /// The block was recycled since the reference was made.
     Recycled,
+    /// One call names it twice.
+    Repeated,
+    /// A list of blocks and one of their hashes are not of one length.
+    Unpaired {
+        /// Blocks given.
+        blocks: usize,
+        /// Hashes given.
+        hashes: usize,
+    },
 }
 
 /// A refused transition: the block, the state that it is in, and why.
@@ -86,10 +100,15 @@ impl fmt::Display for TransitionError {
             Reason::Referenced { references } => {
                 write!(f, "{references} references hold it; release them first")
             }
+            Reason::Leased { leases } => write!(f, "{leases} leases are on it; wait for the copies to end"),
             Reason::OutOfRange { capacity } => write!(f, "the pool has {capacity} blocks, numbered from 0"),
             Reason::Reserved => f.write_str("a request has reserved it; detach or release the request"),
             Reason::Recycled => {
                 f.write_str("it was recycled since the reference was made; look its hash up again")
+            }
+            Reason::Repeated => f.write_str("one call names it twice; name each block once"),
+            Reason::Unpaired { blocks, hashes } => {
+                write!(f, "{blocks} blocks were given with {hashes} hashes; give each block its hash")
             }
         }
     }

@@ -12,6 +12,7 @@
 //! | `timeline` | one order of events for all eviction lists |
 //! | `policy` | LRU, LFU, SIEVE, S3-FIFO over the timeline |
 //! | [`request`] | the request-level view: reserve and release by request |
+//! | [`waiting`] | who waits for blocks, and must be woken by those who release |
 //! | [`tokens`], [`hash`] | tokens to blocks to chained hashes |
 //! | [`layout`], [`plan`] | where a block's bytes lie; the fewest moves from there to anywhere |
 //! | [`storage`] | the ports that hardware implements |
@@ -46,6 +47,7 @@ pub mod pool;
 pub mod request;
 pub mod storage;
 pub mod tokens;
+pub mod waiting;
 
 mod error;
 mod free;
@@ -71,3 +73,4 @@ pub use request::{RequestId, RequestTable, ReserveError};
 pub use slot::{Priority, State};
 pub use storage::{ByoStorage, DeviceError, DevicePort, Storage, StorageKind};
 pub use tokens::{Token, TokenBlock, TokenBlockSequence};
+pub use waiting::Waiting;

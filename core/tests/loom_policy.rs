@@ -269,20 +269,22 @@ fn compaction_and_sweep_against_release() {
     });
 }
 
-/// LFU gives a parent that has waited a new place, while a hit holds it or another evictor looks for it: it can be evicted afterwards.
+/// LFU gives a parent that the age has gone past a new place, while a hit holds it or another evictor looks for it: it can be evicted afterwards.
 #[test]
 fn a_parent_comes_back() {
     for hits in [true, false] {
         model_within(2, move || {
-            let rig = Rig::new(2, Policy::Lfu);
-            let parent = rig.store(1).expect("two for two");
+            let rig = Rig::new(3, Policy::Lfu);
+            let parent = rig.store(1).expect("three for three");
             parent.set_priority(Priority::Low);
             let mut blocks = Vec::with_capacity(1);
-            rig.pool.allocate(1, &mut blocks).expect("two for two");
+            rig.pool.allocate(1, &mut blocks).expect("three for three");
             let child = rig.register(blocks.pop().expect("one"), 2, Some(&parent));
             child.set_priority(Priority::Low);
             drop(parent);
-            assert_eq!(evict(&rig), None, "the parent waits");
+            drop(store(&rig, 3));
+            hit(&rig, 3, 1);
+            assert_eq!(evict(&rig), Some(hash(3)), "the parent waits, and the age goes on");
             drop(child);
             let other = rig.clone();
             let thread = spawn(move || {

@@ -37,6 +37,7 @@ fn nothing_is_allocated_after_construction() {
             (Vec::with_capacity(64), Vec::with_capacity(64), Vec::with_capacity(64));
         let (mut victims, mut ids, mut hashes) =
             (Vec::with_capacity(64), Vec::with_capacity(64), Vec::with_capacity(64));
+        let (mut numbers, mut refs) = (Vec::with_capacity(64), Vec::with_capacity(64));
         let before = ALLOCATIONS.with(Cell::get);
         for round in 0..2000u64 {
             pool.allocate(16, &mut blocks).expect("the rest is evictable");
@@ -57,7 +58,29 @@ fn nothing_is_allocated_after_construction() {
             requests.release(round % 5);
             drop(pool.lookup(hash(round)));
             assert!(pool.allocate(301, &mut blocks).is_err());
+            by_number(&pool, &hashes[..8], &mut numbers, &mut refs);
         }
         assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "{policy}");
+    }
+}
+
+/// A round by numbers: what is there is held twice and released, the rest stored, and a block given back.
+fn by_number(pool: &BlockPool, hashes: &[SequenceHash], ids: &mut Vec<BlockId>, refs: &mut Vec<BlockRef>) {
+    let found = pool.match_refs(hashes, refs);
+    let held = refs.last().copied().and_then(|block| pool.hold_again(block));
+    if pool.allocate_free_ids(hashes.len() - found, ids).is_ok() {
+        let parent = refs.last().copied();
+        pool.register_ids(ids, &hashes[found..], parent, refs).expect("new blocks are Reset");
+        assert!(pool.register_ids(ids, hashes, None, refs).is_err());
+        ids.clear();
+    }
+    pool.allocate_free_ids(1, ids).expect("requests gave theirs back");
+    assert_eq!(pool.give_back_ids(ids.drain(..)), 0);
+    assert_eq!(pool.release_refs(refs.drain(..).rev().chain(held)), 0);
+    if let Some(block) = pool.lookup_ref(hashes[0]) {
+        assert!(pool.lease(block));
+        assert_eq!(pool.release_refs([block]), 0);
+        pool.end_lease(block);
+        drop(pool.take_out(block).expect("nothing keeps it"));
     }
 }

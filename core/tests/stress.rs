@@ -1,7 +1,7 @@
 //! Many threads on one pool, its request table and its sink. At rest nothing may be lost, and nothing be in two places.
 //!
 //! - **Content.** Each block has a word of "memory": its owner writes the hash there before registering, and whoever holds a reference
-//!   must read that hash, at first and at last; so must who evicts it. So a reference to a recycled block is noticed.
+//!   or a lease must read that hash, at first and at last; so must who evicts it. So a reference to a recycled block is noticed.
 //! - **Events.** The sink knows of each block under what it is registered: a Store of a block that is, or a Remove of one that is
 //!   not, or of another generation or hash, is wrong at any time. At rest it knows what the pool has, block by block, and of a
 //!   unique hash once at most.
@@ -45,8 +45,8 @@ fn hash(number: u64) -> SequenceHash {
 /// Plain words, not atomics: if the pool did not order these accesses, ThreadSanitizer would complain.
 struct Memory(Vec<UnsafeCell<u64>>);
 
-// SAFETY: a word is written only by the owner of its block, and read only by holders of a reference; that the pool
-// keeps the two apart is what this test is about.
+// SAFETY: a word is written only by the owner of its block, and read only by holders of a reference or a lease; that
+// the pool keeps the two apart is what this test is about.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -55,7 +55,7 @@ impl Memory {
         unsafe { *self.0[block.index()].get() = number }
     }
     fn read(&self, block: BlockId) -> u64 {
-        // SAFETY: the caller holds a reference to the block, or owns it.
+        // SAFETY: the caller holds a reference to the block or a lease, or owns it.
         unsafe { *self.0[block.index()].get() }
     }
     fn check(&self, block: &ImmutableBlock<'_>, number: u64) {
@@ -141,12 +141,13 @@ struct Worker<'p> {
     victims: Vec<EvictedBlock<'p>>,
     weak: Vec<(u64, BlockRef)>,
     pinned: Vec<BlockRef>,
+    leased: Vec<(u64, BlockRef)>,
     scopes: Vec<RegistrationHandle<'p>>,
 }
 
 impl<'p> Worker<'p> {
     fn step(&mut self) {
-        match self.dice.roll(20) {
+        match self.dice.roll(22) {
             0..4 => self.store(),
             4..9 => self.find(),
             9..14 => self.release(),
@@ -155,6 +156,7 @@ impl<'p> Worker<'p> {
             16 => self.pin(),
             17 => self.end_scopes(),
             18 => self.own_request(),
+            19..21 => self.lease(),
             _ => self.shared_request(),
         }
     }
@@ -216,7 +218,12 @@ impl<'p> Worker<'p> {
         for (number, block) in &self.held[from..] {
             self.memory.check(block, *number);
         }
-        self.pool.release(self.held.drain(from..).rev().map(|(_, block)| block));
+        let released = self.held.drain(from..).rev().map(|(_, block)| block);
+        if self.dice.roll(2) == 0 {
+            assert_eq!(self.pool.release_refs(released.map(ImmutableBlock::into_ref)), 0);
+        } else {
+            self.pool.release(released);
+        }
         if self.held.len() > 40 {
             self.held.truncate(20);
         }
@@ -237,9 +244,14 @@ impl<'p> Worker<'p> {
 
     fn oddities(&mut self) {
         let Some((number, weak)) = self.weak.pop() else { return };
-        match self.dice.roll(3) {
+        match self.dice.roll(4) {
             0 => drop(self.pool.unregister(weak)),
             1 => {
+                if let Ok(victim) = self.pool.take_out(weak) {
+                    assert_eq!(self.memory.read(victim.id()), number, "a victim's bytes are still its own");
+                }
+            }
+            2 => {
                 if let Some(block) = self.pool.upgrade(weak) {
                     self.memory.check(&block, number);
                     let class = [Priority::Low, Priority::Normal, Priority::High][self.dice.roll(3) as usize];
@@ -252,6 +264,22 @@ impl<'p> Worker<'p> {
                     self.held.push((number, block.clone()));
                 }
             }
+        }
+    }
+
+    /// Leases a block, and ends older leases, so that the leased are a small part of the pool.
+    fn lease(&mut self) {
+        if let Some((number, weak)) = self.weak.pop().filter(|(_, weak)| self.pool.lease(*weak)) {
+            assert_eq!(self.memory.read(weak.id), number, "leased, with other bytes");
+            self.leased.push((number, weak));
+        }
+        self.end_leases(self.leased.len().saturating_sub(3));
+    }
+
+    fn end_leases(&mut self, count: usize) {
+        for (number, weak) in self.leased.drain(..count.min(self.leased.len())) {
+            assert_eq!(self.memory.read(weak.id), number, "{weak:?} was recycled under its lease");
+            self.pool.end_lease(weak);
         }
     }
 
@@ -348,6 +376,7 @@ fn run(policy: Policy, duplicates: Duplicates, capacity: u32, steps: u64) {
                     victims: vec![],
                     weak: vec![],
                     pinned: vec![],
+                    leased: vec![],
                     scopes: vec![],
                 };
                 ready.fetch_add(1, Relaxed);
@@ -358,6 +387,7 @@ fn run(policy: Policy, duplicates: Duplicates, capacity: u32, steps: u64) {
                     worker.step();
                 }
                 worker.unpin();
+                worker.end_leases(usize::MAX);
                 requests.release(worker.own_request);
             })
         };

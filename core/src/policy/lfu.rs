@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A parent that is deferred was the one of least worth: `age` becomes its worth too, and when its last child is gone it is worth the
-//! age, which is not less. In its old list it could be a turn behind.
+//! age, which is not less. If the age is the same still, it has its old place; else, in its old list, it would be a turn behind.
 //!
 //! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release goes first.
 

@@ -82,7 +82,7 @@ pub(crate) trait Eviction {
     fn on_hit(&self, _slot: &Slot) {}
     /// A block that has a place leaves the registry.
     fn on_remove(&self, _slot: &Slot) {}
-    /// The list that a parent which has waited for its children comes back to; none: to its old place in its own.
+    /// The list that a parent which has waited for its children comes back to; none, or its own: to its old place there.
     fn list_of_returning(&self, _priority: Priority) -> Option<u8> {
         None
     }

@@ -5,7 +5,7 @@ use crate::error::OutOfBlocks;
 use crate::id::BlockId;
 use alloc::vec::Vec;
 
-/// What is collected: handles, or bare numbers for the request table.
+/// What is collected: handles, or bare numbers, for the request table and for callers that keep those.
 pub(crate) trait Allocated<'p> {
     fn new(pool: &'p BlockPool, id: BlockId) -> Self;
     fn into_id(self) -> BlockId;
@@ -48,6 +48,16 @@ impl BlockPool {
     /// # Errors
     /// Fewer than `n` blocks are free, or two that want more than half of them ask at once. Nothing was touched.
     pub fn allocate_free<'p>(&'p self, n: usize, out: &mut Vec<MutableBlock<'p>>) -> Result<(), OutOfBlocks> {
+        self.allocate_free_as(n, out)
+    }
+
+    /// As [`allocate_free`](BlockPool::allocate_free), whatever is collected.
+    #[inline]
+    pub(super) fn allocate_free_as<'p, A: Allocated<'p>>(
+        &'p self,
+        n: usize,
+        out: &mut Vec<A>,
+    ) -> Result<(), OutOfBlocks> {
         if self.take_free(n, out) {
             return Ok(());
         }

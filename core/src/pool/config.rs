@@ -2,6 +2,8 @@
 
 use crate::error::ConfigError;
 use crate::events::EventSink;
+use crate::hash::SequenceHash;
+use crate::id::BlockRef;
 use crate::policy::Policy;
 use alloc::boxed::Box;
 
@@ -50,6 +52,12 @@ impl PoolConfig {
         }
     }
 
+    /// Blocks of the pool.
+    #[must_use]
+    pub fn blocks(&self) -> u32 {
+        self.capacity
+    }
+
     /// The eviction policy.
     pub fn policy(mut self, policy: Policy) -> PoolConfig {
         self.policy = policy;
@@ -81,9 +89,12 @@ impl PoolConfig {
         self
     }
 
-    /// Who hears of Store and Remove.
+    /// Who hears of Store and Remove. Called again, all hear, the first one first.
     pub fn events(mut self, sink: Box<dyn EventSink>) -> PoolConfig {
-        self.sink = Some(sink);
+        self.sink = Some(match self.sink.take() {
+            Some(first) => Box::new(Both(first, sink)),
+            None => sink,
+        });
         self
     }
 
@@ -99,6 +110,21 @@ impl PoolConfig {
             return refuse("lanes", self.lanes as u64, "from 1 to 16");
         }
         Ok(())
+    }
+}
+
+/// Two that hear.
+struct Both(Box<dyn EventSink>, Box<dyn EventSink>);
+
+impl EventSink for Both {
+    fn stored(&self, block: BlockRef, hash: SequenceHash, parent: Option<BlockRef>) {
+        self.0.stored(block, hash, parent);
+        self.1.stored(block, hash, parent);
+    }
+
+    fn removed(&self, block: BlockRef, hash: SequenceHash) {
+        self.0.removed(block, hash);
+        self.1.removed(block, hash);
     }
 }
 

@@ -7,6 +7,7 @@
 use super::register::unpack;
 use super::stats::count;
 use super::{BlockPool, EvictedBlock};
+use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
 use crate::policy::Eviction;
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
@@ -59,7 +60,10 @@ impl<'p> Hunt<'p> {
             if !is_still(candidate, slot, word) {
                 return Verdict::Stale;
             }
-            if slot.defer_if_parent(word.generation()) && !skipped!("evict_parent_first") {
+            let waits = slot.defer_if_parent(word.generation()) && !skipped!("evict_parent_first");
+            // A lease is a child too. But one that ended before the look at the children may have been followed by another since, and the
+            // word be the same again.
+            if waits || (word.leases() > 0 && !skipped!("lease_by_child_only")) {
                 return Verdict::Deferred;
             }
             match slot.try_swap(word, word.reset()) {
@@ -120,6 +124,25 @@ impl BlockPool {
         self.evict_slots(n, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
     }
 
+    /// Appends up to `n` blocks that eviction would take next, if nothing happened meanwhile, in about the policy's order: exactly that of
+    /// LRU; and the hash of each. Nothing is taken or held: to be checked with [`upgrade`](BlockPool::upgrade), [`lease`](BlockPool::lease) or
+    /// [`take_out`](BlockPool::take_out).
+    pub fn next_victims(&self, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
+        let end = out.len().saturating_add(n);
+        let mut list = 0;
+        while out.len() < end && list < self.policy.lists() {
+            self.timeline.peek(&self.slots, list, |slot, number| {
+                let word = slot.word();
+                if word.inactive() && word.priority() != Priority::Pinned {
+                    // Another's, if the block is recycled meanwhile: then its generation is another, too.
+                    out.push((BlockRef { id: BlockId(number), generation: word.generation() }, slot.key()));
+                }
+                out.len() < end
+            });
+            list += 1;
+        }
+    }
+
     pub(super) fn evict_slots(&self, wanted: usize, mut take: impl FnMut(u32)) -> usize {
         let mut evicted = 0;
         while evicted < wanted {
@@ -154,7 +177,11 @@ impl BlockPool {
 
     /// Tells a slot's parent that it has a child less; whether the parent came back into its list by that.
     fn discount_child(&self, slot: &Slot) -> bool {
-        let Some(parent) = unpack(slot.parent()) else { return false };
+        unpack(slot.parent()).is_some_and(|parent| self.child_gone(parent))
+    }
+
+    /// A block has a child less, or a lease; whether it came back into its list by that.
+    pub(super) fn child_gone(&self, parent: BlockRef) -> bool {
         let back = self.slot(parent.id).child_removed(parent.generation);
         if back {
             self.bring_back(parent);
@@ -166,7 +193,9 @@ impl BlockPool {
     fn bring_back(&self, parent: BlockRef) {
         let slot = self.slot(parent.id);
         let word = slot.word();
-        let Some(list) = self.policy.list_of_returning(word.priority()) else {
+        // Relaxed: if the slot is another's by now, the bit is a wrong one, and harmless.
+        let elsewhere = |list: &u8| *list != slot.list.load(Relaxed);
+        let Some(list) = self.policy.list_of_returning(word.priority()).filter(elsewhere) else {
             return self.timeline.relist(&self.slots, parent.id.0);
         };
         let waits = word.generation() == parent.generation && word.inactive();

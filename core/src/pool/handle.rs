@@ -11,7 +11,7 @@ use super::BlockPool;
 use crate::error::{Reason, Refused, TransitionError};
 use crate::hash::{Salt, SequenceHash};
 use crate::id::{BlockId, BlockRef};
-use crate::slot::{MAX_REFERENCES, Priority, State, Word};
+use crate::slot::{MAX_REFERENCES, Priority, Slot, State, Word};
 use crate::sync::Relaxed;
 use core::mem::ManuallyDrop;
 use core::{fmt, iter};
@@ -131,19 +131,25 @@ impl<'p> MutableBlock<'p> {
 
     #[inline]
     fn complete_from(self, from: State, hash: SequenceHash) -> Result<CompleteBlock<'p>, Refused<Self>> {
+        let word = self.pool.slot(self.id).word();
+        if word.state() != from {
+            return Err(Refused { error: self.pool.refusal(self.id, Reason::Needs(from)), block: self });
+        }
+        Ok(self.completed(word, hash))
+    }
+
+    /// To `Complete`, from a state that allows it, as the caller has seen in `word`.
+    #[inline]
+    pub(super) fn completed(self, word: Word, hash: SequenceHash) -> CompleteBlock<'p> {
         let (pool, id) = (self.pool, self.id);
         let slot = pool.slot(id);
-        let word = slot.word();
-        if word.state() != from {
-            return Err(Refused { error: pool.refusal(id, Reason::Needs(from)), block: self });
-        }
         slot.set_key(hash);
         slot.filled.store(pool.page_size as u16, Relaxed);
         slot.set_word(word.with_state(State::Complete));
         // It will be registered soon.
         pool.registry.prefetch_head(hash);
         let _gone = ManuallyDrop::new(self);
-        Ok(CompleteBlock { pool, id })
+        CompleteBlock { pool, id }
     }
 
     /// `Partial → Reset`: throws the content away and keeps the block.
@@ -318,15 +324,13 @@ impl BlockPool {
     /// The number is not of a block that is `Reset` or `Partial` and in use, or the block is a request's: see
     /// [`RequestTable::detach`](crate::RequestTable::detach).
     pub fn adopt_mutable(&self, id: BlockId) -> Result<MutableBlock<'_>, TransitionError> {
-        match self.checked_state(id)? {
-            State::Reset | State::Partial if self.slot(id).word().reserved() => {
-                Err(self.refusal(id, Reason::Reserved))
-            }
-            State::Reset | State::Partial if !self.free.is_free(id.0) => {
-                Ok(MutableBlock { pool: self, id, partial: self.slot(id).word().state() == State::Partial })
-            }
-            _ => Err(self.refusal(id, Reason::Needs(State::Partial))),
-        }
+        self.owned_word(id).map(|word| self.adopted(id, word))
+    }
+
+    /// The handle of a block whose [`owned_word`](BlockPool::owned_word) this is.
+    #[inline]
+    pub(super) fn adopted(&self, id: BlockId, word: Word) -> MutableBlock<'_> {
+        MutableBlock { pool: self, id, partial: word.state() == State::Partial }
     }
 
     /// Takes back a reference that [`ImmutableBlock::into_ref`] gave up, once.
@@ -334,20 +338,38 @@ impl BlockPool {
     /// # Errors
     /// The block was recycled, or nobody references it.
     pub fn adopt_immutable(&self, block: BlockRef) -> Result<ImmutableBlock<'_>, TransitionError> {
-        self.checked_state(block.id)?;
-        let word = self.slot(block.id).word();
+        self.held_word(block)?;
+        Ok(ImmutableBlock { pool: self, id: block.id })
+    }
+
+    /// The word of a block that is `Reset` or `Partial`, and not free nor a request's: somebody has its number.
+    pub(super) fn owned_word(&self, id: BlockId) -> Result<Word, TransitionError> {
+        let word = self.checked_word(id)?;
+        match word.state() {
+            State::Reset | State::Partial if word.reserved() => Err(self.refusal(id, Reason::Reserved)),
+            State::Reset | State::Partial if !self.free.is_free(id.0) => Ok(word),
+            _ => Err(self.refusal(id, Reason::Needs(State::Partial))),
+        }
+    }
+
+    /// The word of a block that somebody references, of this very registration.
+    #[inline]
+    pub(super) fn held_word(&self, block: BlockRef) -> Result<Word, TransitionError> {
+        let word = self.checked_word(block.id)?;
         if word.generation() != block.generation {
             return Err(self.refusal(block.id, Reason::Recycled));
         }
         if word.references() == 0 {
             return Err(self.refusal(block.id, Reason::Needs(State::Registered)));
         }
-        Ok(ImmutableBlock { pool: self, id: block.id })
+        Ok(word)
     }
 
-    fn checked_state(&self, id: BlockId) -> Result<State, TransitionError> {
+    /// The word of a block of this pool.
+    #[inline]
+    pub(super) fn checked_word(&self, id: BlockId) -> Result<Word, TransitionError> {
         match self.slots.get(id.index()) {
-            Some(slot) => Ok(slot.word().state()),
+            Some(slot) => Ok(slot.word()),
             None => {
                 let reason = Reason::OutOfRange { capacity: self.capacity() };
                 Err(TransitionError { block: id, state: State::Reset, reason })
@@ -397,10 +419,18 @@ impl BlockPool {
 
     /// Changes the word of a block that the caller holds.
     pub(super) fn update(&self, id: BlockId, change: impl Fn(Word) -> Word) {
-        let slot = self.slot(id);
+        self.try_update(self.slot(id), |word| Some(change(word)));
+    }
+
+    /// Changes a slot's word as `change` says of the newest, unless it says none. The word before.
+    #[inline]
+    pub(super) fn try_update(&self, slot: &Slot, change: impl Fn(Word) -> Option<Word>) -> Option<Word> {
         let mut word = slot.word();
-        while let Err(seen) = slot.try_swap(word, change(word)) {
-            word = seen;
+        loop {
+            match slot.try_swap(word, change(word)?) {
+                Ok(()) => return Some(word),
+                Err(seen) => word = seen,
+            }
         }
     }
 }

@@ -17,19 +17,22 @@ const SLOTS_AHEAD: usize = 8;
 impl BlockPool {
     /// Finds the longest leading run of `hashes` that is registered, appends a reference for each to `out`, and returns its length.
     pub fn match_prefix<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
-        self.match_while(hashes, out, false)
+        self.match_while(hashes, out, false, |block| block)
     }
 
     /// Finds all of `hashes` that are registered, in any position, appends a reference for each to `out`, and returns how many.
     pub fn match_any<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
-        self.match_while(hashes, out, true)
+        self.match_while(hashes, out, true, |block| block)
     }
 
-    fn match_while<'p>(
+    /// Looks for `hashes`, up to the first miss or beyond, and appends what `keep` makes of each reference.
+    #[inline]
+    pub(super) fn match_while<'p, T>(
         &'p self,
         hashes: &[SequenceHash],
-        out: &mut Vec<ImmutableBlock<'p>>,
+        out: &mut Vec<T>,
         beyond_misses: bool,
+        keep: impl Fn(ImmutableBlock<'p>) -> T,
     ) -> usize {
         let start = out.len();
         let mut activated = Activated::default();
@@ -50,7 +53,7 @@ impl BlockPool {
                 Some(found) => {
                     activated.add(found);
                     self.hit(found);
-                    out.push(ImmutableBlock::new(self, BlockId(found.slot)));
+                    out.push(keep(ImmutableBlock::new(self, BlockId(found.slot))));
                 }
                 None if beyond_misses => {}
                 None => break,

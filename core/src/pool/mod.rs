@@ -12,17 +12,21 @@
 //! I2. After construction nothing here allocates, but a caller's `Vec` without room.
 //! I3. Registered blocks = stored − removed, at rest.
 //!
-//! The operations are in files of their own: `allocate`, `lookup`, `register`, `release`, `evict`.
+//! The operations are in files of their own: `allocate`, `lookup`, `register`, `release`, `evict`, `lease`, `withdraw`; for callers that keep
+//! numbers and not handles, `by_number`.
 
 mod allocate;
+mod by_number;
 mod config;
 mod evict;
 mod handle;
+mod lease;
 mod lookup;
 mod register;
 mod release;
 mod stats;
 mod unplaced;
+mod withdraw;
 
 pub use config::{Duplicates, MAX_CAPACITY, PoolConfig};
 pub(crate) use evict::Hunt;

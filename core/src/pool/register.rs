@@ -5,7 +5,7 @@ use super::{BlockPool, CompleteBlock, ImmutableBlock};
 use crate::error::{Reason, TransitionError};
 use crate::id::{BlockId, BlockRef};
 use crate::registry::Inserted;
-use crate::slot::{NIL, Priority, Slot, State, Word};
+use crate::slot::{NIL, Slot, State, Word};
 use crate::sync::skipped;
 use alloc::vec::Vec;
 use core::iter;
@@ -28,9 +28,9 @@ impl<'p> Registered<'p> {
     }
 }
 
-/// Ties a registration to a scope. The last one of a block withdraws its registration when it is dropped: at once, or with the
-/// last reference. Blocks that somebody registered without a scope stay until they are evicted, and so do those of more than 2,046
-/// scopes.
+/// Ties a registration to a scope. The last one of a block withdraws its registration when it is dropped: at once, or with the last of
+/// references and leases. Blocks that somebody registered without a scope stay until they are evicted, and so do those of more than
+/// 2,046 scopes.
 #[derive(Debug)]
 #[must_use = "dropped at once, it ends the registration at once"]
 pub struct RegistrationHandle<'p> {
@@ -56,13 +56,27 @@ impl BlockPool {
         self.register_counted(block, parent, false)
     }
 
+    /// As [`register`](BlockPool::register), and the block stays, also where one of its hash is registered already: beside it, as
+    /// [`Duplicates::Keep`](crate::Duplicates::Keep) has all. For a block whose bytes somebody reads, who is not to find it recycled.
+    pub fn register_beside<'p>(
+        &'p self,
+        block: CompleteBlock<'p>,
+        parent: Option<&ImmutableBlock<'p>>,
+    ) -> ImmutableBlock<'p> {
+        let parent = parent.map(ImmutableBlock::downgrade);
+        let registered = self.register_uncounted(block, parent, false, false);
+        count(&self.lane().stored, 1);
+        registered.into_block()
+    }
+
     fn register_counted<'p>(
         &'p self,
         block: CompleteBlock<'p>,
         parent: Option<&ImmutableBlock<'p>>,
         scoped: bool,
     ) -> Registered<'p> {
-        let registered = self.register_uncounted(block, parent, scoped);
+        let registered =
+            self.register_uncounted(block, parent.map(ImmutableBlock::downgrade), scoped, self.unique);
         match registered {
             Registered::New(_) => count(&self.lane().stored, 1),
             Registered::Deduplicated(_) => count(&self.lane().deduplicated, 1),
@@ -82,12 +96,25 @@ impl BlockPool {
         for block in blocks.iter() {
             self.registry.prefetch_slot(&self.slots, self.slot(block.id()).key());
         }
+        let parent = parent.map(ImmutableBlock::downgrade);
+        self.register_each(blocks.drain(..), parent, out, |block| block)
+    }
+
+    /// Registers blocks, each the parent of the next, and appends what `keep` makes of each reference. How many were there.
+    pub(super) fn register_each<'p, T>(
+        &'p self,
+        blocks: impl Iterator<Item = CompleteBlock<'p>>,
+        mut parent: Option<BlockRef>,
+        out: &mut Vec<T>,
+        keep: impl Fn(ImmutableBlock<'p>) -> T,
+    ) -> usize {
         let (start, mut present) = (out.len(), 0);
-        for block in blocks.drain(..) {
-            let parent = if out.len() > start { out.last() } else { parent };
-            let registered = self.register_uncounted(block, parent, false);
+        for block in blocks {
+            let registered = self.register_uncounted(block, parent, false, self.unique);
             present += u64::from(matches!(registered, Registered::Deduplicated(_)));
-            out.push(registered.into_block());
+            let block = registered.into_block();
+            parent = Some(block.downgrade());
+            out.push(keep(block));
         }
         let lane = self.lane();
         count(&lane.stored, (out.len() - start) as u64 - present);
@@ -100,8 +127,9 @@ impl BlockPool {
     fn register_uncounted<'p>(
         &'p self,
         block: CompleteBlock<'p>,
-        parent: Option<&ImmutableBlock<'p>>,
+        parent: Option<BlockRef>,
         scoped: bool,
+        unique: bool,
     ) -> Registered<'p> {
         let (pool, id) = block.into_parts();
         debug_assert!(core::ptr::eq(pool, self), "{id} is of another pool");
@@ -109,12 +137,11 @@ impl BlockPool {
         let key = slot.key();
         let complete = slot.word();
         debug_assert_eq!(complete.state(), State::Complete);
-        let parent = parent.map(|parent| self.reference(parent.id()));
         slot.begin_registration(complete.generation(), pack(parent), scoped);
         // Registered before it is found: an insert that finds it can acquire it at once. The caller's is its first reference.
         slot.set_word(complete.with_state(State::Registered).acquired());
         loop {
-            match self.registry.insert(&self.slots, id.0, key, self.unique) {
+            match self.registry.insert(&self.slots, id.0, key, unique) {
                 Inserted::New => {
                     if let Some(parent) = parent {
                         self.add_child(slot, pack(Some(parent)), parent);
@@ -175,13 +202,18 @@ impl BlockPool {
     /// `Registered → Reset` of a block that nobody holds.
     ///
     /// # Errors
-    /// It is referenced, by a sequence or a transfer, or for a moment by an evictor that gives it another place; or it was recycled.
+    /// It is referenced, by a sequence or a transfer, or for a moment by an evictor that gives it another place; or leased; or it was
+    /// recycled.
     pub fn unregister(&self, block: BlockRef) -> Result<(), TransitionError> {
-        let Some(slot) = self.slots.get(block.id.index()) else {
-            let reason = Reason::OutOfRange { capacity: self.capacity() };
-            return Err(TransitionError { block: block.id, state: State::Reset, reason });
-        };
-        let mut word = slot.word();
+        self.end_inactive(block)?;
+        self.free.free(iter::once(block.id.0));
+        Ok(())
+    }
+
+    /// `Registered → Reset` of a block that nobody holds or leases, and that is the caller's then.
+    pub(super) fn end_inactive(&self, block: BlockRef) -> Result<(), TransitionError> {
+        let mut word = self.checked_word(block.id)?;
+        let slot = self.slot(block.id);
         loop {
             if word.generation() != block.generation || word.state() != State::Registered {
                 return Err(self.refusal(block.id, Reason::Recycled));
@@ -189,28 +221,28 @@ impl BlockPool {
             if word.references() > 0 {
                 return Err(self.refusal(block.id, Reason::Referenced { references: word.references() }));
             }
+            if word.leases() > 0 && !skipped!("lease_unregistered") {
+                return Err(self.refusal(block.id, Reason::Leased { leases: word.leases() }));
+            }
             match slot.try_swap(word, word.reset()) {
                 Ok(()) => break,
                 Err(seen) => word = seen,
             }
         }
-        count(&self.lane().inactive, 1u64.wrapping_neg());
-        if word.priority() == Priority::Pinned {
-            count(&self.lane().pinned, 1u64.wrapping_neg());
-        }
+        self.count_inactive(word, -1);
         self.end_registration(block.id.0, block.generation);
-        self.free.free(iter::once(block.id.0));
         Ok(())
     }
 
-    /// Ends a registration: now, or, if the block is held, when it no longer is. Lookups do not find it from now on.
-    fn withdraw(&self, block: BlockRef) {
-        while let Err(TransitionError { reason: Reason::Referenced { .. }, .. }) = self.unregister(block) {
+    /// Ends a registration: now, or, if the block is held or leased, when it no longer is. Lookups do not find it from now on.
+    pub(super) fn withdraw(&self, block: BlockRef) {
+        let kept = |error| matches!(error, Reason::Referenced { .. } | Reason::Leased { .. });
+        while self.unregister(block).is_err_and(|error| kept(error.reason)) {
             let slot = self.slot(block.id);
             let word = slot.word();
             let same = word.generation() == block.generation || skipped!("withdraw_another");
-            let held = same && word.references() > 0;
-            if held && slot.try_swap(word, word.with_withdrawal()).is_ok() {
+            let kept = same && word.references() + word.leases() > 0;
+            if kept && slot.try_swap(word, word.with_withdrawal()).is_ok() {
                 return;
             }
         }
@@ -221,12 +253,13 @@ impl BlockPool {
         let slot = self.slot(id);
         let mut word = slot.word();
         loop {
-            let last = word.references() == 1;
             let held =
                 if skipped!("discard_as_stored") { word.with_withdrawal() } else { word.with_orphanhood() };
-            let next = if last { word.reset() } else { held.released() };
+            let next = held.let_go();
             match slot.try_swap(word, next) {
-                Ok(()) if last => return self.free.free(iter::once(id.0)),
+                Ok(()) if next.state() == State::Reset => return self.free.free(iter::once(id.0)),
+                // The reader has left a lease behind.
+                Ok(()) if next.references() == 0 => return self.count_inactive(next, 1),
                 Ok(()) => return,
                 Err(seen) => word = seen,
             }

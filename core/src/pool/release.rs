@@ -6,15 +6,27 @@ use super::BlockPool;
 use super::handle::ImmutableBlock;
 use super::stats::count;
 use crate::policy::Eviction;
-use crate::slot::{NO_TICKET, Priority, Slot, Word};
+use crate::slot::{NO_TICKET, Priority, Slot, State, Word};
 use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Reserved};
 use core::iter;
 
 /// Blocks of a batch whose only reference is ours, waiting for their positions.
-struct Last {
+pub(super) struct Last {
     slots: [u32; BATCH],
     len: usize,
+}
+
+impl Last {
+    pub(super) fn new() -> Last {
+        Last { slots: [0; BATCH], len: 0 }
+    }
+
+    /// Whether a block waits here.
+    #[inline]
+    pub(super) fn has(&self, number: u32) -> bool {
+        self.slots[..self.len].contains(&number)
+    }
 }
 
 impl BlockPool {
@@ -28,18 +40,24 @@ impl BlockPool {
     }
 
     pub(super) fn release_slots(&self, slots: impl Iterator<Item = u32>) {
-        let mut last = Last { slots: [0; BATCH], len: 0 };
+        let mut last = Last::new();
         for number in slots {
-            if self.release_shared(number) {
-                continue;
-            }
-            last.slots[last.len] = number;
-            last.len += 1;
-            if last.len == BATCH {
-                self.release_last(&mut last);
-            }
+            self.release_one(number, &mut last);
         }
         self.release_last(&mut last);
+    }
+
+    /// Lets go of one reference of a batch; what needs a place waits in `last` for the others.
+    #[inline]
+    pub(super) fn release_one(&self, number: u32, last: &mut Last) {
+        if self.release_shared(number) {
+            return;
+        }
+        last.slots[last.len] = number;
+        last.len += 1;
+        if last.len == BATCH {
+            self.release_last(last);
+        }
     }
 
     /// Lets go of a reference that needs no new place on the timeline. False: it is the only one, and does.
@@ -52,18 +70,16 @@ impl BlockPool {
             if last && self.needs_place(slot, word) {
                 return false;
             }
-            let next = if last && word.withdrawn() { word.reset() } else { word.released() };
+            let next = word.let_go();
             match slot.try_swap(word, next) {
                 Ok(()) if !last => return true,
-                Ok(()) if word.withdrawn() => {
+                Ok(()) if next.state() == State::Reset => {
                     self.retire(number, word);
                     return true;
                 }
                 Ok(()) => {
-                    count(&self.lane().inactive, 1);
-                    if word.priority() == Priority::Pinned {
-                        count(&self.lane().pinned, 1);
-                    } else {
+                    self.count_inactive(word, 1);
+                    if word.priority() != Priority::Pinned {
                         self.timeline.relist(&self.slots, number);
                     }
                     return true;
@@ -95,7 +111,7 @@ impl BlockPool {
 
     /// Puts blocks whose only reference is ours on the timeline, and lets go of them.
     #[inline]
-    fn release_last(&self, last: &mut Last) {
+    pub(super) fn release_last(&self, last: &mut Last) {
         let batch = &mut last.slots[..core::mem::take(&mut last.len)];
         if batch.is_empty() {
             return;
@@ -182,8 +198,8 @@ impl BlockPool {
         self.release_slots_slowly(number);
     }
 
-    /// Frees a block that its last holder has reset; `word` is what it was before.
-    fn retire(&self, number: u32, word: Word) {
+    /// Frees a block that whoever kept it last has reset; `word` is what it was before.
+    pub(super) fn retire(&self, number: u32, word: Word) {
         if !word.orphan() {
             self.end_registration(number, word.generation());
         }

@@ -5,7 +5,7 @@
 
 use super::BlockPool;
 use crate::policy::Eviction;
-use crate::slot::State;
+use crate::slot::{Priority, State, Word};
 use crate::sync::{AtomicU64, Relaxed};
 
 /// One lane's counts. Wrapping: a block may be counted out on another lane than it was counted in.
@@ -74,6 +74,15 @@ impl BlockPool {
         self.lanes.iter().fold(0, |sum, lane| sum.wrapping_add(counter(lane).load(Relaxed)))
     }
 
+    /// A block became inactive, or ceased to be; for others than the batches, which count theirs at once.
+    pub(super) fn count_inactive(&self, word: Word, by: i64) {
+        let lane = self.lane();
+        count(&lane.inactive, by as u64);
+        if word.priority() == Priority::Pinned {
+            count(&lane.pinned, by as u64);
+        }
+    }
+
     /// Free blocks.
     pub fn free(&self) -> usize {
         self.free.available()
@@ -85,7 +94,7 @@ impl BlockPool {
     }
 
     /// Blocks that allocation can have: free, or inactive and not pinned. A parent waits for its children, so of blocks that were not
-    /// released tail first a few may have to wait for others.
+    /// released tail first a few may have to wait for others; and leased blocks wait for the end of their leases.
     pub fn available(&self) -> usize {
         self.free() + self.inactive().saturating_sub(self.clamped(|lane| &lane.pinned))
     }

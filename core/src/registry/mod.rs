@@ -250,7 +250,7 @@ fn same_registration(a: Word, b: Word) -> bool {
 fn try_acquire(slot: &Slot, key: SequenceHash) -> Option<Word> {
     let mut word = slot.word();
     loop {
-        // A saturated count is a miss, not an error: 16 million holders of one block.
+        // A saturated count is a miss, not an error: a million holders of one block.
         if !registered(word) || word.references() == MAX_REFERENCES {
             return None;
         }

@@ -1,4 +1,4 @@
-//! A registration's resident children and open scopes, in one word of its slot.
+//! A registration's resident children and open scopes, in one word of its slot. To evictors a lease is a child (`pool/lease.rs`).
 //!
 //! ```text
 //!  63            32  31  30     20 19        0
@@ -21,8 +21,8 @@ pub(super) const UNSCOPED: u32 = ((1 << 11) - 1) << 20;
 const DEFERRED: u32 = 1 << 31;
 
 impl Slot {
-    /// Counts a child; for a holder of the parent, whose generation is therefore the current one. False: there are a million of them
-    /// (I3), and this one goes without a parent.
+    /// Counts a child. False: there are a million of them (I3), and this one goes without a parent; or, which a holder of the parent
+    /// never sees, the generation is another (I1).
     #[inline]
     #[must_use]
     pub(crate) fn child_added(&self, generation: u32) -> bool {

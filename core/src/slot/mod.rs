@@ -11,13 +11,13 @@
 //!     the word has left `Registered`: who loads `Registered` (Acquire), reads the key, and then succeeds with a
 //!     compare-exchange on the same word has read the key of that very registration.
 //! I2. `link` belongs to the registry, `ticket` and `list` to the timeline; their headers say who may write them.
-//! I3. `children` counts resident children and open scopes of this registration only: it carries the generation, so that a child
+//! I3. `children` counts resident children, leases and open scopes of this registration only: it carries the generation, so that a child
 //!     whose parent was recycled, or a scope whose block was evicted, changes nothing.
 
 mod children;
 mod state;
 
-pub(crate) use state::{MAX_REFERENCES, Word};
+pub(crate) use state::{MAX_LEASES, MAX_REFERENCES, Word};
 pub use state::{Priority, State};
 
 use crate::hash::SequenceHash;

@@ -1,17 +1,18 @@
 //! The state word: one `u64` that holds all that must never be seen out of step.
 //!
 //! ```text
-//!  63            32 31          8 7  6 5        3 2    0
-//! ┌────────────────┬─────────────┬────┬──────────┬──────┐
-//! │ generation :32 │ references  │ pr │ flags :3 │ state│   flags: reserved, orphan, withdrawn
-//! └────────────────┴─────────────┴────┴──────────┴──────┘
+//!  63            32 31     28 27          8 7  6 5        3 2    0
+//! ┌────────────────┬─────────┬─────────────┬────┬──────────┬──────┐
+//! │ generation :32 │ leases  │ references  │ pr │ flags :3 │ state│   flags: reserved, orphan, withdrawn
+//! └────────────────┴─────────┴─────────────┴────┴──────────┴──────┘
 //! ```
 //!
 //! I1. Every transition is one change of this word, so state, references and generation agree in any load: a compare-exchange
 //!     where many may change it (`Registered`), a store where one owner does (the other states, I2).
-//! I2. `references > 0` only in `Registered`: the other states have one owner, who holds a typestate handle.
+//! I2. `references > 0` and `leases > 0` only in `Registered`: the other states have one owner, who holds a typestate handle.
 //! I3. Every way to `Reset` bumps the generation; a compare-exchange that expects an older one fails (no ABA).
 
+use crate::sync::skipped;
 use core::fmt;
 
 /// A block's state. `Reset → Partial → Complete → Registered → Reset`, as the table of [`State::allows`] has it.
@@ -101,9 +102,13 @@ const RESERVED: u64 = 1 << 5;
 const PRIORITY_SHIFT: u32 = 6;
 const REF_SHIFT: u32 = 8;
 const REF_ONE: u64 = 1 << REF_SHIFT;
-/// The most references that a word can count, 2^24 - 1.
-pub(crate) const MAX_REFERENCES: u32 = (1 << 24) - 1;
+/// The most references that a word can count, 2^20 - 1.
+pub(crate) const MAX_REFERENCES: u32 = (1 << 20) - 1;
 const REF_MASK: u64 = (MAX_REFERENCES as u64) << REF_SHIFT;
+const LEASE_SHIFT: u32 = 28;
+const LEASE_ONE: u64 = 1 << LEASE_SHIFT;
+/// The most leases that a word can count.
+pub(crate) const MAX_LEASES: u32 = (1 << 4) - 1;
 const GENERATION_SHIFT: u32 = 32;
 
 impl Word {
@@ -118,6 +123,11 @@ impl Word {
     pub(crate) const fn references(self) -> u32 {
         ((self.0 & REF_MASK) >> REF_SHIFT) as u32
     }
+    /// Who copies its bytes without using it.
+    #[inline]
+    pub(crate) const fn leases(self) -> u32 {
+        (self.0 >> LEASE_SHIFT) as u32 & MAX_LEASES
+    }
     #[inline]
     pub(crate) const fn generation(self) -> u32 {
         (self.0 >> GENERATION_SHIFT) as u32
@@ -126,7 +136,7 @@ impl Word {
     pub(crate) const fn priority(self) -> Priority {
         Priority::from_bits(self.0 >> PRIORITY_SHIFT)
     }
-    /// Its registration was withdrawn while it was referenced: the last release resets it.
+    /// Its registration was withdrawn while it was referenced or leased: the last of both resets it.
     #[inline]
     pub(crate) const fn withdrawn(self) -> bool {
         self.0 & WITHDRAWN != 0
@@ -176,6 +186,27 @@ impl Word {
     pub(crate) const fn released(self) -> Word {
         Word(self.0 - REF_ONE)
     }
+    /// As a release leaves it: one reference less, and `Reset` if nothing keeps it any more.
+    #[inline]
+    pub(crate) fn let_go(self) -> Word {
+        self.released().settled()
+    }
+    /// One lease more; the caller has checked [`MAX_LEASES`].
+    #[inline]
+    pub(crate) const fn leased(self) -> Word {
+        Word(self.0 + LEASE_ONE)
+    }
+    /// As the end of a lease leaves it; the caller has one.
+    #[inline]
+    pub(crate) fn lease_ended(self) -> Word {
+        Word(self.0 - LEASE_ONE).settled()
+    }
+    /// What was withdrawn goes with the last that kept it.
+    #[inline]
+    fn settled(self) -> Word {
+        let leased = self.leases() > 0 && !skipped!("lease_ends_with_reference");
+        if self.withdrawn() && self.references() == 0 && !leased { self.reset() } else { self }
+    }
     /// `Reset`, next generation, default priority, no flags (I3).
     #[inline]
     pub(crate) const fn reset(self) -> Word {
@@ -186,7 +217,8 @@ impl Word {
 
 impl fmt::Debug for Word {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (generation {}, references {})", self.state(), self.generation(), self.references())
+        let (generation, references, leases) = (self.generation(), self.references(), self.leases());
+        write!(f, "{} (generation {generation}, references {references}, leases {leases})", self.state())
     }
 }
 
@@ -198,7 +230,8 @@ mod tests {
     fn fields_do_not_overlap() {
         let word =
             Word(u64::MAX << GENERATION_SHIFT).with_state(State::Registered).with_priority(Priority::High);
-        let word = word.acquired().acquired().with_withdrawal();
+        let word = word.acquired().acquired().leased().leased().with_withdrawal();
+        assert_eq!((word.leases(), word.lease_ended().lease_ended().leases()), (2, 0));
         assert_eq!(word.generation(), u32::MAX);
         assert_eq!(word.references(), 2);
         assert_eq!(word.state(), State::Registered);
@@ -206,6 +239,10 @@ mod tests {
         assert!(word.withdrawn());
         assert!(!word.inactive());
         assert!(word.released().released().inactive());
+        let leased = word.let_go().let_go();
+        assert!(leased.inactive() && leased.lease_ended().inactive(), "one lease keeps it");
+        assert_eq!(leased.lease_ended().lease_ended(), word.reset());
+        assert_eq!(word.lease_ended().lease_ended().let_go().let_go(), word.reset());
         let reset = word.reset();
         assert_eq!((reset.generation(), reset.references(), reset.state()), (0, 0, State::Reset));
         assert_eq!(reset.priority(), Priority::Normal);

@@ -43,6 +43,17 @@ pub enum DeviceError {
         /// Bytes a block.
         block_bytes: usize,
     },
+    /// The device has no such layer, or its layer is not as long as the bytes to be copied.
+    Layer {
+        /// Layer asked for.
+        layer: u32,
+        /// Bytes to be copied.
+        len: usize,
+        /// Layers that the device has.
+        layers: u32,
+        /// Bytes of that layer of a block; 0 where there is none.
+        layer_bytes: usize,
+    },
     /// Another copy is using the block.
     Busy {
         /// The block.
@@ -88,6 +99,13 @@ impl fmt::Display for DeviceError {
                     "{len} bytes at offset {offset} of block {block} are outside the device: it has {blocks} blocks "
                 )?;
                 write!(f, "of {block_bytes} bytes")
+            }
+            DeviceError::Layer { layer, len, layers, layer_bytes } => {
+                write!(
+                    f,
+                    "{len} bytes for layer {layer}: it has {layer_bytes}, and the device {layers} layers; "
+                )?;
+                f.write_str("copy whole layers")
             }
             DeviceError::Busy { block } => write!(f, "block {block} is in use by another copy"),
             DeviceError::Failed { code, retryable: true } => {

@@ -33,6 +33,7 @@
 //! the evictor, where the block seems to be in use, have one of them set the bit (I3).
 
 mod compact;
+mod peek;
 mod position;
 mod reserve;
 
@@ -88,7 +89,7 @@ pub(crate) enum Verdict {
     TakenLast,
     /// It is not to be had: active again, or gone.
     Stale,
-    /// It has children; the last of them brings it back.
+    /// It has children, or leases; the last of them brings it back.
     Deferred,
     /// It keeps its place, for now.
     Spared,

@@ -4,6 +4,7 @@
 //! What must hold after each: free + owned + active + inactive = capacity, block by block; stored − removed = registered; the sink
 //! has heard what the oracle says, in its order; each hash is found, or not, as the oracle says.
 
+mod leases;
 mod numbers;
 mod operation;
 mod oracle;
@@ -11,7 +12,7 @@ mod owned;
 mod registered;
 
 use kvstrata_core::*;
-pub use operation::{How, Operation, Setup, Then};
+pub use operation::{Back, How, Operation, Setup, Then};
 use oracle::{Event, Oracle, Owner, hash};
 use owned::request_id;
 use std::collections::BTreeSet;
@@ -54,6 +55,7 @@ struct Run<'p> {
     scoped: Vec<(BlockRef, RegistrationHandle<'p>)>,
     given: Vec<Given>,
     weak: Vec<BlockRef>,
+    leased: Vec<BlockRef>,
 }
 
 /// Runs operations on a pool and on the oracle; panics where they differ.
@@ -80,6 +82,7 @@ pub fn run(setup: Setup, operations: &[Operation]) {
         scoped: vec![],
         given: vec![],
         weak: vec![],
+        leased: vec![],
     };
     for operation in operations {
         run.apply(*operation);
@@ -100,21 +103,33 @@ impl<'p> Run<'p> {
             Operation::Store { from, count, how } => {
                 self.store(number(from), usize::from(count % 6).min(capacity), how);
             }
-            Operation::Match { from, count } => {
+            Operation::Match { from, count, numbers } => {
                 let wanted: Vec<u64> =
                     (0..u64::from(count % 16)).map(|i| (number(from) + i) % universe).collect();
-                self.matched(&wanted, true, BlockPool::match_prefix);
+                self.matched(
+                    &wanted,
+                    true,
+                    if numbers { numbers::match_refs } else { BlockPool::match_prefix },
+                );
             }
             Operation::MatchAny { from, step } => {
                 let step = u64::from(step % 4) + 1;
                 let wanted: Vec<u64> = (0..8).map(|i| (number(from) + i * step) % universe).collect();
                 self.matched(&wanted, false, BlockPool::match_any);
             }
-            Operation::Lookup { hash } => self.matched(&[number(hash)], true, |pool, hashes, out| {
-                out.extend(pool.lookup(hashes[0]));
-                out.len()
-            }),
-            Operation::Release { count, tail_first } => self.release(usize::from(count), tail_first),
+            Operation::Lookup { hash, numbers } => {
+                self.matched(&[number(hash)], true, |pool, hashes, out| {
+                    out.extend(if numbers {
+                        numbers::lookup_ref(pool, hashes[0])
+                    } else {
+                        pool.lookup(hashes[0])
+                    });
+                    out.len()
+                })
+            }
+            Operation::Release { count, tail_first, numbers } => {
+                self.release(usize::from(count), tail_first, numbers);
+            }
             Operation::DropOne { which } => {
                 if let Some(which) = index(which, self.held.len()) {
                     let block = self.held.swap_remove(which);
@@ -122,9 +137,9 @@ impl<'p> Run<'p> {
                     drop(block);
                 }
             }
-            Operation::CloneOne { which } => {
+            Operation::CloneOne { which, numbers } => {
                 if let Some(which) = index(which, self.held.len()) {
-                    let copy = self.held[which].clone();
+                    let copy = if numbers { self.hold_again(which) } else { self.held[which].clone() };
                     self.oracle.acquired(copy.id().0);
                     self.held.push(copy);
                 }
@@ -140,8 +155,10 @@ impl<'p> Run<'p> {
             Operation::Allocate { count } => {
                 self.allocate(usize::from(count) % (capacity + 2));
             }
-            Operation::AllocateFree { count } => self.allocate_free(usize::from(count) % (capacity + 2)),
-            Operation::GiveBack { count, batch } => self.give_back(usize::from(count), batch),
+            Operation::AllocateFree { count, numbers } => {
+                self.allocate_free(usize::from(count) % (capacity + 2), numbers);
+            }
+            Operation::GiveBack { count, back } => self.give_back(usize::from(count), back),
             Operation::Withdraw { which } => {
                 if let Some(which) = index(which, self.scoped.len()) {
                     let (weak, handle) = self.scoped.swap_remove(which);
@@ -155,10 +172,22 @@ impl<'p> Run<'p> {
                 }
             }
             Operation::UnregisterWeak { which, what } => {
-                let Some(at) = index(which, self.weak.len()) else { return };
-                let weak = self.weak[at];
-                self.unregister([weak, next(weak), self.beyond(which)][usize::from(what % 3)]);
+                if let Some(weak) = self.weak(which, what) {
+                    self.unregister(weak);
+                }
             }
+            Operation::TakeOut { which, what } => {
+                if let Some(weak) = self.weak(which, what) {
+                    self.take_out(weak);
+                }
+            }
+            // Mostly one that may be there.
+            Operation::Lease { which, what } => {
+                if let Some(weak) = self.weak(which, what.saturating_sub(250)) {
+                    self.lease(weak);
+                }
+            }
+            Operation::EndLease { which } => self.end_lease(which),
             Operation::Upgrade { which } => {
                 if let Some(which) = index(which, self.weak.len()) {
                     self.upgrade(self.weak[which]);
@@ -213,7 +242,11 @@ impl<'p> Run<'p> {
         while !self.given.is_empty() {
             self.adopt(0);
         }
-        self.release(usize::MAX, true);
+        while !self.leased.is_empty() {
+            self.end_lease(0);
+            self.check();
+        }
+        self.release(usize::MAX, true, false);
         self.check();
         self.drop_victims();
         drop(self.unkeep(usize::MAX));
@@ -231,7 +264,7 @@ impl<'p> Run<'p> {
             block.set_priority(Priority::High);
             self.oracle.known.get_mut(&block.id().0).expect("held").priority = Priority::High;
         }
-        self.release(usize::MAX, false);
+        self.release(usize::MAX, false, true);
         self.check();
         self.evict(usize::MAX, Then::Drop);
         self.check();

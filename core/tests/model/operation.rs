@@ -20,6 +20,8 @@ pub enum How {
     Single,
     /// `register_sequence`, behind a held block of the hash before, if there is one.
     Sequence,
+    /// The same by numbers: `register_ids`, of blocks that are `Reset` or `Partial` and full; before it, calls that are refused.
+    Numbers,
     /// `register_scoped`; the handles are kept.
     Scoped,
     /// `register_scoped`; each handle is dropped at once, while its block is held.
@@ -31,18 +33,18 @@ pub enum How {
 pub enum Operation {
     /// Allocate, complete and register a chain of hashes `from, from + 1, …`, each the parent of the next; keep the references.
     Store { from: u8, count: u8, how: How },
-    /// Match a prefix and keep the references.
-    Match { from: u8, count: u8 },
+    /// Match a prefix and keep the references; `numbers`: as [`BlockRef`]s that are adopted, here and below.
+    Match { from: u8, count: u8, numbers: bool },
     /// Match in any position and keep the references.
     MatchAny { from: u8, step: u8 },
     /// Look up one hash and keep the reference.
-    Lookup { hash: u8 },
+    Lookup { hash: u8, numbers: bool },
     /// Release some of the references held: the youngest, tail first, or the oldest, head first.
-    Release { count: u8, tail_first: bool },
+    Release { count: u8, tail_first: bool, numbers: bool },
     /// Drop one reference.
     DropOne { which: u8 },
     /// Copy one reference.
-    CloneOne { which: u8 },
+    CloneOne { which: u8, numbers: bool },
     /// Set a held block's class.
     SetPriority { which: u8, class: Priority },
     /// Evict by hand; keep the victims, drop them, or make them blocks for new content.
@@ -52,15 +54,21 @@ pub enum Operation {
     /// Allocate blocks and keep them as they are.
     Allocate { count: u8 },
     /// The same from free blocks only.
-    AllocateFree { count: u8 },
-    /// Give back some of the kept blocks, in a batch or one by one: untouched, filled partly, full, reset.
-    GiveBack { count: u8, batch: bool },
+    AllocateFree { count: u8, numbers: bool },
+    /// Give back some of the kept blocks, in a batch, by their numbers, or one by one: untouched, filled partly, full, reset.
+    GiveBack { count: u8, back: Back },
     /// Drop the handle of a registration: its block may be held, inactive, evicted or recycled by now.
     Withdraw { which: u8 },
     /// Withdraw the registration of a hash.
     Unregister { hash: u8 },
     /// The same by a weak reference taken earlier, as it is, of the next generation, or of a block beyond the last.
     UnregisterWeak { which: u8, what: u8 },
+    /// Lease a block by a weak reference taken earlier, or by one of the next generation, or of a block beyond the last.
+    Lease { which: u8, what: u8 },
+    /// End a lease.
+    EndLease { which: u8 },
+    /// Take out a block by a weak reference taken earlier, as `UnregisterWeak` does, and keep the victim.
+    TakeOut { which: u8, what: u8 },
     /// Upgrade a weak reference taken earlier.
     Upgrade { which: u8 },
     /// Upgrade a reference of the next generation, or of a block beyond the last.
@@ -79,6 +87,14 @@ pub enum Operation {
     Detach { request: u8 },
 }
 
+/// How blocks go back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Back {
+    Batch,
+    Numbers,
+    OneByOne,
+}
+
 /// What becomes of victims.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Then {
@@ -90,17 +106,22 @@ pub enum Then {
 impl Operation {
     /// The operation that four bytes stand for. The first says which, by weight.
     pub fn from_bytes([kind, a, b, c]: [u8; 4]) -> Operation {
+        let numbers = c.is_multiple_of(2);
         match kind % 64 {
-            0..8 => Operation::Store { from: a, count: b, how: How::Single },
+            0..6 => Operation::Store { from: a, count: b, how: How::Single },
+            6..8 => Operation::Store { from: a, count: b, how: How::Numbers },
             8..11 => Operation::Store { from: a, count: b, how: How::Sequence },
             11..14 => Operation::Store { from: a, count: b, how: How::Scoped },
             14 => Operation::Store { from: a, count: b, how: How::ScopedAtOnce },
-            15..21 => Operation::Match { from: a, count: b },
-            21..23 => Operation::MatchAny { from: a, step: b },
-            23 => Operation::Lookup { hash: a },
-            24..34 => Operation::Release { count: a, tail_first: b.is_multiple_of(2) },
+            15..21 => Operation::Match { from: a, count: b, numbers },
+            21 => Operation::MatchAny { from: a, step: b },
+            22 => Operation::Lease { which: a, what: b },
+            23 => Operation::Lookup { hash: a, numbers },
+            24..26 => Operation::Lease { which: a, what: b },
+            26..28 => Operation::EndLease { which: a },
+            28..34 => Operation::Release { count: a, tail_first: b.is_multiple_of(2), numbers },
             34..36 => Operation::DropOne { which: a },
-            36 => Operation::CloneOne { which: a },
+            36 => Operation::CloneOne { which: a, numbers },
             37..40 => {
                 let classes = [Priority::Low, Priority::Normal, Priority::High, Priority::Pinned];
                 Operation::SetPriority { which: a, class: classes[usize::from(b % 4)] }
@@ -110,11 +131,15 @@ impl Operation {
             }
             43 => Operation::DropVictims,
             44 => Operation::Allocate { count: a },
-            45 => Operation::AllocateFree { count: a },
-            46..49 => Operation::GiveBack { count: a, batch: b.is_multiple_of(2) },
+            45 => Operation::AllocateFree { count: a, numbers },
+            46..49 => {
+                let back = [Back::Batch, Back::Numbers, Back::OneByOne][usize::from(b % 3)];
+                Operation::GiveBack { count: a, back }
+            }
             49..51 => Operation::Withdraw { which: a },
             51 => Operation::Unregister { hash: a },
-            52 => Operation::UnregisterWeak { which: a, what: b },
+            52 if numbers => Operation::UnregisterWeak { which: a, what: b },
+            52 => Operation::TakeOut { which: a, what: b },
             53 => Operation::Upgrade { which: a },
             54 => Operation::UpgradeForged { which: a, beyond: b.is_multiple_of(2) },
             55 => Operation::IntoId { which: a, mutable: b.is_multiple_of(2) },

@@ -18,7 +18,9 @@ pub struct Known {
     pub number: u64,
     pub weak: BlockRef,
     pub references: u32,
-    /// Its last scope ended while it was held: nobody finds it, and it goes with the last reference.
+    /// Who copies its bytes.
+    pub leases: u32,
+    /// Its last scope ended while it was held or leased: nobody finds it, and it goes with the last of both.
     pub withdrawn: bool,
     /// Handles of its registration; none: it was registered without one, too.
     scopes: Option<u32>,
@@ -118,18 +120,18 @@ impl Oracle {
     /// Blocks that may be evicted now, in LRU's order.
     fn evictable(&self) -> BTreeMap<(Priority, u64), u32> {
         let may_go = |known: &&Known| {
-            known.references == 0 && known.children == 0 && known.priority != Priority::Pinned
+            known.references + known.leases + known.children == 0 && known.priority != Priority::Pinned
         };
         let key = |known: &Known| ((known.priority, known.stamp), known.weak.id.0);
         self.known.values().filter(may_go).map(key).collect()
     }
 
-    /// How many can be evicted one after another: all that are inactive and not pinned, but ancestors of others.
+    /// How many can be evicted one after another: all that are inactive and neither pinned nor leased, but ancestors of others.
     pub fn evictable_in_turn(&self) -> usize {
         let mut staying = BTreeSet::new();
         for known in self.known.values() {
-            let mut at =
-                Some(known).filter(|known| known.references > 0 || known.priority == Priority::Pinned);
+            let mut at = Some(known)
+                .filter(|known| known.references + known.leases > 0 || known.priority == Priority::Pinned);
             while let Some(stays) = at.filter(|stays| staying.insert(stays.weak.id.0)) {
                 at = stays.parent.and_then(|parent| self.alive(parent));
             }
@@ -235,12 +237,12 @@ impl Oracle {
         if let Some(parent) = parent {
             self.known.get_mut(&parent.id.0).expect("held").children += 1;
         }
-        let (references, children, stamp) = (1, 0, 0);
+        let (references, leases, children, stamp) = (1, 0, 0, 0);
         let (priority, withdrawn) = (Priority::Normal, false);
         let scopes = scoped.then_some(1);
         self.known.insert(
             own.0,
-            Known { number, weak, references, withdrawn, scopes, priority, parent, children, stamp },
+            Known { number, weak, references, leases, withdrawn, scopes, priority, parent, children, stamp },
         );
         self.found.entry(number).or_default().push(own.0);
         self.stats.stored += 1;
@@ -266,7 +268,19 @@ impl Oracle {
         let known = self.known.get_mut(&block).expect("held");
         known.references -= 1;
         known.stamp = self.clock;
-        if known.references == 0 && known.withdrawn {
+        self.settle(block);
+    }
+
+    /// A lease ended.
+    pub fn lease_ended(&mut self, block: u32) {
+        self.known.get_mut(&block).expect("a leased block stays").leases -= 1;
+        self.settle(block);
+    }
+
+    /// What was withdrawn goes with the last that kept it.
+    fn settle(&mut self, block: u32) {
+        let known = &self.known[&block];
+        if known.withdrawn && known.references + known.leases == 0 {
             self.removed(block);
         }
     }
@@ -278,11 +292,9 @@ impl Oracle {
         if known.scopes != Some(0) {
             return;
         }
-        if known.references == 0 {
-            return self.removed(weak.id.0);
-        }
         known.withdrawn = true;
         let number = known.number;
         self.hide(number, weak.id.0);
+        self.settle(weak.id.0);
     }
 }

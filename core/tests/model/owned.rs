@@ -15,9 +15,13 @@ impl<'p> Run<'p> {
         self.keep(out)
     }
 
-    pub(super) fn allocate_free(&mut self, count: usize) {
+    pub(super) fn allocate_free(&mut self, count: usize, numbers: bool) {
         let (mut out, free) = (vec![], self.oracle.census().free);
-        let result = self.pool.allocate_free(count, &mut out);
+        let result = if numbers {
+            numbers::allocate_free_ids(self.pool, count, &mut out)
+        } else {
+            self.pool.allocate_free(count, &mut out)
+        };
         let refused = OutOfBlocks { requested: count, available: free };
         assert_eq!(result, if count <= free { Ok(()) } else { Err(refused) });
         assert_eq!(out.len(), if result.is_ok() { count } else { 0 }, "all or nothing");
@@ -84,14 +88,16 @@ impl<'p> Run<'p> {
         blocks
     }
 
-    pub(super) fn give_back(&mut self, count: usize, batch: bool) {
+    pub(super) fn give_back(&mut self, count: usize, back: Back) {
         let mut blocks = self.unkeep(count);
         for block in blocks.iter_mut().step_by(2) {
             block.init_sequence(Salt::default()).expect("a kept block is Reset");
             block.add_token().expect("a page has room for one");
         }
-        if batch {
-            return self.pool.give_back(blocks);
+        match back {
+            Back::Batch => return self.pool.give_back(blocks),
+            Back::Numbers => return self.give_back_ids(blocks),
+            Back::OneByOne => {}
         }
         for (i, mut block) in blocks.into_iter().enumerate() {
             if i % 2 == 0 {

@@ -9,6 +9,9 @@ impl<'p> Run<'p> {
             return;
         }
         let (pool, universe) = (self.pool, self.universe());
+        if how == How::Numbers {
+            return self.store_numbers(from, count);
+        }
         let blocks = self.mutable.split_off(self.mutable.len() - count);
         let complete = blocks.into_iter().zip(0..).map(|(block, i)| {
             let number = (from + i) % universe;
@@ -49,12 +52,30 @@ impl<'p> Run<'p> {
         ids: &[BlockId],
         blocks: &mut Vec<CompleteBlock<'p>>,
     ) {
+        let (parent, mut out) = (self.before(numbers), vec![]);
+        let parent_ref = parent.map(ImmutableBlock::downgrade);
+        let present = self.pool.register_sequence(blocks, parent, &mut out);
+        assert_eq!(blocks.len(), 0, "all were registered");
+        self.stored(numbers, ids, parent_ref, out, present);
+    }
+
+    /// A held block of the hash before the first of a sequence.
+    pub(super) fn before(&self, numbers: &[u64]) -> Option<&ImmutableBlock<'p>> {
         let universe = self.universe();
         let before = numbers.first().map(|first| hash((first + universe - 1) % universe));
-        let parent = self.held.iter().find(|block| Some(block.hash()) == before);
-        let (mut parent_ref, mut out) = (parent.map(ImmutableBlock::downgrade), vec![]);
-        let present = self.pool.register_sequence(blocks, parent, &mut out);
-        assert_eq!((blocks.len(), out.len()), (0, numbers.len()), "all were registered");
+        self.held.iter().find(|block| Some(block.hash()) == before)
+    }
+
+    /// A sequence was registered as one: the oracle's share.
+    pub(super) fn stored(
+        &mut self,
+        numbers: &[u64],
+        ids: &[BlockId],
+        mut parent_ref: Option<BlockRef>,
+        out: Vec<ImmutableBlock<'p>>,
+        present: usize,
+    ) {
+        assert_eq!(out.len(), numbers.len(), "all were registered");
         let mut new = 0;
         for ((number, id), block) in numbers.iter().zip(ids).zip(out) {
             let weak = block.downgrade();
@@ -94,7 +115,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    pub(super) fn release(&mut self, count: usize, tail_first: bool) {
+    pub(super) fn release(&mut self, count: usize, tail_first: bool, numbers: bool) {
         let count = count.min(self.held.len());
         let start = if tail_first { self.held.len() - count } else { 0 };
         let mut released: Vec<_> = self.held.drain(start..start + count).collect();
@@ -103,6 +124,9 @@ impl<'p> Run<'p> {
         }
         for block in &released {
             self.oracle.released(block.id().0);
+        }
+        if numbers {
+            return self.release_refs(released);
         }
         self.pool.release(released);
     }
@@ -113,19 +137,31 @@ impl<'p> Run<'p> {
     }
 
     pub(super) fn unregister(&mut self, weak: BlockRef) {
-        let (capacity, result) = (self.pool.capacity(), self.pool.unregister(weak));
-        let state = self.oracle.state(weak.id);
+        let result = self.pool.unregister(weak);
+        self.ended(weak, result);
+    }
+
+    /// Somebody has ended a registration by hand, or was refused: rightly?
+    pub(super) fn ended(&mut self, weak: BlockRef, result: Result<(), TransitionError>) {
+        let (capacity, state) = (self.pool.capacity(), self.oracle.state(weak.id));
         let refused = |reason| Err(TransitionError { block: weak.id, state, reason });
-        let expected = match self.oracle.alive(weak).map(|known| known.references) {
+        let expected = match self.oracle.alive(weak).map(|known| (known.references, known.leases)) {
             _ if weak.id.index() >= capacity => refused(Reason::OutOfRange { capacity }),
             None => refused(Reason::Recycled),
-            Some(0) => {
+            Some((0, 0)) => {
                 self.oracle.removed(weak.id.0);
                 Ok(())
             }
-            Some(references) => refused(Reason::Referenced { references }),
+            Some((0, leases)) => refused(Reason::Leased { leases }),
+            Some((references, _)) => refused(Reason::Referenced { references }),
         };
         assert_eq!(result, expected);
+    }
+
+    /// A weak reference taken earlier, as it is, of the next generation, or of a block beyond the last.
+    pub(super) fn weak(&self, which: u8, what: u8) -> Option<BlockRef> {
+        let weak = self.weak[index(which, self.weak.len())?];
+        Some([weak, next(weak), self.beyond(which)][usize::from(what % 3)])
     }
 
     pub(super) fn upgrade(&mut self, weak: BlockRef) {
@@ -147,8 +183,13 @@ pub(super) fn complete(block: MutableBlock<'_>, number: u64) -> CompleteBlock<'_
 
 /// The same, token by token.
 fn fill<'p>(pool: &BlockPool, mut block: MutableBlock<'p>, number: u64) -> CompleteBlock<'p> {
+    fill_page(pool, &mut block);
+    block.commit(hash(number)).expect("the page is full")
+}
+
+/// A page, token by token, not committed yet.
+pub(super) fn fill_page(pool: &BlockPool, block: &mut MutableBlock<'_>) {
     block.init_sequence(Salt::default()).expect("a new block is Reset");
     block.add_token().expect("a page has room for one");
     block.add_tokens(pool.page_size() - 1).expect("a page has room for a page");
-    block.commit(hash(number)).expect("the page is full")
 }

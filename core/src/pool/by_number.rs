@@ -1,0 +1,183 @@
+//! Blocks by their numbers, many at once: for callers that keep [`BlockId`]s and [`BlockRef`]s beside a shared pool, and no handles with
+//! its lifetime.
+//!
+//! | by number | as the handles do it |
+//! |---|---|
+//! | [`match_refs`](BlockPool::match_refs), [`lookup_ref`](BlockPool::lookup_ref) | `match_prefix`, `lookup`; each reference given up by `into_ref` |
+//! | [`release_refs`](BlockPool::release_refs) | `adopt_immutable`, `release` |
+//! | [`hold_again`](BlockPool::hold_again) | `clone` |
+//! | [`allocate_free_ids`](BlockPool::allocate_free_ids) | `allocate_free`, `into_id` |
+//! | [`give_back_ids`](BlockPool::give_back_ids) | `adopt_mutable`, `give_back` |
+//! | [`evict_ids`](BlockPool::evict_ids) | `evict`, each `into_mutable`, `into_id` |
+//! | [`register_ids`](BlockPool::register_ids) | `adopt_mutable`, `complete` or `commit`, `register_sequence` |
+//!
+//! A number says nothing of who has it, so each is checked against its block's word:
+//!
+//! I1. A number that is not of a block in the state that its call needs is left alone, though it be named twice in one call. What the
+//!     word cannot tell stays the caller's duty: to give up what is its own, and from one thread.
+//! I2. A list that is registered is checked whole before any of it changes. Each block is marked as it is checked, as the request table
+//!     marks its own, so that one that is named twice is found without a search.
+
+use super::release::Last;
+use super::{BlockPool, ImmutableBlock, MutableBlock};
+use crate::error::{OutOfBlocks, Reason, TransitionError};
+use crate::hash::SequenceHash;
+use crate::id::{BlockId, BlockRef};
+use crate::slot::{MAX_REFERENCES, State, Word};
+use crate::sync::Relaxed;
+use alloc::vec::Vec;
+
+impl BlockPool {
+    /// As [`match_prefix`](BlockPool::match_prefix), each reference given up as by [`ImmutableBlock::into_ref`].
+    pub fn match_refs(&self, hashes: &[SequenceHash], out: &mut Vec<BlockRef>) -> usize {
+        self.match_while(hashes, out, false, ImmutableBlock::into_ref)
+    }
+
+    /// As [`lookup`](BlockPool::lookup), the reference given up as by [`ImmutableBlock::into_ref`].
+    pub fn lookup_ref(&self, hash: SequenceHash) -> Option<BlockRef> {
+        self.lookup(hash).map(ImmutableBlock::into_ref)
+    }
+
+    /// Releases references that were given up, in the order given, as [`release`](BlockPool::release) does. One that is not of a
+    /// registration that somebody holds now is left alone; returns how many were.
+    pub fn release_refs(&self, blocks: impl IntoIterator<Item = BlockRef>) -> usize {
+        let (mut last, mut wrong) = (Last::new(), 0);
+        blocks.into_iter().for_each(|block| {
+            // It waits there with a reference that is gone already, so to say: let it go, and look whether there is another (I1).
+            if last.has(block.id.0) {
+                self.release_last(&mut last);
+            }
+            match self.held_word(block) {
+                Ok(_) => self.release_one(block.id.0, &mut last),
+                Err(_) => wrong += 1,
+            }
+        });
+        self.release_last(&mut last);
+        wrong
+    }
+
+    /// One reference more to a block that the caller holds, as `clone` of its handle, to be released as often. None: nobody holds the
+    /// block, or it was recycled, or its count is full. For a block that others may hold, but not the caller, there is
+    /// [`upgrade`](BlockPool::upgrade).
+    pub fn hold_again(&self, block: BlockRef) -> Option<BlockRef> {
+        let held = |word: Word| {
+            let held = word.generation() == block.generation && word.references() > 0;
+            (held && word.references() < MAX_REFERENCES).then(|| word.acquired())
+        };
+        self.try_update(self.slots.get(block.id.index())?, held).map(|_| block)
+    }
+
+    /// As [`allocate_free`](BlockPool::allocate_free): appends the numbers of `n` free blocks, and never evicts.
+    ///
+    /// # Errors
+    /// Fewer than `n` blocks are free, or two that want more than half of them ask at once. Nothing was touched.
+    pub fn allocate_free_ids(&self, n: usize, out: &mut Vec<BlockId>) -> Result<(), OutOfBlocks> {
+        self.allocate_free_as(n, out)
+    }
+
+    /// As [`evict`](BlockPool::evict): appends the numbers of up to `n` victims, each with the hash that its bytes are still of. They are the
+    /// caller's. Returns how many.
+    pub fn evict_ids(&self, n: usize, out: &mut Vec<(BlockId, SequenceHash)>) -> usize {
+        self.evict_slots(n, |slot| out.push((BlockId(slot), self.slot(BlockId(slot)).key())))
+    }
+
+    /// Frees owned blocks as one batch, as [`give_back`](BlockPool::give_back) does; one that is `Partial` is reset. A number that is
+    /// not of a block that is `Reset` or `Partial` and in use, or that a request has reserved, is left alone; returns how many were.
+    pub fn give_back_ids(&self, blocks: impl IntoIterator<Item = BlockId>) -> usize {
+        let (mut wrong, mut gathered) = (0, Gathered::default());
+        self.give_back(blocks.into_iter().filter_map(|id| {
+            let owned = self.owned_word(id).ok().filter(|_| gathered.add(id.0));
+            wrong += usize::from(owned.is_none());
+            owned.map(|word| self.adopted(id, word))
+        }));
+        wrong
+    }
+
+    /// Registers owned blocks, `Reset` or `Partial` and full, as one sequence, each the parent of the next, behind `parent`, which the
+    /// caller holds; appends a reference for each to `out`, given up as by [`ImmutableBlock::into_ref`]: the block itself, or the one of
+    /// its hash that was there, and then the copy was reset and freed. Returns how many were there.
+    ///
+    /// # Errors
+    /// The lists are not of one length, nobody holds the parent, or a block is not the caller's, or not to be completed, or named twice.
+    /// Nothing was registered, and all blocks are the caller's as before.
+    pub fn register_ids(
+        &self,
+        ids: &[BlockId],
+        hashes: &[SequenceHash],
+        parent: Option<BlockRef>,
+        out: &mut Vec<BlockRef>,
+    ) -> Result<usize, TransitionError> {
+        if ids.len() != hashes.len() {
+            // The first that has no partner, or the last that has one.
+            let block = ids.get(hashes.len()).or(ids.last()).copied().unwrap_or(BlockId(0));
+            let state = self.checked_word(block)?.state();
+            let reason = Reason::Unpaired { blocks: ids.len(), hashes: hashes.len() };
+            return Err(TransitionError { block, state, reason });
+        }
+        if let Some(parent) = parent {
+            self.held_word(parent)?;
+        }
+        self.mark(ids, hashes)?;
+        for hash in hashes {
+            self.registry.prefetch_slot(&self.slots, *hash);
+        }
+        let complete = ids.iter().zip(hashes).map(|(id, hash)| {
+            let word = self.slot(*id).word().with_reservation(false);
+            MutableBlock::new(self, *id).completed(word, *hash)
+        });
+        Ok(self.register_each(complete, parent, out, ImmutableBlock::into_ref))
+    }
+
+    /// Checks that all of a list can be completed, and marks them as it goes; on an error it unmarks those before (I2).
+    fn mark(&self, ids: &[BlockId], hashes: &[SequenceHash]) -> Result<(), TransitionError> {
+        for (i, (id, hash)) in ids.iter().zip(hashes).enumerate() {
+            match self.fillable_word(*id) {
+                Ok(word) => self.slot(*id).set_word(word.with_reservation(true)),
+                Err(mut error) => {
+                    if ids[..i].contains(id) {
+                        error.reason = Reason::Repeated;
+                    }
+                    for id in &ids[..i] {
+                        let slot = self.slot(*id);
+                        slot.set_word(slot.word().with_reservation(false));
+                    }
+                    return Err(error);
+                }
+            }
+            // It will be registered soon.
+            self.registry.prefetch_head(*hash);
+        }
+        Ok(())
+    }
+
+    /// The word of an owned block that can be completed.
+    fn fillable_word(&self, id: BlockId) -> Result<Word, TransitionError> {
+        let word = self.owned_word(id)?;
+        // Relaxed: the owner's own.
+        let filled = u32::from(self.slot(id).filled.load(Relaxed));
+        if word.state() == State::Partial && filled < self.page_size {
+            return Err(self.refusal(id, Reason::PageNotFull { filled, page_size: self.page_size }));
+        }
+        Ok(word)
+    }
+}
+
+/// What the free map has gathered of a batch and not freed yet: blocks of one aligned run of 64.
+#[derive(Default)]
+struct Gathered {
+    run: u32,
+    mask: u64,
+}
+
+impl Gathered {
+    /// False: it was gathered already.
+    fn add(&mut self, number: u32) -> bool {
+        if number / 64 != self.run {
+            *self = Gathered { run: number / 64, mask: 0 };
+        }
+        let bit = 1 << (number % 64);
+        let new = self.mask & bit == 0;
+        self.mask |= bit;
+        new
+    }
+}

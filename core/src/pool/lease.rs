@@ -1,0 +1,81 @@
+//! Leases: a registered block's bytes stay as they are while something copies them, and nothing counts as a use. A lease is no
+//! reference: it neither hits the block nor moves it, so the block keeps its place in the eviction order, and hits and releases by others
+//! count as always.
+//!
+//! ```text
+//!   lease        children + 1, then the word's leases + 1
+//!   an evictor   the word, then the children: deferred, if there is either; else the word to Reset, by compare-exchange
+//!   end_lease    the word's leases - 1, then children - 1: the last one brings back what an evictor has deferred
+//! ```
+//!
+//! The two counts are for two questions. *May it be recycled?* is the word's: a lease changes the word, so a claim that has not seen it
+//! fails. The count of children alone could not tell: it is in another word than the one that a claim changes, and may rise
+//! between an evictor's look and its claim. *Who brings it back?* is the children's: to evictors a lease is one more child, and what
+//! they do with parents (out of the list, and back to the old place with the last child) is right for it, in each policy. What an evictor
+//! has passed meanwhile is not undone: SIEVE's hand meets the block on its next round, and LFU, once the age is past the block's worth,
+//! puts it behind the others of least worth.
+//!
+//! I1. A block whose word counts a lease stays `Registered`, in this registration: eviction defers it, `unregister` and `take_out` refuse,
+//!     and what would end a withdrawn one ends it with the last of references and leases: see `Word::settled`.
+//! I2. The word never counts more leases than children. So an evictor that saw a lease and then no child was overtaken by the lease's end,
+//!     and to look again is progress.
+//! I3. A block that is withdrawn, leased and not referenced counts as inactive; nobody finds it, and whoever ends the last lease
+//!     frees it.
+
+use super::{BlockPool, EvictedBlock};
+use crate::error::TransitionError;
+use crate::id::BlockRef;
+use crate::slot::{MAX_LEASES, State, Word};
+use crate::sync::skipped;
+
+impl BlockPool {
+    /// Keeps a registered block, active or inactive, from eviction until [`end_lease`](BlockPool::end_lease), without using it. False: it
+    /// is not registered any more, or 15 leases are on it. Until its lease ends the block counts as available, though it is not.
+    pub fn lease(&self, block: BlockRef) -> bool {
+        let Some(slot) = self.slots.get(block.id.index()) else { return false };
+        let may = |word: Word| {
+            word.generation() == block.generation
+                && word.state() == State::Registered
+                && !word.withdrawn()
+                && word.leases() < MAX_LEASES
+        };
+        // The first look sees that the counts of children are this registration's.
+        if !may(slot.word()) || !slot.child_added(block.generation) {
+            return false;
+        }
+        if skipped!("lease_as_child_only") {
+            return true;
+        }
+        let leased = self.try_update(slot, |word| may(word).then(|| word.leased())).is_some();
+        if !leased {
+            self.child_gone(block);
+        }
+        leased
+    }
+
+    /// Ends a lease that [`lease`](BlockPool::lease) has given, once. The block is where it would be without it; one that was withdrawn
+    /// meanwhile, and that nobody holds, is free.
+    pub fn end_lease(&self, block: BlockRef) {
+        let Some(slot) = self.slots.get(block.id.index()) else { return };
+        let ours = |word: &Word| word.generation() == block.generation && word.leases() > 0;
+        let Some(word) = self.try_update(slot, |word| ours(&word).then(|| word.lease_ended())) else {
+            return;
+        };
+        if word.lease_ended().state() == State::Reset {
+            self.count_inactive(word, -1);
+            self.retire(block.id.0, word);
+        } else if !skipped!("lease_end_forgets") {
+            self.child_gone(block);
+        }
+    }
+
+    /// Takes a particular inactive block, as if it had been evicted: its bytes are intact and the caller's. It counts as removed, not as
+    /// evicted.
+    ///
+    /// # Errors
+    /// As of [`unregister`](BlockPool::unregister).
+    pub fn take_out(&self, block: BlockRef) -> Result<EvictedBlock<'_>, TransitionError> {
+        self.end_inactive(block)?;
+        Ok(EvictedBlock::new(self, block.id))
+    }
+}

@@ -1,0 +1,32 @@
+//! A look at what is oldest, which takes and changes nothing: for whoever prepares for evictions to come.
+//!
+//! What is seen is a hint: others acquire, evict and compact meanwhile. Who acts on it checks the slot's generation.
+
+use super::position::{Position, WORD};
+use super::{Bits, Timeline};
+use crate::slot::Slot;
+use crate::sync::{Acquire, Relaxed};
+
+impl Timeline {
+    /// Shows the inactive slots of a list to `see`, the oldest first, until that says false or there are no more. Whether there were no
+    /// more.
+    pub(crate) fn peek(&self, slots: &[Slot], list: usize, mut see: impl FnMut(&Slot, u32) -> bool) -> bool {
+        let of = &self.lists[list];
+        // Relaxed: a place to begin at. What becomes older meanwhile is missed.
+        let mut at = Position(of.cursor.load(Relaxed)).max(self.head().word_start());
+        let tail = self.tail();
+        while at < tail {
+            // Acquire: pairs with the Release in `set_bits`.
+            for bit in Bits(of.bits[at.word()].load(Acquire)) {
+                if let Some(number) = self.live_slot(slots, list, at, bit)
+                    && slots[number as usize].word().inactive()
+                    && !see(&slots[number as usize], number)
+                {
+                    return false;
+                }
+            }
+            at = at.plus(WORD, self.size);
+        }
+        true
+    }
+}

@@ -1,0 +1,79 @@
+//! Calls by numbers that must change nothing, or not all, told by what the pool says afterwards (`src/pool/by_number.rs`, I1, I2). What
+//! they do otherwise is compared with the oracle by `pool_model`.
+
+use kvstrata_core::*;
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number) << 32)
+}
+
+fn pool() -> BlockPool {
+    BlockPool::new(PoolConfig::new(200).page_size(4)).expect("a valid setup")
+}
+
+fn allocate(pool: &BlockPool, n: usize) -> Vec<BlockId> {
+    let mut ids = vec![];
+    pool.allocate_free_ids(n, &mut ids).expect("there is room");
+    ids
+}
+
+/// The third of five is not full: all stay as they are, and can be registered once it is.
+#[test]
+fn a_page_that_is_not_full_registers_nothing() {
+    let pool = pool();
+    let (ids, hashes) = (allocate(&pool, 5), [1, 2, 3, 4, 5].map(hash));
+    let fill = |id, count| {
+        let mut block = pool.adopt_mutable(id).expect("it is ours");
+        if block.state() == State::Reset {
+            block.init_sequence(Salt::default()).expect("it is Reset");
+        }
+        block.add_tokens(count).expect("there is room");
+        block.into_id()
+    };
+    for (id, count) in [(ids[1], 4), (ids[2], 3)] {
+        fill(id, count);
+    }
+    let before = pool.census();
+    let mut out = vec![];
+    let reason = Reason::PageNotFull { filled: 3, page_size: 4 };
+    let refused = Err(TransitionError { block: ids[2], state: State::Partial, reason });
+    assert_eq!(pool.register_ids(&ids, &hashes, None, &mut out), refused);
+    assert_eq!((pool.census(), pool.stats(), out.len()), (before, Stats::default(), 0));
+    fill(ids[2], 1);
+    assert_eq!(pool.register_ids(&ids, &hashes, None, &mut out), Ok(0));
+    assert_eq!(out.iter().map(|block| block.id).collect::<Vec<_>>(), ids);
+    assert_eq!(pool.match_refs(&hashes, &mut out), 5);
+    assert_eq!(pool.release_refs(out), 0);
+    assert_eq!(pool.inactive(), 5);
+}
+
+/// Nothing to register is nothing wrong; a hash without a block is.
+#[test]
+fn lists_of_two_lengths_are_refused() {
+    let (pool, mut out) = (pool(), vec![]);
+    assert_eq!(pool.register_ids(&[], &[], None, &mut out), Ok(0));
+    let error = pool.register_ids(&[], &[hash(1)], None, &mut out).expect_err("no block");
+    assert_eq!(error.reason, Reason::Unpaired { blocks: 0, hashes: 1 });
+    let text = error.to_string();
+    assert_eq!(text, "block 0 is Reset: 0 blocks were given with 1 hashes; give each block its hash");
+}
+
+/// One call names a block more often than it is held, or owned, near by and far apart: it goes once.
+#[test]
+fn what_is_named_too_often_goes_once() {
+    let pool = pool();
+    let ids = allocate(&pool, 150);
+    let mut held = vec![];
+    let hashes: Vec<_> = (0..2).map(hash).collect();
+    pool.register_ids(&ids[..2], &hashes, None, &mut held).expect("they are ours");
+    let [a, b] = held[..] else { panic!("two") };
+    assert_eq!(pool.hold_again(a), Some(a));
+    assert_eq!(pool.release_refs([a, a, b, a, b, b]), 3, "a was held twice, b once");
+    assert_eq!((pool.inactive(), pool.active()), (2, 148));
+    assert_eq!(pool.hold_again(a), None, "nobody holds it");
+    let (near, far) = (ids[2], ids[140]);
+    assert_eq!(pool.give_back_ids([near, near, far, near, far, a.id]), 4);
+    assert_eq!(pool.free(), 52);
+    assert_eq!(pool.give_back_ids(ids[2..].iter().copied()), 2, "those two");
+    assert_eq!((pool.free(), pool.census().owned), (198, 0));
+}

@@ -1,0 +1,35 @@
+//! A withdrawn block is taken by who has its only reference, and by nobody while another reads it (`src/pool/withdraw.rs`, I1 and I2).
+#![cfg(loom)]
+
+mod loom;
+
+use kvstrata_core::{ImmutableBlock, Policy};
+use loom::{Rig, model, spawn};
+
+/// Somebody reads a held block, and clones it, while another withdraws, takes and overwrites it.
+#[test]
+fn a_block_is_taken_when_nobody_reads_it() {
+    model(|| {
+        let rig = Rig::new(1, Policy::Lru);
+        let other = rig.clone();
+        let ours = rig.store(1).map(ImmutableBlock::into_ref).expect("there is room");
+        let theirs = rig.pool.hold_again(ours).expect("it is held");
+        let thread = spawn(move || {
+            let clone = other.pool.hold_again(theirs).expect("it is held");
+            other.pool.release_refs([theirs]);
+            assert_eq!(other.read(clone.id), 1, "bytes of another block");
+            other.pool.release_refs([clone]);
+        });
+        assert!(rig.pool.withdraw_held(ours));
+        match rig.pool.take_withdrawn(ours) {
+            Some(taken) => {
+                rig.write(taken.id(), 7);
+                drop(taken.into_mutable());
+            }
+            None => assert_eq!(rig.pool.release_refs([ours]), 0),
+        }
+        thread.join().expect("no panic");
+        assert_eq!(rig.pool.free(), 1, "whoever was the last has freed it");
+        rig.at_rest();
+    });
+}
