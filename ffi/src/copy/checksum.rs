@@ -1,15 +1,26 @@
 //! Copy and hash in one pass: a chunk is hashed, which brings it into the first-level cache, and stored from there.
 //!
-//! The order of the bytes is the hash's, so there is one piece under way, not four.
+//! The order of the bytes is the hash's, so there is one piece under way, not four. Within it the hardware's prefetcher is left alone:
+//! asking for the next chunk's lines while this one is hashed halves the rate (1 MiB at a time, Zen 4: 9 GB/s with such hints, 22 without).
 
 use super::lanes::ends;
 use super::store::{LINE, Lines, ask_for, small};
 use core::hash::Hasher;
 use kvstrata_core::plan::CopyPlan;
-use twox_hash::XxHash3_64;
+use twox_hash::xxhash3_64::{DEFAULT_SECRET_LENGTH, RawHasher, SecretBuffer};
 
-/// Bytes that are hashed and then stored; a fraction of the first-level cache.
-const CHUNK: usize = 4096;
+/// Bytes that are hashed and then stored, a fraction of the first-level cache: 1 KiB reaches 18 GB/s, 2 KiB 22, 4 KiB 21, 16 KiB 14 (Zen 4).
+const CHUNK: usize = 2048;
+/// What of the next piece is asked for at a piece's end, until the prefetcher has found it out.
+const AHEAD: usize = 1024;
+
+/// XXH3-64, with its state on the stack: that of `XxHash3_64` allocates.
+type Sum = RawHasher<&'static [u8; DEFAULT_SECRET_LENGTH]>;
+
+#[inline(always)]
+fn sum() -> Sum {
+    RawHasher::new(SecretBuffer::default())
+}
 
 /// Copies all pieces, and hashes them in their order.
 ///
@@ -17,28 +28,59 @@ const CHUNK: usize = 4096;
 /// As [`super::lanes::copy`].
 #[inline(always)]
 pub(super) unsafe fn copy<L: Lines>(plan: &CopyPlan, streams: bool) -> u64 {
-    let mut hash = XxHash3_64::new();
+    let mut hash = sum();
     let mut pieces = plan.pieces().peekable();
     while let Some(piece) = pieces.next() {
         let (src, dst, bytes) = ends(piece);
-        let after = pieces.peek().map_or(src, |next| ends(*next).0);
-        let mut at = 0;
-        while at < bytes {
-            let chunk = CHUNK.min(bytes - at);
-            let (from, to) = (src.wrapping_add(at), dst.wrapping_add(at));
-            // The chunk after this one, or the next piece's first: on its way while this one is hashed.
-            let next = if at + chunk < bytes { from.wrapping_add(chunk) } else { after };
-            for line in (0..chunk).step_by(LINE) {
-                ask_for(next.wrapping_add(line));
-            }
-            // SAFETY: within the piece, whose source is initialised and not written meanwhile.
-            hash.write(unsafe { core::slice::from_raw_parts(from, chunk) });
-            // SAFETY: within the piece.
-            unsafe { store::<L>(to, from, chunk, streams) };
-            at += chunk;
-        }
+        let next = pieces.peek().map(|next| (ends(*next).0, AHEAD.min(next.bytes as usize)));
+        // SAFETY: a piece of the plan, whose source is initialised and not written meanwhile.
+        unsafe { stretch::<L>(&mut hash, dst, src, bytes, next, streams) };
     }
     hash.finish()
+}
+
+/// Copies and hashes bytes.
+///
+/// # Safety
+/// The CPU has the instructions of `L`; the lengths are equal.
+#[inline(always)]
+pub(super) unsafe fn copy_bytes<L: Lines>(src: &[u8], dst: &mut [u8], streams: bool) -> u64 {
+    let mut hash = sum();
+    // SAFETY: so many bytes are borrowed, those of `dst` alone.
+    unsafe { stretch::<L>(&mut hash, dst.as_mut_ptr(), src.as_ptr(), src.len(), None, streams) };
+    hash.finish()
+}
+
+/// Copies and hashes one stretch of bytes. `next` is what will be read after it, and how much of that to ask for.
+///
+/// # Safety
+/// The CPU has the instructions of `L`; `src` is readable, initialised and not written, and `dst` writable for so many bytes, which do
+/// not overlap.
+#[inline(always)]
+unsafe fn stretch<L: Lines>(
+    hash: &mut Sum,
+    dst: *mut u8,
+    src: *const u8,
+    bytes: usize,
+    next: Option<(*const u8, usize)>,
+    streams: bool,
+) {
+    let mut at = 0;
+    while at < bytes {
+        let (from, to) = (src.wrapping_add(at), dst.wrapping_add(at));
+        // The first chunk ends where a line does, so that no line is cut by two.
+        let chunk = (CHUNK - to.addr() % LINE).min(bytes - at);
+        if let Some((next, ahead)) = next
+            && at + chunk == bytes
+        {
+            (0..ahead).step_by(LINE).for_each(|line| ask_for(next.wrapping_add(line)));
+        }
+        // SAFETY: within the stretch.
+        hash.write(unsafe { core::slice::from_raw_parts(from, chunk) });
+        // SAFETY: within the stretch.
+        unsafe { store::<L>(to, from, chunk, streams) };
+        at += chunk;
+    }
 }
 
 /// Stores a chunk.

@@ -34,6 +34,14 @@ pub enum CopyError {
         /// Regions of the layout.
         regions: usize,
     },
+    /// Bytes to copy, and another number of bytes to copy them to.
+    #[error("{src} source bytes and {dst} destination bytes; give slices of one length")]
+    Lengths {
+        /// Bytes of the source.
+        src: usize,
+        /// Bytes of the destination.
+        dst: usize,
+    },
     /// A slice is not its region.
     #[error(
         "{side} slice {region} is {bytes} bytes at {address:#x}: the layout has {size_bytes} bytes at {needs:#x}"

@@ -34,6 +34,16 @@ impl Lane {
     #[inline(always)]
     unsafe fn begin<L: Lines>(piece: Piece, next: Option<Piece>) -> Lane {
         let (src, dst, bytes) = ends(piece);
+        // SAFETY: the caller's contract.
+        unsafe { Lane::over::<L>(src, dst, bytes, next) }
+    }
+
+    /// The same, for a piece by its pointers.
+    ///
+    /// # Safety
+    /// As [`copy`], for the piece.
+    #[inline(always)]
+    unsafe fn over<L: Lines>(src: *const u8, dst: *mut u8, bytes: usize, next: Option<Piece>) -> Lane {
         let head = dst.align_offset(LINE).min(bytes);
         // SAFETY: head ≤ bytes.
         unsafe { small::<L>(dst, src, head) };
@@ -131,6 +141,22 @@ pub(super) unsafe fn copy<L: Lines>(mut pieces: Pieces<'_>) {
             }
         }
     }
+}
+
+/// Copies one stretch of bytes, which the hardware's prefetcher follows by itself: one lane.
+///
+/// # Safety
+/// The CPU has the instructions of `L`; the lengths are equal.
+#[inline(always)]
+pub(super) unsafe fn copy_bytes<L: Lines>(src: &[u8], dst: &mut [u8]) {
+    // SAFETY: so many bytes are borrowed, those of `dst` alone.
+    let mut lane = unsafe { Lane::over::<L>(src.as_ptr(), dst.as_mut_ptr(), src.len(), None) };
+    while lane.left >= TURN {
+        // SAFETY: a turn's bytes are left.
+        unsafe { lane.turn::<L>() };
+    }
+    // SAFETY: the lane's bytes are those borrowed.
+    unsafe { lane.finish::<L>() };
 }
 
 /// A lane's turn, or the end of its piece and the begin of the next. Tells whether it has work left.

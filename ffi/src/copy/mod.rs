@@ -19,6 +19,7 @@
 //! | `lanes.rs` | large pieces |
 //! | `rows.rs` | small pieces, and plans that the caches hold |
 //! | `checksum.rs` | copy and hash in one pass |
+//! | `bytes.rs` | one stretch of bytes, without a plan |
 //! | `threads.rs` | threads that the caller hands in |
 //!
 //! Why so, measured on Zen 4 by `benches/run --copies` (2 cores in a virtual machine, 2 MiB pages asked for; the table is in
@@ -43,6 +44,7 @@
 //! - I2: exactly the bytes of the plan's pieces are written: a line is stored whole only where all of it belongs to one piece.
 //! - I3: when an executor returns, its stores are ordered before what the caller does next: each thread ends with a store fence.
 
+mod bytes;
 mod checksum;
 mod error;
 mod lanes;
@@ -229,7 +231,7 @@ impl HostCopy {
     }
 
     fn streams(&self, plan: &CopyPlan) -> bool {
-        plan.bytes() >= self.stream_from_bytes
+        self.goes_past_caches(plan.bytes())
     }
 }
 

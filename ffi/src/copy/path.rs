@@ -84,7 +84,7 @@ macro_rules! path {
     ($module:ident, $feature:literal, $lines:ty) => {
         #[cfg(target_arch = "x86_64")]
         mod $module {
-            use super::{CopyPlan, checksum, fence};
+            use super::{CopyPlan, checksum, fence, lanes};
 
             #[target_feature(enable = $feature)]
             pub(super) unsafe fn copy(plan: &CopyPlan, streams: bool) {
@@ -96,6 +96,21 @@ macro_rules! path {
             pub(super) unsafe fn hash(plan: &CopyPlan, streams: bool) -> u64 {
                 // SAFETY: the caller's contract.
                 let hash = unsafe { checksum::copy::<$lines>(plan, streams) };
+                fence();
+                hash
+            }
+
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn copy_bytes(src: &[u8], dst: &mut [u8]) {
+                // SAFETY: the caller's contract.
+                unsafe { lanes::copy_bytes::<$lines>(src, dst) };
+                fence();
+            }
+
+            #[target_feature(enable = $feature)]
+            pub(super) unsafe fn hash_bytes(src: &[u8], dst: &mut [u8], streams: bool) -> u64 {
+                // SAFETY: the caller's contract.
+                let hash = unsafe { checksum::copy_bytes::<$lines>(src, dst, streams) };
                 fence();
                 hash
             }
@@ -144,6 +159,45 @@ pub(super) unsafe fn run_with_checksum(path: Path, plan: &CopyPlan, streams: boo
         Path::Sse2 => unsafe { sse2::hash(plan, streams) },
         // SAFETY: the caller's contract.
         _ => unsafe { checksum::copy::<Portable>(plan, false) },
+    }
+}
+
+/// Copies bytes, past the caches where the path can.
+///
+/// # Safety
+/// The path is available; the lengths are equal.
+pub(super) unsafe fn run_bytes(path: Path, src: &[u8], dst: &mut [u8]) {
+    match path {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Avx512 => unsafe { avx512::copy_bytes(src, dst) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Avx2 => unsafe { avx2::copy_bytes(src, dst) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Sse2 => unsafe { sse2::copy_bytes(src, dst) },
+        _ => dst.copy_from_slice(src),
+    }
+}
+
+/// Copies bytes and hashes them.
+///
+/// # Safety
+/// As [`run_bytes`].
+pub(super) unsafe fn run_bytes_with_checksum(path: Path, src: &[u8], dst: &mut [u8], streams: bool) -> u64 {
+    match path {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Avx512 => unsafe { avx512::hash_bytes(src, dst, streams) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Avx2 => unsafe { avx2::hash_bytes(src, dst, streams) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller's contract.
+        Path::Sse2 => unsafe { sse2::hash_bytes(src, dst, streams) },
+        // SAFETY: the caller's contract; any CPU has the portable path's instructions.
+        _ => unsafe { checksum::copy_bytes::<Portable>(src, dst, false) },
     }
 }
 

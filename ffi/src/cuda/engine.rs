@@ -18,8 +18,10 @@ use super::error::CudaError;
 use super::event::CudaEvent;
 use super::queue::TransferQueue;
 use super::sys::{CUevent, CUstream};
+use core::any::Any;
 use core::ffi::c_void;
-use std::sync::PoisonError;
+use core::fmt;
+use std::sync::{Arc, PoisonError};
 
 /// A stream of somebody else's: a `CUstream`, which a `cudaStream_t` is too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +48,45 @@ impl EngineStream {
 
     fn raw(self) -> CUstream {
         self.0.cast()
+    }
+}
+
+/// A stream that its owner has lent: order with it is no longer the caller's promise.
+#[derive(Clone)]
+pub struct LentStream {
+    device: Arc<CudaDevice>,
+    stream: EngineStream,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl LentStream {
+    /// Takes somebody else's stream, which lives at least until `owner` is dropped.
+    ///
+    /// # Safety
+    /// The stream is the device's, and lives as long as `owner` does; it is not [`PER_THREAD`](EngineStream::PER_THREAD), which is
+    /// another one for each thread that asks. A capture of it begins while nobody asks for order with it: once it has begun, it is seen.
+    pub unsafe fn lend(
+        device: &Arc<CudaDevice>,
+        stream: EngineStream,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> LentStream {
+        LentStream { device: Arc::clone(device), stream, _owner: owner }
+    }
+
+    /// The stream, if it is of the queue's device.
+    fn of(&self, queue: &TransferQueue) -> Result<EngineStream, CudaError> {
+        let (found, wanted) = (&self.device, queue.device());
+        if Arc::ptr_eq(found, wanted) {
+            return Ok(self.stream);
+        }
+        let (found, wanted) = (found.ordinal(), wanted.ordinal());
+        Err(CudaError::WrongDevice { what: "the stream", found, wanted })
+    }
+}
+
+impl fmt::Debug for LentStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LentStream({:?}, of device:{})", self.stream.0, self.device.ordinal())
     }
 }
 
@@ -104,6 +145,26 @@ impl TransferQueue {
             // SAFETY: both are live.
             unsafe { wait(device, stream.raw(), event.raw()) }
         })
+    }
+
+    /// [`wait_for_stream`](TransferQueue::wait_for_stream) for a stream that was lent.
+    ///
+    /// # Errors
+    /// As there, and [`CudaError::WrongDevice`].
+    pub fn wait_for_lent(&self, stream: &LentStream) -> Result<(), CudaError> {
+        let stream = stream.of(self)?;
+        // SAFETY: what whoever lent it has promised.
+        unsafe { self.wait_for_stream(stream) }
+    }
+
+    /// [`hold_stream`](TransferQueue::hold_stream) for a stream that was lent.
+    ///
+    /// # Errors
+    /// As there, and [`CudaError::WrongDevice`].
+    pub fn hold_lent(&self, stream: &LentStream) -> Result<(), CudaError> {
+        let stream = stream.of(self)?;
+        // SAFETY: as above.
+        unsafe { self.hold_stream(stream) }
     }
 
     /// What is queued here from now on waits for what the engine's event was recorded behind last; for nothing if it never was.

@@ -322,6 +322,19 @@ impl CudaError {
         }
     }
 
+    /// Whether the same may succeed later: there was too much at a time, or the driver's code says so.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            CudaError::Refused { fault, .. } => fault.code.is_passing(),
+            CudaError::Full { .. }
+            | CudaError::Deadline { .. }
+            | CudaError::OutOfMemory { .. }
+            | CudaError::Capturing => true,
+            _ => false,
+        }
+    }
+
     /// The driver's number, where it was the driver that refused; −1 otherwise.
     #[must_use]
     pub fn number(&self) -> i32 {

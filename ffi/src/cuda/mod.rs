@@ -57,7 +57,7 @@ pub use completion::Way;
 pub use context::{CudaDevice, DeviceDescription, DeviceMemoryInfo, Leaked};
 pub use copy::Direction;
 pub use driver::{CudaDriver, DriverDescription};
-pub use engine::{EngineEvent, EngineStream};
+pub use engine::{EngineEvent, EngineStream, LentStream};
 pub use error::{CudaError, Fault};
 pub use event::{CudaEvent, EventPool};
 pub use ipc::IpcHandle;

@@ -127,6 +127,9 @@ pub(super) struct Slot {
     pub(super) abandoned: bool,
 }
 
+/// How a transfer ended, and its batch; none that a device keeps (I1).
+pub(super) type Ended = (Result<(), CudaError>, Option<Batch>);
+
 impl TransferQueue {
     /// A stream of its own, and a thread that waits for it.
     ///
@@ -348,8 +351,8 @@ impl Shared {
             if slot.abandoned {
                 state.vacate(at);
             } else {
-                // Back to who waits for it, if it went well.
-                slot.batch = batch.take_if(|_| outcome.is_ok());
+                // Back to who waits for it, if the device has answered, and be it that a part was refused.
+                slot.batch = batch.take_if(|_| ended);
                 slot.outcome = Some(outcome);
             }
             drop(state);
@@ -370,16 +373,16 @@ impl Shared {
     // ---- for `Transfer` ----
 
     /// The outcome, with the batch; the slot is free then.
-    fn take(&self, state: &mut State, at: usize) -> Option<Result<Batch, CudaError>> {
+    fn take(&self, state: &mut State, at: usize) -> Option<Ended> {
         let slot = &mut state.slots[at];
         let outcome = slot.outcome.take()?;
         let batch = slot.batch.take();
         state.vacate(at);
-        Some(outcome.map(|()| batch.unwrap_or_default()))
+        Some((outcome, batch))
     }
 
     /// The outcome, or a promise to wake.
-    pub(super) fn poll(&self, at: usize, waker: &Waker) -> Option<Result<Batch, CudaError>> {
+    pub(super) fn poll(&self, at: usize, waker: &Waker) -> Option<Ended> {
         let mut state = self.lock();
         let taken = self.take(&mut state, at);
         if taken.is_none() {
@@ -394,7 +397,7 @@ impl Shared {
     }
 
     /// Blocks until there is an outcome, or for so long.
-    pub(super) fn block(&self, at: usize, patience: Option<Duration>) -> Option<Result<Batch, CudaError>> {
+    pub(super) fn block(&self, at: usize, patience: Option<Duration>) -> Option<Ended> {
         let begun = std::time::Instant::now();
         let mut state = self.lock();
         loop {

@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::error::CudaError;
-use super::queue::Shared;
+use super::queue::{Ended, Shared};
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
@@ -17,11 +17,13 @@ pub struct Transfer {
     shared: Arc<Shared>,
     /// None when the outcome has been taken.
     slot: Option<usize>,
+    /// What came back though it failed.
+    left: Option<Batch>,
 }
 
 impl Transfer {
     pub(super) fn new(shared: Arc<Shared>, slot: usize) -> Transfer {
-        Transfer { shared, slot: Some(slot) }
+        Transfer { shared, slot: Some(slot), left: None }
     }
 
     /// Blocks the thread until the device has answered.
@@ -44,11 +46,24 @@ impl Transfer {
     }
 
     fn blocked(&mut self, patience: Option<Duration>) -> Option<Result<Batch, CudaError>> {
-        let outcome = self.shared.block(self.slot?, patience);
-        if outcome.is_some() {
-            self.slot = None;
+        let ended = self.shared.block(self.slot?, patience)?;
+        Some(self.end(ended))
+    }
+
+    fn end(&mut self, (outcome, batch): Ended) -> Result<Batch, CudaError> {
+        self.slot = None;
+        match outcome {
+            Ok(()) => Ok(batch.unwrap_or_default()),
+            Err(error) => {
+                self.left = batch;
+                Err(error)
+            }
         }
-        outcome
+    }
+
+    /// The batch of a transfer that was polled to its failure, once; none if the device may still use what it holds, and keeps it.
+    pub fn take_left(&mut self) -> Option<Batch> {
+        self.left.take()
     }
 }
 
@@ -59,10 +74,7 @@ impl Future for Transfer {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(slot) = self.slot else { return Poll::Pending };
         match self.shared.poll(slot, context.waker()) {
-            Some(outcome) => {
-                self.slot = None;
-                Poll::Ready(outcome)
-            }
+            Some(ended) => Poll::Ready(self.end(ended)),
             None => Poll::Pending,
         }
     }

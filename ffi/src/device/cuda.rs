@@ -216,16 +216,9 @@ impl Drop for Borrowed {
     }
 }
 
-/// What the port says of an error: retryable where the device is well.
+/// What the port says of an error.
 fn failed(error: &CudaError) -> DeviceError {
-    let retryable = matches!(
-        error,
-        CudaError::Full { .. }
-            | CudaError::Deadline { .. }
-            | CudaError::Refused { .. }
-            | CudaError::OutOfMemory { .. }
-    );
-    DeviceError::Failed { code: error.number(), retryable }
+    DeviceError::Failed { code: error.number(), retryable: error.is_passing() }
 }
 
 impl Storage for CudaDeviceTier {

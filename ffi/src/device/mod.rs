@@ -2,7 +2,7 @@
 //!
 //! | backend | memory | file |
 //! |---|---|---|
-//! | [`SimDevice`] | host memory posing as a device, with an address space of its own | `sim.rs` |
+//! | [`SimDevice`] | host memory posing as a device, with an address space of its own, a tensor a layer | `sim.rs` |
 //! | [`CudaDeviceTier`] | a CUDA device's, by the driver that is found at run time | `cuda.rs` |
 
 mod cuda;
@@ -10,4 +10,4 @@ mod sim;
 
 pub use cuda::CudaDeviceTier;
 pub use kvstrata_core::storage::{DeviceError, DevicePort};
-pub use sim::{SIM_ADDRESS_BASE, SimDevice};
+pub use sim::{SIM_ADDRESS_BASE, SimDevice, SimHold};

@@ -6,29 +6,43 @@
 //!
 //! ```text
 //!   reported:  0x0Doo_oo00_0000_0000 + block × block_bytes      (oooo: ordinal; 1 TiB a device)
-//!   held:      an arena, private to this file
+//!   held:      an arena a layer, private to this file, as an engine has a tensor a layer
+//!
+//!   block 2 by the port   │ layer 0 │ layer 1 │ … │             offsets run over the layers, one behind the other
+//!                              │         └────────────────┐
+//!   arena of layer 0      b0 b1 b2 b3 …      of layer 1   b0 b1 b2 b3 …      each with its own borrow words
 //! ```
 //!
 //! Invariants
-//! - I1: no address of the arena leaves this file.
-//! - I2: a copy takes the block's borrow word first: two copies that conflict give [`DeviceError::Busy`].
+//! - I1: no address of an arena leaves this file.
+//! - I2: a copy takes the borrow words of the block's layers that it touches before it moves a byte: two copies that conflict give
+//!   [`DeviceError::Busy`], and leave all bytes alone. Copies of different layers of one block do not conflict.
 
-use crate::arena::{ArenaError, BorrowError, HostArena};
+use crate::arena::{ArenaError, BlockWrite, BorrowError, HostArena};
+use crate::copy::HostCopy;
 use kvstrata_core::storage::{DeviceError, DevicePort, Storage, StorageKind};
 use std::sync::Arc;
 
 /// Address of byte 0 of device 0: bits 47 to 63 differ, so no x86-64 or AArch64 user address has this form.
 pub const SIM_ADDRESS_BASE: u64 = 0x0D00_0000_0000_0000;
 
-/// Simulated device memory: `blocks` blocks of `block_bytes` bytes, zeroed at first.
+/// Simulated device memory: `blocks` blocks of so many layers, zeroed at first.
 #[derive(Debug)]
 pub struct SimDevice {
-    memory: Arc<HostArena>,
+    layers: Box<[Arc<HostArena>]>,
+    block_bytes: usize,
     ordinal: u16,
 }
 
+/// A block that the device itself is busy with ([`SimDevice::hold`]).
+#[derive(Debug)]
+#[must_use = "dropped, the block is free again"]
+pub struct SimHold {
+    _layers: Vec<BlockWrite>,
+}
+
 impl SimDevice {
-    /// Device 0 with `blocks` blocks of `block_bytes` bytes.
+    /// Device 0 with `blocks` blocks of `block_bytes` bytes, of one layer.
     ///
     /// # Errors
     /// [`ArenaError`]: a zero or impossible size, or no memory.
@@ -41,25 +55,138 @@ impl SimDevice {
     /// # Errors
     /// [`ArenaError`]: a zero or impossible size, or no memory.
     pub fn with_ordinal(ordinal: u16, blocks: usize, block_bytes: usize) -> Result<SimDevice, ArenaError> {
-        Ok(SimDevice { memory: HostArena::new(blocks, block_bytes)?, ordinal })
+        SimDevice::with_layers(ordinal, blocks, &[block_bytes])
+    }
+
+    /// The same with a tensor for each layer: `layer_bytes[l]` bytes a block.
+    ///
+    /// # Errors
+    /// [`ArenaError`]: no layer, a zero or impossible size, or no memory.
+    pub fn with_layers(ordinal: u16, blocks: usize, layer_bytes: &[usize]) -> Result<SimDevice, ArenaError> {
+        let block_bytes = layer_bytes.iter().try_fold(0_usize, |sum, bytes| sum.checked_add(*bytes));
+        let impossible = |block_bytes, why| ArenaError::Size { blocks, block_bytes, why };
+        let block_bytes = match block_bytes {
+            Some(0) => return Err(impossible(0, "a device needs a layer of at least one byte")),
+            Some(bytes) => bytes,
+            None => return Err(impossible(usize::MAX, "the layers do not fit the address space")),
+        };
+        let layers: Result<_, _> = layer_bytes.iter().map(|bytes| HostArena::new(blocks, *bytes)).collect();
+        Ok(SimDevice { layers: layers?, block_bytes, ordinal })
     }
 
     /// Number of blocks.
     #[must_use]
     pub fn blocks(&self) -> usize {
-        self.memory.blocks()
+        self.layers[0].blocks()
     }
 
-    fn checked(
+    /// Bytes a block of each layer.
+    #[must_use]
+    pub fn layer_bytes(&self) -> impl ExactSizeIterator<Item = usize> {
+        self.layers.iter().map(|layer| layer.block_bytes())
+    }
+
+    /// Copies a layer of a block from host memory, and tells the XXH3-64 of the bytes that have passed. Past the caches where `copy`
+    /// says so of this many bytes.
+    ///
+    /// # Errors
+    /// [`DeviceError`]: no such block or layer, or `src` is not as long as it; another copy uses it. The layer is untouched.
+    pub fn copy_layer_in(
         &self,
         block: u32,
-        offset: usize,
-        bytes: usize,
-    ) -> Result<core::ops::Range<usize>, DeviceError> {
-        let blocks = u32::try_from(self.memory.blocks()).unwrap_or(u32::MAX);
-        DeviceError::check_range(block, offset, bytes, blocks, self.memory.block_bytes())?;
-        Ok(offset..offset + bytes)
+        layer: u32,
+        src: &[u8],
+        copy: &HostCopy,
+    ) -> Result<u64, DeviceError> {
+        let mut to = self.layer(block, layer, src.len())?.write(block as usize).map_err(busy(block))?;
+        copy.copy_bytes_with_checksum(src, &mut to, copy.goes_past_caches(src.len() as u64))
+            .map_err(|_| self.no_layer(layer, src.len()))
     }
+
+    /// As [`copy_layer_in`](SimDevice::copy_layer_in), and nothing is summed.
+    ///
+    /// # Errors
+    /// As [`copy_layer_in`](SimDevice::copy_layer_in).
+    pub fn copy_layer_in_unsummed(
+        &self,
+        block: u32,
+        layer: u32,
+        src: &[u8],
+        copy: &HostCopy,
+    ) -> Result<(), DeviceError> {
+        let mut to = self.layer(block, layer, src.len())?.write(block as usize).map_err(busy(block))?;
+        copy.copy_bytes(src, &mut to, copy.goes_past_caches(src.len() as u64))
+            .map_err(|_| self.no_layer(layer, src.len()))
+    }
+
+    /// Copies a layer of a block to host memory, otherwise as [`copy_layer_in`](SimDevice::copy_layer_in).
+    ///
+    /// # Errors
+    /// As [`copy_layer_in`](SimDevice::copy_layer_in); `dst` is untouched.
+    pub fn copy_layer_out(
+        &self,
+        block: u32,
+        layer: u32,
+        dst: &mut [u8],
+        copy: &HostCopy,
+    ) -> Result<u64, DeviceError> {
+        let from = self.layer(block, layer, dst.len())?.read(block as usize).map_err(busy(block))?;
+        copy.copy_bytes_with_checksum(&from, dst, copy.goes_past_caches(dst.len() as u64))
+            .map_err(|_| self.no_layer(layer, dst.len()))
+    }
+
+    /// Keeps a block from all copies, as a kernel that is at work on it should: they are [`DeviceError::Busy`] until the hold is dropped.
+    ///
+    /// # Errors
+    /// [`DeviceError`]: no such block, or a copy uses it.
+    pub fn hold(&self, block: u32) -> Result<SimHold, DeviceError> {
+        self.check(block, 0, 0)?;
+        // Collected one by one: those before a refusal are given back.
+        let layers: Result<_, _> = self.layers.iter().map(|layer| layer.write(block as usize)).collect();
+        Ok(SimHold { _layers: layers.map_err(busy(block))? })
+    }
+
+    fn check(&self, block: u32, offset: usize, bytes: usize) -> Result<(), DeviceError> {
+        let blocks = u32::try_from(self.blocks()).unwrap_or(u32::MAX);
+        DeviceError::check_range(block, offset, bytes, blocks, self.block_bytes)
+    }
+
+    /// The memory of a layer, of which there is such a block.
+    fn layer(&self, block: u32, layer: u32, bytes: usize) -> Result<&Arc<HostArena>, DeviceError> {
+        self.check(block, 0, 0)?;
+        self.layers.get(layer as usize).ok_or_else(|| self.no_layer(layer, bytes))
+    }
+
+    fn no_layer(&self, layer: u32, len: usize) -> DeviceError {
+        let layer_bytes = self.layers.get(layer as usize).map_or(0, |arena| arena.block_bytes());
+        DeviceError::Layer { layer, len, layers: self.layers.len() as u32, layer_bytes }
+    }
+}
+
+/// Copies `src` to `offset` on from the first of these layers' start; bytes move when the words of all layers are taken (I2).
+fn put(layers: &[Arc<HostArena>], block: u32, offset: usize, src: &[u8]) -> Result<(), DeviceError> {
+    let (false, Some((layer, rest))) = (src.is_empty(), layers.split_first()) else { return Ok(()) };
+    if offset >= layer.block_bytes() {
+        return put(rest, block, offset - layer.block_bytes(), src);
+    }
+    let mut to = layer.write(block as usize).map_err(busy(block))?;
+    let (here, behind) = src.split_at(src.len().min(layer.block_bytes() - offset));
+    put(rest, block, 0, behind)?;
+    to[offset..][..here.len()].copy_from_slice(here);
+    Ok(())
+}
+
+/// Copies the other way, with the same promise.
+fn get(layers: &[Arc<HostArena>], block: u32, offset: usize, dst: &mut [u8]) -> Result<(), DeviceError> {
+    let (false, Some((layer, rest))) = (dst.is_empty(), layers.split_first()) else { return Ok(()) };
+    if offset >= layer.block_bytes() {
+        return get(rest, block, offset - layer.block_bytes(), dst);
+    }
+    let from = layer.read(block as usize).map_err(busy(block))?;
+    let (here, behind) = dst.split_at_mut(dst.len().min(layer.block_bytes() - offset));
+    get(rest, block, 0, behind)?;
+    here.copy_from_slice(&from[offset..][..here.len()]);
+    Ok(())
 }
 
 fn busy(block: u32) -> impl Fn(BorrowError) -> DeviceError {
@@ -76,25 +203,23 @@ impl Storage for SimDevice {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.memory.blocks() as u64 * self.memory.block_bytes() as u64
+        self.blocks() as u64 * self.block_bytes as u64
     }
 }
 
 impl DevicePort for SimDevice {
     fn block_bytes(&self) -> usize {
-        self.memory.block_bytes()
+        self.block_bytes
     }
 
     fn copy_in(&self, block: u32, offset: usize, src: &[u8]) -> Result<(), DeviceError> {
-        let range = self.checked(block, offset, src.len())?;
-        self.memory.write(block as usize).map_err(busy(block))?[range].copy_from_slice(src);
-        Ok(())
+        self.check(block, offset, src.len())?;
+        put(&self.layers, block, offset, src)
     }
 
     fn copy_out(&self, block: u32, offset: usize, dst: &mut [u8]) -> Result<(), DeviceError> {
-        let range = self.checked(block, offset, dst.len())?;
-        dst.copy_from_slice(&self.memory.read(block as usize).map_err(busy(block))?[range]);
-        Ok(())
+        self.check(block, offset, dst.len())?;
+        get(&self.layers, block, offset, dst)
     }
 }
 
@@ -131,7 +256,7 @@ mod tests {
     #[test]
     fn a_conflict_is_busy() {
         let device = SimDevice::new(1, 8).expect("device");
-        let reader = device.memory.read(0).expect("free");
+        let reader = device.layers[0].read(0).expect("free");
         assert!(matches!(device.copy_in(0, 0, &[1]), Err(DeviceError::Busy { block: 0 })));
         device.copy_out(0, 0, &mut [0; 8]).expect("readers share");
         drop(reader);
@@ -149,5 +274,103 @@ mod tests {
             let high = device.base_address() >> 47;
             assert!(high != 0 && high != u64::MAX >> 47);
         }
+    }
+
+    /// A device of 3 blocks, each of whose bytes tells its place.
+    fn layered() -> SimDevice {
+        let device = SimDevice::with_layers(0, 3, &[5, 100, 1, 70]).expect("device");
+        for block in 0..3 {
+            let bytes: Vec<u8> = (0..176).map(|at| at + block as u8).collect();
+            device.copy_in(block, 0, &bytes).expect("in range");
+        }
+        device
+    }
+
+    fn bytes_of(device: &SimDevice, block: u32) -> Vec<u8> {
+        let mut bytes = vec![0; device.block_bytes()];
+        device.copy_out(block, 0, &mut bytes).expect("in range");
+        bytes
+    }
+
+    #[test]
+    fn layers_lie_behind_each_other_and_are_copied_alone() {
+        let (device, copy) = (layered(), HostCopy::new());
+        for copy in [copy, copy.stream_from_bytes(0)] {
+            for (layer, start) in [(0, 0), (1, 5), (2, 105), (3, 106)] {
+                let mut bytes = vec![0; device.layer_bytes().nth(layer as usize).expect("a layer")];
+                let sum = device.copy_layer_out(1, layer, &mut bytes, &copy).expect("in range");
+                assert_eq!(bytes, bytes_of(&device, 1)[start..][..bytes.len()], "layer {layer}");
+                assert_eq!(sum, twox_hash::XxHash3_64::oneshot(&bytes));
+                bytes.fill(7);
+                let sum = device.copy_layer_in(2, layer, &bytes, &copy).expect("in range");
+                assert_eq!(sum, twox_hash::XxHash3_64::oneshot(&bytes));
+                assert_eq!(bytes_of(&device, 2)[..start + bytes.len()], vec![7; start + bytes.len()]);
+            }
+            assert_eq!(bytes_of(&device, 1), (1..177).collect::<Vec<u8>>(), "its neighbour is as it was");
+            device.copy_in(2, 0, &(2..178).collect::<Vec<u8>>()).expect("in range");
+        }
+    }
+
+    #[test]
+    fn parts_run_over_layers() {
+        let (device, mut expected) = (layered(), (0..176).collect::<Vec<u8>>());
+        for (offset, bytes) in
+            (0..176).step_by(5).flat_map(|at| [(at, 1), (at, (176 - at) / 2), (at, 176 - at)])
+        {
+            let mut part = vec![0; bytes];
+            device.copy_out(0, offset, &mut part).expect("in range");
+            assert_eq!(part, expected[offset..][..bytes], "{bytes} from {offset}");
+            part.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(7).wrapping_add(3));
+            expected[offset..][..bytes].copy_from_slice(&part);
+            device.copy_in(0, offset, &part).expect("in range");
+            assert_eq!(bytes_of(&device, 0), expected, "{bytes} to {offset}");
+        }
+    }
+
+    #[test]
+    fn a_layer_is_copied_whole_or_not_at_all() {
+        let (device, copy) = (layered(), HostCopy::new());
+        for (block, layer, bytes) in [(0, 4, 1), (0, u32::MAX, 1), (0, 0, 4), (0, 0, 6), (0, 2, 0), (3, 0, 5)]
+        {
+            let mut target = vec![9; bytes];
+            let refused = device.copy_layer_out(block, layer, &mut target, &copy);
+            assert_eq!(refused, device.copy_layer_in(block, layer, &target, &copy));
+            match refused {
+                Err(DeviceError::OutOfRange { block: 3, .. }) => assert_eq!(block, 3),
+                Err(DeviceError::Layer { layer: of, len, layers: 4, .. }) => {
+                    assert_eq!((of, len), (layer, bytes))
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(target, vec![9; bytes]);
+        }
+        assert_eq!(bytes_of(&device, 0), (0..176).collect::<Vec<u8>>());
+        let error = device.copy_layer_in(0, 1, &[0; 7], &copy).expect_err("too short").to_string();
+        assert_eq!(error, "7 bytes for layer 1: it has 100, and the device 4 layers; copy whole layers");
+        assert!(SimDevice::with_layers(0, 3, &[]).is_err() && SimDevice::with_layers(0, 3, &[1, 0]).is_err());
+    }
+
+    #[test]
+    fn layers_conflict_by_themselves() {
+        let (device, copy) = (layered(), HostCopy::new());
+        let writer = device.layers[2].write(0).expect("free");
+        let busy = Err(DeviceError::Busy { block: 0 });
+        assert_eq!(device.copy_layer_out(0, 2, &mut [0], &copy), busy);
+        device.copy_layer_in(0, 1, &[1; 100], &copy).expect("another layer");
+        device.copy_layer_in(1, 2, &[1], &copy).expect("another block");
+        // Over several layers, of which one is in use: none has changed.
+        assert_eq!(device.copy_in(0, 0, &[2; 176]).err(), busy.err());
+        assert_eq!(device.copy_out(0, 0, &mut [2; 176]).err(), busy.err());
+        device.copy_in(0, 5, &[3; 100]).expect("up to the layer in use");
+        drop(writer);
+        assert_eq!(bytes_of(&device, 0)[..7], [0, 1, 2, 3, 4, 3, 3]);
+        let hold = device.hold(0).expect("free");
+        assert!((0..4).all(|layer| device.layers[layer].read(0).is_err()));
+        assert!(device.hold(0).is_err() && device.hold(3).is_err());
+        drop(hold);
+        let reader = device.layers[3].read(0).expect("free");
+        assert!(device.hold(0).is_err());
+        drop(reader);
+        device.copy_in(0, 0, &[2; 176]).expect("a hold that was refused holds nothing");
     }
 }

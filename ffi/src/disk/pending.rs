@@ -168,6 +168,15 @@ impl<B, E> Pending<B, E> {
         }
     }
 
+    /// Leaves word whom to wake, as polling does. False: the outcome is there, and nobody will be woken.
+    pub fn tell(&self, waker: &Waker) -> bool {
+        match &mut *self.cell.lock() {
+            State::Waiting(interest) => *interest = Interest::Task(waker.clone()),
+            State::Done(_) | State::Taken => return false,
+        }
+        true
+    }
+
     /// Whether the outcome is there.
     #[must_use]
     pub fn is_done(&self) -> bool {
@@ -224,5 +233,18 @@ mod tests {
         assert_eq!(woken(), [1, 1]);
         drop(ended(&one));
         assert_eq!(woken(), [2, 1], "what is not put off wakes at once");
+    }
+
+    #[test]
+    fn who_left_word_is_woken_once_the_outcome_is_there_and_not_asked_to_wait_for_one_that_is() {
+        let cell = Cell::<u8>::new();
+        let pending = Pending::new(Arc::clone(&cell));
+        let told = Arc::new(Counted::default());
+        let waker = Waker::from(Arc::clone(&told));
+        assert!(pending.tell(&waker));
+        drop(cell.complete(Ok(1)));
+        assert_eq!(told.0.load(Ordering::Relaxed), 1);
+        assert!(!pending.tell(&waker));
+        assert_eq!(pending.wait(), Ok(1), "the outcome is still there");
     }
 }

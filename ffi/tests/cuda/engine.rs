@@ -6,8 +6,8 @@ use core::ptr::null_mut;
 use cudarc::driver::sys;
 use kvstrata_core::storage::Storage;
 use kvstrata_ffi::cuda::{
-    Batch, CudaDevice, CudaError, DeviceStorage, EngineEvent, EngineStream, Held, PinnedStorage, Purpose,
-    Transfer, TransferQueue,
+    Batch, CudaDevice, CudaError, DeviceStorage, EngineEvent, EngineStream, Held, LentStream, PinnedStorage,
+    Purpose, Transfer, TransferQueue,
 };
 use std::sync::Arc;
 
@@ -212,4 +212,39 @@ fn a_stream_that_is_captured_is_left_alone() {
     destroy(&device, stream);
     drop((queue, host, target, device));
     double.finish();
+}
+
+#[test]
+fn a_stream_that_is_lent_is_ordered_and_held() {
+    for seed in 1..25 {
+        let (double, device) = machine();
+        double.seed(seed);
+        let (stream, owner) = (engine_stream(&device), Arc::new(()));
+        // SAFETY: the stream is of this device, and destroyed when the owner's last share but ours is gone.
+        let lent = unsafe { LentStream::lend(&device, EngineStream::of(stream), owner.clone()) };
+        let (host, target) = (pinned(&device, 2, BYTES as usize), memory(&device, BYTES));
+        let queue = queue(&device, Purpose::Offload);
+        double.hold();
+        engine_fills(stream, &target, 7);
+        queue.wait_for_lent(&lent).expect("queued");
+        let out = copy_out(&queue, &host, 0, &target);
+        queue.hold_lent(&lent).expect("queued");
+        engine_fills(stream, &target, 9);
+        double.release();
+        assert!(bytes_of(out) == [7; BYTES as usize], "seed {seed}");
+        double.idle();
+        assert!(read_back(&host, 1, &target) == [9; BYTES as usize]);
+        // Another device's queue has no order with it.
+        let other = crate::open(1);
+        let elsewhere = crate::queue(&other, Purpose::Offload);
+        let refused = CudaError::WrongDevice { what: "the stream", found: 0, wanted: 1 };
+        assert_eq!(elsewhere.wait_for_lent(&lent), Err(refused.clone()));
+        assert_eq!(elsewhere.hold_lent(&lent), Err(refused));
+        assert_eq!(Arc::strong_count(&owner), 2);
+        drop(lent);
+        assert_eq!(Arc::strong_count(&owner), 1);
+        destroy(&device, stream);
+        drop((queue, elsewhere, host, target, device, other));
+        double.finish();
+    }
 }

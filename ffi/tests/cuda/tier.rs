@@ -56,6 +56,19 @@ fn a_copy_that_was_given_up_keeps_its_block_until_the_device_answers() {
 }
 
 #[test]
+fn a_refusal_is_retryable_where_its_code_says_so() {
+    let (double, device) = machine();
+    let tier = CudaDeviceTier::new(&device, 1, 100).expect("100 B");
+    for (code, retryable) in [(1, false), (2, true), (600, true), (801, false)] {
+        double.fail("cuMemcpyHtoDAsync_v2", 1, code);
+        assert_eq!(tier.copy_in(0, 0, &[7; 100]), Err(DeviceError::Failed { code, retryable }));
+    }
+    tier.copy_in(0, 0, &[7; 100]).expect("well");
+    drop((tier, device));
+    double.finish();
+}
+
+#[test]
 fn a_dead_device_fails_for_good_and_another_goes_on() {
     let (double, device) = machine();
     let other = open(1);

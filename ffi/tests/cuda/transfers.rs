@@ -147,6 +147,46 @@ fn a_piece_that_is_refused_half_way_is_the_outcome_when_the_others_are_done() {
     double.finish();
 }
 
+/// Whoever polls a failed transfer gets its batch when the device has answered, and none when it never will.
+#[test]
+fn what_a_failed_transfer_held_is_left_unless_the_device_keeps_it() {
+    for dies in [false, true] {
+        let double = Double::new();
+        double.version(12060);
+        let device = open(0);
+        let (host, target) = (pinned(&device, 1, 4096), memory(&device, 4096));
+        let queue = queue(&device, Purpose::Onboard);
+        let mut batch = Batch::new();
+        let from = batch.read(host.arena().read(0).expect("free"), &host).expect("registered");
+        let to = batch.device(target.range(0, 4096).expect("in range"));
+        for part in 0..2 {
+            batch.copy((from, part * 2048), (to, part * 2048), 2048).expect("in range");
+        }
+        double.hold();
+        match dies {
+            false => double.fail("cuMemcpyHtoDAsync_v2", 2, 1),
+            true => double.break_at(0, 1, 719),
+        }
+        let mut transfer = queue.submit(batch).expect("something is queued");
+        assert!(transfer.take_left().is_none(), "the device has it");
+        double.release();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut outcome = Poll::Pending;
+        until("the outcome", || {
+            outcome = pin!(&mut transfer).poll(&mut context);
+            outcome.is_ready()
+        });
+        assert!(matches!(outcome, Poll::Ready(Err(_))), "{outcome:?}");
+        let left = transfer.take_left();
+        assert_eq!(left.map(|batch| batch.held().len()), (!dies).then_some(2));
+        assert!(transfer.take_left().is_none(), "once");
+        assert_eq!(host.arena().write(0).is_err(), dies);
+        drop((transfer, queue, host, target, device));
+        assert_eq!(double.misuse(), (0, String::new()));
+        double.reset();
+    }
+}
+
 #[test]
 fn a_full_queue_gives_the_batch_back() {
     let (double, device) = machine();
