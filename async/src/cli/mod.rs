@@ -3,14 +3,16 @@
 //! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that names the
 //! option, the line or the path, its value and what to do.
 
+mod config;
 mod doctor;
 mod json;
 mod layout;
-mod number;
+
 mod progress;
 mod replay;
 mod tune;
 
+use crate::number;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
@@ -45,6 +47,7 @@ enum Command {
     Doctor(doctor::DoctorArgs),
     Layout(Box<layout::LayoutArgs>),
     Tune(tune::TuneArgs),
+    Config(config::ConfigArgs),
     /// Print a completion script for a shell
     #[command(long_about = "Print a completion script for a shell.\n\n  kvstrata completions bash > \
                             ~/.local/share/bash-completion/completions/kvstrata\n  kvstrata completions zsh > \
@@ -62,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Layout(arguments) => layout::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
         Command::Completions { shell } => completions(shell),
     };
     match result {

@@ -1,0 +1,62 @@
+//! `kvstrata config`: the settings of a manager, and what a file of them comes to.
+
+use super::EXIT_OK;
+use crate::config::{self, ManagerConfig};
+use clap::Args;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  kvstrata config watermark
+      The settings of a section.
+  kvstrata config --toml > kvstrata.toml
+      A file with all defaults, to be changed.
+  KVSTRATA_DEVICE_BYTES=1G kvstrata config --check kvstrata.toml
+      What that file and the environment come to; * marks what is not the default, with where it came from.
+
+Exit codes: 0 all well; 2 a setting is wrong, and the message names it, its value, where it came from and what is allowed.";
+
+/// Print the settings of a manager: keys, variables, defaults, what is allowed
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Print the settings of a manager: the key in files, the environment variable, the default, what is allowed, \
+                  and what it is. The builder's calls are stronger than the environment, and that is stronger than files.",
+    after_long_help = EXAMPLES
+)]
+pub(super) struct ConfigArgs {
+    /// Keys or sections [default: all]
+    #[arg(value_name = "KEY", value_parser = clap::builder::PossibleValuesParser::new(config::keys()), hide_possible_values = true)]
+    keys: Vec<String>,
+    /// Print JSON: a list of {key, variable, type, unit, default, allowed, words}
+    #[arg(long, group = "form")]
+    json: bool,
+    /// Print a TOML file with all defaults, and a comment for each
+    #[arg(long, group = "form", conflicts_with = "keys")]
+    toml: bool,
+    /// Print Markdown, as docs/settings.md has it
+    #[arg(long, group = "form", conflicts_with = "keys")]
+    markdown: bool,
+    /// Read this file and the environment, and print what they come to
+    #[arg(long, value_name = "FILE", group = "form", conflicts_with = "keys")]
+    check: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &ConfigArgs) -> Result<u8, String> {
+    let text = if let Some(path) = &arguments.check {
+        let config = ManagerConfig::builder().file(path).environment().build();
+        config.map_err(|error| error.to_string())?.to_string()
+    } else if arguments.toml {
+        ManagerConfig::builder().build().map_err(|error| error.to_string())?.to_toml()
+    } else if arguments.markdown {
+        config::markdown()
+    } else if arguments.json {
+        let entries = config::reference(&arguments.keys);
+        serde_json::to_string_pretty(&entries)
+            .map_err(|error| format!("--json: cannot be encoded: {error}"))?
+            + "\n"
+    } else {
+        config::text(&arguments.keys)
+    };
+    super::print(text.as_bytes())?;
+    Ok(EXIT_OK)
+}

@@ -1,0 +1,142 @@
+//! What a manager is to be: settings from files, variables and calls, one table of them, and errors that say which, where and why.
+//!
+//! ```text
+//!   table.rs ──► Settings, defaults ─┐
+//!      │    ──► builder calls ───────┤  builder: default ◄ file ◄ variable ◄ call
+//!      │    ──► keys of files ───────┤      │ ranges, then what must go together
+//!      │    ──► KVSTRATA_… ──────────┘      ▼
+//!      └──────► reference             ManagerConfig (checked; read-only)
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `table.rs`, `lists.rs` | every setting: key, type, default, allowed values, words; those of `[[group]]` and `[[tenant]]` |
+//! | `kind/`, `words.rs` | how values are read, bounded and written; those that are one word of several |
+//! | `raw.rs` | a value before its setting has read it |
+//! | `builder.rs`, `file.rs`, `variables.rs` | where values come from, and which wins |
+//! | `geometry.rs` | the model, the geometry and groups of layers: what a block is |
+//! | `check.rs` | numbers that follow from others, and what does not go together |
+//! | `error.rs`, `nearest.rs` | what is wrong, with key, value, place and what is allowed |
+//! | `print.rs`, `reference.rs` | a configuration as a table and as TOML; the reference |
+//!
+//! Invariants
+//! - I1: a [`ManagerConfig`] has passed every check: it is made by the builder only, and nothing of it can be changed.
+//! - I2: a configuration written as TOML ([`ManagerConfig::to_toml`]) is read as the same.
+
+mod builder;
+mod check;
+mod error;
+mod file;
+mod geometry;
+mod kind;
+mod lists;
+mod nearest;
+mod print;
+mod raw;
+mod reference;
+mod table;
+#[cfg(test)]
+mod tests;
+mod variables;
+mod words;
+
+pub use builder::ManagerConfigBuilder;
+pub use error::{ConfigError, Fault, Origin};
+pub use geometry::Group;
+pub use lists::{GroupSettings, TenantSettings};
+pub use reference::{Entry, keys, markdown, reference, text};
+pub use table::{
+    DeadlineSettings, DeviceSettings, DiskSettings, GeometrySettings, HostSettings, IdleSettings,
+    IterationSettings, OffloadSettings, OnboardSettings, PrefetchSettings, QuotaSettings, RuntimeSettings,
+    Settings, TransferSettings, WatermarkSettings,
+};
+pub use variables::CONFIG_VARIABLE;
+pub use words::{DeviceKind, GroupKind, Verify, WriteMode};
+
+use builder::Origins;
+use std::ops::Deref;
+
+/// The settings of a manager, checked. Read them as fields of [`Settings`].
+///
+/// ```
+/// use kvstrata::config::ManagerConfig;
+/// let config = ManagerConfig::builder()
+///     .toml("kvstrata.toml", "model = \"llama-3-70b\"\ngeometry.tp = 4\n[device]\nbytes = \"1G\"\n")
+///     .variables([("KVSTRATA_HOST_BYTES", "4G")])
+///     .idle_host_after(Some(200))
+///     .build()?;
+/// assert_eq!(config.groups()[0].block_bytes(), 1_310_720);
+/// assert_eq!((config.device.blocks, config.host.blocks), (819, 3276));
+/// assert_eq!(config.origin("host.bytes").to_string(), "variable KVSTRATA_HOST_BYTES");
+///
+/// let error = ManagerConfig::builder().toml("kvstrata.toml", "[device]\nblocks = 0").build().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "device.blocks = 0 (kvstrata.toml:2): must be a number from 1 to 268435456 blocks, as 65536 or 64K"
+/// );
+/// # Ok::<(), kvstrata::config::ConfigError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct ManagerConfig {
+    settings: Settings,
+    group_settings: Vec<GroupSettings>,
+    tenants: Vec<TenantSettings>,
+    groups: Vec<Group>,
+    origins: Origins,
+}
+
+impl ManagerConfig {
+    /// Begins with the defaults, and looks at neither files nor variables before it is told to.
+    pub fn builder() -> ManagerConfigBuilder {
+        ManagerConfigBuilder::default()
+    }
+
+    /// What the process's variables say, and the file that `KVSTRATA_CONFIG` names, if it names one.
+    ///
+    /// # Errors
+    /// As [`ManagerConfigBuilder::build`].
+    pub fn from_environment() -> Result<ManagerConfig, ConfigError> {
+        ManagerConfig::builder().environment().build()
+    }
+
+    /// Groups of layers, each with blocks of its own; one for a model whose layers have one geometry.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Tenants with quotas of their own.
+    #[must_use]
+    pub fn tenants(&self) -> &[TenantSettings] {
+        &self.tenants
+    }
+
+    /// Bytes of a tier of so many blocks, all groups together, without padding.
+    #[must_use]
+    pub fn tier_bytes(&self, blocks: u32) -> u64 {
+        // The builder refuses tiers of more than 1 PiB, and nobody asks for those.
+        u64::try_from(geometry::tier_bytes(&self.groups, blocks)).unwrap_or(u64::MAX)
+    }
+
+    /// Where the value of a setting came from.
+    #[must_use]
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.of(key)
+    }
+}
+
+/// The same settings; where they came from is not compared.
+impl PartialEq for ManagerConfig {
+    fn eq(&self, other: &ManagerConfig) -> bool {
+        let lists = |config: &ManagerConfig| (config.group_settings.clone(), config.tenants.clone());
+        self.settings == other.settings && lists(self) == lists(other)
+    }
+}
+
+impl Deref for ManagerConfig {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
+}

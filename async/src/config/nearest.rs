@@ -1,0 +1,40 @@
+//! What may have been meant.
+
+/// The known name that takes the fewest insertions, deletions and replacements to reach; none if all are far.
+pub(super) fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> Option<String> {
+    // A third of a name may be wrong; longer ones are not compared, which bounds the work by what is known.
+    let most = (name.len() / 3).max(2);
+    let close = known.into_iter().filter(|known| known.len().abs_diff(name.len()) <= most);
+    let (distance, found) = close.map(|known| (distance(name, &known), known)).min()?;
+    (distance <= most).then_some(found)
+}
+
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, a) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_closest_is_found_and_what_is_far_is_not() {
+        let known = || ["device.blocks", "disk.blocks", "host.bytes"].map(str::to_owned);
+        assert_eq!(nearest("devise.block", known()).as_deref(), Some("device.blocks"));
+        assert_eq!(nearest("disc.blocks", known()).as_deref(), Some("disk.blocks"));
+        assert_eq!(nearest("something", known()), None);
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(distance("", "ab"), 2);
+    }
+}

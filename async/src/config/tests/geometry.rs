@@ -1,0 +1,166 @@
+//! Models, geometries, groups: what a block is.
+
+use super::{good, refusal};
+use crate::config::{Group, GroupKind};
+use kvstrata_core::layout::{DType, Model};
+
+/// A preset is the core's, by ranks, page sizes and types.
+#[test]
+fn presets_are_those_of_the_core() {
+    for model in Model::ALL {
+        let config = good(&format!("model = \"{}\"", model.name));
+        assert_eq!(config.groups()[0].layout, model.config(16), "{}", model.name);
+        assert_eq!(config.groups()[0].layers.len() as u32, model.layers);
+    }
+    let config =
+        good("model = \"LLAMA-3-70b\"\n[geometry]\ntp = 4\nrank = 3\npage_size = 64\ndtype = \"fp8\"");
+    let [group] = config.groups() else { panic!("one group") };
+    assert_eq!((group.block_bytes(), group.page_size), (80 * 2 * 64 * 2 * 128, 64));
+    assert_eq!((group.layout.dtype, group.kind), (DType::F8E4M3, GroupKind::Full));
+    // A latent is on every rank.
+    let config = good("model = \"deepseek-v3\"\ngeometry.tp = 8\ngeometry.rank = 7");
+    assert_eq!(
+        (config.groups()[0].block_bytes(), config.groups()[0].kind),
+        (61 * 16 * 576 * 2, GroupKind::Mla)
+    );
+}
+
+#[test]
+fn any_geometry_is_given_key_by_key() {
+    let config = good(
+        "[geometry]\nlayers = 2\nkv_heads = 4\nhead_size = 64\nalignment = \"4K\"\nhead_order = \"HND\"",
+    );
+    let layout = config.groups()[0].layout;
+    assert_eq!((layout.num_heads, layout.outer_dim, layout.alignment), (4, 2, 4096));
+    assert_eq!(layout.block_bytes(), Ok(2 * 2 * 16 * 4 * 64 * 2));
+    let config = good("[geometry]\nlayers = 2\nhead_size = 576\nouter_dim = 1");
+    assert_eq!(config.groups()[0].block_bytes(), 2 * 16 * 576 * 2);
+    let config = good("[geometry]\nblock_bytes = 100\npage_size = 512\n[device]\nbytes = 1050");
+    assert_eq!(
+        (config.groups()[0].block_bytes(), config.device.blocks, config.groups()[0].page_size),
+        (100, 10, 512)
+    );
+}
+
+pub(super) const HYBRID: &str = "
+[device]
+blocks = 10
+[[group]]
+kind = \"full\"
+layers = \"3-11/4\"
+kv_heads = 2
+head_size = 64
+[[group]]
+kind = \"state\"
+layers = [\"0-2\", \"4-6\", \"8-10\"]
+state_bytes = 1000
+page_size = 512
+share = 0.25
+[[group]]
+name = \"latent\"
+kind = \"mla\"
+layers = [12]
+head_size = 576
+page_size = 64
+dtype = \"fp8\"
+[[group]]
+kind = \"window\"
+layers = \"13\"
+kv_heads = 2
+head_size = 64
+window = 128
+share = 0.0
+";
+
+#[test]
+fn groups_have_blocks_of_their_own() {
+    let config = good(HYBRID);
+    let groups = config.groups();
+    let names: Vec<_> = groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(names, ["full-0", "state-1", "latent", "window-3"]);
+    let bytes: Vec<_> = groups.iter().map(Group::block_bytes).collect();
+    assert_eq!(bytes, [3 * 2 * 16 * 2 * 64 * 2, 9 * 1000, 64 * 576, 2 * 16 * 2 * 64 * 2]);
+    assert_eq!(groups[1].layers, [0, 1, 2, 4, 5, 6, 8, 9, 10]);
+    let pages: Vec<_> = groups.iter().map(|group| group.page_size).collect();
+    assert_eq!(pages, [16, 512, 64, 16]);
+    let blocks: Vec<_> = groups.iter().map(|group| group.blocks(10)).collect();
+    assert_eq!(blocks, [10, 3, 10, 1]);
+    assert_eq!(groups.iter().map(|group| group.blocks(0)).sum::<u32>(), 0);
+    let all = 10 * bytes[0] + 3 * bytes[1] + 10 * bytes[2] + bytes[3];
+    assert_eq!(config.tier_bytes(10), all);
+    // As many as fit, and not one more.
+    for (given, blocks) in [(all, 10), (all - 1, 9)] {
+        assert_eq!(good(&HYBRID.replace("blocks = 10", &format!("bytes = {given}"))).device.blocks, blocks);
+    }
+    assert_eq!((groups[3].window, groups[0].window), (Some(128), None));
+}
+
+#[test]
+fn geometries_that_do_not_go_together_are_refused() {
+    let without = "missing; without a model, the geometry takes layers, kv_heads and head_size (of a latent, layers, head_size and \
+                   outer_dim = 1)";
+    let group = "[[group]]\nlayers = \"0-1\"\nkv_heads = 1\nhead_size = 8\n";
+    let cases = [
+        ("geometry.layers = 2".to_owned(), format!("geometry.kv_heads = none (default): {without}")),
+        ("geometry.dtype = \"fp8\"".to_owned(), format!("geometry.layers = none (default): {without}")),
+        (
+            "model = \"llama-3-8b\"\ngeometry.rank = 4\ngeometry.tp = 4".to_owned(),
+            "geometry.rank = 4 (k.toml:2): must be below geometry.tp = 4 (k.toml:3)".to_owned(),
+        ),
+        (
+            "model = \"deepseek-v3\"\ngeometry.kv_heads = 8".to_owned(),
+            "geometry.kv_heads = 8 (k.toml:2): geometry.outer_dim 1 is one latent (MLA), which has no heads to count; leave this out"
+                .to_owned(),
+        ),
+        (
+            "model = \"llama-3-8b\"\ngeometry.block_bytes = \"64K\"".to_owned(),
+            "geometry.block_bytes = 64K (k.toml:2): a block that is not told apart into layers does not go with model (k.toml:1); \
+             leave one out"
+                .to_owned(),
+        ),
+        (
+            format!("geometry.block_bytes = \"64K\"\n{group}"),
+            "geometry.block_bytes = 64K (k.toml:1): a block that is not told apart into layers does not go with group (k.toml:2); \
+             leave one out"
+                .to_owned(),
+        ),
+        (
+            "model = \"llama-3-8b\"\ngeometry.alignment = 100".to_owned(),
+            "geometry.alignment = 100 (k.toml:2): alignment = 100: must be a power of two".to_owned(),
+        ),
+        (
+            format!("{group}window = 8"),
+            "group[0].window = 8 (k.toml:5): a group of the kind full has none; leave it out, or change group[0].kind".to_owned(),
+        ),
+        (
+            format!("{group}kind = \"state\""),
+            "group[0].kv_heads = 1 (k.toml:3): a group of the kind state has none; leave it out, or change group[0].kind".to_owned(),
+        ),
+        (
+            format!("{group}kind = \"window\""),
+            "group[0].window = none (k.toml:1): missing; a group of the kind window needs it, here or, where it can be, in geometry"
+                .to_owned(),
+        ),
+        (
+            format!("{group}[[group]]\nlayers = \"1-3\"\nkv_heads = 1\nhead_size = 8"),
+            "group[1].layers = \"1-3\" (k.toml:6): layer 1 is in groups[0] and in groups[1]; each layer must be in one group; \
+             geometry.layers says how many the model has, and without it the groups' layers are counted"
+                .to_owned(),
+        ),
+        (
+            format!("geometry.layers = 4\n{group}"),
+            "group = 2 of 4 layers (k.toml:2): layer 2 is in no group; each layer must be in one group".to_owned(),
+        ),
+        (
+            format!("geometry.layers = 1\n{group}"),
+            "group[0].layers = \"0,1\" (k.toml:3): groups[0] has layer 1: the model has 1; each layer must be in one group".to_owned(),
+        ),
+        (
+            format!("{group}name = \"a\"\n[[group]]\nname = \"a\"\nlayers = \"2\"\nkv_heads = 1\nhead_size = 8"),
+            "group[1].name = a (k.toml:7): another group has this name; each needs its own".to_owned(),
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refusal(&text), expected, "{text}");
+    }
+}
