@@ -160,7 +160,7 @@ impl Admission {
 }
 
 /// 64 well-mixed bits of a hash, which may be a caller's own and not mixed at all; never 0.
-pub(super) fn key(hash: SequenceHash) -> u64 {
+pub(crate) fn key(hash: SequenceHash) -> u64 {
     let hash = hash.to_u128();
     let low = (hash as u64) ^ 0x9e37_79b9_7f4a_7c15;
     let high = ((hash >> 64) as u64) ^ 0xbf58_476d_1ce4_e5b9;
@@ -257,7 +257,7 @@ impl Doorkeeper {
 
 /// How often keys were added lately, up to 15: a count-min sketch.
 #[derive(Debug)]
-struct Sketch {
+pub(crate) struct Sketch {
     words: Box<[AtomicU64]>,
     additions: AtomicUsize,
     period: usize,
@@ -265,8 +265,10 @@ struct Sketch {
 
 impl Sketch {
     const ROWS: usize = 4;
+    /// The most that is counted.
+    pub(crate) const MOST: u64 = 15;
 
-    fn new(blocks: usize) -> Sketch {
+    pub(crate) fn new(blocks: usize) -> Sketch {
         let lines = blocks.next_power_of_two().div_ceil(LINE);
         Sketch { words: words(lines), additions: AtomicUsize::new(0), period: 10 * blocks }
     }
@@ -281,11 +283,11 @@ impl Sketch {
         })
     }
 
-    fn count(&self, key: u64) -> u64 {
+    pub(crate) fn count(&self, key: u64) -> u64 {
         self.counters(key).map(|(word, shift)| (word.load(Relaxed) >> shift) & 15).min().unwrap_or(0)
     }
 
-    fn add(&self, key: u64) {
+    pub(crate) fn add(&self, key: u64) {
         for (word, shift) in self.counters(key) {
             // An error is a counter that is full.
             let _ = word.fetch_update(Relaxed, Relaxed, |counters| {

@@ -10,7 +10,10 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `tier.rs` | [`DiskTier`]: lookups, reads, writes, slots of lost volumes |
+//! | `tier.rs` | [`DiskTier`]: lookups, reads, slots, those of lost volumes |
+//! | `erase.rs` | slots forgotten for good, overwritten if asked for |
+//! | `write.rs` | its writes, from a slot to a block that is found |
+//! | `mover.rs` | [`DiskMover`]: the tier behind the port of transfers |
 //! | `recover.rs` | what a restart finds, put into the pool |
 //! | `stats.rs` | what was offered, written, refused, rejected |
 //! | `admission.rs` | [`Admission`]: which blocks are worth a write |
@@ -18,13 +21,18 @@
 
 mod admission;
 mod budget;
+mod erase;
+mod mover;
 mod recover;
 mod stats;
 mod tier;
+mod write;
 
 pub use admission::{Admission, AdmissionPolicy, UnknownAdmission};
+pub(crate) use admission::{Sketch, key as sketch_key};
 pub use budget::Budget;
+pub use mover::DiskMover;
 pub use recover::RecoveryReport;
 pub use stats::{Rejected, TierStats};
-pub(crate) use tier::take_free;
-pub use tier::{DiskTier, ReadOutcome, TierError, TierOptions, WriteOutcome, Writing};
+pub use tier::{DiskTier, ReadOutcome, TierError, TierOptions};
+pub use write::{WriteOutcome, Writing};

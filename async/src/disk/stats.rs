@@ -86,6 +86,8 @@ pub struct TierStats {
     pub rejected: Rejected,
     /// Slots of lost volumes, never to be used again.
     pub parked: u64,
+    /// Slots whose writes were given up before the device had answered: not used again either.
+    pub abandoned: u64,
     /// Volumes out of service.
     pub lost_volumes: u64,
 }
@@ -98,6 +100,7 @@ pub(super) struct Counters {
     pub(super) refused_by_budget: Counter,
     pub(super) written: Counter,
     pub(super) parked: Counter,
+    pub(super) abandoned: Counter,
     empty: Counter,
     other_hash: Counter,
     length: Counter,
@@ -141,6 +144,7 @@ impl Counters {
                 ..*at_opening
             },
             parked: self.parked.get(),
+            abandoned: self.abandoned.get(),
             lost_volumes,
         }
     }

@@ -13,8 +13,7 @@
 //!
 //! Invariants
 //! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write is undone.
-//! - I2: a block is registered only after its payload is down.
-//! - I3: a slot of a lost volume is never handed out by [`take`](DiskTier::take).
+//! - I2: a slot of a lost volume is never handed out by [`take`](DiskTier::take).
 //!
 //! # Orderings
 //! `lost` is Relaxed: who reads it late asks a volume in vain, and is told so.
@@ -24,12 +23,11 @@ use super::budget::Budget;
 use super::recover::{self, RecoveryReport};
 use super::stats::{Counters, Rejected, TierStats};
 use kvstrata_core::{
-    BlockPool, BlockRef, ConfigError, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
+    BlockId, BlockPool, BlockRef, ConfigError, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
+    SequenceHash,
 };
-use kvstrata_ffi::arena::{BlockRead, BlockWrite};
-use kvstrata_ffi::disk::{
-    FailureCause, IoFailure, Name, Payload, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
-};
+use kvstrata_ffi::arena::BlockWrite;
+use kvstrata_ffi::disk::{FailureCause, IoFailure, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -67,37 +65,16 @@ pub enum TierError {
 /// Blocks on disk. `Send + Sync`; only waiting for a [`Pending`], or a full queue of a volume, blocks.
 #[derive(Debug)]
 pub struct DiskTier {
-    pool: BlockPool,
-    volumes: VolumeSet,
+    pub(super) pool: BlockPool,
+    pub(super) volumes: VolumeSet,
     block_bytes: u64,
-    linked: bool,
+    pub(super) linked: bool,
     /// One a volume: it is out of service.
     lost: Box<[AtomicBool]>,
     admission: Admission,
     budget: Option<Budget>,
     at_opening: Rejected,
-    counters: Counters,
-}
-
-/// A block on its way to a slot. Dropped before [`DiskTier::finish`], it waits for the write and gives the slot up.
-#[derive(Debug)]
-#[must_use = "only finish() makes the block known"]
-pub struct Writing<'t> {
-    tier: &'t DiskTier,
-    name: Name,
-    /// `None` once it has ended.
-    under_way: Option<(MutableBlock<'t>, Pending<BlockRead>)>,
-}
-
-/// How a write ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum WriteOutcome {
-    /// The block is in the tier, the most recent of all.
-    Stored,
-    /// Its volume is out of service, and the slot parked: another slot may do.
-    Lost,
-    /// It failed, and the slot is free again.
-    Failed,
+    pub(super) counters: Counters,
 }
 
 /// Why a read brought nothing.
@@ -185,13 +162,29 @@ impl DiskTier {
         urgency: Urgency,
         buffer: BlockWrite,
     ) -> Pending<BlockWrite> {
-        self.volumes.read(block.id().0, block.hash(), urgency, buffer)
+        self.read_slot(block.id(), block.hash(), urgency, buffer)
+    }
+
+    /// [`read`](DiskTier::read) of a block that is held by its number.
+    pub fn read_slot(
+        &self,
+        slot: BlockId,
+        hash: SequenceHash,
+        urgency: Urgency,
+        buffer: BlockWrite,
+    ) -> Pending<BlockWrite> {
+        self.volumes.read(slot.0, hash, urgency, buffer)
     }
 
     /// Takes note that a read of a block brought nothing: its record is ended. With the last reference released, let
     /// [`unregister`](DiskTier::unregister) follow.
     pub fn rejected(&self, block: &ImmutableBlock<'_>, failure: &IoFailure) -> ReadOutcome {
-        let slot = block.id().0;
+        self.rejected_slot(block.id(), failure)
+    }
+
+    /// [`rejected`](DiskTier::rejected) of a block that is held by its number.
+    pub fn rejected_slot(&self, slot: BlockId, failure: &IoFailure) -> ReadOutcome {
+        let slot = slot.0;
         match failure.cause {
             // The volume has emptied the slot itself.
             FailureCause::Rejected(why) => {
@@ -259,58 +252,11 @@ impl DiskTier {
         taken
     }
 
-    /// Writes a block to a slot; [`finish`](DiskTier::finish) waits for it. A block that was summed when it was copied
-    /// ([`Payload::summed`]) is not read again for that.
-    pub fn write<'t>(
-        &'t self,
-        slot: MutableBlock<'t>,
-        name: Name,
-        payload: impl Into<Payload>,
-    ) -> Writing<'t> {
-        let request = self.volumes.write(slot.id().0, name, payload);
-        Writing { tier: self, name, under_way: Some((slot, request)) }
-    }
-
-    /// Waits until the write has ended, and makes the block known.
-    pub fn finish(&self, mut writing: Writing<'_>) -> WriteOutcome {
-        let Some((slot, request)) = writing.under_way.take() else { return WriteOutcome::Failed };
-        match request.wait() {
-            Ok(_) => {
-                self.counters.written.add(1);
-                self.register(slot, writing.name)
-            }
-            Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {
-                self.lose(slot.id().0);
-                self.park(slot);
-                WriteOutcome::Lost
-            }
-            Err(_) => {
-                self.volumes.forget(slot.id().0);
-                WriteOutcome::Failed
-            }
-        }
-    }
-
-    fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {
-        if self.pool.lookup(name.hash).is_some() {
-            // Another worker was quicker: this copy must not come back either. (Until the next line one may still be: then the
-            // next opening finds two, and rejects one as a duplicate.)
-            self.volumes.forget(slot.id().0);
-            return WriteOutcome::Stored;
-        }
-        let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.lookup(parent));
-        // A block from the pool is `Reset`, so this is never refused.
-        let Ok(complete) = slot.complete(name.hash) else { return WriteOutcome::Failed };
-        // Released before its parent, as sequences are: tail first.
-        drop(self.pool.register(complete, parent.as_ref()));
-        WriteOutcome::Stored
-    }
-
     fn volume_of(&self, slot: u32) -> usize {
         slot as usize % self.lost.len()
     }
 
-    fn is_lost(&self, slot: u32) -> bool {
+    pub(super) fn is_lost(&self, slot: u32) -> bool {
         self.lost[self.volume_of(slot)].load(Relaxed)
     }
 
@@ -318,29 +264,19 @@ impl DiskTier {
         self.lost.iter().all(|lost| lost.load(Relaxed))
     }
 
-    fn lose(&self, slot: u32) {
+    pub(super) fn lose(&self, slot: u32) {
         self.lost[self.volume_of(slot)].store(true, Relaxed);
     }
 
     /// The number is kept by nobody, so that the slot stays owned for good.
-    fn park(&self, slot: MutableBlock<'_>) {
+    pub(super) fn park(&self, slot: MutableBlock<'_>) {
         let _ = slot.into_id();
         self.counters.parked.add(1);
     }
 }
 
-impl Drop for Writing<'_> {
-    /// Nobody else may have the slot before the volume is done with it.
-    fn drop(&mut self) {
-        if let Some((slot, request)) = self.under_way.take() {
-            let _ = request.wait();
-            self.tier.volumes.forget(slot.id().0);
-        }
-    }
-}
-
 /// Up to `wanted` free blocks.
-pub(crate) fn take_free(pool: &BlockPool, wanted: usize) -> Vec<MutableBlock<'_>> {
+fn take_free(pool: &BlockPool, wanted: usize) -> Vec<MutableBlock<'_>> {
     let mut taken = Vec::with_capacity(wanted);
     let free = pool.free().min(wanted);
     // Somebody else may be quicker; then victims make up for it.

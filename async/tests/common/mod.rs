@@ -3,9 +3,8 @@
 
 pub mod volume;
 
-use kvstrata::replay::{Progress, Replay, Report, Settings};
+use kvstrata::replay::{Device, Progress, Replay, Report, Settings};
 use kvstrata::trace::{Request, TraceReader, TraceSource};
-use kvstrata_core::storage::DevicePort;
 use kvstrata_ffi::device::SimDevice;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -16,8 +15,12 @@ pub fn bundled(requests: usize) -> Vec<Request> {
     reader.take(requests).map(|request| request.expect("good lines")).collect()
 }
 
-pub fn device(settings: &Settings) -> SimDevice {
+pub fn sim(settings: &Settings) -> SimDevice {
     SimDevice::new(settings.device_blocks as usize, settings.block_bytes).expect("memory")
+}
+
+pub fn device(settings: &Settings) -> Device {
+    Device::simulated(sim(settings))
 }
 
 /// Serves the bundled trace.
@@ -26,17 +29,12 @@ pub fn replay(settings: Settings) -> Report {
     replay_on(settings, device, &|_| {})
 }
 
-pub fn replay_on(settings: Settings, device: impl DevicePort, observe: &(dyn Fn(Progress) + Sync)) -> Report {
+pub fn replay_on(settings: Settings, device: Device, observe: &dyn Fn(Progress)) -> Report {
     let trace = TraceReader::open(TraceSource::Bundled).expect("the bundled trace");
     run(settings, device, trace, observe)
 }
 
-pub fn run(
-    settings: Settings,
-    device: impl DevicePort,
-    trace: TraceReader,
-    observe: &(dyn Fn(Progress) + Sync),
-) -> Report {
+pub fn run(settings: Settings, device: Device, trace: TraceReader, observe: &dyn Fn(Progress)) -> Report {
     let replay = Replay::new(settings, device).expect("possible settings");
     replay.run(trace, observe).expect("a replay")
 }
@@ -90,6 +88,7 @@ impl Lru {
 }
 
 /// Small numbers from a seed, the same every time: splitmix64.
+#[derive(Debug)]
 pub struct Random(pub u64);
 
 impl Random {

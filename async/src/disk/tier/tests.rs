@@ -1,8 +1,9 @@
 //! The tier over real volumes, and what becomes of blocks whose volume is out of service.
 
 use super::*;
+use crate::disk::WriteOutcome;
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Backend, Rejection, seal_of};
+use kvstrata_ffi::disk::{Backend, Name, Payload, Rejection, seal_of};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -192,7 +193,7 @@ fn blocks_of_a_lost_volume_are_misses_and_its_slots_are_parked() {
     assert_eq!((tier.stats().lost_volumes, tier.stats().parked), (1, 0));
     // Sixteen blocks are wanted, and the eight of the other volume are there.
     let taken = tier.take(16);
-    assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I3");
+    assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I2");
     assert_eq!(tier.stats().parked, 8);
     drop(taken);
     let places: Vec<u32> = (20..40).map(|number| store(&tier, &arena, number)).collect();

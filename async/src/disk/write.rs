@@ -1,0 +1,116 @@
+//! A write to the tier: from a slot that was taken to a block that is found.
+//!
+//! ```text
+//!   take ─► slot ── write ──► under way ── ended ─┬─► Stored   registered, the most recent block
+//!                                 │               ├─► Failed   the slot is free again
+//!                                 │               └─► Lost     the slot is parked, with its volume
+//!                                 └── nobody can wait for it ─► abandoned: not used again
+//! ```
+//!
+//! Invariants
+//! - I1: a block is registered only after its payload is down.
+//! - I2: a slot has no other owner until the device has answered its write.
+
+use super::tier::DiskTier;
+use kvstrata_core::{BlockId, MutableBlock};
+use kvstrata_ffi::arena::BlockRead;
+use kvstrata_ffi::disk::{FailureCause, IoFailure, Name, Payload, Pending};
+
+/// A block on its way to a slot. Dropped before [`DiskTier::finish`], it waits for the write and gives the slot up.
+#[derive(Debug)]
+#[must_use = "only finish() makes the block known"]
+pub struct Writing<'t> {
+    tier: &'t DiskTier,
+    name: Name,
+    /// `None` once it has ended.
+    under_way: Option<(MutableBlock<'t>, Pending<BlockRead>)>,
+}
+
+/// How a write ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteOutcome {
+    /// The block is in the tier, the most recent of all.
+    Stored,
+    /// Its volume is out of service, and the slot parked: another slot may do.
+    Lost,
+    /// It failed, and the slot is free again.
+    Failed,
+}
+
+impl DiskTier {
+    /// Writes a block to a slot; [`finish`](DiskTier::finish) waits for it. A block that was summed when it was copied
+    /// ([`Payload::summed`]) is not read again for that.
+    pub fn write<'t>(
+        &'t self,
+        slot: MutableBlock<'t>,
+        name: Name,
+        payload: impl Into<Payload>,
+    ) -> Writing<'t> {
+        let request = self.write_slot(slot.id(), name, payload);
+        Writing { tier: self, name, under_way: Some((slot, request)) }
+    }
+
+    /// [`write`](DiskTier::write) to a slot that is owned by its number. With the outcome follows [`ended`](DiskTier::ended), or,
+    /// if nobody can wait for it, [`abandoned`](DiskTier::abandoned).
+    pub fn write_slot(&self, slot: BlockId, name: Name, payload: impl Into<Payload>) -> Pending<BlockRead> {
+        self.volumes.write(slot.0, name, payload)
+    }
+
+    /// Waits until the write has ended, and makes the block known.
+    pub fn finish(&self, mut writing: Writing<'_>) -> WriteOutcome {
+        let Some((slot, request)) = writing.under_way.take() else { return WriteOutcome::Failed };
+        let outcome = request.wait();
+        self.ended(slot.into_id(), writing.name, outcome.as_ref().map(drop))
+    }
+
+    /// Takes note of how a write to a slot ended, which is owned by its number and no longer the caller's; makes the block known.
+    pub fn ended(&self, slot: BlockId, name: Name, outcome: Result<(), &IoFailure>) -> WriteOutcome {
+        // Refused only where the caller did not own it: then nothing is his to free or to register.
+        let Ok(slot) = self.pool.adopt_mutable(slot) else { return WriteOutcome::Failed };
+        match outcome {
+            Ok(()) => {
+                self.counters.written.add(1);
+                self.register(slot, name)
+            }
+            Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {
+                self.lose(slot.id().0);
+                self.park(slot);
+                WriteOutcome::Lost
+            }
+            Err(_) => {
+                self.volumes.forget(slot.id().0);
+                WriteOutcome::Failed
+            }
+        }
+    }
+
+    /// Takes note that nobody will hear how the write to a slot ends. The number is kept by nobody, so that no other write meets it (I2).
+    pub fn abandoned(&self, _slot: BlockId) {
+        self.counters.abandoned.add(1);
+    }
+
+    fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {
+        if self.pool.lookup(name.hash).is_some() {
+            // Another worker was quicker: this copy must not come back either. (Until the next line one may still be: then the
+            // next opening finds two, and rejects one as a duplicate.)
+            self.volumes.forget(slot.id().0);
+            return WriteOutcome::Stored;
+        }
+        let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.lookup(parent));
+        // A block from the pool is `Reset`, so this is never refused.
+        let Ok(complete) = slot.complete(name.hash) else { return WriteOutcome::Failed };
+        // Released before its parent, as sequences are: tail first.
+        drop(self.pool.register(complete, parent.as_ref()));
+        WriteOutcome::Stored
+    }
+}
+
+impl Drop for Writing<'_> {
+    /// Waits (I2).
+    fn drop(&mut self) {
+        if let Some((slot, request)) = self.under_way.take() {
+            let _ = request.wait();
+            self.tier.volumes.forget(slot.id().0);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Prepared copies: of all layers when the mover is made, of some when they are first asked for.
+//!
+//! What is prepared is kept: at most one for each range of layers and direction, which is what a manager has of ranges.
+
+use super::CudaMoverError;
+use kvstrata_core::layout::Layout;
+use kvstrata_core::plan::{CopyPlan, Slice};
+use kvstrata_ffi::cuda::{CudaCopy, CudaError, Place, PreparedCopy};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Which way a copy goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Way {
+    Offload,
+    Onboard,
+}
+
+/// Where the device's and the host's blocks are.
+pub(super) type Sides = [(Layout, Place); 2];
+
+/// What copies are prepared of, and those that are.
+pub(super) struct Plans {
+    copy: CudaCopy,
+    sides: Sides,
+    offload: PreparedCopy,
+    onboard: PreparedCopy,
+    parts: Mutex<HashMap<(Way, u32, u32), PreparedCopy>>,
+}
+
+impl Plans {
+    pub(super) fn new(copy: CudaCopy, sides: Sides) -> Result<Plans, CudaMoverError> {
+        let whole = |way| prepare(&copy, &sides, way, Slice::All);
+        let (offload, onboard) = (whole(Way::Offload)?, whole(Way::Onboard)?);
+        Ok(Plans { copy, sides, offload, onboard, parts: Mutex::default() })
+    }
+
+    /// Copies of these layers.
+    pub(super) fn of(&self, way: Way, layers: &Range<u32>) -> Result<PreparedCopy, CudaError> {
+        if *layers == (0..self.sides[0].0.config().num_layers) {
+            return Ok(self.whole(way).clone());
+        }
+        // Nothing panics under the lock. It is held while one is prepared, so that nobody prepares it twice.
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (way, layers.start, layers.end);
+        if let Some(part) = parts.get(&key) {
+            return Ok(part.clone());
+        }
+        let part = prepare(&self.copy, &self.sides, way, Slice::Same(layers.clone()))?;
+        parts.insert(key, part.clone());
+        Ok(part)
+    }
+
+    pub(super) fn whole(&self, way: Way) -> &PreparedCopy {
+        match way {
+            Way::Offload => &self.offload,
+            Way::Onboard => &self.onboard,
+        }
+    }
+
+    /// Copies of whole blocks between the device's and another host's memory.
+    pub(super) fn between(&self, sides: &Sides, way: Way) -> Result<PreparedCopy, CudaError> {
+        prepare(&self.copy, sides, way, Slice::All)
+    }
+
+    /// Whether there are kernels, and otherwise why not.
+    pub(super) fn kernels(&self) -> Result<(), CudaError> {
+        self.copy.kernels()
+    }
+}
+
+fn prepare(copy: &CudaCopy, sides: &Sides, way: Way, layers: Slice) -> Result<PreparedCopy, CudaError> {
+    let [device, host] = sides;
+    let (from, to) = match way {
+        Way::Offload => (device, host),
+        Way::Onboard => (host, device),
+    };
+    let plan = CopyPlan::new(&from.0, &[], &to.0, &[], layers, ..)?;
+    copy.prepare(&plan, from.1.clone(), to.1.clone())
+}

@@ -1,0 +1,88 @@
+//! Lists of copies that threads carry out a copy at a time, and that are answered as a whole.
+//!
+//! ```text
+//!   a list that was started     copy 0 │ copy 1 │ … │ copy n-1
+//!                               ◄── untaken ──► ◄── ended ──►       and between the two, with threads: `out`
+//!   order                       key of the oldest list with untaken copies, of the next one, …
+//! ```
+//!
+//! Invariants
+//! - I1: a list is in `running` from its start until its last copy has ended; then it leaves, to be answered outside the lock.
+//! - I2: a key is in `order` exactly while its list has untaken copies.
+//! - I3: when the lists are closed, no copy is handed out any more: untaken ones end as abandoned, those that are out as they will.
+
+use crate::transfer::{Cause, Copies, Copy, Failure};
+use slab::Slab;
+use std::collections::VecDeque;
+
+/// A list of which copies are untaken or out.
+#[derive(Debug)]
+struct Running {
+    copies: Copies,
+    /// So many at the list's start.
+    untaken: usize,
+    out: usize,
+}
+
+/// Lists that have been started and not answered.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    running: Slab<Running>,
+    order: VecDeque<usize>,
+    closed: bool,
+}
+
+impl Lists {
+    /// Takes a list; gives it back where there is nothing to be done for it, which is its answer.
+    pub(super) fn push(&mut self, copies: Copies) -> Option<Copies> {
+        let untaken = copies.list().len();
+        if untaken == 0 || self.closed {
+            return Some(copies);
+        }
+        self.order.push_back(self.running.insert(Running { copies, untaken, out: 0 }));
+        None
+    }
+
+    /// Hands out a copy of the oldest list that has any, with the key of its list.
+    pub(super) fn take(&mut self) -> Option<(usize, Copy)> {
+        let key = *self.order.front()?;
+        let list = &mut self.running[key];
+        list.untaken -= 1;
+        list.out += 1;
+        let copy = list.copies.take_out(list.untaken);
+        if list.untaken == 0 {
+            self.order.pop_front();
+        }
+        Some((key, copy?))
+    }
+
+    /// Takes a copy back that has ended; gives its list where that was the last one.
+    pub(super) fn end(&mut self, key: usize, copy: Copy) -> Option<Copies> {
+        let list = &mut self.running[key];
+        list.copies.put_back(copy);
+        list.out -= 1;
+        (list.untaken == 0 && list.out == 0).then(|| self.running.remove(key).copies)
+    }
+
+    /// No more copies (I3). Gives the lists of which none is out.
+    pub(super) fn close(&mut self) -> Vec<Copies> {
+        self.closed = true;
+        let mut ended = Vec::new();
+        while let Some(key) = self.order.pop_front() {
+            let list = &mut self.running[key];
+            for copy in &mut list.copies.list_mut()[..list.untaken] {
+                copy.outcome = Err(Failure::of(Cause::Abandoned));
+            }
+            list.untaken = 0;
+            if list.out == 0 {
+                ended.push(self.running.remove(key).copies);
+            }
+        }
+        ended
+    }
+
+    /// Whether [`close`](Lists::close) was called.
+    pub(super) fn closed(&self) -> bool {
+        self.closed
+    }
+}

@@ -1,0 +1,141 @@
+//! What waits for a gate: bounded, let through in the order of the gates, and in that of arrival at the same gate.
+//!
+//! ```text
+//!   heap    [ the first due │ … │ … ]        by (due, number), in an array: of i, 2i + 1 and 2i + 2 come later
+//!               │ ▲
+//!   waiting [ item, due, number, place in the heap ]        a slab: keys stay while the heap moves
+//! ```
+//!
+//! Invariants
+//! - I1: each entry of the slab is in the heap once, and knows its place there: to remove one is a walk up or down, not a search.
+//! - I2: an item leaves once: released when the clock has passed its gate, or removed by its key before.
+//! - I3: a key is good while its item waits, however often its place is used again: it has the item's number.
+//! - I4: no allocation once it has held as many as it does.
+
+use super::clock::{Clock, Due, Gate};
+use crate::transfer::Full;
+use slab::Slab;
+
+/// Something that waits for a gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    slot: u32,
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    item: T,
+    due: Due,
+    number: u64,
+    place: usize,
+}
+
+/// Items that wait for gates.
+#[derive(Debug)]
+pub struct Gated<T> {
+    limit: u32,
+    waiting: Slab<Waiting<T>>,
+    heap: Vec<u32>,
+    /// Of the next item.
+    number: u64,
+}
+
+impl<T> Gated<T> {
+    /// Nothing; at most `limit` may wait.
+    #[must_use]
+    pub fn new(limit: u32) -> Gated<T> {
+        Gated { limit, waiting: Slab::new(), heap: Vec::new(), number: 0 }
+    }
+
+    /// Lets one wait. If its gate is open already, the next [`released`](Gated::released) lets it through.
+    pub fn hold(&mut self, gate: Gate, item: T) -> Result<Key, Full<T>> {
+        let waiting = self.waiting();
+        if waiting >= self.limit {
+            return Err(Full { waiting, limit: self.limit, item });
+        }
+        let number = self.number;
+        self.number += 1;
+        let place = self.heap.len();
+        let slot = self.waiting.insert(Waiting { item, due: Due::of(gate), number, place }) as u32;
+        self.heap.push(slot);
+        self.up(place);
+        Ok(Key { slot, number })
+    }
+
+    /// Hands out all whose gates the clock has passed. How many.
+    pub fn released(&mut self, clock: &Clock, mut release: impl FnMut(T)) -> u32 {
+        let mut count = 0;
+        while let Some(&first) = self.heap.first() {
+            if self.waiting[first as usize].due > clock.due() {
+                break;
+            }
+            release(self.take(first));
+            count += 1;
+        }
+        count
+    }
+
+    /// Takes out one that waits; none if it has left.
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let waiting = self.waiting.get(key.slot as usize)?;
+        (waiting.number == key.number).then(|| self.take(key.slot))
+    }
+
+    /// Takes out the first, whether its gate is open or not.
+    pub fn pop(&mut self) -> Option<T> {
+        let first = *self.heap.first()?;
+        Some(self.take(first))
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.heap.len() as u32
+    }
+
+    fn take(&mut self, slot: u32) -> T {
+        let Waiting { item, place, .. } = self.waiting.remove(slot as usize);
+        self.heap.swap_remove(place);
+        if let Some(&moved) = self.heap.get(place) {
+            self.waiting[moved as usize].place = place;
+            // The last one comes from another branch: it may be due before what is above.
+            let place = self.up(place);
+            self.down(place);
+        }
+        item
+    }
+
+    fn order(&self, place: usize) -> (Due, u64) {
+        let waiting = &self.waiting[self.heap[place] as usize];
+        (waiting.due, waiting.number)
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        self.heap.swap(a, b);
+        for place in [a, b] {
+            self.waiting[self.heap[place] as usize].place = place;
+        }
+    }
+
+    fn up(&mut self, mut place: usize) -> usize {
+        while place > 0 {
+            let above = (place - 1) / 2;
+            if self.order(above) <= self.order(place) {
+                break;
+            }
+            self.swap(above, place);
+            place = above;
+        }
+        place
+    }
+
+    fn down(&mut self, mut place: usize) {
+        loop {
+            let below = (2 * place + 1..(2 * place + 3).min(self.heap.len())).min_by_key(|&i| self.order(i));
+            let Some(below) = below.filter(|&below| self.order(below) < self.order(place)) else { return };
+            self.swap(below, place);
+            place = below;
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Why bytes did not arrive. A failed transfer is a miss to whoever needed it, counted by its cause, and never taken for loaded.
+
+use kvstrata_core::DeviceError;
+use kvstrata_ffi::cuda::CudaError;
+use kvstrata_ffi::disk::{FailureCause, IoFailure};
+
+/// The kinds of failure, as they are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The bytes are not those that were stored: their sum differs.
+    Mismatch,
+    /// The device, or its driver.
+    Device,
+    /// Another copy was using the block, which the books should have prevented.
+    Busy,
+    /// The disk answered, and it was not the block.
+    Rejected,
+    /// The disk, or its volume.
+    Disk,
+    /// The volume is out of service for good.
+    Lost,
+    /// Whoever moved it gave up without an answer.
+    Abandoned,
+    /// Nobody needed it any more.
+    Cancelled,
+    /// It was not there in time.
+    Deadline,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 9] = [
+        Cause::Mismatch,
+        Cause::Device,
+        Cause::Busy,
+        Cause::Rejected,
+        Cause::Disk,
+        Cause::Lost,
+        Cause::Abandoned,
+        Cause::Cancelled,
+        Cause::Deadline,
+    ];
+
+    /// As metrics spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Mismatch => "mismatch",
+            Cause::Device => "device",
+            Cause::Busy => "busy",
+            Cause::Rejected => "rejected",
+            Cause::Disk => "disk",
+            Cause::Lost => "lost",
+            Cause::Abandoned => "abandoned",
+            Cause::Cancelled => "cancelled",
+            Cause::Deadline => "deadline",
+        }
+    }
+}
+
+/// A failed transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}", cause.name(), if *retryable { "; a retry may succeed" } else { "" })]
+pub struct Failure {
+    /// What happened.
+    pub cause: Cause,
+    /// Whether the same transfer may succeed later.
+    pub retryable: bool,
+}
+
+impl Failure {
+    /// One that will not go away.
+    #[must_use]
+    pub const fn of(cause: Cause) -> Failure {
+        Failure { cause, retryable: false }
+    }
+
+    /// One that may.
+    #[must_use]
+    pub const fn passing(cause: Cause) -> Failure {
+        Failure { cause, retryable: true }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Failure {
+        match error {
+            DeviceError::OutOfRange { .. } | DeviceError::Layer { .. } => Failure::of(Cause::Device),
+            DeviceError::Busy { .. } => Failure::of(Cause::Busy),
+            DeviceError::Failed { retryable, .. } => Failure { cause: Cause::Device, retryable },
+        }
+    }
+}
+
+impl From<&CudaError> for Failure {
+    fn from(error: &CudaError) -> Failure {
+        Failure { cause: Cause::Device, retryable: error.is_passing() }
+    }
+}
+
+impl From<&IoFailure> for Failure {
+    /// The disk tier has retried by itself: nothing that it gives up is retryable here.
+    fn from(failure: &IoFailure) -> Failure {
+        Failure::of(match failure.cause {
+            FailureCause::Rejected(_) => Cause::Rejected,
+            FailureCause::OutOfService => Cause::Lost,
+            _ => Cause::Disk,
+        })
+    }
+}

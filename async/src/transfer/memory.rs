@@ -1,0 +1,150 @@
+//! Host memory in blocks, with a sum for each layer of each block.
+//!
+//! ```text
+//!   arena    block 0 │ block 1 │ …          a block: layer 0 │ layer 1 │ … │ layer L-1, one behind the other
+//!   sums     L words │ L words │ …          XXH3-64 of each layer's bytes
+//! ```
+//!
+//! Invariants
+//! - I1: the sums of a block are written by who writes its bytes, and read by who reads them: the guard of the block is held.
+//!
+//! # Orderings
+//! Relaxed throughout: the block's borrow word, or the lock through which its guard has passed, orders sums as it orders bytes (I1).
+
+use kvstrata_ffi::arena::{ArenaError, BlockRead, BlockWrite, BorrowError, HostArena};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use twox_hash::XxHash3_64;
+
+/// Why there is no such memory.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// The arena.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// The arena's blocks are not as long as the layers together.
+    #[error(
+        "host memory has blocks of {block_bytes} bytes, and the layers have {layers_bytes}; make them equal"
+    )]
+    Layers {
+        /// Of the arena's blocks.
+        block_bytes: usize,
+        /// All layers together.
+        layers_bytes: usize,
+    },
+}
+
+/// Blocks of host memory.
+#[derive(Debug)]
+pub struct HostMemory {
+    arena: Arc<HostArena>,
+    /// Where each layer ends in a block.
+    ends: Box<[usize]>,
+    sums: Box<[AtomicU64]>,
+}
+
+impl HostMemory {
+    /// Memory for `blocks` blocks, whose layers have these sizes in bytes.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn new(blocks: usize, layers: &[usize]) -> Result<Arc<HostMemory>, MemoryError> {
+        HostMemory::over(HostArena::new(blocks, layers.iter().sum())?, layers)
+    }
+
+    /// The same over an arena that is there already.
+    ///
+    /// # Errors
+    /// [`MemoryError::Layers`].
+    pub fn over(arena: Arc<HostArena>, layers: &[usize]) -> Result<Arc<HostMemory>, MemoryError> {
+        let ends: Box<[usize]> = layers
+            .iter()
+            .scan(0, |end, layer| {
+                *end += layer;
+                Some(*end)
+            })
+            .collect();
+        let (block_bytes, layers_bytes) = (arena.block_bytes(), ends.last().copied().unwrap_or(0));
+        if block_bytes != layers_bytes {
+            return Err(MemoryError::Layers { block_bytes, layers_bytes });
+        }
+        let sums = (0..arena.blocks() * ends.len()).map(|_| AtomicU64::new(0)).collect();
+        Ok(Arc::new(HostMemory { arena, ends, sums }))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn arena(&self) -> &Arc<HostArena> {
+        &self.arena
+    }
+
+    /// Layers of a block.
+    #[must_use]
+    pub fn layers(&self) -> u32 {
+        self.ends.len() as u32
+    }
+
+    /// Where a layer's bytes are in a block; none for one that there is not.
+    #[must_use]
+    pub fn layer(&self, layer: u32) -> Option<Range<usize>> {
+        let end = *self.ends.get(layer as usize)?;
+        let start = layer.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        Some(start..end)
+    }
+
+    /// Bytes of some layers of a block.
+    #[must_use]
+    pub fn bytes_of(&self, layers: &Range<u32>) -> usize {
+        layers.clone().filter_map(|layer| self.layer(layer)).map(|range| range.len()).sum()
+    }
+
+    /// Borrows a block for reading.
+    ///
+    /// # Errors
+    /// Somebody writes it.
+    pub fn read(&self, block: u32) -> Result<BlockRead, BorrowError> {
+        self.arena.read(block as usize)
+    }
+
+    /// Borrows a block for writing.
+    ///
+    /// # Errors
+    /// Somebody reads or writes it.
+    pub fn write(&self, block: u32) -> Result<BlockWrite, BorrowError> {
+        self.arena.write(block as usize)
+    }
+
+    /// The sum of a layer's bytes, as [`seal`](HostMemory::seal) keeps it: XXH3-64.
+    #[must_use]
+    pub fn sum_of(bytes: &[u8]) -> u64 {
+        XxHash3_64::oneshot(bytes)
+    }
+
+    /// Keeps the sum of a layer that was written to the block that the guard holds.
+    pub fn seal(&self, held: &BlockWrite, layer: u32, sum: u64) {
+        if let Some(word) = self.word(held.block(), layer) {
+            word.store(sum, Relaxed);
+        }
+    }
+
+    /// Whether this is the sum of a layer of the block that the guard holds.
+    #[must_use]
+    pub fn matches(&self, held: &BlockRead, layer: u32, sum: u64) -> bool {
+        self.word(held.block(), layer).is_some_and(|word| word.load(Relaxed) == sum)
+    }
+
+    /// Whether the block's bytes are those that were sealed, all layers.
+    #[must_use]
+    pub fn is_sealed(&self, held: &BlockRead) -> bool {
+        (0..self.layers()).all(|layer| {
+            let bytes = self.layer(layer).and_then(|range| held.get(range));
+            bytes.is_some_and(|bytes| self.matches(held, layer, HostMemory::sum_of(bytes)))
+        })
+    }
+
+    fn word(&self, block: usize, layer: u32) -> Option<&AtomicU64> {
+        let layer = layer as usize;
+        (layer < self.ends.len()).then(|| self.sums.get(block * self.ends.len() + layer)).flatten()
+    }
+}

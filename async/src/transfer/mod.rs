@@ -1,0 +1,35 @@
+//! Transfers between tiers: who moves bytes, in which order, and how it is told.
+//!
+//! ```text
+//!   manager ── queue a path ── Copies ──► DeviceMover (device ↔ host memory) ──┐
+//!      ▲                    └─ DiskRead, DiskWrite ──► DiskPort (host ↔ disk) ─┤
+//!      └─────────────── Landing: each is answered, once, whatever happens ◄────┘
+//! ```
+//!
+//! A transfer owns both of its ends: the books' handles are with the manager until it lands, and the guards of host memory travel with
+//! the bytes. Nothing that is under way waits for anything else that is, so a queue always drains.
+//!
+//! | file | what |
+//! |---|---|
+//! | `path.rs` | the ways between tiers, and who goes first |
+//! | `failure.rs` | why bytes did not arrive |
+//! | `memory.rs` | host memory in blocks, with a sum for each layer |
+//! | `copies.rs`, `landing.rs` | what a mover is given, and how it answers |
+//! | `queue.rs` | the queue of a path: classes, turns of requests, bytes in flight; the bytes that an iteration allows |
+//! | `port.rs` | the ports: what moves bytes |
+
+mod copies;
+mod failure;
+mod landing;
+mod memory;
+mod path;
+mod port;
+mod queue;
+
+pub use copies::{Copies, Copy, HostSide};
+pub use failure::{Cause, Failure};
+pub use landing::{Landed, Landing, Lands, Token};
+pub use memory::{HostMemory, MemoryError};
+pub use path::{Class, Path};
+pub use port::{DeviceMover, DiskPort, DiskRead, DiskWrite};
+pub use queue::{Allowance, Full, Limits, Popped, Queue, Ticket};

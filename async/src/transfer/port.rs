@@ -1,0 +1,109 @@
+//! The ports: what moves bytes. Their contract is the tests' (`async/tests/movers/`, `disk_port/`), which every backend passes.
+
+use super::copies::Copies;
+use super::landing::{Landing, Token};
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
+use kvstrata_ffi::arena::{BlockRead, BlockWrite};
+use kvstrata_ffi::disk::{Name, Urgency};
+use std::fmt::Debug;
+use std::time::Duration;
+
+/// Copies between a device's blocks and host memory.
+///
+/// - [`start`](DeviceMover::start) returns at once: it neither copies nor waits. Copies of one list, and of several, may be carried out
+///   in any order and at the same time.
+/// - Offload keeps the sum of each layer in the host memory; onboard compares them where it is asked to, and fails with
+///   [`Cause::Mismatch`](super::Cause::Mismatch) where one differs.
+/// - Each list is answered (the list's I1), also when the device fails, is gone, or the mover is dropped.
+pub trait DeviceMover: Send + Sync + Debug {
+    /// Starts copies, all of one direction.
+    fn start(&self, copies: Copies);
+
+    /// How many blocks a list should have: more are given to [`start`](DeviceMover::start) only where it pays to start them together.
+    fn blocks_at_once(&self) -> usize;
+
+    /// For people.
+    fn describe(&self) -> String;
+}
+
+/// A block to be read.
+#[derive(Debug)]
+pub struct DiskRead {
+    /// For the answer, [`Landed::Read`](super::Landed::Read).
+    pub token: Token,
+    /// Its slot. The manager holds the block until the answer.
+    pub slot: BlockId,
+    /// The block.
+    pub hash: SequenceHash,
+    /// Who goes first.
+    pub urgency: Urgency,
+    /// Where to; comes back.
+    pub buffer: BlockWrite,
+    /// Where to answer.
+    pub landing: Landing,
+}
+
+/// A block to be written.
+#[derive(Debug)]
+pub struct DiskWrite {
+    /// For the answer, [`Landed::Write`](super::Landed::Write).
+    pub token: Token,
+    /// A slot that [`DiskPort::take`] gave; the port's from now on, whatever comes.
+    pub slot: BlockId,
+    /// The block, and the one before it.
+    pub name: Name,
+    /// Its bytes; come back where the write succeeds.
+    pub bytes: BlockRead,
+    /// Where to answer.
+    pub landing: Landing,
+}
+
+/// A disk tier, books and bytes.
+///
+/// - Nothing here blocks for longer than a full queue of the device does.
+/// - Every read and write is answered, once, also when the device fails, is gone, or the port is dropped.
+/// - A write's block is found from its answer on, if that is a success, and not before its bytes are down.
+pub trait DiskPort: Send + Sync + Debug {
+    /// The books.
+    fn pool(&self) -> &BlockPool;
+
+    /// Finds a block that can be read.
+    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>>;
+
+    /// A request has this block, wherever it is.
+    fn used(&self, hash: SequenceHash);
+
+    /// Whether a block that is not in the tier is to be written; what is admitted is taken out of the budget. `now` is the time since some
+    /// fixed moment.
+    fn admits(&self, hash: SequenceHash, now: Duration) -> bool;
+
+    /// Appends up to `wanted` slots to write to, whose old blocks are forgotten. Fewer if the others are in use, or their device lost.
+    /// They are the caller's, to be given to [`write`](DiskPort::write) or [`give_back`](DiskPort::give_back).
+    fn take(&self, wanted: usize, slots: &mut Vec<BlockId>);
+
+    /// Takes the slot of a particular block that nobody holds, whose bytes are not needed any more. None: it is held, gone, or its device lost.
+    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
+        self.pool().take_out(block).ok().map(|taken| taken.into_mutable().into_id())
+    }
+
+    /// Makes what taken slots held be found by no restart; with `zero` it overwrites their bytes before. Blocks until that is on the device.
+    /// Gives those that could not be overwritten. For a port whose slots end with it there is nothing to forget, and no way to overwrite.
+    fn erase(&self, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
+        if zero { slots.to_vec() } else { Vec::new() }
+    }
+
+    /// Frees a slot that was taken and not written.
+    fn give_back(&self, slot: BlockId);
+
+    /// Starts a read.
+    fn read(&self, read: DiskRead);
+
+    /// Starts a write.
+    fn write(&self, write: DiskWrite);
+
+    /// Ends the registration of a block whose read failed, once the manager holds it no more; somebody else may.
+    fn unregister(&self, block: BlockRef);
+
+    /// For people.
+    fn describe(&self) -> String;
+}

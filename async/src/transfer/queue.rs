@@ -1,0 +1,365 @@
+//! The queue of a path: what waits, what goes next, and how many bytes are under way. It has no lock, no clock and no thread.
+//!
+//! ```text
+//!   class      round of requests              transfers of each, FIFO
+//!   Urgent     request 7 ► request 9          [a]─[b]    [c]
+//!   Offload    request 7                      [d]─[e]─[f]            each class also lists all of its transfers by
+//!   Background                                                       age: the newest is the first to be dropped
+//!   Prefetch   request 8 ► request 7          [g]        [h]
+//! ```
+//!
+//! Between the requests of a class bytes are shared by deficit round robin (Shreedhar & Varghese, SIGCOMM 1995): a request's turn adds
+//! the quantum to its deficit, and lasts while the deficit pays for its next transfer.
+//!
+//! Invariants
+//! - I1: nothing of a class goes while something of an earlier class waits. What may not go yet (bytes in flight, the iteration's
+//!   budget) keeps what is behind it waiting, its own request and others: passed by small ones, a large one would never go.
+//! - I2: bytes in flight are at most the limit, or one transfer larger than it, alone. They are those popped less those ended.
+//! - I3: in the order of arrival within a request and class. One that is tried again goes in front: it came before them.
+//! - I4: two requests of a class, from when both wait until one does not, have had bytes that differ by less than the quantum and two of
+//!   the largest transfer; by less than the quantum and one of them where neither had been served before.
+//! - I5: no allocation once it has held as much as it does; a request is known only while something of it waits.
+//! - I6: a ticket is good from the push until the transfer leaves, however often its place is used again: it has the push's number.
+
+mod allowance;
+mod flow;
+mod list;
+#[cfg(test)]
+mod tests;
+
+pub use allowance::Allowance;
+
+use super::path::Class;
+use flow::{Flow, Flows};
+use list::{Linked, Links, List};
+use slab::Slab;
+
+/// The kinds of lists: a flow's transfers, a class's transfers by age, a class's flows.
+const FIFO: usize = 0;
+const AGE: usize = 1;
+const ROUND: usize = 2;
+
+/// What a queue holds at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Transfers that wait (`transfer.queue`).
+    pub waiting: u32,
+    /// Bytes in flight (`transfer.in_flight`).
+    pub in_flight_bytes: u64,
+    /// Bytes that a request may move before the next one's turn (`transfer.quantum`). Fewer than a transfer has cost a walk over the
+    /// requests for some transfers, and are as fair.
+    pub quantum_bytes: u64,
+}
+
+/// Refused: as many wait as may. The item is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{waiting} wait, of {limit} that may; wait for one to leave")]
+pub struct Full<T> {
+    /// How many wait.
+    pub waiting: u32,
+    /// How many may.
+    pub limit: u32,
+    /// What was to wait.
+    pub item: T,
+}
+
+/// A transfer that waits. Once it has left, whatever the way, its ticket is stale: nothing else answers to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    key: u32,
+    number: u64,
+}
+
+/// A transfer that is now under way: [`Queue::ended`] is due once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Popped<T> {
+    /// Whatever was pushed.
+    pub item: T,
+    /// The class in which it waited last.
+    pub class: Class,
+    /// Whose it is.
+    pub request: u64,
+    /// What it moves.
+    pub bytes: u64,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    item: T,
+    bytes: u64,
+    number: u64,
+    flow: u32,
+    fifo: Links,
+    age: Links,
+}
+
+impl<T> Linked<FIFO> for Waiting<T> {
+    fn links(&mut self) -> &mut Links {
+        &mut self.fifo
+    }
+}
+
+impl<T> Linked<AGE> for Waiting<T> {
+    fn links(&mut self) -> &mut Links {
+        &mut self.age
+    }
+}
+
+/// Which end of its request's transfers, and of its class's.
+#[derive(Clone, Copy)]
+enum End {
+    First,
+    Last,
+}
+
+/// A class: its requests that have something waiting, and all that waits, the oldest first.
+#[derive(Debug)]
+struct Backlog {
+    round: List<ROUND>,
+    ages: List<AGE>,
+}
+
+/// The queue of a path.
+#[derive(Debug)]
+pub struct Queue<T> {
+    limits: Limits,
+    transfers: Slab<Waiting<T>>,
+    flows: Flows,
+    backlogs: [Backlog; Class::ALL.len()],
+    /// Of the next push.
+    number: u64,
+    waiting_bytes: u64,
+    in_flight: u32,
+    in_flight_bytes: u64,
+}
+
+impl<T: Copy> Queue<T> {
+    /// An empty one. A quantum of nothing is taken as one byte.
+    #[must_use]
+    pub fn new(limits: Limits) -> Queue<T> {
+        Queue {
+            limits: Limits { quantum_bytes: limits.quantum_bytes.max(1), ..limits },
+            transfers: Slab::new(),
+            flows: Flows::new(),
+            backlogs: Class::ALL.map(|_| Backlog { round: List::EMPTY, ages: List::EMPTY }),
+            number: 0,
+            waiting_bytes: 0,
+            in_flight: 0,
+            in_flight_bytes: 0,
+        }
+    }
+
+    /// Lets a transfer of a request wait, behind those of the request that are there.
+    pub fn push(&mut self, class: Class, request: u64, bytes: u64, item: T) -> Result<Ticket, Full<T>> {
+        let (waiting, limit) = (self.waiting(), self.limits.waiting);
+        if waiting >= limit {
+            return Err(Full { waiting, limit, item });
+        }
+        Ok(self.insert(Popped { item, class, request, bytes }, End::Last))
+    }
+
+    /// As [`push`](Queue::push), whatever the limit: for one that owns what it touches already, so that refusing it makes no room. Who
+    /// begins something looks at [`waiting`](Queue::waiting) before.
+    pub fn push_beyond(&mut self, class: Class, request: u64, bytes: u64, item: T) -> Ticket {
+        self.insert(Popped { item, class, request, bytes }, End::Last)
+    }
+
+    /// Lets one that was under way, and has [`ended`](Queue::ended), wait again: in front of its request's, and even if the queue is full,
+    /// for it was in before. So no more wait than may, and those that were under way at a time.
+    pub fn push_back_for_retry(&mut self, again: Popped<T>) -> Ticket {
+        self.insert(again, End::First)
+    }
+
+    /// What goes next; it is then under way. None if nothing waits, or if the next one must go on waiting for bytes in flight or for the
+    /// iteration's budget: then after [`ended`](Queue::ended), or a refill.
+    pub fn pop(&mut self, allowance: &mut Allowance) -> Option<Popped<T>> {
+        let class = Class::ALL.into_iter().find(|&class| self.waiting_of(class) > 0)?;
+        let (flow, key) = self.turn(class)?;
+        let bytes = self.transfers[key as usize].bytes;
+        let after = self.in_flight_bytes.checked_add(bytes);
+        if self.in_flight > 0 && after.is_none_or(|after| after > self.limits.in_flight_bytes) {
+            return None;
+        }
+        if class != Class::Urgent {
+            if !allowance.allows(bytes) {
+                return None;
+            }
+            allowance.spend(bytes);
+        }
+        self.flows.slab[flow as usize].deficit -= cost(bytes);
+        self.in_flight += 1;
+        self.in_flight_bytes += bytes;
+        Some(self.remove(key))
+    }
+
+    /// One that was popped is no longer under way, whatever came of it.
+    pub fn ended(&mut self, bytes: u64) {
+        debug_assert!(
+            self.in_flight > 0 && bytes <= self.in_flight_bytes,
+            "ended: {bytes} bytes, of {} in {}",
+            self.in_flight_bytes,
+            self.in_flight
+        );
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.in_flight_bytes = self.in_flight_bytes.saturating_sub(bytes);
+    }
+
+    /// Takes out one that waits; none if it has left.
+    pub fn cancel(&mut self, ticket: Ticket) -> Option<T> {
+        let key = self.key(ticket)?;
+        Some(self.remove(key).item)
+    }
+
+    /// Lets one that waits go with a class, as the last of its request; it never falls to a later class than it has. Whether it still
+    /// waits. Its ticket remains good.
+    pub fn promote(&mut self, ticket: Ticket, class: Class) -> bool {
+        let Some(key) = self.key(ticket) else { return false };
+        if class < self.class(key) {
+            let request = self.unlink(key).1;
+            self.link(key, class, request, End::Last);
+        }
+        true
+    }
+
+    /// Takes out at most `count` of a class, the newest first. How many.
+    pub fn drop_class(&mut self, class: Class, count: u32, mut dropped: impl FnMut(T)) -> u32 {
+        for done in 0..count {
+            let Some(newest) = self.backlogs[class as usize].ages.last() else { return done };
+            dropped(self.remove(newest).item);
+        }
+        count
+    }
+
+    /// The class in which one waits; none if it has left.
+    #[must_use]
+    pub fn class_of(&self, ticket: Ticket) -> Option<Class> {
+        self.key(ticket).map(|key| self.class(key))
+    }
+
+    /// Transfers that wait.
+    #[must_use]
+    pub fn waiting(&self) -> u32 {
+        self.transfers.len() as u32
+    }
+
+    /// Those of a class.
+    #[must_use]
+    pub fn waiting_of(&self, class: Class) -> u32 {
+        self.backlogs[class as usize].ages.length()
+    }
+
+    /// Their bytes.
+    #[must_use]
+    pub fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes
+    }
+
+    /// Transfers under way.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Their bytes.
+    #[must_use]
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes
+    }
+
+    /// The flow of a class whose turn it is, and its first transfer, for which its deficit pays. Asked again, the answer is the same.
+    fn turn(&mut self, class: Class) -> Option<(u32, u32)> {
+        let (round, slab) = (&mut self.backlogs[class as usize].round, &mut self.flows.slab);
+        let quantum = self.limits.quantum_bytes;
+        // The least number of turns that one of those passed over still needs, and how many were passed over.
+        let (mut turns, mut passed) = (u64::MAX, 0);
+        loop {
+            let key = round.first()?;
+            let flow = &mut slab[key as usize];
+            let first = flow.transfers.first()?;
+            if !flow.its_turn {
+                flow.its_turn = true;
+                flow.deficit = flow.deficit.saturating_add(quantum);
+            }
+            let cost = cost(self.transfers[first as usize].bytes);
+            if flow.deficit >= cost {
+                return Some((key, first));
+            }
+            turns = turns.min((cost - flow.deficit).div_ceil(quantum));
+            flow.its_turn = false;
+            round.rotate(slab);
+            passed += 1;
+            if passed == round.length() {
+                // Nobody can go in this round: all those in which nobody could, at once.
+                let mut next = round.first();
+                while let Some(key) = next {
+                    let flow = &mut slab[key as usize];
+                    flow.deficit = flow.deficit.saturating_add(quantum.saturating_mul(turns - 1));
+                    next = round.after(slab, key);
+                }
+                (turns, passed) = (u64::MAX, 0);
+            }
+        }
+    }
+
+    fn key(&self, ticket: Ticket) -> Option<u32> {
+        let waiting = self.transfers.get(ticket.key as usize)?;
+        (waiting.number == ticket.number).then_some(ticket.key)
+    }
+
+    fn class(&self, key: u32) -> Class {
+        self.flows.slab[self.transfers[key as usize].flow as usize].class
+    }
+
+    fn insert(&mut self, Popped { item, class, request, bytes }: Popped<T>, end: End) -> Ticket {
+        let number = self.number;
+        self.number += 1;
+        // Beyond 2⁶⁴ it is the sum's remainder, which what leaves makes right again.
+        self.waiting_bytes = self.waiting_bytes.wrapping_add(bytes);
+        let waiting = Waiting { item, bytes, number, flow: 0, fifo: Links::NONE, age: Links::NONE };
+        let key = self.transfers.insert(waiting) as u32;
+        self.link(key, class, request, end);
+        Ticket { key, number }
+    }
+
+    fn remove(&mut self, key: u32) -> Popped<T> {
+        let (class, request) = self.unlink(key);
+        let Waiting { item, bytes, .. } = self.transfers.remove(key as usize);
+        self.waiting_bytes = self.waiting_bytes.wrapping_sub(bytes);
+        Popped { item, class, request, bytes }
+    }
+
+    fn link(&mut self, key: u32, class: Class, request: u64, end: End) {
+        let backlog = &mut self.backlogs[class as usize];
+        let flow = self.flows.find_or_add(&mut backlog.round, class, request);
+        self.transfers[key as usize].flow = flow;
+        let transfers = &mut self.flows.slab[flow as usize].transfers;
+        match end {
+            End::First => {
+                transfers.push_first(&mut self.transfers, key);
+                backlog.ages.push_first(&mut self.transfers, key);
+            }
+            End::Last => {
+                transfers.push_last(&mut self.transfers, key);
+                backlog.ages.push_last(&mut self.transfers, key);
+            }
+        }
+    }
+
+    fn unlink(&mut self, key: u32) -> (Class, u64) {
+        let flow = self.transfers[key as usize].flow;
+        let Flow { class, request, ref mut transfers, .. } = self.flows.slab[flow as usize];
+        transfers.remove(&mut self.transfers, key);
+        let empty = transfers.length() == 0;
+        let backlog = &mut self.backlogs[class as usize];
+        backlog.ages.remove(&mut self.transfers, key);
+        if empty {
+            self.flows.remove(&mut backlog.round, flow);
+        }
+        (class, request)
+    }
+}
+
+/// Bytes, as turns count them: what moves none still takes part of a turn, or a request of such transfers would never end its own.
+fn cost(bytes: u64) -> u64 {
+    bytes.max(1)
+}

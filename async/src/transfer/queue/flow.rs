@@ -1,0 +1,119 @@
+//! What a queue knows of a request in one class: its transfers that wait, and its turn. An entry lives while something waits.
+//!
+//! ```text
+//!   buckets [h(class, request)] ──► flow ──chain──► flow          to find one
+//!   of a class:  flow ◄──► flow ◄──► flow                         the round: the first one's turn is it
+//!                  │ first … last
+//!                  transfers, FIFO
+//! ```
+
+use super::list::{Linked, Links, List};
+use super::{FIFO, ROUND};
+use crate::transfer::Class;
+use slab::Slab;
+
+const NONE: u32 = u32::MAX;
+/// 2⁶⁴ divided by the golden ratio: spreads consecutive numbers over the upper bits.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+const LEAST_BUCKETS: usize = 16;
+
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) class: Class,
+    pub(super) request: u64,
+    pub(super) transfers: List<FIFO>,
+    /// Bytes that it may move before its turn ends; what is left of them stays for its next turn.
+    pub(super) deficit: u64,
+    /// Whether its turn has begun: its quantum is in the deficit.
+    pub(super) its_turn: bool,
+    round: Links,
+    chain: u32,
+}
+
+impl Linked<ROUND> for Flow {
+    fn links(&mut self) -> &mut Links {
+        &mut self.round
+    }
+}
+
+/// Flows by class and request. Nothing shrinks: what was allocated once serves again.
+#[derive(Debug)]
+pub(super) struct Flows {
+    pub(super) slab: Slab<Flow>,
+    /// A power of two of them, at least as many as there have been flows at a time.
+    buckets: Vec<u32>,
+}
+
+impl Flows {
+    pub(super) fn new() -> Flows {
+        Flows { slab: Slab::new(), buckets: vec![NONE; LEAST_BUCKETS] }
+    }
+
+    fn bucket(&self, class: Class, request: u64) -> usize {
+        let spread = request.wrapping_mul(4).wrapping_add(class as u64).wrapping_mul(SPREAD);
+        (spread >> (u64::BITS - self.buckets.len().trailing_zeros())) as usize
+    }
+
+    fn find(&self, class: Class, request: u64) -> Option<u32> {
+        let mut key = self.buckets[self.bucket(class, request)];
+        while key != NONE {
+            let flow = &self.slab[key as usize];
+            if flow.class == class && flow.request == request {
+                return Some(key);
+            }
+            key = flow.chain;
+        }
+        None
+    }
+
+    /// The request's, or a new one, the last of the `round`.
+    pub(super) fn find_or_add(&mut self, round: &mut List<ROUND>, class: Class, request: u64) -> u32 {
+        if let Some(key) = self.find(class, request) {
+            return key;
+        }
+        if self.slab.len() == self.buckets.len() {
+            self.double();
+        }
+        let bucket = self.bucket(class, request);
+        let key = self.slab.insert(Flow {
+            class,
+            request,
+            transfers: List::EMPTY,
+            deficit: 0,
+            its_turn: false,
+            round: Links::NONE,
+            chain: self.buckets[bucket],
+        }) as u32;
+        self.buckets[bucket] = key;
+        round.push_last(&mut self.slab, key);
+        key
+    }
+
+    /// Forgets one of which nothing waits.
+    pub(super) fn remove(&mut self, round: &mut List<ROUND>, key: u32) {
+        round.remove(&mut self.slab, key);
+        let Flow { class, request, chain, .. } = self.slab.remove(key as usize);
+        let bucket = self.bucket(class, request);
+        if self.buckets[bucket] == key {
+            self.buckets[bucket] = chain;
+            return;
+        }
+        let mut before = self.buckets[bucket];
+        while self.slab[before as usize].chain != key {
+            before = self.slab[before as usize].chain;
+        }
+        self.slab[before as usize].chain = chain;
+    }
+
+    fn double(&mut self) {
+        let buckets = 2 * self.buckets.len();
+        self.buckets.clear();
+        self.buckets.resize(buckets, NONE);
+        for key in 0..self.slab.capacity() {
+            if let Some(&Flow { class, request, .. }) = self.slab.get(key) {
+                let bucket = self.bucket(class, request);
+                self.slab[key].chain = std::mem::replace(&mut self.buckets[bucket], key as u32);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The queue against a naive one, operation by operation; who shares what; the words of each limit.
+
+mod model;
+mod shares;
+
+use super::{Allowance, Full, Limits, Popped, Queue};
+use crate::transfer::Class;
+
+const NO_LIMIT: Allowance = Allowance::new(None);
+
+fn queue(waiting: u32, in_flight_bytes: u64, quantum_bytes: u64) -> Queue<u32> {
+    Queue::new(Limits { waiting, in_flight_bytes, quantum_bytes })
+}
+
+fn push(queue: &mut Queue<u32>, class: Class, request: u64, bytes: u64, item: u32) -> super::Ticket {
+    queue.push(class, request, bytes, item).expect("room")
+}
+
+fn items(queue: &mut Queue<u32>, allowance: &mut Allowance) -> Vec<u32> {
+    std::iter::from_fn(|| queue.pop(allowance)).map(|popped| popped.item).collect()
+}
+
+#[test]
+fn classes_go_one_after_the_other_and_requests_in_turn() {
+    let mut queue = queue(100, 1000, 10);
+    for (class, first) in [(Class::Prefetch, 0), (Class::Background, 10), (Class::Urgent, 20)] {
+        for (request, item) in [(1, 0), (1, 1), (1, 2), (2, 3), (2, 4)] {
+            push(&mut queue, class, request, 5, first + item);
+        }
+    }
+    // A quantum is two transfers.
+    let expected = [20, 21, 23, 24, 22, 10, 11, 13, 14, 12, 0, 1, 3, 4, 2];
+    assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), expected);
+}
+
+#[test]
+fn a_full_queue_gives_the_item_back_and_takes_one_that_was_in_before() {
+    let mut queue = queue(2, 1000, 10);
+    let allowance = &mut NO_LIMIT.clone();
+    push(&mut queue, Class::Urgent, 1, 5, 0);
+    let popped = queue.pop(allowance).expect("nothing else");
+    assert_eq!(popped, Popped { item: 0, class: Class::Urgent, request: 1, bytes: 5 });
+    push(&mut queue, Class::Prefetch, 1, 5, 1);
+    push(&mut queue, Class::Urgent, 1, 5, 2);
+    let full = queue.push(Class::Urgent, 1, 5, 3).expect_err("full");
+    assert_eq!(full, Full { waiting: 2, limit: 2, item: 3 });
+    assert_eq!(full.to_string(), "2 wait, of 2 that may; wait for one to leave");
+    queue.ended(popped.bytes);
+    let again = queue.push_back_for_retry(popped);
+    assert_eq!((queue.waiting(), queue.class_of(again)), (3, Some(Class::Urgent)));
+    assert_eq!(items(&mut queue, allowance), [0, 2, 1], "in front of what came later");
+}
+
+#[test]
+fn bytes_in_flight_are_bounded_and_a_larger_one_goes_alone() {
+    let mut queue = queue(10, 100, 1000);
+    let allowance = &mut NO_LIMIT.clone();
+    for (request, bytes) in [(1, 60), (2, 40), (3, 101), (4, 1)] {
+        push(&mut queue, Class::Offload, request, bytes, request as u32);
+    }
+    assert_eq!(items(&mut queue, allowance), [1, 2], "100 of 100; the large one keeps the small one waiting");
+    queue.ended(60);
+    assert_eq!(queue.pop(allowance), None);
+    queue.ended(40);
+    assert_eq!(items(&mut queue, allowance), [3], "alone");
+    assert_eq!((queue.in_flight(), queue.in_flight_bytes(), queue.waiting_bytes()), (1, 101, 1));
+    push(&mut queue, Class::Urgent, 5, 1, 5);
+    assert_eq!(queue.pop(allowance), None);
+    queue.ended(101);
+    assert_eq!(items(&mut queue, allowance), [5, 4]);
+    queue.ended(1);
+    queue.ended(1);
+    push(&mut queue, Class::Urgent, 1, u64::MAX, 0);
+    push(&mut queue, Class::Urgent, 1, 50, 1);
+    assert_eq!(items(&mut queue, allowance), [0], "their sum is not small");
+}
+
+#[test]
+fn an_iteration_allows_its_bytes_urgent_ones_apart() {
+    let mut queues = [queue(10, 10_000, 1), queue(10, 10_000, 1_000)];
+    let mut allowance = Allowance::new(Some(100));
+    for queue in &mut queues {
+        push(queue, Class::Urgent, 1, 500, 0);
+        for item in 1..4 {
+            push(queue, Class::Background, 1, 60, item);
+        }
+    }
+    assert_eq!(items(&mut queues[0], &mut allowance), [0, 1]);
+    assert_eq!(allowance.left(), Some(40));
+    assert_eq!(items(&mut queues[1], &mut allowance), [0], "one budget for all paths");
+    assert!(allowance.allows(40) && !allowance.allows(41));
+    allowance.refill();
+    assert_eq!(items(&mut queues[1], &mut allowance), [1]);
+    push(&mut queues[0], Class::Offload, 1, 101, 9);
+    assert_eq!(queues[0].pop(&mut allowance), None, "more than the budget, which is not full");
+    allowance.refill();
+    assert_eq!(items(&mut queues[0], &mut allowance), [9]);
+    assert_eq!(allowance.left(), Some(0));
+    assert_eq!(items(&mut queues[1], &mut NO_LIMIT.clone()), [2, 3]);
+    assert_eq!((NO_LIMIT.left(), NO_LIMIT.allows(u64::MAX)), (None, true));
+}
+
+#[test]
+fn a_ticket_is_stale_once_its_transfer_has_left() {
+    let mut queue = queue(10, 1000, 10);
+    let allowance = &mut NO_LIMIT.clone();
+    let popped = push(&mut queue, Class::Prefetch, 1, 5, 0);
+    assert_eq!(queue.class_of(popped), Some(Class::Prefetch));
+    assert_eq!(items(&mut queue, allowance), [0]);
+    let cancelled = push(&mut queue, Class::Prefetch, 1, 5, 1);
+    assert_eq!(queue.cancel(cancelled), Some(1));
+    let dropped = push(&mut queue, Class::Prefetch, 1, 5, 2);
+    assert_eq!(queue.drop_class(Class::Prefetch, 9, |item| assert_eq!(item, 2)), 1);
+    // In the place that all of them had.
+    let waits = push(&mut queue, Class::Prefetch, 1, 5, 3);
+    for ticket in [popped, cancelled, dropped] {
+        assert_eq!((queue.cancel(ticket), queue.class_of(ticket)), (None, None));
+        assert!(!queue.promote(ticket, Class::Urgent));
+    }
+    assert_eq!((queue.waiting(), queue.waiting_bytes(), queue.cancel(waits)), (1, 5, Some(3)));
+}
+
+#[test]
+fn a_prefetch_for_which_somebody_waits_goes_before_others_and_never_back() {
+    let mut queue = queue(10, 1000, 100);
+    let tickets: Vec<_> = (0..3).map(|item| push(&mut queue, Class::Prefetch, 1, 5, item)).collect();
+    push(&mut queue, Class::Urgent, 1, 5, 9);
+    assert!(queue.promote(tickets[2], Class::Urgent));
+    assert!(queue.promote(tickets[2], Class::Background), "it waits, and before that class");
+    assert_eq!(queue.class_of(tickets[2]), Some(Class::Urgent));
+    assert_eq!((queue.waiting_of(Class::Urgent), queue.waiting_of(Class::Prefetch)), (2, 2));
+    assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), [9, 2, 0, 1]);
+}
+
+#[test]
+fn the_newest_of_a_class_are_dropped_first() {
+    let mut queue = queue(10, 1000, 100);
+    for item in 0..6 {
+        push(&mut queue, Class::Prefetch, u64::from(item % 3), 5, item);
+    }
+    push(&mut queue, Class::Background, 1, 5, 9);
+    let mut dropped = Vec::new();
+    assert_eq!(queue.drop_class(Class::Prefetch, 4, |item| dropped.push(item)), 4);
+    assert_eq!(dropped, [5, 4, 3, 2]);
+    assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), [9, 0, 1]);
+}
+
+/// As many as the table of requests must grow for, several times.
+#[test]
+fn many_requests_are_found_again_and_forgotten() {
+    const REQUESTS: u64 = 1000;
+    let mut queue = queue(u32::MAX, 1000, 10);
+    let pushed = |queue: &mut Queue<u32>| -> Vec<_> {
+        (0..REQUESTS).map(|request| push(queue, Class::Offload, request * request, 5, 0)).collect()
+    };
+    let first = pushed(&mut queue);
+    for (i, &ticket) in first.iter().enumerate() {
+        if i % 3 != 0 {
+            assert_eq!(queue.cancel(ticket), Some(0));
+        }
+    }
+    assert_eq!(queue.flows.slab.len() as u64, REQUESTS.div_ceil(3));
+    let second = pushed(&mut queue);
+    assert_eq!(queue.flows.slab.len() as u64, REQUESTS, "those that were there are found");
+    for ticket in first.into_iter().chain(second) {
+        queue.cancel(ticket);
+    }
+    assert_eq!((queue.flows.slab.len(), queue.waiting(), queue.pop(&mut NO_LIMIT.clone())), (0, 0, None));
+}

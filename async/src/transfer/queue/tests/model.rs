@@ -1,0 +1,247 @@
+//! Random operations on the queue and on a naive one: lists that are searched, and rounds gone through one by one.
+
+use crate::transfer::Class;
+use crate::transfer::queue::{Allowance, Limits, Popped, Queue, Ticket};
+use proptest::prelude::*;
+
+/// Numbers are taken modulo what there is.
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Push {
+        class: Class,
+        request: u64,
+        bytes: u64,
+    },
+    Pop,
+    /// One that is under way ends; it may be tried again.
+    End {
+        which: u8,
+        again: bool,
+    },
+    /// Of any ticket ever given.
+    Cancel {
+        which: u8,
+    },
+    Promote {
+        which: u8,
+        class: Class,
+    },
+    Drop {
+        class: Class,
+        count: u32,
+    },
+    Refill,
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let class = || prop::sample::select(Class::ALL.to_vec());
+    prop_oneof![
+        8 => (class(), 0u64..5, 0u64..40).prop_map(|(class, request, bytes)| Operation::Push { class, request, bytes }),
+        6 => Just(Operation::Pop),
+        4 => (any::<u8>(), any::<bool>()).prop_map(|(which, again)| Operation::End { which, again }),
+        1 => any::<u8>().prop_map(|which| Operation::Cancel { which }),
+        1 => (any::<u8>(), class()).prop_map(|(which, class)| Operation::Promote { which, class }),
+        1 => (class(), 0u32..3).prop_map(|(class, count)| Operation::Drop { class, count }),
+        1 => Just(Operation::Refill),
+    ]
+}
+
+#[derive(Debug)]
+struct Request {
+    number: u64,
+    deficit: u64,
+    its_turn: bool,
+    items: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct NaiveClass {
+    round: Vec<Request>,
+    ages: Vec<u32>,
+}
+
+/// Items are numbered as they are pushed; what each is stays in `all`.
+#[derive(Debug)]
+struct Naive {
+    limits: Limits,
+    budget: Option<u64>,
+    left: u64,
+    classes: [NaiveClass; 4],
+    all: Vec<Popped<u32>>,
+    in_flight: Vec<u32>,
+}
+
+impl Naive {
+    fn waiting(&self) -> usize {
+        self.classes.iter().map(|class| class.ages.len()).sum()
+    }
+
+    fn waits(&self, item: u32) -> bool {
+        self.classes.iter().any(|class| class.ages.contains(&item))
+    }
+
+    fn bytes(&self, items: &[u32]) -> u64 {
+        items.iter().map(|&item| self.all[item as usize].bytes).sum()
+    }
+
+    fn insert(&mut self, item: u32, front: bool) {
+        let Popped { class, request, .. } = self.all[item as usize];
+        let class = &mut self.classes[class as usize];
+        if !class.round.iter().any(|known| known.number == request) {
+            class.round.push(Request { number: request, deficit: 0, its_turn: false, items: Vec::new() });
+        }
+        let known = class.round.iter_mut().find(|known| known.number == request).expect("just pushed");
+        known.items.insert(if front { 0 } else { known.items.len() }, item);
+        class.ages.insert(if front { 0 } else { class.ages.len() }, item);
+    }
+
+    fn remove(&mut self, item: u32) {
+        let class = &mut self.classes[self.all[item as usize].class as usize];
+        class.ages.retain(|&other| other != item);
+        class.round.iter_mut().for_each(|request| request.items.retain(|&other| other != item));
+        class.round.retain(|request| !request.items.is_empty());
+    }
+
+    fn pop(&mut self) -> Option<u32> {
+        let class = self.classes.iter_mut().position(|class| !class.ages.is_empty())?;
+        let item = loop {
+            let round = &mut self.classes[class].round;
+            let request = &mut round[0];
+            if !request.its_turn {
+                request.its_turn = true;
+                request.deficit += self.limits.quantum_bytes;
+            }
+            if request.deficit >= self.all[request.items[0] as usize].bytes.max(1) {
+                break request.items[0];
+            }
+            request.its_turn = false;
+            round.rotate_left(1);
+        };
+        let bytes = self.all[item as usize].bytes;
+        let fits =
+            self.bytes(&self.in_flight) + bytes <= self.limits.in_flight_bytes || self.in_flight.is_empty();
+        let budget = self.budget.filter(|_| class != Class::Urgent as usize);
+        if !fits || budget.is_some_and(|budget| bytes > self.left && self.left != budget) {
+            return None;
+        }
+        if budget.is_some() {
+            self.left = self.left.saturating_sub(bytes);
+        }
+        self.classes[class].round[0].deficit -= bytes.max(1);
+        self.remove(item);
+        self.in_flight.push(item);
+        Some(item)
+    }
+}
+
+fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Result<(), TestCaseError> {
+    let mut queue: Queue<u32> = Queue::new(limits);
+    let mut allowance = Allowance::new(budget);
+    let mut naive = Naive {
+        limits,
+        budget,
+        left: budget.unwrap_or(0),
+        classes: Default::default(),
+        all: Vec::new(),
+        in_flight: Vec::new(),
+    };
+    // Every ticket ever given, and for which item.
+    let mut tickets: Vec<(Ticket, u32)> = Vec::new();
+    // The last one of an item is the good one, while it waits.
+    let good = |tickets: &[(Ticket, u32)], naive: &Naive, which: usize| {
+        let item = tickets[which].1;
+        naive.waits(item) && tickets[which + 1..].iter().all(|&(_, other)| other != item)
+    };
+    for operation in operations {
+        let any = |which: u8, count: usize| (count > 0).then(|| usize::from(which) * count / 256);
+        match operation {
+            Operation::Push { class, request, bytes } => {
+                let item = naive.all.len() as u32;
+                let full = naive.waiting() >= limits.waiting as usize;
+                match queue.push(class, request, bytes, item) {
+                    Ok(ticket) => {
+                        prop_assert!(!full);
+                        tickets.push((ticket, item));
+                        naive.all.push(Popped { item, class, request, bytes });
+                        naive.insert(item, false);
+                    }
+                    Err(refused) => prop_assert!(full && refused.item == item),
+                }
+            }
+            Operation::Pop => {
+                let popped = queue.pop(&mut allowance);
+                let expected = naive.pop().map(|item| naive.all[item as usize]);
+                prop_assert_eq!(popped, expected);
+            }
+            Operation::End { which, again } => {
+                let Some(which) = any(which, naive.in_flight.len()) else { continue };
+                let item = naive.in_flight.swap_remove(which);
+                let popped = naive.all[item as usize];
+                queue.ended(popped.bytes);
+                if again {
+                    tickets.push((queue.push_back_for_retry(popped), item));
+                    naive.insert(item, true);
+                }
+            }
+            Operation::Cancel { which } => {
+                let Some(which) = any(which, tickets.len()) else { continue };
+                let (ticket, item) = tickets[which];
+                let expected = good(&tickets, &naive, which).then_some(item);
+                prop_assert_eq!(queue.cancel(ticket), expected);
+                expected.into_iter().for_each(|item| naive.remove(item));
+            }
+            Operation::Promote { which, class } => {
+                let Some(which) = any(which, tickets.len()) else { continue };
+                let (ticket, item) = tickets[which];
+                let waits = good(&tickets, &naive, which);
+                prop_assert_eq!(queue.promote(ticket, class), waits);
+                if waits && class < naive.all[item as usize].class {
+                    naive.remove(item);
+                    naive.all[item as usize].class = class;
+                    naive.insert(item, false);
+                }
+                let expected = waits.then(|| naive.all[item as usize].class);
+                prop_assert_eq!(queue.class_of(ticket), expected);
+            }
+            Operation::Drop { class, count } => {
+                let mut dropped = Vec::new();
+                let done = queue.drop_class(class, count, |item| dropped.push(item));
+                let expected: Vec<u32> =
+                    naive.classes[class as usize].ages.iter().rev().take(count as usize).copied().collect();
+                prop_assert_eq!(&dropped, &expected);
+                prop_assert_eq!(done as usize, expected.len());
+                expected.into_iter().for_each(|item| naive.remove(item));
+            }
+            Operation::Refill => {
+                allowance.refill();
+                naive.left = budget.unwrap_or(0);
+            }
+        }
+        let waiting: Vec<u32> = naive.classes.iter().flat_map(|class| class.ages.clone()).collect();
+        prop_assert_eq!(queue.waiting() as usize, waiting.len());
+        prop_assert_eq!(queue.waiting_bytes(), naive.bytes(&waiting));
+        prop_assert_eq!(queue.in_flight() as usize, naive.in_flight.len());
+        prop_assert_eq!(queue.in_flight_bytes(), naive.bytes(&naive.in_flight));
+        prop_assert_eq!(allowance.left(), budget.map(|_| naive.left));
+        for class in Class::ALL {
+            let naive = &naive.classes[class as usize];
+            prop_assert_eq!(queue.waiting_of(class) as usize, naive.ages.len());
+        }
+        let requests: usize = naive.classes.iter().map(|class| class.round.len()).sum();
+        prop_assert_eq!(queue.flows.slab.len(), requests, "a request is known only while something waits");
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn it_does_what_lists_and_rounds_do(
+        waiting in 1u32..60,
+        in_flight_bytes in 1u64..200,
+        quantum_bytes in prop_oneof![1u64..8, 1u64..100],
+        budget in prop_oneof![Just(None), (1u64..150).prop_map(Some)],
+        operations in prop::collection::vec(operation(), 0..400),
+    ) {
+        run(Limits { waiting, in_flight_bytes, quantum_bytes }, budget, operations)?;
+    }
+}

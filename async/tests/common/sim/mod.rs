@@ -1,0 +1,175 @@
+//! The tiers' hardware in virtual time: what it takes, and what goes wrong, is drawn from a seed.
+//!
+//! ```text
+//!   request ──► fate drawn: time, fault ──► task: waits that long (virtual) ──► moves real bytes, or fails ──► landing
+//!                                            └── hangs: waits for shutdown() ──► Abandoned
+//! ```
+//!
+//! On a runtime of one thread with a paused clock all of it happens in the same order each time. Its clock has ticks of a
+//! millisecond, so a plan's times are a thousand times those of real hardware.
+//!
+//! While a request is under way its target holds rubbish, and its source is read at the start or at the end of that time: whoever
+//! uses either too early, or gives it away, finds wrong bytes. What the ports forbid is noted besides: `violations`.
+//!
+//! To be used beside `common`, both at a test's root.
+#![allow(dead_code, unused_imports, reason = "each test uses some of it")]
+
+mod device;
+mod disk;
+
+pub use device::SimMover;
+pub use disk::{Counts, SimDisk};
+
+use crate::common::Random;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+
+/// So many in a thousand.
+pub const ALWAYS: u64 = 1000;
+
+/// What requests take, and how many of a thousand go wrong.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub seed: u64,
+    /// Of each request, beside that of its bytes.
+    pub latency: Range<Duration>,
+    pub bytes_a_second: u64,
+    /// Take `spike_times` as long.
+    pub spike: u64,
+    pub spike_times: u32,
+    /// Fail: from a device for now, from a disk for good.
+    pub fail: u64,
+    /// Bytes change: on the disk at rest, or the slot turns out to be another block's; on their way to a device.
+    pub damage: u64,
+    /// Fail, and everything after them.
+    pub lose: u64,
+    /// Are answered at the shutdown.
+    pub hang: u64,
+    /// Blocks that the disk does not take.
+    pub refuse: u64,
+}
+
+impl Plan {
+    /// Where nothing goes wrong.
+    pub fn calm(seed: u64) -> Plan {
+        Plan {
+            seed,
+            latency: Duration::from_millis(20)..Duration::from_millis(200),
+            bytes_a_second: 5_000_000,
+            spike: 0,
+            spike_times: 20,
+            fail: 0,
+            damage: 0,
+            lose: 0,
+            hang: 0,
+            refuse: 0,
+        }
+    }
+
+    /// Where everything does, but for what ends the whole run.
+    pub fn rough(seed: u64) -> Plan {
+        Plan { spike: 50, fail: 50, damage: 50, hang: 5, refuse: 50, ..Plan::calm(seed) }
+    }
+}
+
+/// What goes wrong with a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Fails,
+    Damaged,
+    Lost,
+    Hangs,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Fate {
+    takes: Duration,
+    fault: Option<Fault>,
+    /// Whether the source is read at the start.
+    early: bool,
+    /// For whoever damages something.
+    number: u64,
+}
+
+/// A request that is under way. Dropped, it is answered as abandoned.
+trait UnderWay: Send + 'static {
+    fn end(self, fate: Fate);
+}
+
+#[derive(Debug)]
+struct Stage {
+    runtime: Handle,
+    play: Mutex<(Plan, Random)>,
+    /// Without permits; closed at the shutdown. (A `watch` wakes in an order that is random.)
+    shut: Arc<Semaphore>,
+}
+
+impl Stage {
+    /// On the runtime that it is called on.
+    fn new(plan: Plan) -> Stage {
+        let play = Mutex::new((plan.clone(), Random(plan.seed)));
+        Stage { runtime: Handle::current(), play, shut: Arc::new(Semaphore::new(0)) }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Plan)) {
+        change(&mut lock(&self.play).0);
+    }
+
+    fn draw(&self, bytes: usize) -> Fate {
+        let (plan, random) = &mut *lock(&self.play);
+        let mut drawn = |odds: u64| random.below(ALWAYS) < odds;
+        // Each is drawn, so that one more of a kind changes nothing about the others.
+        let spike = drawn(plan.spike);
+        let faults = [
+            (plan.lose, Fault::Lost),
+            (plan.fail, Fault::Fails),
+            (plan.damage, Fault::Damaged),
+            (plan.hang, Fault::Hangs),
+        ];
+        let faults = faults.map(|(odds, fault)| drawn(odds).then_some(fault));
+        let early = drawn(ALWAYS / 2);
+        let spread = (plan.latency.end - plan.latency.start).as_nanos() as u64;
+        let latency = plan.latency.start + Duration::from_nanos(random.below(spread.max(1)));
+        let takes = latency + Duration::from_secs_f64(bytes as f64 / plan.bytes_a_second as f64);
+        let takes = if spike { takes * plan.spike_times } else { takes };
+        Fate { takes, fault: faults.into_iter().flatten().next(), early, number: random.next() }
+    }
+
+    fn refuses(&self) -> bool {
+        let (plan, random) = &mut *lock(&self.play);
+        random.below(ALWAYS) < plan.refuse
+    }
+
+    fn perform(&self, fate: Fate, request: impl UnderWay) {
+        let until = Instant::now() + fate.takes;
+        let shut = Arc::clone(&self.shut);
+        self.runtime.spawn(async move {
+            sleep_until(until).await;
+            if fate.fault == Some(Fault::Hangs) {
+                let _ = shut.acquire().await;
+                return drop(request);
+            }
+            request.end(fate);
+        });
+    }
+
+    /// Whatever hangs, or will, is answered.
+    fn shutdown(&self) {
+        self.shut.close();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn flip(bytes: &mut [u8], number: u64) {
+    let place = number as usize % bytes.len();
+    bytes[place] ^= 1 << (number >> 61);
+}
+
+const RUBBISH: u8 = 0xA5;

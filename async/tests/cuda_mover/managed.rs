@@ -1,0 +1,102 @@
+//! A manager over a CUDA device: blocks of the engine's tensors go down to pinned memory and come back; and a device that dies.
+
+use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, LAYERS, pattern};
+use kvstrata::config::ManagerConfig;
+use kvstrata::core::{PoolConfig, SequenceHash};
+use kvstrata::manager::{Blocks, KvBlockManager, Needs, OnboardOptions, Parts, StackParts};
+use kvstrata::movers::CudaMoverOptions;
+use kvstrata::transfer::Cause;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn manager(ground: &mut Ground) -> KvBlockManager {
+    let config = ManagerConfig::builder()
+        .geometry_block_bytes(Some(BLOCK_BYTES as u64))
+        .device_blocks(BLOCKS)
+        .host_blocks(BLOCKS)
+        .watermark_device(1.0)
+        .idle_host_after(None)
+        .deadline_shutdown(Duration::from_secs(2));
+    let parts = StackParts {
+        name: "tensors".to_owned(),
+        device: PoolConfig::new(BLOCKS),
+        port: None,
+        mover: Arc::new(ground.mover.take().expect("a mover")),
+        memory: Some(Arc::clone(&ground.memory)),
+        host: Some(PoolConfig::new(BLOCKS)),
+        disk: None,
+        block_bytes: BLOCK_BYTES as u64,
+        layers: LAYERS,
+        needs: Needs::All { page: 2 },
+        linked: false,
+    };
+    let runtime = tokio::runtime::Handle::current();
+    let parts = Parts { stacks: vec![parts], runtime, own: None };
+    KvBlockManager::of_parts(&config.build().expect("a configuration"), parts).expect("a manager")
+}
+
+fn hashes(sequence: u128) -> Vec<SequenceHash> {
+    (1..=5).map(|block| SequenceHash::from_u128(sequence << 64 | block)).collect()
+}
+
+fn bytes_of(hash: SequenceHash) -> Vec<u8> {
+    pattern((hash.to_u128() >> 64) as u64 * 100 + hash.to_u128() as u64, BLOCK_BYTES)
+}
+
+async fn compute(manager: &KvBlockManager, ground: &Ground, hashes: &[SequenceHash]) -> Blocks {
+    let blocks = manager.allocate(hashes.len()).await.expect("blocks");
+    for (block, hash) in blocks.ids().iter().zip(hashes) {
+        ground.poke(block.0, &bytes_of(*hash));
+    }
+    blocks.register(hashes, None).expect("registered")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_left_the_device_comes_back_with_its_bytes_whole_or_by_layers() {
+    let mut ground = Ground::new(CudaMoverOptions::new());
+    let manager = manager(&mut ground);
+    drop(compute(&manager, &ground, &hashes(1)).await);
+    for layers in [None, Some(1)] {
+        // Others need the room.
+        drop(compute(&manager, &ground, &hashes(2)[..3]).await);
+        drop(manager.allocate(BLOCKS as usize).await.expect("all of them"));
+        let found = manager.match_prefix(&hashes(1));
+        assert_eq!(found.len(), 5);
+        let up =
+            manager.onboard(found, OnboardOptions { layers, ..OnboardOptions::default() }).expect("fits");
+        if layers.is_some() {
+            for layer in 0..LAYERS {
+                up.layer_ready(layer).await.expect("ready");
+            }
+        }
+        let up = up.await;
+        assert_eq!((up.blocks.len(), up.missed), (5, None));
+        for (block, hash) in up.blocks.ids().zip(hashes(1)) {
+            assert!(ground.peek(block.0) == bytes_of(hash), "{block} is not {hash:?}");
+        }
+    }
+    assert!(manager.shutdown().await);
+    drop(manager);
+    ground.finish();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_device_that_dies_makes_misses_and_nobody_waits_for_it() {
+    let mut ground = Ground::new(CudaMoverOptions::new().patience(Duration::from_millis(100)));
+    let manager = manager(&mut ground);
+    drop(compute(&manager, &ground, &hashes(1)).await);
+    drop(manager.allocate(BLOCKS as usize).await.expect("all of them"));
+    let found = manager.match_prefix(&hashes(1));
+    assert_eq!(found.len(), 5);
+    ground.double.break_at(0, 1, 700);
+    let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+    assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Device)));
+    drop(up);
+    // What goes on is without a copy below: a victim whose copy fails is dropped.
+    let again = tokio::time::timeout(Duration::from_secs(10), manager.allocate(1)).await.expect("an answer");
+    drop(again);
+    manager.shutdown().await;
+    assert!(manager.census().is_idle(), "{:?}", manager.census());
+    drop(manager);
+    ground.finish_broken();
+}

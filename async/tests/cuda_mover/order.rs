@@ -1,0 +1,125 @@
+//! Order with an engine's own streams, whatever order the device takes streams in.
+
+use crate::ground::{BLOCK_BYTES, Ground, Heard, LAYERS, pattern, until};
+use core::ffi::c_void;
+use core::ptr::null_mut;
+use cudarc::driver::sys;
+use kvstrata::ffi::cuda::{CudaDevice, DeviceStorage, EngineStream, LentStream};
+use kvstrata::movers::{CudaMoverOptions, EngineOrder};
+use kvstrata::transfer::{Cause, Failure, HostSide};
+use kvstrata_core::storage::Storage;
+use std::sync::Arc;
+
+/// A stream as an engine makes it, past our own code.
+struct Stream {
+    device: Arc<CudaDevice>,
+    handle: usize,
+}
+
+impl Stream {
+    fn new(device: &Arc<CudaDevice>) -> Arc<Stream> {
+        let mut stream = null_mut();
+        // SAFETY: `stream` is ours.
+        let made = device.bound(|| unsafe { sys::cuStreamCreateWithPriority(&mut stream, 1, 0) });
+        made.expect("bound").result().expect("made");
+        Arc::new(Stream { device: Arc::clone(device), handle: stream.expose_provenance() })
+    }
+
+    fn raw(&self) -> *mut c_void {
+        core::ptr::with_exposed_provenance_mut(self.handle)
+    }
+
+    fn lent(self: &Arc<Stream>) -> LentStream {
+        // SAFETY: the stream is of this device, and lives as long as its owner, which is lent with it.
+        unsafe { LentStream::lend(&self.device, EngineStream::of(self.raw()), Arc::<Stream>::clone(self)) }
+    }
+
+    /// What an engine's kernel writes, over all of a tensor.
+    fn fills(&self, tensor: &Arc<DeviceStorage>, byte: u8) {
+        let (address, bytes) = (tensor.base_address(), tensor.size_bytes() as usize);
+        // SAFETY: all of live memory, which the test alone uses.
+        let filled =
+            self.device.bound(|| unsafe { sys::cuMemsetD8Async(address, byte, bytes, self.raw().cast()) });
+        filled.expect("bound").result().expect("queued");
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`, and destroyed once.
+        let gone = self.device.bound(|| unsafe { sys::cuStreamDestroy_v2(self.raw().cast()) });
+        gone.expect("bound").result().expect("destroyed");
+    }
+}
+
+#[test]
+fn offloads_come_after_what_the_engine_has_written() {
+    for seed in 1..25 {
+        let ground = Ground::seeded(seed, CudaMoverOptions::new());
+        let stream = Stream::new(&ground.device);
+        let order = EngineOrder { offload_after: Some(stream.lent()), onboard_before: None };
+        ground.mover().set_engine_order(order);
+        ground.double.hold();
+        ground.tensors.iter().for_each(|tensor| stream.fills(tensor, 7));
+        let heard = Heard::new();
+        // Two transfers of one list.
+        ground.start(vec![ground.down(3, 3, 0..LAYERS), ground.down(4, 4, 1..2)], &heard);
+        until("the transfers and the mark before them", || ground.double.calls("cuEventRecord") == 3);
+        ground.double.release();
+        assert!(heard.wait(1)[0].iter().all(|copy| copy.outcome == Ok(())));
+        assert!(ground.host(3) == [7; BLOCK_BYTES], "seed {seed}: read too early");
+        let layer = ground.memory.layer(1).expect("one");
+        assert!(ground.host(4)[layer].iter().all(|byte| *byte == 7), "seed {seed}: read too early");
+        ground.mover().set_engine_order(EngineOrder::default());
+        drop(stream);
+        ground.finish();
+    }
+}
+
+#[test]
+fn what_the_engine_queues_later_comes_after_onboards() {
+    for seed in 1..25 {
+        let ground = Ground::seeded(seed, CudaMoverOptions::new());
+        let stream = Stream::new(&ground.device);
+        let order = EngineOrder { offload_after: None, onboard_before: Some(stream.lent()) };
+        ground.mover().set_engine_order(order);
+        ground.seal(0, &pattern(1, BLOCK_BYTES));
+        ground.double.hold();
+        let heard = Heard::new();
+        ground.start(vec![ground.up(0, 5, 0..LAYERS, true)], &heard);
+        until("the engine's wait", || ground.double.calls("cuStreamWaitEvent") == 1);
+        ground.tensors.iter().for_each(|tensor| stream.fills(tensor, 9));
+        ground.double.release();
+        assert_eq!(heard.wait(1)[0][0].outcome, Ok(()));
+        ground.double.idle();
+        assert!(ground.peek(5) == [9; BLOCK_BYTES], "seed {seed}: the engine came first");
+        ground.mover().set_engine_order(EngineOrder::default());
+        drop(stream);
+        ground.finish();
+    }
+}
+
+/// Nothing is copied out of order: the failure passes, as the capture does.
+#[test]
+fn a_capture_of_the_engines_is_a_failure_that_passes() {
+    let ground = Ground::new(CudaMoverOptions::new());
+    let stream = Stream::new(&ground.device);
+    let order = EngineOrder { offload_after: Some(stream.lent()), onboard_before: Some(stream.lent()) };
+    ground.mover().set_engine_order(order);
+    ground.seal(0, &pattern(1, BLOCK_BYTES));
+    ground.double.capture_stream(stream.handle as u64, true);
+    let list = ground.carry_out(vec![ground.down(1, 1, 0..LAYERS), ground.up(0, 5, 0..LAYERS, true)]);
+    for copy in &list {
+        assert_eq!(copy.outcome, Err(Failure::passing(Cause::Device)), "{copy:?}");
+        assert!(!matches!(copy.host, HostSide::Kept { .. }));
+    }
+    drop(list);
+    assert!(ground.host(1) == [0; BLOCK_BYTES], "not offloaded");
+    ground.double.capture_stream(stream.handle as u64, false);
+    let list = ground.carry_out(vec![ground.down(1, 1, 0..LAYERS), ground.up(0, 5, 0..LAYERS, true)]);
+    assert!(list.iter().all(|copy| copy.outcome == Ok(())));
+    drop(list);
+    ground.mover().set_engine_order(EngineOrder::default());
+    drop(stream);
+    ground.finish();
+}

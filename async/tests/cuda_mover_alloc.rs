@@ -1,0 +1,112 @@
+//! In steady state a list of copies between device and host costs no allocation, neither by the mover's threads nor by the queue's.
+
+#![cfg(target_os = "linux")]
+
+#[allow(dead_code, reason = "of what the mover's own tests use, some")]
+#[path = "cuda_mover/ground.rs"]
+mod ground;
+
+use ground::{BLOCKS, Ground, LAYERS, until};
+use kvstrata::core::BlockId;
+use kvstrata::movers::CudaMoverOptions;
+use kvstrata::transfer::{Copies, Copy, DeviceMover, Landed, Landing, Lands};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+
+/// The system's allocator, which counts what all threads of this program ask of it while it is told to. The double has its own.
+struct Counting;
+
+// Relaxed: the mover's locks order the threads that count.
+static COUNTS: AtomicBool = AtomicBool::new(false);
+static COUNT: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(u64::from(COUNTS.load(Relaxed)), Relaxed);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Keeps the latest list.
+#[derive(Default)]
+struct Kept {
+    list: Mutex<Option<Vec<Copy>>>,
+    came: Condvar,
+}
+
+impl Lands for Kept {
+    fn landed(&self, landed: Landed) {
+        if let Landed::Copies(list) = landed {
+            *self.list.lock().expect("no panic under it") = Some(list);
+            self.came.notify_all();
+        }
+    }
+}
+
+/// Has two threads meet.
+struct Meets(Barrier);
+
+impl Lands for Meets {
+    fn landed(&self, _landed: Landed) {
+        self.0.wait();
+    }
+}
+
+/// What a thread allocates when it starts is no list's: both queues' have answered then, and both of the mover's.
+fn start_all_threads(ground: &Ground) {
+    let bytes = ground.mover().read_block(BlockId(0)).expect("read");
+    ground.mover().write_block(BlockId(0), &bytes).expect("written");
+    let meets = Arc::new(Meets(Barrier::new(3)));
+    for block in 0..2 {
+        let list = vec![ground.down(block, block, 0..LAYERS)];
+        ground.mover().start(Copies::new(list, Landing::new(Arc::<Meets>::clone(&meets))));
+    }
+    meets.0.wait();
+}
+
+#[test]
+fn in_steady_state_nothing_is_allocated() {
+    let ground = Ground::new(CudaMoverOptions::new().threads(2));
+    start_all_threads(&ground);
+    until("the guards are back", || (0..2).all(|block| ground.memory.write(block).is_ok()));
+    let kept = Arc::new(Kept::default());
+    let landing = Landing::new(Arc::<Kept>::clone(&kept));
+    // Whole blocks, and single layers: two transfers a list, alike, so that each batch does for either.
+    let whole = |_: u32| 0..LAYERS;
+    let single = |block: u32| block % 2..block % 2 + 1;
+    for (up, layers) in
+        [(false, &whole as &dyn Fn(u32) -> Range<u32>), (true, &whole), (false, &single), (true, &single)]
+    {
+        let copy = |block| match up {
+            false => ground.down(block, block, layers(block)),
+            true => ground.up(block, block, layers(block), true),
+        };
+        let mut list: Vec<_> = (0..BLOCKS).map(copy).collect();
+        for round in 0..20 {
+            // The first make room.
+            let before = COUNT.load(Relaxed);
+            COUNTS.store(round > 1, Relaxed);
+            ground.mover().start(Copies::new(list, landing.clone()));
+            let answer = kept.list.lock().expect("no panic under it");
+            let mut answer = kept.came.wait_while(answer, |list| list.is_none()).expect("no panic under it");
+            list = answer.take().expect("there");
+            drop(answer);
+            COUNTS.store(false, Relaxed);
+            assert!(list.iter().all(|copy| copy.outcome == Ok(())), "{list:?}");
+            assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations, round {round}, up: {up}");
+        }
+    }
+    ground.finish();
+}

@@ -1,0 +1,114 @@
+//! In steady state a read from the disk allocates no more than the volume does for it.
+
+use kvstrata::core::{BlockId, PoolConfig, SequenceHash};
+use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::ffi::arena::{BlockWrite, HostArena};
+use kvstrata::ffi::disk::{Backend, Name, Pending, Urgency, VolumeOptions};
+use kvstrata::transfer::{DiskPort, DiskRead, DiskWrite, Landed, Landing, Lands, Token};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tokio::sync::Notify;
+
+/// The system's allocator, which counts what a thread asks of it. The ring thread has lists of its own, which grow as it merges.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const BYTES: usize = 4096;
+const AT_ONCE: usize = 32;
+const ROUNDS: usize = 50;
+
+fn counted(mut round: impl FnMut()) -> u64 {
+    (0..ROUNDS).for_each(|_| round());
+    let before = COUNT.get();
+    (0..ROUNDS).for_each(|_| round());
+    COUNT.get() - before
+}
+
+fn hash(number: usize) -> SequenceHash {
+    SequenceHash::from_u128((number as u128 + 1) << 64)
+}
+
+/// Counts what lands.
+#[derive(Default)]
+struct Ear {
+    landed: AtomicUsize,
+    all: Notify,
+}
+
+impl Lands for Ear {
+    fn landed(&self, landed: Landed) {
+        assert!(matches!(landed, Landed::Read(_, Ok(_)) | Landed::Write(_, Ok(_))), "{landed:?}");
+        // Relaxed: one thread does all of it.
+        if self.landed.fetch_add(1, Relaxed) + 1 == AT_ONCE {
+            self.landed.store(0, Relaxed);
+            self.all.notify_one();
+        }
+    }
+}
+
+#[test]
+fn a_read_allocates_what_the_volume_does_for_it_and_no_more() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let blocks = AT_ONCE as u32;
+    let volume = VolumeOptions::new(folder.path().join("volume"), blocks, BYTES).backend(Backend::Blocking);
+    let (tier, _) =
+        DiskTier::open(vec![volume], PoolConfig::new(blocks), TierOptions::default()).expect("a tier");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let (tier, arena) = (Arc::new(tier), HostArena::new(AT_ONCE, BYTES).expect("memory"));
+    let mover = DiskMover::new(Arc::clone(&tier), runtime.handle());
+    let ear = Arc::new(Ear::default());
+    let landing = Landing::new(Arc::clone(&ear) as Arc<dyn Lands>);
+    let token = Token(0);
+    let mut slots: Vec<BlockId> = Vec::new();
+    mover.take(AT_ONCE, &mut slots);
+    for (number, slot) in slots.iter().enumerate() {
+        let name = Name { hash: hash(number), parent: None };
+        let bytes = arena.read(number).expect("idle");
+        mover.write(DiskWrite { token, slot: *slot, name, bytes, landing: landing.clone() });
+    }
+    runtime.block_on(ear.all.notified());
+    let reads = counted(|| {
+        for (number, slot) in slots.iter().enumerate() {
+            let (hash, buffer) = (hash(number), arena.write(number).expect("idle"));
+            let (urgency, landing) = (Urgency::Ordinary, landing.clone());
+            mover.read(DiskRead { token, slot: *slot, hash, urgency, buffer, landing });
+        }
+        runtime.block_on(ear.all.notified());
+    });
+    let mut pending: Vec<Pending<BlockWrite>> = Vec::with_capacity(AT_ONCE);
+    let plain = counted(|| {
+        for (number, slot) in slots.iter().enumerate() {
+            let buffer = arena.write(number).expect("idle");
+            pending.push(tier.read_slot(*slot, hash(number), Urgency::Ordinary, buffer));
+        }
+        pending.drain(..).for_each(|pending| drop(pending.wait().expect("read")));
+    });
+    assert!(plain > 0, "the volume does allocate");
+    assert!(
+        reads <= plain,
+        "{reads} allocations for {} reads, and {plain} without the mover",
+        AT_ONCE * ROUNDS
+    );
+}

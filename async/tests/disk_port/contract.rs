@@ -1,0 +1,233 @@
+//! What every disk does while nothing goes wrong.
+
+use crate::ground::{BYTES, Ground, HOST_BLOCKS, PATIENCE, SLOTS, bytes_of, hash, name, token};
+use kvstrata::core::BlockRef;
+use kvstrata::ffi::disk::Urgency;
+use kvstrata::transfer::{DiskPort, DiskRead, HostMemory, Landed, Landing, Lands, Token};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+pub async fn bytes_come_back_exactly_and_into_their_own_buffers(mut ground: Ground) {
+    let blocks = u64::from(SLOTS);
+    ground.store(0..blocks).await;
+    // All host memory is marked, so that a byte beside the buffers shows.
+    for block in 0..HOST_BLOCKS as u32 {
+        ground.memory.write(block).expect("idle").fill(0xEE);
+    }
+    // Every second host block, in another order than they were written in.
+    for number in (0..blocks).rev() {
+        let (held, _) = ground.read(number, 2 * number as u32 + 1).expect("found");
+        let bytes = ground.came().await.expect("read");
+        assert_eq!(bytes.block(), 2 * number as usize + 1, "the buffer that was given");
+        assert!(*bytes == bytes_of(number), "block {number}");
+        ground.release(held);
+    }
+    for block in 0..HOST_BLOCKS as u32 {
+        let bytes = ground.memory.read(block).expect("given back");
+        let number = u64::from(block / 2);
+        let expected = if block % 2 == 1 && number < blocks { bytes_of(number) } else { vec![0xEE; BYTES] };
+        assert!(*bytes == expected, "host block {block}");
+    }
+    assert!(ground.close().await.is_empty());
+}
+
+/// At the moment of an answer, says whether the block is found.
+struct Finds {
+    port: Arc<dyn DiskPort>,
+    found: mpsc::UnboundedSender<bool>,
+}
+
+impl Lands for Finds {
+    fn landed(&self, landed: Landed) {
+        let Landed::Write(Token(number), Ok(bytes)) = landed else { panic!("written: {landed:?}") };
+        drop(bytes);
+        let _ = self.found.send(self.port.lookup(hash(number)).is_some());
+    }
+}
+
+pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
+    let (found, mut answers) = mpsc::unbounded_channel();
+    let landing = Landing::new(Arc::new(Finds { port: Arc::clone(&ground.port), found }));
+    for number in 0..20 {
+        assert!(ground.port.lookup(hash(number)).is_none(), "not before it is written");
+        let slot = ground.take(1).pop().expect("a slot");
+        ground.port.write(kvstrata::transfer::DiskWrite {
+            token: Token(number),
+            slot,
+            name: name(number),
+            bytes: ground.filled(0, number),
+            landing: landing.clone(),
+        });
+        let answer = timeout(PATIENCE, answers.recv()).await;
+        assert_eq!(answer, Ok(Some(true)), "block {number}");
+        assert_eq!(ground.port.lookup(hash(number)).expect("and after it").id(), slot);
+    }
+}
+
+pub async fn a_second_copy_is_answered_as_stored_and_not_kept(mut ground: Ground) {
+    for block in 0..3 {
+        ground.write(5, block);
+    }
+    for _ in 0..3 {
+        ground.written().await.expect("stored, or there already");
+    }
+    let census = ground.port.pool().census();
+    assert_eq!((census.inactive, census.owned, census.free), (1, 0, SLOTS as usize - 1));
+    assert_eq!(ground.fetch(5).await, Some(Ok(bytes_of(5))));
+}
+
+pub async fn slots_are_taken_once_and_given_back(mut ground: Ground) {
+    ground.store(0..3).await;
+    let mut taken = ground.take(SLOTS as usize + 10);
+    taken.sort_unstable_by_key(|slot| slot.0);
+    taken.dedup();
+    assert_eq!(taken.len(), SLOTS as usize, "free ones and those of the three, each once");
+    assert!(ground.take(1).is_empty());
+    assert!((0..3).all(|number| ground.port.lookup(hash(number)).is_none()), "forgotten");
+    ground.port.give_back(taken.pop().expect("a slot"));
+    assert_eq!(ground.take(SLOTS as usize).len(), 1);
+    taken.into_iter().for_each(|slot| ground.port.give_back(slot));
+    assert_eq!(ground.port.pool().free(), SLOTS as usize - 1);
+}
+
+pub async fn a_read_beside_an_eviction_brings_its_own_block(mut ground: Ground) {
+    let blocks = u64::from(SLOTS);
+    ground.store(0..blocks).await;
+    // The oldest, which would go first.
+    let held: Vec<(BlockRef, Token)> =
+        (0..8).map(|number| ground.read(number, number as u32).expect("found")).collect();
+    let slots = ground.take(SLOTS as usize);
+    assert_eq!(slots.len(), SLOTS as usize - held.len(), "all but what is held");
+    assert!(slots.iter().all(|slot| held.iter().all(|(held, _)| held.id != *slot)));
+    for (slot, number) in slots.into_iter().zip(blocks..) {
+        let bytes = ground.filled(number as u32, number);
+        ground.write_to(slot, number, bytes);
+    }
+    let (mut came, mut wrote) = (0, 0);
+    while ground.outstanding() > 0 {
+        match ground.next().await {
+            Landed::Read(token, outcome) => {
+                let place = held.iter().position(|(_, of)| *of == token).expect("a read");
+                assert!(*outcome.expect("read") == bytes_of(place as u64), "block {place}");
+                came += 1;
+            }
+            Landed::Write(_, outcome) => {
+                outcome.expect("written");
+                wrote += 1;
+            }
+            Landed::Copies(_) => unreachable!("token() has looked"),
+        }
+    }
+    assert_eq!((came, wrote), (8, SLOTS - 8));
+    held.into_iter().for_each(|(held, _)| ground.release(held));
+    for number in (0..8).chain(blocks..2 * blocks - 8) {
+        assert_eq!(ground.fetch(number).await, Some(Ok(bytes_of(number))), "block {number}");
+    }
+}
+
+pub async fn many_are_under_way_at_once(mut ground: Ground) {
+    let old = u64::from(SLOTS) / 2;
+    ground.store(0..old).await;
+    let mut expected = BTreeMap::new();
+    let mut held = Vec::new();
+    for block in 0..HOST_BLOCKS as u32 {
+        if block % 8 == 0 {
+            let number = old + u64::from(block / 8);
+            let (_, token) = ground.write(number, block);
+            expected.insert(token.0, number);
+        } else {
+            let number = u64::from(block) % old;
+            let (read, token) = ground.read(number, block).expect("found");
+            held.push(read);
+            expected.insert(token.0, number);
+        }
+    }
+    assert_eq!(ground.outstanding(), HOST_BLOCKS);
+    while ground.outstanding() > 0 {
+        let landed = ground.next().await;
+        let number = expected[&token(&landed)];
+        match landed {
+            Landed::Read(_, bytes) => assert!(*bytes.expect("read") == bytes_of(number), "block {number}"),
+            Landed::Write(_, bytes) => {
+                assert!(*bytes.expect("written") == bytes_of(number), "block {number} comes back as it was");
+            }
+            Landed::Copies(_) => unreachable!("token() has looked"),
+        }
+    }
+    held.into_iter().for_each(|held| ground.release(held));
+    assert!((0..HOST_BLOCKS as u32).all(|block| ground.memory.write(block).is_ok()), "buffers are back");
+    for number in 0..u64::from(SLOTS) {
+        assert_eq!(ground.fetch(number).await, Some(Ok(bytes_of(number))), "block {number}");
+    }
+}
+
+/// Asks for the next block from within the answer to the one before.
+struct Chain {
+    port: Arc<dyn DiskPort>,
+    memory: Arc<HostMemory>,
+    blocks: u64,
+    end: mpsc::UnboundedSender<u64>,
+    this: Mutex<Option<Landing>>,
+}
+
+impl Chain {
+    fn ask(&self, number: u64) {
+        let landing = self.this.lock().expect("no panic").clone().expect("set");
+        // Nobody evicts here, so it need not be held.
+        let slot = self.port.lookup(hash(number)).expect("found").id();
+        self.port.read(DiskRead {
+            token: Token(number),
+            slot,
+            hash: hash(number),
+            urgency: Urgency::Urgent,
+            buffer: self.memory.write(0).expect("idle"),
+            landing,
+        });
+    }
+}
+
+impl Lands for Chain {
+    fn landed(&self, landed: Landed) {
+        let Landed::Read(Token(number), Ok(bytes)) = landed else { panic!("read: {landed:?}") };
+        assert!(*bytes == bytes_of(number));
+        drop(bytes);
+        match number + 1 == self.blocks {
+            true => self.end.send(number).expect("heard"),
+            false => self.ask(number + 1),
+        }
+    }
+}
+
+pub async fn a_landing_may_ask_for_more(mut ground: Ground) {
+    let blocks = 40;
+    ground.store(0..blocks).await;
+    let (end, mut ended) = mpsc::unbounded_channel();
+    let (port, memory) = (Arc::clone(&ground.port), Arc::clone(&ground.memory));
+    let chain = Arc::new(Chain { port, memory, blocks, end, this: Mutex::new(None) });
+    *chain.this.lock().expect("no panic") = Some(Landing::new(Arc::clone(&chain) as Arc<dyn Lands>));
+    chain.ask(0);
+    assert_eq!(timeout(PATIENCE, ended.recv()).await, Ok(Some(blocks - 1)));
+    // A ring of references.
+    chain.this.lock().expect("no panic").take();
+}
+
+pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: Ground) {
+    let old = u64::from(SLOTS) / 2;
+    ground.store(0..old).await;
+    for block in 0..HOST_BLOCKS as u32 {
+        match block % 8 {
+            0 => _ = ground.write(old + u64::from(block / 8), block),
+            _ => _ = ground.read(u64::from(block) % old, block).expect("found"),
+        }
+    }
+    let memory = Arc::clone(&ground.memory);
+    let last = ground.close().await;
+    assert_eq!(last.len(), HOST_BLOCKS);
+    for landed in last {
+        let failed = matches!(landed, Landed::Read(_, Err(_)) | Landed::Write(_, Err(_)));
+        assert!(!failed, "the device has answered them all: {landed:?}");
+    }
+    assert!((0..HOST_BLOCKS as u32).all(|block| memory.write(block).is_ok()), "buffers are back");
+}

@@ -1,0 +1,56 @@
+//! The contract of `DiskPort`, over a real volume and over the simulated disk; and what is each one's own.
+//!
+//!   KVSTRATA_DISK_DIR=/mnt/nvme cargo test -p kvstrata --test disk_port      the volumes are made there
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/sim/mod.rs"]
+mod sim;
+
+mod contract;
+mod failures;
+mod ground;
+mod simulated;
+mod volume;
+
+use ground::Ground;
+use std::future::Future;
+
+/// On a volume, in real time.
+fn on_a_volume<F: Future<Output = ()>>(body: impl FnOnce(Ground) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
+    runtime.expect("a runtime").block_on(async { body(volume::ground(ground::SLOTS)).await });
+}
+
+/// On the simulated disk, in virtual time.
+fn simulated<F: Future<Output = ()>>(body: impl FnOnce(Ground) -> F) {
+    simulated::run(async { body(simulated::ground(sim::Plan::calm(1))).await });
+}
+
+/// A test of each, on both.
+macro_rules! on_both {
+    ($($file:ident::$name:ident,)*) => {
+        mod on_a_volume {
+            $(#[test] fn $name() { super::on_a_volume(super::$file::$name); })*
+        }
+        mod on_the_simulated_disk {
+            $(#[test] fn $name() { super::simulated(super::$file::$name); })*
+        }
+    };
+}
+
+on_both! {
+    contract::bytes_come_back_exactly_and_into_their_own_buffers,
+    contract::a_block_is_found_from_its_answer_on,
+    contract::a_second_copy_is_answered_as_stored_and_not_kept,
+    contract::slots_are_taken_once_and_given_back,
+    contract::a_read_beside_an_eviction_brings_its_own_block,
+    contract::many_are_under_way_at_once,
+    contract::a_landing_may_ask_for_more,
+    contract::what_is_under_way_is_answered_when_the_port_is_dropped,
+    failures::a_failed_write_is_not_found_and_its_slot_comes_back,
+    failures::a_rotten_block_is_rejected_and_gone,
+    failures::a_failed_read_is_a_miss_and_the_others_stay,
+    failures::a_write_that_meets_a_lost_disk_parks_its_slot,
+    failures::a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots,
+}

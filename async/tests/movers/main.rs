@@ -1,0 +1,27 @@
+//! The contract of device movers, on each of them.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/faulty_mover.rs"]
+mod faulty_mover;
+
+/// The contract's tests of a ground.
+macro_rules! contract {
+    ($ground:expr; $($name:ident)*) => { $(
+        #[test]
+        fn $name() {
+            crate::contract::$name(&$ground);
+        }
+    )* };
+    ($ground:expr) => {
+        contract!($ground; layers_both_ways random_lists a_long_list an_empty_list a_flipped_bit a_conflict what_there_is_not
+            dropped_at_work a_landing_that_starts);
+    };
+}
+
+mod contract;
+mod cuda;
+mod faulty;
+mod ground;
+mod oracle;
+mod threads;
