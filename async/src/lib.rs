@@ -5,9 +5,14 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`config`] | the settings of a manager: files, variables, calls; the reference |
 //! | [`costs`] | what copies cost on this machine's devices, as it was measured and stored |
 //! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
+//! | [`movers`] | who moves bytes between the tiers |
 //! | [`replay`] | a request trace through all tiers, every byte checked |
+//! | [`manager`] | [`KvBlockManager`](manager::KvBlockManager): what an engine embeds |
+//! | [`scheduler`] | when transfers may touch blocks in use, and which blocks have been idle |
+//! | [`tier`], [`transfer`] | the tiers; transfers between them, and the ports of who moves bytes |
 //! | [`trace`] | traces: JSON lines, plain or compressed |
 //! | [`cli`] | the `kvstrata` command |
 #![forbid(unsafe_code)]
@@ -16,9 +21,17 @@ pub use kvstrata_core as core;
 pub use kvstrata_ffi as ffi;
 
 pub mod cli;
+pub mod config;
 pub mod costs;
 pub mod disk;
+pub mod manager;
+pub mod movers;
 pub mod replay;
+pub mod scheduler;
+pub mod tier;
 pub mod trace;
+pub mod transfer;
 
 mod files;
+mod number;
+mod parents;

@@ -1,0 +1,62 @@
+//! Layer by layer: the model begins with the first layer while the others are still on their way from host memory.
+//!
+//!     cargo run --release -p kvstrata --example layerwise
+
+use kvstrata::config::ManagerConfig;
+use kvstrata::core::SequenceHash;
+use kvstrata::core::layout::DType;
+use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use std::error::Error;
+use std::time::Instant;
+
+const LAYERS: u32 = 32;
+const BLOCKS: u32 = 64;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let config = ManagerConfig::builder()
+        .geometry_layers(Some(LAYERS))
+        .geometry_kv_heads(Some(8))
+        .geometry_head_size(Some(128))
+        .geometry_dtype(Some(DType::BF16))
+        .device_blocks(BLOCKS)
+        .host_blocks(2 * BLOCKS)
+        .build()?;
+    let manager = KvBlockManager::new(&config)?;
+    print!("{}", manager.describe());
+    let block_bytes = config.groups()[0].block_bytes() as usize;
+    let layer_bytes = block_bytes / LAYERS as usize;
+    let hashes: Vec<_> = (1..=u128::from(BLOCKS)).map(SequenceHash::from_u128).collect();
+
+    // A prefix is computed, and others push it out of the device.
+    let blocks = manager.allocate(hashes.len()).await?;
+    let port = manager.device_port().ok_or("no device")?.clone();
+    for (block, hash) in blocks.ids().iter().zip(&hashes) {
+        port.copy_in(block.0, 0, &vec![hash.to_u128() as u8; block_bytes])?;
+    }
+    drop(blocks.register(&hashes, None)?);
+    drop(manager.allocate(hashes.len()).await?);
+
+    // It is asked for again.
+    let found = manager.match_prefix(&hashes);
+    println!("{} blocks of {} layers are in host memory", found.len(), LAYERS);
+    let began = Instant::now();
+    let up = manager.onboard(found, OnboardOptions { layers: Some(1), ..OnboardOptions::default() })?;
+    for layer in 0..LAYERS {
+        up.layer_ready(layer).await.map_err(|cause| format!("layer {layer}: {}", cause.name()))?;
+        // From here on all blocks have their places, and this layer its bytes.
+        let ids = up.ids().ok_or("no places")?;
+        if layer == 0 || layer + 1 == LAYERS {
+            println!("layer {layer:2} is ready after {:?}", began.elapsed());
+        }
+        let mut bytes = vec![0; layer_bytes];
+        for (block, hash) in ids.iter().zip(&hashes) {
+            port.copy_out(block.0, layer as usize * layer_bytes, &mut bytes)?;
+            assert!(bytes.iter().all(|byte| *byte == hash.to_u128() as u8), "{block} has wrong bytes");
+        }
+    }
+    let up = up.await;
+    println!("all of it, {} blocks, after {:?}", up.blocks.len(), began.elapsed());
+    assert_eq!(up.missed, None);
+    Ok(())
+}

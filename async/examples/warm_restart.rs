@@ -1,0 +1,82 @@
+//! A warm restart: what a manager has written to its disk tier is found by the next one, though nobody flushed anything.
+//!
+//!     cargo run --release -p kvstrata --example warm_restart -- DIRECTORY
+//!
+//! Run it twice: the second time everything is there from the start. Without a directory it makes both runs itself.
+
+use kvstrata::config::ManagerConfig;
+use kvstrata::core::SequenceHash;
+use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata::tier::Tier;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+const BLOCK_BYTES: usize = 64 << 10;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    if let Some(directory) = std::env::args_os().nth(1) {
+        return serve(&PathBuf::from(directory)).await;
+    }
+    let directory = std::env::temp_dir().join(format!("kvstrata-warm-restart-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    let both = async {
+        serve(&directory).await?;
+        serve(&directory).await
+    };
+    let outcome = both.await;
+    std::fs::remove_dir_all(&directory)?;
+    outcome
+}
+
+/// One life of an engine.
+async fn serve(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let config = ManagerConfig::builder()
+        .geometry_block_bytes(Some(BLOCK_BYTES as u64))
+        .device_blocks(32)
+        .host_blocks(32)
+        .disk_blocks(256)
+        .disk_paths(vec![directory.to_owned()])
+        .build()?;
+    let manager = KvBlockManager::new(&config)?;
+    print!("{}", manager.describe());
+    let port = manager.device_port().ok_or("no device")?.clone();
+    let (mut found, mut computed) = ([0; 3], 0);
+    // 8 sequences of 16 blocks: more than device and host have together.
+    for sequence in 1..=8u128 {
+        let hashes: Vec<_> = (1..=16).map(|block| SequenceHash::from_u128(sequence << 64 | block)).collect();
+        let prefix = manager.match_prefix(&hashes);
+        for (count, tier) in found.iter_mut().zip(Tier::ALL) {
+            *count += prefix.in_tier(tier);
+        }
+        let up = manager.onboard(prefix, OnboardOptions::default())?.await;
+        let mut bytes = vec![0; BLOCK_BYTES];
+        for (block, hash) in up.blocks.ids().zip(&hashes) {
+            port.copy_out(block.0, 0, &mut bytes)?;
+            assert!(bytes.iter().all(|byte| *byte == byte_of(*hash)), "{block} has wrong bytes");
+        }
+        let rest = &hashes[up.blocks.len()..];
+        let fresh = manager.allocate(rest.len()).await?;
+        for (block, hash) in fresh.ids().iter().zip(rest) {
+            port.copy_in(block.0, 0, &vec![byte_of(*hash); BLOCK_BYTES])?;
+        }
+        computed += rest.len();
+        let parent = Some(&up.blocks).filter(|blocks| !blocks.is_empty());
+        drop(fresh.register(rest, parent)?);
+    }
+    println!(
+        "found: {} in the device, {} in the host, {} on disk; computed: {computed}",
+        found[0], found[1], found[2]
+    );
+    // What is still above goes down, too, so that it is there the next time.
+    for sequence in 1..=8u128 {
+        let hashes: Vec<_> = (1..=16).map(|block| SequenceHash::from_u128(sequence << 64 | block)).collect();
+        manager.persist(&hashes).await;
+    }
+    assert!(manager.shutdown().await, "everything has ended");
+    Ok(())
+}
+
+fn byte_of(hash: SequenceHash) -> u8 {
+    (hash.to_u128() >> 64) as u8 * 16 + hash.to_u128() as u8
+}

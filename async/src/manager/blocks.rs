@@ -1,0 +1,300 @@
+//! Owned handles: blocks by the list, which keep their manager alive and give themselves back.
+//!
+//! A list is the unit since an engine has blocks by the request: one counted reference to the manager a list, one release, tail first.
+//! A handle may be sent anywhere, and dropped anywhere.
+
+use super::inner::Inner;
+use super::tenants::TenantId;
+use kvstrata_core::{BlockId, BlockRef, SequenceHash, TransitionError};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::SeqCst, fence};
+use std::{fmt, mem};
+
+/// Blocks of the device to be filled, with one owner. Dropped, they are free.
+pub struct BlocksMut {
+    inner: Arc<Inner>,
+    stack: u16,
+    /// Whose credits they have.
+    tenant: TenantId,
+    ids: Vec<BlockId>,
+}
+
+/// Registered blocks of the device, in the order of their sequence, which nobody changes or evicts while they are held. Dropped, they
+/// are released, the last one first.
+pub struct Blocks {
+    inner: Arc<Inner>,
+    stack: u16,
+    refs: Vec<BlockRef>,
+}
+
+/// Why blocks were not registered; here they are.
+#[derive(Debug, thiserror::Error)]
+#[error("{blocks} blocks were not registered: {why}")]
+pub struct RegisterError {
+    /// As they were.
+    pub blocks: BlocksMut,
+    /// The reason.
+    pub why: RegisterFault,
+}
+
+/// What was wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterFault {
+    /// Not a hash for each block.
+    #[error("{hashes} hashes for {blocks} blocks; give one for each")]
+    Hashes {
+        /// Hashes given.
+        hashes: usize,
+        /// Blocks of the list.
+        blocks: usize,
+    },
+    /// The parent is of another manager, or another group.
+    #[error("the parent is of another manager or group; give the sequence's own blocks")]
+    Parent,
+    /// The tenant is being purged; dropped, the blocks go with it.
+    #[error("the tenant is being purged; drop the blocks")]
+    Purging,
+    /// The pool's.
+    #[error(transparent)]
+    Transition(#[from] TransitionError),
+}
+
+impl BlocksMut {
+    pub(super) fn new(inner: Arc<Inner>, stack: u16, ids: Vec<BlockId>, tenant: TenantId) -> BlocksMut {
+        BlocksMut { inner, stack, tenant, ids }
+    }
+
+    /// Whether they are of this manager and group.
+    pub(super) fn of(&self, inner: &Arc<Inner>, stack: u16) -> bool {
+        Arc::ptr_eq(&self.inner, inner) && self.stack == stack
+    }
+
+    /// The blocks' numbers, which are their places in the device's memory.
+    #[must_use]
+    pub fn ids(&self) -> &[BlockId] {
+        &self.ids
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The group of layers.
+    #[must_use]
+    pub fn group(&self) -> usize {
+        self.stack as usize
+    }
+
+    /// Takes the first blocks out of the list; all of them if it has fewer.
+    #[must_use]
+    pub fn split_to(&mut self, count: usize) -> BlocksMut {
+        let ids = self.ids.drain(..count.min(self.ids.len())).collect();
+        BlocksMut { inner: Arc::clone(&self.inner), stack: self.stack, tenant: self.tenant, ids }
+    }
+
+    /// Appends another list of the same manager, group and tenant.
+    ///
+    /// # Errors
+    /// The other list, if it is not.
+    pub fn append(&mut self, mut other: BlocksMut) -> Result<(), BlocksMut> {
+        let alike = self.stack == other.stack && self.tenant == other.tenant;
+        if !Arc::ptr_eq(&self.inner, &other.inner) || !alike {
+            return Err(other);
+        }
+        self.ids.append(&mut other.ids);
+        Ok(())
+    }
+
+    /// Makes full blocks known, in the order of their sequence, behind `parent`'s last one. One of a hash that is there already gives way
+    /// to that, so ids may differ from before.
+    ///
+    /// The bytes must be in the device's memory by now, or the order of the device's streams must see to it.
+    ///
+    /// # Errors
+    /// [`RegisterError`], with the blocks.
+    pub fn register(
+        mut self,
+        hashes: &[SequenceHash],
+        parent: Option<&Blocks>,
+    ) -> Result<Blocks, RegisterError> {
+        let (inner, stack) = (Arc::clone(&self.inner), self.stack);
+        let refused = |blocks, why| Err(RegisterError { blocks, why });
+        if hashes.len() != self.ids.len() {
+            let (hashes, blocks) = (hashes.len(), self.ids.len());
+            return refused(self, RegisterFault::Hashes { hashes, blocks });
+        }
+        if parent.is_some_and(|parent| !Arc::ptr_eq(&parent.inner, &inner) || parent.stack != stack) {
+            return refused(self, RegisterFault::Parent);
+        }
+        let tenant = self.tenant;
+        let of_tenant = tenant != TenantId::NOBODY;
+        if of_tenant && inner.tenants.purging() && inner.look().is_purging(tenant) {
+            return refused(self, RegisterFault::Purging);
+        }
+        let books = &inner.stack(stack).device;
+        let before = parent.and_then(|parent| parent.refs.last().copied());
+        let mut above = before.and_then(|block| books.pool.upgrade(block)).map(|held| held.hash());
+        for (block, hash) in self.ids.iter().zip(hashes) {
+            books.note(*block, above, tenant);
+            above = Some(*hash);
+        }
+        let mut refs = Vec::with_capacity(hashes.len());
+        let linked = before.filter(|_| books.links());
+        match books.pool.register_ids(&self.ids, hashes, linked, &mut refs) {
+            Ok(there) => {
+                if of_tenant {
+                    let gone = self.ids.iter().zip(&refs).filter(|(block, of)| **block != of.id);
+                    books.owners.give(tenant, if there > 0 { gone.count() } else { 0 });
+                    // Pairs with the fence of a purge that begins: it finds these blocks, or is told of them here.
+                    fence(SeqCst);
+                    if inner.tenants.purging() {
+                        inner.with(|_| {});
+                    }
+                }
+                self.ids.clear();
+                inner.registered(stack, &refs);
+                // Blocks of hashes that were there are free now.
+                if there > 0 {
+                    inner.released();
+                }
+                Ok(Blocks { inner, stack, refs })
+            }
+            Err(error) => refused(self, error.into()),
+        }
+    }
+}
+
+impl Blocks {
+    pub(super) fn new(inner: Arc<Inner>, stack: u16, refs: Vec<BlockRef>) -> Blocks {
+        Blocks { inner, stack, refs }
+    }
+
+    pub(super) fn refs(&self) -> &[BlockRef] {
+        &self.refs
+    }
+
+    pub(super) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    pub(super) fn stack(&self) -> u16 {
+        self.stack
+    }
+
+    /// The blocks' numbers, which are their places in the device's memory.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = BlockId> + DoubleEndedIterator + '_ {
+        self.refs.iter().map(|block| block.id)
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.refs.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.refs.is_empty()
+    }
+
+    /// The group of layers.
+    #[must_use]
+    pub fn group(&self) -> usize {
+        self.stack as usize
+    }
+
+    /// Releases all but the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        let behind = self.refs.split_off(len.min(self.refs.len()));
+        give_back(&self.inner, self.stack, behind);
+    }
+
+    /// Releases the first `count`.
+    pub fn drop_first(&mut self, count: usize) {
+        let rest = self.refs.split_off(count.min(self.refs.len()));
+        give_back(&self.inner, self.stack, mem::replace(&mut self.refs, rest));
+    }
+
+    /// Appends what follows in the sequence.
+    ///
+    /// # Errors
+    /// The other list, if it is of another manager or group.
+    pub fn append(&mut self, mut other: Blocks) -> Result<(), Blocks> {
+        if !Arc::ptr_eq(&self.inner, &other.inner) || self.stack != other.stack {
+            return Err(other);
+        }
+        self.refs.append(&mut other.refs);
+        Ok(())
+    }
+}
+
+fn give_back(inner: &Arc<Inner>, stack: u16, refs: Vec<BlockRef>) {
+    if refs.is_empty() {
+        return;
+    }
+    let books = &inner.stack(stack).device;
+    let now = inner.now();
+    refs.iter().for_each(|block| books.ages.released(*block, now));
+    books.pool.release_refs(refs.into_iter().rev());
+    inner.released();
+}
+
+impl Clone for Blocks {
+    /// One more reference to each.
+    fn clone(&self) -> Blocks {
+        let pool = &self.inner.stack(self.stack).device.pool;
+        // What is held can be held again.
+        let refs = self.refs.iter().filter_map(|block| pool.hold_again(*block)).collect();
+        Blocks { inner: Arc::clone(&self.inner), stack: self.stack, refs }
+    }
+}
+
+impl Drop for Blocks {
+    fn drop(&mut self) {
+        give_back(&self.inner, self.stack, mem::take(&mut self.refs));
+    }
+}
+
+impl Drop for BlocksMut {
+    fn drop(&mut self) {
+        if !self.ids.is_empty() {
+            let (ids, inner, device) =
+                (mem::take(&mut self.ids), &self.inner, &self.inner.stack(self.stack).device);
+            device.owners.give(self.tenant, ids.len());
+            if self.tenant != TenantId::NOBODY && inner.tenants.purging() {
+                return inner.with(|traffic| {
+                    ids.into_iter().for_each(|block| traffic.freed_by(inner, self.stack, self.tenant, block));
+                });
+            }
+            device.pool.give_back_ids(ids);
+            inner.released();
+        }
+    }
+}
+
+impl fmt::Debug for Blocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Blocks(group {}, {} blocks)", self.stack, self.refs.len())
+    }
+}
+
+impl fmt::Debug for BlocksMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BlocksMut(group {}, {} blocks)", self.stack, self.ids.len())
+    }
+}
+
+impl fmt::Display for BlocksMut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.ids.len())
+    }
+}

@@ -1,0 +1,130 @@
+//! What has happened, counted.
+//!
+//! # Orderings
+//! Relaxed throughout: a count publishes nothing.
+
+use crate::tier::Tier;
+use crate::transfer::{Cause, Failure, Path};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+#[derive(Debug, Default)]
+struct OfPath {
+    transfers: AtomicU64,
+    bytes: AtomicU64,
+    busy_nanoseconds: AtomicU64,
+    failed: [AtomicU64; Cause::ALL.len()],
+}
+
+/// The counters of a manager.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    paths: [OfPath; 4],
+    dropped: [AtomicU64; 3],
+    onboarded: [AtomicU64; 2],
+    offloaded: [AtomicU64; 2],
+    parked: AtomicU64,
+}
+
+/// What a path has moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct PathStats {
+    /// Transfers that have ended, well or not.
+    pub transfers: u64,
+    /// Bytes of those that have ended well.
+    pub bytes: u64,
+    /// How long something of it was under way.
+    pub busy: Duration,
+    /// Failures by cause, in the order of [`Cause::ALL`].
+    pub failed: [u64; Cause::ALL.len()],
+}
+
+impl PathStats {
+    /// Failures of a cause.
+    #[must_use]
+    pub fn failed_by(&self, cause: Cause) -> u64 {
+        self.failed[cause as usize]
+    }
+}
+
+/// What a manager has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct ManagerStats {
+    /// By path, in the order of [`Path::ALL`].
+    pub paths: [PathStats; 4],
+    /// Blocks that left a tier for good, since the tier below had no room or its write failed: of the device, of the host.
+    pub dropped: [u64; 2],
+    /// Blocks that came up: from the host, from the disk.
+    pub onboarded: [u64; 2],
+    /// Blocks that went down: from the device, from the host.
+    pub offloaded: [u64; 2],
+    /// Flights whose blocks a failed device keeps.
+    pub parked: u64,
+}
+
+impl ManagerStats {
+    /// What a path has moved.
+    #[must_use]
+    pub fn path(&self, path: Path) -> &PathStats {
+        &self.paths[path as usize]
+    }
+}
+
+fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Relaxed);
+}
+
+impl Counts {
+    pub(super) fn moved(&self, path: Path, bytes: u64, outcome: Result<(), Failure>) {
+        let of = &self.paths[path as usize];
+        count(&of.transfers, 1);
+        if outcome.is_ok() {
+            count(&of.bytes, bytes);
+        }
+    }
+
+    pub(super) fn busy(&self, path: usize, time: Duration) {
+        count(&self.paths[path].busy_nanoseconds, time.as_nanos() as u64);
+    }
+
+    pub(super) fn failed(&self, path: Path, cause: Cause) {
+        count(&self.paths[path as usize].failed[cause as usize], 1);
+    }
+
+    pub(super) fn parked(&self) {
+        count(&self.parked, 1);
+    }
+
+    pub(super) fn dropped(&self, from: Tier) {
+        count(&self.dropped[from as usize], 1);
+    }
+
+    pub(super) fn onboarded(&self, from_disk: bool) {
+        count(&self.onboarded[usize::from(from_disk)], 1);
+    }
+
+    pub(super) fn offloaded(&self, from: Tier, outcome: Result<(), Cause>) {
+        if outcome.is_ok() && from != Tier::Disk {
+            count(&self.offloaded[from as usize], 1);
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> ManagerStats {
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        ManagerStats {
+            paths: std::array::from_fn(|path| {
+                let of = &self.paths[path];
+                PathStats {
+                    transfers: get(&of.transfers),
+                    bytes: get(&of.bytes),
+                    busy: Duration::from_nanos(get(&of.busy_nanoseconds)),
+                    failed: std::array::from_fn(|cause| get(&of.failed[cause])),
+                }
+            }),
+            dropped: std::array::from_fn(|tier| get(&self.dropped[tier])),
+            onboarded: std::array::from_fn(|tier| get(&self.onboarded[tier])),
+            offloaded: std::array::from_fn(|tier| get(&self.offloaded[tier])),
+            parked: get(&self.parked),
+        }
+    }
+}

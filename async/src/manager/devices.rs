@@ -1,0 +1,66 @@
+//! What a group's device is made of, as the settings say: host memory that poses as one, or a GPU.
+
+use super::build::BuildError;
+use crate::config::{DeviceKind, Group, ManagerConfig};
+use crate::costs::costs_for;
+use crate::movers::{CudaMover, CudaMoverError, CudaMoverOptions, ThreadsMover};
+use crate::transfer::{DeviceMover, HostMemory};
+use kvstrata_core::DevicePort;
+use kvstrata_ffi::cuda::{CopyOptions, CudaCopy, CudaDevice, CudaDriver, PinOptions, PinnedStorage};
+use kvstrata_ffi::device::SimDevice;
+use std::sync::Arc;
+
+/// A device, and what reaches it.
+pub(super) struct Device {
+    pub(super) mover: Arc<dyn DeviceMover>,
+    pub(super) port: Option<Arc<dyn DevicePort>>,
+}
+
+/// The device of a group. `memory` becomes pinned for a GPU.
+pub(super) fn open(
+    config: &ManagerConfig,
+    group: &Group,
+    memory: &Arc<HostMemory>,
+) -> Result<Device, BuildError> {
+    match config.device.kind {
+        DeviceKind::Sim => simulated(config, group, memory),
+        DeviceKind::Cuda => cuda(config, group, memory)
+            .map_err(|source| BuildError::Cuda { group: group.name.clone(), source }),
+        // Why there is none, `kvstrata doctor` says; what it is, `describe`.
+        DeviceKind::Auto => cuda(config, group, memory).or_else(|_| simulated(config, group, memory)),
+    }
+}
+
+fn simulated(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Result<Device, BuildError> {
+    let layers: Vec<usize> =
+        (0..memory.layers()).filter_map(|layer| Some(memory.layer(layer)?.len())).collect();
+    let blocks = group.blocks(config.device.blocks) as usize;
+    let failed = |source| BuildError::Device { group: group.name.clone(), source };
+    let sim = Arc::new(SimDevice::with_layers(0, blocks, &layers).map_err(failed)?);
+    let threads = config.host.copy_threads.map_or_else(copy_threads, |threads| threads as usize);
+    let mover = Arc::new(ThreadsMover::new(Arc::clone(&sim), Arc::clone(memory), threads)?);
+    Ok(Device { mover, port: Some(sim) })
+}
+
+/// Device memory of the manager's own, a block in one piece. An engine that has its tensors already builds the mover over them, and the
+/// manager of parts.
+fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Result<Device, CudaMoverError> {
+    let driver = CudaDriver::load()?;
+    let device = CudaDevice::open(&driver, config.device.ordinal)?;
+    let arena = Arc::clone(memory.arena());
+    let pinned = PinnedStorage::register(&device, arena, PinOptions::new(), &mut |_, _| {})?;
+    let (costs, _) = costs_for(device.describe(), driver.describe().version);
+    let copy = CudaCopy::new(&device, CopyOptions::new().costs(costs));
+    let layout = group.layout.num_blocks(group.blocks(config.device.blocks));
+    let mut options = CudaMoverOptions::new();
+    if let Some(threads) = config.host.copy_threads {
+        options = options.threads(threads as usize);
+    }
+    let mover = CudaMover::allocate(copy, layout, (Arc::clone(memory), pinned), options)?;
+    Ok(Device { mover: Arc::new(mover), port: None })
+}
+
+/// As many as there are cores, and no more than memory has use for.
+fn copy_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(4)
+}

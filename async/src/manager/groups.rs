@@ -1,0 +1,197 @@
+//! Hybrid models: groups of layers with pages and lifetimes of their own, of which a prefix is usable only where each has what it needs.
+//!
+//! ```text
+//!   tokens             0 ············································ T
+//!   full attention     ███████████████████████████████████████████████      all blocks up to T
+//!   window of w                                       ███████████████      those that reach w tokens back from T
+//!   recurrent state                                               ███      the state that was kept at T, one block
+//! ```
+//!
+//! So T is the largest number of tokens at which every group has its part: a boundary of each group's pages. It is found from the top: what
+//! the full groups have is the first guess, and each gap in a window, or lack of a state, lowers it to where that block is not needed.
+//!
+//! Invariants
+//! - I1: what is returned covers exactly T tokens of each group, held, be it found or brought up. A block that fails lowers T for all.
+
+use super::blocks::Blocks;
+use super::inner::Inner;
+use super::matching::PrefixMatch;
+use super::onboard::{OnboardError, OnboardOptions};
+use super::stack::Needs;
+use super::{KvBlockManager, Onboard};
+use crate::transfer::Cause;
+use kvstrata_core::SequenceHash;
+use std::sync::Arc;
+
+/// A prefix over all groups, held. Dropped, it is released.
+#[derive(Debug)]
+pub struct GroupsMatch {
+    tokens: u64,
+    groups: Vec<GroupMatch>,
+}
+
+/// A group's part of it.
+#[derive(Debug)]
+pub struct GroupMatch {
+    /// The first block of the group that is needed: those before it are out of a window's reach.
+    pub first: usize,
+    /// What was found, from there on.
+    pub found: PrefixMatch,
+}
+
+/// A prefix in the device, over all groups.
+#[derive(Debug)]
+#[must_use = "dropped, the blocks are released"]
+pub struct GroupsOnboarded {
+    /// Tokens of the prefix that all groups have.
+    pub tokens: u64,
+    /// By group: the number of the first block in the sequence, and the blocks.
+    pub groups: Vec<(usize, Blocks)>,
+    /// Why it is not longer, if more was found.
+    pub missed: Option<Cause>,
+}
+
+impl GroupsMatch {
+    /// Tokens of the longest prefix that all groups have.
+    #[must_use]
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Each group's part.
+    #[must_use]
+    pub fn groups(&self) -> &[GroupMatch] {
+        &self.groups
+    }
+
+    /// Whether all of it is in the device.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.groups.iter().all(|group| group.found.is_ready())
+    }
+}
+
+impl Needs {
+    /// Which blocks a prefix of so many tokens needs.
+    fn blocks(self, tokens: u64) -> std::ops::Range<usize> {
+        let index = |tokens: u64| usize::try_from(tokens).unwrap_or(usize::MAX);
+        match self {
+            Needs::All { page } => 0..index(tokens / page),
+            Needs::Last { page, window } => index(tokens.saturating_sub(window) / page)..index(tokens / page),
+            Needs::State { page } => index(tokens / page).saturating_sub(1)..index(tokens / page),
+        }
+    }
+
+    fn page(self) -> u64 {
+        match self {
+            Needs::All { page } | Needs::Last { page, .. } | Needs::State { page } => page,
+        }
+    }
+}
+
+fn common(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    a / x * b
+}
+
+impl Inner {
+    /// See [`KvBlockManager::match_groups`].
+    fn match_groups(self: &Arc<Inner>, hashes: &[&[SequenceHash]]) -> GroupsMatch {
+        let needs: Vec<Needs> = self.stacks.iter().map(|stack| stack.needs).collect();
+        let step = needs.iter().fold(1, |step, needs| common(step, needs.page()));
+        let of = |group: usize| hashes.get(group).copied().unwrap_or_default();
+        let known = needs.iter().enumerate().map(|(group, needs)| of(group).len() as u64 * needs.page());
+        let mut tokens = known.min().unwrap_or(0);
+        'shorter: loop {
+            tokens = tokens / step * step;
+            let mut groups = Vec::with_capacity(needs.len());
+            if tokens == 0 {
+                return GroupsMatch { tokens, groups };
+            }
+            for (group, needs) in needs.iter().enumerate() {
+                let wanted = needs.blocks(tokens);
+                let parent = wanted.start.checked_sub(1).map(|before| of(group)[before]);
+                let found = self.match_behind(group as u16, parent, &of(group)[wanted.clone()]);
+                if found.len() < wanted.len() {
+                    // Shorter by what makes this block needless: it ends where the block begins.
+                    tokens = (wanted.start + found.len()) as u64 * needs.page();
+                    continue 'shorter;
+                }
+                groups.push(GroupMatch { first: wanted.start, found });
+            }
+            return GroupsMatch { tokens, groups };
+        }
+    }
+}
+
+impl KvBlockManager {
+    /// How many groups of layers there are.
+    #[must_use]
+    pub fn groups(&self) -> usize {
+        self.inner.stacks.len()
+    }
+
+    /// The longest prefix that every group has, as far as it needs it, over all tiers, held. `hashes` are the sequence's, a list a group,
+    /// by that group's pages: of a state, one for each that is kept.
+    #[must_use]
+    pub fn match_groups(&self, hashes: &[&[SequenceHash]]) -> GroupsMatch {
+        self.inner.match_groups(hashes)
+    }
+
+    /// Brings a prefix up, all groups at a time.
+    ///
+    /// # Errors
+    /// [`OnboardError`]: a group's part does not fit.
+    pub async fn onboard_groups(
+        &self,
+        found: GroupsMatch,
+        options: OnboardOptions,
+    ) -> Result<GroupsOnboarded, OnboardError> {
+        let (mut tokens, mut missed) = (found.tokens, None);
+        let mut under_way: Vec<(usize, usize, Onboard)> = Vec::with_capacity(found.groups.len());
+        for GroupMatch { first, found } in found.groups {
+            under_way.push((first, found.len(), self.onboard(found, options)?));
+        }
+        let mut groups = Vec::with_capacity(under_way.len());
+        for (group, (first, wanted, onboard)) in under_way.into_iter().enumerate() {
+            let up = onboard.await;
+            if up.blocks.len() < wanted {
+                missed = missed.or(up.missed);
+                let page = self.inner.stacks[group].needs.page();
+                tokens = tokens.min((first + up.blocks.len()) as u64 * page);
+            }
+            groups.push((first, up.blocks));
+        }
+        if missed.is_some() {
+            tokens = self.shorten(tokens, &mut groups);
+        }
+        Ok(GroupsOnboarded { tokens, groups, missed })
+    }
+
+    /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is released.
+    fn shorten(&self, mut tokens: u64, groups: &mut [(usize, Blocks)]) -> u64 {
+        let needs: Vec<Needs> = self.inner.stacks.iter().map(|stack| stack.needs).collect();
+        let step = needs.iter().fold(1, |step, needs| common(step, needs.page()));
+        loop {
+            tokens = tokens / step * step;
+            let lacks = |((first, blocks), needs): &(&(usize, Blocks), &Needs)| {
+                let wanted = needs.blocks(tokens);
+                !wanted.is_empty() && (wanted.start < *first || wanted.end > first + blocks.len())
+            };
+            if tokens == 0 || !groups.iter().zip(&needs).any(|pair| lacks(&pair)) {
+                break;
+            }
+            tokens -= step;
+        }
+        for ((first, blocks), needs) in groups.iter_mut().zip(&needs) {
+            let wanted = needs.blocks(tokens);
+            blocks.truncate(wanted.end.saturating_sub(*first));
+            blocks.drop_first(wanted.start.saturating_sub(*first));
+            *first = wanted.start;
+        }
+        tokens
+    }
+}

@@ -1,0 +1,252 @@
+//! What all handles of a manager share, and how changes are made.
+//!
+//! ```text
+//!   call ─────► with: lock, change, advance, unlock ─► perform
+//!   landing ──► inbox ─► settle: one thread at a time takes what has landed, and does the same
+//! ```
+//!
+//! Movers land by whatever thread they have, also from inside `start`. So a landing is only put into the inbox, and whoever is settling
+//! takes it: nothing recurses, and no mover waits for another's landing.
+//!
+//! Invariants
+//! - I1: what is in the inbox is taken: who puts it there settles, or somebody does who finds it empty before it stops. Both are said
+//!   under the inbox's lock.
+//!
+//! # Orderings
+//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing.
+
+use super::checked::{self, Checked};
+use super::counts::Counts;
+use super::rules::Rules;
+use super::stack::Stack;
+use super::tenants::Tenants;
+use super::traffic::Traffic;
+use crate::config::WriteMode;
+use crate::transfer::{Landed, Landing, Lands};
+use kvstrata_core::BlockRef;
+use kvstrata_core::waiting::Waiting;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+/// Who settles. Gives the role back where a waker panics, so that others can take it.
+struct Settler<'i>(&'i Inner);
+
+impl Drop for Settler<'_> {
+    fn drop(&mut self) {
+        self.0.inbox().settling = false;
+    }
+}
+
+/// What has landed, and whether somebody is taking it.
+#[derive(Default)]
+struct Inbox {
+    landed: Vec<Landed>,
+    settling: bool,
+    /// Memory for the next ones.
+    spare: Vec<Landed>,
+}
+
+pub(super) struct Inner {
+    pub(super) stacks: Box<[Stack]>,
+    pub(super) rules: Rules,
+    pub(super) counts: Counts,
+    /// Who waits for blocks of a device.
+    pub(super) waiting: Waiting,
+    pub(super) runtime: Handle,
+    /// Writes to be compared with their sums, in their order.
+    pub(super) checks: UnboundedSender<Checked>,
+    /// The runtime, where it is the manager's own.
+    own: Option<Runtime>,
+    traffic: Mutex<Traffic>,
+    inbox: Mutex<Inbox>,
+    /// Flights: a match looks for its hashes among them only if there are any.
+    pending: AtomicUsize,
+    pub(super) iteration: AtomicU64,
+    began: Instant,
+    /// No more is given: said before the lock says so, for those who do not take it.
+    pub(super) refusing: AtomicBool,
+    /// Told when nothing is under way, while that is waited for.
+    pub(super) idle: Notify,
+    pub(super) tenants: Tenants,
+    /// Told at each change while there are purges.
+    pub(super) purge_told: Notify,
+    this: Weak<Inner>,
+}
+
+impl Inner {
+    pub(super) fn new(
+        stacks: Box<[Stack]>,
+        rules: Rules,
+        traffic: Traffic,
+        tenants: Tenants,
+        runtime: Handle,
+        own: Option<Runtime>,
+    ) -> Arc<Inner> {
+        let began = {
+            let _in = runtime.enter();
+            Instant::now()
+        };
+        let checks = checked::task(&runtime);
+        Arc::new_cyclic(|this| Inner {
+            stacks,
+            rules,
+            counts: Counts::default(),
+            waiting: Waiting::new(),
+            runtime,
+            checks,
+            own,
+            traffic: Mutex::new(traffic),
+            inbox: Mutex::default(),
+            pending: AtomicUsize::new(0),
+            iteration: AtomicU64::new(0),
+            began,
+            refusing: AtomicBool::new(false),
+            idle: Notify::new(),
+            tenants,
+            purge_told: Notify::new(),
+            this: this.clone(),
+        })
+    }
+
+    pub(super) fn stack(&self, number: u16) -> &Stack {
+        &self.stacks[number as usize]
+    }
+
+    /// The iteration, for ages.
+    pub(super) fn now(&self) -> u64 {
+        self.iteration.load(Relaxed)
+    }
+
+    /// Since the manager was made.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Where movers answer.
+    pub(super) fn landing(self: &Arc<Inner>) -> Landing {
+        Landing::new(Arc::<Inner>::clone(self))
+    }
+
+    pub(super) fn entered(&self, flights: usize) {
+        self.pending.fetch_add(flights, Relaxed);
+    }
+
+    pub(super) fn left(&self, flights: usize) {
+        self.pending.fetch_sub(flights, Relaxed);
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.load(Relaxed) > 0
+    }
+
+    /// What is under way, without a change that anything follows from.
+    pub(super) fn look(&self) -> MutexGuard<'_, Traffic> {
+        // No caller's code runs under the lock, so what panicked was ours, between two whole states or not: going on is the better of two.
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a change, and all that follows from it.
+    pub(super) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+        let result = self.change(change);
+        if self.tenants.purging() {
+            self.purge_told.notify_waiters();
+        }
+        result
+    }
+
+    /// The same for a purge, which need not be told of what it does itself.
+    pub(super) fn change<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+        let mut traffic = self.look();
+        let result = change(&mut traffic);
+        traffic.advance(self);
+        if traffic.refusing && traffic.is_idle() {
+            traffic.out.idle = true;
+        }
+        if traffic.out.is_empty() {
+            return result;
+        }
+        let mut out = std::mem::take(&mut traffic.out);
+        drop(traffic);
+        out.perform(self);
+        // For its memory.
+        self.look().out.absorb(out);
+        result
+    }
+
+    /// Takes what has landed, unless somebody is at it (I1).
+    fn settle(self: &Arc<Inner>) {
+        let mut landed = {
+            let mut inbox = self.inbox();
+            if std::mem::replace(&mut inbox.settling, true) {
+                return;
+            }
+            std::mem::take(&mut inbox.spare)
+        };
+        let role = Settler(self);
+        loop {
+            {
+                let mut inbox = self.inbox();
+                if inbox.landed.is_empty() {
+                    inbox.settling = false;
+                    inbox.spare = landed;
+                    std::mem::forget(role);
+                    return;
+                }
+                std::mem::swap(&mut inbox.landed, &mut landed);
+            }
+            self.with(|traffic| landed.drain(..).for_each(|landed| traffic.land(self, landed)));
+        }
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks of a device have been released: who waits for some is served.
+    pub(super) fn released(&self) {
+        if self.waiting.anyone()
+            && let Some(this) = self.this.upgrade()
+        {
+            this.with(|_| {});
+        }
+    }
+}
+
+impl Inner {
+    /// Blocks of a device were registered by their engine.
+    pub(super) fn registered(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
+        if self.rules.mode == WriteMode::Through {
+            self.with(|traffic| blocks.iter().for_each(|block| traffic.write_through(self, stack, *block)));
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inner({} groups)", self.stacks.len())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Whoever drops it may be one of its own threads, which must not wait for themselves.
+        if let Some(own) = self.own.take() {
+            own.shutdown_background();
+        }
+    }
+}
+
+impl Lands for Inner {
+    fn landed(&self, landed: Landed) {
+        self.inbox().landed.push(landed);
+        if let Some(this) = self.this.upgrade() {
+            this.settle();
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What of a sequence is there: the leading run, in which tier each of its blocks is, held.
+//!
+//! ```text
+//!   hashes   0 1 2 3 4 5 6 7
+//!            D D D H P K D ·       D device, H host, K disk, P pending (on its way up), · nowhere: the run ends
+//!            └─┬─┘ └──┬──┘
+//!          device   beyond: to be brought up
+//! ```
+//!
+//! A run that lies wholly in the device costs no lock and nothing but the pool's lookups. Behind a block that the device lacks, the tiers
+//! below are asked, and what is under way only if there is anything under way.
+//!
+//! Invariants
+//! - I1: what was found is held, and so is there still when it is brought up. What is pending is not: it is looked for again then.
+
+use super::blocks::Blocks;
+use super::inner::Inner;
+use super::tenants::TenantId;
+use crate::config::WriteMode;
+use crate::tier::Tier;
+use kvstrata_core::{BlockRef, SequenceHash};
+use kvstrata_ffi::disk::Name;
+use std::fmt;
+use std::sync::Arc;
+
+/// A block of a run, behind the first that the device lacks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    pub(super) name: Name,
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    Device(BlockRef),
+    Host(BlockRef),
+    Disk(BlockRef),
+    Pending,
+}
+
+impl Found {
+    fn tier(&self) -> Option<Tier> {
+        match self.place {
+            Place::Device(_) => Some(Tier::Device),
+            Place::Host(_) => Some(Tier::Host),
+            Place::Disk(_) => Some(Tier::Disk),
+            Place::Pending => None,
+        }
+    }
+}
+
+/// The leading run of a sequence that some tier has, held. Dropped, it is released.
+pub struct PrefixMatch {
+    pub(super) device: Blocks,
+    pub(super) beyond: Vec<Found>,
+    /// For whom it is brought up.
+    pub(super) tenant: TenantId,
+}
+
+impl PrefixMatch {
+    /// Asked for by a tenant, unless it was by another before.
+    pub(super) fn by(mut self, tenant: TenantId) -> PrefixMatch {
+        if self.tenant == TenantId::NOBODY {
+            self.tenant = tenant;
+        }
+        self
+    }
+
+    /// Blocks of the run.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.device.len() + self.beyond.len()
+    }
+
+    /// Whether nothing was found.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether all of it is in the device.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.beyond.is_empty()
+    }
+
+    /// Blocks of the run that were found in a tier.
+    #[must_use]
+    pub fn in_tier(&self, tier: Tier) -> usize {
+        let leading = if tier == Tier::Device { self.device.len() } else { 0 };
+        leading + self.beyond.iter().filter(|found| found.tier() == Some(tier)).count()
+    }
+
+    /// Where a block of the run was found; none for one that is on its way to the device already, or behind the run.
+    #[must_use]
+    pub fn tier_of(&self, index: usize) -> Option<Tier> {
+        match index.checked_sub(self.device.len()) {
+            None => Some(Tier::Device),
+            Some(beyond) => self.beyond.get(beyond)?.tier(),
+        }
+    }
+
+    /// Blocks of the run that are on their way to the device already.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.beyond.iter().filter(|found| matches!(found.place, Place::Pending)).count()
+    }
+
+    /// The blocks at the beginning that the device has.
+    #[must_use]
+    pub fn device(&self) -> &Blocks {
+        &self.device
+    }
+
+    /// The same, and the rest is released.
+    #[must_use]
+    pub fn into_device(mut self) -> Blocks {
+        let rest = Blocks::new(Arc::clone(self.device.inner()), self.device.stack(), Vec::new());
+        std::mem::replace(&mut self.device, rest)
+    }
+}
+
+impl Drop for PrefixMatch {
+    fn drop(&mut self) {
+        if self.beyond.is_empty() {
+            return;
+        }
+        let inner = self.device.inner();
+        let (stack, now) = (inner.stack(self.device.stack()), inner.now());
+        for found in self.beyond.drain(..).rev() {
+            match found.place {
+                Place::Device(block) => stack.device.release(block, now),
+                Place::Host(block) => stack.host.iter().for_each(|host| host.release(block, now)),
+                Place::Disk(block) => {
+                    stack.disk.iter().for_each(|disk| _ = disk.pool().release_refs([block]));
+                }
+                Place::Pending => {}
+            }
+        }
+        inner.released();
+    }
+}
+
+impl fmt::Debug for PrefixMatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrefixMatch({} blocks in the device", self.device.len())?;
+        write!(f, ", then {} of host, {} of disk", self.in_tier(Tier::Host), self.in_tier(Tier::Disk))?;
+        write!(f, ", {} pending)", self.pending())
+    }
+}
+
+impl Inner {
+    /// A second use is what some blocks are written down for.
+    fn used_again(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
+        let ages = &self.stack(stack).device.ages;
+        let first = |block: &&BlockRef| ages.second_use(**block, self.now());
+        let first: Vec<BlockRef> = blocks.iter().filter(first).copied().collect();
+        if !first.is_empty() {
+            self.with(|traffic| first.iter().for_each(|block| traffic.write_through(self, stack, *block)));
+        }
+    }
+
+    /// The leading run.
+    pub(super) fn match_prefix(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> PrefixMatch {
+        self.match_behind(stack, None, hashes)
+    }
+
+    /// The leading run of what follows `parent` in its sequence.
+    pub(super) fn match_behind(
+        self: &Arc<Inner>,
+        stack: u16,
+        parent: Option<SequenceHash>,
+        hashes: &[SequenceHash],
+    ) -> PrefixMatch {
+        let of = self.stack(stack);
+        of.used(hashes);
+        let mut refs = Vec::with_capacity(hashes.len());
+        let leading = of.device.pool.match_refs(hashes, &mut refs);
+        if self.rules.mode == WriteMode::SecondUse {
+            self.used_again(stack, &refs);
+        }
+        let device = Blocks::new(Arc::clone(self), stack, refs);
+        let mut found = PrefixMatch { device, beyond: Vec::new(), tenant: TenantId::NOBODY };
+        if leading < hashes.len() && (of.memory.is_some() || self.has_pending()) {
+            self.match_beyond(stack, parent, hashes, &mut found);
+        }
+        found
+    }
+
+    fn match_beyond(
+        self: &Arc<Inner>,
+        stack: u16,
+        before: Option<SequenceHash>,
+        hashes: &[SequenceHash],
+        found: &mut PrefixMatch,
+    ) {
+        for index in found.len()..hashes.len() {
+            let parent = index.checked_sub(1).map_or(before, |before| Some(hashes[before]));
+            let name = Name { hash: hashes[index], parent };
+            let Some(place) = self.find(stack, name.hash) else { return };
+            if found.beyond.is_empty() {
+                found.beyond.reserve(hashes.len() - index);
+            }
+            found.beyond.push(Found { name, place });
+        }
+    }
+
+    /// Where a block is, held.
+    fn find(self: &Arc<Inner>, stack: u16, hash: SequenceHash) -> Option<Place> {
+        let of = self.stack(stack);
+        let at_rest = || {
+            let device = || of.device.pool.lookup_ref(hash).map(Place::Device);
+            let host = || of.host.as_ref().and_then(|host| host.pool.lookup_ref(hash)).map(Place::Host);
+            let disk = || {
+                of.disk.as_ref().and_then(|disk| disk.lookup(hash)).map(|block| Place::Disk(block.into_ref()))
+            };
+            device().or_else(host).or_else(disk)
+        };
+        if !self.has_pending() {
+            return at_rest();
+        }
+        // The device first, then what is on its way there, so that nothing is fetched twice.
+        if let Some(block) = of.device.pool.lookup_ref(hash) {
+            return Some(Place::Device(block));
+        }
+        self.with(|traffic| match traffic.up_of.get(&(stack, hash)) {
+            // It will not arrive.
+            Some(up) if traffic.is_purging(traffic.ups[*up as usize].tenant) => None,
+            Some(_) => Some(Place::Pending),
+            None => traffic.find_going_down(self, stack, hash),
+        })
+        .or_else(at_rest)
+    }
+}

@@ -1,0 +1,329 @@
+//! [`KvBlockManager`]: KV blocks over device, host and disk, for an engine to embed.
+//!
+//! ```text
+//!   engine ─ match_prefix ─► what is there ─ onboard ─► Blocks                     (held: nobody changes or evicts them)
+//!          ─ allocate ─────► BlocksMut ─ fill, register ─► Blocks ─ drop ─► inactive, tail first
+//!
+//!   device ◄── flights up ── host ◄──── disk          brought up when asked for; what is below stays there
+//!          ── flights down ─►    ────►                when room is needed, or before
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `build.rs`, `devices.rs`, `volumes.rs`, `rules.rs` | a manager of settings, or of parts |
+//! | `blocks.rs` | owned handles, by the list |
+//! | `matching.rs` | what of a sequence is there |
+//! | `groups.rs` | groups of layers: prefixes that all of them have |
+//! | `onboard.rs`, `onboarding.rs` | a request's run on its way up |
+//! | `offload.rs` | copies down on request |
+//! | `preempt.rs` | a request gives up its blocks, and has them again |
+//! | `allocate.rs`, `line.rs` | blocks to fill; who waits for them |
+//! | `inner.rs`, `traffic.rs`, `out.rs` | the lock, what is under it, what is done outside |
+//! | `up.rs`, `down.rs`, `turn_back.rs`, `room.rs` | flights, and the room that they need below |
+//! | `prefetch.rs` | bringing blocks up before they are asked for |
+//! | `schedule.rs` | the engine's clock; copies ahead of need |
+//! | `shutdown.rs` | the end |
+//! | `checked.rs` | writes to the disk, compared with their sums |
+//! | `stack.rs` | the tiers of a group of layers |
+//! | `tenants/` | whose blocks are whose: quotas, purge |
+//! | `counts.rs` | what has happened |
+//! | `census.rs` | conservation: where every block is (tests, diagnosis) |
+//!
+//! Invariants, each shown by the simulation (`async/tests/simulation/`)
+//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the line = capacity.
+//! - I2: what is in flight is held by its flight, both ends, until the mover has answered.
+//! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed transfer fails exactly the
+//!   requests that wait for it.
+//! - I4: whoever waits is answered: by the end of a flight, by a deadline, or by shutdown.
+//! - I5: who allocates is served in order of arrival, wholly; what can never be served is refused at once.
+//! - I6: a hash is in a tier once, and on its way there once.
+//! - I7: room is made without waiting for whoever waits for it: a victim that finds no place below is dropped.
+
+mod allocate;
+mod blocks;
+mod build;
+mod census;
+mod checked;
+mod counts;
+mod describe;
+mod devices;
+mod down;
+mod groups;
+mod inner;
+mod line;
+mod matching;
+mod offload;
+mod onboard;
+mod onboarding;
+mod out;
+mod preempt;
+mod prefetch;
+mod room;
+mod rules;
+mod schedule;
+mod shutdown;
+mod stack;
+mod tenants;
+mod traffic;
+mod turn_back;
+mod up;
+mod volumes;
+
+pub use allocate::AllocateError;
+pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault};
+pub use build::{BuildError, Parts, StackParts};
+pub use census::{Census, TierCensus};
+pub use counts::{ManagerStats, PathStats};
+pub use groups::{GroupMatch, GroupsMatch, GroupsOnboarded};
+pub use matching::PrefixMatch;
+pub use offload::{Offload, OffloadOptions, Offloaded};
+pub use onboard::{Onboard, OnboardError, OnboardOptions, Onboarded};
+pub use preempt::{Preempted, Resumed};
+pub use prefetch::Prefetch;
+pub use stack::Needs;
+pub use tenants::{Purge, PurgeError, Purged, PurgedTier, Tenant, TenantError, TenantId, TenantUse};
+pub use volumes::DiskError;
+
+use crate::config::ManagerConfig;
+use crate::scheduler::Misuse;
+use crate::tier::Tier;
+use inner::Inner;
+use kvstrata_core::{DevicePort, SequenceHash};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// KV blocks over the tiers of a machine. Clones are the same manager.
+#[derive(Clone)]
+pub struct KvBlockManager {
+    inner: Arc<Inner>,
+    /// For whom it is asked.
+    tenant: TenantId,
+    /// When the last one goes, what has not begun is not begun any more.
+    _users: Arc<Users>,
+}
+
+/// All clones of a manager.
+struct Users(Arc<Inner>);
+
+impl Drop for Users {
+    fn drop(&mut self) {
+        self.0.with(|traffic| traffic.close(&self.0));
+    }
+}
+
+impl KvBlockManager {
+    /// A manager of settings, on the tokio runtime that this is called in, or on one of its own.
+    ///
+    /// # Errors
+    /// [`BuildError`]: memory, a device or a volume that cannot be had.
+    pub fn new(config: &ManagerConfig) -> Result<KvBlockManager, BuildError> {
+        build::from_config(config)
+    }
+
+    /// A manager of parts: for tiers that are made otherwise than by settings.
+    ///
+    /// # Errors
+    /// [`BuildError`]: parts that do not fit together.
+    pub fn of_parts(config: &ManagerConfig, parts: Parts) -> Result<KvBlockManager, BuildError> {
+        build::of_parts(config, parts)
+    }
+
+    fn over(inner: Arc<Inner>) -> KvBlockManager {
+        let users = Arc::new(Users(Arc::clone(&inner)));
+        KvBlockManager { inner, tenant: TenantId::NOBODY, _users: users }
+    }
+
+    /// The longest leading run of a sequence over all tiers, held.
+    #[must_use]
+    pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
+        self.inner.match_prefix(0, hashes).by(self.tenant)
+    }
+
+    /// The longest leading run that the device has, held.
+    #[must_use]
+    pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
+        let mut refs = Vec::with_capacity(hashes.len());
+        self.inner.stack(0).device.pool.match_refs(hashes, &mut refs);
+        Blocks::new(Arc::clone(&self.inner), 0, refs)
+    }
+
+    /// Brings a run up to the device. It begins at once; the future ends when all of it is there, or will not be.
+    ///
+    /// The run's blocks that the device has are held meanwhile. Two that hold some and wait for more may wait for each other, as any two that
+    /// allocate while they hold blocks: then the one whose deadline passes first gets what is there, and gives it up or computes the rest.
+    ///
+    /// # Errors
+    /// [`OnboardError`]; the run is released.
+    pub fn onboard(&self, found: PrefixMatch, options: OnboardOptions) -> Result<Onboard, OnboardError> {
+        Onboard::begin(&self.inner, found.by(self.tenant), options)
+    }
+
+    /// As [`match_prefix`](KvBlockManager::match_prefix) and [`onboard`](KvBlockManager::onboard) of the whole run.
+    ///
+    /// # Errors
+    /// [`OnboardError`].
+    pub async fn restore_to_gpu(&self, hashes: &[SequenceHash]) -> Result<Onboarded, OnboardError> {
+        let found = self.match_prefix(hashes);
+        Ok(self.onboard(found, OnboardOptions::default())?.await)
+    }
+
+    /// Blocks to fill: free ones, or those of victims, whose bytes go down first. Who came first is served first.
+    ///
+    /// # Errors
+    /// [`AllocateError`]: more than the device has, or none until the deadline (`deadline.allocate`).
+    pub async fn allocate(&self, count: usize) -> Result<BlocksMut, AllocateError> {
+        self.allocate_within(count, self.inner.rules.allocate_deadline).await
+    }
+
+    /// The same with a deadline of its own.
+    ///
+    /// # Errors
+    /// [`AllocateError`].
+    pub async fn allocate_within(
+        &self,
+        count: usize,
+        deadline: Duration,
+    ) -> Result<BlocksMut, AllocateError> {
+        allocate::allocate(&self.inner, 0, count, deadline, self.tenant).await
+    }
+
+    /// One block to fill.
+    ///
+    /// # Errors
+    /// [`AllocateError`].
+    pub async fn get_mutable_block(&self) -> Result<BlocksMut, AllocateError> {
+        self.allocate(1).await
+    }
+
+    /// Blocks of a group of layers to fill.
+    ///
+    /// # Errors
+    /// [`AllocateError`]. There is no group of that number: as if it had no blocks.
+    pub async fn allocate_group(&self, group: usize, count: usize) -> Result<BlocksMut, AllocateError> {
+        match u16::try_from(group).ok().filter(|_| group < self.groups()) {
+            Some(stack) => {
+                let deadline = self.inner.rules.allocate_deadline;
+                allocate::allocate(&self.inner, stack, count, deadline, self.tenant).await
+            }
+            None => Err(AllocateError::TooMany { requested: count, capacity: 0 }),
+        }
+    }
+
+    /// Blocks that can be had without waiting for a transfer; none if there are fewer, or others wait.
+    #[must_use]
+    pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
+        allocate::try_allocate(&self.inner, 0, count, self.tenant)
+    }
+
+    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future is dropped.
+    pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
+        Offload::begin(blocks, options)
+    }
+
+    /// Reaches the bytes of the device's blocks, where the manager has made the device or was given a way.
+    #[must_use]
+    pub fn device_port(&self) -> Option<&Arc<dyn DevicePort>> {
+        self.inner.stack(0).port.as_ref()
+    }
+
+    /// Copies blocks to the disk tier, wherever above they are, so that they outlive the process. Ends when they are down; what the tier's
+    /// admission refuses is counted, and stays where it is.
+    pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
+        offload::persist(&self.inner, 0, hashes).await
+    }
+
+    /// Takes the hint that a sequence will be asked for: its blocks are brought up when nobody needs the room more, as many at a time as
+    /// `prefetch.blocks` allows. Drop what this returns to withdraw the hint.
+    pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
+        let number = self.inner.with(|traffic| traffic.hint(&self.inner, 0, hashes, self.tenant));
+        Prefetch { inner: Some(Arc::clone(&self.inner)), number }
+    }
+
+    /// An iteration of the model begins. Its number, for gates. The bytes that it allows ([`iteration.bytes`](crate::config)) are anew.
+    ///
+    /// # Errors
+    /// [`Misuse`]: one is running.
+    pub fn iteration_begin(&self) -> Result<u64, Misuse> {
+        self.inner.iteration_begin()
+    }
+
+    /// A layer of the running iteration no longer uses its part of blocks: what waits for it goes on.
+    ///
+    /// # Errors
+    /// [`Misuse`]: none is running, or the layer is done already, or there is none of that number.
+    pub fn layer_done(&self, layer: u32) -> Result<(), Misuse> {
+        self.inner.layer_done(layer)
+    }
+
+    /// The running iteration is over: what waits for it goes on, and blocks that will have to leave soon, or have been idle for long, are
+    /// copied to the tier below.
+    ///
+    /// # Errors
+    /// [`Misuse`]: none is running.
+    pub fn iteration_end(&self) -> Result<u64, Misuse> {
+        self.inner.iteration_end()
+    }
+
+    /// A whole iteration, for engines that do not tell when theirs begin and end.
+    ///
+    /// # Errors
+    /// [`Misuse`]: one is running.
+    pub fn step(&self) -> Result<u64, Misuse> {
+        self.inner.step()
+    }
+
+    /// Looks at the watermarks now, and begins to copy what is above them. Each iteration's end does so.
+    pub fn check_watermark(&self) {
+        self.inner.check_watermark();
+    }
+
+    /// Takes note that a block is used, wherever the engine has it: it becomes the most recent. Whether the device has it.
+    pub fn access(&self, hash: SequenceHash) -> bool {
+        !self.match_sequence_hashes(&[hash]).is_empty()
+    }
+
+    /// Tiers, sizes and the ways that bytes take, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        describe::describe(&self.inner)
+    }
+
+    /// What it has done.
+    #[must_use]
+    pub fn stats(&self) -> ManagerStats {
+        self.inner.counts.snapshot()
+    }
+
+    /// Where every block is. Exact at rest only; for tests and diagnosis.
+    #[must_use]
+    pub fn census(&self) -> Census {
+        census::census(&self.inner)
+    }
+
+    /// What a tier's pool of the first group has counted: registrations, evictions. Nothing where there is no such tier.
+    #[must_use]
+    pub fn pool_stats(&self, tier: Tier) -> kvstrata_core::pool::Stats {
+        self.inner.stack(0).pool(tier).map_or_else(Default::default, kvstrata_core::BlockPool::stats)
+    }
+
+    /// Blocks of a tier of the first group; 0 where there is none.
+    #[must_use]
+    pub fn capacity(&self, tier: Tier) -> usize {
+        self.inner.stack(0).pool(tier).map_or(0, kvstrata_core::BlockPool::capacity)
+    }
+
+    /// Ends what is under way: no more transfers begin; those that have are waited for, and so is what a caller waits for. What is not
+    /// over by the deadline (`deadline.shutdown`) goes on without anybody, and owns its memory until the hardware has answered. Returns
+    /// whether all was over.
+    pub async fn shutdown(&self) -> bool {
+        self.inner.shutdown().await
+    }
+}
+
+impl fmt::Debug for KvBlockManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tiers = Tier::ALL.map(|tier| format!("{tier} {}", self.capacity(tier)));
+        write!(f, "KvBlockManager({}; blocks of {} bytes)", tiers.join(", "), self.inner.stack(0).block_bytes)
+    }
+}

@@ -1,0 +1,399 @@
+//! Bringing a run up: begun at once, waited for as a future, or layer by layer.
+
+use super::blocks::Blocks;
+use super::inner::Inner;
+use super::line::Whose;
+use super::matching::{Found, Place, PrefixMatch};
+use super::onboarding::{Onboarding, State};
+use super::tenants::TenantId;
+use super::traffic::Traffic;
+use super::up::{Source, Up};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class};
+use kvstrata_core::BlockId;
+use kvstrata_ffi::disk::Name;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::Sleep;
+
+/// How a run is brought up.
+#[derive(Debug, Clone, Copy)]
+pub struct OnboardOptions {
+    /// Who goes first. What somebody waits for is no guess: [`Class::Prefetch`] is taken as [`Class::Background`].
+    pub class: Class,
+    /// Whose it is: requests of one class take turns. 0: nobody's.
+    pub request: u64,
+    /// Layers a transfer, if the engine begins with the first while others are under way; whole blocks otherwise.
+    pub layers: Option<u32>,
+    /// How long to wait at most; the manager's `deadline.onboard` unless told.
+    pub deadline: Option<Duration>,
+}
+
+impl Default for OnboardOptions {
+    fn default() -> OnboardOptions {
+        OnboardOptions { class: Class::Urgent, request: 0, layers: None, deadline: None }
+    }
+}
+
+/// What came of an onboarding: the run, and why it is not longer.
+#[derive(Debug)]
+#[must_use = "dropped, the blocks are released"]
+pub struct Onboarded {
+    /// The leading blocks, held; those that were in the device before included.
+    pub blocks: Blocks,
+    /// Why the next block is missing, if one that was found is: to be computed, like those behind it.
+    pub missed: Option<Cause>,
+}
+
+/// Why nothing was begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum OnboardError {
+    /// The run does not fit.
+    #[error(
+        "a run of {blocks} blocks was to be brought up, and the device has {capacity}; ask for a shorter one"
+    )]
+    TooLarge {
+        /// Of the run.
+        blocks: usize,
+        /// Of the device.
+        capacity: usize,
+    },
+    /// The run is more than the tenant may have.
+    #[error(
+        "a run of {blocks} blocks was to be brought up, and the tenant may have {quota} of the device's {capacity}; ask for a shorter one, or raise quota.device"
+    )]
+    Quota {
+        /// Of the run.
+        blocks: usize,
+        /// The tenant's.
+        quota: usize,
+        /// Of the device.
+        capacity: usize,
+    },
+    /// The manager has been shut down.
+    #[error("the manager is shut down")]
+    Closed,
+    /// It was found by another manager.
+    #[error("the run was found by another manager; match it with this one")]
+    Foreign,
+}
+
+/// A run on its way up. Dropped, what nobody else waits for is not brought up any more, unless it is under way.
+#[must_use = "dropped, it is cancelled"]
+pub struct Onboard {
+    inner: Arc<Inner>,
+    key: Option<u32>,
+    device: Option<Blocks>,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl Onboard {
+    pub(super) fn begin(
+        inner: &Arc<Inner>,
+        mut found: PrefixMatch,
+        options: OnboardOptions,
+    ) -> Result<Onboard, OnboardError> {
+        let stack = found.device.stack();
+        if !Arc::ptr_eq(found.device.inner(), inner) {
+            return Err(OnboardError::Foreign);
+        }
+        // A guess is what nobody waits for.
+        let options = OnboardOptions { class: options.class.min(Class::Background), ..options };
+        let capacity = inner.stack(stack).device.pool.capacity();
+        if found.len() > capacity {
+            return Err(OnboardError::TooLarge { blocks: found.len(), capacity });
+        }
+        let quota = inner.stack(stack).device.owners.limit(found.tenant);
+        if let Some(quota) = quota.filter(|quota| found.len() > *quota) {
+            return Err(OnboardError::Quota { blocks: found.len(), quota, capacity });
+        }
+        let tenant = found.tenant;
+        let key = inner.with(|traffic| {
+            let beyond = std::mem::take(&mut found.beyond);
+            match traffic.refusing && !beyond.is_empty() {
+                true => {
+                    beyond.into_iter().rev().for_each(|found| traffic.release_found(inner, stack, found));
+                    Err(OnboardError::Closed)
+                }
+                false => Ok(traffic.begin_onboarding(inner, stack, beyond, options, tenant)),
+            }
+        })?;
+        let deadline = {
+            let _in = inner.runtime.enter();
+            Box::pin(tokio::time::sleep(options.deadline.unwrap_or(inner.rules.onboard_deadline)))
+        };
+        let device = Some(found.into_device());
+        Ok(Onboard { inner: Arc::clone(inner), key: Some(key), device, deadline })
+    }
+
+    /// Waits until a layer, and those before it, is there for all blocks of the run, and no longer than the onboarding's deadline.
+    ///
+    /// # Errors
+    /// The cause, if a block has failed, or is late: what follows is to be computed.
+    pub async fn layer_ready(&self, layer: u32) -> Result<(), Cause> {
+        let ready = poll_fn(|context| {
+            let waker = context.waker().clone();
+            let mut traffic = self.inner.look();
+            let Some(of) = self.key.and_then(|key| traffic.onboardings.get_mut(key as usize)) else {
+                return Poll::Ready(Err(Cause::Cancelled));
+            };
+            match of.has_layer(layer) {
+                Some(outcome) => Poll::Ready(outcome),
+                None => {
+                    let spare = of.tell(waker);
+                    drop(traffic);
+                    drop(spare);
+                    Poll::Pending
+                }
+            }
+        });
+        let in_time = {
+            let _in = self.inner.runtime.enter();
+            tokio::time::timeout_at(self.deadline.deadline(), ready)
+        };
+        in_time.await.unwrap_or(Err(Cause::Deadline))
+    }
+
+    /// The blocks of the run, in the device, once all of them have a place: from the first layer on.
+    #[must_use]
+    pub fn ids(&self) -> Option<Vec<BlockId>> {
+        let mut ids: Vec<BlockId> = self.device.iter().flat_map(Blocks::ids).collect();
+        let traffic = self.inner.look();
+        for wanted in &traffic.onboardings.get(self.key? as usize)?.wanted {
+            ids.push(match wanted.state {
+                State::Here(block) => block.id,
+                State::Coming(flight) => traffic.ups.get(flight as usize)?.device?,
+                State::Failed(_) => break,
+            });
+        }
+        Some(ids)
+    }
+
+    fn end(&mut self, cause: Cause) -> Option<Onboarded> {
+        let (key, mut blocks) = (self.key.take()?, self.device.take()?);
+        let ended = self.inner.with(|traffic| traffic.end_onboarding(&self.inner, key, cause));
+        let rest = Blocks::new(Arc::clone(&self.inner), blocks.stack(), ended.run);
+        // The same manager and group.
+        let _ = blocks.append(rest);
+        Some(Onboarded { blocks, missed: ended.failed })
+    }
+}
+
+impl Future for Onboard {
+    type Output = Onboarded;
+
+    /// Ready once; polled after that it stays pending.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Onboarded> {
+        let Some(key) = self.key else { return Poll::Pending };
+        let late = self.deadline.as_mut().poll(context).is_ready();
+        {
+            let waker = context.waker().clone();
+            let mut traffic = self.inner.look();
+            if let Some(of) = traffic.onboardings.get_mut(key as usize)
+                && !of.is_done()
+                && !late
+            {
+                let spare = of.tell(waker);
+                drop(traffic);
+                drop(spare);
+                return Poll::Pending;
+            }
+        }
+        self.end(Cause::Deadline).map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+impl Drop for Onboard {
+    fn drop(&mut self) {
+        drop(self.end(Cause::Cancelled));
+    }
+}
+
+impl fmt::Debug for Onboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Onboard({:?})", self.key)
+    }
+}
+
+impl Traffic {
+    fn begin_onboarding(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        beyond: Vec<Found>,
+        options: OnboardOptions,
+        tenant: TenantId,
+    ) -> u32 {
+        let options = OnboardOptions { class: options.class.min(Class::Background), ..options };
+        let layers = inner.stack(stack).layers;
+        let counted = if options.layers.is_some() { layers } else { 0 };
+        let key = self.onboardings.insert(Onboarding::new(stack, counted, beyond.len())) as u32;
+        // Of one tenant each: of more than one only where hashes are not salted.
+        let mut flights: Vec<(TenantId, VecDeque<u32>)> = Vec::new();
+        let blocks = beyond.len();
+        let mut beyond = beyond.into_iter();
+        for found in beyond.by_ref() {
+            match self.want(inner, stack, key, found, options, tenant) {
+                Some(Some(flight)) => {
+                    let whose = self.ups[flight as usize].tenant;
+                    match flights.last_mut() {
+                        Some((of, list)) if *of == whose => list.push_back(flight),
+                        _ => {
+                            let mut list = VecDeque::with_capacity(blocks);
+                            list.push_back(flight);
+                            flights.push((whose, list));
+                        }
+                    }
+                }
+                Some(None) => {}
+                // The run is broken: what was pending has failed meanwhile.
+                None => {
+                    self.onboardings[key as usize].gone();
+                    break;
+                }
+            }
+        }
+        for found in beyond.rev() {
+            self.release_found(inner, stack, found);
+        }
+        for (whose, flights) in flights {
+            // The number that the entry will have.
+            let entry = self.next_serial();
+            flights.iter().for_each(|flight| self.ups[*flight as usize].entry = entry);
+            let got = self.enter_line(inner, stack, flights.len(), Whose::Flights(flights), whose);
+            debug_assert_eq!(got, entry);
+        }
+        key
+    }
+
+    /// Wants a block: one that is there, a flight that is under way, or a new one, which is given. None: it is nowhere any more.
+    fn want(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        key: u32,
+        found: Found,
+        options: OnboardOptions,
+        tenant: TenantId,
+    ) -> Option<Option<u32>> {
+        let (Name { hash, .. }, of) = (found.name, inner.stack(stack));
+        let layers = of.layers;
+        let source = match found.place {
+            Place::Device(block) => {
+                self.onboardings[key as usize].here(block);
+                return Some(None);
+            }
+            Place::Host(block) => Some(Source::Host(block)),
+            Place::Disk(block) => Some(Source::Disk(block, None)),
+            Place::Pending => None,
+        };
+        let index = self.onboardings[key as usize].wanted.len() as u32;
+        let link = super::onboarding::Link { onboarding: key, index };
+        if let Some(flight) = self.up_of.get(&(stack, hash)).copied() {
+            if self.is_purging(self.ups[flight as usize].tenant) {
+                source.into_iter().for_each(|source| self.put_down(inner, stack, source));
+                return None;
+            }
+            self.promote(flight, options.class);
+            self.join(key, flight, layers);
+            source.into_iter().for_each(|source| self.spend(link, source));
+            return Some(None);
+        }
+        if let Some(block) = of.device.pool.lookup_ref(hash) {
+            self.onboardings[key as usize].here(block);
+            source.into_iter().for_each(|source| self.spend(link, source));
+            return Some(None);
+        }
+        let source = match source {
+            Some(source) => source,
+            None => match self.find_at_rest(inner, stack, hash)? {
+                Place::Device(block) => {
+                    self.onboardings[key as usize].here(block);
+                    return Some(None);
+                }
+                Place::Host(block) => Source::Host(block),
+                Place::Disk(block) => Source::Disk(block, None),
+                Place::Pending => return None,
+            },
+        };
+        let tenant = self.owner_of(inner, stack, source, tenant);
+        if self.is_purging(tenant) {
+            self.put_down(inner, stack, source);
+            return None;
+        }
+        let step = options.layers.unwrap_or(layers).max(1);
+        let mut up = Up::new(stack, found.name, source, options.class, options.request, step);
+        up.tenant = tenant;
+        up.serial = self.serial();
+        let flight = self.ups.insert(up) as u32;
+        self.up_of.insert((stack, hash), flight);
+        inner.entered(1);
+        self.join(key, flight, layers);
+        Some(Some(flight))
+    }
+
+    /// Whose a block is that comes up: its owner's below; one of nobody's is from now on of who asks for it.
+    pub(super) fn owner_of(&self, inner: &Inner, stack: u16, source: Source, asks: TenantId) -> TenantId {
+        let (tier, block) = match source {
+            Source::Host(block) => (Tier::Host, block),
+            Source::Disk(block, _) => (Tier::Disk, block),
+        };
+        let Some(owners) = inner.stack(stack).owners(tier) else { return asks };
+        owners.claim(block.id, asks);
+        owners.owner(block.id)
+    }
+
+    /// Makes a flight more urgent, if it is less so.
+    fn promote(&mut self, flight: u32, class: Class) {
+        let Some(up) = self.ups.get_mut(flight as usize) else { return };
+        if class < up.class {
+            let before = std::mem::replace(&mut up.class, class);
+            let at = up.at;
+            self.guess_over(before);
+            if let super::traffic::At::Queued(path, ticket) = at {
+                self.queues[path as usize].promote(ticket, class);
+            }
+        }
+    }
+
+    fn find_at_rest(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        hash: kvstrata_core::SequenceHash,
+    ) -> Option<Place> {
+        let of = inner.stack(stack);
+        let host = || of.host.as_ref().and_then(|host| host.pool.lookup_ref(hash)).map(Place::Host);
+        let disk =
+            || of.disk.as_ref().and_then(|disk| disk.lookup(hash)).map(|block| Place::Disk(block.into_ref()));
+        self.find_going_down(inner, stack, hash).or_else(host).or_else(disk)
+    }
+
+    /// A block that is on its way down, turned back.
+    pub(super) fn find_going_down(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        hash: kvstrata_core::SequenceHash,
+    ) -> Option<Place> {
+        let flight = self.down_of.get(&(stack, hash)).copied()?;
+        match self.turn_back(inner, flight)? {
+            (Tier::Device, block) => Some(Place::Device(block)),
+            (_, block) => Some(Place::Host(block)),
+        }
+    }
+
+    fn release_found(&mut self, inner: &Inner, stack: u16, found: Found) {
+        match found.place {
+            Place::Device(block) => inner.stack(stack).device.release(block, inner.now()),
+            Place::Host(block) => self.put_down(inner, stack, Source::Host(block)),
+            Place::Disk(block) => self.put_down(inner, stack, Source::Disk(block, None)),
+            Place::Pending => {}
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! One request's onboarding: which blocks it waits for, and what came of each.
+//!
+//! ```text
+//!   wanted   0      1      2      3      4             state of each: Here (held), Coming (in a flight), Failed (why)
+//!            Here   Here   Coming Failed Coming
+//!            └── the run ──┘      ▲
+//!                                 first_failed: nothing behind it is of use to this request
+//! ```
+//!
+//! Who waits for a flight is a list through the onboardings: a flight has the first link, each wanted block the next one.
+//!
+//! Invariants
+//! - I1: `wanted[i]` is `Coming(f)` exactly while the list of flight `f` has it.
+//! - I2: `coming` counts those before `first_failed`; at 0 the onboarding has ended.
+//! - I3: sources are released when the onboarding ends, the last first, so that what is below keeps the order of sequences.
+
+use super::inner::Inner;
+use super::tenants::TenantId;
+use super::traffic::Traffic;
+use super::up::Source;
+use crate::transfer::Cause;
+use kvstrata_core::{BlockId, BlockRef};
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::Waker;
+
+/// A wanted block: of which onboarding, and which of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) onboarding: u32,
+    pub(super) index: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum State {
+    Here(BlockRef),
+    Coming(u32),
+    Failed(Cause),
+}
+
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) state: State,
+    pub(super) next: Option<Link>,
+}
+
+/// A request's blocks on their way.
+#[derive(Debug)]
+pub(super) struct Onboarding {
+    pub(super) stack: u16,
+    pub(super) wanted: Vec<Wanted>,
+    first_failed: usize,
+    coming: usize,
+    /// What has been read, to be released in order (I3).
+    spent: Vec<(u32, Source)>,
+    /// Blocks that were announced, and turned out to be there twice; free when the last one ends to whom they were announced.
+    doubles: Vec<Arc<(BlockId, TenantId)>>,
+    /// By layer: wanted blocks that lack it. Empty unless layers are asked for.
+    layers_left: Vec<u32>,
+    wakers: Vec<Waker>,
+}
+
+/// What came of an onboarding.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The run, held.
+    pub(super) run: Vec<BlockRef>,
+    /// Why it is no longer.
+    pub(super) failed: Option<Cause>,
+}
+
+impl Onboarding {
+    pub(super) fn new(stack: u16, layers: u32, blocks: usize) -> Onboarding {
+        Onboarding {
+            stack,
+            wanted: Vec::with_capacity(blocks),
+            first_failed: usize::MAX,
+            coming: 0,
+            spent: Vec::with_capacity(blocks),
+            doubles: Vec::new(),
+            layers_left: vec![0; layers as usize],
+            wakers: Vec::new(),
+        }
+    }
+
+    /// Blocks that are there twice.
+    pub(super) fn doubles(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.doubles.iter().map(|double| double.0)
+    }
+
+    /// Keeps a block that was announced.
+    pub(super) fn keep(&mut self, double: &Arc<(BlockId, TenantId)>) {
+        self.doubles.push(Arc::clone(double));
+    }
+
+    /// Whether it has ended (I2).
+    pub(super) fn is_done(&self) -> bool {
+        self.coming == 0
+    }
+
+    /// Whether the layers up to this one are there for all blocks; the cause if they will not be.
+    pub(super) fn has_layer(&self, layer: u32) -> Option<Result<(), Cause>> {
+        if let Some(Wanted { state: State::Failed(cause), .. }) = self.wanted.get(self.first_failed) {
+            return Some(Err(*cause));
+        }
+        if self.layers_left.is_empty() {
+            // Nobody counts layers: they are there when the blocks are.
+            return (self.coming == 0).then_some(Ok(()));
+        }
+        let lacking = self.layers_left.iter().take(layer as usize + 1).any(|left| *left > 0);
+        (!lacking || self.coming == 0).then_some(Ok(()))
+    }
+
+    /// Leaves word whom to tell of any progress that ends a wait. Gives back a waker that is not needed: to be dropped outside the lock.
+    pub(super) fn tell(&mut self, waker: Waker) -> Option<Waker> {
+        if self.wakers.iter().any(|known| known.will_wake(&waker)) {
+            return Some(waker);
+        }
+        self.wakers.push(waker);
+        None
+    }
+
+    /// Wants a block that is there.
+    pub(super) fn here(&mut self, block: BlockRef) {
+        self.wanted.push(Wanted { state: State::Here(block), next: None });
+    }
+
+    /// Wants a block that is nowhere any more.
+    pub(super) fn gone(&mut self) {
+        self.wanted.push(Wanted { state: State::Failed(Cause::Cancelled), next: None });
+        self.fail(self.wanted.len() - 1, Cause::Cancelled);
+    }
+
+    fn fail(&mut self, index: usize, cause: Cause) {
+        self.wanted[index].state = State::Failed(cause);
+        if index < self.first_failed {
+            self.first_failed = index;
+            let before = self.wanted[..index].iter();
+            self.coming = before.filter(|wanted| matches!(wanted.state, State::Coming(_))).count();
+        }
+    }
+}
+
+impl Traffic {
+    /// Joins a flight, as the next wanted block of an onboarding.
+    pub(super) fn join(&mut self, onboarding: u32, flight: u32, layers: u32) {
+        let (Some(of), Some(up)) =
+            (self.onboardings.get_mut(onboarding as usize), self.ups.get_mut(flight as usize))
+        else {
+            return;
+        };
+        let link = Link { onboarding, index: of.wanted.len() as u32 };
+        of.wanted.push(Wanted { state: State::Coming(flight), next: up.first.replace(link) });
+        of.coming += 1;
+        let landed = up.landed.min(layers) as usize;
+        of.layers_left.iter_mut().skip(landed).for_each(|left| *left += 1);
+        up.announced |= !of.layers_left.is_empty();
+    }
+
+    /// A wanted block has come, or will not. Gives the next one that waits for the same flight, which is then told.
+    pub(super) fn came(
+        &mut self,
+        inner: &Inner,
+        link: Link,
+        outcome: Result<BlockRef, Cause>,
+    ) -> Option<Link> {
+        let of = self.onboardings.get_mut(link.onboarding as usize)?;
+        let index = link.index as usize;
+        let next = of.wanted[index].next.take();
+        match outcome {
+            Ok(block) => {
+                of.wanted[index].state = State::Here(block);
+                of.coming -= usize::from(index < of.first_failed);
+            }
+            Err(cause) => of.fail(index, cause),
+        }
+        if of.coming == 0 || outcome.is_err() {
+            self.out.wakes.append(&mut of.wakers);
+        }
+        if outcome.is_err() {
+            self.abandon_behind(inner, link);
+        }
+        next
+    }
+
+    /// What lies behind a failure is of no use to this request.
+    fn abandon_behind(&mut self, inner: &Inner, link: Link) {
+        let Some(of) = self.onboardings.get(link.onboarding as usize) else { return };
+        for index in of.first_failed.min(of.wanted.len())..of.wanted.len() {
+            self.unwant(inner, Link { onboarding: link.onboarding, index: index as u32 });
+        }
+    }
+
+    /// Leaves the flight that a wanted block is in.
+    fn unwant(&mut self, inner: &Inner, link: Link) {
+        let index = link.index as usize;
+        let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
+        let State::Coming(flight) = of.wanted[index].state else { return };
+        let next = of.wanted[index].next.take();
+        of.wanted[index].state = State::Failed(Cause::Cancelled);
+        of.coming -= usize::from(index < of.first_failed);
+        let Some(up) = self.ups.get_mut(flight as usize) else { return };
+        if up.first == Some(link) {
+            up.first = next;
+        } else {
+            let mut at = up.first;
+            while let Some(before) = at {
+                let Some(of) = self.onboardings.get_mut(before.onboarding as usize) else { break };
+                let wanted = &mut of.wanted[before.index as usize];
+                at = wanted.next;
+                if at == Some(link) {
+                    wanted.next = next;
+                    break;
+                }
+            }
+        }
+        self.drop_if_unwanted(inner, flight);
+    }
+
+    /// Layers of a flight have landed: whoever waits for a layer may go on.
+    pub(super) fn layers_landed(&mut self, flight: u32, layers: Range<u32>) {
+        let mut next = self.ups.get(flight as usize).and_then(|up| up.first);
+        while let Some(link) = next {
+            let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
+            let range = layers.start as usize..(layers.end as usize).min(of.layers_left.len());
+            let mut whole = false;
+            for left in of.layers_left.get_mut(range).into_iter().flatten() {
+                *left -= 1;
+                whole |= *left == 0;
+            }
+            if whole {
+                self.out.wakes.append(&mut of.wakers);
+            }
+            next = of.wanted[link.index as usize].next;
+        }
+    }
+
+    /// The flight's source is read; the onboarding keeps it until it ends (I3).
+    pub(super) fn spend(&mut self, link: Link, source: Source) {
+        if let Some(of) = self.onboardings.get_mut(link.onboarding as usize) {
+            of.spent.push((link.index, source));
+        }
+    }
+
+    /// Takes the onboarding's outcome, whether it has ended or not: what has not come is not waited for any more.
+    pub(super) fn end_onboarding(&mut self, inner: &Inner, key: u32, cause: Cause) -> Ended {
+        let wanted = self.onboardings.get(key as usize).map_or(0, |of| of.wanted.len());
+        let mut failed = None;
+        for index in 0..wanted {
+            let state = self.onboardings[key as usize].wanted[index].state;
+            match state {
+                State::Coming(_) => {
+                    failed.get_or_insert(cause);
+                    self.unwant(inner, Link { onboarding: key, index: index as u32 });
+                }
+                State::Failed(cause) => _ = failed.get_or_insert(cause),
+                State::Here(_) => {}
+            }
+        }
+        let mut of = self.onboardings.remove(key as usize);
+        // Nobody waits; but a waker is a caller's code, and none of that runs under the lock.
+        self.out.wakes.append(&mut of.wakers);
+        let stack = inner.stack(of.stack);
+        let (mut run, mut beyond) = (Vec::with_capacity(of.wanted.len()), Vec::new());
+        let mut whole = true;
+        for wanted in &of.wanted {
+            match wanted.state {
+                State::Here(block) if whole => run.push(block),
+                State::Here(block) => beyond.push(block),
+                _ => whole = false,
+            }
+        }
+        for block in beyond.into_iter().rev() {
+            stack.device.release(block, inner.now());
+        }
+        of.spent.sort_unstable_by_key(|(index, _)| std::cmp::Reverse(*index));
+        for (_, source) in of.spent {
+            self.put_down(inner, of.stack, source);
+        }
+        for (block, tenant) in of.doubles.into_iter().filter_map(Arc::into_inner) {
+            stack.device.owners.give(tenant, 1);
+            self.freed_by(inner, of.stack, tenant, block);
+        }
+        Ended { run, failed }
+    }
+}

@@ -1,0 +1,138 @@
+//! What follows from a change, and is done when the lock has been given back: movers started, waiters woken, blocks handed over.
+
+use super::blocks::BlocksMut;
+use super::checked::Checked;
+use super::inner::Inner;
+use super::line::Grant;
+use super::tenants::TenantId;
+use super::traffic::Id;
+use crate::transfer::{Copies, Copy, DiskPort, DiskRead, DiskWrite, HostMemory, Path};
+use kvstrata_core::BlockId;
+use std::sync::Arc;
+use std::task::Waker;
+use tokio::sync::oneshot;
+
+/// A write, and the memory with whose sums it is compared.
+type Writing = (Arc<dyn DiskPort>, DiskWrite, Option<Arc<HostMemory>>);
+
+/// Work that must not be done under the lock.
+#[derive(Default)]
+pub(super) struct Out {
+    pub(super) wakes: Vec<Waker>,
+    copies: Vec<(u16, Path, Vec<Copy>)>,
+    reads: Vec<(Arc<dyn DiskPort>, DiskRead)>,
+    writes: Vec<Writing>,
+    grants: Vec<(oneshot::Sender<Grant>, u16, Vec<BlockId>, TenantId)>,
+    pauses: Vec<(Id, u64)>,
+    /// Who gets nothing: told by being dropped.
+    pub(super) gone: Vec<oneshot::Sender<Grant>>,
+    /// Nothing is under way, and somebody waits for that.
+    pub(super) idle: bool,
+}
+
+impl Out {
+    pub(super) fn copy(
+        &mut self,
+        spare: &mut Vec<Vec<Copy>>,
+        inner: &Inner,
+        (stack, path): (u16, Path),
+        copy: Copy,
+    ) {
+        let most = inner.stack(stack).mover.blocks_at_once();
+        let fits =
+            |(of, by, list): &&mut (u16, Path, Vec<Copy>)| (*of, *by) == (stack, path) && list.len() < most;
+        // The last one of its kind: those before it are full.
+        match self.copies.iter_mut().rev().find(fits) {
+            Some((_, _, list)) => list.push(copy),
+            None => {
+                let mut list = spare.pop().unwrap_or_default();
+                list.push(copy);
+                self.copies.push((stack, path, list));
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self, disk: Arc<dyn DiskPort>, read: DiskRead) {
+        self.reads.push((disk, read));
+    }
+
+    /// With `memory`, the bytes are compared with its sums first.
+    pub(super) fn write(
+        &mut self,
+        disk: Arc<dyn DiskPort>,
+        write: DiskWrite,
+        memory: Option<Arc<HostMemory>>,
+    ) {
+        self.writes.push((disk, write, memory));
+    }
+
+    pub(super) fn grant(
+        &mut self,
+        to: oneshot::Sender<Grant>,
+        stack: u16,
+        blocks: Vec<BlockId>,
+        tenant: TenantId,
+    ) {
+        self.grants.push((to, stack, blocks, tenant));
+    }
+
+    /// Another attempt after a pause.
+    pub(super) fn later(&mut self, flight: Id, serial: u64) {
+        self.pauses.push((flight, serial));
+    }
+
+    /// Takes the memory of one that has been performed, if it needs any.
+    pub(super) fn absorb(&mut self, other: Out) {
+        if self.is_empty() {
+            *self = other;
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.wakes.is_empty()
+            && self.copies.is_empty()
+            && self.reads.is_empty()
+            && self.writes.is_empty()
+            && self.grants.is_empty()
+            && self.pauses.is_empty()
+            && self.gone.is_empty()
+            && !self.idle
+    }
+
+    /// Does it all. What lands meanwhile is for whoever settles.
+    pub(super) fn perform(&mut self, inner: &Arc<Inner>) {
+        // Reads first: they take longest.
+        for (disk, read) in self.reads.drain(..) {
+            disk.read(read);
+        }
+        for (stack, _, list) in self.copies.drain(..) {
+            inner.stack(stack).mover.start(Copies::new(list, inner.landing()));
+        }
+        for (disk, write, memory) in self.writes.drain(..) {
+            match memory {
+                None => disk.write(write),
+                Some(memory) => {
+                    // The task is gone with its runtime: dropped, the write is answered.
+                    let _ = inner.checks.send(Checked::new(disk, memory, write));
+                }
+            }
+        }
+        for (to, stack, blocks, tenant) in self.grants.drain(..) {
+            // Whoever has gone away gives the blocks back by dropping them.
+            let _ = to.send(BlocksMut::new(Arc::clone(inner), stack, blocks, tenant));
+        }
+        self.gone.clear();
+        if std::mem::take(&mut self.idle) {
+            inner.idle.notify_waiters();
+        }
+        for (flight, serial) in self.pauses.drain(..) {
+            let inner = Arc::clone(inner);
+            let after = inner.rules.retry_after;
+            inner.runtime.clone().spawn(async move {
+                tokio::time::sleep(after).await;
+                inner.with(|traffic| traffic.resume(&inner, flight, serial));
+            });
+        }
+        self.wakes.drain(..).for_each(Waker::wake);
+    }
+}

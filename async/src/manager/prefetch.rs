@@ -1,0 +1,252 @@
+//! Bringing blocks up before they are asked for: on a hint, or since they are hot. A guess, so it goes last and is the first to be dropped.
+//!
+//! ```text
+//!   hints    [ request 7: h0 h1 h2 h3 … ] [ request 9: … ]     the oldest first, block by block, as far as `prefetch.blocks` allows
+//!   hot      h h h                                             victims of the device that were used often: when there are free blocks
+//! ```
+//!
+//! Invariants
+//! - I1: prefetching takes no block of the device while anybody is in line for one; what of it has not begun to move is dropped then.
+//! - I2: it waits for nothing: no free block, and no victim that is free at once, and it is put off.
+
+use super::down::Left;
+use super::inner::Inner;
+use super::tenants::TenantId;
+use super::traffic::Traffic;
+use super::up::{Source, Up};
+use crate::transfer::{Cause, Class, Failure};
+use kvstrata_core::{BlockId, SequenceHash};
+use kvstrata_ffi::disk::Name;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A hint that blocks will be asked for. Dropped, what has not begun is not begun any more; [`detach`](Prefetch::detach) leaves it.
+#[derive(Debug)]
+#[must_use = "dropped, the hint is withdrawn"]
+pub struct Prefetch {
+    pub(super) inner: Option<Arc<Inner>>,
+    pub(super) number: u64,
+}
+
+impl Prefetch {
+    /// Leaves the hint to itself.
+    pub fn detach(mut self) {
+        self.inner = None;
+    }
+}
+
+impl Drop for Prefetch {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.take() {
+            inner.with(|traffic| traffic.withdraw_hint(&inner, self.number));
+        }
+    }
+}
+
+/// What is to be brought up, and how far it is.
+#[derive(Debug)]
+struct Hint {
+    number: u64,
+    stack: u16,
+    tenant: TenantId,
+    hashes: Vec<SequenceHash>,
+    next: usize,
+}
+
+/// What is guessed.
+#[derive(Debug, Default)]
+pub(super) struct Guesses {
+    hints: VecDeque<Hint>,
+    hot: VecDeque<(u16, Name)>,
+    /// Flights of this class.
+    pub(super) under_way: u32,
+}
+
+/// Where a guess is for, for whom, and by which hint; 0: since it is hot.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    stack: u16,
+    tenant: TenantId,
+    request: u64,
+}
+
+impl Traffic {
+    /// Takes a hint; the oldest gives way if there are too many.
+    pub(super) fn hint(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        hashes: &[SequenceHash],
+        tenant: TenantId,
+    ) -> u64 {
+        let number = self.serial();
+        if inner.rules.prefetch_blocks == 0 || self.refusing {
+            return number;
+        }
+        // What the device has of it must not be what leaves for the rest.
+        let mut there = Vec::with_capacity(hashes.len());
+        let next = inner.stack(stack).device.pool.match_refs(hashes, &mut there);
+        for block in there.into_iter().rev() {
+            inner.stack(stack).device.release(block, inner.now());
+        }
+        if next < hashes.len() {
+            self.guesses.hints.push_back(Hint { number, stack, tenant, hashes: hashes.to_vec(), next });
+        }
+        while self.guesses.hints.len() > inner.rules.prefetch_hints as usize {
+            self.guesses.hints.pop_front();
+        }
+        number
+    }
+
+    /// A victim of the device that was used often.
+    pub(super) fn note_hot(&mut self, inner: &Inner, stack: u16, name: Name) {
+        if self.guesses.hot.len() >= inner.rules.prefetch_hints as usize {
+            self.guesses.hot.pop_front();
+        }
+        self.guesses.hot.push_back((stack, name));
+    }
+
+    fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
+        self.guesses.hints.retain(|hint| hint.number != number);
+        let of_hint = |(key, up): (usize, &Up)| {
+            (up.class == Class::Prefetch && up.request == number && up.first.is_none()).then_some(key as u32)
+        };
+        let flights: Vec<u32> = self.ups.iter().filter_map(of_hint).collect();
+        flights.into_iter().for_each(|key| self.recall_guess(inner, key));
+    }
+
+    /// Drops what has not begun to move: others need the room (I1).
+    pub(super) fn drop_guesses(&mut self, inner: &Inner) {
+        if self.guesses.under_way == 0 {
+            return;
+        }
+        let waiting = |(key, up): (usize, &Up)| (up.class == Class::Prefetch).then_some(key as u32);
+        let flights: Vec<u32> = self.ups.iter().filter_map(waiting).collect();
+        flights.into_iter().for_each(|key| self.recall_guess(inner, key));
+    }
+
+    fn recall_guess(&mut self, inner: &Inner, key: u32) {
+        let Some(at) = self.ups.get(key as usize).map(|up| up.at) else { return };
+        if self.recall(at) {
+            self.up_failed(inner, key, Failure::of(Cause::Cancelled));
+        }
+    }
+
+    /// Begins what there is room for.
+    pub(super) fn serve_guesses(&mut self, inner: &Inner) {
+        while self.may_guess(inner) {
+            let Some((asked, name)) = self.next_hint(inner) else { break };
+            if !self.guess(inner, asked, name, true) {
+                return;
+            }
+            self.advance_hint();
+        }
+        while self.may_guess(inner) {
+            let Some((stack, name)) = self.guesses.hot.back().copied() else { return };
+            // For those, blocks that are free; nobody leaves.
+            if inner.stack(stack).device.pool.free() == 0 {
+                return;
+            }
+            self.guesses.hot.pop_back();
+            self.guess(inner, Asked { stack, tenant: TenantId::NOBODY, request: 0 }, name, false);
+        }
+    }
+
+    fn may_guess(&self, inner: &Inner) -> bool {
+        let idle = self.lines.iter().all(super::line::Line::is_empty);
+        idle && !self.refusing && self.guesses.under_way < inner.rules.prefetch_blocks
+    }
+
+    /// The next block that the oldest hint lacks.
+    fn next_hint(&mut self, inner: &Inner) -> Option<(Asked, Name)> {
+        loop {
+            let hint = self.guesses.hints.front_mut()?;
+            let pool = &inner.stack(hint.stack).device.pool;
+            while hint.next < hint.hashes.len() && pool.contains(hint.hashes[hint.next]) {
+                hint.next += 1;
+            }
+            if let Some(hash) = hint.hashes.get(hint.next).copied() {
+                let parent = hint.next.checked_sub(1).map(|before| hint.hashes[before]);
+                let asked = Asked { stack: hint.stack, tenant: hint.tenant, request: hint.number };
+                return Some((asked, Name { hash, parent }));
+            }
+            self.guesses.hints.pop_front();
+        }
+    }
+
+    fn advance_hint(&mut self) {
+        if let Some(hint) = self.guesses.hints.front_mut() {
+            hint.next += 1;
+        }
+    }
+
+    /// Begins a flight. False: there is no block for it now (I2). A block that is nowhere ends its hint: what is behind it is of no use.
+    fn guess(&mut self, inner: &Inner, asked: Asked, name: Name, may_evict: bool) -> bool {
+        let Asked { stack, tenant, request } = asked;
+        if self.up_of.contains_key(&(stack, name.hash)) || self.down_of.contains_key(&(stack, name.hash)) {
+            return true;
+        }
+        let of = inner.stack(stack);
+        let host = of.host.as_ref().and_then(|host| host.pool.lookup_ref(name.hash)).map(Source::Host);
+        let disk = || of.disk.as_ref()?.lookup(name.hash).map(|block| Source::Disk(block.into_ref(), None));
+        let Some(source) = host.or_else(disk) else {
+            self.end_hint(request);
+            return true;
+        };
+        let tenant = self.owner_of(inner, stack, source, tenant);
+        // A guess displaces none of the tenant's own.
+        if self.is_purging(tenant) || !of.device.owners.take(tenant, 1) {
+            self.put_down(inner, stack, source);
+            self.end_hint(request);
+            return true;
+        }
+        let Some(device) = self.spare_block(inner, stack, may_evict) else {
+            of.device.owners.give(tenant, 1);
+            self.put_down(inner, stack, source);
+            return false;
+        };
+        let step = of.layers;
+        let mut up = Up::new(stack, name, source, Class::Prefetch, request, step);
+        up.tenant = tenant;
+        up.serial = self.serial();
+        let key = self.ups.insert(up) as u32;
+        self.up_of.insert((stack, name.hash), key);
+        inner.entered(1);
+        self.guesses.under_way += 1;
+        self.depart(inner, key, device);
+        true
+    }
+
+    /// Nothing of the first one is to be brought up any more.
+    fn end_hint(&mut self, request: u64) {
+        if let Some(hint) = self.guesses.hints.front_mut().filter(|hint| hint.number == request) {
+            hint.hashes.clear();
+        }
+    }
+
+    /// A block of the device that nobody waits for.
+    fn spare_block(&mut self, inner: &Inner, stack: u16, may_evict: bool) -> Option<BlockId> {
+        let pool = &inner.stack(stack).device.pool;
+        if pool.allocate_free_ids(1, &mut self.slots).is_ok() {
+            return self.slots.pop();
+        }
+        // One that is on its way out will do, when it is out.
+        if !may_evict || self.lines[stack as usize].draining > 0 {
+            return None;
+        }
+        pool.evict_ids(1, &mut self.victims);
+        let (block, hash) = self.victims.pop()?;
+        let name = inner.stack(stack).device.name(block, hash);
+        match self.victim(inner, stack, block, name, Class::Prefetch) {
+            Left::Free(block) => Some(block),
+            Left::Soon => None,
+        }
+    }
+
+    /// A flight of this class ends, or becomes somebody's.
+    pub(super) fn guess_over(&mut self, class: Class) {
+        if class == Class::Prefetch {
+            self.guesses.under_way -= 1;
+        }
+    }
+}

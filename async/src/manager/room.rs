@@ -1,0 +1,148 @@
+//! Room below: blocks of host memory for flights down, and slots of the disk.
+//!
+//! ```text
+//!   a flight down ─► free one ─► victim that the disk has, or does not want ─► victim on its way to the disk ─► none
+//!                    now         now                                           soon                             never: dropped
+//! ```
+//!
+//! Victims of the device may have the last free blocks of the host tier, its headroom; copies by choice leave them. It is kept free ahead of
+//! need where there is a disk: where there is none, a victim of the host costs nothing.
+
+use super::down::Have;
+use super::inner::Inner;
+use super::stack::Stack;
+use super::tenants::TenantId;
+use super::traffic::Traffic;
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Failure};
+use kvstrata_core::{BlockId, BlockPool, SequenceHash};
+use kvstrata_ffi::disk::Name;
+
+/// A host block for a flight down.
+pub(super) enum Slot {
+    Now(u32),
+    /// A host victim is on its way to the disk, or something that will be one on its way to the host.
+    Soon,
+    Never,
+}
+
+impl Traffic {
+    /// A slot of the disk for a block that it does not have, if it is worth one: what is not is the tier's to count.
+    pub(super) fn disk_slot(
+        &mut self,
+        inner: &Inner,
+        of: &Stack,
+        name: Name,
+        from: Tier,
+        source: Have,
+        tenant: TenantId,
+    ) -> Option<BlockId> {
+        if !of.disk.as_ref()?.admits(name.hash, inner.elapsed()) {
+            return None;
+        }
+        let slot = self.slot_of(of, tenant);
+        if slot.is_none() {
+            source.dropped(inner, from);
+        }
+        slot
+    }
+
+    /// A block of host memory for a flight down.
+    pub(super) fn host_slot(&mut self, inner: &Inner, stack: u16, class: Class) -> Slot {
+        let of = inner.stack(stack);
+        let Some(host) = &of.host else {
+            return match self.lines[stack as usize].staging.pop() {
+                Some(staged) => Slot::Now(staged),
+                // They come back: whoever has one owns all that it needs.
+                None => Slot::Soon,
+            };
+        };
+        // Victims of the device may have the last ones, and nobody else.
+        let spared = if class <= Class::Offload { 0 } else { inner.rules.host_headroom as usize };
+        if host.pool.free() > spared && host.pool.allocate_free_ids(1, &mut self.slots).is_ok() {
+            return self.slots.pop().map_or(Slot::Never, |slot| Slot::Now(slot.0));
+        }
+        match self.host_victim(inner, stack, class) {
+            // What passes through it can be a victim then.
+            Slot::Never if class <= Class::Offload && self.lines[stack as usize].passes() => Slot::Soon,
+            slot => slot,
+        }
+    }
+
+    /// Makes room in the host tier.
+    fn host_victim(&mut self, inner: &Inner, stack: u16, class: Class) -> Slot {
+        let of = inner.stack(stack);
+        let Some(host) = &of.host else { return Slot::Never };
+        let Some((block, hash)) = self.one_victim(&host.pool) else { return Slot::Never };
+        let name = host.name(block, hash);
+        match self.sink(inner, stack, Have::Owned(block), name, class) {
+            Some(_) => Slot::Soon,
+            None => Slot::Now(block.0),
+        }
+    }
+
+    /// The next victim of a pool. Not by `victims`, which somebody may be going through.
+    fn one_victim(&mut self, pool: &BlockPool) -> Option<(BlockId, SequenceHash)> {
+        pool.evict_ids(1, &mut self.one_victim);
+        self.one_victim.pop()
+    }
+
+    /// A block of host memory is free: for the first flight that waits for one.
+    pub(super) fn freed_host(&mut self, inner: &Inner, stack: u16, block: u32) {
+        let of = inner.stack(stack);
+        let line = &mut self.lines[stack as usize];
+        match (line.grounded.pop_front(), &of.host) {
+            (Some(key), _) => self.take_off(inner, key, block),
+            (None, Some(host)) => _ = host.pool.give_back_ids([BlockId(block)]),
+            (None, None) => line.staging.push(block),
+        }
+    }
+
+    /// Looks after flights that wait for host blocks: as many host victims are on their way as they need, or they are dropped.
+    pub(super) fn serve_grounded(&mut self, inner: &Inner, stack: u16) {
+        loop {
+            let line = &self.lines[stack as usize];
+            let (waiting, sinking) = (line.grounded.len(), line.sinking as usize);
+            let Some(key) = line.grounded.front().copied() else { return };
+            let Some(down) = self.downs.get(key as usize) else { return };
+            if inner.stack(stack).host.is_none() {
+                // Without a host tier it is staging that comes back, from flights up too.
+                let Some(staged) = self.lines[stack as usize].staging.pop() else { return };
+                self.freed_host(inner, stack, staged);
+                continue;
+            }
+            if sinking >= waiting {
+                return;
+            }
+            let class = down.class;
+            match self.host_slot(inner, stack, class) {
+                // No victim went: one will when something has landed.
+                Slot::Soon if self.lines[stack as usize].sinking as usize == sinking => return,
+                Slot::Soon => {}
+                Slot::Now(block) => self.freed_host(inner, stack, block),
+                Slot::Never => {
+                    self.lines[stack as usize].grounded.pop_front();
+                    self.down_failed(inner, key, Failure::of(Cause::Cancelled));
+                }
+            }
+        }
+    }
+
+    /// Keeps some host blocks free ahead of need: the tier's headroom.
+    pub(super) fn serve_headroom(&mut self, inner: &Inner, stack: u16) {
+        let of = inner.stack(stack);
+        let (Some(host), Some(_)) = (&of.host, &of.disk) else { return };
+        loop {
+            let line = &self.lines[stack as usize];
+            let ahead = host.pool.free() + line.sinking as usize;
+            if !line.grounded.is_empty() || ahead >= inner.rules.host_headroom as usize || self.closed {
+                return;
+            }
+            match self.host_victim(inner, stack, Class::Offload) {
+                Slot::Soon => {}
+                Slot::Now(block) => _ = host.pool.give_back_ids([BlockId(block)]),
+                Slot::Never => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Tenants: who shares a manager with others, and neither their blocks nor more than a part of each tier.
+//!
+//! ```text
+//!   Tenant "acme" = 3 ── salt ──► hashes that no other tenant has                     (sharing: the hashes')
+//!                     ── calls ─► handles, entries of the line and flights carry 3
+//!                     ── tags ──► of each block in each tier: whose it is             (quota and purge: by tag)
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `owners.rs` | tags and credits of a tier |
+//! | `quota.rs` | at its quota a tenant gives up its own blocks first, and waits for its own only |
+//! | `purge.rs`, `erase.rs` | all of a tenant's blocks leave, with proof; their bytes overwritten |
+//!
+//! A [`Tenant`] is the manager, asked for a tenant; so no call needs to be told whose it is. The manager's own calls are nobody's:
+//! [`TenantId::NOBODY`] has no quota and is not purged. Where hashes are equal, blocks are shared, whoever asks: a tenant's hashes begin
+//! with its [`salt`](Tenant::salt).
+//!
+//! Invariants
+//! - I1: a number is a name's for the life of the manager; it is never another's.
+//! - I2: a block is of who registered it first, in each tier; a copy of it is of the same tenant. What a restart has found on the disk is
+//!   nobody's until a tenant uses it, and so is not purged before.
+
+mod erase;
+mod owners;
+mod purge;
+mod quota;
+
+pub use purge::{Purge, PurgeError, Purged, PurgedTier};
+
+pub(super) use erase::Piece;
+pub(super) use owners::{Ends, Owners};
+pub(super) use purge::Purging;
+
+use super::KvBlockManager;
+use crate::config::ManagerConfig;
+use crate::tier::Tier;
+use kvstrata_core::hash::{Salt, SaltParts};
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Tenants of a manager at most, nobody included.
+pub(super) const MAX_TENANTS: usize = 4096;
+
+/// A tenant's number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct TenantId(pub(super) u16);
+
+impl TenantId {
+    /// Whose blocks are those that no tenant has asked for.
+    pub const NOBODY: TenantId = TenantId(0);
+}
+
+/// Why there is no such tenant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TenantError {
+    /// A name is needed.
+    #[error("a tenant's name is empty; the manager's own calls are nobody's")]
+    Empty,
+    /// Each has a number.
+    #[error("tenant {name:?} would be one more than the {} that a manager can tell apart; use another manager", MAX_TENANTS - 1)]
+    TooMany {
+        /// Asked for.
+        name: String,
+    },
+}
+
+/// The names.
+#[derive(Debug)]
+pub(super) struct Tenants {
+    by_name: Mutex<HashMap<Arc<str>, TenantId>>,
+    /// Purges under way: who must know asks under the lock only if there are any.
+    pub(super) purges: AtomicUsize,
+}
+
+impl Tenants {
+    /// Those that the settings name, in their order: limits are by that.
+    pub(super) fn of(config: &ManagerConfig) -> Tenants {
+        let named = config.tenants().iter().map(|tenant| Arc::from(tenant.name.as_str()));
+        let by_name = named.zip(1..MAX_TENANTS as u16).map(|(name, number)| (name, TenantId(number)));
+        Tenants { by_name: Mutex::new(by_name.collect()), purges: AtomicUsize::new(0) }
+    }
+
+    fn intern(&self, name: &str) -> Result<(TenantId, Arc<str>), TenantError> {
+        if name.is_empty() {
+            return Err(TenantError::Empty);
+        }
+        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((name, id)) = by_name.get_key_value(name) {
+            return Ok((*id, Arc::clone(name)));
+        }
+        if by_name.len() + 1 >= MAX_TENANTS {
+            return Err(TenantError::TooMany { name: name.to_owned() });
+        }
+        let (id, name) = (TenantId(by_name.len() as u16 + 1), Arc::<str>::from(name));
+        by_name.insert(Arc::clone(&name), id);
+        Ok((id, name))
+    }
+
+    /// Whether anyone is being purged. Relaxed: who must not miss one has passed a fence, or has the lock.
+    pub(super) fn purging(&self) -> bool {
+        self.purges.load(Relaxed) > 0
+    }
+}
+
+/// The owners of a tier, by the settings of `quota` and `[[tenant]]`.
+pub(super) fn owners(config: &ManagerConfig, tier: Tier, blocks: usize) -> Arc<Owners> {
+    let quota = &config.quota;
+    let part = match tier {
+        Tier::Device => quota.device,
+        Tier::Host => quota.host,
+        Tier::Disk => quota.disk,
+    };
+    let named = config.tenants().iter().take(MAX_TENANTS - 1).map(|tenant| match tier {
+        Tier::Device => tenant.device,
+        Tier::Host => tenant.host,
+        Tier::Disk => tenant.disk,
+    });
+    Owners::new(blocks, named.map(|own| own.unwrap_or(part)), part)
+}
+
+/// What a tenant has of a tier, and may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TenantUse {
+    /// Blocks that it has, or is about to.
+    pub blocks: usize,
+    /// Its quota in blocks; none: no limit but the tier's.
+    pub quota: Option<usize>,
+}
+
+/// The manager for one tenant: what is asked for by it is the tenant's. Clones are the same.
+#[derive(Debug, Clone)]
+pub struct Tenant {
+    manager: KvBlockManager,
+    name: Arc<str>,
+}
+
+impl KvBlockManager {
+    /// The manager for a tenant, known by its name from now on.
+    ///
+    /// # Errors
+    /// [`TenantError`].
+    pub fn tenant(&self, name: &str) -> Result<Tenant, TenantError> {
+        let (tenant, name) = self.inner.tenants.intern(name)?;
+        Ok(Tenant { manager: KvBlockManager { tenant, ..self.clone() }, name })
+    }
+}
+
+impl Deref for Tenant {
+    type Target = KvBlockManager;
+
+    /// All calls of the manager. At its quota of the device a tenant gives up its own blocks that are least worth, and waits for its own only.
+    fn deref(&self) -> &KvBlockManager {
+        &self.manager
+    }
+}
+
+impl Tenant {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its number in this manager.
+    #[must_use]
+    pub fn id(&self) -> TenantId {
+        self.manager.tenant
+    }
+
+    /// What its sequences' hashes begin with, so that no other tenant shares them. Where tenants are adversaries, take
+    /// [`SaltParts::salt_with`] and a key.
+    #[must_use]
+    pub fn salt(&self, model: &str, lora: &str, extra: &[&[u8]]) -> Salt {
+        SaltParts { tenant: &self.name, model, lora, extra }.salt()
+    }
+
+    /// What it has of a tier, over all groups.
+    #[must_use]
+    pub fn usage(&self, tier: Tier) -> TenantUse {
+        let owners = self.inner.stacks.iter().filter_map(|stack| stack.owners(tier));
+        owners.fold(TenantUse::default(), |so_far, owners| TenantUse {
+            blocks: so_far.blocks + owners.used(self.id()),
+            quota: owners.limit(self.id()).map(|limit| so_far.quota.unwrap_or(0) + limit).or(so_far.quota),
+        })
+    }
+
+    /// Purges all of the tenant's blocks from all tiers. Begins at once, and goes on if the future is dropped, or has answered at its
+    /// deadline. Until it is over the tenant gets no blocks, and none of its own is found.
+    ///
+    /// # Errors
+    /// [`PurgeError`].
+    pub async fn purge(&self, options: Purge) -> Result<Purged, PurgeError> {
+        purge::purge(&self.inner, self.id(), options).await
+    }
+}

@@ -1,0 +1,163 @@
+//! Whose each block of a tier is, and how many blocks each tenant has there: credits.
+//!
+//! ```text
+//!   tags     by block: the tenant that registered it last
+//!   used     by tenant: credits    ◄─ take ── before a block is allocated, or a place below is taken for a copy
+//!                                  ── give ─► a block that was not registered is free; a registration has ended (the pool tells)
+//! ```
+//!
+//! A credit is for a block, or one to come: it goes from the allocation to the registration, and ends with that. So a tenant never has more
+//! than its quota, however many tasks allocate, and no count has to be made of blocks.
+//!
+//! Invariants
+//! - I1: `used` of a tenant is its blocks that are owned by handles, by the line and by flights up, those registered, and those that
+//!   flights down are to register; in each tier.
+//! - I2: a tag is written before its block is registered, by the block's owner, whoever that is; so of what is registered, or was until its
+//!   owner has it, the tag is that registration's. Of other blocks it says nothing.
+//! - I3: no take brings `used` above the quota. A claim may: a block of nobody's that a tenant has used.
+//!
+//! # Orderings
+//! Relaxed throughout: a tag is ordered by its block's transitions, as a parent is; a count publishes nothing, and who waits for credits is
+//! told by the fences of [`Waiting`](kvstrata_core::waiting::Waiting), as with blocks.
+
+use super::TenantId;
+use kvstrata_core::{BlockId, BlockRef, EventSink, SequenceHash};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
+
+const NO_LIMIT: u32 = u32::MAX;
+
+/// Owners of the blocks of one tier of one group.
+#[derive(Debug)]
+pub(in crate::manager) struct Owners {
+    tags: Box<[AtomicU16]>,
+    used: Box<[AtomicU32]>,
+    /// Of the tenants that the settings name, in their order.
+    limits: Box<[u32]>,
+    /// Of all others.
+    limit: u32,
+}
+
+/// Part of a tier's blocks; all of them is no limit.
+fn limit(part: f64, blocks: usize) -> u32 {
+    if part >= 1.0 { NO_LIMIT } else { (part * blocks as f64) as u32 }
+}
+
+impl Owners {
+    /// Nobody's blocks; parts of the tier that the named tenants may have, and that others may.
+    pub(in crate::manager) fn new(blocks: usize, named: impl Iterator<Item = f64>, part: f64) -> Arc<Owners> {
+        Arc::new(Owners {
+            tags: (0..blocks).map(|_| AtomicU16::new(0)).collect(),
+            used: (0..super::MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
+            limits: named.map(|part| limit(part, blocks)).collect(),
+            limit: limit(part, blocks),
+        })
+    }
+
+    /// Who registered a block that is registered, or that is in the hands of who has ended that (I2).
+    pub(in crate::manager) fn owner(&self, block: BlockId) -> TenantId {
+        TenantId(self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed)))
+    }
+
+    /// For the owner of a block that is about to be registered.
+    pub(in crate::manager) fn note(&self, block: BlockId, tenant: TenantId) {
+        if let Some(tag) = self.tags.get(block.index()) {
+            tag.store(tenant.0, Relaxed);
+        }
+    }
+
+    /// The blocks that a tenant may have at most.
+    pub(in crate::manager) fn limit(&self, tenant: TenantId) -> Option<usize> {
+        let place = usize::from(tenant.0).checked_sub(1)?;
+        let limit = self.limits.get(place).copied().unwrap_or(self.limit);
+        (limit != NO_LIMIT).then_some(limit as usize)
+    }
+
+    pub(in crate::manager) fn used(&self, tenant: TenantId) -> usize {
+        self.used.get(usize::from(tenant.0)).map_or(0, |used| used.load(Relaxed) as usize)
+    }
+
+    /// Takes credits, all or none (I3). Nobody needs none.
+    pub(in crate::manager) fn take(&self, tenant: TenantId, blocks: usize) -> bool {
+        if tenant == TenantId::NOBODY {
+            return true;
+        }
+        let Some(used) = self.used.get(usize::from(tenant.0)) else { return false };
+        let Some(limit) = self.limit(tenant) else {
+            used.fetch_add(blocks as u32, Relaxed);
+            return true;
+        };
+        let more = |used: u32| Some(used + blocks as u32).filter(|used| *used as usize <= limit);
+        used.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+
+    /// Gives credits back.
+    pub(in crate::manager) fn give(&self, tenant: TenantId, blocks: usize) {
+        if tenant != TenantId::NOBODY
+            && let Some(used) = self.used.get(usize::from(tenant.0))
+        {
+            used.fetch_sub(blocks as u32, Relaxed);
+        }
+    }
+
+    /// A block of nobody's, registered and held, that a tenant uses: it is the tenant's from now on.
+    pub(in crate::manager) fn claim(&self, block: BlockId, tenant: TenantId) {
+        let (Some(tag), Some(used)) = (self.tags.get(block.index()), self.used.get(usize::from(tenant.0)))
+        else {
+            return;
+        };
+        if tenant != TenantId::NOBODY && tag.compare_exchange(0, tenant.0, Relaxed, Relaxed).is_ok() {
+            used.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Hands a slot of the disk to a tenant, whose credit it takes over; the one of whose block was there is given back. For slots
+    /// whose pool does not tell.
+    pub(in crate::manager) fn hand_over(&self, slot: BlockId, tenant: TenantId) {
+        if let Some(tag) = self.tags.get(slot.index()) {
+            self.give(TenantId(tag.swap(tenant.0, Relaxed)), 1);
+        }
+    }
+
+    /// The blocks that have a tenant's tag.
+    pub(in crate::manager) fn tagged(&self, tenant: TenantId) -> impl Iterator<Item = BlockId> + '_ {
+        let its = move |(_, tag): &(u32, &AtomicU16)| tag.load(Relaxed) == tenant.0;
+        (0..).zip(&self.tags).filter(its).map(|(block, _)| BlockId(block))
+    }
+}
+
+/// Hears from a pool when a registration has ended: before the block is anybody else's.
+#[derive(Debug)]
+pub(in crate::manager) struct Ends(pub(in crate::manager) Arc<Owners>);
+
+impl EventSink for Ends {
+    fn stored(&self, _: BlockRef, _: SequenceHash, _: Option<BlockRef>) {}
+
+    fn removed(&self, block: BlockRef, _: SequenceHash) {
+        self.0.give(self.0.owner(block.id), 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credits_never_exceed_a_quota_and_claims_may() {
+        let owners = Owners::new(10, [0.5, 1.0].into_iter(), 0.19);
+        let [half, all, other] = [1, 2, 3].map(TenantId);
+        assert_eq!([half, all, other].map(|tenant| owners.limit(tenant)), [Some(5), None, Some(1)]);
+        assert_eq!(owners.limit(TenantId::NOBODY), None);
+        assert!(owners.take(half, 4) && !owners.take(half, 2) && owners.take(half, 1));
+        assert!(owners.take(all, 11) && owners.take(TenantId::NOBODY, 1000));
+        assert_eq!([half, all, other, TenantId::NOBODY].map(|tenant| owners.used(tenant)), [5, 11, 0, 0]);
+        owners.claim(BlockId(3), half);
+        owners.claim(BlockId(3), all);
+        assert_eq!((owners.owner(BlockId(3)), owners.used(half), owners.used(all)), (half, 6, 11));
+        owners.give(half, 1);
+        assert!(!owners.take(half, 1), "still at its quota");
+        owners.hand_over(BlockId(3), other);
+        assert_eq!((owners.used(half), owners.tagged(other).collect::<Vec<_>>()), (4, vec![BlockId(3)]));
+        assert!(owners.take(half, 1));
+    }
+}

@@ -1,0 +1,170 @@
+//! A tenant at its quota: its own blocks make room for its own, and whoever waits for that holds nobody up.
+//!
+//! ```text
+//!   allocate, onboard ──► a credit for each block? ── yes ──► the line, as everybody
+//!                             │ no
+//!                             ▼
+//!                         held: in order of arrival among its tenant's     credits come back: a release lets its blocks be evicted,
+//!                                                                          a handle is dropped, a purge
+//! ```
+//!
+//! What makes room is the tenant's next victims, in the order of the tier's eviction; they go down as any victim does. All that are needed, or
+//! none. To find them the order is looked through, further with each doubling: a tenant at its quota whose blocks are the most recent
+//! of a large tier pays for that with each allocation, under the lock; tens of nanoseconds a block passed.
+//!
+//! Below, a copy of a tenant at its quota takes the place of its own next victim, or is not made.
+//!
+//! Invariants
+//! - I1: who is held has no credit and no block; who is in the line has a credit for each block that it needs.
+//! - I2: of one tenant, who came first is served first.
+
+use super::TenantId;
+use crate::manager::down::{Have, Left};
+use crate::manager::inner::Inner;
+use crate::manager::stack::Stack;
+use crate::manager::traffic::Traffic;
+use crate::transfer::Class;
+use kvstrata_core::{BlockId, BlockPool, BlockRef};
+use kvstrata_ffi::disk::Name;
+
+/// How far the eviction order is looked through at first.
+const LOOK: usize = 256;
+
+/// Up to `wanted` of the next victims that are a tenant's, but for those that are known to be in use, or under a copy.
+fn own_victims(
+    pool: &BlockPool,
+    owner: impl Fn(BlockId) -> TenantId,
+    tenant: TenantId,
+    wanted: usize,
+    passed: &[BlockRef],
+) -> Vec<BlockRef> {
+    let (mut look, mut next) = (LOOK.max(wanted), Vec::new());
+    loop {
+        next.clear();
+        pool.next_victims(look, &mut next);
+        let own = next.iter().map(|(block, _)| *block);
+        let own = own.filter(|block| owner(block.id) == tenant && !passed.contains(block));
+        let own: Vec<BlockRef> = own.take(wanted).collect();
+        if own.len() == wanted || next.len() < look {
+            return own;
+        }
+        look *= 2;
+    }
+}
+
+impl Traffic {
+    /// Takes credits of the device for a tenant, for blocks that its own victims make room for, if need be.
+    pub(in crate::manager) fn take_credits(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        tenant: TenantId,
+        need: usize,
+        class: Class,
+    ) -> bool {
+        let books = &inner.stack(stack).device;
+        let mut passed = Vec::new();
+        loop {
+            if books.owners.take(tenant, need) {
+                return true;
+            }
+            let limit = books.owners.limit(tenant).unwrap_or(usize::MAX);
+            let short = (books.owners.used(tenant) + need).saturating_sub(limit);
+            if need > limit || short == 0 {
+                // Short of none: some were given back between the two looks, which the next take finds.
+                if need > limit {
+                    return false;
+                }
+                continue;
+            }
+            let own = own_victims(&books.pool, |block| books.owners.owner(block), tenant, short, &passed);
+            if own.len() < short {
+                return false;
+            }
+            for block in own {
+                // Used meanwhile, or leased: then others are looked for.
+                let Ok(victim) = books.pool.take_out(block) else {
+                    passed.push(block);
+                    continue;
+                };
+                let name = books.name(victim.id(), victim.hash());
+                let block = victim.into_mutable().into_id();
+                if let Left::Free(block) = self.victim(inner, stack, block, name, class) {
+                    self.freed(inner, stack, block);
+                }
+            }
+        }
+    }
+
+    /// A credit of the host for a copy; at the quota the tenant's next victim there makes room.
+    pub(in crate::manager) fn host_credit(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        tenant: TenantId,
+        class: Class,
+    ) -> bool {
+        let Some(host) = &inner.stack(stack).host else { return true };
+        let mut passed = Vec::new();
+        loop {
+            if host.owners.take(tenant, 1) {
+                return true;
+            }
+            let own = own_victims(&host.pool, |block| host.owners.owner(block), tenant, 1, &passed);
+            let Some(block) = own.first() else { return false };
+            let Ok(victim) = host.pool.take_out(*block) else {
+                passed.push(*block);
+                continue;
+            };
+            let name = host.name(victim.id(), victim.hash());
+            let block = victim.into_mutable().into_id();
+            self.host_left(inner, stack, block, name, class);
+        }
+    }
+
+    /// A slot of the disk for a copy of a tenant's block, whose credit goes with it.
+    pub(in crate::manager) fn slot_of(&mut self, of: &Stack, tenant: TenantId) -> Option<BlockId> {
+        let (disk, owners) = (of.disk.as_ref()?, &of.disk_owners);
+        if !owners.take(tenant, 1) {
+            let own = own_victims(disk.pool(), |slot| owners.owner(slot), tenant, 1, &[]);
+            // Its credit is the new one's.
+            return own.first().and_then(|block| disk.take_this(*block));
+        }
+        disk.take(1, &mut self.slots);
+        let slot = self.slots.pop();
+        match slot {
+            Some(slot) => owners.hand_over(slot, tenant),
+            None => owners.give(tenant, 1),
+        }
+        slot
+    }
+
+    /// Puts those of the held into the line who can have credits by now.
+    pub(in crate::manager) fn serve_held(&mut self, inner: &Inner, stack: u16) {
+        let mut waiting = Vec::new();
+        let mut at = 0;
+        while let Some(entry) = self.lines[stack as usize].held.get(at) {
+            let (tenant, need) = (entry.tenant, entry.need);
+            // Not past an earlier one of the same tenant (I2).
+            if waiting.contains(&tenant) || !self.take_credits(inner, stack, tenant, need, Class::Urgent) {
+                if waiting.is_empty() {
+                    self.hurry(inner, stack);
+                }
+                waiting.push(tenant);
+                at += 1;
+                continue;
+            }
+            let line = &mut self.lines[stack as usize];
+            line.entries.extend(line.held.remove(at));
+        }
+    }
+}
+
+impl Traffic {
+    /// A block of the host that was evicted: down to the disk, or free.
+    fn host_left(&mut self, inner: &Inner, stack: u16, block: BlockId, name: Name, class: Class) {
+        if self.sink(inner, stack, Have::Owned(block), name, class).is_none() {
+            self.freed_host(inner, stack, block.0);
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! All that is under way, behind one lock: flights, who waits for them, the line for blocks, the queues of the paths.
+//!
+//! A device hit, an allocation of free blocks and a release do not come here. What does is about to move a block's bytes, which takes
+//! longer by orders of magnitude than the lock is held: under it there is no copy, no system call, no waking, no mover ([`Out`]).
+//!
+//! ```text
+//!   a call, or a landing ──► change ──► advance: flights that wait for host blocks, headroom, the line, the queues ──► Out
+//! ```
+
+use super::down::Down;
+use super::inner::Inner;
+use super::line::Line;
+use super::offload::Offloading;
+use super::onboarding::Onboarding;
+use super::out::Out;
+use super::prefetch::Guesses;
+use super::schedule::GatedCopy;
+use super::tenants::Purging;
+use super::up::Up;
+use crate::scheduler::{Clock, Gated};
+use crate::transfer::{Allowance, Limits, Queue, Ticket};
+use crate::transfer::{Class, Copy, Failure, HostSide, Landed, Path, Token};
+use kvstrata_core::{BlockId, BlockRef, SequenceHash};
+use slab::Slab;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Lists of copies that are kept for their memory.
+const MOST_SPARE: usize = 1024;
+
+/// A flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Id {
+    Up(u32),
+    Down(u32),
+}
+
+impl Id {
+    pub(super) fn token(self) -> Token {
+        match self {
+            Id::Up(key) => Token(u64::from(key) << 1),
+            Id::Down(key) => Token(u64::from(key) << 1 | 1),
+        }
+    }
+
+    fn of(token: Token) -> Id {
+        let key = (token.0 >> 1) as u32;
+        if token.0 & 1 == 0 { Id::Up(key) } else { Id::Down(key) }
+    }
+}
+
+/// Where a flight is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum At {
+    /// Up: for a block of the device. Down: for one of the host.
+    Wants,
+    Queued(Path, Ticket),
+    /// With a mover, which will answer.
+    Moving,
+    /// Before another attempt.
+    Pausing,
+}
+
+/// Hashes are hashes already.
+#[derive(Default)]
+pub(super) struct Plain(u64);
+
+impl Hasher for Plain {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+}
+
+type ByHash = HashMap<(u16, SequenceHash), u32, BuildHasherDefault<Plain>>;
+
+/// Everything under the lock.
+pub(super) struct Traffic {
+    pub(super) queues: [Queue<Id>; 4],
+    pub(super) allowance: Allowance,
+    /// The path that is asked first.
+    first_path: usize,
+    pub(super) ups: Slab<Up>,
+    pub(super) downs: Slab<Down>,
+    pub(super) onboardings: Slab<Onboarding>,
+    pub(super) offloadings: Slab<Offloading>,
+    pub(super) up_of: ByHash,
+    pub(super) down_of: ByHash,
+    /// One a stack.
+    pub(super) lines: Box<[Line]>,
+    pub(super) out: Out,
+    /// Lists of copies that have landed, to be used again.
+    pub(super) spare: Vec<Vec<Copy>>,
+    pub(super) guesses: Guesses,
+    /// Scratch.
+    pub(super) slots: Vec<BlockId>,
+    pub(super) victims: Vec<(BlockId, SequenceHash)>,
+    pub(super) one_victim: Vec<(BlockId, SequenceHash)>,
+    /// How far the model is, and what waits for it.
+    pub(super) clock: Clock,
+    pub(super) gated: Gated<GatedCopy>,
+    pub(super) opened: Vec<GatedCopy>,
+    pub(super) next: Vec<(BlockRef, SequenceHash)>,
+    /// Shut down: nothing new begins.
+    pub(super) closed: bool,
+    /// What is under way goes on, and nothing more is asked for.
+    pub(super) refusing: bool,
+    /// By path: since when something of it is under way.
+    busy_since: [Option<Duration>; 4],
+    /// Tenants that are being purged.
+    pub(super) purging: Vec<Purging>,
+    /// Paths' bounds: transfers that may wait.
+    bounds: [u32; 4],
+    serial: u64,
+}
+
+impl Traffic {
+    pub(super) fn new(limits: [Limits; 4], budget: Option<u64>, layers: u32, lines: Box<[Line]>) -> Traffic {
+        Traffic {
+            queues: std::array::from_fn(|path| Queue::new(limits[path])),
+            allowance: Allowance::new(budget),
+            first_path: 0,
+            ups: Slab::new(),
+            downs: Slab::new(),
+            onboardings: Slab::new(),
+            offloadings: Slab::new(),
+            up_of: ByHash::default(),
+            down_of: ByHash::default(),
+            lines,
+            out: Out::default(),
+            spare: Vec::new(),
+            guesses: Guesses::default(),
+            slots: Vec::new(),
+            victims: Vec::new(),
+            one_victim: Vec::new(),
+            clock: Clock::new(layers),
+            gated: Gated::new(limits[Path::DeviceToHost as usize].waiting),
+            opened: Vec::new(),
+            next: Vec::new(),
+            closed: false,
+            refusing: false,
+            busy_since: [None; 4],
+            purging: Vec::new(),
+            bounds: std::array::from_fn(|path| limits[path].waiting),
+            serial: 0,
+        }
+    }
+
+    /// What [`serial`](Traffic::serial) will give next.
+    pub(super) fn next_serial(&self) -> u64 {
+        self.serial + 1
+    }
+
+    pub(super) fn serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    /// Whether nothing is under way, and nobody waits.
+    pub(super) fn is_idle(&self) -> bool {
+        self.ups.is_empty() && self.downs.is_empty() && self.lines.iter().all(Line::is_idle)
+    }
+
+    /// An iteration begins: its bytes are anew, and the next path is asked first.
+    pub(super) fn refill(&mut self) {
+        self.allowance.refill();
+        self.first_path = (self.first_path + 1) % Path::ALL.len();
+    }
+
+    /// Whether so many more may wait in a queue; in an empty one any number may.
+    pub(super) fn has_room(&self, path: Path, transfers: usize) -> bool {
+        let waiting = self.queues[path as usize].waiting() as usize;
+        waiting == 0 || waiting + transfers <= self.bounds[path as usize] as usize
+    }
+
+    /// Puts a flight into a queue.
+    pub(super) fn enqueue(&mut self, path: Path, class: Class, request: u64, bytes: u64, item: Id) -> At {
+        // It owns its ends already: refusing it would not make room. What is bounded is what begins.
+        let ticket = self.queues[path as usize].push_beyond(class, request, bytes, item);
+        At::Queued(path, ticket)
+    }
+
+    /// A mover has answered.
+    pub(super) fn land(&mut self, inner: &Inner, landed: Landed) {
+        match landed {
+            Landed::Copies(mut list) => {
+                for copy in list.drain(..) {
+                    let path = if copy.host.is_up() { Path::HostToDevice } else { Path::DeviceToHost };
+                    let (token, outcome, layers) = (copy.token, copy.outcome, copy.layers.clone());
+                    let kept = matches!(copy.host, HostSide::Kept { .. });
+                    // The memory is nobody's while what follows is decided.
+                    drop(copy);
+                    if kept {
+                        self.park(inner, token);
+                    }
+                    self.land_one(inner, token, path, layers, outcome);
+                }
+                if self.spare.len() < MOST_SPARE {
+                    self.spare.push(list);
+                }
+            }
+            Landed::Read(token, outcome) => {
+                self.land_one(inner, token, Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
+            }
+            Landed::Write(token, outcome) => {
+                self.land_one(inner, token, Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
+            }
+        }
+    }
+
+    fn land_one(
+        &mut self,
+        inner: &Inner,
+        token: Token,
+        path: Path,
+        layers: std::ops::Range<u32>,
+        outcome: Result<(), Failure>,
+    ) {
+        let id = Id::of(token);
+        let stack = match id {
+            Id::Up(key) => self.ups.get(key as usize).map(|up| up.stack),
+            Id::Down(key) => self.downs.get(key as usize).map(|down| down.stack),
+        };
+        let Some(stack) = stack else { return };
+        let bytes = inner.stack(stack).bytes_of(&layers);
+        self.queues[path as usize].ended(bytes);
+        inner.counts.moved(path, bytes, outcome);
+        match id {
+            Id::Up(key) => self.land_up(inner, key, path, outcome),
+            Id::Down(key) => self.land_down(inner, key, path, outcome),
+        }
+    }
+
+    /// A device has failed and keeps the memory of a flight: its blocks are nobody's from now on, here and there.
+    fn park(&mut self, inner: &Inner, token: Token) {
+        match Id::of(token) {
+            Id::Up(key) => self.park_up(inner, key),
+            Id::Down(key) => self.park_down(inner, key),
+        }
+    }
+
+    /// A pause is over.
+    pub(super) fn resume(&mut self, inner: &Inner, flight: Id, serial: u64) {
+        match flight {
+            Id::Up(key) => self.resume_up(inner, key, serial),
+            Id::Down(key) => self.resume_down(inner, key, serial),
+        }
+    }
+
+    /// All that can go on goes on.
+    pub(super) fn advance(&mut self, inner: &Arc<Inner>) {
+        for stack in 0..self.lines.len() as u16 {
+            self.serve_grounded(inner, stack);
+            self.serve_headroom(inner, stack);
+            self.serve_held(inner, stack);
+            self.serve_line(inner, stack);
+        }
+        self.serve_guesses(inner);
+        // Whoever is asked first has the most of an iteration's budget: each has its turn.
+        let first = self.first_path;
+        for turn in 0..Path::ALL.len() {
+            let path = Path::ALL[(first + turn) % Path::ALL.len()];
+            while !(path == Path::DiskToDevice && self.lacks_staging(inner)) {
+                let Some(next) = self.queues[path as usize].pop(&mut self.allowance) else { break };
+                match next.item {
+                    Id::Up(key) => self.start_up(inner, key, path, next.bytes),
+                    Id::Down(key) => self.start_down(inner, key, path, next.bytes),
+                }
+            }
+            self.count_busy(inner, path as usize);
+        }
+    }
+
+    /// A path has become busy, or idle.
+    fn count_busy(&mut self, inner: &Inner, path: usize) {
+        match (self.queues[path].in_flight() > 0, self.busy_since[path]) {
+            (true, None) => self.busy_since[path] = Some(inner.elapsed()),
+            (false, Some(since)) => {
+                self.busy_since[path] = None;
+                inner.counts.busy(path, inner.elapsed().saturating_sub(since));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether a read from the disk might find no host memory.
+    fn lacks_staging(&self, inner: &Inner) -> bool {
+        let lacks =
+            |(line, stack): (&Line, u16)| inner.stack(stack).disk.is_some() && line.staging.is_empty();
+        self.lines.iter().zip(0..).any(lacks)
+    }
+}

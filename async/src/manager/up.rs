@@ -1,0 +1,367 @@
+//! Flights up: one block on its way to the device, whoever waits for it.
+//!
+//! ```text
+//!   Wants ──► Queued(host → device) ──► Moving ─► … a range of layers after the other … ─► registered, and every waiter holds it
+//!     │            ▲                                       │
+//!     └─► Queued(disk → device) ──► Moving ──► staged ─────┘            a failure: each waiter has a miss of that cause
+//! ```
+//!
+//! Invariants
+//! - I1: a hash has one flight up at most in a stack; whoever wants it joins.
+//! - I2: from `Queued` on a flight owns its device block, and holds its source, until it ends. What is `Moving` ends with its landing only.
+//! - I3: a block is registered when all of its layers have landed, and never otherwise.
+//! - I4: a flight that nobody waits for any more ends at once, unless it is `Moving`: then it is registered when it has landed.
+
+use super::inner::Inner;
+use super::onboarding::Link;
+use super::tenants::{Piece, TenantId};
+use super::traffic::{At, Id, Traffic};
+use crate::transfer::{Cause, Class, Copy, DiskRead, Failure, HostSide, Path};
+use kvstrata_core::{BlockId, BlockRef};
+use kvstrata_ffi::disk::{Name, Urgency};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where the bytes come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Host(BlockRef),
+    /// And the block of host memory that they have been read to.
+    Disk(BlockRef, Option<u32>),
+}
+
+/// A flight up.
+#[derive(Debug)]
+pub(super) struct Up {
+    pub(super) stack: u16,
+    pub(super) name: Name,
+    pub(super) source: Source,
+    /// Whose it is. With the device block there is a credit of the tenant's.
+    pub(super) tenant: TenantId,
+    pub(super) device: Option<BlockId>,
+    pub(super) at: At,
+    pub(super) class: Class,
+    pub(super) request: u64,
+    /// The first who waits; the others follow from there.
+    pub(super) first: Option<Link>,
+    /// Layers that have landed.
+    pub(super) landed: u32,
+    /// Layers a copy.
+    pub(super) step: u32,
+    attempts: u32,
+    /// A failed device keeps its blocks.
+    parked: bool,
+    /// Flights are numbered: a key is used again, and a pause outlives what paused.
+    pub(super) serial: u64,
+    /// Somebody who goes by layers knows its device block, and may compute with it before it is registered.
+    pub(super) announced: bool,
+    /// The number of the line's entry that is to bring its device block.
+    pub(super) entry: u64,
+}
+
+impl Up {
+    pub(super) fn new(stack: u16, name: Name, source: Source, class: Class, request: u64, step: u32) -> Up {
+        Up {
+            stack,
+            name,
+            source,
+            tenant: TenantId::NOBODY,
+            device: None,
+            at: At::Wants,
+            class,
+            request,
+            first: None,
+            landed: 0,
+            step,
+            attempts: 0,
+            parked: false,
+            serial: 0,
+            announced: false,
+            entry: 0,
+        }
+    }
+
+    fn layers(&self, of: u32) -> Range<u32> {
+        self.landed..self.landed.saturating_add(self.step).min(of)
+    }
+}
+
+impl Traffic {
+    /// The flight has its device block: it can go.
+    pub(super) fn depart(&mut self, inner: &Inner, key: u32, device: BlockId) {
+        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        up.device = Some(device);
+        self.queue_up(inner, key);
+    }
+
+    fn queue_up(&mut self, inner: &Inner, key: u32) {
+        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let stack = inner.stack(up.stack);
+        let (path, bytes) = match up.source {
+            Source::Disk(_, None) => (Path::DiskToDevice, stack.block_bytes),
+            _ => (Path::HostToDevice, stack.bytes_of(&up.layers(stack.layers))),
+        };
+        let (class, request) = (up.class, up.request);
+        let at = self.enqueue(path, class, request, bytes, Id::Up(key));
+        self.ups[key as usize].at = at;
+    }
+
+    /// Its turn has come.
+    pub(super) fn start_up(&mut self, inner: &Arc<Inner>, key: u32, path: Path, bytes: u64) {
+        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let stack = inner.stack(up.stack);
+        up.at = At::Moving;
+        let (token, urgent) = (Id::Up(key).token(), up.class == Class::Urgent);
+        let Some(memory) = &stack.memory else { return };
+        if path == Path::DiskToDevice {
+            let Source::Disk(block, _) = up.source else { return };
+            let staged = self.lines[up.stack as usize].staging.pop();
+            let (buffer, disk) = (staged.map(|staged| memory.write(staged)), &stack.disk);
+            let (Some(staged), Some(Ok(buffer)), Some(disk)) = (staged, buffer, disk) else {
+                self.queues[path as usize].ended(bytes);
+                return self.up_failed(inner, key, Failure::of(Cause::Busy));
+            };
+            up.source = Source::Disk(block, Some(staged));
+            let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
+            let (slot, hash) = (block.id, up.name.hash);
+            let read = DiskRead { token, slot, hash, urgency, buffer, landing: inner.landing() };
+            return self.out.read(Arc::clone(disk), read);
+        }
+        let (from, verify) = match up.source {
+            Source::Host(block) => (block.id.0, inner.rules.verify_host),
+            Source::Disk(_, staged) => (staged.unwrap_or(u32::MAX), false),
+        };
+        match (memory.read(from), up.device) {
+            (Ok(bytes), Some(device)) => {
+                let layers = up.layers(stack.layers);
+                let copy = Copy::new(token, device, HostSide::Read(bytes), layers, verify);
+                self.out.copy(&mut self.spare, inner, (up.stack, path), copy);
+            }
+            _ => {
+                self.queues[path as usize].ended(bytes);
+                self.up_failed(inner, key, Failure::of(Cause::Busy));
+            }
+        }
+    }
+
+    /// A part of it has ended.
+    pub(super) fn land_up(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
+        let purging = self.ups.get(key as usize).is_some_and(|up| self.is_purging(up.tenant));
+        let outcome = outcome.and(if purging { Err(Failure::of(Cause::Cancelled)) } else { Ok(()) });
+        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let layers = inner.stack(up.stack).layers;
+        match outcome {
+            Ok(()) if path == Path::DiskToDevice => self.queue_up(inner, key),
+            Ok(()) => {
+                let from = up.landed;
+                up.landed = up.layers(layers).end;
+                let to = up.landed;
+                self.layers_landed(key, from..to);
+                if to == layers { self.arrived(inner, key) } else { self.queue_up(inner, key) }
+            }
+            Err(failure) => {
+                inner.counts.failed(path, failure.cause);
+                let again = failure.retryable
+                    && !up.parked
+                    && up.attempts < inner.rules.retries
+                    && up.first.is_some();
+                if again && !self.closed {
+                    up.attempts += 1;
+                    up.at = At::Pausing;
+                    let serial = up.serial;
+                    self.unstage(key);
+                    self.out.later(Id::Up(key), serial);
+                } else {
+                    self.up_failed(inner, key, failure);
+                }
+            }
+        }
+        self.drop_if_unwanted(inner, key);
+    }
+
+    /// The pause before another attempt is over.
+    pub(super) fn resume_up(&mut self, inner: &Inner, key: u32, serial: u64) {
+        let same = |up: &Up| up.serial == serial && matches!(up.at, At::Pausing);
+        if self.ups.get(key as usize).is_some_and(same) {
+            self.queue_up(inner, key);
+        }
+    }
+
+    /// The flight's blocks are not given back, whatever comes; the failure that lands ends it.
+    pub(super) fn park_up(&mut self, inner: &Inner, key: u32) {
+        if let Some(up) = self.ups.get_mut(key as usize) {
+            up.parked = true;
+            inner.counts.parked();
+        }
+    }
+
+    /// A read that failed left nothing: what is staged was for it.
+    fn unstage(&mut self, key: u32) {
+        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        if let Source::Disk(block, Some(staged)) = up.source {
+            up.source = Source::Disk(block, None);
+            let (stack, tenant) = (up.stack, up.tenant);
+            if !self.hand_to_purge(tenant, Piece::Staged(stack, staged)) {
+                self.lines[stack as usize].staging.push(staged);
+            }
+        }
+    }
+
+    /// All layers are there (I3).
+    fn arrived(&mut self, inner: &Inner, key: u32) {
+        self.unstage(key);
+        let up = self.ups.remove(key as usize);
+        self.up_of.remove(&(up.stack, up.name.hash));
+        self.guess_over(up.class);
+        inner.left(1);
+        let stack = inner.stack(up.stack);
+        let Some(device) = up.device else { return };
+        let there = stack.device.pool.lookup_ref(up.name.hash);
+        // Somebody computes with the block that was announced: it stays until they have ended.
+        let (registered, double) = match there {
+            Some(there) => (Some(there), Some(Arc::new((device, up.tenant)))),
+            None if up.announced => (stack.device.register_beside(device, up.name, up.tenant), None),
+            None => (stack.device.register(device, up.name, up.tenant), None),
+        };
+        inner.counts.onboarded(up.source.is_disk());
+        let mut next = up.first;
+        let owner = next;
+        while let Some(link) = next {
+            let held = registered.and_then(|block| match Some(link) == owner {
+                true => Some(block),
+                false => stack.device.pool.hold_again(block),
+            });
+            if let (Some(double), Some(of)) = (&double, self.onboardings.get_mut(link.onboarding as usize)) {
+                of.keep(double);
+            }
+            next = self.came(inner, link, held.ok_or(Cause::Busy));
+        }
+        match owner {
+            Some(link) => self.spend(link, up.source),
+            None => {
+                if let Some(block) = registered {
+                    stack.device.release(block, inner.now());
+                }
+                self.put_down(inner, up.stack, up.source);
+                if let Some(double) = double {
+                    let (device, tenant) = *double;
+                    stack.device.owners.give(tenant, 1);
+                    stack.device.pool.give_back_ids([device]);
+                }
+            }
+        }
+    }
+
+    /// It will not come: each waiter has a miss, unless the bytes are to be had from further down.
+    pub(super) fn up_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
+        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        if up.parked {
+            return self.up_parked(inner, key, failure);
+        }
+        self.unstage(key);
+        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let stack = inner.stack(up.stack);
+        if let (Source::Host(block), Cause::Mismatch) = (up.source, failure.cause)
+            && let (Some(host), Some(disk)) = (&stack.host, &stack.disk)
+            && let Some(lower) = disk.lookup(up.name.hash)
+        {
+            // Layers that have landed were verified, and somebody may compute with them: it goes on behind them.
+            up.source = Source::Disk(lower.into_ref(), None);
+            host.release(block, inner.now());
+            // Held by others, it fails for them too.
+            let _ = host.pool.unregister(block);
+            return self.queue_up(inner, key);
+        }
+        let up = self.ups.remove(key as usize);
+        self.up_of.remove(&(up.stack, up.name.hash));
+        self.guess_over(up.class);
+        inner.left(1);
+        if let Some(device) = up.device {
+            stack.device.owners.give(up.tenant, 1);
+            self.freed_by(inner, up.stack, up.tenant, device);
+        }
+        match up.source {
+            Source::Host(block) => {
+                if let Some(host) = &stack.host {
+                    host.release(block, inner.now());
+                    if failure.cause == Cause::Mismatch {
+                        let _ = host.pool.unregister(block);
+                    }
+                }
+            }
+            Source::Disk(block, _) => {
+                if let Some(disk) = &stack.disk {
+                    disk.pool().release_refs([block]);
+                    if matches!(failure.cause, Cause::Rejected | Cause::Disk | Cause::Lost) {
+                        disk.unregister(block);
+                        if stack.disk_owners.owner(block.id) == up.tenant
+                            && disk.pool().registered(block.id).is_none()
+                        {
+                            stack.disk_owners.hand_over(block.id, TenantId::NOBODY);
+                        }
+                    }
+                }
+            }
+        }
+        let mut next = up.first;
+        while let Some(link) = next {
+            next = self.came(inner, link, Err(failure.cause));
+        }
+    }
+
+    /// As [`up_failed`](Traffic::up_failed), and nothing is given back.
+    fn up_parked(&mut self, inner: &Inner, key: u32, failure: Failure) {
+        let up = self.ups.remove(key as usize);
+        self.up_of.remove(&(up.stack, up.name.hash));
+        self.guess_over(up.class);
+        inner.left(1);
+        inner.stack(up.stack).device.owners.give(up.tenant, usize::from(up.device.is_some()));
+        let mut next = up.first;
+        while let Some(link) = next {
+            next = self.came(inner, link, Err(failure.cause));
+        }
+    }
+
+    /// Ends a flight that nobody waits for, if nothing of it is under way (I4).
+    pub(super) fn drop_if_unwanted(&mut self, inner: &Inner, key: u32) {
+        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        if up.first.is_some() || up.class == Class::Prefetch && !self.closed {
+            return;
+        }
+        match up.at {
+            At::Moving => return,
+            At::Queued(path, ticket) => {
+                self.queues[path as usize].cancel(ticket);
+            }
+            At::Wants => {
+                let (stack, entry) = (up.stack, up.entry);
+                self.leave_line(inner, stack, entry, key);
+            }
+            At::Pausing => {}
+        }
+        self.up_failed(inner, key, Failure::of(Cause::Cancelled));
+    }
+
+    /// Lets go of a source.
+    pub(super) fn put_down(&mut self, inner: &Inner, stack: u16, source: Source) {
+        let of = inner.stack(stack);
+        match source {
+            Source::Host(block) => {
+                if let Some(host) = &of.host {
+                    host.release(block, inner.now());
+                }
+            }
+            Source::Disk(block, _) => {
+                if let Some(disk) = &of.disk {
+                    disk.pool().release_refs([block]);
+                }
+            }
+        }
+    }
+}
+
+impl Source {
+    pub(super) fn is_disk(self) -> bool {
+        matches!(self, Source::Disk(..))
+    }
+}

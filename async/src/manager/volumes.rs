@@ -1,0 +1,158 @@
+//! The disk tier of a group, as the settings say.
+//!
+//! With `disk.paths` its volumes are files that stay: the next manager of the same model and geometry finds their blocks again. Without,
+//! there is one file that has no name and goes with the process.
+
+use crate::config::{Group, ManagerConfig};
+use crate::disk::{DiskTier, TierError, TierOptions};
+use crate::replay::DiskFill;
+use kvstrata_core::hash::BlockHasher;
+use kvstrata_core::layout::{Layout, LayoutError, Region};
+use kvstrata_core::{Policy, PoolConfig, Xxh3};
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::disk::{Key, KeyError, VolumeOptions};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why there is no disk tier.
+#[derive(Debug, thiserror::Error)]
+pub enum DiskError {
+    /// A volume, or the pool.
+    #[error(transparent)]
+    Tier(#[from] TierError),
+    /// The key.
+    #[error("{setting}: {source}")]
+    Key {
+        /// Which setting names it.
+        setting: &'static str,
+        /// What is wrong.
+        source: KeyError,
+    },
+    /// The block's layout has no fingerprint.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// No place for a file without a name.
+    #[error(
+        "no file for the disk tier could be made in any of {places:?}; name one with disk.paths (the last: {last})"
+    )]
+    NoPlace {
+        /// Tried.
+        places: Vec<PathBuf>,
+        /// What the last said.
+        last: Box<TierError>,
+    },
+}
+
+/// Opens the volumes, or makes them.
+pub(super) fn open(
+    config: &ManagerConfig,
+    group: &Group,
+    arena: &Arc<HostArena>,
+) -> Result<DiskTier, DiskError> {
+    let disk = &config.disk;
+    let made = Made { config, group, arena, key: key(config)?, layout: block_fingerprint(group)? };
+    if !disk.paths.is_empty() {
+        let files: Vec<PathBuf> = disk.paths.iter().map(|place| file_in(place, config, group)).collect();
+        return Ok(made.open(&files, true)?);
+    }
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let places = vec![PathBuf::from("/var/tmp"), std::env::temp_dir(), PathBuf::from(".")];
+    let mut last = None;
+    for place in &places {
+        // Relaxed: only that the numbers differ.
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file = place.join(format!("kvstrata-{}-{number}.kvs", std::process::id()));
+        match made.open(&[file], false) {
+            Ok(tier) => return Ok(tier),
+            Err(error) => last = Some(Box::new(error)),
+        }
+    }
+    last.map_or_else(
+        || made.open(&[], false).map_err(DiskError::from),
+        |last| Err(DiskError::NoPlace { places: places.clone(), last }),
+    )
+}
+
+/// What volumes are made of.
+struct Made<'m> {
+    config: &'m ManagerConfig,
+    group: &'m Group,
+    arena: &'m Arc<HostArena>,
+    key: Option<Key>,
+    layout: u128,
+}
+
+impl Made<'_> {
+    fn open(&self, files: &[PathBuf], keep: bool) -> Result<DiskTier, TierError> {
+        let disk = &self.config.disk;
+        let blocks = self.group.blocks(disk.blocks);
+        // A multiple of the number of paths, for a group that has a share of the blocks too.
+        let slots = (blocks / files.len().max(1) as u32).max(1);
+        let volumes = files.iter().map(|file| {
+            let options = VolumeOptions::new(file, slots, self.arena.block_bytes())
+                .keep(keep)
+                .write_through(keep && disk.fill == DiskFill::First)
+                .write_through_in_background(keep && disk.fill == DiskFill::Background)
+                .layout_fingerprint(self.layout)
+                .model_fingerprint(model_fingerprint(self.config, self.group))
+                .reinitialize(disk.reinitialize)
+                .trim(disk.trim)
+                .backend(disk.backend)
+                .register(self.arena);
+            match &self.key {
+                Some(key) => options.key(key.clone()),
+                None => options,
+            }
+        });
+        let options = TierOptions {
+            admission: disk.admission,
+            write_budget: disk.write_budget,
+            linked: disk.policy != Policy::Lru,
+        };
+        let pool =
+            PoolConfig::new(slots * files.len() as u32).policy(disk.policy).page_size(self.group.page_size);
+        DiskTier::open(volumes.collect(), pool, options).map(|(tier, _)| tier)
+    }
+}
+
+fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
+    let of = |setting| move |source| DiskError::Key { setting, source };
+    match (&config.disk.key_file, &config.disk.key_env) {
+        (Some(file), _) => Key::from_file(file).map(Some).map_err(of("disk.key_file")),
+        (None, Some(name)) => Key::from_variable(name).map(Some).map_err(of("disk.key_env")),
+        (None, None) => Ok(None),
+    }
+}
+
+/// What the bytes of a block mean.
+fn block_fingerprint(group: &Group) -> Result<u128, LayoutError> {
+    let one = group.layout.num_blocks(1).alignment(4096);
+    // Any address does: the fingerprint has none.
+    let region = Region::system(4096, one.block_bytes()?);
+    Ok(Layout::fully_contiguous(one, region)?.block_fingerprint().to_u128())
+}
+
+/// Whose bytes they are: as much of the model as the settings know. What more tells models apart is in the hashes' salt.
+fn model_fingerprint(config: &ManagerConfig, group: &Group) -> u128 {
+    let model = config.model.map_or("", |model| model.name);
+    let geometry = &config.geometry;
+    let of = format!("{model} {} {} {} {:?}", geometry.tp, geometry.rank, group.name, group.layers);
+    Xxh3.bytes(of.as_bytes())
+}
+
+/// A directory gets a file of a name that the next manager will know; anything else is the file itself, with the group's name behind it
+/// where there are several.
+fn file_in(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
+    let several = config.groups().len() > 1;
+    match (place.is_dir(), several) {
+        (true, false) => place.join("kvstrata.kvs"),
+        (true, true) => place.join(format!("kvstrata-{}.kvs", group.name)),
+        (false, false) => place.to_owned(),
+        (false, true) => {
+            let mut name = place.as_os_str().to_owned();
+            name.push(format!(".{}", group.name));
+            PathBuf::from(name)
+        }
+    }
+}

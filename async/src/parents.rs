@@ -1,0 +1,31 @@
+//! The parent's hash of each block of a tier, so that it goes down with the block and is written beside its payload.
+//!
+//! # Orderings
+//! Relaxed: an entry is written by the owner of its block before the block is registered, and read by who has evicted it; the
+//! pool's transitions order the two.
+
+use kvstrata_core::{BlockId, SequenceHash};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// By block number: low and high half of the parent's hash, zero for a block that has none.
+#[derive(Debug)]
+pub(crate) struct Parents(Box<[[AtomicU64; 2]]>);
+
+impl Parents {
+    pub(crate) fn new(blocks: usize) -> Parents {
+        Parents((0..blocks).map(|_| [AtomicU64::new(0), AtomicU64::new(0)]).collect())
+    }
+
+    pub(crate) fn get(&self, block: BlockId) -> Option<SequenceHash> {
+        let [low, high] = self.0.get(block.index())?;
+        let hash = u128::from(high.load(Relaxed)) << 64 | u128::from(low.load(Relaxed));
+        (hash != 0).then_some(SequenceHash::from_u128(hash))
+    }
+
+    pub(crate) fn set(&self, block: BlockId, parent: Option<SequenceHash>) {
+        let Some([low, high]) = self.0.get(block.index()) else { return };
+        let hash = parent.map_or(0, SequenceHash::to_u128);
+        low.store(hash as u64, Relaxed);
+        high.store((hash >> 64) as u64, Relaxed);
+    }
+}

@@ -1,0 +1,247 @@
+//! What is asked of blocks that are on their way: their layers, their places, their end, whoever asks.
+
+use crate::gated::Ground;
+use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
+use kvstrata::config::WriteMode;
+use kvstrata::core::BlockId;
+use kvstrata::manager::{AllocateError, KvBlockManager, OffloadOptions, OnboardError, OnboardOptions, Purge};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Class;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+/// The outcome of a look at a future.
+fn look<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A manager whose host tier has a sequence of four that its device lacks, and whose copies wait.
+async fn below() -> (Ground, Vec<kvstrata::core::SequenceHash>) {
+    let ground = Ground::new(4, 16);
+    let all = hashes(1, 4);
+    drop(compute(&ground.manager, &all, None).await);
+    drop(ground.manager.allocate(4).await.expect("blocks"));
+    rest(&ground.manager).await;
+    ground.mover.close();
+    (ground, all)
+}
+
+#[tokio::test]
+async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought_up() {
+    for layers in [None, Some(1)] {
+        let (ground, all) = below().await;
+        let found = ground.manager.match_prefix(&all);
+        let options = OnboardOptions { layers, ..OnboardOptions::default() };
+        let up = ground.manager.onboard(found, options).expect("fits");
+        assert!(look(up.layer_ready(0)).is_pending(), "{layers:?}: nothing has been copied");
+        ground.mover.open();
+        up.layer_ready(1).await.expect("copied");
+        let ids: Vec<BlockId> = up.ids().expect("all have places");
+        let up = up.await;
+        assert_eq!(up.blocks.ids().collect::<Vec<_>>(), ids);
+        check(&ground.manager, &up.blocks, &all);
+    }
+}
+
+#[tokio::test]
+async fn a_run_of_another_manager_is_refused() {
+    let (one, other) = (build(settings(4, 16)), build(settings(4, 16)));
+    for (manager, sequence) in [(&one, 1), (&other, 2)] {
+        drop(compute(manager, &hashes(sequence, 4), None).await);
+        drop(manager.allocate(4).await.expect("blocks"));
+        rest(manager).await;
+    }
+    let found = one.match_prefix(&hashes(1, 4));
+    let error = other.onboard(found, OnboardOptions::default()).expect_err("not its own");
+    assert_eq!(error, OnboardError::Foreign);
+    rest(&one).await;
+    assert_eq!(one.census().tiers[0][1].active, 0, "released where it was found");
+    assert_eq!(other.match_prefix(&hashes(1, 4)).len(), 0);
+}
+
+#[tokio::test]
+async fn a_run_that_is_brought_up_as_a_guess_is_still_waited_for() {
+    let (ground, all) = below().await;
+    let options = OnboardOptions { class: Class::Prefetch, ..OnboardOptions::default() };
+    let guess = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
+    let urgent = ground.manager.onboard(ground.manager.match_prefix(&all), OnboardOptions::default());
+    ground.mover.open();
+    for up in [guess, urgent.expect("fits")] {
+        let up = up.await;
+        assert_eq!((up.missed, up.blocks.len()), (None, 4));
+        check(&ground.manager, &up.blocks, &all);
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
+    let (ground, all) = below().await;
+    let found = || ground.manager.match_prefix(&all[..2]);
+    let whole = ground.manager.onboard(found(), OnboardOptions::default()).expect("fits");
+    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let layered = ground.manager.onboard(found(), options).expect("fits");
+    let told = layered.ids().expect("they have places");
+    // An engine that was late has computed them itself.
+    let twin = compute(&ground.manager, &all[..2], None).await;
+    ground.mover.open();
+    let whole = whole.await;
+    layered.layer_ready(1).await.expect("copied");
+    drop((whole, twin));
+    let taken = ground.manager.try_allocate(2);
+    let taken: Vec<BlockId> = taken.iter().flat_map(|taken| taken.ids().to_vec()).collect();
+    assert!(taken.iter().all(|block| !told.contains(block)), "{taken:?} of {told:?}: it computes with them");
+    let up = layered.await;
+    check(&ground.manager, &up.blocks, &all[..2]);
+}
+
+/// Does something with the manager when the last one forgets it.
+struct Forgotten(KvBlockManager);
+
+impl Wake for Forgotten {
+    fn wake(self: Arc<Forgotten>) {}
+}
+
+impl Drop for Forgotten {
+    fn drop(&mut self) {
+        self.0.check_watermark();
+    }
+}
+
+#[tokio::test]
+async fn a_waker_that_is_forgotten_may_use_the_manager() {
+    let (ground, all) = below().await;
+    let down = Ground::new(4, 16);
+    let blocks = compute(&down.manager, &all, None).await;
+    down.mover.close();
+    let (manager, below) = (ground.manager.clone(), down.manager.clone());
+    in_time("no deadlock", move || {
+        let waker = |of: &KvBlockManager| Waker::from(Arc::new(Forgotten(of.clone())));
+        let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+        let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
+        assert!(pin!(up.layer_ready(0)).poll(&mut Context::from_waker(&waker(&manager))).is_pending());
+        drop(up);
+        let mut offload = below.offload(&blocks, OffloadOptions::default());
+        for _ in 0..2 {
+            assert!(Pin::new(&mut offload).poll(&mut Context::from_waker(&waker(&below))).is_pending());
+        }
+    });
+    ground.mover.open();
+    down.mover.open();
+}
+
+#[tokio::test]
+async fn what_is_to_persist_is_on_the_disk_though_it_was_on_its_way_to_the_host() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // Large ones, which take a while.
+    let settings = settings(8, 16)
+        .geometry_block_bytes(Some(4 << 20))
+        .offload_mode(WriteMode::Through)
+        .disk_paths(vec![directory.path().join("volume")])
+        .disk_bytes(Some(64 << 20));
+    let manager = build(settings);
+    let all = hashes(1, 8);
+    let blocks = compute(&manager, &all, None).await;
+    let down = manager.persist(&all).await;
+    assert_eq!(down.copied + down.there, 8, "{down:?}");
+    drop(blocks);
+    rest(&manager).await;
+    assert_eq!(manager.pool_stats(Tier::Disk).stored, 8);
+}
+
+/// Uses the manager when it is woken.
+struct Called(KvBlockManager);
+
+impl Wake for Called {
+    fn wake(self: Arc<Called>) {
+        self.0.check_watermark();
+    }
+}
+
+/// Fails if that has not ended in a while.
+fn in_time(what: &str, work: impl FnOnce() + Send + 'static) {
+    let (ended, when) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        work();
+        ended.send(()).expect("the test waits");
+    });
+    if when.recv_timeout(Duration::from_secs(20)).is_err() {
+        // Whoever unwinds waits for the lock, too.
+        eprintln!("not in time: {what}");
+        std::process::abort();
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_woken_may_use_the_manager_at_once() {
+    let ground = Ground::new(4, 16);
+    let tenant = ground.manager.tenant("a").expect("few tenants");
+    let runtime = tokio::runtime::Handle::current();
+    let manager = ground.manager.clone();
+    in_time("dismissed from the line", move || {
+        let _in = runtime.enter();
+        let _all = manager.try_allocate(4).expect("free ones");
+        let mut waits = pin!(tenant.allocate(1));
+        let waker = Waker::from(Arc::new(Called(manager.clone())));
+        assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(look(tenant.purge(Purge::default())).is_pending());
+        let answer = waits.poll(&mut Context::from_waker(&waker));
+        assert!(matches!(answer, Poll::Ready(Err(AllocateError::Purging))), "{answer:?}");
+    });
+    rest(&ground.manager).await;
+    let blocks = compute(&ground.manager, &hashes(1, 2), None).await;
+    ground.mover.close();
+    let offload = ground.manager.offload(&blocks, OffloadOptions::default());
+    let mut shutdown = pin!(ground.manager.shutdown());
+    let waker = Waker::from(Arc::new(Called(ground.manager.clone())));
+    assert!(shutdown.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let (mover, manager) = (Arc::clone(&ground.mover), ground.manager.clone());
+    in_time("idle", move || {
+        mover.open();
+        while !manager.census().is_idle() {
+            std::thread::yield_now();
+        }
+    });
+    assert!(shutdown.await);
+    assert_eq!(offload.await.copied, 2);
+}
+
+#[tokio::test]
+async fn no_path_keeps_the_budget_of_iterations_from_another() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = settings(16, 32)
+        .iteration_bytes(Some(BYTES as u64))
+        .disk_paths(vec![directory.path().join("volume")])
+        .disk_bytes(Some(64 << 20));
+    let manager = build(settings);
+    let one = compute(&manager, &hashes(1, 1), None).await;
+    assert_eq!(manager.offload(&one, OffloadOptions::default()).await.copied, 1);
+    let many = compute(&manager, &hashes(2, 12), None).await;
+    let offload = manager.offload(&many, OffloadOptions::default());
+    let persist = tokio::spawn({
+        let manager = manager.clone();
+        async move { manager.persist(&hashes(1, 1)).await }
+    });
+    for _ in 0..8 {
+        tokio::task::yield_now().await;
+        manager.step().expect("none runs");
+        while manager.census().moving > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(manager.pool_stats(Tier::Disk).stored, 1, "its turn comes in four iterations");
+    drop((offload, persist));
+}
+
+#[tokio::test]
+async fn who_waits_for_blocks_does_not_wait_for_the_budget_of_an_iteration() {
+    let manager = build(settings(4, 16).iteration_bytes(Some(BYTES as u64)));
+    let blocks = compute(&manager, &hashes(1, 4), None).await;
+    let partial = manager.try_allocate(0).expect("none");
+    // Nothing runs any more: no iteration begins before there are blocks for one.
+    let _preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    let blocks = manager.allocate_within(4, Duration::from_secs(5)).await;
+    assert_eq!(blocks.expect("in time").len(), 4);
+}

@@ -1,0 +1,64 @@
+//! Managers to test, and what their blocks' bytes must be.
+
+use kvstrata::config::{ManagerConfig, ManagerConfigBuilder};
+use kvstrata::core::{BlockId, SequenceHash};
+use kvstrata::manager::{Blocks, KvBlockManager};
+
+pub const BYTES: usize = 4096;
+
+/// Blocks of `BYTES`, and nothing done ahead of need.
+pub fn settings(device: u32, host: u32) -> ManagerConfigBuilder {
+    ManagerConfig::builder()
+        .geometry_block_bytes(Some(BYTES as u64))
+        .device_blocks(device)
+        .host_blocks(host)
+        .watermark_device(1.0)
+        .watermark_host(1.0)
+        .idle_host_after(None)
+        .idle_disk_after(None)
+}
+
+pub fn build(settings: ManagerConfigBuilder) -> KvBlockManager {
+    KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager")
+}
+
+pub fn hashes(sequence: u64, blocks: u64) -> Vec<SequenceHash> {
+    (1..=blocks)
+        .map(|block| SequenceHash::from_u128(u128::from(sequence) << 64 | u128::from(block)))
+        .collect()
+}
+
+pub fn bytes_of(hash: SequenceHash) -> Vec<u8> {
+    let mut state = hash.to_u128() as u64 ^ (hash.to_u128() >> 64) as u64;
+    (0..BYTES)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+pub async fn compute(manager: &KvBlockManager, hashes: &[SequenceHash], parent: Option<&Blocks>) -> Blocks {
+    let blocks = manager.allocate(hashes.len()).await.expect("blocks");
+    let port = manager.device_port().expect("a simulated device");
+    for (block, hash) in blocks.ids().iter().zip(hashes) {
+        port.copy_in(block.0, 0, &bytes_of(*hash)).expect("in range");
+    }
+    blocks.register(hashes, parent).expect("registered")
+}
+
+pub fn check(manager: &KvBlockManager, blocks: &Blocks, hashes: &[SequenceHash]) {
+    assert_eq!(blocks.len(), hashes.len());
+    let mut bytes = vec![0; BYTES];
+    for (BlockId(block), hash) in blocks.ids().zip(hashes) {
+        manager.device_port().expect("a simulated device").copy_out(block, 0, &mut bytes).expect("in range");
+        assert!(bytes == bytes_of(*hash), "block {block} is not {hash:?}");
+    }
+}
+
+/// Waits until nothing is under way.
+pub async fn rest(manager: &KvBlockManager) {
+    while !manager.census().is_idle() {
+        tokio::task::yield_now().await;
+    }
+}

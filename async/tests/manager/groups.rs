@@ -1,0 +1,115 @@
+//! Models whose layers keep different things.
+
+use super::ground::{build, hashes, rest};
+use kvstrata::config::ManagerConfig;
+use kvstrata::core::SequenceHash;
+use kvstrata::manager::{Blocks, KvBlockManager, OnboardOptions};
+
+/// Full attention with pages of 16, a window of 32 with pages of 16, and a state each 64 tokens.
+fn hybrid() -> KvBlockManager {
+    let groups = r#"
+        [device]
+        blocks = 64
+        [host]
+        blocks = 128
+        [watermark]
+        device = 1.0
+        host = 1.0
+        [[group]]
+        name = "full"
+        kind = "full"
+        layers = [0]
+        page_size = 16
+        kv_heads = 1
+        head_size = 64
+        [[group]]
+        name = "window"
+        kind = "window"
+        layers = [1]
+        page_size = 16
+        window = 32
+        kv_heads = 1
+        head_size = 64
+        [[group]]
+        name = "state"
+        kind = "state"
+        layers = [2]
+        page_size = 64
+        state_bytes = 4096
+        [geometry]
+        layers = 3
+    "#;
+    build(ManagerConfig::builder().toml("hybrid.toml", groups))
+}
+
+/// Hashes of 256 tokens, by group.
+fn sequence(number: u64) -> [Vec<SequenceHash>; 3] {
+    [hashes(number, 16), hashes(number, 16), hashes(number, 4)]
+}
+
+async fn keep(
+    manager: &KvBlockManager,
+    group: usize,
+    hashes: &[SequenceHash],
+    which: std::ops::Range<usize>,
+) -> Blocks {
+    let blocks = manager.allocate_group(group, which.len()).await.expect("blocks");
+    blocks.register(&hashes[which], None).expect("registered")
+}
+
+fn found(manager: &KvBlockManager, of: &[Vec<SequenceHash>; 3]) -> (u64, Vec<(usize, usize)>) {
+    let lists: Vec<&[SequenceHash]> = of.iter().map(Vec::as_slice).collect();
+    let found = manager.match_groups(&lists);
+    (found.tokens(), found.groups().iter().map(|group| (group.first, group.found.len())).collect())
+}
+
+#[tokio::test]
+async fn a_prefix_is_usable_where_each_group_has_what_it_needs() {
+    let manager = hybrid();
+    assert_eq!(manager.groups(), 3);
+    let of = sequence(1);
+    let full = keep(&manager, 0, &of[0], 0..14).await;
+    assert_eq!(found(&manager, &of).0, 0, "no window, no state");
+    let window = keep(&manager, 1, &of[1], 0..16).await;
+    assert_eq!(found(&manager, &of).0, 0, "no state");
+    let late = keep(&manager, 2, &of[2], 2..4).await;
+    // 14 pages of 16 are 224 tokens; a state was kept at 192 and at 256.
+    assert_eq!(found(&manager, &of), (192, vec![(0, 12), (10, 2), (2, 1)]));
+    drop(window);
+    drop((full, late));
+}
+
+#[tokio::test]
+async fn a_gap_in_a_window_lowers_it_to_where_that_block_is_not_needed() {
+    let manager = hybrid();
+    let of = sequence(1);
+    let full = keep(&manager, 0, &of[0], 0..16).await;
+    let states = keep(&manager, 2, &of[2], 0..4).await;
+    // Of the window: 128 to 144 is missing, and so is all before 96.
+    let early = keep(&manager, 1, &of[1], 6..8).await;
+    assert_eq!(found(&manager, &of), (128, vec![(0, 8), (6, 2), (1, 1)]));
+    let later = keep(&manager, 1, &of[1], 14..16).await;
+    assert_eq!(found(&manager, &of), (256, vec![(0, 16), (14, 2), (3, 1)]));
+    drop((full, states, early, later));
+}
+
+#[tokio::test]
+async fn all_groups_are_brought_up() {
+    let manager = hybrid();
+    let of = sequence(1);
+    for (group, which) in [(0, 0..16), (1, 0..16), (2, 0..4)] {
+        drop(keep(&manager, group, &of[group], which).await);
+    }
+    // Others need the room in each group.
+    for group in 0..3 {
+        drop(manager.allocate_group(group, 64).await.expect("all of them"));
+    }
+    rest(&manager).await;
+    let lists: Vec<&[SequenceHash]> = of.iter().map(Vec::as_slice).collect();
+    let found = manager.match_groups(&lists);
+    assert_eq!((found.tokens(), found.is_ready()), (256, false));
+    let up = manager.onboard_groups(found, OnboardOptions::default()).await.expect("fits");
+    assert_eq!((up.tokens, up.missed), (256, None));
+    let held: Vec<(usize, usize)> = up.groups.iter().map(|(first, blocks)| (*first, blocks.len())).collect();
+    assert_eq!(held, [(0, 16), (14, 2), (3, 1)]);
+}

@@ -1,0 +1,80 @@
+//! The life of blocks: computed, found, evicted, brought back.
+
+use super::ground::{BYTES, rest};
+use super::ground::{build, check, compute, hashes, settings};
+use kvstrata::manager::{AllocateError, OnboardOptions};
+use kvstrata::tier::Tier;
+use std::time::Duration;
+
+#[tokio::test]
+async fn what_was_registered_is_found_and_what_was_evicted_comes_back() {
+    let manager = build(settings(8, 32));
+    let first = hashes(1, 6);
+    drop(compute(&manager, &first, None).await);
+    let found = manager.match_prefix(&first);
+    assert_eq!((found.len(), found.is_ready()), (6, true));
+    check(&manager, found.device(), &first);
+    drop(found);
+    // Others need the room.
+    for sequence in 2..5 {
+        drop(compute(&manager, &hashes(sequence, 8), None).await);
+    }
+    let found = manager.match_prefix(&first);
+    assert_eq!((found.in_tier(Tier::Device), found.in_tier(Tier::Host)), (0, 6));
+    let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+    assert_eq!(up.missed, None);
+    check(&manager, &up.blocks, &first);
+    drop(up);
+    let census = manager.census();
+    assert!(census.is_idle(), "{census:?}");
+    let [device, host] = census.tiers[0];
+    assert_eq!((device.active, device.owned, host.active, host.owned), (0, 0, 0, 0));
+}
+
+#[tokio::test]
+async fn what_can_never_be_had_is_refused_and_what_may_come_is_waited_for() {
+    let manager = build(settings(4, 8));
+    let error = manager.allocate(5).await.expect_err("more than there are");
+    assert_eq!(error.to_string(), "5 blocks were asked for, and the device has 4; ask for fewer");
+    let all = manager.allocate(4).await.expect("all of them");
+    let error = manager.allocate_within(1, Duration::from_millis(5)).await.expect_err("none");
+    assert!(
+        matches!(error, AllocateError::Deadline { requested: 1, available: 0, capacity: 4, .. }),
+        "{error}"
+    );
+    let waits = tokio::spawn({
+        let manager = manager.clone();
+        async move { manager.allocate(2).await.map(|blocks| blocks.len()) }
+    });
+    tokio::task::yield_now().await;
+    drop(all);
+    assert_eq!(waits.await.expect("no panic").expect("in time"), 2);
+    assert!(manager.census().is_idle());
+}
+
+#[tokio::test]
+async fn a_preempted_request_has_its_blocks_again_and_the_one_that_is_not_full() {
+    let manager = build(settings(8, 32));
+    let full = hashes(1, 5);
+    let blocks = compute(&manager, &full, None).await;
+    let partial = manager.get_mutable_block().await.expect("a block");
+    let port = manager.device_port().expect("a simulated device").clone();
+    port.copy_in(partial.ids()[0].0, 0, &[7; 100]).expect("in range");
+    let mut preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    assert_eq!(preempted.settled().await.copied, 6);
+    // Others have all of it, and more than once.
+    for sequence in 2..4 {
+        drop(compute(&manager, &hashes(sequence, 8), None).await);
+    }
+    rest(&manager).await;
+    let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    assert_eq!(resumed.missed, None);
+    check(&manager, &resumed.blocks, &full);
+    let partial = resumed.partial.expect("with its bytes");
+    let mut bytes = vec![0; BYTES];
+    port.copy_out(partial.ids()[0].0, 0, &mut bytes).expect("in range");
+    assert_eq!((partial.len(), &bytes[..100], bytes[100]), (1, &[7; 100][..], 0));
+    drop((partial, resumed.blocks));
+    assert!(manager.census().is_idle());
+    assert_eq!(manager.match_prefix(&full).len(), 5);
+}

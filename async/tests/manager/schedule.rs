@@ -1,0 +1,119 @@
+//! What is done ahead of need, and when.
+
+use super::ground::{build, check, compute, hashes, rest, settings};
+use kvstrata::config::WriteMode;
+use kvstrata::manager::{OffloadOptions, OnboardOptions};
+use kvstrata::scheduler::Gate;
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Path;
+use std::time::Duration;
+
+#[tokio::test]
+async fn above_the_watermark_the_next_victims_are_copied_and_stay_and_their_eviction_waits_for_nothing() {
+    let manager = build(settings(20, 64).watermark_device(0.9).watermark_device_low(0.5));
+    let all = hashes(1, 20);
+    drop(compute(&manager, &all[..17], None).await);
+    manager.step().expect("no iteration runs");
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 0, "3 of 20 are free: below the mark");
+    drop(compute(&manager, &hashes(2, 2), None).await);
+    manager.step().expect("no iteration runs");
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 9, "half of 20, but the one that is free");
+    // Copied is not evicted.
+    let found = manager.match_prefix(&all[..17]);
+    assert_eq!(found.in_tier(Tier::Device), 17);
+    drop(found);
+    manager.step().expect("no iteration runs");
+    rest(&manager).await;
+    // The use above has made others the next victims: those of the second sequence, then the first one's tail.
+    let before = manager.stats().path(Path::DeviceToHost).transfers;
+    let taken = manager.try_allocate(8).expect("nothing to wait for");
+    assert_eq!(taken.len(), 8);
+    rest(&manager).await;
+    assert_eq!(manager.stats().path(Path::DeviceToHost).transfers, before);
+    drop(taken);
+    let found = manager.match_prefix(&all[..17]);
+    assert_eq!((found.len(), found.in_tier(Tier::Host)), (17, 5));
+    let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+    check(&manager, &up.blocks, &all[..17]);
+}
+
+#[tokio::test]
+async fn blocks_that_are_idle_for_long_enough_are_copied() {
+    let manager = build(settings(20, 64).idle_host_after(Some(3)));
+    drop(compute(&manager, &hashes(1, 4), None).await);
+    for _ in 0..2 {
+        manager.step().expect("no iteration runs");
+    }
+    drop(compute(&manager, &hashes(2, 3), None).await);
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 0);
+    manager.step().expect("no iteration runs");
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 4);
+    for _ in 0..5 {
+        manager.step().expect("no iteration runs");
+    }
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 7, "each once");
+}
+
+#[tokio::test]
+async fn write_through_copies_at_once_and_second_use_at_the_second_use() {
+    let manager = build(settings(8, 64).offload_mode(WriteMode::Through));
+    let held = compute(&manager, &hashes(1, 4), None).await;
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 4);
+    drop(held);
+    let taken = manager.try_allocate(8).expect("nothing to wait for");
+    drop(taken);
+    assert_eq!(manager.match_prefix(&hashes(1, 4)).in_tier(Tier::Host), 4);
+
+    let manager = build(settings(8, 64).offload_mode(WriteMode::SecondUse));
+    drop(compute(&manager, &hashes(1, 4), None).await);
+    drop(compute(&manager, &hashes(2, 4), None).await);
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 0);
+    drop(manager.match_prefix(&hashes(1, 2)));
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 2);
+    drop(manager.match_prefix(&hashes(1, 2)));
+    let taken = manager.allocate(8).await.expect("blocks");
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 2, "what was used once is not worth a copy");
+    drop(taken);
+    assert_eq!(manager.match_prefix(&hashes(1, 4)).len(), 2);
+    assert_eq!(manager.match_prefix(&hashes(2, 4)).len(), 0);
+}
+
+#[tokio::test]
+async fn an_offload_waits_for_its_gate() {
+    let manager = build(settings(8, 16));
+    let blocks = compute(&manager, &hashes(1, 4), None).await;
+    let iteration = manager.iteration_begin().expect("none runs");
+    let gated = |gate| OffloadOptions { gate, ..OffloadOptions::default() };
+    let mut offload = manager.offload(&blocks, gated(Gate::Iteration(iteration)));
+    let early = tokio::time::timeout(Duration::from_millis(20), &mut offload).await;
+    assert!(early.is_err(), "the iteration still writes them");
+    manager.iteration_end().expect("one runs");
+    assert_eq!(offload.await.copied, 4);
+    assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.there, 4);
+}
+
+#[tokio::test]
+async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
+    let bytes = super::ground::BYTES as u64;
+    let manager = build(settings(8, 16).iteration_bytes(Some(3 * bytes)));
+    let blocks = compute(&manager, &hashes(1, 8), None).await;
+    manager.iteration_begin().expect("none runs");
+    let mut offload = manager.offload(&blocks, OffloadOptions::default());
+    let stalled = tokio::time::timeout(Duration::from_millis(20), &mut offload).await;
+    assert!(stalled.is_err());
+    assert_eq!(manager.stats().offloaded[0], 3);
+    manager.iteration_end().expect("one runs");
+    for _ in 0..2 {
+        manager.step().expect("none runs");
+    }
+    assert_eq!(offload.await.copied, 8);
+}

@@ -1,0 +1,133 @@
+//! What engines hold, as they see it; what they have seen; and the trace.
+
+use kvstrata::core::{BlockId, SequenceHash};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use tokio::time::Instant;
+
+/// A block of the device that engines hold.
+#[derive(Debug)]
+pub struct Holding {
+    pub hash: SequenceHash,
+    pub count: u32,
+}
+
+/// How an allocation ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Served,
+    Refused,
+    GivenUp,
+}
+
+#[derive(Debug, Default)]
+pub struct Books {
+    pub held: BTreeMap<u32, Holding>,
+    pub owned: BTreeSet<u32>,
+    /// Calls under way that may hold blocks of which nothing is known yet: matches, onboardings.
+    pub unsure: u32,
+    /// Allocations that wait: number of arrival, blocks.
+    pub waiting: BTreeMap<u64, u32>,
+    arrivals: u64,
+    /// Of those, who saw a later one served, which one and when.
+    overtaken: BTreeMap<u64, (u64, Instant)>,
+    /// All that was ever registered.
+    pub known: BTreeSet<u128>,
+    pub violations: Vec<String>,
+    pub tell: bool,
+    began: Option<Instant>,
+    trace: DefaultHasher,
+}
+
+impl Books {
+    pub fn begin(&mut self, tell: bool) {
+        self.tell = tell;
+        self.began = Some(Instant::now());
+    }
+
+    /// What happens, when, to whom.
+    pub fn note(&mut self, who: u64, what: &str) {
+        let now = self.began.map_or(0, |began| began.elapsed().as_millis());
+        (now, who, what).hash(&mut self.trace);
+        if self.tell {
+            println!("{now:>7} ms  engine {who}: {what}");
+        }
+    }
+
+    pub fn trace(&self) -> u64 {
+        self.trace.finish()
+    }
+
+    pub fn violation(&mut self, what: String) {
+        if self.tell {
+            println!("    VIOLATION {what}");
+        }
+        self.violations.push(what);
+    }
+
+    /// An engine holds a block.
+    pub fn hold(&mut self, BlockId(block): BlockId, hash: SequenceHash) {
+        if self.owned.contains(&block) {
+            self.violation(format!("block {block} is said to be {hash:?}, and is somebody's to fill"));
+        }
+        let held = self.held.entry(block).or_insert(Holding { hash, count: 0 });
+        held.count += 1;
+        if held.hash != hash {
+            let old = held.hash;
+            self.violation(format!("block {block} is said to be {hash:?}, and is held as {old:?}"));
+        }
+    }
+
+    /// An engine holds a block no more.
+    pub fn release(&mut self, BlockId(block): BlockId) {
+        let Some(held) = self.held.get_mut(&block) else { return };
+        held.count -= 1;
+        if held.count == 0 {
+            self.held.remove(&block);
+        }
+    }
+
+    /// An engine has a block to fill.
+    pub fn own(&mut self, BlockId(block): BlockId) {
+        let held = self.held.contains_key(&block);
+        if !self.owned.insert(block) || held {
+            self.violation(format!("block {block} is given to be filled, and is somebody's"));
+        }
+    }
+
+    pub fn disown(&mut self, BlockId(block): BlockId) {
+        self.owned.remove(&block);
+    }
+
+    /// An allocation begins.
+    pub fn arrive(&mut self, blocks: u32) -> u64 {
+        self.arrivals += 1;
+        self.waiting.insert(self.arrivals, blocks);
+        self.arrivals
+    }
+
+    /// An allocation has ended. Who is served has waited longest; but those before it may have been served, and hear of it now.
+    pub fn leave(&mut self, number: u64, ended: Ended) {
+        self.waiting.remove(&number);
+        let overtaken = self.overtaken.remove(&number);
+        if let (Ended::Refused, Some((by, _))) = (ended, overtaken) {
+            self.violation(format!("allocation {number} was not served, and {by}, which came later, was"));
+        }
+        if let Ended::Served = ended {
+            let now = Instant::now();
+            self.waiting.range(..number).for_each(|(before, _)| {
+                self.overtaken.entry(*before).or_insert((number, now));
+            });
+        }
+        self.check_order();
+    }
+
+    /// Nobody who was overtaken still waits.
+    pub fn check_order(&mut self) {
+        let late = self.overtaken.iter().find(|(_, (_, when))| *when < Instant::now());
+        if let Some((number, (by, _))) = late {
+            let what = format!("allocation {number} still waits, and {by}, which came later, was served");
+            self.violation(what);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Bytes that say whose they are: a block's are drawn from its hash, and no two blocks begin with the same word.
+
+use crate::common::Random;
+use kvstrata::core::SequenceHash;
+use kvstrata::core::storage::DevicePort;
+use kvstrata::ffi::device::SimDevice;
+use std::ops::Range;
+
+/// The hash of a block: of the one before it, and which of its children it is.
+pub fn child(parent: Option<SequenceHash>, which: u64) -> SequenceHash {
+    let mut random = Random(
+        parent.map_or(7, |parent| parent.to_u128() as u64) ^ which.wrapping_mul(0x1234_5678_9ABC_DEF1),
+    );
+    SequenceHash::from_u128(u128::from(random.next()) << 64 | u128::from(random.next()))
+}
+
+/// A block's bytes.
+pub fn bytes_of(hash: SequenceHash, bytes: usize) -> Vec<u8> {
+    let mut random = Random(hash.to_u128() as u64);
+    (0..bytes / 8).flat_map(|_| random.next().to_le_bytes()).collect()
+}
+
+/// What is in some bytes of a block of the device.
+pub fn read(device: &SimDevice, block: u32, range: Range<usize>) -> Vec<u8> {
+    let mut bytes = vec![0; range.len()];
+    device.copy_out(block, range.start, &mut bytes).expect("nothing else copies while this does");
+    bytes
+}
+
+/// Whether those bytes of a block of the device are of this hash.
+pub fn is(device: &SimDevice, block: u32, hash: SequenceHash, range: Range<usize>) -> bool {
+    read(device, block, range.clone()) == bytes_of(hash, range.end)[range]
+}

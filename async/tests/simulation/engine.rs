@@ -1,0 +1,427 @@
+//! An engine: a request after another, each of which takes what is there, computes what is not, and holds it for a while.
+
+use crate::books::Ended;
+use crate::common::Random;
+use crate::content::{self, bytes_of};
+use crate::patience::{Patience, pass};
+use crate::world::World;
+use kvstrata::core::storage::DevicePort;
+use kvstrata::core::{BlockId, SequenceHash};
+use kvstrata::manager::{
+    AllocateError, Blocks, BlocksMut, OffloadOptions, Onboard, OnboardError, OnboardOptions, PrefixMatch,
+};
+use kvstrata::scheduler::Gate;
+use kvstrata::transfer::Class;
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Ticks of the clock, and of who is late by one.
+const SLACK: Duration = Duration::from_millis(2);
+
+pub struct Engine {
+    world: Rc<World>,
+    number: u64,
+    random: Random,
+}
+
+/// A request's blocks so far.
+struct Request {
+    hashes: Vec<SequenceHash>,
+    blocks: Option<Blocks>,
+}
+
+impl Engine {
+    pub fn new(world: Rc<World>, number: u64, random: Random) -> Engine {
+        Engine { world, number, random }
+    }
+
+    pub async fn run(mut self) {
+        for _ in 0..self.world.settings.requests {
+            self.pause(200).await;
+            let request = self.request().await;
+            self.release(request);
+            self.world.check();
+            if self.world.closing.get() || !self.world.books.borrow().violations.is_empty() {
+                break;
+            }
+        }
+        self.world.engine_ends();
+    }
+
+    fn note(&self, what: &str) {
+        self.world.note(self.number, what);
+    }
+
+    fn chance(&mut self, of_10: u64) -> bool {
+        self.random.below(10) < of_10
+    }
+
+    async fn pause(&mut self, most_ms: u64) {
+        if self.chance(6) {
+            pass(Duration::from_millis(self.random.below(most_ms))).await;
+        }
+    }
+
+    fn patience(&mut self) -> Patience {
+        let hasty = self.world.settings.hasty;
+        Patience::draw(&mut self.random, hasty)
+    }
+
+    fn bytes(&self) -> usize {
+        self.world.settings.block_bytes()
+    }
+
+    /// What was said to be there is.
+    fn believe(&self, blocks: impl Iterator<Item = BlockId>, hashes: &[SequenceHash], whence: &str) {
+        for (BlockId(block), hash) in blocks.zip(hashes) {
+            if !content::is(&self.world.device, block, *hash, 0..self.bytes()) {
+                self.world.violation(format!("{whence}: block {block} is said to be {hash:?}, and is not"));
+            }
+        }
+    }
+
+    fn hold(&self, blocks: &Blocks, hashes: &[SequenceHash]) {
+        let mut books = self.world.books.borrow_mut();
+        blocks.ids().zip(hashes).for_each(|(block, hash)| books.hold(block, *hash));
+    }
+
+    fn unhold(&self, ids: impl Iterator<Item = BlockId>) {
+        let mut books = self.world.books.borrow_mut();
+        ids.for_each(|block| books.release(block));
+    }
+
+    fn release(&mut self, request: Request) {
+        let Some(mut blocks) = request.blocks else { return };
+        self.believe(blocks.ids(), &request.hashes, "released");
+        match self.random.below(4) {
+            0 => {
+                let left = self.random.below(blocks.len() as u64 + 1) as usize;
+                self.unhold(blocks.ids().skip(left));
+                blocks.truncate(left);
+                self.world.check();
+            }
+            1 => {
+                let again = blocks.clone();
+                self.hold(&again, &request.hashes);
+                self.unhold(blocks.ids());
+                drop(blocks);
+                self.world.check();
+                blocks = again;
+            }
+            _ => {}
+        }
+        self.unhold(blocks.ids());
+        drop(blocks);
+        self.note("releases");
+    }
+
+    /// A sequence of the tree.
+    fn sequence(&mut self) -> Vec<SequenceHash> {
+        let length = 1 + self.random.below(self.world.settings.depth);
+        let mut hashes: Vec<SequenceHash> = Vec::new();
+        for _ in 0..length {
+            let which = self.random.below(self.world.settings.branch);
+            hashes.push(content::child(hashes.last().copied(), which));
+        }
+        hashes
+    }
+
+    async fn request(&mut self) -> Request {
+        let hashes = self.sequence();
+        let hint = self.chance(2).then(|| self.world.manager().prefetch(&hashes));
+        if hint.is_some() {
+            self.note("hints");
+            self.world.check();
+            self.pause(300).await;
+        }
+        match hint {
+            Some(hint) if self.chance(5) => hint.detach(),
+            hint => drop(hint),
+        }
+        self.world.check();
+        let blocks = self.bring(&hashes).await;
+        let mut request = Request { hashes, blocks };
+        let all = request.hashes.clone();
+        if !self.compute(&mut request, &all).await {
+            return request;
+        }
+        self.pause(300).await;
+        for _ in 0..self.random.below(4) {
+            if request.hashes.len() >= self.world.settings.device as usize {
+                break;
+            }
+            let which = self.random.below(self.world.settings.branch);
+            let mut longer = request.hashes.clone();
+            longer.push(content::child(longer.last().copied(), which));
+            if !self.compute(&mut request, &longer).await {
+                return request;
+            }
+            self.pause(50).await;
+        }
+        if self.chance(3) {
+            self.offload(&request).await;
+        }
+        self.pause(300).await;
+        request
+    }
+
+    /// What is there of a sequence.
+    async fn bring(&mut self, hashes: &[SequenceHash]) -> Option<Blocks> {
+        let manager = self.world.manager();
+        if self.chance(1) {
+            let blocks = manager.match_sequence_hashes(hashes);
+            self.note(&format!("looks for {} in the device: {}", hashes.len(), blocks.len()));
+            self.believe(blocks.ids(), hashes, "matched");
+            self.hold(&blocks, hashes);
+            return Some(blocks);
+        }
+        let found = manager.match_prefix(hashes);
+        self.note(&format!("looks for {}: {found:?}", hashes.len()));
+        self.believe(found.device().ids(), hashes, "found");
+        self.world.books.borrow_mut().unsure += 1;
+        self.world.check();
+        self.pause(100).await;
+        self.believe(found.device().ids(), hashes, "held by a match");
+        let blocks = match self.random.below(10) {
+            0 => Some(found.into_device()),
+            1 => {
+                drop(found);
+                None
+            }
+            _ => self.onboard(found, hashes).await,
+        };
+        if let Some(blocks) = &blocks {
+            self.believe(blocks.ids(), hashes, "brought");
+            self.hold(blocks, hashes);
+        }
+        self.world.books.borrow_mut().unsure -= 1;
+        self.world.check();
+        blocks
+    }
+
+    async fn onboard(&mut self, found: PrefixMatch, hashes: &[SequenceHash]) -> Option<Blocks> {
+        let settings = &self.world.settings;
+        let (layers, wanted) = (u64::from(settings.layers), found.len());
+        let layers = (self.random.below(3) == 0).then(|| 1 + self.random.below(layers) as u32);
+        let short = (self.random.below(5) == 0).then(|| Duration::from_millis(1 + self.random.below(300)));
+        let class = if self.random.below(5) == 0 { Class::Background } else { Class::Urgent };
+        let options = OnboardOptions { class, request: self.number, layers, deadline: short };
+        let deadline = short.unwrap_or(settings.onboard);
+        let began = Instant::now();
+        let mut onboard = match self.world.manager().onboard(found, options) {
+            Ok(onboard) => onboard,
+            Err(error) => {
+                self.note(&format!("does not onboard: {error}"));
+                if !(error == OnboardError::Closed && self.world.closing.get()) {
+                    self.world.violation(format!("onboard of {wanted} blocks: {error}"));
+                }
+                return None;
+            }
+        };
+        self.world.check();
+        if layers.is_some() && !self.layer_by_layer(&onboard, hashes, wanted, began + deadline).await {
+            return None;
+        }
+        let asked = Instant::now();
+        let patience = self.patience();
+        let Some(up) = patience.wait(&mut onboard).await else {
+            self.note(&format!("gives up an onboarding: {patience:?}"));
+            drop(onboard);
+            self.world.check();
+            return None;
+        };
+        let got = up.blocks.len();
+        self.note(&format!("onboarded {got} of {wanted}: {:?}", up.missed));
+        self.in_time(asked, began + deadline, "onboarding");
+        if up.missed.is_some() != (got < wanted) || got > wanted {
+            self.world.violation(format!("{got} of {wanted} came up, missed: {:?}", up.missed));
+        }
+        Some(up.blocks)
+    }
+
+    /// A wait has ended by its deadline, or at once if it began after that.
+    fn in_time(&self, asked: Instant, deadline: Instant, what: &str) {
+        let late = Instant::now().duration_since(deadline.max(asked));
+        if late > SLACK {
+            self.world.violation(format!("{what} took {late:?} longer than the deadline"));
+        }
+    }
+
+    /// Reads each layer when it is said to be there. False: it was given up.
+    async fn layer_by_layer(
+        &mut self,
+        onboard: &Onboard,
+        hashes: &[SequenceHash],
+        wanted: usize,
+        deadline: Instant,
+    ) -> bool {
+        let bytes = self.world.settings.layer_bytes;
+        let mut places: Option<Vec<BlockId>> = None;
+        for layer in 0..self.world.settings.layers {
+            let (patience, asked) = (self.patience(), Instant::now());
+            let ready = patience.wait(onboard.layer_ready(layer)).await;
+            self.in_time(asked, deadline, "a layer");
+            match ready {
+                None if self.chance(5) => continue,
+                None => {
+                    self.note(&format!("gives up layer {layer}: {patience:?}"));
+                    return false;
+                }
+                Some(Err(cause)) => {
+                    self.note(&format!("layer {layer}: {cause:?}"));
+                    return true;
+                }
+                Some(Ok(())) => {}
+            }
+            // As an engine: what it has begun with, it goes on with.
+            let ids = places.get_or_insert_with(|| onboard.ids().unwrap_or_default());
+            if ids.len() != wanted {
+                self.world.violation(format!("layer {layer} is there, of {} blocks of {wanted}", ids.len()));
+            }
+            let range = layer as usize * bytes..(layer as usize + 1) * bytes;
+            for (BlockId(block), hash) in ids.iter().zip(hashes) {
+                if !content::is(&self.world.device, *block, *hash, range.clone()) {
+                    self.world.violation(format!("layer {layer} of {hash:?} is said to be in block {block}"));
+                }
+            }
+            self.note(&format!("layer {layer} is there"));
+            self.pause(30).await;
+        }
+        true
+    }
+
+    /// Computes what a request lacks of a sequence. False: there was no room.
+    async fn compute(&mut self, request: &mut Request, hashes: &[SequenceHash]) -> bool {
+        let have = request.blocks.as_ref().map_or(0, Blocks::len);
+        // A match may have found more than was asked for before: never.
+        let missing = hashes.len() - have;
+        if missing > 0 {
+            let Some(blocks) = self.allocate(missing).await else { return false };
+            if !self.fill(request, blocks, &hashes[have..]).await {
+                return false;
+            }
+        }
+        request.hashes = hashes.to_vec();
+        true
+    }
+
+    async fn allocate(&mut self, count: usize) -> Option<BlocksMut> {
+        let manager = self.world.manager();
+        if self.chance(1) {
+            let blocks = manager.try_allocate(count);
+            self.note(&format!("tries to allocate {count}: {}", blocks.is_some()));
+            return blocks.map(|blocks| self.own(blocks, count));
+        }
+        let short = self.chance(2).then(|| Duration::from_millis(1 + self.random.below(300)));
+        let deadline = short.unwrap_or(self.world.settings.allocate);
+        let (patience, began) = (self.patience(), Instant::now());
+        let number = self.world.books.borrow_mut().arrive(count as u32);
+        self.note(&format!("allocation {number}: {count}, {patience:?}, {short:?}"));
+        let outcome = match short {
+            Some(short) => patience.wait(manager.allocate_within(count, short)).await,
+            None => patience.wait(manager.allocate(count)).await,
+        };
+        let ended = match outcome {
+            Some(Ok(_)) => Ended::Served,
+            Some(Err(_)) => Ended::Refused,
+            None => Ended::GivenUp,
+        };
+        self.world.books.borrow_mut().leave(number, ended);
+        let took = began.elapsed();
+        if took > deadline + SLACK {
+            self.world.violation(format!("allocation took {took:?}, the deadline is {deadline:?}"));
+        }
+        let blocks = match outcome {
+            Some(Ok(blocks)) => {
+                self.note(&format!("allocated {count}"));
+                Some(self.own(blocks, count))
+            }
+            Some(Err(error)) => {
+                self.note(&format!("did not allocate {count}: {error}"));
+                let expected = match error {
+                    AllocateError::TooMany { .. } => false,
+                    AllocateError::Deadline { .. } => took + SLACK >= deadline,
+                    AllocateError::Closed => self.world.closing.get(),
+                    AllocateError::Quota { .. } | AllocateError::Purging => false,
+                };
+                if !expected {
+                    self.world.violation(format!("allocation of {count} after {took:?}: {error}"));
+                }
+                None
+            }
+            None => {
+                self.note(&format!("gives up allocating {count}: {patience:?}"));
+                None
+            }
+        };
+        self.world.check();
+        blocks
+    }
+
+    fn own(&self, blocks: BlocksMut, count: usize) -> BlocksMut {
+        let mut books = self.world.books.borrow_mut();
+        if blocks.len() != count {
+            books.violation(format!("{} blocks for {count}", blocks.len()));
+        }
+        blocks.ids().iter().for_each(|block| books.own(*block));
+        blocks
+    }
+
+    /// Writes blocks, as a model would, and makes them known.
+    async fn fill(&mut self, request: &mut Request, blocks: BlocksMut, hashes: &[SequenceHash]) -> bool {
+        let ids = blocks.ids().to_vec();
+        for (block, hash) in ids.iter().zip(hashes) {
+            self.world.device.copy_in(block.0, 0, &bytes_of(*hash, self.bytes())).expect("in range");
+        }
+        self.pause(50).await;
+        self.believe(ids.iter().copied(), hashes, "written");
+        let mut books = self.world.books.borrow_mut();
+        ids.iter().for_each(|block| books.disown(*block));
+        drop(books);
+        if self.chance(1) {
+            drop(blocks);
+            self.note("throws away what it has written");
+            return false;
+        }
+        match blocks.register(hashes, request.blocks.as_ref()) {
+            Ok(registered) => {
+                self.note(&format!("registers {}", registered.len()));
+                self.believe(registered.ids(), hashes, "registered");
+                self.hold(&registered, hashes);
+                self.world.books.borrow_mut().known.extend(hashes.iter().map(|hash| hash.to_u128()));
+                match &mut request.blocks {
+                    Some(blocks) => blocks.append(registered).expect("of one manager"),
+                    None => request.blocks = Some(registered),
+                }
+            }
+            Err(error) => self.world.violation(format!("{error}")),
+        }
+        self.world.check();
+        true
+    }
+
+    async fn offload(&mut self, request: &Request) {
+        let Some(blocks) = &request.blocks else { return };
+        let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
+        let gate = match self.random.below(4) {
+            0 => Gate::Iteration(self.world.iteration.get()),
+            1 => Gate::Layer { iteration: self.world.iteration.get(), layer: 0 },
+            _ => Gate::Open,
+        };
+        let options = OffloadOptions { class, request: self.number, gate };
+        let offload = self.world.manager().offload(blocks, options);
+        self.world.check();
+        let patience = self.patience();
+        // A mover that hangs answers at the end only.
+        let most = Patience::Time(Duration::from_secs(3));
+        let outcome = most.wait(patience.wait(offload)).await.flatten();
+        self.note(&format!("offloads {}: {outcome:?}", blocks.len()));
+        if let Some(of) = outcome
+            && of.copied + of.there + of.refused + of.failed != blocks.len()
+        {
+            self.world.violation(format!("{of:?} of {} blocks", blocks.len()));
+        }
+        self.world.check();
+    }
+}

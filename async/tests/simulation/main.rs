@@ -1,0 +1,47 @@
+//! A manager and all of its tiers in virtual time: engines that share prefixes, hardware that is slow, fails, rots and hangs.
+//!
+//! ```text
+//!   seed ──► settings ──► manager over a simulated device, host memory and disk
+//!        ──► engines: match ─ onboard ─ check bytes ─ allocate ─ fill ─ register ─ decode ─ offload ─ release
+//!        ──► a ticker: rot, a lost disk, a shutdown in between                        └── checks after each step ──┘
+//! ```
+//!
+//! Each run is of one thread, and time jumps to the next timer when all wait: what a seed does, it does each time.
+//!
+//! `KVSTRATA_SEED=17 cargo test -p kvstrata --test simulation seeds -- --nocapture` replays one and tells what it does;
+//! `KVSTRATA_SEEDS=100000` runs the first so many, `KVSTRATA_SEEDS=500..900` those.
+//!
+//! | file | what |
+//! |---|---|
+//! | `seeds.rs` | the seeds, and that each does the same twice |
+//! | `settings.rs`, `world.rs` | what a seed says; the manager, its tiers, a run from its beginning to its end |
+//! | `engine.rs` | a request after another |
+//! | `books.rs`, `check.rs` | what engines hold, and what must be true of it |
+//! | `recorder.rs` | what the ports and pools are asked for |
+//! | `content.rs`, `patience.rs` | bytes that say whose they are; futures that are given up |
+//! | `drops.rs` | every await point, given up at every point |
+//!
+//! What is checked, by the invariants of `async/src/manager/mod.rs`
+//! - I1: capacity = free + inactive + active + owned; owned = what engines and flights have; active = what is held; staging too.
+//! - I2, I3: every block that is said to be there has its bytes, in the device, when it is said and until it is released; layer by
+//!   layer where layers are said to be there. Nobody's blocks are written by somebody else, and no block has two owners.
+//! - I4: whoever waits is answered by the deadline. At the end nothing is under way and nobody waits, whatever was given up or failed.
+//! - I5: allocations are served in the order in which they came; what fits is had in the end.
+//! - I6: no pool has a hash twice; no two copies of a hash go the same way at once.
+//! - Counters are those of the movers.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/sim/mod.rs"]
+mod sim;
+
+mod books;
+mod check;
+mod content;
+mod drops;
+mod engine;
+mod patience;
+mod recorder;
+mod seeds;
+mod settings;
+mod world;

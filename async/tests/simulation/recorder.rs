@@ -1,0 +1,205 @@
+//! What the ports and pools are asked for: handed on as it is, and noted. What must not be is a violation.
+
+use crate::content::{bytes_of, read};
+use kvstrata::core::events::EventSink;
+use kvstrata::core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
+use kvstrata::ffi::device::SimDevice;
+use kvstrata::transfer::{Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Landed, Landing, Lands, Path};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What was noted.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// By path: transfers that have landed.
+    pub landed: [u64; 4],
+    pub under_way: u64,
+    /// By path and hash (or tag): how many are under way.
+    moving: BTreeMap<(Path, u128), u32>,
+    pub violations: Vec<String>,
+}
+
+pub type Shared = Arc<Mutex<Notes>>;
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Notes {
+    fn begins(&mut self, path: Path, whose: u128) {
+        self.under_way += 1;
+        let moving = self.moving.entry((path, whose)).or_default();
+        *moving += 1;
+        if *moving > 1 {
+            self.violations.push(format!("{whose:x} is moved twice at once: {path}"));
+        }
+    }
+
+    fn ends(&mut self, path: Path, whose: u128) {
+        self.landed[path as usize] += 1;
+        self.under_way -= 1;
+        if let Some(moving) = self.moving.get_mut(&(path, whose)) {
+            *moving -= 1;
+        }
+    }
+}
+
+/// A pool's hashes: each is stored once before it is removed.
+pub struct Hashes {
+    pub tier: &'static str,
+    pub notes: Shared,
+    pub stored: Arc<Mutex<BTreeMap<u128, BlockRef>>>,
+}
+
+impl EventSink for Hashes {
+    fn stored(&self, block: BlockRef, hash: SequenceHash, _parent: Option<BlockRef>) {
+        if let Some(old) = lock(&self.stored).insert(hash.to_u128(), block) {
+            let what = format!("{}: {hash:?} is stored in {block:?}, and is in {old:?}", self.tier);
+            lock(&self.notes).violations.push(what);
+        }
+    }
+
+    fn removed(&self, block: BlockRef, hash: SequenceHash) {
+        let old = lock(&self.stored).remove(&hash.to_u128());
+        if old != Some(block) {
+            let what = format!("{}: {hash:?} is removed from {block:?}, and was in {old:?}", self.tier);
+            lock(&self.notes).violations.push(what);
+        }
+    }
+}
+
+/// A mover that notes.
+#[derive(Debug)]
+pub struct Watched<M> {
+    pub mover: Arc<M>,
+    pub device: Arc<SimDevice>,
+    pub notes: Shared,
+}
+
+/// Passes an answer on; what it was about, a path and a hash each.
+struct Ear {
+    notes: Shared,
+    about: Vec<(Path, u128)>,
+    pass: Mutex<Option<Pass>>,
+}
+
+enum Pass {
+    /// The list that was given, empty by now: dropped with its copies in it, it is answered.
+    Copies(Copies),
+    To(Landing),
+}
+
+impl Lands for Ear {
+    fn landed(&self, landed: Landed) {
+        let mut notes = lock(&self.notes);
+        self.about.iter().for_each(|(path, whose)| notes.ends(*path, *whose));
+        drop(notes);
+        let pass = lock(&self.pass).take();
+        match (pass, landed) {
+            (Some(Pass::Copies(mut copies)), Landed::Copies(list)) => {
+                list.into_iter().for_each(|copy| copies.put_back(copy));
+            }
+            (Some(Pass::To(landing)), landed) => landing.land(landed),
+            _ => lock(&self.notes).violations.push("answered twice".to_owned()),
+        }
+    }
+}
+
+impl<M: DeviceMover> DeviceMover for Watched<M> {
+    fn start(&self, mut copies: Copies) {
+        let mut list = Vec::new();
+        while let Some(copy) = copies.take_out(0) {
+            list.push(copy);
+        }
+        let about = list.iter().map(|copy| {
+            if copy.host.is_up() {
+                // What is on its way up is not there yet: its place says which it is.
+                return (Path::HostToDevice, u128::from(copy.device.0));
+            }
+            let word = read(&self.device, copy.device.0, 0..8);
+            (Path::DeviceToHost, u128::from(u64::from_le_bytes(word.try_into().expect("8 bytes"))))
+        });
+        let about: Vec<_> = about.collect();
+        let mut notes = lock(&self.notes);
+        about.iter().for_each(|(path, whose)| notes.begins(*path, *whose));
+        drop(notes);
+        let ear = Ear { notes: Arc::clone(&self.notes), about, pass: Mutex::new(Some(Pass::Copies(copies))) };
+        self.mover.start(Copies::new(list, Landing::new(Arc::new(ear))));
+    }
+
+    fn blocks_at_once(&self) -> usize {
+        self.mover.blocks_at_once()
+    }
+
+    fn describe(&self) -> String {
+        self.mover.describe()
+    }
+}
+
+/// A disk that notes.
+#[derive(Debug)]
+pub struct WatchedDisk<D> {
+    pub disk: Arc<D>,
+    pub notes: Shared,
+    /// Whether host memory does, so that wrong bytes are nobody's fault.
+    pub rots: bool,
+}
+
+impl<D: DiskPort> WatchedDisk<D> {
+    fn ear(&self, path: Path, hash: SequenceHash, landing: Landing) -> Landing {
+        let about = vec![(path, hash.to_u128())];
+        lock(&self.notes).begins(path, hash.to_u128());
+        let pass = Mutex::new(Some(Pass::To(landing)));
+        Landing::new(Arc::new(Ear { notes: Arc::clone(&self.notes), about, pass }))
+    }
+}
+
+impl<D: DiskPort> DiskPort for WatchedDisk<D> {
+    fn pool(&self) -> &BlockPool {
+        self.disk.pool()
+    }
+
+    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.disk.lookup(hash)
+    }
+
+    fn used(&self, hash: SequenceHash) {
+        self.disk.used(hash);
+    }
+
+    fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
+        self.disk.admits(hash, now)
+    }
+
+    fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
+        self.disk.take(wanted, slots);
+    }
+
+    fn give_back(&self, slot: BlockId) {
+        self.disk.give_back(slot);
+    }
+
+    fn read(&self, read: DiskRead) {
+        let landing = self.ear(Path::DiskToDevice, read.hash, read.landing);
+        self.disk.read(DiskRead { landing, ..read });
+    }
+
+    fn write(&self, write: DiskWrite) {
+        if !self.rots && write.bytes[..] != bytes_of(write.name.hash, write.bytes.len()) {
+            lock(&self.notes)
+                .violations
+                .push(format!("{:?} is written, and these are other bytes", write.name.hash));
+        }
+        let landing = self.ear(Path::HostToDisk, write.name.hash, write.landing);
+        self.disk.write(DiskWrite { landing, ..write });
+    }
+
+    fn unregister(&self, block: BlockRef) {
+        self.disk.unregister(block);
+    }
+
+    fn describe(&self) -> String {
+        self.disk.describe()
+    }
+}

@@ -1,0 +1,165 @@
+//! What a seed says: sizes, rules, faults, how many engines.
+
+use crate::common::Random;
+use crate::sim::Plan;
+use kvstrata::config::{ManagerConfig, Verify, WriteMode};
+use kvstrata::core::Policy;
+use std::time::Duration;
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub device: u32,
+    pub host: u32,
+    pub disk: u32,
+    pub staging: u32,
+    pub layers: u32,
+    pub layer_bytes: usize,
+    pub headroom: u32,
+    pub mode: WriteMode,
+    pub verify: Verify,
+    pub policies: [Policy; 2],
+    pub linked: bool,
+    pub queue: u32,
+    pub in_flight: u64,
+    pub quantum: u64,
+    pub retries: u32,
+    pub retry_after: Duration,
+    pub allocate: Duration,
+    pub onboard: Duration,
+    pub shutdown: Duration,
+    pub mover: Plan,
+    pub disk_plan: Plan,
+    /// Of each tick: a bit of a block of host memory flips, so many in a thousand.
+    pub rot: u64,
+    /// Blocks that are brought up on a guess, at most.
+    pub prefetch: u32,
+    pub lose_disk_after: Option<Duration>,
+    pub shutdown_after: Option<Duration>,
+    /// How long an iteration of the model takes, if it has any.
+    pub iteration: Option<Duration>,
+    /// Bytes that it may move.
+    pub iteration_bytes: Option<u64>,
+    /// Of the device and the host.
+    pub watermarks: [f64; 2],
+    pub idle_after: u64,
+    pub engines: u64,
+    pub requests: u64,
+    /// Blocks of the longest sequence.
+    pub depth: u64,
+    /// Children of a block.
+    pub branch: u64,
+    /// Of a hundred, so many futures are given up.
+    pub hasty: u64,
+}
+
+fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
+    Duration::from_millis(from + random.below(to - from))
+}
+
+fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
+    of[random.below(of.len() as u64) as usize]
+}
+
+fn plan(random: &mut Random, scale: u64) -> Plan {
+    let seed = random.next();
+    let mut plan = match random.below(10) {
+        0..4 => Plan::calm(seed),
+        4..8 => Plan { hang: 0, ..Plan::rough(seed) },
+        _ => Plan::rough(seed),
+    };
+    let odds = |random: &mut Random, of_10: u64, most: u64| {
+        if random.below(10) < of_10 { random.below(most) } else { 0 }
+    };
+    plan.fail += odds(random, 2, 500);
+    plan.damage += odds(random, 1, 300);
+    plan.hang += odds(random, 1, 50);
+    plan.lose += odds(random, 1, 50);
+    plan.refuse += odds(random, 1, 1000);
+    plan.latency = Duration::from_millis(scale)..Duration::from_millis(scale * (2 + random.below(10)));
+    plan
+}
+
+impl Settings {
+    pub fn draw(random: &mut Random) -> Settings {
+        let device = 4 + random.below(21) as u32;
+        let host = if random.below(4) == 0 { 0 } else { 1 + random.below(32) as u32 };
+        let disk = if random.below(3) == 0 { 0 } else { 1 + random.below(48) as u32 };
+        let layers = 1 + random.below(4);
+        let words = 8_u64.div_ceil(layers) + random.below(32 / layers - 8_u64.div_ceil(layers) + 1);
+        let block = layers * words * 8;
+        let verify = if random.below(5) == 0 { Verify::Disk } else { Verify::All };
+        let [up, down] = [0, 0].map(|_| one(random, &[2, 20, 20, 100]));
+        let (mover, disk_plan) = (plan(random, up), plan(random, down));
+        let rot = if verify == Verify::All { one(random, &[0, 0, 50, 300]) } else { 0 };
+        let iteration = (random.below(2) == 0).then(|| millis(random, 2, 50));
+        let after =
+            |random: &mut Random, of_100| (random.below(100) < of_100).then(|| millis(random, 1, 3000));
+        Settings {
+            device,
+            host,
+            disk,
+            staging: 2 + random.below(4) as u32,
+            layers: layers as u32,
+            layer_bytes: words as usize * 8,
+            headroom: if host > 0 { random.below(u64::from(host).div_ceil(3)) as u32 } else { 0 },
+            mode: one(random, &[WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::SecondUse]),
+            verify,
+            policies: [one(random, &Policy::ALL), one(random, &Policy::ALL)],
+            linked: random.below(2) == 0,
+            queue: one(random, &[1, 2, 4, 16, 1024]),
+            in_flight: block * one(random, &[1, 2, 4, 64]),
+            quantum: one(random, &[1, block, 4 * block, 64 * block]),
+            retries: random.below(4) as u32,
+            retry_after: millis(random, 0, 50),
+            allocate: millis(random, 50, 5000),
+            onboard: millis(random, 50, 5000),
+            shutdown: millis(random, 200, 5000),
+            mover,
+            disk_plan,
+            rot,
+            prefetch: random.below(u64::from(device) + 1).min(6) as u32,
+            lose_disk_after: after(random, 8),
+            shutdown_after: after(random, 15),
+            iteration,
+            iteration_bytes: iteration
+                .filter(|_| random.below(3) == 0)
+                .map(|_| block * (1 + random.below(4))),
+            watermarks: [0, 0].map(|_| 0.2 + random.below(80) as f64 / 100.0),
+            idle_after: 1 + random.below(30),
+            engines: 1 + random.below(6),
+            requests: 2 + random.below(6),
+            depth: 1 + random.below(u64::from(device)),
+            branch: 1 + random.below(3),
+            hasty: one(random, &[0, 10, 40]),
+        }
+    }
+
+    pub fn block_bytes(&self) -> usize {
+        self.layers as usize * self.layer_bytes
+    }
+
+    pub fn config(&self) -> ManagerConfig {
+        let builder = ManagerConfig::builder()
+            .geometry_block_bytes(Some(self.block_bytes() as u64))
+            .device_blocks(self.device)
+            .host_blocks(self.host)
+            .offload_mode(self.mode)
+            .onboard_verify(self.verify)
+            .transfer_queue(self.queue)
+            .transfer_in_flight(self.in_flight)
+            .transfer_quantum(self.quantum)
+            .transfer_retries(self.retries)
+            .transfer_retry_after(self.retry_after)
+            .prefetch_blocks(self.prefetch)
+            .iteration_bytes(self.iteration_bytes)
+            .watermark_device(self.watermarks[0])
+            .watermark_host(self.watermarks[1])
+            .idle_host_after(Some(self.idle_after))
+            .idle_disk_after(Some(self.idle_after * 3))
+            .deadline_allocate(self.allocate)
+            .deadline_onboard(self.onboard)
+            .deadline_shutdown(self.shutdown);
+        let builder = if self.host > 0 { builder.host_headroom(self.headroom) } else { builder };
+        builder.build().unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}

@@ -1,0 +1,322 @@
+//! A manager and its tiers as a seed says, and a run from its beginning to its end.
+
+use crate::books::Books;
+use crate::common::Random;
+use crate::content;
+use crate::engine::Engine;
+use crate::patience::pass;
+use crate::recorder::{Hashes, Notes, Shared, Watched, WatchedDisk};
+use crate::settings::Settings;
+use crate::sim::{Plan, SimDisk, SimMover};
+use kvstrata::core::{BlockId, PoolConfig, SequenceHash};
+use kvstrata::ffi::device::SimDevice;
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::transfer::{DiskPort, HostMemory};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, LocalSet};
+use tokio::time::{Instant, timeout};
+
+/// What a tier's pool has, by hash.
+type Stored = Arc<Mutex<BTreeMap<u128, kvstrata::core::BlockRef>>>;
+
+/// Longer than all deadlines and retries together.
+const LONG: Duration = Duration::from_secs(60);
+
+/// More than all waits of an engine, one after the other, and of the audit.
+const LIMIT: Duration = Duration::from_secs(60 * 60);
+
+pub struct World {
+    pub settings: Settings,
+    pub books: RefCell<Books>,
+    pub device: Arc<SimDevice>,
+    pub mover: Arc<SimMover>,
+    pub disk: Option<Arc<SimDisk>>,
+    pub notes: Shared,
+    pub stored: [Stored; 2],
+    /// Gone once nothing of the manager is left.
+    memory: Weak<HostMemory>,
+    manager: RefCell<Option<KvBlockManager>>,
+    engines_left: Cell<u64>,
+    pub closing: Cell<bool>,
+    /// That is running, or was.
+    pub iteration: Cell<u64>,
+}
+
+impl World {
+    pub fn new(settings: Settings) -> Rc<World> {
+        let bytes = settings.block_bytes();
+        let layers = vec![settings.layer_bytes; settings.layers as usize];
+        let device = SimDevice::with_layers(0, settings.device as usize, &layers).expect("memory");
+        let device = Arc::new(device);
+        let staging = if settings.disk > 0 { settings.staging } else { 0 };
+        let in_memory = settings.host + staging;
+        let memory = HostMemory::new(in_memory.max(1) as usize, &layers).expect("memory");
+        let notes: Shared = Arc::new(Mutex::new(Notes::default()));
+        let stored: [Stored; 2] = Default::default();
+        let pool = |tier: usize, blocks| {
+            let (notes, stored) = (Arc::clone(&notes), Arc::clone(&stored[tier]));
+            let hashes = Hashes { tier: ["device", "host"][tier], notes, stored };
+            // Lanes are chosen by the stack's address: one leaves no choice.
+            PoolConfig::new(blocks).policy(settings.policies[tier]).lanes(1).events(Box::new(hashes))
+        };
+        let mover = SimMover::new(Arc::clone(&device), Arc::clone(&memory), settings.mover.clone());
+        let mover = Arc::new(mover);
+        let disk = (settings.disk > 0)
+            .then(|| Arc::new(SimDisk::new(settings.disk, bytes, settings.disk_plan.clone())));
+        let watched =
+            Watched { mover: Arc::clone(&mover), device: Arc::clone(&device), notes: Arc::clone(&notes) };
+        let rots = settings.rot > 0;
+        let port = disk.as_ref().map(|disk| -> Arc<dyn DiskPort> {
+            Arc::new(WatchedDisk { disk: Arc::clone(disk), notes: Arc::clone(&notes), rots })
+        });
+        let stack = StackParts {
+            name: "all".to_owned(),
+            device: pool(0, settings.device),
+            port: Some(Arc::<SimDevice>::clone(&device)),
+            mover: Arc::new(watched),
+            memory: (in_memory > 0).then(|| Arc::clone(&memory)),
+            host: (settings.host > 0).then(|| pool(1, settings.host)),
+            disk: port,
+            block_bytes: bytes as u64,
+            layers: settings.layers,
+            needs: Needs::All { page: 16 },
+            linked: settings.linked,
+        };
+        let parts = Parts { stacks: vec![stack], runtime: Handle::current(), own: None };
+        let manager = KvBlockManager::of_parts(&settings.config(), parts).expect("parts that fit");
+        Rc::new(World {
+            books: RefCell::default(),
+            device,
+            mover,
+            disk,
+            notes,
+            stored,
+            memory: Arc::downgrade(&memory),
+            manager: RefCell::new(Some(manager)),
+            engines_left: Cell::new(settings.engines),
+            closing: Cell::new(false),
+            iteration: Cell::new(0),
+            settings,
+        })
+    }
+
+    pub fn manager(&self) -> KvBlockManager {
+        self.manager.borrow().clone().expect("there until the end")
+    }
+
+    pub fn note(&self, who: u64, what: &str) {
+        self.books.borrow_mut().note(who, what);
+    }
+
+    pub fn violation(&self, what: String) {
+        self.books.borrow_mut().violation(what);
+    }
+
+    /// What hardware does by itself, and checks while everybody waits.
+    async fn tick(self: Rc<World>, mut random: Random) {
+        let began = Instant::now();
+        while self.engines_left.get() > 0 {
+            pass(Duration::from_millis(30)).await;
+            self.check();
+            let blocks = u64::from(self.settings.host);
+            if blocks > 0 && random.below(1000) < self.settings.rot {
+                let (block, number) = (random.below(blocks) as u32, random.next());
+                let rots = self.mover.rot(block, number);
+                self.note(0, &format!("block {block} of the host rots: {rots}"));
+            }
+            if let (Some(after), Some(disk)) = (self.settings.lose_disk_after, &self.disk)
+                && began.elapsed() >= after
+            {
+                disk.lose();
+            }
+        }
+    }
+
+    /// The model's iterations.
+    async fn iterate(self: Rc<World>, every: Duration) {
+        while self.engines_left.get() > 0 {
+            let manager = self.manager();
+            match manager.iteration_begin() {
+                Ok(iteration) => self.iteration.set(iteration),
+                Err(error) => return self.violation(error.to_string()),
+            }
+            pass(every / 2).await;
+            let done = manager.layer_done(0);
+            pass(every / 2).await;
+            if let Err(error) = done.and(manager.iteration_end()) {
+                return self.violation(error.to_string());
+            }
+            self.check();
+        }
+    }
+
+    async fn shut_down(self: Rc<World>, after: Duration) {
+        pass(after).await;
+        self.closing.set(true);
+        self.note(0, "shutdown");
+        self.shut_down_now().await;
+    }
+
+    /// It takes no longer than its deadline.
+    pub async fn shut_down_now(&self) -> bool {
+        let began = Instant::now();
+        let over = self.manager().shutdown().await;
+        let took = began.elapsed();
+        if took > self.settings.shutdown + Duration::from_millis(2) {
+            self.violation(format!("shutdown took {took:?} of {:?}", self.settings.shutdown));
+        }
+        if over
+            && !{
+                let census = self.manager().census();
+                census.up + census.down + census.waiting == 0
+            }
+        {
+            self.violation(format!("shut down, all over, and {:?}", self.manager().census()));
+        }
+        self.note(0, &format!("shut down: {over}"));
+        over
+    }
+
+    pub fn engine_ends(&self) {
+        self.engines_left.set(self.engines_left.get() - 1);
+    }
+
+    /// Waits until nothing is under way.
+    pub async fn rest(&self) {
+        self.mover.shutdown();
+        self.disk.iter().for_each(|disk| disk.shutdown());
+        let census = || self.manager().census();
+        let (mut last, mut same) = (census(), 0);
+        for _ in 0..20_000 {
+            if last.is_idle() {
+                return self.check_at_rest();
+            }
+            pass(Duration::from_millis(50)).await;
+            let now = census();
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+            // What waits for an iteration, or for the bytes that it may move.
+            if same > 200 {
+                same = 0;
+                if let Err(error) = self.manager().step() {
+                    self.violation(error.to_string());
+                }
+            }
+        }
+        self.violation(format!("never comes to rest: {:?}", census()));
+    }
+
+    /// All blocks of the device can be had; what is said to be in some tier is there.
+    async fn audit(&self) {
+        let all = self.settings.device as usize;
+        match self.manager().allocate_within(all, LONG).await {
+            Ok(blocks) => drop(blocks),
+            Err(error) => self.violation(format!("at rest, and yet: {error}")),
+        }
+        let known: Vec<u128> = self.books.borrow().known.iter().copied().collect();
+        let (mut here, mut lost) = (0, 0);
+        for hash in known.into_iter().map(SequenceHash::from_u128) {
+            let up = self.manager().restore_to_gpu(&[hash]).await;
+            match up {
+                Ok(up) => {
+                    for BlockId(block) in up.blocks.ids() {
+                        here += 1;
+                        if !content::is(&self.device, block, hash, 0..self.settings.block_bytes()) {
+                            self.violation(format!("audit: block {block} is said to be {hash:?}"));
+                        }
+                    }
+                    lost += usize::from(up.missed.is_some());
+                }
+                Err(error) => self.violation(format!("audit: {error}")),
+            }
+        }
+        self.note(0, &format!("audit: {here} there, {lost} said to be and not"));
+    }
+
+    async fn live(self: &Rc<World>, seed: u64, random: &mut Random, tell: bool) {
+        self.books.borrow_mut().begin(tell);
+        let mut engines: Vec<JoinHandle<()>> = Vec::new();
+        for number in 1..=self.settings.engines {
+            let engine = Engine::new(Rc::clone(self), number, Random(random.next()));
+            engines.push(tokio::task::spawn_local(engine.run()));
+        }
+        let ticker = tokio::task::spawn_local(Rc::clone(self).tick(Random(random.next())));
+        let after = self.settings.shutdown_after;
+        let shutdown = after.map(|after| tokio::task::spawn_local(Rc::clone(self).shut_down(after)));
+        let every = self.settings.iteration;
+        let model = every.map(|every| tokio::task::spawn_local(Rc::clone(self).iterate(every)));
+        for task in engines.into_iter().chain([ticker]).chain(shutdown).chain(model) {
+            if let Err(error) = task.await {
+                self.violation(error.to_string());
+                return;
+            }
+        }
+        self.rest().await;
+        let closed = self.closing.get();
+        let whole = self.books.borrow().violations.is_empty();
+        if !closed && whole && seed.is_multiple_of(2) {
+            self.audit().await;
+            self.rest().await;
+            if !self.shut_down_now().await {
+                self.violation("at rest, and the shutdown is not over".to_owned());
+            }
+        }
+        let stats = self.manager().stats();
+        self.note(0, &format!("{stats:?}"));
+        // Without a shutdown, or after it: nothing of the manager is left.
+        self.manager.borrow_mut().take();
+        pass(Duration::from_secs(1)).await;
+        if self.memory.strong_count() > 1 {
+            // The mover's own is one.
+            self.violation(format!("{} still have host memory", self.memory.strong_count()));
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub trace: u64,
+    pub violation: Option<String>,
+    pub counts: Vec<u64>,
+}
+
+/// On a runtime of one thread, whose clock jumps.
+pub fn in_virtual_time<F: Future>(body: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime");
+    let local = LocalSet::new();
+    local.block_on(&runtime, body)
+}
+
+/// A seed's run.
+pub fn run(seed: u64, tell: bool) -> Outcome {
+    let mut random = Random(seed);
+    let settings = Settings::draw(&mut random);
+    if tell {
+        println!("{settings:#?}");
+    }
+    in_virtual_time(async {
+        let world = World::new(settings);
+        if timeout(LIMIT, world.live(seed, &mut random, tell)).await.is_err() {
+            world.violation("hangs".to_owned());
+        }
+        let books = world.books.borrow();
+        let counts = crate::recorder::lock(&world.notes).landed.to_vec();
+        Outcome { trace: books.trace(), violation: books.violations.first().cloned(), counts }
+    })
+}
+
+/// A world in which nothing goes wrong, for tests of one thing.
+pub fn calm(seed: u64) -> Settings {
+    let mut settings = Settings::draw(&mut Random(seed));
+    settings.mover = Plan::calm(seed);
+    settings.disk_plan = Plan::calm(seed);
+    (settings.rot, settings.lose_disk_after, settings.shutdown_after) = (0, None, None);
+    settings
+}

@@ -1,0 +1,110 @@
+//! A manager whose copies wait until the test lets them go: for what happens to blocks in flight.
+
+use crate::ground::{BYTES, settings};
+use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::core::{BlockId, DevicePort, PoolConfig};
+use kvstrata::ffi::device::SimDevice;
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::movers::ThreadsMover;
+use kvstrata::transfer::{Copies, DeviceMover, HostMemory};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Starts nothing until it is opened.
+#[derive(Debug)]
+pub struct Gated {
+    inner: ThreadsMover,
+    /// None: open.
+    kept: Mutex<Option<Vec<Copies>>>,
+}
+
+impl Gated {
+    pub fn close(&self) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default();
+    }
+
+    /// How many lists wait.
+    pub fn waiting(&self) -> usize {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map_or(0, Vec::len)
+    }
+
+    pub fn open(&self) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+        kept.into_iter().flatten().for_each(|copies| self.inner.start(copies));
+    }
+}
+
+impl DeviceMover for Gated {
+    fn start(&self, copies: Copies) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *kept {
+            Some(kept) => kept.push(copies),
+            None => self.inner.start(copies),
+        }
+    }
+
+    fn blocks_at_once(&self) -> usize {
+        1
+    }
+
+    fn describe(&self) -> String {
+        "gated".to_owned()
+    }
+}
+
+/// A manager, and its parts that a test looks at from outside.
+pub struct Ground {
+    pub manager: KvBlockManager,
+    pub mover: Arc<Gated>,
+    pub device: Arc<SimDevice>,
+    pub memory: Arc<HostMemory>,
+}
+
+impl Ground {
+    pub fn new(device: u32, host: u32) -> Ground {
+        Ground::of(settings(device, host), device, host)
+    }
+
+    /// The same, of settings for so many blocks.
+    pub fn of(settings: ManagerConfigBuilder, device: u32, host: u32) -> Ground {
+        let config = settings.build().expect("a configuration");
+        let layers = [BYTES / 2; 2];
+        let memory = HostMemory::new(host as usize, &layers).expect("memory");
+        let sim = Arc::new(SimDevice::with_layers(0, device as usize, &layers).expect("memory"));
+        let inner = ThreadsMover::new(Arc::clone(&sim), Arc::clone(&memory), 1).expect("a thread");
+        let mover = Arc::new(Gated { inner, kept: Mutex::new(None) });
+        let parts = StackParts {
+            name: "gated".to_owned(),
+            device: PoolConfig::new(device),
+            port: Some(Arc::<SimDevice>::clone(&sim)),
+            mover: Arc::<Gated>::clone(&mover),
+            memory: Some(Arc::clone(&memory)),
+            host: Some(PoolConfig::new(host)),
+            disk: None,
+            block_bytes: BYTES as u64,
+            layers: 2,
+            needs: Needs::All { page: 2 },
+            linked: false,
+        };
+        let runtime = tokio::runtime::Handle::current();
+        let parts = Parts { stacks: vec![parts], runtime, own: None };
+        let manager = KvBlockManager::of_parts(&config, parts).expect("a manager");
+        Ground { manager, mover, device: sim, memory }
+    }
+
+    /// Whether any block of device or host has these bytes.
+    pub fn anywhere(&self, bytes: &[u8]) -> bool {
+        let mut of_device = vec![0; BYTES];
+        let blocks = self.manager.capacity(kvstrata::tier::Tier::Device) as u32;
+        (0..blocks).any(|block| {
+            self.device.copy_out(block, 0, &mut of_device).expect("in range");
+            of_device == bytes
+        }) || (0..self.memory.arena().blocks() as u32)
+            .any(|block| *self.memory.read(block).expect("nobody writes") == *bytes)
+    }
+
+    pub fn is_zero(&self, BlockId(block): BlockId) -> bool {
+        let mut bytes = vec![1; BYTES];
+        self.device.copy_out(block, 0, &mut bytes).expect("in range");
+        bytes.iter().all(|byte| *byte == 0)
+    }
+}

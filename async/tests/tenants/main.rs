@@ -1,0 +1,53 @@
+//! Tenants of one manager: what they do not share, what they may have, and what is left of one that is purged: nothing.
+
+mod gated;
+#[expect(dead_code, reason = "this test uses some of it")]
+#[path = "../manager/ground.rs"]
+mod ground;
+mod purge;
+mod quota;
+mod restart;
+
+use kvstrata::core::{SequenceHash, TokenBlockSequence};
+use kvstrata::manager::{Tenant, TenantError};
+
+/// The hashes of a sequence of so many blocks, with the tenant's salt; `number` tells sequences apart.
+fn sequence(tenant: &Tenant, number: u32, blocks: u32) -> Vec<SequenceHash> {
+    let mut tokens = TokenBlockSequence::new(2, tenant.salt("model", "", &[])).expect("not zero");
+    tokens.extend(&(0..2 * blocks).map(|token| number << 16 | token).collect::<Vec<_>>());
+    tokens.hashes().to_vec()
+}
+
+#[tokio::test]
+async fn two_tenants_with_equal_tokens_share_nothing() {
+    let manager = ground::build(ground::settings(16, 16));
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let (of_a, of_b) = (sequence(&a, 1, 4), sequence(&b, 1, 4));
+    drop(ground::compute(&a, &of_a, None).await);
+    assert_eq!(a.match_prefix(&of_a).len(), 4);
+    assert_eq!((b.match_prefix(&of_b).len(), a.match_prefix(&of_b).len()), (0, 0));
+    drop(ground::compute(&b, &of_b, None).await);
+    let (held_a, held_b) = (a.match_sequence_hashes(&of_a), b.match_sequence_hashes(&of_b));
+    assert_eq!((held_a.len(), held_b.len()), (4, 4));
+    assert!(held_a.ids().all(|block| held_b.ids().all(|other| block != other)));
+    ground::check(&a, &held_a, &of_a);
+    ground::check(&b, &held_b, &of_b);
+}
+
+#[tokio::test]
+async fn a_name_has_one_number_and_there_are_so_many() {
+    let manager = ground::build(ground::settings(4, 0));
+    let first = manager.tenant("a").expect("few tenants");
+    assert_eq!(manager.tenant("a").expect("known").id(), first.id());
+    assert_ne!(manager.tenant("b").expect("few tenants").id(), first.id());
+    assert_eq!(manager.tenant("").expect_err("no name"), TenantError::Empty);
+    for number in 2..4095 {
+        manager.tenant(&number.to_string()).expect("as many as there may be");
+    }
+    let error = manager.tenant("one more").expect_err("too many");
+    assert_eq!(
+        error.to_string(),
+        "tenant \"one more\" would be one more than the 4095 that a manager can tell apart; use another manager"
+    );
+    assert_eq!(manager.tenant("a").expect("known").id(), first.id());
+}

@@ -1,0 +1,198 @@
+//! What a tenant may have of each tier, and what it gives up for more.
+
+use crate::gated::Ground;
+use crate::ground::{build, check, compute, rest, settings};
+use crate::sequence;
+use kvstrata::config::TenantSettings;
+use kvstrata::core::SequenceHash;
+use kvstrata::manager::{AllocateError, OnboardError, OnboardOptions, Tenant};
+use kvstrata::tier::Tier;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How many of a tenant's hashes the tier has.
+fn there(tenant: &Tenant, tier: Tier, hashes: &[SequenceHash]) -> usize {
+    hashes.iter().map(|hash| tenant.match_prefix(&[*hash]).in_tier(tier)).sum()
+}
+
+#[tokio::test]
+async fn at_its_quota_a_tenant_gives_up_its_own_oldest_blocks_and_nobody_elses() {
+    let manager = build(settings(16, 32).quota_device(0.5));
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let of_b = sequence(&b, 1, 4);
+    // The oldest of all.
+    drop(compute(&b, &of_b, None).await);
+    let (first, second) = (sequence(&a, 1, 5), sequence(&a, 2, 5));
+    drop(compute(&a, &first, None).await);
+    drop(compute(&a, &second, None).await);
+    rest(&manager).await;
+    assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Device).quota), (8, Some(8)));
+    assert_eq!(there(&a, Tier::Device, &second), 5);
+    // Its tail went, which is what is evicted first.
+    assert_eq!(a.match_prefix(&first).device().len(), 3);
+    assert_eq!((there(&a, Tier::Host, &first), there(&b, Tier::Device, &of_b)), (2, 4));
+    // Coming up needs room of its own, too.
+    let found = a.match_prefix(&first);
+    let up = a.onboard(found, OnboardOptions::default()).expect("fits").await;
+    assert_eq!(up.missed, None);
+    check(&a, &up.blocks, &first);
+    assert_eq!((a.usage(Tier::Device).blocks, there(&b, Tier::Device, &of_b)), (8, 4));
+    let more = a.try_allocate(3).expect("its own are evictable");
+    assert_eq!(a.usage(Tier::Device).blocks, 8);
+    assert!(a.try_allocate(1).is_none(), "all of it is held");
+    rest(&manager).await;
+    assert_eq!(b.try_allocate(4).expect("free ones").len(), 4);
+    drop((more, up));
+    rest(&manager).await;
+    assert!(a.usage(Tier::Device).blocks <= 8);
+}
+
+#[tokio::test]
+async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
+    let manager = build(settings(16, 16).quota_device(0.25));
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let error = a.allocate(5).await.expect_err("more than its quota");
+    assert_eq!(
+        error.to_string(),
+        "5 blocks were asked for, and the tenant may have 4 of the device's 16; ask for fewer, or raise quota.device"
+    );
+    let all = a.allocate(4).await.expect("its quota");
+    let error = a.allocate_within(1, Duration::from_millis(5)).await.expect_err("at its quota");
+    assert!(matches!(error, AllocateError::Deadline { available: 12, ahead: 0, .. }), "{error}");
+    let waits = tokio::spawn({
+        let a = a.clone();
+        async move { a.allocate(2).await.map(|blocks| blocks.len()) }
+    });
+    while manager.census().waiting == 0 {
+        tokio::task::yield_now().await;
+    }
+    // Others pass, with and without a tenant.
+    assert_eq!(b.allocate_within(4, Duration::ZERO).await.expect("free").len(), 4);
+    assert_eq!(manager.allocate_within(8, Duration::ZERO).await.expect("free").len(), 8);
+    assert!(!waits.is_finished());
+    drop(all);
+    assert_eq!(waits.await.expect("no panic").expect("in time"), 2);
+    assert_eq!((a.usage(Tier::Device).blocks, manager.census().is_idle()), (0, true));
+}
+
+#[tokio::test]
+async fn below_a_tenant_at_its_quota_replaces_its_own_copies() {
+    let manager = build(settings(8, 16).tenants([TenantSettings {
+        name: "a".to_owned(),
+        host: Some(0.25),
+        ..TenantSettings::default()
+    }]));
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let of_b = sequence(&b, 1, 4);
+    drop(compute(&b, &of_b, None).await);
+    let of_a: Vec<_> = (0..5).flat_map(|number| sequence(&a, number, 8)).collect();
+    for run in of_a.chunks(8) {
+        drop(compute(&a, run, None).await);
+        rest(&manager).await;
+        assert!(a.usage(Tier::Host).blocks <= 4);
+    }
+    assert_eq!((a.usage(Tier::Host).blocks, there(&a, Tier::Host, &of_a)), (4, 4));
+    assert_eq!((b.usage(Tier::Host).quota, there(&b, Tier::Host, &of_b)), (None, 4));
+    // A run that is longer than the quota of the device is refused at once.
+    let small = build(settings(8, 16).quota_device(0.25));
+    let a = small.tenant("a").expect("few tenants");
+    let run = sequence(&a, 1, 3);
+    drop(compute(&small, &run, None).await);
+    drop(small.allocate(8).await.expect("others need the room"));
+    rest(&small).await;
+    let found = a.match_prefix(&run);
+    assert_eq!(found.in_tier(Tier::Host), 3);
+    let error = a.onboard(found, OnboardOptions::default()).expect_err("too long");
+    assert_eq!(error, OnboardError::Quota { blocks: 3, quota: 2, capacity: 8 });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_quota_is_exact_under_many_tasks() {
+    let manager = build(settings(24, 32).quota_device(0.5).quota_host(0.25));
+    let a = manager.tenant("a").expect("few tenants");
+    let over = Arc::new(AtomicBool::new(false));
+    let task = |number: u32, tenant: Tenant| {
+        let over = Arc::clone(&over);
+        async move {
+            let mut all = Vec::new();
+            for round in 0..100 {
+                let hashes = sequence(&tenant, number << 8 | round, 1 + (round + number) % 4);
+                let Ok(blocks) = tenant.allocate(hashes.len()).await else { panic!("in time") };
+                let (device, host) = (tenant.usage(Tier::Device), tenant.usage(Tier::Host));
+                let above = |usage: kvstrata::manager::TenantUse| {
+                    usage.quota.is_some_and(|quota| usage.blocks > quota)
+                };
+                over.fetch_or(above(device) || above(host), Relaxed);
+                if round % 5 > 0 {
+                    let held = blocks.register(&hashes, None).expect("registered");
+                    if round % 7 == 0 && round > 7 {
+                        drop(held);
+                        drop(tenant.restore_to_gpu(&all[all.len() - 3..]).await);
+                    }
+                    all.extend(hashes);
+                }
+            }
+            all
+        }
+    };
+    let other = tokio::spawn(task(9, manager.tenant("b").expect("few tenants")));
+    let tasks: Vec<_> = (0..4).map(|number| tokio::spawn(task(number, a.clone()))).collect();
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await.expect("no panic"));
+    }
+    other.await.expect("no panic");
+    rest(&manager).await;
+    assert!(!over.load(Relaxed), "never above its quota");
+    // At rest what is counted is what is there.
+    assert_eq!(there(&a, Tier::Device, &all), a.usage(Tier::Device).blocks);
+    let of_host = |hash: &&SequenceHash| a.match_prefix(&[**hash]).in_tier(Tier::Host) > 0;
+    assert!(all.iter().filter(of_host).count() <= a.usage(Tier::Host).blocks);
+    assert!(a.usage(Tier::Device).blocks > 0 && a.usage(Tier::Host).blocks > 0);
+    let census = manager.census().tiers[0][0];
+    assert_eq!((census.owned, census.active), (0, 0));
+}
+
+#[tokio::test]
+async fn what_is_preempted_or_guessed_is_the_tenants_too() {
+    let manager = build(settings(8, 16).quota_device(0.5));
+    let a = manager.tenant("a").expect("few tenants");
+    let run = sequence(&a, 1, 3);
+    let blocks = compute(&a, &run, None).await;
+    let partial = a.allocate(1).await.expect("its quota");
+    let mut away = a.preempt(blocks, partial, 1).expect("of one manager");
+    assert_eq!(away.settled().await.copied, 4);
+    assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Host).blocks), (4, 4));
+    drop(manager.allocate(8).await.expect("others need the room"));
+    assert_eq!(a.usage(Tier::Device).blocks, 0);
+    let back = a.resume(away, OnboardOptions::default()).await.expect("fits");
+    let partial = back.partial.expect("its bytes are there");
+    assert_eq!((back.blocks.len(), partial.len(), a.usage(Tier::Device).blocks), (3, 1, 4));
+    drop(partial);
+    assert_eq!(a.usage(Tier::Device).blocks, 3);
+    drop(back.blocks);
+    // A guess is brought up as far as there are credits.
+    drop(manager.allocate(8).await.expect("others need the room"));
+    drop(compute(&a, &sequence(&a, 2, 2), None).await);
+    a.prefetch(&run).detach();
+    rest(&manager).await;
+    assert_eq!((a.usage(Tier::Device).blocks, there(&a, Tier::Device, &run)), (4, 2));
+}
+
+#[tokio::test]
+async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
+    let settings = settings(8, 8).quota_device(0.5).idle_host_after(Some(1));
+    let ground = Ground::of(settings, 8, 8);
+    let a = ground.manager.tenant("a").expect("few tenants");
+    drop(compute(&a, &sequence(&a, 1, 4), None).await);
+    ground.mover.close();
+    for _ in 0..3 {
+        a.step().expect("none runs");
+    }
+    assert!(a.census().down > 0, "some are being copied");
+    let (ended, when) = std::sync::mpsc::channel();
+    std::thread::spawn(move || ended.send(a.try_allocate(4).map(|blocks| blocks.len())));
+    assert_eq!(when.recv_timeout(Duration::from_secs(20)), Ok(None));
+    ground.mover.open();
+}
