@@ -105,6 +105,7 @@ fn the_keys_of_the_json_stay() {
             assert!(report["latency_ns"][operation][quantile].is_u64(), "{operation} {quantile}");
         }
     }
+    assert!(report["lateness_ns"].is_null() && report["settings"]["speed"] == 0.0, "{report}");
     let backing = report["host_backing"].as_str().expect("what backs the host tier");
     assert!(backing.contains("pages"), "{backing}");
     let line = format!("host memory      {backing}");
@@ -190,11 +191,12 @@ fn a_bad_trace_is_refused_by_line_and_leaves_nothing() {
 
 #[test]
 fn impossible_options_are_refused_by_name_and_value() {
-    let cases: [(&[&str], &[&str]); 13] = [
+    let cases: [(&[&str], &[&str]); 14] = [
         (&["--device-blocks", "0"], &["--device-blocks 0: must be from 1"]),
         (&["--block-bytes", "7"], &["--block-bytes 7: must be from 64"]),
         (&["--block-bytes", "lots"], &["--block-bytes", "lots", "64KiB"]),
         (&["--concurrency", "0"], &["--concurrency 0: must be from 1 to 256"]),
+        (&["--speed=-1"], &["--speed -1: must be from 0 to"]),
         (&["--policy", "mru"], &["--policy", "mru", "lru, lfu, sieve, s3fifo"]),
         (&["--json", "/nonexistent/r.json"], &["--json /nonexistent/r.json", "its directory does not exist"]),
         (&["--host-blocks", "200M", "--block-bytes", "1G"], &["--host-blocks 209715200", "of memory"]),

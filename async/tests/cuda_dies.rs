@@ -4,7 +4,7 @@
 
 mod common;
 
-use kvstrata::replay::Settings;
+use kvstrata::replay::{Device, Settings};
 use kvstrata_cuda_double::Double;
 use kvstrata_ffi::cuda::{CudaDevice, CudaDriver};
 use kvstrata_ffi::device::CudaDeviceTier;
@@ -28,7 +28,7 @@ fn a_device_that_dies_costs_its_own_tier() {
     let device = CudaDevice::open(&CudaDriver::load().expect("the double"), 0).expect("a device");
     let tier = CudaDeviceTier::new(&device, settings.device_blocks as usize, settings.block_bytes);
     double.break_at(0, 3000, 700);
-    let report = common::replay_on(settings, tier.expect("memory"), &|_| {});
+    let report = common::replay_on(settings, Device::of_port("cuda", tier.expect("memory")), &|_| {});
     assert_eq!((report.requests, report.wrong_bytes), (SERVED, 0), "{report}");
     assert!(report.failures.device_read + report.failures.device_write > 0, "{report}");
     assert!(device.fault().is_some_and(|fault| fault.code.number() == 700));

@@ -2,7 +2,7 @@
 
 mod common;
 
-use kvstrata::replay::{FlippingPort, Report, Settings};
+use kvstrata::replay::{Device, FlippingPort, Report, Settings};
 use kvstrata_core::storage::{DeviceError, DevicePort, Storage, StorageKind};
 use kvstrata_ffi::device::SimDevice;
 use std::fs::File;
@@ -28,7 +28,7 @@ fn settings(folder: &Path) -> Settings {
 fn a_flipped_bit_on_the_device_is_found() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let settings = settings(folder.path());
-    let device = FlippingPort::new(common::device(&settings), 100);
+    let device = Device::of_port("sim", FlippingPort::new(common::sim(&settings), 100));
     let report = common::replay_on(settings, device, &|_| {});
     assert!(report.wrong_blocks > 0, "{report}");
     // Damage stays with a block on its way down and up, and more may come on top.
@@ -162,7 +162,8 @@ fn a_device_that_fails_now_and_then_gives_misses_and_no_wrong_byte() {
     for (every, concurrency) in [(50, 1), (7, 1), (2, 1), (1, 1), (20, 3)] {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
         let settings = Settings { concurrency, ..settings(folder.path()) };
-        let device = FailingPort { device: common::device(&settings), every, copies: AtomicU64::new(0) };
+        let device = FailingPort { device: common::sim(&settings), every, copies: AtomicU64::new(0) };
+        let device = Device::of_port("sim", device);
         let report = common::replay_on(settings, device, &|_| {});
         assert_eq!((report.wrong_bytes, report.requests), (0, SERVED), "every {every}");
         assert!(report.failures.device_write > 0);

@@ -3,12 +3,9 @@
 mod common;
 
 use common::Lru;
-use kvstrata::replay::{ByTier, Settings};
+use kvstrata::replay::{ByPath, ByTier, Settings};
 use kvstrata::trace::Request;
 use std::collections::HashSet;
-
-/// Victims that are taken down at a time.
-const BATCH: usize = 128;
 
 #[derive(Default)]
 struct Model {
@@ -18,6 +15,8 @@ struct Model {
     evicted: [u64; 3],
     copied_to_host: u64,
     written: u64,
+    /// Blocks of the device that the request has taken.
+    owned: usize,
 }
 
 impl Model {
@@ -40,18 +39,15 @@ impl Model {
             *hits += held.len() as u64;
         }
 
-        let needed = ids.len() - pinned[0].len();
-        let free = self.capacity[0] - self.tiers[0].len();
-        let mut victims = Vec::new();
-        for _ in free..needed {
-            victims.extend(self.evict(0, &pinned[0]));
-        }
-        for batch in victims.chunks(BATCH) {
-            self.down(1, batch, &pinned);
+        // The run is made room for first, then the rest.
+        let up = held[1].len() + held[2].len();
+        for needed in [up, ids.len() - pinned[0].len() - up] {
+            self.make_room(needed, &pinned);
         }
         for tier in [1, 2] {
             held[tier].iter().rev().for_each(|id| self.tiers[tier].touch(*id));
         }
+        self.owned = 0;
         ids.iter().rev().for_each(|id| self.tiers[0].touch(*id));
         assert!((0..3).all(|tier| self.tiers[tier].len() <= self.capacity[tier]));
     }
@@ -62,21 +58,40 @@ impl Model {
         Some(victim)
     }
 
-    /// Takes victims of the tier above into `tier`, or forgets them.
-    fn down(&mut self, tier: usize, victims: &[u64], pinned: &[HashSet<u64>; 3]) {
-        if tier == 3 {
-            return;
+    /// Takes `needed` blocks of the device: free ones, and those of victims, each of which goes down in its turn, and is the most recent
+    /// of its tier when it is there. Those that find a free place, or one whose block is on disk already, are there before those that wait
+    /// for a write.
+    fn make_room(&mut self, needed: usize, pinned: &[HashSet<u64>; 3]) {
+        let free = self.capacity[0] - self.tiers[0].len() - self.owned;
+        let victims: Vec<u64> = (free..needed).filter_map(|_| self.evict(0, &pinned[0])).collect();
+        assert_eq!(victims.len(), needed.saturating_sub(free));
+        self.owned += needed;
+        let (mut at_once, mut behind, mut written) = (Vec::new(), Vec::new(), Vec::new());
+        for id in victims {
+            if self.tiers[1].contains(id) {
+                self.tiers[1].touch(id);
+            } else if written.contains(&id) {
+                // It has just left the host, and is as good as on disk.
+            } else if self.tiers[1].len() + at_once.len() + behind.len() < self.capacity[1] {
+                at_once.push(id);
+            } else {
+                let next = self.evict(1, &pinned[1]).expect("sizes at which the model is exact");
+                if self.tiers[2].contains(next) {
+                    self.tiers[2].touch(next);
+                    at_once.push(id);
+                } else {
+                    if self.tiers[2].len() + written.len() == self.capacity[2] {
+                        self.evict(2, &pinned[2]).expect("sizes at which the model is exact");
+                    }
+                    written.push(next);
+                    behind.push(id);
+                }
+            }
         }
-        let there: HashSet<u64> =
-            victims.iter().copied().filter(|id| self.tiers[tier].contains(*id)).collect();
-        let wanted = victims.len() - there.len();
-        let free = self.capacity[tier] - self.tiers[tier].len();
-        let held: HashSet<u64> = pinned[tier].union(&there).copied().collect();
-        let next: Vec<u64> = (free..wanted).map_while(|_| self.evict(tier, &held)).collect();
-        assert_eq!(next.len(), wanted.saturating_sub(free), "sizes at which the model is exact");
-        self.down(tier + 1, &next, pinned);
-        victims.iter().for_each(|id| self.tiers[tier].touch(*id));
-        *(if tier == 1 { &mut self.copied_to_host } else { &mut self.written }) += wanted as u64;
+        self.copied_to_host += (at_once.len() + behind.len()) as u64;
+        self.written += written.len() as u64;
+        at_once.iter().chain(&behind).for_each(|id| self.tiers[1].touch(*id));
+        written.iter().for_each(|id| self.tiers[2].touch(*id));
     }
 }
 
@@ -102,6 +117,10 @@ fn three_tiers_count_as_three_plain_lrus() {
         assert_eq!(report.bytes.host_to_disk, model.written * 512);
         assert_eq!(report.bytes.disk_to_host, model.hits[2] * 512);
         assert_eq!(report.bytes.host_to_device, (model.hits[1] + model.hits[2]) * 512);
+        let ByPath { device_to_host, host_to_disk, disk_to_host, host_to_device, filled } =
+            report.bytes_per_second;
+        let rates = [device_to_host, host_to_disk, disk_to_host, host_to_device, filled];
+        assert!(rates.iter().all(|rate| *rate > 0.0), "all paths were busy: {rates:?}");
         assert_eq!(report.verified_blocks, report.hit_blocks);
         assert_eq!((report.wrong_bytes, report.failures.total(), report.dropped_blocks), (0, 0, 0));
     }

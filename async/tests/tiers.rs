@@ -69,6 +69,69 @@ fn every_policy_serves_every_tier() {
 }
 
 #[test]
+fn a_host_tier_that_is_smaller_than_a_request_loses_nothing_on_its_way_to_disk() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let group = |number: u64| (40 * number..40 * number + 40).collect::<Vec<u64>>();
+    let requests: Vec<_> = (0..16).map(|number| group(number % 8)).collect();
+    let settings = Settings { requests: None, ..settings(0, 40, 3, 1000) };
+    let device = common::device(&settings);
+    let report = common::run(settings, device, common::trace_file(folder.path(), &requests), &|_| {});
+    assert_sound(&report, "40 device blocks, 3 host blocks");
+    // While three are read from the host, nothing of it can leave for others.
+    assert_eq!(
+        (report.hit_blocks + report.dropped_blocks, report.dropped_blocks <= 3),
+        (320, true),
+        "{report}"
+    );
+}
+
+#[test]
+fn ids_that_do_not_always_follow_the_same_one_hang_no_policy() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let mut random = common::Random(5);
+    let mut distinct = || {
+        let mut ids: Vec<u64> = (0..1 + random.below(6)).map(|_| random.below(60)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let by = random.below(3) as usize % ids.len();
+        ids.rotate_left(by);
+        ids
+    };
+    let requests: Vec<_> = (0..100).map(|_| distinct()).collect();
+    for policy in Policy::ALL {
+        let settings = Settings { policy, requests: None, ..settings(0, 6, 0, 0) };
+        let device = common::device(&settings);
+        let report = common::run(settings, device, common::trace_file(folder.path(), &requests), &|_| {});
+        assert_sound(&report, policy.name());
+        assert_eq!(report.requests, 100);
+    }
+}
+
+#[test]
+fn requests_come_at_their_times_and_lateness_is_told() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let path = folder.path().join("trace.jsonl");
+    // A second late by the clock of the first one; the last but one lies before it.
+    let times = [5000.0, 5100.0, 5150.0, 10.0, 5200.0];
+    let lines = times.iter().enumerate().map(|(id, time)| {
+        format!("{{\"timestamp\":{time},\"input_length\":1,\"output_length\":1,\"hash_ids\":[{id}]}}\n")
+    });
+    std::fs::write(&path, lines.collect::<String>()).expect("written");
+    for (speed, concurrency) in [(0.0, 1), (2.0, 1), (2.0, 3)] {
+        let settings = Settings { speed, concurrency, requests: None, ..settings(0, 8, 0, 0) };
+        let device = common::device(&settings);
+        let trace = TraceReader::open(TraceSource::File(path.clone())).expect("there");
+        let report = common::run(settings, device, trace, &|_| {});
+        assert_eq!(report.requests, 5);
+        let late = report.lateness_ns.map(|late| (late.count, late.max >= 75_000_000));
+        // The fourth was due 75 ms before the third began.
+        assert_eq!(late, (speed > 0.0).then_some((5, true)), "{report}");
+        assert!(speed == 0.0 || report.wall_seconds >= 0.1, "{} s", report.wall_seconds);
+        assert_eq!(report.to_string().contains("lateness"), speed > 0.0, "{report}");
+    }
+}
+
+#[test]
 fn one_worker_counts_the_same_every_time() {
     let counts = || {
         let report = common::replay(settings(400, 300, 700, 4000));
@@ -98,6 +161,7 @@ fn fewer_writes_are_worth_more_each() {
         assert_sound(&report, &format!("{disk_admission:?} {disk_write_budget:?}"));
         let disk = report.disk.expect("a disk tier");
         assert_eq!(report.bytes.host_to_disk, disk.written_blocks * 4096);
+        assert_eq!(report.dropped_blocks, 0, "what is not worth a write is not dropped for lack of room");
         (disk.written_blocks, report.hits.disk)
     };
     let (all, most_hits) = with(AdmissionPolicy::Always, None);

@@ -4,11 +4,10 @@ use super::json::Target;
 use super::progress::{Bar, FillBar};
 use super::{EXIT_OK, EXIT_WRONG_BYTE, number};
 use crate::disk::AdmissionPolicy;
-use crate::replay::{FlippingPort, Replay, ReplayError, Report, Settings};
+use crate::replay::{Device as ReplayDevice, FlippingPort, Replay, ReplayError, Report, Settings};
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
 use clap::{Args, ValueEnum};
 use kvstrata_core::Policy;
-use kvstrata_core::storage::DevicePort;
 use kvstrata_ffi::cuda::{CudaDevice, CudaDriver, CudaError};
 use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
 use kvstrata_ffi::disk::{Backend, Key, KeyError};
@@ -121,9 +120,15 @@ pub(super) struct ReplayArgs {
     /// pinned blocks here.
     #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: Device,
-    /// Requests served at the same time, each by a thread; with 1 the counts are the same in every run
+    /// Requests served at the same time; with 1 the counts are the same in every run
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: usize,
+    /// Let requests come at the trace's own times, so many times as fast; 0: each as soon as it can be served
+    ///
+    /// Times count from the first request's. How late requests begin is in the report: behind where --concurrency, or the device's room,
+    /// does not suffice.
+    #[arg(long, value_name = "X", default_value_t = 0.0)]
+    speed: f64,
     /// Write the result as JSON to this file, or to standard output (-)
     #[arg(long, value_name = "FILE|-", value_parser = Target::parse)]
     json: Option<Target>,
@@ -238,7 +243,6 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
     };
     let settings = Settings {
         requests: arguments.requests,
-        device: "sim",
         device_blocks: arguments.device_blocks,
         host_blocks: arguments.host_blocks,
         disk_blocks: arguments.disk_blocks,
@@ -255,6 +259,7 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         policy: arguments.policy,
         seed: arguments.seed,
         concurrency: arguments.concurrency,
+        speed: arguments.speed,
     };
     settings.check()?;
     let trace = TraceReader::open(source)?;
@@ -263,16 +268,23 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         (Some(asked), Some(there)) => Some(asked.min(there)),
         (asked, there) => asked.or(there),
     };
-    match cuda(arguments.device, &settings)? {
-        Some(device) => drive(Settings { device: "cuda", ..settings }, device, arguments, trace, requests),
-        None => {
-            let blocks = settings.device_blocks as usize;
-            let memory =
-                |source| ReplayError::Memory { option: "--device-blocks", blocks: blocks as u64, source };
-            let device = SimDevice::new(blocks, settings.block_bytes).map_err(memory)?;
-            drive(settings, device, arguments, trace, requests)
-        }
+    let device = device(arguments, &settings)?;
+    drive(settings, device, trace, requests)
+}
+
+/// The device that is asked for, with its mover; one that damages bytes is reached through its port alone.
+fn device(arguments: &ReplayArgs, settings: &Settings) -> Result<ReplayDevice, ReplayError> {
+    let every = arguments.flip_every;
+    if let Some(device) = cuda(arguments.device, settings)? {
+        return Ok(ReplayDevice::of_port("cuda", FlippingPort::new(device, every)));
     }
+    let blocks = settings.device_blocks as usize;
+    let memory = |source| ReplayError::Memory { option: "--device-blocks", blocks: blocks as u64, source };
+    let device = SimDevice::new(blocks, settings.block_bytes).map_err(memory)?;
+    Ok(match every {
+        0 => ReplayDevice::simulated(device),
+        _ => ReplayDevice::of_port("sim", FlippingPort::new(device, every)),
+    })
 }
 
 /// The first GPU, if it is asked for, or `auto` finds one that has the memory.
@@ -292,17 +304,16 @@ fn cuda(asked: Device, settings: &Settings) -> Result<Option<CudaDeviceTier>, Re
     }
 }
 
-fn drive<D: DevicePort>(
+fn drive(
     settings: Settings,
-    device: D,
-    arguments: &ReplayArgs,
+    device: ReplayDevice,
     trace: TraceReader,
     requests: Option<u64>,
 ) -> Result<Report, ReplayError> {
-    let port = FlippingPort::new(device, arguments.flip_every);
     let filling = Arc::new(FillBar::new());
     let shown = Arc::clone(&filling);
-    let replay = Replay::with_progress(settings, port, Arc::new(move |done, bytes| shown.show(done, bytes)))?;
+    let replay =
+        Replay::with_progress(settings, device, Arc::new(move |done, bytes| shown.show(done, bytes)))?;
     filling.finish();
     // From here on, so that its estimate is of the replay alone.
     let bar = Bar::new(requests, trace.input_bytes());

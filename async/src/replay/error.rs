@@ -1,7 +1,10 @@
 //! Why a replay ends without a result. Every message names the option, its value and what to do.
 
 use super::settings::{Settings, human_bytes};
+use crate::config::ConfigError;
 use crate::disk::TierError;
+use crate::manager::BuildError;
+use crate::movers::ThreadsError;
 use crate::trace::TraceError;
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::disk::VolumeError;
@@ -77,7 +80,7 @@ pub enum ReplayError {
         /// What each place says.
         errors: Vec<TierError>,
     },
-    /// A worker waited for room on the device for longer than any transfer takes.
+    /// A request waited for room on the device for longer than any transfer takes.
     #[error(
         "--concurrency {workers}: a request waited {seconds} s for {blocks} of --device-blocks {device_blocks}; is the disk \
          of --disk hanging?"
@@ -92,16 +95,30 @@ pub enum ReplayError {
         /// `--device-blocks`.
         device_blocks: usize,
     },
-    /// The system gave no thread.
-    #[error("--concurrency {workers}: cannot start a thread: {source}; use fewer")]
-    Thread {
+    /// The system gave no threads to serve requests.
+    #[error("--concurrency {workers}: cannot start threads: {source}; use fewer")]
+    Runtime {
         /// `--concurrency`.
         workers: usize,
         /// The system's answer.
         source: std::io::Error,
     },
-    /// A worker ended by a panic, which has been printed.
-    #[error("a worker ended by a panic: this is a fault of kvstrata; please report it with the lines above")]
+    /// It gave none to copy.
+    #[error("{threads} threads that copy: {source}")]
+    Threads {
+        /// How many.
+        threads: usize,
+        /// What the mover says.
+        source: ThreadsError,
+    },
+    /// What the options come to is nothing that the manager takes.
+    #[error(transparent)]
+    Config(Box<ConfigError>),
+    /// The manager cannot be made.
+    #[error(transparent)]
+    Manager(Box<BuildError>),
+    /// A request ended by a panic, which has been printed.
+    #[error("a request ended by a panic: this is a fault of kvstrata; please report it with the lines above")]
     Panic,
 }
 

@@ -3,11 +3,13 @@
 use super::histogram::Histogram;
 use super::machine;
 use super::settings::Settings;
-use super::tally::{Flow, Tally, Tier};
+use super::tally::{Flow, Tally};
 use super::tiers::{self, Tiers};
 use crate::disk::Rejected;
-use kvstrata_core::BlockPool;
-use kvstrata_ffi::arena::{Backing, HostArena};
+use crate::manager::{ManagerStats, PathStats};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Path};
+use kvstrata_ffi::arena::Backing;
 use serde::{Serialize, Serializer};
 use std::time::Duration;
 
@@ -40,16 +42,18 @@ pub struct Report {
     pub uncached_blocks: u64,
     /// Victims, by the tier that they had to leave.
     pub evicted: ByTier,
-    /// Victims that the tiers below had no room for.
+    /// Victims that went no further: the tier below had no room, or the copy failed.
     pub dropped_blocks: u64,
     /// Transfers that failed, each a miss; by cause.
     pub failures: Failures,
     /// Bytes moved, by path.
     pub bytes: ByPath<u64>,
-    /// Bytes a second that one worker moves by a path while it does nothing else.
+    /// Bytes a second by a path, while something of it is under way.
     pub bytes_per_second: ByPath<f64>,
     /// Latencies of a request's steps, in nanoseconds.
     pub latency_ns: Latencies,
+    /// How long after their times requests began, in nanoseconds; none without `--speed`.
+    pub lateness_ns: Option<Latency>,
     /// The most memory that the process held, tiers included.
     pub peak_memory_bytes: Option<u64>,
     /// What backs the memory of the host tier and of what is staged for the disk; none without both.
@@ -83,7 +87,7 @@ pub struct ByPath<N> {
     pub device_to_host: N,
     /// Offloaded to the volume.
     pub host_to_disk: N,
-    /// Onboarded from the volume, the copies to the device in between included in the time.
+    /// Onboarded from the volume.
     pub disk_to_host: N,
     /// Onboarded to the device.
     pub host_to_device: N,
@@ -91,7 +95,7 @@ pub struct ByPath<N> {
     pub filled: N,
 }
 
-/// Transfers that failed, each a miss.
+/// Transfers that failed, each a miss, or tried again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Failures {
     /// Reads of the volume.
@@ -104,6 +108,8 @@ pub struct Failures {
     pub device_write: u64,
     /// Host blocks that something else was using: a fault of ours, and harmless.
     pub host_busy: u64,
+    /// Host blocks that were not what had been put there.
+    pub host_mismatch: u64,
 }
 
 /// A block with wrong bytes.
@@ -124,12 +130,12 @@ pub struct Wrong {
 /// The steps of a request, each measured as a whole.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Latencies {
-    /// Getting its device blocks, with everything that has to go down for them.
+    /// Getting device blocks for what is to be computed, with everything that has to go down for them.
     pub allocation: Latency,
     /// Finding its run in all tiers.
     #[serde(rename = "match")]
     pub matching: Latency,
-    /// Bringing up what lower tiers have of it; only of requests for which they have something.
+    /// Bringing up what lower tiers have of it, room for it included; only of requests for which they have something.
     pub onboard: Latency,
     /// Releasing its blocks.
     pub release: Latency,
@@ -173,6 +179,8 @@ pub struct Asked {
     pub seed: u64,
     /// `--concurrency`.
     pub concurrency: usize,
+    /// `--speed`.
+    pub speed: f64,
 }
 
 /// The disk tier: what it was made of, what was found in it, what it took and refused.
@@ -258,17 +266,18 @@ impl Disk {
 }
 
 impl Report {
-    pub(super) fn new<D>(
+    pub(super) fn new(
         settings: &Settings,
         trace: String,
-        tiers: &Tiers<D>,
+        tiers: &Tiers,
         tally: &Tally,
         setup: Duration,
         wall: Duration,
     ) -> Report {
         let hits = ByTier { device: tally.hits[0], host: tally.hits[1], disk: tally.hits[2] };
         let hit_blocks = tally.hits.iter().sum::<u64>();
-        let evicted = |pool: &BlockPool| pool.stats().evicted;
+        let evicted = |tier| tiers.manager.pool_stats(tier).evicted;
+        let stats = tiers.manager.stats();
         Report {
             version: env!("CARGO_PKG_VERSION"),
             trace,
@@ -283,14 +292,14 @@ impl Report {
             first_wrong: tally.first_wrong.clone(),
             uncached_blocks: tally.uncached_blocks,
             evicted: ByTier {
-                device: evicted(&tiers.device),
-                host: tiers.host.as_ref().map_or(0, |host| evicted(&host.pool)),
-                disk: tiers.disk.as_ref().map_or(0, |disk| evicted(disk.tier.pool())),
+                device: evicted(Tier::Device),
+                host: evicted(Tier::Host),
+                disk: evicted(Tier::Disk),
             },
-            dropped_blocks: tally.dropped_blocks,
-            failures: tally.failures,
-            bytes: paths(tally, |flow| flow.bytes),
-            bytes_per_second: paths(tally, |flow| match flow.busy.as_secs_f64() {
+            dropped_blocks: stats.dropped.iter().sum(),
+            failures: Failures::new(&stats, tally),
+            bytes: paths(&stats, tally, |flow| flow.bytes),
+            bytes_per_second: paths(&stats, tally, |flow| match flow.busy.as_secs_f64() {
                 0.0 => 0.0,
                 seconds => flow.bytes as f64 / seconds,
             }),
@@ -300,12 +309,13 @@ impl Report {
                 onboard: Latency::new(&tally.onboard),
                 release: Latency::new(&tally.release),
             },
+            lateness_ns: (settings.speed > 0.0).then(|| Latency::new(&tally.lateness)),
             peak_memory_bytes: machine::peak_memory_bytes(),
-            host_backing: tiers.arena().map(HostArena::backing),
+            host_backing: tiers.backing,
             setup_seconds: setup.as_secs_f64(),
             wall_seconds: wall.as_secs_f64(),
             settings: Asked {
-                device: settings.device,
+                device: tiers.device,
                 device_blocks: settings.device_blocks,
                 host_blocks: settings.host_blocks,
                 disk_blocks: settings.disk_blocks,
@@ -315,6 +325,7 @@ impl Report {
                 disk_write_budget: settings.disk_write_budget,
                 seed: settings.seed,
                 concurrency: settings.concurrency,
+                speed: settings.speed,
             },
             disk: tiers.disk.as_ref().map(Disk::new),
         }
@@ -325,12 +336,16 @@ fn in_words<S: Serializer>(backing: &Option<Backing>, to: S) -> Result<S::Ok, S:
     backing.map(|backing| backing.to_string()).serialize(to)
 }
 
-fn paths<N>(tally: &Tally, number: impl Fn(&Flow) -> N) -> ByPath<N> {
+fn paths<N>(stats: &ManagerStats, tally: &Tally, number: impl Fn(&Flow) -> N) -> ByPath<N> {
+    let of = |path| {
+        let PathStats { bytes, busy, .. } = *stats.path(path);
+        number(&Flow { bytes, busy })
+    };
     ByPath {
-        device_to_host: number(&tally.device_to_host),
-        host_to_disk: number(&tally.host_to_disk),
-        disk_to_host: number(&tally.disk_to_host),
-        host_to_device: number(&tally.host_to_device),
+        device_to_host: of(Path::DeviceToHost),
+        host_to_disk: of(Path::HostToDisk),
+        disk_to_host: of(Path::DiskToDevice),
+        host_to_device: of(Path::HostToDevice),
         filled: number(&tally.filled),
     }
 }
@@ -348,18 +363,27 @@ impl Latency {
 }
 
 impl Failures {
-    pub(super) fn merge(&mut self, other: &Failures) {
-        let Failures { disk_read, disk_write, device_read, device_write, host_busy } = other;
-        self.disk_read += disk_read;
-        self.disk_write += disk_write;
-        self.device_read += device_read;
-        self.device_write += device_write;
-        self.host_busy += host_busy;
+    /// What the disk rejects is the disk tier's to count, and what was cancelled has not failed.
+    fn new(stats: &ManagerStats, tally: &Tally) -> Failures {
+        let of = |path, causes: &[Cause]| {
+            causes.iter().map(|cause| stats.path(path).failed_by(*cause)).sum::<u64>()
+        };
+        let device = [Cause::Device, Cause::Abandoned];
+        Failures {
+            disk_read: of(Path::DiskToDevice, &[Cause::Disk, Cause::Lost, Cause::Abandoned]),
+            // One to a volume that is lost goes to another.
+            disk_write: of(Path::HostToDisk, &[Cause::Disk, Cause::Abandoned]),
+            device_read: of(Path::DeviceToHost, &device) + tally.unread,
+            device_write: of(Path::HostToDevice, &device) + tally.unwritten,
+            host_busy: Path::ALL.iter().map(|path| of(*path, &[Cause::Busy])).sum(),
+            host_mismatch: of(Path::HostToDevice, &[Cause::Mismatch]),
+        }
     }
 
     /// All causes together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.disk_read + self.disk_write + self.device_read + self.device_write + self.host_busy
+        let Failures { disk_read, disk_write, device_read, device_write, host_busy, host_mismatch } = self;
+        disk_read + disk_write + device_read + device_write + host_busy + host_mismatch
     }
 }

@@ -1,21 +1,32 @@
-//! A whole replay: workers that take requests from one trace, and what comes of it.
+//! A whole replay: requests of one trace, served as many at a time as asked for, and what comes of it.
+//!
+//! ```text
+//!   trace ─► a worker is idle ─► its time has come ─► the device has room for all of it ─► a task ─► observed
+//!            (--concurrency)     (--speed)            (admission)
+//! ```
+//!
+//! Requests share one device. If each took blocks as it went, two half-served ones could fill it and wait for each other until a deadline.
+//! So a request is admitted when as many blocks as it can come to hold are not spoken for: an engine's scheduler does the same.
+//!
+//! Invariants
+//! - I1: what has been admitted holds no more blocks than the device has, shared ones counted for each holder: whatever a request may still
+//!   ask for is free, or evictable, or about to be given back by something that waits for nothing.
+//! - I2: who waits for admission holds no block. Requests are admitted in the order of the trace.
 
+use super::device::Device;
 use super::error::ReplayError;
 use super::pattern::Pattern;
 use super::report::Report;
 use super::settings::Settings;
 use super::tally::Tally;
-use super::tiers::{Tiers, enter_lane};
+use super::tiers::{PATIENCE, Tiers};
 use super::volume::FillProgress;
-use super::worker::Worker;
+use super::worker::{Worker, nanoseconds};
 use crate::trace::{Request, TraceReader};
-use kvstrata_core::storage::DevicePort;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// How long a request may wait for room on the device.
-const PATIENCE: Duration = Duration::from_secs(120);
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 
 /// How far a replay has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,39 +40,48 @@ pub struct Progress {
 /// A replay whose tiers exist and are empty.
 ///
 /// ```
-/// use kvstrata::replay::{Replay, Settings};
+/// use kvstrata::replay::{Device, Replay, Settings};
 /// use kvstrata::trace::{TraceReader, TraceSource};
 /// use kvstrata_ffi::device::SimDevice;
 ///
 /// let settings = Settings { requests: Some(50), host_blocks: 256, disk_blocks: 0, block_bytes: 4096, ..Settings::default() };
 /// let device = SimDevice::new(settings.device_blocks as usize, settings.block_bytes)?;
-/// let replay = Replay::new(settings, device)?;
+/// let replay = Replay::new(settings, Device::simulated(device))?;
 /// let report = replay.run(TraceReader::open(TraceSource::Bundled)?, &|_| {})?;
 /// assert_eq!((report.requests, report.wrong_bytes), (50, 0));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Replay<D> {
+pub struct Replay {
     settings: Settings,
-    tiers: Tiers<D>,
+    tiers: Tiers,
     setup: Duration,
 }
 
-/// The trace as workers share it.
-struct Source {
-    trace: TraceReader,
-    taken: u64,
-    limit: u64,
-    /// The first error; nothing is taken after it.
-    error: Option<ReplayError>,
+/// Requests on their way: the trace, who serves, and what is not spoken for.
+struct Service<'r> {
+    settings: &'r Settings,
+    tiers: &'r Arc<Tiers>,
+    room: Arc<Semaphore>,
+    idle: Vec<Worker>,
+    busy: JoinSet<(Worker, Progress)>,
+    observe: &'r dyn Fn(Progress),
 }
 
-impl<D: DevicePort> Replay<D> {
+/// When requests come: the trace's times, so many times as fast.
+struct Pace {
+    speed: f64,
+    began: Instant,
+    /// Of the first request, in milliseconds.
+    first: Option<f64>,
+}
+
+impl Replay {
     /// Makes the tiers: memory, and the disk tier's file. `device` must have `--device-blocks` blocks of `--block-bytes`.
     ///
     /// # Errors
     /// [`ReplayError`]; nothing is left behind.
-    pub fn new(settings: Settings, device: D) -> Result<Replay<D>, ReplayError> {
+    pub fn new(settings: Settings, device: Device) -> Result<Replay, ReplayError> {
         Replay::with_progress(settings, device, Arc::new(|_, _| {}))
     }
 
@@ -71,95 +91,139 @@ impl<D: DevicePort> Replay<D> {
     /// As [`new`](Replay::new).
     pub fn with_progress(
         settings: Settings,
-        device: D,
+        device: Device,
         filled: FillProgress,
-    ) -> Result<Replay<D>, ReplayError> {
+    ) -> Result<Replay, ReplayError> {
         let since = Instant::now();
         let tiers = Tiers::new(&settings, device, &filled)?;
         Ok(Replay { settings, tiers, setup: since.elapsed() })
     }
 
-    /// Serves the trace. `observe` is called by the workers, after each request that they have served.
+    /// Serves the trace. `observe` is called between requests, for each that has been served.
     ///
     /// A wrong byte is no error but a result: see [`Report::wrong_bytes`].
     ///
     /// # Errors
     /// [`ReplayError`]: the trace cannot be read on, or the machine does not go along.
-    pub fn run(self, trace: TraceReader, observe: &(dyn Fn(Progress) + Sync)) -> Result<Report, ReplayError> {
+    pub fn run(self, trace: TraceReader, observe: &dyn Fn(Progress)) -> Result<Report, ReplayError> {
         let since = Instant::now();
         let origin = trace.source().to_string();
-        let limit = self.settings.requests.unwrap_or(u64::MAX);
-        let source = Mutex::new(Source { trace, taken: 0, limit, error: None });
-        let mut tally = Tally::default();
-        thread::scope(|scope| {
-            let mut workers = Vec::new();
-            for number in 0..self.settings.concurrency {
-                let named = thread::Builder::new().name(format!("kvstrata-worker-{number}"));
-                let (replay, source) = (&self, &source);
-                match named.spawn_scoped(scope, move || replay.work(number, source, observe)) {
-                    Ok(worker) => workers.push(worker),
-                    Err(error) => fail(
-                        source,
-                        ReplayError::Thread { workers: self.settings.concurrency, source: error },
-                    ),
-                }
-            }
-            for worker in workers {
-                match worker.join() {
-                    Ok(one) => tally.merge(&one),
-                    Err(_) => fail(&source, ReplayError::Panic),
-                }
-            }
-        });
+        let Replay { settings, tiers, setup } = self;
+        let (handle, tiers) = (tiers.runtime.handle().clone(), Arc::new(tiers));
+        let service = Service {
+            settings: &settings,
+            tiers: &tiers,
+            room: Arc::new(Semaphore::new(settings.device_blocks as usize)),
+            idle: Vec::new(),
+            busy: JoinSet::new(),
+            observe,
+        };
+        let served = handle.block_on(service.serve(trace));
         let wall = since.elapsed();
-        match source.into_inner().unwrap_or_else(PoisonError::into_inner).error {
-            Some(error) => Err(error),
-            None => Ok(Report::new(&self.settings, origin, &self.tiers, &tally, self.setup, wall)),
+        // What is on its way ends, and is counted.
+        handle.block_on(tiers.manager.shutdown());
+        let report = served.map(|tally| Report::new(&settings, origin, &tiers, &tally, setup, wall));
+        if let Some(tiers) = Arc::into_inner(tiers) {
+            tiers.close();
         }
-    }
-
-    fn work(&self, number: usize, source: &Mutex<Source>, observe: &(dyn Fn(Progress) + Sync)) -> Tally {
-        enter_lane(number);
-        let mut worker = Worker::new(&self.tiers, number, Pattern::new(self.settings.seed));
-        loop {
-            // Under the lock until admitted: requests are admitted in the order of the trace.
-            let mut next = source.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(request) = next.take() else { break };
-            let line = next.trace.line();
-            let progress = Progress { requests: next.taken, input_bytes: next.trace.consumed_bytes() };
-            let device_blocks = self.tiers.device.capacity();
-            let blocks = request.hash_ids.len().min(device_blocks);
-            let Some(_room) = self.tiers.gate.enter(blocks, PATIENCE) else {
-                let (workers, seconds) = (self.settings.concurrency, PATIENCE.as_secs());
-                next.error.get_or_insert(ReplayError::Stuck { workers, seconds, blocks, device_blocks });
-                break;
-            };
-            drop(next);
-            worker.serve(&request, line);
-            observe(progress);
-        }
-        worker.tally
+        report
     }
 }
 
-impl Source {
-    fn take(&mut self) -> Option<Request> {
-        if self.error.is_some() || self.taken >= self.limit {
+impl Service<'_> {
+    /// Serves all requests, and gives what has been counted. After an error nothing is begun, and what has been is waited for.
+    async fn serve(mut self, mut trace: TraceReader) -> Result<Tally, ReplayError> {
+        let served = self.serve_all(&mut trace).await;
+        let ended = loop {
+            match self.join().await {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        served.and(ended)?;
+        let mut tally = Tally::default();
+        self.idle.iter().for_each(|worker| tally.merge(&worker.tally));
+        Ok(tally)
+    }
+
+    async fn serve_all(&mut self, trace: &mut TraceReader) -> Result<(), ReplayError> {
+        let mut pace = Pace { speed: self.settings.speed, began: Instant::now(), first: None };
+        let limit = self.settings.requests.unwrap_or(u64::MAX);
+        for requests in 1..=limit {
+            while self.busy.len() >= self.settings.concurrency {
+                self.join().await?;
+            }
+            let Some(request) = trace.next_request()? else { return Ok(()) };
+            let (line, input_bytes) = (trace.line(), trace.consumed_bytes());
+            let due = pace.wait_for(&request).await;
+            let room = self.admit(&request).await?;
+            self.begin(request, line, due, room, Progress { requests, input_bytes });
+        }
+        Ok(())
+    }
+
+    /// Waits for room for all that the request may come to hold. By I1 that takes long only where a transfer does not end.
+    async fn admit(&mut self, request: &Request) -> Result<OwnedSemaphorePermit, ReplayError> {
+        let device_blocks = self.settings.device_blocks as usize;
+        let blocks = request.hash_ids.len().min(device_blocks);
+        let room = Arc::clone(&self.room).acquire_many_owned(blocks as u32);
+        match tokio::time::timeout(PATIENCE, room).await {
+            Ok(Ok(room)) => Ok(room),
+            _ => {
+                let (workers, seconds) = (self.settings.concurrency, PATIENCE.as_secs());
+                Err(ReplayError::Stuck { workers, seconds, blocks, device_blocks })
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        request: Request,
+        line: u64,
+        due: Option<Instant>,
+        room: OwnedSemaphorePermit,
+        progress: Progress,
+    ) {
+        let pattern = Pattern::new(self.settings.seed);
+        let new = || Worker::new(Arc::clone(self.tiers), pattern, self.settings.block_bytes);
+        let mut worker = self.idle.pop().unwrap_or_else(new);
+        if let Some(due) = due {
+            worker.tally.lateness.record(nanoseconds(due));
+        }
+        let served = async move {
+            worker.serve(&request, line).await;
+            drop(room);
+            (worker, progress)
+        };
+        self.busy.spawn_on(served, self.tiers.runtime.handle());
+    }
+
+    /// Waits for a request to be served; false if there is none.
+    async fn join(&mut self) -> Result<bool, ReplayError> {
+        match self.busy.join_next().await {
+            None => Ok(false),
+            Some(Ok((worker, progress))) => {
+                self.idle.push(worker);
+                (self.observe)(progress);
+                Ok(true)
+            }
+            Some(Err(_)) => Err(ReplayError::Panic),
+        }
+    }
+}
+
+impl Pace {
+    /// Waits for a request's time, and gives it; none where nobody waits for times.
+    async fn wait_for(&mut self, request: &Request) -> Option<Instant> {
+        if self.speed <= 0.0 {
             return None;
         }
-        match self.trace.next_request() {
-            Ok(request) => {
-                self.taken += u64::from(request.is_some());
-                request
-            }
-            Err(error) => {
-                self.error = Some(error.into());
-                None
-            }
-        }
+        let first = *self.first.get_or_insert(request.timestamp);
+        // A time that is none, or before the first, is taken for the beginning.
+        let after = Duration::try_from_secs_f64((request.timestamp - first) / 1000.0 / self.speed);
+        let due = self.began.checked_add(after.unwrap_or_default()).unwrap_or(self.began);
+        tokio::time::sleep_until(due.into()).await;
+        Some(due)
     }
-}
-
-fn fail(source: &Mutex<Source>, error: ReplayError) {
-    source.lock().unwrap_or_else(PoisonError::into_inner).error.get_or_insert(error);
 }

@@ -14,8 +14,6 @@ use std::path::PathBuf;
 pub struct Settings {
     /// Requests at most; all of them if `None`.
     pub requests: Option<u64>,
-    /// What the device is, for the report.
-    pub device: &'static str,
     /// Blocks of the device tier, at least 1.
     pub device_blocks: u32,
     /// Blocks of the host tier; 0 leaves it out.
@@ -48,8 +46,10 @@ pub struct Settings {
     pub policy: Policy,
     /// Together with a block's id, determines its bytes.
     pub seed: u64,
-    /// Requests served at the same time, each by a thread.
+    /// Requests served at the same time.
     pub concurrency: usize,
+    /// How many times as fast as in the trace requests come; 0: each as soon as the one before it leaves room.
+    pub speed: f64,
 }
 
 /// When what was never written of a file is written through: it is slower to write.
@@ -67,7 +67,6 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             requests: None,
-            device: "sim",
             device_blocks: 2048,
             host_blocks: 8192,
             disk_blocks: 65_536,
@@ -84,6 +83,7 @@ impl Default for Settings {
             policy: Policy::Lru,
             seed: 0,
             concurrency: 1,
+            speed: 0.0,
         }
     }
 }
@@ -92,11 +92,12 @@ impl Default for Settings {
 const MIN_BLOCK_BYTES: usize = 64;
 const MAX_BLOCK_BYTES: usize = 1 << 30;
 const MAX_CONCURRENCY: usize = 256;
+const MAX_SPEED: f64 = 1e9;
 /// What a pool's books take for a block, and a little more.
 const POOL_BYTES: u128 = 144;
 /// The same for a block on disk: its record, and what recovery and admission take.
 const DISK_BOOKS_BYTES: u128 = 320;
-/// What a worker stages at a time between device or host and disk.
+/// What is staged at a time between device and disk, for each request that is served.
 const STAGING_BYTES: usize = 8 << 20;
 
 impl Settings {
@@ -131,6 +132,12 @@ impl Settings {
                 self.concurrency.to_string(),
                 format!("must be from 1 to {MAX_CONCURRENCY}"),
             );
+        }
+        if !(0.0..=MAX_SPEED).contains(&self.speed) {
+            let why = format!(
+                "must be from 0 to {MAX_SPEED}, times as fast as the trace; 0 for as fast as it goes"
+            );
+            return refuse("--speed", self.speed.to_string(), why);
         }
         self.check_volumes()?;
         self.check_memory()
@@ -183,14 +190,16 @@ impl Settings {
         Err(ReplayError::Setting { option, value: blocks.to_string(), why })
     }
 
-    /// Staging buffers of one worker.
-    pub(super) fn staging_per_worker(&self) -> usize {
-        if self.disk_blocks == 0 { 0 } else { (STAGING_BYTES / self.block_bytes).clamp(2, 128) }
-    }
-
     /// Staging buffers in all.
     pub(super) fn staging_blocks(&self) -> usize {
-        self.staging_per_worker() * self.concurrency
+        let each = if self.disk_blocks == 0 { 0 } else { (STAGING_BYTES / self.block_bytes).clamp(2, 128) };
+        each * self.concurrency
+    }
+
+    /// Threads that copy between device and host. With one, copies end in the order in which they began.
+    pub(super) fn copy_threads(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.concurrency.min(cores).min(4)
     }
 }
 

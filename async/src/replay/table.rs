@@ -36,8 +36,12 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "served           device {}, policy {}, seed {}, concurrency {}",
-            asked.device, asked.policy, asked.seed, asked.concurrency
+            "served           device {}, policy {}, seed {}, concurrency {}{}",
+            asked.device,
+            asked.policy,
+            asked.seed,
+            asked.concurrency,
+            if asked.speed > 0.0 { format!(", speed {}", asked.speed) } else { String::new() }
         )?;
         writeln!(f)?;
         self.blocks_table(f)?;
@@ -104,7 +108,7 @@ impl Report {
             ("host → device", bytes.host_to_device, rates.host_to_device),
             ("filled", bytes.filled, rates.filled),
         ];
-        writeln!(f, "                 {:>12} {:>12}", "moved", "by a worker")?;
+        writeln!(f, "                 {:>12} {:>12}", "moved", "while busy")?;
         for (path, bytes, rate) in rows {
             let rate = if bytes == 0 { "–".to_owned() } else { format!("{}/s", human_bytes(rate)) };
             writeln!(f, "{path:<16} {:>12} {rate:>12}", human_bytes(bytes as f64))?;
@@ -121,7 +125,8 @@ impl Report {
             ("release", steps.release),
         ];
         writeln!(f, "a request's      {:>12} {:>12} {:>12} {:>12}", "p50", "p99", "p99.9", "requests")?;
-        for (step, Latency { count: requests, p50, p99, p999, .. }) in rows {
+        let late = self.lateness_ns.map(|late| ("lateness", late));
+        for (step, Latency { count: requests, p50, p99, p999, .. }) in rows.into_iter().chain(late) {
             let [p50, p99, p999] = [p50, p99, p999].map(|value| time(requests, value));
             writeln!(f, "{step:<16} {p50:>12} {p99:>12} {p999:>12} {:>12}", count(requests))?;
         }
@@ -137,13 +142,14 @@ impl Report {
                 ("device reads", failures.device_read),
                 ("device writes", failures.device_write),
                 ("busy host blocks", failures.host_busy),
+                ("changed host blocks", failures.host_mismatch),
             ]);
             writeln!(f, "failed transfers {causes}; each is a miss")?;
         }
         if self.dropped_blocks > 0 {
             writeln!(
                 f,
-                "not offloaded    {} blocks: requests held all of the tier below",
+                "not offloaded    {} blocks: no room in the tier below, or the copy failed",
                 count(self.dropped_blocks)
             )?;
         }

@@ -1,21 +1,10 @@
-//! What one worker counts. Nobody else writes it; at the end all are added up.
+//! What one worker counts of its requests; the manager counts transfers. Nobody else writes it; at the end all are added up.
 
 use super::histogram::Histogram;
 use super::pattern::Mismatch;
-use super::report::{Failures, Wrong};
+use super::report::Wrong;
+use crate::tier::Tier;
 use std::time::{Duration, Instant};
-
-/// Where a block is, or was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Tier {
-    /// G1.
-    Device,
-    /// G2.
-    Host,
-    /// G3.
-    Disk,
-}
 
 /// Bytes moved one way, and the time that it took.
 #[derive(Debug, Clone, Copy, Default)]
@@ -49,17 +38,16 @@ pub(super) struct Tally {
     /// The one of the lowest line.
     pub(super) first_wrong: Option<Wrong>,
     pub(super) filled: Flow,
-    pub(super) device_to_host: Flow,
-    pub(super) host_to_disk: Flow,
-    pub(super) disk_to_host: Flow,
-    pub(super) host_to_device: Flow,
-    /// Victims that found no room below, though there is a tier below.
-    pub(super) dropped_blocks: u64,
-    pub(super) failures: Failures,
+    /// Hits that the device did not give back.
+    pub(super) unread: u64,
+    /// Blocks whose bytes it did not take.
+    pub(super) unwritten: u64,
     pub(super) allocation: Histogram,
     pub(super) matching: Histogram,
     pub(super) onboard: Histogram,
     pub(super) release: Histogram,
+    /// How long after its time a request began.
+    pub(super) lateness: Histogram,
 }
 
 impl Tally {
@@ -89,16 +77,13 @@ impl Tally {
         self.wrong_bytes += wrong_bytes;
         keep_first(&mut self.first_wrong, other.first_wrong.clone());
         self.filled.merge(other.filled);
-        self.device_to_host.merge(other.device_to_host);
-        self.host_to_disk.merge(other.host_to_disk);
-        self.disk_to_host.merge(other.disk_to_host);
-        self.host_to_device.merge(other.host_to_device);
-        self.dropped_blocks += other.dropped_blocks;
-        self.failures.merge(&other.failures);
+        self.unread += other.unread;
+        self.unwritten += other.unwritten;
         self.allocation.merge(&other.allocation);
         self.matching.merge(&other.matching);
         self.onboard.merge(&other.onboard);
         self.release.merge(&other.release);
+        self.lateness.merge(&other.lateness);
     }
 }
 

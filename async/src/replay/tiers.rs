@@ -1,173 +1,180 @@
-//! The tiers: pools for the books, storages for the bytes.
+//! The manager and the tiers that it is made of.
 //!
 //! ```text
-//!   G1  device pool   b ↔ block b of the device, behind its port
-//!   G2  host pool     b ↔ block b of the arena          ┐ one arena, registered with the ring:
-//!       staging       worker w: S blocks from h + w × S ┘   0 … h-1 │ w0 │ w1 │ …
-//!   G3  disk tier     b ↔ slot b of the volumes
+//!   G1  the device                          its port, and a mover
+//!   G2  block b of the host memory   ┐ one memory, registered with the ring:
+//!       staging, S for each request  ┘   0 … h-1 │ h … h + N × S - 1
+//!   G3  slot b of the volumes               in the trace's time
 //! ```
 //!
-//! Invariants
-//! - I1: a block number of a pool names the same number of its storage; each storage has at least as many.
-//! - I2: staging blocks belong to their worker alone and are in no pool.
+//! As the manager is set here, a block goes down when its room is needed and for no other reason, so that what one request at a time
+//! leaves where is a function of the trace: write-back, no watermarks, no idleness, no headroom, nothing fetched ahead; one thread that
+//! copies, and writes that end in order.
 
+use super::clock::{TimedDisk, TraceClock};
+use super::device::Device;
 use super::error::ReplayError;
-use super::gate::Gate;
-use super::parents::Parents;
 use super::settings::Settings;
 use super::volume::{self, FillProgress};
-use crate::disk::{DiskTier, RecoveryReport};
-use kvstrata_core::pool::BlockPool;
+use crate::config::ManagerConfig;
+use crate::disk::{DiskMover, DiskTier, RecoveryReport};
+use crate::manager::{KvBlockManager, Needs, Parts, StackParts};
+use crate::trace::BLOCK_TOKENS;
+use crate::transfer::{DiskPort, HostMemory, MemoryError};
 use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{Policy, PoolConfig, SequenceHash};
-use kvstrata_ffi::arena::HostArena;
-use std::cell::Cell;
-use std::ops::Range;
+use kvstrata_ffi::arena::Backing;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot::Receiver;
 
-use crate::trace::BLOCK_TOKENS;
+/// How long anything may take: longer than any transfer does.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// All tiers of one replay. A tier of 0 blocks is `None`.
+/// A manager, and what is looked at beside it.
 #[derive(Debug)]
-pub(super) struct Tiers<D> {
-    pub(super) device: BlockPool,
-    /// Of the device's blocks.
-    pub(super) parents: Parents,
-    pub(super) port: D,
-    pub(super) host: Option<HostTier>,
+pub(super) struct Tiers {
+    // Before the tier: the last one closes the volumes.
+    pub(super) manager: KvBlockManager,
+    pub(super) port: Arc<dyn DevicePort>,
+    pub(super) device: &'static str,
     pub(super) disk: Option<Disk>,
-    pub(super) gate: Gate,
-    pub(super) block_bytes: usize,
-    /// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does
-    /// not need it, since sequences are released tail first, and is exact without it whatever the trace.
-    pub(super) linked: bool,
-    pub(super) workers: usize,
-    staging_per_worker: usize,
+    pub(super) clock: Arc<TraceClock>,
+    pub(super) backing: Option<Backing>,
+    /// Whether the policy keeps parents of blocks that are in use.
+    pub(super) keeps_parents: bool,
+    pub(super) runtime: Runtime,
 }
 
-/// G2.
-#[derive(Debug)]
-pub(super) struct HostTier {
-    pub(super) pool: BlockPool,
-    pub(super) parents: Parents,
-    pub(super) arena: Arc<HostArena>,
-}
-
-/// G3, and the arena in which its bytes are staged.
+/// G3.
 #[derive(Debug)]
 pub(super) struct Disk {
-    pub(super) tier: DiskTier,
+    pub(super) tier: Arc<DiskTier>,
     pub(super) found: RecoveryReport,
-    pub(super) arena: Arc<HostArena>,
-    first_staging: usize,
+    ended: Receiver<()>,
 }
 
-thread_local! {
-    static LANE: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Gives this thread its lane in the pools' counters and free maps.
-pub(super) fn enter_lane(worker: usize) {
-    LANE.set(worker);
-}
-
-impl<D: DevicePort> Tiers<D> {
-    pub(super) fn new(settings: &Settings, port: D, filled: &FillProgress) -> Result<Tiers<D>, ReplayError> {
+impl Tiers {
+    pub(super) fn new(
+        settings: &Settings,
+        device: Device,
+        filled: &FillProgress,
+    ) -> Result<Tiers, ReplayError> {
         settings.check()?;
-        check_port(settings, &port)?;
-        let arena = match settings.host_blocks as usize + settings.staging_blocks() {
+        device.check(settings)?;
+        let runtime = runtime(settings)?;
+        let memory = match settings.host_blocks as usize + settings.staging_blocks() {
             0 => None,
-            blocks => {
-                Some(HostArena::new(blocks, settings.block_bytes).map_err(|source| ReplayError::Memory {
-                    option: "--host-blocks",
-                    blocks: u64::from(settings.host_blocks),
-                    source,
-                })?)
-            }
+            blocks => Some(memory(settings, blocks)?),
         };
         // The file first: it is what most often cannot be had, and books of many slots take time.
-        let (mut host, mut disk) = (None, None);
-        if let Some(arena) = &arena
+        let clock = Arc::new(TraceClock::default());
+        let (mut disk, mut disk_port) = (None, None);
+        if let Some(memory) = &memory
             && settings.disk_blocks > 0
         {
-            let (tier, found) = volume::open(settings, arena, filled)?;
-            let (arena, first_staging) = (Arc::clone(arena), settings.host_blocks as usize);
-            disk = Some(Disk { tier, found, arena, first_staging });
+            let (tier, found) = volume::open(settings, memory.arena(), filled)?;
+            let tier = Arc::new(tier);
+            let mover = DiskMover::new(Arc::clone(&tier), runtime.handle());
+            let mover = if settings.concurrency == 1 { mover.in_order() } else { mover };
+            let (timed, ended) = TimedDisk::new(mover, Arc::clone(&clock));
+            let timed: Arc<dyn DiskPort> = Arc::new(timed);
+            disk_port = Some(timed);
+            disk = Some(Disk { tier, found, ended });
         }
-        if let Some(arena) = arena
-            && settings.host_blocks > 0
-        {
-            let pool = pool("--host-blocks", settings.host_blocks, settings)?;
-            host = Some(HostTier { parents: Parents::new(pool.capacity()), pool, arena });
-        }
-        let device = pool("--device-blocks", settings.device_blocks, settings)?;
-        Ok(Tiers {
-            gate: Gate::new(device.capacity()),
-            parents: Parents::new(device.capacity()),
-            device,
-            port,
-            host,
-            disk,
-            block_bytes: settings.block_bytes,
+        let name = device.name;
+        let copied = match &memory {
+            Some(memory) => Arc::clone(memory),
+            // Nothing is ever copied; a mover there is all the same.
+            None => self::memory(settings, 1)?,
+        };
+        let threads = settings.copy_threads();
+        let moved = device.moved_by(copied, threads);
+        let (port, mover) = moved.map_err(|source| ReplayError::Threads { threads, source })?;
+        let stack = StackParts {
+            name: "trace".to_owned(),
+            device: pool_config(settings.device_blocks, settings),
+            port: Some(Arc::clone(&port)),
+            mover,
+            host: (settings.host_blocks > 0).then(|| pool_config(settings.host_blocks, settings)),
+            disk: disk_port,
+            block_bytes: settings.block_bytes as u64,
+            layers: 1,
+            needs: Needs::All { page: u64::from(BLOCK_TOKENS) },
             linked: linked(settings),
-            workers: settings.concurrency,
-            staging_per_worker: settings.staging_per_worker(),
-        })
+            memory: memory.clone(),
+        };
+        let parts = Parts { stacks: vec![stack], runtime: runtime.handle().clone(), own: None };
+        let manager = KvBlockManager::of_parts(&config(settings)?, parts)
+            .map_err(|error| ReplayError::Manager(Box::new(error)))?;
+        let backing = memory.map(|memory| memory.arena().backing());
+        let keeps_parents = linked(settings);
+        Ok(Tiers { manager, port, device: name, disk, clock, backing, keeps_parents, runtime })
+    }
+
+    /// Lets go of all tiers. When it returns, the volumes are closed, and whoever comes next finds them.
+    pub(super) fn close(self) {
+        let Tiers { manager, disk, runtime, .. } = self;
+        drop(manager);
+        if let Some(Disk { tier, ended, .. }) = disk {
+            // A thread that has just landed something may have the manager for a moment longer. No message comes, only the end.
+            let _ = runtime.block_on(async { tokio::time::timeout(PATIENCE, ended).await });
+            drop(tier);
+        }
+        drop(runtime);
     }
 }
 
-impl<D> Tiers<D> {
-    /// The arena of the host tier and of what is staged.
-    pub(super) fn arena(&self) -> Option<&HostArena> {
-        let host = self.host.as_ref().map(|host| &*host.arena);
-        host.or(self.disk.as_ref().map(|disk| &*disk.arena))
-    }
-
-    /// The arena's blocks in which a worker stages bytes from and to the disk; empty without a disk tier.
-    pub(super) fn staging(&self, worker: usize) -> Range<usize> {
-        let first =
-            self.disk.as_ref().map_or(0, |disk| disk.first_staging) + worker * self.staging_per_worker;
-        first..first + self.staging_per_worker
-    }
+/// What the manager is told; see the module.
+fn config(settings: &Settings) -> Result<ManagerConfig, ReplayError> {
+    ManagerConfig::builder()
+        .geometry_block_bytes(Some(settings.block_bytes as u64))
+        .device_blocks(settings.device_blocks)
+        .host_blocks(settings.host_blocks)
+        .host_headroom(0)
+        .watermark_device(1.0)
+        .watermark_host(1.0)
+        .idle_host_after(None)
+        .idle_disk_after(None)
+        .prefetch_blocks(0)
+        .deadline_allocate(PATIENCE)
+        .deadline_onboard(PATIENCE)
+        .deadline_shutdown(PATIENCE)
+        .build()
+        .map_err(|error| ReplayError::Config(Box::new(error)))
 }
 
-/// See [`Tiers::linked`].
+fn memory(settings: &Settings, blocks: usize) -> Result<Arc<HostMemory>, ReplayError> {
+    HostMemory::new(blocks, &[settings.block_bytes]).map_err(|error| match error {
+        MemoryError::Arena(source) => {
+            ReplayError::Memory { option: "--host-blocks", blocks: u64::from(settings.host_blocks), source }
+        }
+        source => ReplayError::Setting {
+            option: "--block-bytes",
+            value: settings.block_bytes.to_string(),
+            why: source.to_string(),
+        },
+    })
+}
+
+/// Requests that are served, and one thread for what ends meanwhile.
+fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let threads = settings.concurrency.min(cores) + 1;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(threads).thread_name("kvstrata-replay").enable_time().build();
+    runtime.map_err(|source| ReplayError::Runtime { workers: settings.concurrency, source })
+}
+
+/// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does not need it, since
+/// sequences are released tail first, and is exact without it whatever the trace.
 pub(super) fn linked(settings: &Settings) -> bool {
     settings.policy != Policy::Lru
 }
 
 pub(super) fn pool_config(blocks: u32, settings: &Settings) -> PoolConfig {
-    PoolConfig::new(blocks)
-        .policy(settings.policy)
-        .page_size(BLOCK_TOKENS)
-        .lanes(settings.concurrency.min(16))
-        .lane_of(|| LANE.get())
-}
-
-fn pool(option: &'static str, blocks: u32, settings: &Settings) -> Result<BlockPool, ReplayError> {
-    BlockPool::new(pool_config(blocks, settings)).map_err(|error| ReplayError::Setting {
-        option,
-        value: blocks.to_string(),
-        why: error.to_string(),
-    })
-}
-
-/// I1 for the device, which the caller made.
-fn check_port(settings: &Settings, port: &impl DevicePort) -> Result<(), ReplayError> {
-    let needed = u128::from(settings.device_blocks) * settings.block_bytes as u128;
-    if port.block_bytes() == settings.block_bytes && u128::from(port.size_bytes()) >= needed {
-        return Ok(());
-    }
-    Err(ReplayError::Setting {
-        option: "--device-blocks",
-        value: settings.device_blocks.to_string(),
-        why: format!(
-            "the device has {} bytes in blocks of {}, and {needed} in blocks of {} are needed",
-            port.size_bytes(),
-            port.block_bytes(),
-            settings.block_bytes
-        ),
-    })
+    PoolConfig::new(blocks).policy(settings.policy).page_size(BLOCK_TOKENS)
 }
 
 /// The sequence hash of an id. An id stands for a block and all before it, as a sequence hash does, so it needs no

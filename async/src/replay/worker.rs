@@ -1,166 +1,177 @@
-//! One request, from match to release.
+//! One request, from match to release, as an engine would have it from the manager.
+//!
+//! ```text
+//!   ids       0 1 2 3 4 5 6 7 8
+//!             D D H K H · d · ·         D device, H host, K disk; d: in the device, though what it follows is missing
+//!             └── run ──┘ └ the rest: looked up in the device, and held; blocks for the others
+//! ```
+//!
+//! Blocks for the rest are asked for when the run has got into line for its own, so that both are made room for together, and before what
+//! the run is read from is released.
 //!
 //! Invariants
-//! - I1: `held[i]` is the device's block of the request's id `i`, registered and referenced until the release;
-//!   `beyond[j]` belongs to the `j`th id behind the run.
+//! - I1: `held` is the device's blocks of the request's first ids, registered and referenced until the release.
 //! - I2: between two requests a worker holds nothing.
 
 use super::pattern::Pattern;
-use super::tally::{Tally, Tier};
-use super::tiers::{Tiers, hash_of};
+use super::tally::Tally;
+use super::tiers::{PATIENCE, Tiers, hash_of};
+use crate::manager::{Blocks, BlocksMut, OnboardOptions};
+use crate::tier::Tier;
 use crate::trace::Request;
-use kvstrata_core::storage::DevicePort;
-use kvstrata_core::{EvictedBlock, ImmutableBlock, MutableBlock, SequenceHash};
+use kvstrata_core::SequenceHash;
 use std::ops::Range;
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a worker looks again for blocks that others are about to give back. Admission (`gate.rs`) says that they
-/// come; one case it does not cover, parents pinned by children of another sequence in a trace where an id does not
-/// always follow the same one, is served with fewer blocks.
-const PATIENCE: usize = 100_000;
+/// How long to wait for blocks before it is asked whether any are on their way.
+const A_WHILE: Duration = Duration::from_millis(20);
 
-/// A block of the run that a request hits.
-#[derive(Debug)]
-pub(super) enum Found<'t> {
-    Device(ImmutableBlock<'t>),
-    Host(ImmutableBlock<'t>),
-    Disk(ImmutableBlock<'t>),
-}
+/// How long for blocks to come up, where their room may be kept by parents of other sequences' blocks (see `allocate`).
+const A_LONG_WHILE: Duration = Duration::from_secs(2);
 
-/// A thread that serves requests. Its vectors keep their room from one request to the next.
-pub(super) struct Worker<'t, D> {
-    pub(super) tiers: &'t Tiers<D>,
+/// Serves requests. Its vectors keep their room from one request to the next.
+pub(super) struct Worker {
+    tiers: Arc<Tiers>,
     pub(super) tally: Tally,
-    pub(super) staging: Range<usize>,
-    pub(super) fresh: Vec<MutableBlock<'t>>,
-    pub(super) victims: Vec<EvictedBlock<'t>>,
-    pub(super) held: Vec<ImmutableBlock<'t>>,
-    /// Which tier each of `held` was found in; `None` for one that is no hit.
-    pub(super) origins: Vec<Option<Tier>>,
-    /// Behind the run: blocks that the device has all the same. No hits, since what they follow is missing, but nothing
-    /// that a second block need be found for.
-    beyond: Vec<Option<ImmutableBlock<'t>>>,
     pattern: Pattern,
     hashes: Vec<SequenceHash>,
+    /// Which tier each block of the run was found in; none for one that another request was bringing up.
+    origins: Vec<Option<Tier>>,
     scratch: Vec<u8>,
-    /// The trace's time.
-    pub(super) now: Duration,
 }
 
-impl<'t, D: DevicePort> Worker<'t, D> {
-    pub(super) fn new(tiers: &'t Tiers<D>, number: usize, pattern: Pattern) -> Worker<'t, D> {
-        Worker {
-            tiers,
-            tally: Tally::default(),
-            staging: tiers.staging(number),
-            fresh: Vec::new(),
-            victims: Vec::new(),
-            held: Vec::new(),
-            origins: Vec::new(),
-            beyond: Vec::new(),
-            pattern,
-            hashes: Vec::new(),
-            scratch: vec![0; tiers.block_bytes],
-            now: Duration::ZERO,
-        }
+/// What there is of a request's rest, in order.
+enum Rest {
+    /// The device has these.
+    There(Blocks),
+    /// So many are missing.
+    Missing(usize),
+}
+
+impl Worker {
+    pub(super) fn new(tiers: Arc<Tiers>, pattern: Pattern, block_bytes: usize) -> Worker {
+        let scratch = vec![0; block_bytes];
+        let (hashes, origins) = (Vec::new(), Vec::new());
+        Worker { tiers, tally: Tally::default(), pattern, hashes, origins, scratch }
     }
 
     /// Serves a request that has been admitted; `line` is where it stands in the trace.
-    pub(super) fn serve(&mut self, request: &Request, line: u64) {
+    pub(super) async fn serve(&mut self, request: &Request, line: u64) {
         let blocks = request.hash_ids.len();
-        let ids = &request.hash_ids[..blocks.min(self.tiers.device.capacity())];
+        let ids = &request.hash_ids[..blocks.min(self.tiers.manager.capacity(Tier::Device))];
         self.tally.requests += 1;
         self.tally.blocks += blocks as u64;
         self.hashes.clear();
         self.hashes.extend(ids.iter().map(|id| hash_of(*id)));
-        // A time that is none is taken for the beginning.
-        self.now = Duration::try_from_secs_f64(request.timestamp / 1000.0).unwrap_or_default();
-        if let Some(disk) = &self.tiers.disk {
-            self.hashes.iter().for_each(|hash| disk.tier.used(*hash));
-        }
+        self.tiers.clock.set(request.timestamp);
+        let manager = self.tiers.manager.clone();
 
         let since = Instant::now();
-        let run = self.match_run();
+        let found = manager.match_prefix(&self.hashes);
+        let run = found.len();
+        let mut rest = self.look_up(run..ids.len());
         self.tally.matching.record(nanoseconds(since));
+        self.origins.clear();
+        self.origins.extend((0..run).map(|index| found.tier_of(index)));
 
         let since = Instant::now();
-        let on_device = run.iter().filter(|found| matches!(found, Found::Device(_))).count();
-        let beyond = self.beyond.iter().flatten().count();
-        self.allocate(ids.len() - on_device - beyond);
-        self.tally.allocation.record(nanoseconds(since));
-
-        let since = Instant::now();
-        let hits = run.len();
-        self.onboard(run, ids);
-        if hits > on_device {
+        let ready = found.is_ready();
+        let (mut held, mut fresh);
+        if ready {
+            fresh = self.allocate(&rest).await;
+            held = found.into_device();
+        } else {
+            // The run fits: it is no longer than the device.
+            let (request, deadline) = (line, self.tiers.keeps_parents.then_some(A_LONG_WHILE));
+            let options = OnboardOptions { request, deadline, ..OnboardOptions::default() };
+            let Ok(onboard) = manager.onboard(found, options) else { return };
+            fresh = self.allocate(&rest).await;
+            held = onboard.await.blocks;
             self.tally.onboard.record(nanoseconds(since));
         }
-
-        self.verify(ids, line);
-        if self.held.len() == hits {
-            self.fill(ids);
+        if held.len() < run {
+            // What did not come is computed anew.
+            let mut lost = self.look_up(held.len()..run);
+            let more = self.allocate(&lost).await;
+            fresh = match (fresh, more) {
+                // The same manager and group.
+                (Some(mut fresh), Some(more)) => fresh.append(more).map(|()| fresh).ok(),
+                (fresh, more) => fresh.or(more),
+            };
+            lost.append(&mut rest);
+            rest = lost;
         }
-        self.tally.uncached_blocks += (blocks - self.held.len()) as u64;
-        self.fresh.clear();
-        self.beyond.clear();
+        self.verify(&held, ids, line);
+        self.fill(&mut held, fresh, rest, ids);
+        self.tally.uncached_blocks += (blocks - held.len()) as u64;
 
         let since = Instant::now();
-        self.tiers.device.release(self.held.drain(..).rev());
+        drop(held);
         self.tally.release.record(nanoseconds(since));
     }
 
-    /// The longest leading run over all tiers, each block held in the highest tier that has it.
-    fn match_run(&mut self) -> Vec<Found<'t>> {
-        let run = self.leading_run();
-        self.beyond.extend(self.hashes[run.len()..].iter().map(|hash| self.tiers.device.lookup(*hash)));
-        run
-    }
-
-    fn leading_run(&mut self) -> Vec<Found<'t>> {
-        let tiers = self.tiers;
-        let mut run = Vec::with_capacity(self.hashes.len());
-        loop {
-            tiers.device.match_prefix(&self.hashes[run.len()..], &mut self.held);
-            run.extend(self.held.drain(..).map(Found::Device));
-            let Some(next) = self.hashes.get(run.len()) else { return run };
-            let host = tiers.host.as_ref().and_then(|host| host.pool.lookup(*next)).map(Found::Host);
-            let below = host.or_else(|| tiers.disk.as_ref()?.tier.lookup(*next).map(Found::Disk));
-            match below {
-                Some(found) => run.push(found),
-                None => return run,
+    /// What the device has of the rest, held, so that nothing of it leaves for the others.
+    fn look_up(&self, range: Range<usize>) -> Vec<Rest> {
+        let (mut rest, mut missing) = (Vec::new(), 0);
+        let mut at = range.start;
+        while at < range.end {
+            let there = self.tiers.manager.match_sequence_hashes(&self.hashes[at..range.end]);
+            at += there.len();
+            if !there.is_empty() {
+                if missing > 0 {
+                    rest.push(Rest::Missing(missing));
+                    missing = 0;
+                }
+                rest.push(Rest::There(there));
+            }
+            if at < range.end {
+                missing += 1;
+                at += 1;
             }
         }
+        if missing > 0 {
+            rest.push(Rest::Missing(missing));
+        }
+        rest
     }
 
-    /// Fills `fresh` with blocks, free ones first; what must leave for them goes down.
-    fn allocate(&mut self, needed: usize) {
-        let pool = &self.tiers.device;
-        let mut patience = if self.tiers.workers == 1 { 0 } else { PATIENCE };
-        while self.fresh.len() < needed {
-            let missing = needed - self.fresh.len();
-            let free = pool.free().min(missing);
-            if free > 0 && pool.allocate_free(free, &mut self.fresh).is_ok() {
-                continue;
+    /// Blocks for what is missing; none if they cannot be had, which takes a policy that keeps the parents of other sequences' blocks and
+    /// a trace in which an id does not always follow the same one: those blocks are then not served.
+    async fn allocate(&mut self, rest: &[Rest]) -> Option<BlocksMut> {
+        let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
+        let needed = rest.iter().map(missing).sum::<usize>();
+        let since = Instant::now();
+        let deadline = if self.tiers.keeps_parents { A_WHILE } else { PATIENCE };
+        let mut nothing_moved = false;
+        let blocks = loop {
+            if needed == 0 || since.elapsed() > PATIENCE {
+                break None;
             }
-            if pool.evict(missing, &mut self.victims) > 0 {
-                self.offload();
-            } else if patience == 0 {
-                return;
-            } else {
-                patience -= 1;
-                thread::yield_now();
+            match self.tiers.manager.allocate_within(needed, deadline).await {
+                Ok(blocks) => break Some(blocks),
+                // All that this request may need is there or on its way (admission, I1): if nothing was, it is kept.
+                Err(_) if nothing_moved => break None,
+                Err(_) => nothing_moved = self.nothing_moves(),
             }
-        }
+        };
+        self.tally.allocation.record(nanoseconds(since));
+        blocks
+    }
+
+    fn nothing_moves(&self) -> bool {
+        let census = self.tiers.manager.census();
+        census.up + census.down == 0
     }
 
     /// Reads every hit back from the device and compares it with what its id says.
-    fn verify(&mut self, ids: &[u64], line: u64) {
-        for ((block, origin), id) in self.held.iter().zip(&self.origins).zip(ids) {
-            let Some(tier) = *origin else { continue };
+    fn verify(&mut self, held: &Blocks, ids: &[u64], line: u64) {
+        for ((block, origin), id) in held.ids().zip(&self.origins).zip(ids) {
+            // One that came up for another request was in the device when this one had it.
+            let tier = origin.unwrap_or(Tier::Device);
             self.tally.hit(tier);
-            if self.tiers.port.copy_out(block.id().0, 0, &mut self.scratch).is_err() {
-                self.tally.failures.device_read += 1;
+            if self.tiers.port.copy_out(block.0, 0, &mut self.scratch).is_err() {
+                self.tally.unread += 1;
                 continue;
             }
             self.tally.verified_blocks += 1;
@@ -170,48 +181,36 @@ impl<'t, D: DevicePort> Worker<'t, D> {
         }
     }
 
-    /// Makes the blocks behind the run, all of which is held.
-    fn fill(&mut self, ids: &[u64]) {
-        let mut beyond = core::mem::take(&mut self.beyond);
-        for there in beyond.drain(..) {
-            let index = self.held.len();
-            if let Some(block) = there {
-                self.held.push(block);
-                self.origins.push(None);
-            } else {
-                let Some(block) = self.fresh.pop() else { break };
-                if !self.fill_one(block, ids[index], index) {
-                    break;
+    /// Makes the rest, up to the first block that cannot be made.
+    fn fill(&mut self, held: &mut Blocks, mut fresh: Option<BlocksMut>, rest: Vec<Rest>, ids: &[u64]) {
+        for part in rest {
+            match part {
+                // The same manager and group.
+                Rest::There(there) => _ = held.append(there),
+                Rest::Missing(count) => {
+                    for _ in 0..count {
+                        let Some(block) = fresh.as_mut().map(|fresh| fresh.split_to(1)) else { return };
+                        if !self.fill_one(held, block, ids) {
+                            return;
+                        }
+                    }
                 }
             }
         }
-        self.beyond = beyond;
     }
 
-    /// Computes a block, as an engine would, and registers it. False: the device refused its bytes.
-    pub(super) fn fill_one(&mut self, block: MutableBlock<'t>, id: u64, index: usize) -> bool {
-        let since = Instant::now();
-        self.pattern.fill(id, &mut self.scratch);
-        if self.tiers.port.copy_in(block.id().0, 0, &self.scratch).is_err() {
-            self.tally.failures.device_write += 1;
+    /// Computes the next block, as an engine would, and registers it. False: the device refused its bytes.
+    fn fill_one(&mut self, held: &mut Blocks, block: BlocksMut, ids: &[u64]) -> bool {
+        let (since, next) = (Instant::now(), held.len());
+        let Some(id) = block.ids().first() else { return false };
+        self.pattern.fill(ids[next], &mut self.scratch);
+        if self.tiers.port.copy_in(id.0, 0, &self.scratch).is_err() {
+            self.tally.unwritten += 1;
             return false;
         }
-        self.tally.filled.add(self.tiers.block_bytes, since);
-        self.register(block, index, None)
-    }
-
-    /// Makes a block whose bytes are on the device known, as the request's next one.
-    pub(super) fn register(&mut self, block: MutableBlock<'t>, index: usize, origin: Option<Tier>) -> bool {
-        debug_assert_eq!(index, self.held.len());
-        let parent = index.checked_sub(1).map(|parent| self.hashes[parent]);
-        self.tiers.parents.set(block.id(), parent);
-        // A block from the pool is `Reset`, so this is never refused.
-        let Ok(complete) = block.complete(self.hashes[index]) else { return false };
-        let parent = if self.tiers.linked { self.held.last() } else { None };
-        let registered = self.tiers.device.register(complete, parent).into_block();
-        self.held.push(registered);
-        self.origins.push(origin);
-        true
+        self.tally.filled.add(self.scratch.len(), since);
+        let registered = block.register(&self.hashes[next..=next], Some(held));
+        registered.is_ok_and(|filled| held.append(filled).is_ok())
     }
 }
 

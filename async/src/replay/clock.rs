@@ -1,0 +1,90 @@
+//! The disk tier in the trace's time: a write budget is by the day of the trace, so that the counts are the same in every run.
+//!
+//! Invariants
+//! - I1: whoever waits for the tier's end hears of it when nothing has the volumes any more.
+//!
+//! # Orderings
+//! `now` is Relaxed: it publishes nothing, and one request earlier or later is as good.
+
+use crate::disk::DiskMover;
+use crate::transfer::{DiskPort, DiskRead, DiskWrite};
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::oneshot::{Receiver, Sender, channel};
+
+/// The trace's time.
+#[derive(Debug, Default)]
+pub(super) struct TraceClock(AtomicU64);
+
+impl TraceClock {
+    /// A request of that time is served: in milliseconds; a time that is none is taken for the beginning.
+    pub(super) fn set(&self, milliseconds: f64) {
+        let time = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default();
+        self.0.fetch_max(time.as_nanos() as u64, Relaxed);
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Relaxed))
+    }
+}
+
+/// A disk tier that goes by it.
+#[derive(Debug)]
+pub(super) struct TimedDisk {
+    disk: DiskMover,
+    clock: Arc<TraceClock>,
+    /// Dropped behind the tier (I1).
+    _ended: Sender<()>,
+}
+
+impl TimedDisk {
+    /// And what ends when it has ended.
+    pub(super) fn new(disk: DiskMover, clock: Arc<TraceClock>) -> (TimedDisk, Receiver<()>) {
+        let (_ended, end) = channel();
+        (TimedDisk { disk, clock, _ended }, end)
+    }
+}
+
+impl DiskPort for TimedDisk {
+    fn pool(&self) -> &BlockPool {
+        self.disk.pool()
+    }
+
+    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.disk.lookup(hash)
+    }
+
+    fn used(&self, hash: SequenceHash) {
+        self.disk.used(hash);
+    }
+
+    fn admits(&self, hash: SequenceHash, _: Duration) -> bool {
+        self.disk.admits(hash, self.clock.now())
+    }
+
+    fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
+        self.disk.take(wanted, slots);
+    }
+
+    fn give_back(&self, slot: BlockId) {
+        self.disk.give_back(slot);
+    }
+
+    fn read(&self, read: DiskRead) {
+        self.disk.read(read);
+    }
+
+    fn write(&self, write: DiskWrite) {
+        self.disk.write(write);
+    }
+
+    fn unregister(&self, block: BlockRef) {
+        self.disk.unregister(block);
+    }
+
+    fn describe(&self) -> String {
+        self.disk.describe()
+    }
+}
