@@ -6,7 +6,9 @@
 //! | [`ours`] | the operations on [`kvstrata_core::BlockPool`] |
 //! | [`rounds`] | contenders measured in turns, medians and quartiles, ratios by pairs |
 //! | [`clock`] | a thread's own time |
+//! | [`counting`] | allocations |
 //! | [`disk`] | the disk tier, fio and peers |
+//! | [`facade`] | the manager over all tiers, beside the core, memcpy and the disk tier alone |
 //! | [`gpu`] | copies on a GPU, beside limits and peers |
 //! | [`copies`] | copy plans, by us, by memcpy, and by the barest non-temporal loop |
 //! | [`plans`] | what it costs to make a plan and to walk it |
@@ -17,7 +19,10 @@
 
 pub mod clock;
 pub mod copies;
+pub mod counting;
 pub mod disk;
+#[cfg(target_os = "linux")]
+pub mod facade;
 pub mod floor;
 #[cfg(target_os = "linux")]
 pub mod gpu;

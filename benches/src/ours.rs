@@ -44,7 +44,7 @@ pub fn fill(pool: &BlockPool) -> Vec<Vec<SequenceHash>> {
 }
 
 /// Fills blocks and registers them as one sequence, as the peer does it too.
-fn register<'p>(
+pub fn register<'p>(
     pool: &'p BlockPool,
     blocks: &mut Vec<MutableBlock<'p>>,
     complete: &mut Vec<CompleteBlock<'p>>,

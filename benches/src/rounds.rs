@@ -42,6 +42,18 @@ impl Spread {
         Spread { low: at(1), median: at(2), high: at(3) }
     }
 
+    /// The same in another unit: so many of them are one of the new.
+    #[must_use]
+    pub fn per(&self, one: f64) -> Spread {
+        Spread { low: self.low / one, median: self.median / one, high: self.high / one }
+    }
+
+    /// Of a time that an amount took, the amount a unit of time.
+    #[must_use]
+    pub fn rate(&self, amount: f64) -> Spread {
+        Spread { low: amount / self.high, median: amount / self.median, high: amount / self.low }
+    }
+
     /// As JSON, with this unit in the key.
     pub fn json(&self) -> serde_json::Value {
         serde_json::json!({ "q1": self.low, "median": self.median, "q3": self.high })
@@ -83,6 +95,11 @@ impl Samples {
     /// How many times as long `slow` took as `fast`, round by round.
     pub fn times(&self, slow: usize, fast: usize) -> Spread {
         Spread::of(self.0[slow].iter().zip(&self.0[fast]).map(|(slow, fast)| slow / fast))
+    }
+
+    /// How many nanoseconds more a run of `slow` took than one of `fast`, round by round.
+    pub fn more(&self, slow: usize, fast: usize) -> Spread {
+        Spread::of(self.0[slow].iter().zip(&self.0[fast]).map(|(slow, fast)| slow - fast))
     }
 }
 

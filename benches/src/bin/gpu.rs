@@ -1,6 +1,6 @@
 //! Copies on a GPU beside the machine's limits and beside peers. `benches/gpu/run` calls it, out of its bundle.
 
-use kvstrata_benches::gpu::counting::Counting;
+use kvstrata_benches::counting::Counting;
 use kvstrata_benches::gpu::report::{Report, Section};
 use kvstrata_benches::gpu::scale::Scale;
 use kvstrata_benches::gpu::{Bench, Failure, completion, launch, link, offload, within};

@@ -1,11 +1,11 @@
 //! What a submission costs the host: from the call of `submit` to its return, and what it allocates. The device's part is waited for, and
 //! not counted.
 
-use super::counting::counted;
 use super::link::Link;
 use super::report::{Reach, Row, Section};
 use super::streams::{guard, submit};
 use super::{Bench, DEADLINE, Failure};
+use crate::counting::counted;
 use crate::rounds::Spread;
 use kvstrata_ffi::cuda::{Batch, CopyOptions, Held, Route};
 use std::time::Instant;

@@ -22,12 +22,10 @@
 //! | [`offload`] | what a model loses |
 //! | [`matmul`], [`cublas`] | the loop that stands for a model: our own, NVIDIA's |
 //! | [`completion`] | what the example of ffi has found |
-//! | [`counting`] | allocations |
 //! | [`report`] | sections, rows, what they are to reach |
 //! | `double` | the test double of libcuda, for tests of this program (feature `double`) |
 
 pub mod completion;
-pub mod counting;
 pub mod cublas;
 #[cfg(feature = "double")]
 pub mod double;

@@ -1,0 +1,12 @@
+//! Counts the façade's allocations; `facade` calls it. Prints JSON.
+
+use kvstrata_benches::counting::Counting;
+use kvstrata_benches::disk::Failure;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() -> Result<(), Failure> {
+    println!("{:#}", kvstrata_benches::facade::counts::count()?);
+    Ok(())
+}

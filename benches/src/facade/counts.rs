@@ -1,0 +1,158 @@
+//! Allocations a block and a request in steady state, all threads counted.
+//!
+//! ```text
+//!   allocations of a request = a + b × blocks      two sizes of request give both: b is a block's part, which is to be 0
+//! ```
+//!
+//! A program of its own counts (`facade_counts`), because counting would slow down what others time.
+
+use super::ground::{Ground, Shape, build, now, settings};
+use super::hits::{Fresh, full};
+use super::report::{Cell, Table};
+use crate::counting::counted;
+use crate::disk::Failure;
+use crate::inputs::sequence;
+use crate::{CAPACITY, PREFIX};
+use futures_executor::block_on;
+use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// Blocks of a request: a small one and a large one.
+const SIZES: [usize; 2] = [16, 128];
+/// Before it counts: memory that is kept has been asked for by then.
+const WARM: usize = 256;
+/// Requests that are counted.
+const REQUESTS: usize = 256;
+/// Bytes of a block that is copied.
+const BLOCK_BYTES: usize = 4096;
+/// A block's part that counts as none: what grows now and then, and is kept.
+const NONE: f64 = 0.01;
+
+/// Allocations a request, of one size after the other.
+fn each(mut one: impl FnMut(usize) -> Box<dyn FnMut()>) -> [f64; 2] {
+    SIZES.map(|blocks| {
+        let mut act = one(blocks);
+        (0..WARM).for_each(|_| act());
+        let ((), count) = counted(|| (0..REQUESTS).for_each(|_| act()));
+        count as f64 / REQUESTS as f64
+    })
+}
+
+/// Blocks allocated, registered by fresh names and released, again and again; waits where it must.
+fn cycle(manager: &KvBlockManager, blocks: usize) -> Box<dyn FnMut()> {
+    let (manager, mut fresh) = (manager.clone(), Fresh::default());
+    fresh.start_at(blocks as u64);
+    fresh.make((WARM + REQUESTS) as u64, blocks);
+    Box::new(move || {
+        let owned = block_on(manager.allocate(blocks)).expect("evictable blocks");
+        drop(owned.register(fresh.take(blocks), None).expect("fresh names"));
+    })
+}
+
+/// What is counted, and how often a request allocates.
+///
+/// # Errors
+/// A manager that cannot be made.
+pub fn count() -> Result<Value, Failure> {
+    let mut rows = Vec::new();
+    let mut row = |what: &str, counts: [f64; 2]| rows.push(json!({ "what": what, "counts": counts }));
+    let inactive = full(1024)?;
+    let mut prefix = Vec::new();
+    sequence(0, PREFIX, &mut prefix);
+    row(
+        "device hit: match and release",
+        each(|blocks| {
+            let (manager, hashes) = (inactive.clone(), prefix[..blocks].to_vec());
+            Box::new(move || assert_eq!(manager.match_prefix(&hashes).len(), blocks))
+        }),
+    );
+    let free = build(settings(64, CAPACITY, 1024))?;
+    row(
+        "allocate free blocks, release",
+        each(|blocks| {
+            let manager = free.clone();
+            Box::new(move || drop(now(manager.allocate(blocks)).expect("free blocks")))
+        }),
+    );
+    let alone = full(0)?;
+    row("allocate by eviction, register, release; no tier below", each(|blocks| cycle(&alone, blocks)));
+    let mut failed = None;
+    for (what, layers, step) in
+        [("onboard from host, whole", 1, None), ("onboard from host, 4 layers one by one", 4, Some(1))]
+    {
+        let counts = each(|blocks| {
+            let shape = Shape { block_bytes: BLOCK_BYTES, blocks, layers };
+            match Ground::host(shape, 8 * shape.bytes(), 2) {
+                Ok(ground) => {
+                    let options = OnboardOptions { layers: step, ..OnboardOptions::default() };
+                    Box::new(move || drop(ground.bring(options)))
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    Box::new(|| {})
+                }
+            }
+        });
+        row(what, counts);
+    }
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    // The host is full as well: each copy down pushes a block out.
+    let full_below = build(settings(BLOCK_BYTES, 512, 1024))?;
+    row(
+        "allocate by eviction with offload, register, release; the host full too",
+        each(|blocks| cycle(&full_below, blocks)),
+    );
+    Ok(Value::Array(rows))
+}
+
+/// The part, by the program beside this one.
+///
+/// # Errors
+/// It cannot be run, or has failed.
+pub fn measure() -> Result<Vec<Table>, Failure> {
+    let program = std::env::current_exe()?.with_file_name("facade_counts");
+    let output =
+        Command::new(&program).output().map_err(|error| format!("{}: {error}", program.display()))?;
+    if !output.status.success() {
+        return Err(format!("{}: {}", program.display(), String::from_utf8_lossy(&output.stderr)).into());
+    }
+    let rows: Value = serde_json::from_slice(&output.stdout)?;
+    let mut table = Table::new(
+        "Allocations in steady state, all threads",
+        &["operation", "a request of 16", "a request of 128", "a block", "reach", "a request's own"],
+    );
+    for row in rows.as_array().into_iter().flatten() {
+        let count = |at: usize| row["counts"][at].as_f64().unwrap_or(f64::NAN);
+        let (a_block, own) = parts([count(0), count(1)]);
+        table.rows.push(vec![
+            Cell::word(row["what"].as_str().unwrap_or("?")),
+            Cell::number(count(0), 1),
+            Cell::number(count(1), 1),
+            Cell::number(a_block, 2),
+            Cell::reach("0", a_block.abs() <= NONE),
+            Cell::number(own, 1),
+        ]);
+    }
+    table.notes.push(format!("Of {REQUESTS} requests, after {WARM} of the same."));
+    Ok(vec![table])
+}
+
+/// A block's part, and what is left to the request.
+fn parts(counts: [f64; 2]) -> (f64, f64) {
+    let a_block = (counts[1] - counts[0]) / (SIZES[1] - SIZES[0]) as f64;
+    (a_block, counts[0] - a_block * SIZES[0] as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_its_part_and_each_block_has_its() {
+        let counts = SIZES.map(|blocks| 7.0 + 3.0 * blocks as f64);
+        assert_eq!(parts(counts), (3.0, 7.0));
+    }
+}

@@ -1,0 +1,36 @@
+//! The façade: what [`KvBlockManager`] costs over what it is made of, each part in turns with its limit or its peer.
+//!
+//! ```text
+//!   hits      the manager's calls          beside the core's handles
+//!   host      blocks up from host memory   beside memcpy and HostCopy over the same bytes, cold
+//!   disk      blocks up from a volume      beside reads of the same tier, slot by slot, as deep
+//!   counts    allocations a block          (a program of its own: counting slows down what others time)
+//!   load      1,000 requests at once       beside the same without a tier below
+//!   beside    offload, and a busy thread   beside a bare memcpy of the same bytes at the same rate
+//! ```
+//!
+//! There is no GPU in any of them: the device is host memory that poses as one ([`SimDevice`](kvstrata::ffi::device::SimDevice)), copied
+//! to by threads. What is measured is the manager, and how well it keeps those threads busy; no figure is a GPU's, and headings say
+//! "simulated device".
+//!
+//! | file | what |
+//! |---|---|
+//! | `ground.rs` | managers to measure, their prefixes and bytes |
+//! | `bare.rs` | the same bytes copied without a manager |
+//! | `hits.rs`, `host.rs`, `disk.rs`, `counts.rs`, `load.rs`, `beside.rs` | the parts |
+//! | `report.rs` | tables, as Markdown and JSON |
+//!
+//! [`KvBlockManager`]: kvstrata::manager::KvBlockManager
+
+pub mod bare;
+pub mod beside;
+pub mod counts;
+pub mod disk;
+pub mod ground;
+pub mod hits;
+pub mod host;
+pub mod load;
+pub mod report;
+
+/// The parts, each of which can be measured alone.
+pub const PARTS: [&str; 6] = ["hits", "host", "disk", "counts", "load", "beside"];
