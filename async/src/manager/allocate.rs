@@ -101,8 +101,12 @@ pub(super) async fn allocate(
         Ok(Err(_)) if inner.look().refusing => Err(AllocateError::Closed),
         Ok(Err(_)) => Err(AllocateError::Purging),
         Err(_) => {
-            let ahead = inner.look().lines[stack as usize].before(number);
-            let (requested, waited, available) = (count, deadline, pool.available());
+            let (ahead, gathered) = {
+                let line = &inner.look().lines[stack as usize];
+                (line.before(number), line.gathered())
+            };
+            // What the line has gathered is given back with the place in it.
+            let (requested, waited, available) = (count, deadline, pool.available() + gathered);
             Err(AllocateError::Deadline { requested, waited, available, capacity, ahead })
         }
     }

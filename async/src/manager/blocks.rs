@@ -5,7 +5,7 @@
 
 use super::inner::Inner;
 use super::tenants::TenantId;
-use kvstrata_core::{BlockId, BlockRef, SequenceHash, TransitionError};
+use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TransitionError};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::{fmt, mem};
@@ -210,6 +210,15 @@ impl Blocks {
     #[must_use]
     pub fn group(&self) -> usize {
         self.stack as usize
+    }
+
+    /// The blocks' class for eviction from the device, from the next time that nobody holds them. Those that are
+    /// [`Pinned`](Priority::Pinned) stay until they are given another class.
+    pub fn set_priority(&self, priority: Priority) {
+        let pool = &self.inner.stack(self.stack).device.pool;
+        for block in self.refs.iter().filter_map(|block| pool.upgrade(*block)) {
+            block.set_priority(priority);
+        }
     }
 
     /// Releases all but the first `len`.

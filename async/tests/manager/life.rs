@@ -2,6 +2,7 @@
 
 use super::ground::{BYTES, rest};
 use super::ground::{build, check, compute, hashes, settings};
+use kvstrata::core::Priority;
 use kvstrata::manager::{AllocateError, OnboardOptions};
 use kvstrata::tier::Tier;
 use std::time::Duration;
@@ -77,4 +78,27 @@ async fn a_preempted_request_has_its_blocks_again_and_the_one_that_is_not_full()
     drop((partial, resumed.blocks));
     assert!(manager.census().is_idle());
     assert_eq!(manager.match_prefix(&full).len(), 5);
+}
+
+#[tokio::test]
+async fn what_is_pinned_stays_and_what_matters_more_leaves_last() {
+    let manager = build(settings(8, 0));
+    let kept = compute(&manager, &hashes(1, 3), None).await;
+    kept.set_priority(Priority::Pinned);
+    drop(kept);
+    let high = compute(&manager, &hashes(2, 2), None).await;
+    high.set_priority(Priority::High);
+    drop(high);
+    drop(compute(&manager, &hashes(3, 3), None).await);
+    let there = |sequence, blocks| manager.match_sequence_hashes(&hashes(sequence, blocks)).len();
+    drop(manager.allocate(3).await.expect("those of no class"));
+    assert_eq!((there(1, 3), there(2, 2), there(3, 3)), (3, 2, 0));
+    drop(manager.allocate(5).await.expect("all that are not pinned"));
+    assert_eq!((there(1, 3), there(2, 2)), (3, 0));
+    let error = manager.allocate_within(6, Duration::from_millis(5)).await.expect_err("three are pinned");
+    assert!(matches!(error, AllocateError::Deadline { available: 5, .. }), "{error}");
+    let kept = manager.match_sequence_hashes(&hashes(1, 3));
+    kept.set_priority(Priority::Normal);
+    drop(kept);
+    assert_eq!(manager.allocate(8).await.expect("all").len(), 8);
 }
