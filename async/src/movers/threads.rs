@@ -14,6 +14,11 @@ use kvstrata_ffi::copy::HostCopy;
 use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;
 
+/// A list of about so many bytes takes long enough to copy that its start and its landing, some microseconds, do not count.
+const LIST_BYTES: usize = 1 << 20;
+/// Blocks of a list: who waits for the first one waits for all of them.
+const MOST_AT_ONCE: usize = 32;
+
 /// Why there is no such mover.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadsError {
@@ -45,6 +50,7 @@ pub enum ThreadsError {
 pub struct ThreadsMover {
     pool: Pool,
     copy: HostCopy,
+    at_once: usize,
 }
 
 impl ThreadsMover {
@@ -80,9 +86,10 @@ impl ThreadsMover {
         let blocks = device.blocks().min(memory.arena().blocks());
         let past_caches = copy.goes_past_caches(blocks as u64 * memory.arena().block_bytes() as u64);
         let copy = copy.stream_from_bytes(if past_caches { 0 } else { u64::MAX });
+        let at_once = (LIST_BYTES / memory.arena().block_bytes()).clamp(1, MOST_AT_ONCE);
         let ends = Ends { device, memory, copy };
         let pool = Pool::new(threads, Box::new(move |copy| ends.carry_out(copy)))?;
-        Ok(ThreadsMover { pool, copy })
+        Ok(ThreadsMover { pool, copy, at_once })
     }
 }
 
@@ -92,7 +99,7 @@ impl DeviceMover for ThreadsMover {
     }
 
     fn blocks_at_once(&self) -> usize {
-        1
+        self.at_once
     }
 
     fn describe(&self) -> String {
