@@ -67,7 +67,7 @@ pub use layout::{Arrangement, DType, Layout, LayoutConfig, LayoutError};
 pub use policy::{Policy, UnknownPolicy};
 pub use pool::{
     BlockPool, Census, CompleteBlock, Duplicates, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
-    Registered, RegistrationHandle, Stats,
+    Registered, RegistrationHandle, Stats, VictimsSeen,
 };
 pub use request::{RequestId, RequestTable, ReserveError};
 pub use slot::{Priority, State};

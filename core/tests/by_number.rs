@@ -47,6 +47,28 @@ fn a_page_that_is_not_full_registers_nothing() {
     assert_eq!(pool.inactive(), 5);
 }
 
+/// What is registered apart is evicted in its own order, though it is one sequence; what is registered as one is evicted from its end.
+#[test]
+fn blocks_of_a_list_keep_each_other_only_where_they_are_linked() {
+    for linked in [true, false] {
+        let (pool, mut out) = (pool(), vec![]);
+        let (ids, hashes) = (allocate(&pool, 3), (0..3).map(hash).collect::<Vec<_>>());
+        let registered = match linked {
+            true => pool.register_ids(&ids, &hashes, None, &mut out),
+            false => pool.register_ids_apart(&ids, &hashes, &mut out),
+        };
+        assert_eq!(registered, Ok(0));
+        assert_eq!(pool.release_refs(out[..2].iter().copied()), 0);
+        let mut victims = vec![];
+        assert_eq!(pool.evict_ids(3, &mut victims), if linked { 0 } else { 2 }, "the last one is held");
+        assert_eq!(pool.release_refs([out[2]]), 0);
+        pool.evict_ids(3, &mut victims);
+        let order: Vec<_> = victims.iter().map(|(_, hash)| *hash).collect();
+        let expected = if linked { [2, 1, 0] } else { [0, 1, 2] };
+        assert_eq!(order, expected.map(hash));
+    }
+}
+
 /// Nothing to register is nothing wrong; a hash without a block is.
 #[test]
 fn lists_of_two_lengths_are_refused() {

@@ -1,25 +1,7 @@
 //! After construction the core allocates nothing, whatever is done with it: a counting allocator watches.
 
 use kvstrata_core::*;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-thread_local!(static ALLOCATIONS: Cell<usize> = const { Cell::new(0) });
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's contract is ours.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is ours.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use kvstrata_testing::counting::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -38,7 +20,8 @@ fn nothing_is_allocated_after_construction() {
         let (mut victims, mut ids, mut hashes) =
             (Vec::with_capacity(64), Vec::with_capacity(64), Vec::with_capacity(64));
         let (mut numbers, mut refs) = (Vec::with_capacity(64), Vec::with_capacity(64));
-        let before = ALLOCATIONS.with(Cell::get);
+        assert!(allocations() > 0, "the allocator counts");
+        let before = allocations();
         for round in 0..2000u64 {
             pool.allocate(16, &mut blocks).expect("the rest is evictable");
             for (i, block) in blocks.drain(..).enumerate() {
@@ -60,7 +43,7 @@ fn nothing_is_allocated_after_construction() {
             assert!(pool.allocate(301, &mut blocks).is_err());
             by_number(&pool, &hashes[..8], &mut numbers, &mut refs);
         }
-        assert_eq!(ALLOCATIONS.with(Cell::get) - before, 0, "{policy}");
+        assert_eq!(allocations() - before, 0, "{policy}");
     }
 }
 

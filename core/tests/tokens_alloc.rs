@@ -2,44 +2,13 @@
 
 use kvstrata_core::hash::{BlockHasher, Salt, SequenceHash, Xxh3};
 use kvstrata_core::tokens::TokenBlockSequence;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-struct Counting;
-
-thread_local! {
-    /// Of this thread, so that the test harness's own threads do not count.
-    static CALLS: Cell<usize> = const { Cell::new(0) };
-}
-
-// SAFETY: every call goes on to `System` with the caller's own arguments; counting neither allocates (a const
-// thread-local without a destructor) nor unwinds.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: the caller upholds `GlobalAlloc::alloc`'s contract, which is `System`'s too.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: `ptr` came from `System` with this layout, since `alloc` and `realloc` get it there.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        CALLS.set(CALLS.get() + 1);
-        // SAFETY: `ptr` came from `System` with this layout; the caller upholds the rest.
-        unsafe { System.realloc(ptr, layout, new_size) }
-    }
-}
+use kvstrata_testing::counting::{Counting, counted_here};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn calls(work: impl FnOnce()) -> usize {
-    let before = CALLS.get();
-    work();
-    CALLS.get() - before
+fn calls(work: impl FnOnce()) -> u64 {
+    counted_here(work).1
 }
 
 const TOKENS: usize = if cfg!(miri) { 1 << 9 } else { 1 << 17 };
@@ -76,7 +45,7 @@ fn growth_doubles() {
             sequence.push(token);
         })
     };
-    assert!(calls(pushes) <= 2 * (TOKENS.ilog2() as usize + 1));
+    assert!(calls(pushes) <= 2 * (u64::from(TOKENS.ilog2()) + 1));
 }
 
 #[test]

@@ -3,7 +3,6 @@
 #![cfg(target_os = "linux")]
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use kvstrata_core::BlockId;
 use kvstrata_core::layout::{Arrangement, Layout as BlockLayout, LayoutConfig, Region};
 use kvstrata_core::plan::CopyPlan;
@@ -16,30 +15,10 @@ use kvstrata_ffi::cuda::{
     SumOptions, TransferQueue,
 };
 use kvstrata_kernels::{Image, cpu};
-use std::alloc::{GlobalAlloc, Layout, System};
+use kvstrata_testing::counting::{Counting, counted};
 use std::sync::Arc;
 
-/// The system's allocator, which counts what all threads of this program ask of it while it is told to. The double has its own.
-struct Counting;
-
-// Relaxed: the queue's locks order the threads that count.
-static COUNTS: AtomicBool = AtomicBool::new(false);
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(u64::from(COUNTS.load(Relaxed)), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
+// The double, a shared library, has an allocator of its own.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
@@ -126,22 +105,22 @@ fn a_prepared_copy_allocates_nothing_by_any_route(double: &Double) {
     let cases = Route::ALL.map(|route| (&prepared, Some(route))).into_iter();
     for (prepared, route) in cases.chain([(&prepared, None), (&without, None)]) {
         for round in 0..5 {
+            let (pieces, count) = counted(|| {
+                let mut full = core::mem::take(&mut batch);
+                for block in 0..64 {
+                    full.write(host.arena().write(block).expect("free"), &host).expect("registered");
+                }
+                let transfer = match route {
+                    Some(route) => prepared.submit_by(route, &queue, &from, &to, full),
+                    None => prepared.submit(&queue, &from, &to, full),
+                };
+                batch = transfer.expect("queued").wait().expect("executed");
+                let pieces = batch.pieces();
+                batch.release().for_each(drop);
+                pieces
+            });
             // The first makes room.
-            let before = COUNT.load(Relaxed);
-            COUNTS.store(round > 0, Relaxed);
-            for block in 0..64 {
-                batch.write(host.arena().write(block).expect("free"), &host).expect("registered");
-            }
-            let transfer = match route {
-                Some(route) => prepared.submit_by(route, &queue, &from, &to, batch),
-                None => prepared.submit(&queue, &from, &to, batch),
-            };
-            let transfer = transfer.expect("queued");
-            batch = transfer.wait().expect("executed");
-            let pieces = batch.pieces();
-            batch.release().for_each(drop);
-            COUNTS.store(false, Relaxed);
-            assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations by {route:?}");
+            assert!(round == 0 || count == 0, "{count} allocations by {route:?}");
             match route {
                 Some(Route::Single | Route::Batch) => assert_eq!(pieces, 4096, "{route:?}"),
                 Some(Route::Rows) => assert_eq!(pieces, 2048),
@@ -178,14 +157,10 @@ fn a_transfer_allocates_nothing_whichever_way_its_pieces_go(double: &Double) {
         let module = unsafe { CudaModule::load(&device, b"image") }.expect("loaded");
         let function = module.function("nothing").expect("there");
         let queue = TransferQueue::new(&device, Purpose::Onboard, QueueOptions::new()).expect("a queue");
-        let mut batch = round(&queue, &function, &host, &target, Batch::new());
-        let before = COUNT.load(Relaxed);
-        COUNTS.store(true, Relaxed);
-        for _ in 0..5 {
-            batch = round(&queue, &function, &host, &target, batch);
-        }
-        COUNTS.store(false, Relaxed);
-        assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations with a driver of {version}");
+        let batch = round(&queue, &function, &host, &target, Batch::new());
+        let again = || (0..5).fold(batch, |batch, _| round(&queue, &function, &host, &target, batch));
+        let (batch, count) = counted(again);
+        assert_eq!(count, 0, "allocations with a driver of {version}");
         drop((batch, queue, function, module, host, target, device));
     }
 }
@@ -200,12 +175,9 @@ fn a_sum_allocates_nothing_whoever_makes_it(double: &Double) {
     let storage = DeviceStorage::allocate(&device, 3 << 20).expect("memory");
     let ranges = [(0, 3 << 20), (1, 2 << 20)].map(|(at, bytes)| storage.range(at, bytes).expect("in range"));
     for round in 0..5 {
+        let ((), count) = counted(|| ranges.iter().for_each(|range| assert!(sums.of_range(range).is_ok())));
         // The first makes room.
-        let before = COUNT.load(Relaxed);
-        COUNTS.store(round > 0, Relaxed);
-        ranges.iter().for_each(|range| assert!(sums.of_range(range).is_ok()));
-        COUNTS.store(false, Relaxed);
-        assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations");
+        assert!(round == 0 || count == 0, "{count} allocations");
     }
     assert_eq!((double.calls("cuLaunchKernel"), double.calls("cuMemcpyDtoHAsync_v2")), (5, 10));
     drop((sums, ranges, storage, device));

@@ -13,7 +13,7 @@
 //! | `kv_lora_rank + qk_rope_head_dim` (MLA) | `head_size`, with one head and outer dim 1 |
 //! | `torch_dtype` | `dtype`: what the cache is in unless the engine is told otherwise |
 //!
-//! Only models whose layers all have one geometry are here; where some attend to a window only, `note` says so.
+//! Only models whose layers all have one geometry are here; where every other one attends to a window only, `window` says so.
 
 use super::{DType, LayoutConfig};
 use crate::plan::{Shard, ShardError};
@@ -45,6 +45,8 @@ pub struct Model {
     pub head_size: u32,
     /// The elements' type.
     pub dtype: DType,
+    /// Tokens that every other layer attends to, the first one included; the others, and all where there is none, attend to all.
+    pub window: Option<u32>,
     /// Where the numbers are from.
     pub source: &'static str,
     /// What else one must know of its cache; empty for most.
@@ -67,11 +69,15 @@ impl fmt::Display for UnknownModel {
 
 impl core::error::Error for UnknownModel {}
 
-const WINDOW: &str = "every other layer attends to the last 128 tokens only";
+/// As gpt-oss: layers 0, 2, 4 … attend to a window.
+const fn windowed(model: Model) -> Model {
+    Model { window: Some(128), note: "every other layer attends to the last 128 tokens only", ..model }
+}
 
 /// Keys and values in bfloat16, as all of them but MLA.
 const fn gqa(name: &'static str, layers: u32, kv_heads: u32, head_size: u32, source: &'static str) -> Model {
-    Model { name, layers, outer_dim: 2, kv_heads, head_size, dtype: DType::BF16, source, note: "" }
+    let dtype = DType::BF16;
+    Model { name, layers, outer_dim: 2, kv_heads, head_size, dtype, window: None, source, note: "" }
 }
 
 impl Model {
@@ -86,8 +92,8 @@ impl Model {
         gqa("mistral-7b", 32, 8, 128, "huggingface.co/mistralai/Mistral-7B-v0.3"),
         gqa("mixtral-8x7b", 32, 8, 128, "huggingface.co/mistralai/Mixtral-8x7B-v0.1"),
         gqa("gemma-7b", 28, 16, 256, "huggingface.co/google/gemma-7b"),
-        Model { note: WINDOW, ..gqa("gpt-oss-20b", 24, 8, 64, "huggingface.co/openai/gpt-oss-20b") },
-        Model { note: WINDOW, ..gqa("gpt-oss-120b", 36, 8, 64, "huggingface.co/openai/gpt-oss-120b") },
+        windowed(gqa("gpt-oss-20b", 24, 8, 64, "huggingface.co/openai/gpt-oss-20b")),
+        windowed(gqa("gpt-oss-120b", 36, 8, 64, "huggingface.co/openai/gpt-oss-120b")),
         Model {
             outer_dim: 1,
             note: "MLA: a latent of 512 and a rotary key of 64, the same on every rank",
@@ -102,6 +108,12 @@ impl Model {
     /// There is none; the error lists all.
     pub fn find(name: &str) -> Result<&'static Model, UnknownModel> {
         Model::ALL.iter().find(|model| model.name.eq_ignore_ascii_case(name)).ok_or(UnknownModel)
+    }
+
+    /// Whether a layer attends to the [`window`](Model::window) only.
+    #[must_use]
+    pub const fn is_windowed(&self, layer: u32) -> bool {
+        self.window.is_some() && layer.is_multiple_of(2)
     }
 
     /// The geometry of one block of the whole model, aligned to its elements.

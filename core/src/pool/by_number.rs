@@ -10,6 +10,7 @@
 //! | [`give_back_ids`](BlockPool::give_back_ids) | `adopt_mutable`, `give_back` |
 //! | [`evict_ids`](BlockPool::evict_ids) | `evict`, each `into_mutable`, `into_id` |
 //! | [`register_ids`](BlockPool::register_ids) | `adopt_mutable`, `complete` or `commit`, `register_sequence` |
+//! | [`register_ids_apart`](BlockPool::register_ids_apart) | the same, each by a `register` without a parent |
 //!
 //! A number says nothing of who has it, so each is checked against its block's word:
 //!
@@ -18,6 +19,7 @@
 //! I2. A list that is registered is checked whole before any of it changes. Each block is marked as it is checked, as the request table
 //!     marks its own, so that one that is named twice is found without a search.
 
+use super::register::Chain;
 use super::release::Last;
 use super::{BlockPool, ImmutableBlock, MutableBlock};
 use crate::error::{OutOfBlocks, Reason, TransitionError};
@@ -107,6 +109,29 @@ impl BlockPool {
         parent: Option<BlockRef>,
         out: &mut Vec<BlockRef>,
     ) -> Result<usize, TransitionError> {
+        self.register_list(ids, hashes, Chain::Behind(parent), out)
+    }
+
+    /// As [`register_ids`](BlockPool::register_ids), and no block is another's parent: for a pool that is to evict them in its order alone.
+    ///
+    /// # Errors
+    /// As of [`register_ids`](BlockPool::register_ids).
+    pub fn register_ids_apart(
+        &self,
+        ids: &[BlockId],
+        hashes: &[SequenceHash],
+        out: &mut Vec<BlockRef>,
+    ) -> Result<usize, TransitionError> {
+        self.register_list(ids, hashes, Chain::Apart, out)
+    }
+
+    fn register_list(
+        &self,
+        ids: &[BlockId],
+        hashes: &[SequenceHash],
+        chain: Chain,
+        out: &mut Vec<BlockRef>,
+    ) -> Result<usize, TransitionError> {
         if ids.len() != hashes.len() {
             // The first that has no partner, or the last that has one.
             let block = ids.get(hashes.len()).or(ids.last()).copied().unwrap_or(BlockId(0));
@@ -114,7 +139,7 @@ impl BlockPool {
             let reason = Reason::Unpaired { blocks: ids.len(), hashes: hashes.len() };
             return Err(TransitionError { block, state, reason });
         }
-        if let Some(parent) = parent {
+        if let Chain::Behind(Some(parent)) = chain {
             self.held_word(parent)?;
         }
         self.mark(ids, hashes)?;
@@ -125,7 +150,7 @@ impl BlockPool {
             let word = self.slot(*id).word().with_reservation(false);
             MutableBlock::new(self, *id).completed(word, *hash)
         });
-        Ok(self.register_each(complete, parent, out, ImmutableBlock::into_ref))
+        Ok(self.register_each(complete, chain, out, ImmutableBlock::into_ref))
     }
 
     /// Checks that all of a list can be completed, and marks them as it goes; on an error it unmarks those before (I2).

@@ -17,6 +17,14 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::iter;
 
+/// How far a look at the eviction order has come: none of it, to begin with.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct VictimsSeen {
+    list: usize,
+    /// On the timeline.
+    place: u64,
+}
+
 /// A search for victims, as a policy sees it.
 pub(crate) struct Hunt<'p> {
     pool: &'p BlockPool,
@@ -128,10 +136,14 @@ impl BlockPool {
     /// LRU; and the hash of each. Nothing is taken or held: to be checked with [`upgrade`](BlockPool::upgrade), [`lease`](BlockPool::lease) or
     /// [`take_out`](BlockPool::take_out).
     pub fn next_victims(&self, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
+        self.victims_behind(&mut VictimsSeen::default(), n, out);
+    }
+
+    /// The same, behind those that a look has seen before, which has then seen these, too. Fewer than `n`: there are no more.
+    pub fn victims_behind(&self, seen: &mut VictimsSeen, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
         let end = out.len().saturating_add(n);
-        let mut list = 0;
-        while out.len() < end && list < self.policy.lists() {
-            self.timeline.peek(&self.slots, list, |slot, number| {
+        while out.len() < end && seen.list < self.policy.lists() {
+            let place = self.timeline.peek(&self.slots, seen.list, seen.place, |slot, number| {
                 let word = slot.word();
                 if word.inactive() && word.priority() != Priority::Pinned {
                     // Another's, if the block is recycled meanwhile: then its generation is another, too.
@@ -139,8 +151,21 @@ impl BlockPool {
                 }
                 out.len() < end
             });
-            list += 1;
+            match place {
+                Some(place) => seen.place = place,
+                None => *seen = VictimsSeen { list: seen.list + 1, place: 0 },
+            }
         }
+    }
+
+    /// The hash of a registered block that nobody holds, and that may be evicted: true for this moment only. It is no use of it.
+    #[must_use]
+    pub fn evictable(&self, block: BlockRef) -> Option<SequenceHash> {
+        let slot = self.slots.get(block.id.index())?;
+        let word = slot.word();
+        let same = word.generation() == block.generation && word.inactive() && !word.withdrawn();
+        // Another's, if the block is recycled meanwhile: then no lease or reference of this generation is to be had.
+        (same && word.priority() != Priority::Pinned).then(|| slot.key())
     }
 
     pub(super) fn evict_slots(&self, wanted: usize, mut take: impl FnMut(u32)) -> usize {

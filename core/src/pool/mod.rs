@@ -30,6 +30,7 @@ mod withdraw;
 
 pub use config::{Duplicates, MAX_CAPACITY, PoolConfig};
 pub(crate) use evict::Hunt;
+pub use evict::VictimsSeen;
 pub use handle::{CompleteBlock, EvictedBlock, ImmutableBlock, MutableBlock};
 pub use register::{Registered, RegistrationHandle};
 pub use stats::{Census, Stats};

@@ -46,6 +46,30 @@ impl Drop for RegistrationHandle<'_> {
     }
 }
 
+/// Whether the blocks of a list are each other's parents.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Chain {
+    /// None is.
+    Apart,
+    /// Each the next one's, and this the first one's.
+    Behind(Option<BlockRef>),
+}
+
+impl Chain {
+    fn parent(self) -> Option<BlockRef> {
+        match self {
+            Chain::Apart => None,
+            Chain::Behind(parent) => parent,
+        }
+    }
+
+    fn goes_on(&mut self, block: BlockRef) {
+        if let Chain::Behind(parent) = self {
+            *parent = Some(block);
+        }
+    }
+}
+
 impl BlockPool {
     /// `Complete → Registered`. `parent` is the block before it in its sequence, which will not be evicted before this one.
     pub fn register<'p>(
@@ -97,23 +121,23 @@ impl BlockPool {
             self.registry.prefetch_slot(&self.slots, self.slot(block.id()).key());
         }
         let parent = parent.map(ImmutableBlock::downgrade);
-        self.register_each(blocks.drain(..), parent, out, |block| block)
+        self.register_each(blocks.drain(..), Chain::Behind(parent), out, |block| block)
     }
 
-    /// Registers blocks, each the parent of the next, and appends what `keep` makes of each reference. How many were there.
+    /// Registers blocks, linked as `chain` says, and appends what `keep` makes of each reference. How many were there.
     pub(super) fn register_each<'p, T>(
         &'p self,
         blocks: impl Iterator<Item = CompleteBlock<'p>>,
-        mut parent: Option<BlockRef>,
+        mut chain: Chain,
         out: &mut Vec<T>,
         keep: impl Fn(ImmutableBlock<'p>) -> T,
     ) -> usize {
         let (start, mut present) = (out.len(), 0);
         for block in blocks {
-            let registered = self.register_uncounted(block, parent, false, self.unique);
+            let registered = self.register_uncounted(block, chain.parent(), false, self.unique);
             present += u64::from(matches!(registered, Registered::Deduplicated(_)));
             let block = registered.into_block();
-            parent = Some(block.downgrade());
+            chain.goes_on(block.downgrade());
             out.push(keep(block));
         }
         let lane = self.lane();

@@ -8,25 +8,34 @@ use crate::slot::Slot;
 use crate::sync::{Acquire, Relaxed};
 
 impl Timeline {
-    /// Shows the inactive slots of a list to `see`, the oldest first, until that says false or there are no more. Whether there were no
-    /// more.
-    pub(crate) fn peek(&self, slots: &[Slot], list: usize, mut see: impl FnMut(&Slot, u32) -> bool) -> bool {
+    /// Shows the inactive slots of a list to `see`, the oldest first, from a place on (0: all of them), until that says false or there are no
+    /// more. Where to go on; none if there were no more.
+    pub(crate) fn peek(
+        &self,
+        slots: &[Slot],
+        list: usize,
+        from: u64,
+        mut see: impl FnMut(&Slot, u32) -> bool,
+    ) -> Option<u64> {
         let of = &self.lists[list];
         // Relaxed: a place to begin at. What becomes older meanwhile is missed.
-        let mut at = Position(of.cursor.load(Relaxed)).max(self.head().word_start());
+        let oldest = Position(of.cursor.load(Relaxed)).max(self.head().word_start()).word_start();
+        let mut at = oldest.max(Position(from).word_start());
         let tail = self.tail();
         while at < tail {
             // Acquire: pairs with the Release in `set_bits`.
             for bit in Bits(of.bits[at.word()].load(Acquire)) {
-                if let Some(number) = self.live_slot(slots, list, at, bit)
+                let here = at.0 + u64::from(bit);
+                if here >= from
+                    && let Some(number) = self.live_slot(slots, list, at, bit)
                     && slots[number as usize].word().inactive()
                     && !see(&slots[number as usize], number)
                 {
-                    return false;
+                    return Some(Position(here).plus(1, self.size).0);
                 }
             }
             at = at.plus(WORD, self.size);
         }
-        true
+        None
     }
 }

@@ -121,25 +121,32 @@ path!(avx512, "avx512f", super::Avx512);
 path!(avx2, "avx2", super::Avx2);
 path!(sse2, "sse2", super::Sse2);
 
+/// Calls a function of the path's module; `portable` where the path has none.
+macro_rules! by_path {
+    ($path:expr, $function:ident($($argument:expr),*), $portable:expr) => {
+        match $path {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the caller's contract; the path is available, and so are its instructions.
+            Path::Avx512 => unsafe { avx512::$function($($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Path::Avx2 => unsafe { avx2::$function($($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Path::Sse2 => unsafe { sse2::$function($($argument),*) },
+            _ => $portable,
+        }
+    };
+}
+
 /// Copies the plan's bytes.
 ///
 /// # Safety
 /// The path is available; the plan may be executed ([`HostCopy::execute`](super::HostCopy::execute)).
 pub(super) unsafe fn run(path: Path, plan: &CopyPlan, streams: bool) {
-    match path {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Avx512 => unsafe { avx512::copy(plan, streams) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Avx2 => unsafe { avx2::copy(plan, streams) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Sse2 => unsafe { sse2::copy(plan, streams) },
-        // Without non-temporal stores neither lanes nor hints bring anything: always as if the caches held it.
-        // SAFETY: the caller's contract.
-        _ => unsafe { copy::<Portable>(plan, false) },
-    }
+    // Without non-temporal stores neither lanes nor hints bring anything: always as if the caches held it.
+    // SAFETY: the caller's contract; any CPU has the portable path's instructions.
+    by_path!(path, copy(plan, streams), unsafe { copy::<Portable>(plan, false) })
 }
 
 /// Copies the plan's bytes and hashes them.
@@ -147,19 +154,8 @@ pub(super) unsafe fn run(path: Path, plan: &CopyPlan, streams: bool) {
 /// # Safety
 /// As [`run`].
 pub(super) unsafe fn run_with_checksum(path: Path, plan: &CopyPlan, streams: bool) -> u64 {
-    match path {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Avx512 => unsafe { avx512::hash(plan, streams) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Avx2 => unsafe { avx2::hash(plan, streams) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Sse2 => unsafe { sse2::hash(plan, streams) },
-        // SAFETY: the caller's contract.
-        _ => unsafe { checksum::copy::<Portable>(plan, false) },
-    }
+    // SAFETY: as in `run`.
+    by_path!(path, hash(plan, streams), unsafe { checksum::copy::<Portable>(plan, false) })
 }
 
 /// Copies bytes, past the caches where the path can.
@@ -167,18 +163,7 @@ pub(super) unsafe fn run_with_checksum(path: Path, plan: &CopyPlan, streams: boo
 /// # Safety
 /// The path is available; the lengths are equal.
 pub(super) unsafe fn run_bytes(path: Path, src: &[u8], dst: &mut [u8]) {
-    match path {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Avx512 => unsafe { avx512::copy_bytes(src, dst) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Avx2 => unsafe { avx2::copy_bytes(src, dst) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Sse2 => unsafe { sse2::copy_bytes(src, dst) },
-        _ => dst.copy_from_slice(src),
-    }
+    by_path!(path, copy_bytes(src, dst), dst.copy_from_slice(src))
 }
 
 /// Copies bytes and hashes them.
@@ -186,19 +171,10 @@ pub(super) unsafe fn run_bytes(path: Path, src: &[u8], dst: &mut [u8]) {
 /// # Safety
 /// As [`run_bytes`].
 pub(super) unsafe fn run_bytes_with_checksum(path: Path, src: &[u8], dst: &mut [u8], streams: bool) -> u64 {
-    match path {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Avx512 => unsafe { avx512::hash_bytes(src, dst, streams) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Avx2 => unsafe { avx2::hash_bytes(src, dst, streams) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the caller's contract.
-        Path::Sse2 => unsafe { sse2::hash_bytes(src, dst, streams) },
-        // SAFETY: the caller's contract; any CPU has the portable path's instructions.
-        _ => unsafe { checksum::copy_bytes::<Portable>(src, dst, false) },
-    }
+    // SAFETY: as in `run`.
+    by_path!(path, hash_bytes(src, dst, streams), unsafe {
+        checksum::copy_bytes::<Portable>(src, dst, false)
+    })
 }
 
 /// Where the system does not tell: that of many a server's core complex.

@@ -94,7 +94,7 @@ impl CudaDeviceTier {
         self.words.blocks()
     }
 
-    /// The memory, for transfers that need no bounce.
+    /// The memory, for transfers that need no bounce. They take no borrow words: whoever starts one knows that nobody else uses its blocks.
     #[must_use]
     pub fn memory(&self) -> &Arc<DeviceStorage> {
         &self.memory

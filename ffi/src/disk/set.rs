@@ -196,6 +196,11 @@ impl VolumeSet {
         self.volumes.iter().map(Volume::flush).collect()
     }
 
+    /// [`Volume::close`] of each.
+    pub fn close(&self) {
+        self.volumes.iter().for_each(Volume::close);
+    }
+
     fn at(&self, slot: u32) -> (&Volume, u32) {
         let count = self.volumes.len() as u32;
         (&self.volumes[(slot % count) as usize], slot / count)

@@ -34,7 +34,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use device::{DEVICE_ALIGN_BYTES, Device, Joined, Terms};
@@ -46,7 +46,7 @@ use device::{DEVICE_ALIGN_BYTES, Device, Joined, Terms};
 /// checksums, which are verified at every read.
 ///
 /// Requests are not ordered among each other: who reads a slot that is being written waits for the write first.
-/// Dropping the volume answers every request, writes the slot table, and closes the file.
+/// Dropping the volume answers every request, writes the slot table, and closes the file, as [`close`](Volume::close) does.
 #[derive(Debug)]
 pub struct Volume {
     inbox: Arc<Inbox>,
@@ -60,8 +60,8 @@ pub struct Volume {
     description: Description,
     /// Locked while the volume lives.
     file: Arc<File>,
-    /// Some until drop.
-    thread: Option<JoinHandle<Round>>,
+    /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
+    thread: Mutex<Option<JoinHandle<Round>>>,
 }
 
 impl Volume {
@@ -234,6 +234,20 @@ impl Volume {
         self.inbox.push(Request::retire());
     }
 
+    /// Ends the volume, as dropping it does: what was asked for before is answered, and what it holds is on the device, with the mark of
+    /// a clean end, when this returns; the file may be opened again. Blocks until then. What is asked for later fails with
+    /// [`FailureCause::OutOfService`].
+    pub fn close(&self) {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(thread) = thread.take() else { return };
+        self.inbox.close();
+        // A panic of the ring thread has been answered by the engine's drop; there is nobody to tell here.
+        if let Ok(Round::Over) = thread.join() {
+            // The kernel lets go of what the ring had registered a moment later; nothing is in flight any more.
+            let _ = self.file.unlock();
+        }
+    }
+
     /// Requests that the ring thread has not taken yet.
     #[cfg(test)]
     pub(super) fn queued(&self) -> usize {
@@ -299,14 +313,7 @@ impl Storage for Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        self.inbox.close();
-        if let Some(thread) = self.thread.take() {
-            // A panic of the ring thread has been answered by the engine's drop; there is nobody to tell here.
-            if let Ok(Round::Over) = thread.join() {
-                // The kernel lets go of what the ring had registered a moment later; nothing is in flight any more.
-                let _ = self.file.unlock();
-            }
-        }
+        self.close();
     }
 }
 
@@ -438,6 +445,6 @@ fn start(
         gds: device.as_ref().ok().map(|device| *device.driver.describe()),
         notes,
     };
-    let thread = Some(thread);
+    let thread = Mutex::new(Some(thread));
     Ok(Volume { inbox, shape, index, transfer_bytes, bounce, device, description, file, thread })
 }

@@ -1,15 +1,13 @@
-//! Thousands of seeds, or those that the environment names.
-//!
-//! `KVSTRATA_SEED=17 cargo test -p kvstrata-ffi disk::sim -- --nocapture` replays one and tells what it does;
-//! `KVSTRATA_SEEDS=100000` runs the first so many, `KVSTRATA_SEEDS=500..900` those.
+//! Thousands of seeds, or those that the environment names (`testing/src/seeds.rs`):
+//! `KVSTRATA_SEED=17 cargo test -p kvstrata-ffi disk::sim -- --nocapture` replays one and tells what it does.
 
 use super::super::file::steps::{Step, told};
 use super::plan::Operation;
 use super::*;
+use kvstrata_testing::seeds::Seeds;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// In CI.
 const SEEDS: Range<u64> = 0..2000;
@@ -24,52 +22,9 @@ fn outcome(seed: u64, tell: bool) -> Result<(), String> {
     })
 }
 
-/// One seed, or a range of them.
-fn seeds() -> (Range<u64>, bool) {
-    let number = |text: &str| {
-        text.trim().parse::<u64>().expect("KVSTRATA_SEED and KVSTRATA_SEEDS are numbers, or A..B")
-    };
-    if let Ok(seed) = std::env::var("KVSTRATA_SEED") {
-        let seed = number(&seed);
-        return (seed..seed + 1, true);
-    }
-    match std::env::var("KVSTRATA_SEEDS") {
-        Err(_) => (SEEDS, false),
-        Ok(text) => match text.split_once("..") {
-            Some((first, end)) => (number(first)..number(end), false),
-            None => (0..number(&text), false),
-        },
-    }
-}
-
 #[test]
 fn no_seed_serves_a_wrong_byte_loses_a_block_or_hangs() {
-    let (seeds, tell) = seeds();
-    let next = AtomicU64::new(seeds.start);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut failed: Vec<(u64, String)> = std::thread::scope(|scope| {
-        let work = || {
-            let mut failed = Vec::new();
-            loop {
-                // Relaxed: a number for each thread, no more.
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= seeds.end || failed.len() > 20 {
-                    return failed;
-                }
-                if let Err(what) = outcome(seed, tell) {
-                    failed.push((seed, what));
-                }
-            }
-        };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|worker| worker.join().expect("no panic")).collect()
-    });
-    failed.sort();
-    for (seed, what) in &failed {
-        println!("KVSTRATA_SEED={seed} cargo test -p kvstrata-ffi disk::sim -- --nocapture\n    {what}");
-    }
-    assert!(failed.is_empty(), "{} seeds failed", failed.len());
-    println!("{} seeds", seeds.end - seeds.start);
+    Seeds::asked(SEEDS).run("cargo test -p kvstrata-ffi disk::sim -- --nocapture", outcome);
 }
 
 /// A plan in which nothing happens by chance.

@@ -295,3 +295,28 @@ fn volumes_are_striped_and_know_their_places() {
     assert!(matches!(lost.unwrap_err().cause, FailureCause::SlotOutOfRange { .. }));
     assert!(VolumeSet::open(Vec::new()).is_err());
 }
+
+/// Closed while its owner still has it: as dropped, for whoever opens it next, and of no use to its owner.
+#[test]
+fn a_volume_that_is_closed_is_found_clean_while_it_is_still_there() {
+    let dir = dir();
+    let volume = written(&dir, 0..10);
+    volume.forget(3);
+    volume.close();
+    volume.close();
+    let (next, recovery) = Volume::open(kept(&dir)).expect("nobody has it");
+    assert_eq!(slots_of(&recovery), (0..10).filter(|slot| *slot != 3).collect::<Vec<_>>());
+    assert!(recovery.clean && recovery.rejected.total() == 0, "{recovery:?}");
+    // Answered, and nothing is touched that is the next one's.
+    assert_eq!(cause_of(&volume, 0), Some(FailureCause::OutOfService));
+    let arena = HostArena::new(1, BYTES).expect("arena");
+    let bytes = arena.read(0).expect("free");
+    assert!(volume.write(0, name(0, 2), bytes).wait().is_err());
+    volume.forget(1);
+    assert!(volume.flush().wait().is_err());
+    drop(volume);
+    assert_eq!((cause_of(&next, 0), cause_of(&next, 1)), (None, None));
+    drop(next);
+    let (_, recovery) = Volume::open(kept(&dir)).expect("volume");
+    assert!(recovery.clean && recovery.blocks.len() == 9, "{recovery:?}");
+}

@@ -1,0 +1,9 @@
+//! What tests of several crates share. No crate depends on it but for its tests and measurements; it knows none of them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `counting.rs` | an allocator that counts, for tests that nothing is allocated |
+//! | `seeds.rs` | which seeds a simulation runs, on all cores, and what it says of those that fail |
+
+pub mod counting;
+pub mod seeds;
