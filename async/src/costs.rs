@@ -18,10 +18,13 @@ pub(crate) use file::Grids;
 
 use crate::files;
 use core::fmt;
-use kvstrata_ffi::cuda::{CopyCosts, CostSource, CudaKernels, DeviceDescription};
+use kvstrata_ffi::cuda::{
+    CopyCosts, CopyOptions, CostSource, CudaCopy, CudaDevice, CudaKernels, DeviceDescription,
+};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Why costs cannot be stored, or not be read.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +106,13 @@ pub fn costs_for(device: &DeviceDescription, cuda: (u32, u32)) -> (CopyCosts, Op
         Ok(store) => store.costs_for(device, cuda),
         Err(error) => (CopyCosts::reasoned(&device.name), Some(Note::Unusable(error))),
     }
+}
+
+/// Copies of a device by [`costs_for`] it.
+#[must_use]
+pub fn copies_for(device: &Arc<CudaDevice>) -> CudaCopy {
+    let (costs, _) = costs_for(device.describe(), device.driver().describe().version);
+    CudaCopy::new(device, CopyOptions::new().costs(costs))
 }
 
 /// A device's UUID as `nvidia-smi -L` prints it.

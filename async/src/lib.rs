@@ -1,6 +1,6 @@
 //! kvstrata: a tiered KV-cache block manager for LLM inference.
 //!
-//! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3). The bookkeeping is in [`core`], lock-free and
+//! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3); remote stores (G4) are not there yet. The bookkeeping is in [`core`], lock-free and
 //! `no_std`; what touches memory, devices and files is in [`ffi`]; this crate puts them together.
 //!
 //! | module | what |
@@ -32,6 +32,7 @@ pub mod tier;
 pub mod trace;
 pub mod transfer;
 
+mod figures;
 mod files;
 mod number;
 mod parents;

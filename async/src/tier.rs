@@ -1,14 +1,21 @@
 //! The tiers, by name.
+//!
+//! | | tier | what it is |
+//! |---|---|---|
+//! | G1 | [`Tier::Device`] | the accelerator's memory, where attention reads |
+//! | G2 | [`Tier::Host`] | host memory, pinned where there is a GPU |
+//! | G3 | [`Tier::Disk`] | local NVMe volumes |
+//! | G4 | none yet | remote memory and object stores: no such tier can be configured |
 
 /// Where a block is, or was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
-    /// G1.
+    /// G1: device memory.
     Device,
-    /// G2.
+    /// G2: host memory.
     Host,
-    /// G3.
+    /// G3: local disks.
     Disk,
 }
 

@@ -1,5 +1,6 @@
 //! The command, end to end: what it prints, what it refuses, what it leaves behind.
 
+use kvstrata_core::Policy;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -433,6 +434,17 @@ fn the_help_teaches() {
         assert!(help.contains(part), "{part}");
     }
     assert!(!help.contains("flip-every"));
+    for command in ["replay", "doctor", "layout", "tune", "config"] {
+        let output = run(&[command, "--help"]);
+        for part in ["Examples:", "Exit codes:"] {
+            assert!(text(&output.stdout).contains(part), "{command}: {part}");
+        }
+        assert!(text(&run(&["--help"]).stdout).contains(&format!("\n  {command} ")), "{command}");
+    }
+    // What is to be chosen from is told apart.
+    for policy in Policy::ALL {
+        assert!(help.contains(&format!("- {policy}:")), "{policy}");
+    }
     for shell in ["bash", "zsh", "fish"] {
         let output = run(&["completions", shell]);
         assert!(text(&output.stdout).contains("device-blocks"), "{shell}");

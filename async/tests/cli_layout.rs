@@ -373,10 +373,19 @@ fn impossible_options_are_refused_by_name_and_value() {
 #[test]
 fn the_help_teaches() {
     let help = String::from_utf8(run_in_locale("C.UTF-8", &["--help"]).stdout).expect("UTF-8");
-    for part in
-        ["Examples:", "--tp 4", "5,242,880", "--to-rank", "Exit codes:", "[default: fully-contiguous]"]
-    {
+    for part in [
+        "Examples:",
+        "--tp 4",
+        "5,242,880",
+        "--to-rank",
+        "Exit codes:",
+        "[default: fully-contiguous]",
+        "SGLang",
+    ] {
         assert!(help.contains(part), "{part}");
+    }
+    for arrangement in ARRANGEMENTS {
+        assert!(help.contains(&format!("- {arrangement}:")), "{arrangement}");
     }
     let output =
         Command::new(env!("CARGO_BIN_EXE_kvstrata")).args(["completions", "bash"]).output().expect("runs");

@@ -10,31 +10,9 @@ use ground::{BLOCKS, Ground, LAYERS, until};
 use kvstrata::core::BlockId;
 use kvstrata::movers::CudaMoverOptions;
 use kvstrata::transfer::{Copies, Copy, DeviceMover, Landed, Landing, Lands};
-use std::alloc::{GlobalAlloc, Layout, System};
+use kvstrata_testing::counting::{Counting, counted};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
-
-/// The system's allocator, which counts what all threads of this program ask of it while it is told to. The double has its own.
-struct Counting;
-
-// Relaxed: the mover's locks order the threads that count.
-static COUNTS: AtomicBool = AtomicBool::new(false);
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(u64::from(COUNTS.load(Relaxed)), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -95,17 +73,16 @@ fn in_steady_state_nothing_is_allocated() {
         };
         let mut list: Vec<_> = (0..BLOCKS).map(copy).collect();
         for round in 0..20 {
-            // The first make room.
-            let before = COUNT.load(Relaxed);
-            COUNTS.store(round > 1, Relaxed);
-            ground.mover().start(Copies::new(list, landing.clone()));
-            let answer = kept.list.lock().expect("no panic under it");
-            let mut answer = kept.came.wait_while(answer, |list| list.is_none()).expect("no panic under it");
-            list = answer.take().expect("there");
-            drop(answer);
-            COUNTS.store(false, Relaxed);
+            let (back, count) = counted(|| {
+                ground.mover().start(Copies::new(list, landing.clone()));
+                let answer = kept.list.lock().expect("no panic under it");
+                let answer = kept.came.wait_while(answer, |list| list.is_none());
+                answer.expect("no panic under it").take().expect("there")
+            });
+            list = back;
             assert!(list.iter().all(|copy| copy.outcome == Ok(())), "{list:?}");
-            assert_eq!(COUNT.load(Relaxed) - before, 0, "allocations, round {round}, up: {up}");
+            // The first make room.
+            assert!(round < 2 || count == 0, "{count} allocations, round {round}, up: {up}");
         }
     }
     ground.finish();

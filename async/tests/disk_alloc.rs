@@ -5,32 +5,10 @@ use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata::ffi::arena::{BlockWrite, HostArena};
 use kvstrata::ffi::disk::{Backend, Name, Pending, Urgency, VolumeOptions};
 use kvstrata::transfer::{DiskPort, DiskRead, DiskWrite, Landed, Landing, Lands, Token};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use kvstrata_testing::counting::{Counting, counted_here};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tokio::sync::Notify;
-
-/// The system's allocator, which counts what a thread asks of it. The ring thread has lists of its own, which grow as it merges.
-struct Counting;
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.set(COUNT.get() + 1);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -39,11 +17,10 @@ const BYTES: usize = 4096;
 const AT_ONCE: usize = 32;
 const ROUNDS: usize = 50;
 
+/// Of this thread: the ring thread has lists of its own, which grow as it merges.
 fn counted(mut round: impl FnMut()) -> u64 {
     (0..ROUNDS).for_each(|_| round());
-    let before = COUNT.get();
-    (0..ROUNDS).for_each(|_| round());
-    COUNT.get() - before
+    counted_here(|| (0..ROUNDS).for_each(|_| round())).1
 }
 
 fn hash(number: usize) -> SequenceHash {

@@ -6,30 +6,8 @@ use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::{Copies, Copy, DeviceMover, HostMemory, HostSide, Landed, Landing, Lands, Token};
 use kvstrata_core::BlockId;
 use kvstrata_ffi::device::SimDevice;
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use kvstrata_testing::counting::{Counting, counted};
 use std::sync::{Arc, Condvar, Mutex};
-
-/// The system's allocator, which counts what all threads ask of it while it is told to.
-struct Counting;
-
-// Relaxed: the mover's locks order the threads that count.
-static COUNTS: AtomicBool = AtomicBool::new(false);
-static COUNT: AtomicU64 = AtomicU64::new(0);
-
-// SAFETY: passes everything on to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.fetch_add(u64::from(COUNTS.load(Relaxed)), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -87,15 +65,15 @@ fn nothing_is_allocated_for_a_copy() {
     inbox.state.lock().expect("no panic").1.reserve(LISTS as usize);
     lists.truncate(LISTS as usize);
     lists.iter_mut().for_each(Vec::clear);
-    COUNTS.store(true, Relaxed);
-    for round in 0..100 {
-        for (number, list) in lists.drain(..).enumerate() {
-            start(number as u32, list, round % 2 == 0);
+    let ((), count) = counted(|| {
+        for round in 0..100 {
+            for (number, list) in lists.drain(..).enumerate() {
+                start(number as u32, list, round % 2 == 0);
+            }
+            lists.append(&mut wait(LISTS).1);
+            // The guards go back before the next round takes them.
+            lists.iter_mut().for_each(Vec::clear);
         }
-        lists.append(&mut wait(LISTS).1);
-        // The guards go back before the next round takes them.
-        lists.iter_mut().for_each(Vec::clear);
-    }
-    COUNTS.store(false, Relaxed);
-    assert_eq!(COUNT.load(Relaxed), 0, "allocations in {} copies", 100 * LISTS * COPIES);
+    });
+    assert_eq!(count, 0, "allocations in {} copies", 100 * LISTS * COPIES);
 }

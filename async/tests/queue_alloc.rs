@@ -4,32 +4,10 @@
 use kvstrata::core::{BlockId, BlockRef};
 use kvstrata::scheduler::{Ages, Clock, Gate, Gated, Search};
 use kvstrata::transfer::{Allowance, Class, Limits, Popped, Queue, Ticket};
-use std::alloc::{GlobalAlloc, System};
-use std::cell::Cell;
-
-thread_local!(static ALLOCATIONS: Cell<usize> = const { Cell::new(0) });
-
-struct Counting;
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's contract is ours.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: std::alloc::Layout) {
-        // SAFETY: the caller's contract is ours.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use kvstrata_testing::counting::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-fn allocations() -> usize {
-    ALLOCATIONS.with(Cell::get)
-}
 
 const OPERATIONS: u32 = 10_000_000;
 const WAITING: u32 = 300;

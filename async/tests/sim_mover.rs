@@ -214,3 +214,26 @@ fn dropped_it_answers_what_is_under_way() {
         assert!(abandoned > 0 && done > 0 && abandoned + done == 8, "{outcomes:?}");
     });
 }
+
+#[test]
+fn zeros_arrive_or_fail_or_are_kept() {
+    run(async {
+        let mut ground = Ground::new(Plan::calm(1));
+        (0..3).for_each(|block| ground.poke(block, block as u8));
+        let zeros = |block, layers| Copy::new(Token(0), BlockId(block), HostSide::Zeros, layers, false);
+        assert_eq!(ground.carried_out(vec![zeros(0, 0..3), zeros(1, 1..3)]).await, [Ok(()); 2]);
+        assert_eq!(ground.peek(0), [0; BYTES]);
+        assert_eq!(ground.peek(1)[..1000], bytes(1)[..1000]);
+        assert!(ground.peek(1)[1000..].iter().all(|byte| *byte == 0) && ground.peek(2) == bytes(2));
+        // Under way, a block is the mover's alone.
+        ground.start(vec![zeros(2, 0..3), ground.down(2, 0)]);
+        assert_eq!(ground.ended().await, [Ok(()), Err(Failure::of(Cause::Busy))]);
+        assert_eq!(ground.mover.violations().len(), 1);
+        ground.mover.change(|plan| plan.fail = ALWAYS);
+        assert_eq!(ground.carried_out(vec![zeros(1, 0..3)]).await, [Err(Failure::passing(Cause::Device))]);
+        ground.mover.change(|plan| (plan.fail, plan.lose, plan.keep) = (0, ALWAYS, true));
+        assert_eq!(ground.carried_out(vec![zeros(1, 0..3)]).await, [Err(Failure::of(Cause::Device))]);
+        let kept = ground.mover.kept();
+        assert!(matches!(kept[..], [sim::Kept { up: true, device: 1, host: None }]), "{kept:?}");
+    });
+}

@@ -86,7 +86,7 @@ fn a_host_tier_that_is_smaller_than_a_request_loses_nothing_on_its_way_to_disk()
 }
 
 #[test]
-fn ids_that_do_not_always_follow_the_same_one_hang_no_policy() {
+fn ids_that_do_not_always_follow_the_same_one_are_served_whatever_the_policy_keeps() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let mut random = common::Random(5);
     let mut distinct = || {
@@ -98,12 +98,13 @@ fn ids_that_do_not_always_follow_the_same_one_hang_no_policy() {
         ids
     };
     let requests: Vec<_> = (0..100).map(|_| distinct()).collect();
-    for policy in Policy::ALL {
-        let settings = Settings { policy, requests: None, ..settings(0, 6, 0, 0) };
+    let cases = Policy::ALL.into_iter().flat_map(|policy| [(policy, 0, 1), (policy, 12, 1), (policy, 12, 3)]);
+    for (policy, host, concurrency) in cases {
+        let settings = Settings { policy, concurrency, requests: None, ..settings(0, 6, host, 0) };
         let device = common::device(&settings);
         let report = common::run(settings, device, common::trace_file(folder.path(), &requests), &|_| {});
         assert_sound(&report, policy.name());
-        assert_eq!(report.requests, 100);
+        assert_eq!((report.requests, report.uncached_blocks), (100, 0), "{report}");
     }
 }
 

@@ -7,8 +7,10 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  kvstrata config watermark
-      The settings of a section.
+  kvstrata config
+      All settings.
+  kvstrata config watermark device.blocks
+      Those of a section, and another one.
   kvstrata config --toml > kvstrata.toml
       A file with all defaults, to be changed.
   KVSTRATA_DEVICE_BYTES=1G kvstrata config --check kvstrata.toml
@@ -20,11 +22,14 @@ Exit codes: 0 all well; 2 a setting is wrong, and the message names it, its valu
 #[derive(Debug, Args)]
 #[command(
     long_about = "Print the settings of a manager: the key in files, the environment variable, the default, what is allowed, \
-                  and what it is. The builder's calls are stronger than the environment, and that is stronger than files.",
+                  and what it is.\n\n\
+                  A manager reads a TOML file (the one that KVSTRATA_CONFIG names, or that the engine does), then the \
+                  environment, then what the engine sets by calls: each is stronger than the one before it. Bytes and \
+                  numbers take K, M, G and T, powers of 1024; \"none\" is no value.",
     after_long_help = EXAMPLES
 )]
 pub(super) struct ConfigArgs {
-    /// Keys or sections [default: all]
+    /// Settings by key (device.blocks), or whole sections (device) [default: all]
     #[arg(value_name = "KEY", value_parser = clap::builder::PossibleValuesParser::new(config::keys()), hide_possible_values = true)]
     keys: Vec<String>,
     /// Print JSON: a list of {key, variable, type, unit, default, allowed, words}
@@ -36,7 +41,7 @@ pub(super) struct ConfigArgs {
     /// Print Markdown, as docs/settings.md has it
     #[arg(long, group = "form", conflicts_with = "keys")]
     markdown: bool,
-    /// Read this file and the environment, and print what they come to
+    /// Read this file and the environment, and print what a manager would be made of
     #[arg(long, value_name = "FILE", group = "form", conflicts_with = "keys")]
     check: Option<PathBuf>,
 }

@@ -9,17 +9,28 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 
+const EXAMPLES: &str = "\
+Examples:
+  kvstrata doctor
+      Of this machine, with a disk tier in the current directory.
+  kvstrata doctor --path /mnt/nvme
+      The same with one on another drive.
+  kvstrata doctor --json | jq '.[] | select(.status != \"found\")'
+      What is limited or missing, for a program.
+
+Exit codes: 0 whatever was found; 2 the path does not exist.";
+
 /// Print what this machine offers: kernel, io_uring, O_DIRECT, memory, NUMA, CUDA, NIXL, cuFile
 #[derive(Debug, Args)]
 #[command(
     long_about = "Print what this machine offers to kvstrata, each as found, limited or not found, and what to do about it: \
                   kernel and io_uring features, O_DIRECT on a path, memory-lock limit, huge pages, NUMA nodes, CUDA driver \
-                  and devices, nvcc, NIXL, cuFile, and whether copies were measured on each device (`kvstrata tune`).\n\nNothing of this is needed to build or to try kvstrata. A small file is \
-                  made in the path for a moment.",
-    after_long_help = "Examples:\n  kvstrata doctor --path /mnt/nvme\n  kvstrata doctor --json | jq '.[] | select(.status != \"found\")'"
+                  and devices, nvcc, NIXL, cuFile, and whether copies were measured on each device (`kvstrata tune`).\n\n\
+                  Nothing of this is needed to build or to try kvstrata. A small file is made in the path for a moment.",
+    after_long_help = EXAMPLES
 )]
 pub(super) struct DoctorArgs {
-    /// Where a disk tier would lie
+    /// Where a disk tier would lie: its file system, free space and O_DIRECT are looked at
     #[arg(long, value_name = "DIR", default_value = ".")]
     path: PathBuf,
     /// Print JSON: a list of {name, status, detail, why, remedy}

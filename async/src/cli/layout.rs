@@ -16,6 +16,7 @@ mod side;
 mod text;
 mod units;
 
+use super::choice::choice;
 use super::{EXIT_OK, number};
 use clap::{Args, ValueEnum};
 use copy::CopyFacts;
@@ -69,19 +70,19 @@ pub(super) struct LayoutArgs {
     /// One latent instead of keys and values of each head, with --layers and --head-size
     #[arg(long, conflicts_with_all = ["heads", "preset"])]
     mla: bool,
-    /// The elements' type, as torch or vLLM spell it (bfloat16, fp8, nvfp4, …) [default: the model's]
+    /// The elements' type: float32, float16, bfloat16, fp8, fp8_e5m2, int8, uint8, nvfp4 or mxfp4, as torch or vLLM spell them [default: the model's]
     #[arg(long, value_name = "TYPE", value_parser = dtype)]
     dtype: Option<DType>,
     /// Tokens a block
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "16")]
     page: u32,
-    /// Blocks
+    /// Blocks that there are
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "1024")]
     blocks: u32,
     /// Blocks start at multiples of this many bytes, a power of two [default: an element's]
     #[arg(long, value_name = "N", value_parser = number::scaled)]
     alignment: Option<u64>,
-    /// The order of the dimensions
+    /// What a region holds, and in which order
     #[arg(long, value_name = "NAME", value_parser = arrangements(), default_value = "fully-contiguous")]
     arrangement: Arrangement,
     /// What comes first within a page: tokens (nhd) or heads (hnd)
@@ -93,14 +94,14 @@ pub(super) struct LayoutArgs {
     /// Ranks that share the model's heads (tensor parallelism)
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "1")]
     tp: u32,
-    /// Which rank
+    /// Which rank, from 0
     #[arg(long, value_name = "R", value_parser = number::count, default_value = "0")]
     rank: u32,
     /// The block whose offsets and pieces are printed
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "0")]
     block: u32,
-    /// Plan a copy of a block to this arrangement
-    #[arg(long, value_name = "NAME", value_parser = arrangements())]
+    /// Plan a copy of a block to this arrangement, one of those of --arrangement
+    #[arg(long, value_name = "NAME", value_parser = arrangements(), hide_possible_values = true)]
     to: Option<Arrangement>,
     /// What comes first within a page there [default: as here]
     #[arg(long, value_name = "ORDER", requires = "to")]
@@ -151,9 +152,19 @@ fn presets() -> impl clap::builder::TypedValueParser<Value = &'static Model> {
 }
 
 fn arrangements() -> impl clap::builder::TypedValueParser<Value = Arrangement> {
-    use clap::builder::{PossibleValuesParser, TypedValueParser};
-    PossibleValuesParser::new(Arrangement::ALL.map(Arrangement::name))
-        .try_map(|name| name.parse::<Arrangement>().map_err(|error| error.to_string()))
+    choice(&Arrangement::ALL, Arrangement::name, |arrangement| match arrangement {
+        Arrangement::FullyContiguous => {
+            "One region, a block in one piece: the tiers here, and with --head-order hnd TensorRT-LLM's pools"
+        }
+        Arrangement::CrossLayer => "One region, a tensor for all layers: vLLM 0.12",
+        Arrangement::CrossLayerPacked => "The same with a head's key beside its value: vLLM since #44455",
+        Arrangement::OuterFirst => "A region a layer, all keys before all values: vLLM with FlashAttention",
+        Arrangement::BlockFirst => {
+            "A region a layer, a block's keys beside its values: vLLM with FlashInfer or MLA"
+        }
+        Arrangement::Packed => "A region a layer, a head's key beside its value: vLLM since #44455",
+        Arrangement::TokenMajor => "A region for the keys of each layer, and one for its values: SGLang",
+    })
 }
 
 fn dtype(name: &str) -> Result<DType, String> {
@@ -207,7 +218,17 @@ fn model(arguments: &LayoutArgs) -> Result<Model, String> {
                 ));
             }
             let (outer_dim, dtype) = (if mla { 1 } else { 2 }, DType::BF16);
-            Model { name: "", layers: 1, outer_dim, kv_heads: 1, head_size: 1, dtype, source: "", note: "" }
+            Model {
+                name: "",
+                layers: 1,
+                outer_dim,
+                kv_heads: 1,
+                head_size: 1,
+                dtype,
+                window: None,
+                source: "",
+                note: "",
+            }
         }
     };
     if let (1, Some(heads)) = (known.outer_dim, heads) {

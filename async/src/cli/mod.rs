@@ -3,11 +3,11 @@
 //! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that names the
 //! option, the line or the path, its value and what to do.
 
+mod choice;
 mod config;
 mod doctor;
 mod json;
 mod layout;
-
 mod progress;
 mod replay;
 mod tune;
@@ -24,6 +24,21 @@ pub const EXIT_WRONG_BYTE: u8 = 1;
 /// What was asked for is not possible, or not here.
 pub const EXIT_REFUSED: u8 = 2;
 
+const EXAMPLES: &str = "\
+Begin with:
+  kvstrata doctor
+      What this machine has for it, and what to do about what it lacks.
+  kvstrata replay --requests 1000
+      Requests of a chat service over three tiers on this machine, every byte checked.
+  kvstrata layout --preset llama-3-8b
+      How many bytes a block of a model has, and where they lie.
+  kvstrata config --toml
+      The settings of a manager that an engine embeds.
+
+Each command's --help has examples of its own.
+
+Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what and why.";
+
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(
@@ -31,8 +46,8 @@ pub const EXIT_REFUSED: u8 = 2;
     version,
     about = "A tiered KV-cache block manager for LLM inference",
     long_about = "A tiered KV-cache block manager for LLM inference: blocks in device memory, host memory and on NVMe.\n\n\
-                  Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message \
-                  says what and why.",
+                  Engines embed the manager (crate kvstrata); this command shows what it does, and sets it up.",
+    after_long_help = EXAMPLES,
     subcommand_required = true,
     arg_required_else_help = true
 )]

@@ -1,14 +1,17 @@
 //! `kvstrata replay`.
 
+use super::choice::choice;
 use super::json::Target;
 use super::progress::{Bar, FillBar};
 use super::{EXIT_OK, EXIT_WRONG_BYTE, number};
 use crate::disk::AdmissionPolicy;
+use crate::movers::CudaMoverError;
 use crate::replay::{Device as ReplayDevice, FlippingPort, Replay, ReplayError, Report, Settings};
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
+use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use kvstrata_core::Policy;
-use kvstrata_ffi::cuda::{CudaDevice, CudaDriver, CudaError};
+use kvstrata_ffi::cuda::{CudaDevice, CudaDriver};
 use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
 use kvstrata_ffi::disk::{Backend, Key, KeyError};
 use std::io::Write;
@@ -18,7 +21,7 @@ use std::sync::Arc;
 const EXAMPLES: &str = "\
 Examples:
   kvstrata replay
-      The bundled trace over all three tiers; about a minute.
+      The bundled trace over all three tiers, in less than a minute; 4 GiB of disk meanwhile.
   kvstrata replay --requests 1000 --json -
       A short run, as JSON on standard output (the table goes to standard error).
   kvstrata replay --host-blocks 0 --disk-blocks 0 --device-blocks 10000 --block-bytes 4K
@@ -61,9 +64,9 @@ pub(super) struct ReplayArgs {
     disk_blocks: u32,
     /// Where the disk tier's file is: a directory, which gets kvstrata.kvs, or a file; several are striped
     ///
-    /// The file stays, and the next run with the same seed, blocks and number of blocks finds what this one left in it. It takes
-    /// disk-blocks × block-bytes and a little more, and must be on a file system with O_DIRECT (ext4, xfs, most others). Paths are
-    /// separated by commas; disk-blocks is divided among them. Default: a file without a name, which goes with the process, in the
+    /// The file stays, and the next run with the same --seed, --block-bytes and --disk-blocks finds what this one left in it. It takes
+    /// disk-blocks × block-bytes and a little more, and must be on a file system with O_DIRECT (ext4, xfs, most others), or
+    /// --disk-backend says otherwise. Paths are separated by commas; disk-blocks is divided among them. Default: a file without a name, which goes with the process, in the
     /// first of the current directory, /var/tmp and the directory for temporary files that will do.
     #[arg(long, value_name = "PATH[,PATH…]", value_delimiter = ',')]
     disk: Vec<PathBuf>,
@@ -92,9 +95,6 @@ pub(super) struct ReplayArgs {
     #[arg(long)]
     unsafe_skip_verification: bool,
     /// Which blocks are worth a write to the disk tier
-    ///
-    /// always: every block that leaves the tier above. second-use: those that two requests had, within a window of 2 to 4 times
-    /// disk-blocks blocks. tinylfu: while the tier is full, those that were used more often than what has to leave for them.
     #[arg(long, value_name = "FILTER", default_value = "always", value_parser = admissions())]
     disk_admission: AdmissionPolicy,
     /// Write at most this many bytes a day to the disk tier, ten minutes' worth at once [default: any number]
@@ -116,8 +116,8 @@ pub(super) struct ReplayArgs {
     seed: u64,
     /// The device
     ///
-    /// Simulated unless told: a GPU may be somebody's, and the counts are the same. Copies from and to a GPU go through a few
-    /// pinned blocks here.
+    /// Simulated unless told: a GPU may be somebody's, and the counts are the same. Blocks go between a GPU and the host tier by the
+    /// copies that an engine's would, from and to pinned memory; requests fill them, and read them back, through a few pinned blocks.
     #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: Device,
     /// Requests served at the same time; with 1 the counts are the same in every run
@@ -141,7 +141,7 @@ pub(super) struct ReplayArgs {
 enum Device {
     /// Host memory posing as a device, with an address space of its own
     Sim,
-    /// An NVIDIA GPU
+    /// The first NVIDIA GPU
     Cuda,
     /// A GPU where this machine has one with room for the blocks, otherwise sim
     Auto,
@@ -190,16 +190,27 @@ impl From<DiskBackend> for Backend {
     }
 }
 
-fn admissions() -> impl clap::builder::TypedValueParser<Value = AdmissionPolicy> {
-    use clap::builder::{PossibleValuesParser, TypedValueParser};
-    PossibleValuesParser::new(AdmissionPolicy::ALL.map(AdmissionPolicy::name))
-        .try_map(|name| name.parse::<AdmissionPolicy>())
+fn admissions() -> impl TypedValueParser<Value = AdmissionPolicy> {
+    choice(&AdmissionPolicy::ALL, AdmissionPolicy::name, |policy| match policy {
+        AdmissionPolicy::Always => "Every block that leaves the tier above",
+        AdmissionPolicy::SecondUse => {
+            "Those that two requests had, within a window of 2 to 4 times --disk-blocks blocks"
+        }
+        AdmissionPolicy::TinyLfu => {
+            "While the tier is full, those that were used more often than what has to leave for them"
+        }
+    })
 }
 
-fn policies() -> impl clap::builder::TypedValueParser<Value = Policy> {
-    use clap::builder::{PossibleValuesParser, TypedValueParser};
-    PossibleValuesParser::new(Policy::ALL.map(Policy::name))
-        .try_map(|name| name.parse::<Policy>().map_err(|error| error.to_string()))
+fn policies() -> impl TypedValueParser<Value = Policy> {
+    choice(&Policy::ALL, Policy::name, |policy| match policy {
+        Policy::Lru => "The least recently released, exactly",
+        Policy::Lfu => "The least frequently used, with ageing (LFU-DA)",
+        Policy::Sieve => {
+            "The first that a hand comes to which was not used since it passed (SIEVE, NSDI '24)"
+        }
+        Policy::S3Fifo => "Those that were used once, before the others (S3-FIFO, SOSP '23)",
+    })
 }
 
 pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
@@ -276,7 +287,10 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
 fn device(arguments: &ReplayArgs, settings: &Settings) -> Result<ReplayDevice, ReplayError> {
     let every = arguments.flip_every;
     if let Some(device) = cuda(arguments.device, settings)? {
-        return Ok(ReplayDevice::of_port("cuda", FlippingPort::new(device, every)));
+        return Ok(match every {
+            0 => ReplayDevice::cuda(device),
+            _ => ReplayDevice::of_port("cuda", FlippingPort::new(device, every)),
+        });
     }
     let blocks = settings.device_blocks as usize;
     let memory = |source| ReplayError::Memory { option: "--device-blocks", blocks: blocks as u64, source };
@@ -289,18 +303,14 @@ fn device(arguments: &ReplayArgs, settings: &Settings) -> Result<ReplayDevice, R
 
 /// The first GPU, if it is asked for, or `auto` finds one that has the memory.
 fn cuda(asked: Device, settings: &Settings) -> Result<Option<CudaDeviceTier>, ReplayError> {
-    let open = || {
+    let open = || -> Result<CudaDeviceTier, CudaMoverError> {
         let device = CudaDevice::open(&CudaDriver::load()?, 0)?;
-        CudaDeviceTier::new(&device, settings.device_blocks as usize, settings.block_bytes)
+        Ok(CudaDeviceTier::new(&device, settings.device_blocks as usize, settings.block_bytes)?)
     };
     match asked {
         Device::Sim => Ok(None),
         Device::Auto => Ok(open().ok()),
-        Device::Cuda => open().map(Some).map_err(|error: CudaError| ReplayError::Setting {
-            option: "--device",
-            value: "cuda".to_owned(),
-            why: format!("{error}; or use --device sim"),
-        }),
+        Device::Cuda => Ok(Some(open()?)),
     }
 }
 

@@ -41,9 +41,11 @@ Exit codes: 0 all well; 2 something asked for is impossible, and the message say
     long_about = "Measure which way to copy is the cheapest on a GPU, and store it.\n\n\
                   Blocks of a KV cache are many pieces: a layer's keys here, its values there. Whether the copy engine or a kernel \
                   moves them faster depends on their size, their number, the direction, the card and the link. This measures \
-                  all ways at points of that grid, a few seconds in all, and stores it for whoever hands it to `CopyOptions::costs`; \
-                  without it, figures that are reasoned from data sheets. The GPU and its link should be idle meanwhile: \
-                  256 MiB of host memory are pinned, and three times as much of the GPU's is used.",
+                  all ways at points of that grid, a few seconds in all, and stores it. Managers on this machine and `replay --device \
+                  cuda` choose by it, and so does an engine that hands it to `CopyOptions::costs`; until then, by figures that are \
+                  reasoned from data sheets.\n\n\
+                  The GPU and its link should be idle meanwhile: 256 MiB of host memory (--most) are pinned, and three times as \
+                  much of the GPU's is used, or less where there is less.",
     after_long_help = EXAMPLES
 )]
 pub(super) struct TuneArgs {

@@ -124,11 +124,6 @@ impl Checker {
         {
             settings.host.headroom = eighth;
         }
-        let eighth = settings.disk.blocks / 8;
-        if follow("disk.headroom", "disk.blocks", settings.disk.blocks > 0 && settings.disk.headroom > eighth)
-        {
-            settings.disk.headroom = eighth;
-        }
         let device = settings.device.blocks;
         if follow("prefetch.blocks", "device.blocks", settings.prefetch.blocks > device) {
             settings.prefetch.blocks = device;
@@ -159,23 +154,22 @@ impl Checker {
             ("watermark.host_low", watermark.host_low, "watermark.host", watermark.host),
         ];
         for (low, low_value, high, high_value) in pairs {
-            if low_value >= high_value {
+            if low_value >= high_value && !self.builder.origins.is_given(low) {
+                // It followed from the higher one, below which there is nothing.
+                let why = "must be above 0: offloading goes on down to a part below it";
+                self.refuse(high, format!("{high_value:?}"), why);
+            } else if low_value >= high_value {
                 let why = format!("must be below {}", self.said(high, format!("{high_value:?}")));
                 self.refuse(low, format!("{low_value:?}"), why);
             }
         }
-        let headrooms = [
-            ("host.headroom", settings.host.headroom, "host.blocks", settings.host.blocks),
-            ("disk.headroom", settings.disk.headroom, "disk.blocks", settings.disk.blocks),
-        ];
-        for (key, headroom, blocks, capacity) in headrooms {
-            if capacity > 0 && headroom >= capacity {
-                let why = format!(
-                    "must be below {}: what is left is for everybody else",
-                    self.said(blocks, capacity)
-                );
-                self.refuse(key, headroom, why);
-            }
+        let (headroom, capacity) = (settings.host.headroom, settings.host.blocks);
+        if capacity > 0 && headroom >= capacity {
+            let why = format!(
+                "must be below {}: what is left is for everybody else",
+                self.said("host.blocks", capacity)
+            );
+            self.refuse("host.headroom", headroom, why);
         }
         if let (Some(host), Some(disk)) = (settings.idle.host_after, settings.idle.disk_after)
             && disk < host

@@ -6,7 +6,7 @@
 //!   a tier of n blocks takes  n × b0 + ⌈n / 4⌉ × b1
 //! ```
 //!
-//! A model without groups is one group of all its layers.
+//! A model without groups is one group of all its layers; one of which every other layer attends to a window is two, `full` and `window`.
 //!
 //! I1. Each layer of the model is in one group (checked by the core's `LayerGroups`), and each group's layout is valid.
 
@@ -89,15 +89,13 @@ struct Shape {
 /// The groups.
 pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Vec<Group>, Fault> {
     let maker = Maker { builder, origins: &builder.origins };
-    if builder.groups.is_empty() {
+    let of_model = windowed(builder);
+    let entries = if builder.groups.is_empty() { &of_model } else { &builder.groups };
+    if entries.is_empty() {
         return Ok(vec![maker.whole()?]);
     }
-    let groups = builder
-        .groups
-        .iter()
-        .enumerate()
-        .map(|(i, group)| maker.group(i, group))
-        .collect::<Result<Vec<_>, _>>()?;
+    let groups =
+        entries.iter().enumerate().map(|(i, group)| maker.group(i, group)).collect::<Result<Vec<_>, _>>()?;
     if let Some((i, group)) =
         groups.iter().enumerate().find(|(i, group)| groups[..*i].iter().any(|other| other.name == group.name))
     {
@@ -106,6 +104,25 @@ pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Vec<Group>, Fault
     }
     maker.check_layers(&groups)?;
     Ok(groups)
+}
+
+/// The groups of a model that has windows, as if they had been listed: none of one that has not, or whose layers are said to be others.
+fn windowed(builder: &ManagerConfigBuilder) -> Vec<GroupSettings> {
+    let geometry = &builder.settings.geometry;
+    let others = geometry.layers.is_some() || geometry.outer_dim.is_some() || geometry.block_bytes.is_some();
+    let Some(model) = builder.settings.model.filter(|model| !others && model.window.is_some()) else {
+        return Vec::new();
+    };
+    // The first group is what a caller has who asks for none.
+    [(GroupKind::Full, false, None), (GroupKind::Window, true, model.window)]
+        .map(|(kind, windowed, window)| GroupSettings {
+            name: Some(kind.name().to_owned()),
+            kind,
+            layers: (0..model.layers).filter(|layer| model.is_windowed(*layer) == windowed).collect(),
+            window,
+            ..GroupSettings::default()
+        })
+        .into()
 }
 
 struct Maker<'b> {

@@ -180,7 +180,8 @@ const fn deadline() -> Time {
 
 settings! {
     {
-        /// The model whose KV cache it is; `kvstrata layout --help` lists them. Without one, the geometry says all.
+        /// The model whose KV cache it is; `kvstrata layout --help` lists them. Without one, the geometry says all. Where every
+        /// other layer of it has a window, those are a group of their own.
         model: Option<&'static Model> = None, Maybe(Word);
     }
     /// What a block is, where no model says it, or otherwise than the model does.
@@ -245,8 +246,6 @@ settings! {
         disk_paths => paths: Vec<PathBuf> = Vec::new(), Files;
         /// Which blocks leave first.
         disk_policy => policy: Policy = Policy::Lru, Word;
-        /// Blocks that only evictions from the tier above may take; at most an eighth of the tier unless given.
-        disk_headroom => headroom: u32 = 16, blocks(0);
         /// Blocks of host memory in which bytes are staged between device and disk.
         disk_staging => staging: u32 = 16, blocks(0);
         /// How bytes are moved.
@@ -286,7 +285,8 @@ settings! {
     }
     /// When blocks are written to the tier below.
     offload: OffloadSettings {
-        /// As soon as they are registered, when there is a reason (room, watermark, idleness), or at the second request that has them.
+        /// As soon as they are registered, from tier to tier; when there is a reason (room, watermark, idleness); or at the second request
+        /// that has them in the device, and from the host to the disk when there is a reason.
         offload_mode => mode: WriteMode = WriteMode::Back, Word;
     }
     /// Bringing blocks up to the device.
@@ -305,7 +305,7 @@ settings! {
     }
     /// Queues of transfers, one a path: device to host, host to disk, host to device, disk to device.
     transfer: TransferSettings {
-        /// Transfers that wait in a path's queue at most; then whoever submits waits.
+        /// Transfers that wait in a path's queue at most, not counting those of less urgent classes; then runs to be brought up wait beside it, copies on request are refused, and copies ahead are put off. A list that finds room goes whole; victims never wait for room here.
         transfer_queue => queue: u32 = 1024, number(1, 1 << 20, "transfers");
         /// Bytes under way on a path at most; at least one block.
         transfer_in_flight => in_flight: u64 = 64 << 20, bytes(1);
@@ -326,7 +326,7 @@ settings! {
     }
     /// What transfers may take of an iteration of the model.
     iteration: IterationSettings {
-        /// Bytes moved an iteration at most, urgent onboarding apart; at least one block. None: any number.
+        /// Bytes moved an iteration at most; at least one block. Apart from urgent onboardings, and what must move so that whoever waits is served. None: any number.
         iteration_bytes => bytes: Option<u64> = None, Maybe(bytes(1));
     }
     /// How long somebody waits at most.
@@ -335,6 +335,9 @@ settings! {
         deadline_allocate => allocate: Duration = Duration::from_secs(10), deadline();
         /// For blocks to come up.
         deadline_onboard => onboard: Duration = Duration::from_secs(30), deadline();
+        /// For blocks that a caller asked for to be below: an offload, what is to persist, a preempted request. Their copies go on, but for those
+        /// that still wait for their gate, which are let go.
+        deadline_offload => offload: Duration = Duration::from_secs(30), deadline();
         /// For transfers to end at shutdown; those that have not are cancelled.
         deadline_shutdown => shutdown: Duration = Duration::from_secs(10), deadline();
     }

@@ -26,11 +26,15 @@ pub(super) const OTHERS: &[&str] = &[
     "KVSTRATA_MUTATION",
     "KVSTRATA_MUTATION_SECONDS",
     "KVSTRATA_NIGHTLY",
+    "KVSTRATA_NIGHTLY_MINUTES",
+    "KVSTRATA_NIGHTLY_SEED",
     "KVSTRATA_NVCC",
     "KVSTRATA_REQUIRE",
     "KVSTRATA_SEED",
     "KVSTRATA_SEEDS",
+    "KVSTRATA_STEP_SECONDS",
     "KVSTRATA_STRESS_ROUNDS",
+    "KVSTRATA_WORLD_MS",
 ];
 
 /// What tests tell processes that they start.

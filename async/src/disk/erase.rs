@@ -21,7 +21,10 @@ impl DiskTier {
     pub fn take_this(&self, block: BlockRef) -> Option<MutableBlock<'_>> {
         let slot = self.pool.take_out(block).ok()?.into_mutable();
         match self.is_lost(slot.id().0) {
-            false => Some(slot),
+            false => {
+                self.set_stale(slot.id(), true);
+                Some(slot)
+            }
             true => {
                 self.park(slot);
                 None
@@ -29,17 +32,19 @@ impl DiskTier {
         }
     }
 
-    /// Erases slots that the caller has taken, and blocks until that is on the device for good. Gives those that could not be overwritten,
-    /// though forgotten.
-    pub fn erase(&self, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
-        let kept = if zero { self.overwrite(slots) } else { Vec::new() };
+    /// Erases slots that the caller has taken; ends when that is on the device for good. Gives those that could not be overwritten, though
+    /// forgotten.
+    pub async fn erase(&self, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
+        let kept = if zero { self.overwrite(slots).await } else { Vec::new() };
         slots.iter().for_each(|slot| self.volumes.forget(slot.0));
         // A volume that is out of service says so; its slots are found by nobody while it is.
-        self.volumes.flush().into_iter().for_each(|flush| _ = flush.wait());
+        for flush in self.volumes.flush() {
+            let _ = flush.await;
+        }
         kept
     }
 
-    fn overwrite(&self, slots: &[BlockId]) -> Vec<BlockId> {
+    async fn overwrite(&self, slots: &[BlockId]) -> Vec<BlockId> {
         let hash = SequenceHash::from_u128(Xxh3.bytes(b"kvstrata.erased"));
         let name = Name { hash, parent: None };
         // Fresh memory is zeros.
@@ -52,7 +57,11 @@ impl DiskTier {
             };
             let writes: Vec<_> = some.iter().map(begin).collect();
             for (slot, write) in writes {
-                if write.is_none_or(|write| write.wait().is_err()) {
+                let written = match write {
+                    Some(write) => write.await.is_ok(),
+                    None => false,
+                };
+                if !written {
                     kept.push(slot);
                 }
             }

@@ -21,7 +21,9 @@
 
 use super::tier::DiskTier;
 use super::write::WriteOutcome;
-use crate::transfer::{Cause, DiskPort, DiskRead, DiskWrite, Failure, Landed, Landing, Token};
+use crate::transfer::{
+    Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Failure, Landed, Landing, Token,
+};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, MutableBlock, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::{IoFailure, Name, Pending};
@@ -93,13 +95,21 @@ impl DiskPort for DiskMover {
         self.tier.take_this(block).map(MutableBlock::into_id)
     }
 
-    fn erase(&self, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
-        self.tier.erase(slots, zero)
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
+        let tier = Arc::clone(&self.tier);
+        Box::pin(async move { tier.erase(&slots, zero).await })
     }
 
     fn give_back(&self, slot: BlockId) {
-        // Dropped, it is free. Refused only where the caller did not own it.
-        let _ = self.tier.pool().adopt_mutable(slot);
+        self.tier.give_back(slot);
+    }
+
+    fn losses(&self) -> u64 {
+        self.tier.losses()
+    }
+
+    fn is_lost(&self, slot: BlockId) -> bool {
+        self.tier.is_lost(slot.0)
     }
 
     fn read(&self, read: DiskRead) {
@@ -121,6 +131,11 @@ impl DiskPort for DiskMover {
     fn describe(&self) -> String {
         let volumes: Vec<String> = self.tier.volumes().descriptions().map(ToString::to_string).collect();
         volumes.join("\n")
+    }
+
+    fn close(&self) -> Option<Closing> {
+        let tier = Arc::clone(&self.tier);
+        Some(Box::new(move || tier.close()))
     }
 }
 

@@ -14,9 +14,12 @@
 //! Invariants
 //! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write is undone.
 //! - I2: a slot of a lost volume is never handed out by [`take`](DiskTier::take).
+//! - I3: a victim's slot that is given back unwritten has no record: `stale` while it has one still. A process that is killed between the two
+//!   leaves it, and the block is found again, whole.
 //!
 //! # Orderings
-//! `lost` is Relaxed: who reads it late asks a volume in vain, and is told so.
+//! `lost` is Relaxed: who reads it late asks a volume in vain, and is told so. `stale` is Relaxed: it is the slot's owner's, and ordered by
+//! the slot's transitions.
 
 use super::admission::{Admission, AdmissionPolicy};
 use super::budget::Budget;
@@ -71,6 +74,8 @@ pub struct DiskTier {
     pub(super) linked: bool,
     /// One a volume: it is out of service.
     lost: Box<[AtomicBool]>,
+    /// One a slot: it was a victim's, and has its record still.
+    stale: Box<[AtomicBool]>,
     admission: Admission,
     budget: Option<Budget>,
     at_opening: Rejected,
@@ -112,6 +117,7 @@ impl DiskTier {
             block_bytes,
             linked: options.linked,
             lost: volumes.volumes().iter().map(|_| AtomicBool::new(false)).collect(),
+            stale: (0..slots).map(|_| AtomicBool::new(false)).collect(),
             admission: Admission::new(options.admission, slots as u32),
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
             at_opening: rejected,
@@ -134,11 +140,16 @@ impl DiskTier {
         &self.volumes
     }
 
+    /// Ends the volumes, so that the next tier over them finds what they hold, with the mark of a clean end. Blocks until that is so. The
+    /// books stay; reads and writes fail from now on.
+    pub fn close(&self) {
+        self.volumes.close();
+    }
+
     /// What it has done.
     #[must_use]
     pub fn stats(&self) -> TierStats {
-        let lost = self.lost.iter().filter(|lost| lost.load(Relaxed)).count() as u64;
-        self.counters.snapshot(&self.at_opening, lost)
+        self.counters.snapshot(&self.at_opening, self.losses())
     }
 
     /// Finds a block. One whose volume is out of service is not found, and gone.
@@ -224,8 +235,8 @@ impl DiskTier {
         true
     }
 
-    /// Up to `wanted` slots to write to: free ones, then those of victims, which are forgotten. Fewer if requests hold the others,
-    /// or volumes are lost.
+    /// Up to `wanted` slots to write to: free ones, then those of victims, which are found no more. Fewer if requests hold the others,
+    /// or volumes are lost. What is not written is to be [given back](DiskTier::give_back).
     pub fn take(&self, wanted: usize) -> Vec<MutableBlock<'_>> {
         let mut taken = Vec::with_capacity(wanted);
         while taken.len() < wanted && !self.all_lost() {
@@ -236,6 +247,7 @@ impl DiskTier {
                 self.pool.evict(missing - slots.len(), &mut victims);
                 for victim in &victims {
                     self.admission.evicted(victim.hash());
+                    self.set_stale(victim.id(), true);
                 }
                 slots.extend(victims.into_iter().map(EvictedBlock::into_mutable));
             }
@@ -250,6 +262,26 @@ impl DiskTier {
             }
         }
         taken
+    }
+
+    /// Frees a slot that was taken and not written.
+    pub fn give_back(&self, slot: BlockId) {
+        // Refused only where the caller did not own it.
+        let Ok(owned) = self.pool.adopt_mutable(slot) else { return };
+        if self.set_stale(slot, false) {
+            self.volumes.forget(slot.0);
+        }
+        drop(owned);
+    }
+
+    /// What a slot's owner says of its record; and what was so before.
+    pub(super) fn set_stale(&self, slot: BlockId, stale: bool) -> bool {
+        self.stale.get(slot.index()).is_some_and(|was| was.swap(stale, Relaxed))
+    }
+
+    /// How many volumes are out of service.
+    pub(super) fn losses(&self) -> u64 {
+        self.lost.iter().filter(|lost| lost.load(Relaxed)).count() as u64
     }
 
     fn volume_of(&self, slot: u32) -> usize {

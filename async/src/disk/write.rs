@@ -53,6 +53,7 @@ impl DiskTier {
     /// [`write`](DiskTier::write) to a slot that is owned by its number. With the outcome follows [`ended`](DiskTier::ended), or,
     /// if nobody can wait for it, [`abandoned`](DiskTier::abandoned).
     pub fn write_slot(&self, slot: BlockId, name: Name, payload: impl Into<Payload>) -> Pending<BlockRead> {
+        self.set_stale(slot, false);
         self.volumes.write(slot.0, name, payload)
     }
 

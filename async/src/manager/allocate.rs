@@ -3,7 +3,7 @@
 use super::blocks::BlocksMut;
 use super::down::Left;
 use super::inner::Inner;
-use super::line::Whose;
+use super::line::{Late, Whose};
 use super::tenants::TenantId;
 use super::traffic::Traffic;
 use crate::transfer::Class;
@@ -81,34 +81,26 @@ pub(super) async fn allocate(
         return Ok(blocks);
     }
     let (to, blocks) = oneshot::channel();
+    let due = inner.due_in(deadline);
     let entered = inner.with(|traffic| match (traffic.refusing, traffic.is_purging(tenant)) {
         (true, _) => Err(AllocateError::Closed),
         (_, true) => Err(AllocateError::Purging),
-        _ => Ok(traffic.enter_line(inner, stack, count, Whose::Caller(to), tenant)),
+        _ => Ok(traffic.enter_line(inner, stack, count, Whose::Caller(to), tenant, due)),
     });
     let number = entered?;
     let mut place = InLine { inner, stack, number, served: false };
-    let sleep = {
-        let _in = inner.runtime.enter();
-        tokio::time::timeout(deadline, blocks)
-    };
-    match sleep.await {
-        Ok(Ok(blocks)) => {
-            place.served = true;
-            Ok(blocks)
-        }
-        // Dismissed.
-        Ok(Err(_)) if inner.look().refusing => Err(AllocateError::Closed),
-        Ok(Err(_)) => Err(AllocateError::Purging),
-        Err(_) => {
-            let (ahead, gathered) = {
-                let line = &inner.look().lines[stack as usize];
-                (line.before(number), line.gathered())
-            };
-            // What the line has gathered is given back with the place in it.
-            let (requested, waited, available) = (count, deadline, pool.available() + gathered);
+    let answer = blocks.await;
+    place.served = true;
+    match answer {
+        Ok(Ok(blocks)) => Ok(blocks),
+        Ok(Err(Late { ahead, available })) => {
+            inner.counts.late();
+            let (requested, waited) = (count, deadline);
             Err(AllocateError::Deadline { requested, waited, available, capacity, ahead })
         }
+        // Dismissed.
+        Err(_) if inner.look().refusing => Err(AllocateError::Closed),
+        Err(_) => Err(AllocateError::Purging),
     }
 }
 
@@ -158,6 +150,7 @@ struct InLine<'i> {
     inner: &'i Arc<Inner>,
     stack: u16,
     number: u64,
+    /// Or answered otherwise.
     served: bool,
 }
 
@@ -183,7 +176,7 @@ impl Traffic {
                 continue;
             }
             let mut victims = std::mem::take(&mut self.victims);
-            if pool.evict_ids(missing, &mut victims) == 0 {
+            if self.evict(inner, stack, missing, &mut victims) == 0 {
                 self.victims = victims;
                 break;
             }

@@ -7,7 +7,6 @@ use super::inner::Inner;
 use super::tenants::TenantId;
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TransitionError};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::SeqCst, fence};
 use std::{fmt, mem};
 
 /// Blocks of the device to be filled, with one owner. Dropped, they are free.
@@ -147,16 +146,18 @@ impl BlocksMut {
             above = Some(*hash);
         }
         let mut refs = Vec::with_capacity(hashes.len());
-        let linked = before.filter(|_| books.links());
-        match books.pool.register_ids(&self.ids, hashes, linked, &mut refs) {
+        let registered = match books.links() {
+            true => books.pool.register_ids(&self.ids, hashes, before, &mut refs),
+            false => books.pool.register_ids_apart(&self.ids, hashes, &mut refs),
+        };
+        match registered {
             Ok(there) => {
                 if of_tenant {
                     let gone = self.ids.iter().zip(&refs).filter(|(block, of)| **block != of.id);
                     books.owners.give(tenant, if there > 0 { gone.count() } else { 0 });
-                    // Pairs with the fence of a purge that begins: it finds these blocks, or is told of them here.
-                    fence(SeqCst);
+                    // A purge that begins finds these blocks, or is told of them here.
                     if inner.tenants.purging() {
-                        inner.with(|_| {});
+                        inner.with(|traffic| traffic.look_again(tenant));
                     }
                 }
                 self.ids.clear();
@@ -212,19 +213,26 @@ impl Blocks {
         self.stack as usize
     }
 
-    /// The blocks' class for eviction from the device, from the next time that nobody holds them. Those that are
-    /// [`Pinned`](Priority::Pinned) stay until they are given another class.
+    /// The blocks' class for eviction, from the next time that nobody holds them. It goes down and comes up with them; a copy that is below
+    /// already has it when the device's block is evicted, or is copied once more. Those that are [`Pinned`](Priority::Pinned) stay in the
+    /// device until they are given another class; below, where nobody could give them one, their copies are [`High`](Priority::High). On the
+    /// disk a class lasts as long as the process: a volume's records have no room for it.
     pub fn set_priority(&self, priority: Priority) {
-        let pool = &self.inner.stack(self.stack).device.pool;
-        for block in self.refs.iter().filter_map(|block| pool.upgrade(*block)) {
-            block.set_priority(priority);
+        let books = &self.inner.stack(self.stack).device;
+        for block in self.refs.iter().filter_map(|block| books.pool.upgrade(*block)) {
+            books.classify(&block, priority);
         }
     }
 
     /// Releases all but the first `len`.
     pub fn truncate(&mut self, len: usize) {
-        let behind = self.refs.split_off(len.min(self.refs.len()));
+        let behind = self.split_off(len);
         give_back(&self.inner, self.stack, behind);
+    }
+
+    /// Takes out the references behind the first `len`: the caller's to release.
+    pub(super) fn split_off(&mut self, len: usize) -> Vec<BlockRef> {
+        self.refs.split_off(len.min(self.refs.len()))
     }
 
     /// Releases the first `count`.
@@ -253,8 +261,8 @@ fn give_back(inner: &Arc<Inner>, stack: u16, refs: Vec<BlockRef>) {
     let books = &inner.stack(stack).device;
     let now = inner.now();
     refs.iter().for_each(|block| books.ages.released(*block, now));
-    books.pool.release_refs(refs.into_iter().rev());
-    inner.released();
+    books.pool.release_refs(refs.iter().rev().copied());
+    inner.released_of(Some((books, &refs)));
 }
 
 impl Clone for Blocks {
@@ -278,13 +286,16 @@ impl Drop for BlocksMut {
         if !self.ids.is_empty() {
             let (ids, inner, device) =
                 (mem::take(&mut self.ids), &self.inner, &self.inner.stack(self.stack).device);
-            device.owners.give(self.tenant, ids.len());
+            let count = ids.len();
             if self.tenant != TenantId::NOBODY && inner.tenants.purging() {
                 return inner.with(|traffic| {
                     ids.into_iter().for_each(|block| traffic.freed_by(inner, self.stack, self.tenant, block));
+                    device.owners.give(self.tenant, count);
                 });
             }
             device.pool.give_back_ids(ids);
+            // After that: a purge that has begun meanwhile waits for it.
+            device.owners.give(self.tenant, count);
             inner.released();
         }
     }

@@ -4,6 +4,7 @@ use super::KvBlockManager;
 use super::devices::{self, Device};
 use super::inner::Inner;
 use super::line::Line;
+use super::preempt::Naming;
 use super::rules::Rules;
 use super::stack::{Books, Needs, Stack};
 use super::tenants::{self, Ends, Tenants};
@@ -16,7 +17,9 @@ use crate::transfer::Limits;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, MemoryError, Path};
 use kvstrata_core::{BlockPool, ConfigError, DevicePort, Policy, PoolConfig};
 use kvstrata_ffi::arena::ArenaError;
+use std::fmt::Display;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 
 /// The tiers of one group of layers.
@@ -53,61 +56,89 @@ pub struct Parts {
     pub runtime: Handle,
     /// The runtime itself, where it is the manager's: it ends with it.
     pub own: Option<Runtime>,
+    /// What the names of blocks that are not full begin from: random unless told, so that no two managers over one disk have the same. For
+    /// tests that do the same each time.
+    pub names: Option<u64>,
 }
 
 /// Why there is no manager.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A pool.
-    #[error("the {tier} tier of group {group}: {source}")]
+    #[error("{tier}.blocks = {blocks} in group {group}: {source}")]
     Pool {
         /// Which tier.
         tier: crate::tier::Tier,
         /// Of which group.
         group: String,
+        /// Blocks of it.
+        blocks: u32,
         /// What is wrong.
         source: ConfigError,
     },
     /// Memory.
-    #[error("group {group}: {source}")]
+    #[error("{given}, for host memory of group {group}: {source}")]
     Memory {
+        /// Settings that ask for it, with their values.
+        given: String,
         /// Of which group.
         group: String,
         /// What is wrong.
         source: MemoryError,
     },
     /// The simulated device.
-    #[error("the simulated device of group {group}: {source}")]
+    #[error("{given}, for the simulated device of group {group}: {source}")]
     Device {
+        /// Settings that ask for it, with their values.
+        given: String,
         /// Of which group.
         group: String,
         /// What is wrong.
         source: ArenaError,
     },
     /// The disk tier.
-    #[error("the disk tier of group {group}: {source}")]
+    #[error("{given}, for the disk tier of group {group}: {source}")]
     Disk {
+        /// Settings that ask for it, with their values.
+        given: String,
         /// Of which group.
         group: String,
         /// What is wrong.
-        source: DiskError,
+        source: Box<DiskError>,
     },
     /// A runtime of the manager's own.
     #[error(
-        "runtime.threads: the threads of a runtime cannot be had ({0}); use fewer, or enter a runtime before"
+        "{given}: the threads of a runtime cannot be had ({source}); use fewer, or enter a runtime before"
     )]
-    Runtime(std::io::Error),
+    Runtime {
+        /// The setting that asks for them, with its value.
+        given: String,
+        /// What is wrong.
+        source: std::io::Error,
+    },
+    /// The runtime that was handed in: whoever waits has a deadline.
+    #[error(
+        "the tokio runtime has no timers; build it with enable_time(), or make the manager outside of it, for one of its own"
+    )]
+    Timers,
     /// A GPU.
-    #[error("the CUDA device of group {group}: {source}")]
+    #[error("{given}, for group {group}: {source}; device.kind may also be auto or sim")]
     Cuda {
+        /// Settings that ask for it, with their values.
+        given: String,
         /// Of which group.
         group: String,
         /// What is wrong.
         source: CudaMoverError,
     },
     /// Threads that copy.
-    #[error("host.copy_threads: {0}")]
-    Threads(#[from] ThreadsError),
+    #[error("{given}: {source}; use from 1 to 256, or leave it out")]
+    Threads {
+        /// The setting that asks for them, with its value.
+        given: String,
+        /// What is wrong.
+        source: ThreadsError,
+    },
     /// Parts that do not fit together.
     #[error("group {group}: {why}")]
     Parts {
@@ -118,44 +149,77 @@ pub enum BuildError {
     },
 }
 
+/// Settings with their values, as messages of the configuration have them.
+pub(super) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -> String {
+    let said = |(key, value): &(&str, &dyn Display)| format!("{key} = {value} ({})", config.origin(key));
+    settings.iter().map(said).collect::<Vec<_>>().join(" and ")
+}
+
 /// As the settings say.
 pub(super) fn from_config(config: &ManagerConfig) -> Result<KvBlockManager, BuildError> {
     let (runtime, own) = match Handle::try_current() {
+        Ok(handle) if !has_timers(&handle) => return Err(BuildError::Timers),
         Ok(handle) => (handle, None),
         Err(_) => {
             let mut own = tokio::runtime::Builder::new_multi_thread();
             let own =
                 own.worker_threads(config.runtime.threads as usize).thread_name("kvstrata").enable_time();
-            let own = own.build().map_err(BuildError::Runtime)?;
+            let failed = |source| {
+                let given = given(config, &[("runtime.threads", &config.runtime.threads)]);
+                BuildError::Runtime { given, source }
+            };
+            let own = own.build().map_err(failed)?;
             (own.handle().clone(), Some(own))
         }
     };
-    let stacks =
-        config.groups().iter().map(|group| tiers(config, group, &runtime)).collect::<Result<_, _>>()?;
-    of_parts(config, Parts { stacks, runtime, own })
+    let tiers = config.groups().iter().map(|group| tiers(config, group, &runtime));
+    let (stacks, notes) = tiers.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+    assemble(config, Parts { stacks, runtime, own, names: None }, notes)
 }
 
-/// A group's tiers.
-fn tiers(config: &ManagerConfig, group: &Group, runtime: &Handle) -> Result<StackParts, BuildError> {
+/// There is no asking but by making a timer, which panics where there are none.
+fn has_timers(runtime: &Handle) -> bool {
+    let _in = runtime.enter();
+    std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
+}
+
+/// A group's tiers, and what there is to say of its device.
+fn tiers(
+    config: &ManagerConfig,
+    group: &Group,
+    runtime: &Handle,
+) -> Result<(StackParts, Option<String>), BuildError> {
     let name = group.name.clone();
     let layers = layer_bytes(group);
     let (device, host) = (group.blocks(config.device.blocks), group.blocks(config.host.blocks));
     let staging = if config.disk.blocks > 0 { config.disk.staging } else { 0 };
-    let failed = |source| BuildError::Memory { group: name.clone(), source };
+    let failed = |source| {
+        let (blocks, staged) = (&config.host.blocks, &config.disk.staging);
+        let given = match staging {
+            0 => given(config, &[("host.blocks", blocks)]),
+            _ => given(config, &[("host.blocks", blocks), ("disk.staging", staged)]),
+        };
+        BuildError::Memory { given, group: name.clone(), source }
+    };
     let memory = HostMemory::new((host + staging).max(1) as usize, &layers).map_err(failed)?;
-    let Device { mover, port } = devices::open(config, group, &memory)?;
+    let Device { mover, port, note } = devices::open(config, group, &memory)?;
     let disk = match config.disk.blocks {
         0 => None,
         _ => {
             let opened = volumes::open(config, group, memory.arena());
-            let tier = opened.map_err(|source| BuildError::Disk { group: name.clone(), source })?;
+            let failed = |source| BuildError::Disk {
+                given: disk_given(config),
+                group: name.clone(),
+                source: Box::new(source),
+            };
+            let tier = opened.map_err(failed)?;
             let port: Arc<dyn DiskPort> = Arc::new(DiskMover::new(Arc::new(tier), runtime));
             Some(port)
         }
     };
     let pool =
         |blocks: u32, policy: Policy| PoolConfig::new(blocks).policy(policy).page_size(group.page_size);
-    Ok(StackParts {
+    let parts = StackParts {
         name,
         device: pool(device, config.device.policy),
         port,
@@ -167,7 +231,20 @@ fn tiers(config: &ManagerConfig, group: &Group, runtime: &Handle) -> Result<Stac
         layers: layers.len() as u32,
         needs: needs(group),
         linked: config.device.policy != Policy::Lru,
-    })
+    };
+    Ok((parts, note))
+}
+
+fn disk_given(config: &ManagerConfig) -> String {
+    let blocks = config.disk.blocks;
+    match config.disk.paths.first() {
+        None => given(config, &[("disk.blocks", &blocks)]),
+        Some(_) => {
+            let paths: Vec<String> =
+                config.disk.paths.iter().map(|path| path.display().to_string()).collect();
+            given(config, &[("disk.blocks", &blocks), ("disk.paths", &paths.join(","))])
+        }
+    }
 }
 
 fn needs(group: &Group) -> Needs {
@@ -188,27 +265,101 @@ fn layer_bytes(group: &Group) -> Vec<usize> {
 }
 
 pub(super) fn of_parts(config: &ManagerConfig, parts: Parts) -> Result<KvBlockManager, BuildError> {
+    let notes = parts.stacks.iter().map(|_| None).collect();
+    assemble(config, parts, notes)
+}
+
+fn assemble(
+    config: &ManagerConfig,
+    parts: Parts,
+    notes: Vec<Option<String>>,
+) -> Result<KvBlockManager, BuildError> {
+    if !has_timers(&parts.runtime) {
+        return Err(BuildError::Timers);
+    }
+    // Blocks that the settings do not tell apart into layers may be of several layers, and groups.
+    let told: &[Group] = match config.groups() {
+        [one] if one.layers.len() == 1 => &[],
+        groups => groups,
+    };
+    let count = parts.stacks.len();
+    if count == 0 || !told.is_empty() && count != told.len() {
+        let groups: Vec<&str> = config.groups().iter().map(|group| group.name.as_str()).collect();
+        let why = format!(
+            "the settings have {} groups, and the parts {count} stacks; give one for each",
+            groups.len()
+        );
+        return Err(BuildError::Parts { group: groups.join(", "), why });
+    }
     let rules = Rules::of(config);
     let (mut stacks, mut lines) = (Vec::new(), Vec::new());
     let heats = rules.hot_from.is_some();
-    for part in parts.stacks {
+    let mut layers = 0;
+    for (index, (part, note)) in parts.stacks.into_iter().zip(notes).enumerate() {
+        let told = told.get(index).map_or(part.layers, |group| group.layers.len() as u32);
+        fits(&part, told).map_err(|why| BuildError::Parts { group: part.name.clone(), why })?;
+        layers += told;
         let (stack, line) = stack(config, part, heats)?;
-        stacks.push(stack);
+        stacks.push(Stack { note, ..stack });
         lines.push(line);
     }
-    let layers = config.groups().iter().map(|group| group.layers.len() as u32).sum();
     let traffic = Traffic::new(limits(config), config.iteration.bytes, layers, lines.into());
     let tenants = Tenants::of(config);
-    let inner = Inner::new(stacks.into(), rules, traffic, tenants, parts.runtime, parts.own);
+    let naming = Naming::new(parts.names);
+    let inner = Inner::new(stacks.into(), rules, traffic, (tenants, naming), parts.runtime, parts.own);
     Ok(KvBlockManager::over(inner))
+}
+
+/// Whether the parts of a group, whose layers are said to be so many, say the same: what is copied as so many layers of so many bytes must
+/// be that everywhere.
+fn fits(parts: &StackParts, told: u32) -> Result<(), String> {
+    let StackParts { memory, port, block_bytes, layers, needs, .. } = parts;
+    if *layers == 0 {
+        return Err("its blocks have 0 layers; give at least 1".to_owned());
+    }
+    if *layers != told {
+        return Err(format!("its blocks have {layers} layers, and the settings' {told}; make them equal"));
+    }
+    if needs.page() == 0 {
+        return Err("its pages have 0 tokens; give at least 1".to_owned());
+    }
+    if let Some(memory) = memory {
+        let (of_memory, in_memory) = (memory.layers(), memory.arena().block_bytes());
+        if of_memory != *layers {
+            return Err(format!(
+                "its blocks have {layers} layers, and those of host memory {of_memory}; make them equal"
+            ));
+        }
+        if in_memory as u64 != *block_bytes {
+            return Err(format!(
+                "its blocks have {block_bytes} bytes, and those of host memory {in_memory}; make them equal"
+            ));
+        }
+    }
+    if let Some(port) = port {
+        let on_device = port.block_bytes() as u64;
+        if on_device != *block_bytes {
+            return Err(format!(
+                "its blocks have {block_bytes} bytes, and those of the device's port {on_device}; make them equal"
+            ));
+        }
+        let (blocks, there) = (u64::from(parts.device.blocks()), port.size_bytes() / on_device.max(1));
+        if there < blocks {
+            return Err(format!(
+                "its device has {blocks} blocks, and the device's port {there}; make them equal"
+            ));
+        }
+    }
+    Ok(())
 }
 
 fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stack, Line), BuildError> {
     let StackParts { name, device, port, mover, memory, host, disk, block_bytes, layers, needs, linked } =
         parts;
     let pool = |tier, blocks: PoolConfig| {
-        let failed = |source| BuildError::Pool { tier, group: name.clone(), source };
-        let owners = tenants::owners(config, tier, blocks.blocks() as usize);
+        let count = blocks.blocks();
+        let failed = |source| BuildError::Pool { tier, group: name.clone(), blocks: count, source };
+        let owners = tenants::owners(config, tier, count as usize);
         let blocks = blocks.events(Box::new(Ends(Arc::clone(&owners))));
         BlockPool::new(blocks).map(|pool| Books::new(pool, owners, linked)).map_err(failed)
     };
@@ -243,12 +394,14 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
         mover,
         host,
         memory,
+        staging: (in_memory - of_host) as usize,
         disk,
         disk_owners,
         needs,
         heat,
         block_bytes,
         layers,
+        note: None,
     };
     Ok((stack, line))
 }

@@ -51,6 +51,8 @@ pub struct Census {
     pub grounded: usize,
     /// Purges under way.
     pub purges: usize,
+    /// Of each group, owned blocks of device and host that are never used again.
+    pub parked: Vec<[usize; 2]>,
     /// Transfers that wait in queues.
     pub queued: usize,
     /// Transfers with movers.
@@ -95,6 +97,7 @@ pub(super) fn census(inner: &Inner) -> Census {
         gated: traffic.gated.waiting() as usize,
         grounded: traffic.lines.iter().map(|line| line.grounded.len()).sum(),
         purges: traffic.purging.len(),
+        parked: (0..inner.stacks.len()).map(|s| parked(&traffic, s as u16)).collect(),
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),
         moving: traffic.queues.iter().map(|queue| queue.in_flight() as usize).sum(),
     }
@@ -106,6 +109,13 @@ fn staged(inner: &Inner, traffic: &Traffic) -> usize {
     let staged = |stack| inner.stack(stack).host.is_none();
     let downs = traffic.downs.iter().filter(|(_, down)| staged(down.stack) && down.host.is_some());
     ups.count() + downs.count() + traffic.in_purges(|piece| matches!(piece, Piece::Staged(..)))
+}
+
+/// Owned blocks of device and host that nobody will have again.
+fn parked(traffic: &Traffic, stack: u16) -> [usize; 2] {
+    let owned = || traffic.parked.iter().filter(|parked| !parked.registered).map(|parked| parked.piece);
+    let device = owned().filter(|piece| matches!(piece, Piece::Device(of, _) if *of == stack)).count();
+    [device, owned().filter(|piece| matches!(piece, Piece::Host(of, _) if *of == stack)).count()]
 }
 
 /// Owned blocks of device and host that no handle has.

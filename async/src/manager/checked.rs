@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// The task that checks; it ends when the sender is gone. What waits is bounded by the queue of the path.
+/// The task that checks; it ends when the sender is gone. What waits is bounded by the bytes in flight of the path.
 pub(super) fn task(runtime: &Handle) -> UnboundedSender<Checked> {
     let (to, mut writes) = unbounded_channel::<Checked>();
     runtime.spawn(async move {

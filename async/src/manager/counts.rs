@@ -24,6 +24,43 @@ pub(super) struct Counts {
     onboarded: [AtomicU64; 2],
     offloaded: [AtomicU64; 2],
     parked: AtomicU64,
+    missed: [AtomicU64; Cause::ALL.len()],
+    late: AtomicU64,
+    refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+/// Why a copy down that a caller has asked for was not begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// The manager has no tier below.
+    Tier,
+    /// As many transfers wait as may (`transfer.queue`).
+    Queue,
+    /// As many copies wait for a layer or an iteration as may.
+    Gates,
+    /// The tier below has no room for the block, or does not want it; or the block is gone.
+    Room,
+    /// The manager was shut down.
+    Closed,
+}
+
+impl Refusal {
+    /// All of them.
+    pub const ALL: [Refusal; 5] =
+        [Refusal::Tier, Refusal::Queue, Refusal::Gates, Refusal::Room, Refusal::Closed];
+
+    /// As metrics spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Refusal::Tier => "tier",
+            Refusal::Queue => "queue",
+            Refusal::Gates => "gates",
+            Refusal::Room => "room",
+            Refusal::Closed => "closed",
+        }
+    }
 }
 
 /// What a path has moved.
@@ -35,7 +72,8 @@ pub struct PathStats {
     pub bytes: u64,
     /// How long something of it was under way.
     pub busy: Duration,
-    /// Failures by cause, in the order of [`Cause::ALL`].
+    /// Failures by cause, in the order of [`Cause::ALL`]: of transfers; of those that were called off before they moved; by
+    /// [`Cause::Deadline`], of blocks that were not there in time for somebody who waited.
     pub failed: [u64; Cause::ALL.len()],
 }
 
@@ -60,9 +98,28 @@ pub struct ManagerStats {
     pub offloaded: [u64; 2],
     /// Flights whose blocks a failed device keeps.
     pub parked: u64,
+    /// Onboardings that ended short of the run that was found, by the cause of the first block that is missing, in the order of
+    /// [`Cause::ALL`]. One that is dropped before it has ended is [`Cause::Cancelled`].
+    pub missed: [u64; Cause::ALL.len()],
+    /// Allocations that were not served in time.
+    pub late: u64,
+    /// Blocks that a caller wanted copied down, and that were refused, by why, in the order of [`Refusal::ALL`].
+    pub refused: [u64; Refusal::ALL.len()],
 }
 
 impl ManagerStats {
+    /// Onboardings that ended short for a cause.
+    #[must_use]
+    pub fn missed_by(&self, cause: Cause) -> u64 {
+        self.missed[cause as usize]
+    }
+
+    /// Copies on request that were refused for a reason.
+    #[must_use]
+    pub fn refused_by(&self, why: Refusal) -> u64 {
+        self.refused[why as usize]
+    }
+
     /// What a path has moved.
     #[must_use]
     pub fn path(&self, path: Path) -> &PathStats {
@@ -95,6 +152,18 @@ impl Counts {
         count(&self.parked, 1);
     }
 
+    pub(super) fn missed(&self, cause: Cause) {
+        count(&self.missed[cause as usize], 1);
+    }
+
+    pub(super) fn late(&self) {
+        count(&self.late, 1);
+    }
+
+    pub(super) fn refused(&self, why: Refusal, blocks: usize) {
+        count(&self.refused[why as usize], blocks as u64);
+    }
+
     pub(super) fn dropped(&self, from: Tier) {
         count(&self.dropped[from as usize], 1);
     }
@@ -125,6 +194,9 @@ impl Counts {
             onboarded: std::array::from_fn(|tier| get(&self.onboarded[tier])),
             offloaded: std::array::from_fn(|tier| get(&self.offloaded[tier])),
             parked: get(&self.parked),
+            missed: std::array::from_fn(|cause| get(&self.missed[cause])),
+            late: get(&self.late),
+            refused: std::array::from_fn(|why| get(&self.refused[why])),
         }
     }
 }

@@ -32,7 +32,10 @@ fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
             size(blocks as u64 * stack.block_bytes)
         )?;
         match (tier, &stack.memory, &stack.disk) {
-            (Tier::Device, ..) => writeln!(text, "  {}", stack.mover.describe())?,
+            (Tier::Device, ..) => {
+                writeln!(text, "  {}", stack.mover.describe())?;
+                stack.note.iter().try_for_each(|note| writeln!(text, "    {note}"))?;
+            }
             (Tier::Host, Some(memory), _) => writeln!(text, "  {}", memory.arena().backing())?,
             (Tier::Disk, _, Some(disk)) => writeln!(text, "  {}", disk.describe())?,
             _ => writeln!(text)?,

@@ -1,6 +1,6 @@
 //! What a group's device is made of, as the settings say: host memory that poses as one, or a GPU.
 
-use super::build::BuildError;
+use super::build::{BuildError, given};
 use crate::config::{DeviceKind, Group, ManagerConfig};
 use crate::costs::costs_for;
 use crate::movers::{CudaMover, CudaMoverError, CudaMoverOptions, ThreadsMover};
@@ -14,6 +14,8 @@ use std::sync::Arc;
 pub(super) struct Device {
     pub(super) mover: Arc<dyn DeviceMover>,
     pub(super) port: Option<Arc<dyn DevicePort>>,
+    /// What there is to say of it.
+    pub(super) note: Option<String>,
 }
 
 /// The device of a group. `memory` becomes pinned for a GPU.
@@ -24,10 +26,32 @@ pub(super) fn open(
 ) -> Result<Device, BuildError> {
     match config.device.kind {
         DeviceKind::Sim => simulated(config, group, memory),
-        DeviceKind::Cuda => cuda(config, group, memory)
-            .map_err(|source| BuildError::Cuda { group: group.name.clone(), source }),
-        // Why there is none, `kvstrata doctor` says; what it is, `describe`.
-        DeviceKind::Auto => cuda(config, group, memory).or_else(|_| simulated(config, group, memory)),
+        DeviceKind::Cuda => cuda(config, group, memory).map_err(|source| {
+            let given = of_device(config, true);
+            BuildError::Cuda { given, group: group.name.clone(), source }
+        }),
+        // An engine that wanted a GPU is told by `describe` why it has none.
+        DeviceKind::Auto => cuda(config, group, memory).or_else(|error| {
+            let device = simulated(config, group, memory)?;
+            let note = format!("{}: no GPU is used: {error}", of_device(config, true));
+            Ok(Device { note: Some(note), ..device })
+        }),
+    }
+}
+
+/// Settings that make a device what it is.
+fn of_device(config: &ManagerConfig, cuda: bool) -> String {
+    let device = &config.device;
+    match cuda {
+        true => given(
+            config,
+            &[
+                ("device.kind", &device.kind),
+                ("device.ordinal", &device.ordinal),
+                ("device.blocks", &device.blocks),
+            ],
+        ),
+        false => given(config, &[("device.blocks", &device.blocks)]),
     }
 }
 
@@ -35,11 +59,17 @@ fn simulated(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) ->
     let layers: Vec<usize> =
         (0..memory.layers()).filter_map(|layer| Some(memory.layer(layer)?.len())).collect();
     let blocks = group.blocks(config.device.blocks) as usize;
-    let failed = |source| BuildError::Device { group: group.name.clone(), source };
+    let failed = |source| {
+        let given = of_device(config, false);
+        BuildError::Device { given, group: group.name.clone(), source }
+    };
     let sim = Arc::new(SimDevice::with_layers(0, blocks, &layers).map_err(failed)?);
     let threads = config.host.copy_threads.map_or_else(copy_threads, |threads| threads as usize);
-    let mover = Arc::new(ThreadsMover::new(Arc::clone(&sim), Arc::clone(memory), threads)?);
-    Ok(Device { mover, port: Some(sim) })
+    let mover = ThreadsMover::new(Arc::clone(&sim), Arc::clone(memory), threads).map_err(|source| {
+        let given = given(config, &[("host.copy_threads", &threads)]);
+        BuildError::Threads { given, source }
+    })?;
+    Ok(Device { mover: Arc::new(mover), port: Some(sim), note: None })
 }
 
 /// Device memory of the manager's own, a block in one piece. An engine that has its tensors already builds the mover over them, and the
@@ -57,7 +87,7 @@ fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Resu
         options = options.threads(threads as usize);
     }
     let mover = CudaMover::allocate(copy, layout, (Arc::clone(memory), pinned), options)?;
-    Ok(Device { mover: Arc::new(mover), port: None })
+    Ok(Device { mover: Arc::new(mover), port: None, note: None })
 }
 
 /// As many as there are cores, and no more than memory has use for.

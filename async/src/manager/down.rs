@@ -19,15 +19,17 @@
 //! - I1: a hash has one flight down at most in a stack, and none if the tier below has it.
 //! - I2: a flight keeps its source, owned, held or leased, and owns its target, until it ends; what is `Moving` ends with its landing only.
 //! - I3: a block is registered below when its bytes have landed, and never otherwise.
+//!
+//! What follows from a landing: `ended.rs`.
 
 use super::inner::Inner;
 use super::room::Slot;
-use super::stack::{Books, Stack};
+use super::stack::{Books, Stack, give_credit, give_up_slot};
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
-use kvstrata_core::{BlockId, BlockRef};
+use kvstrata_core::{BlockId, BlockRef, Priority};
 use kvstrata_ffi::disk::Name;
 use std::sync::Arc;
 
@@ -43,7 +45,7 @@ pub(super) enum Have {
 }
 
 impl Have {
-    fn id(self) -> BlockId {
+    pub(super) fn id(self) -> BlockId {
         match self {
             Have::Owned(block) => block,
             Have::Held(block) | Have::Leased(block) => block.id,
@@ -58,6 +60,22 @@ impl Have {
     }
 }
 
+/// What is to go down: which bytes, how they are had, and who goes first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cargo {
+    pub(super) source: Have,
+    pub(super) name: Name,
+    pub(super) class: Class,
+    pub(super) request: u64,
+}
+
+impl Cargo {
+    /// Nobody's request.
+    pub(super) fn new(source: Have, name: Name, class: Class) -> Cargo {
+        Cargo { source, name, class, request: 0 }
+    }
+}
+
 /// A flight down.
 #[derive(Debug)]
 pub(super) struct Down {
@@ -68,18 +86,20 @@ pub(super) struct Down {
     /// Whose it is.
     pub(super) tenant: TenantId,
     /// A credit of the tenant's in the host tier.
-    credit: bool,
+    pub(super) credit: bool,
     /// The slot that it is written to, which is the tenant's.
-    slot: Option<BlockId>,
+    pub(super) slot: Option<BlockId>,
     /// The host block that it goes to: of the host tier, or staged where there is none.
     pub(super) host: Option<u32>,
     pub(super) disk: Option<BlockId>,
     pub(super) at: At,
     pub(super) class: Class,
     pub(super) request: u64,
-    attempts: u32,
+    pub(super) attempts: u32,
     /// A failed device keeps its blocks.
-    parked: bool,
+    pub(super) parked: bool,
+    /// It was used often: when it is down it may come up again.
+    pub(super) hot: bool,
     pub(super) serial: u64,
     /// Who asked for it.
     pub(super) asked: Vec<u32>,
@@ -108,14 +128,16 @@ impl Traffic {
         if self.hand_to_purge(tenant, Piece::Device(stack, block)) {
             return Left::Soon;
         }
+        let wanted = self.wants_copy(of, stack, name, of.device.class(block))
+            && inner.rules.keeps(of.device.ages.used_again(block));
+        let sent = match wanted && !self.closed {
+            true => self.send_down(inner, stack, Cargo::new(Have::Owned(block), name, class)),
+            false => None,
+        };
         if of.is_hot(name.hash, inner.rules.hot_from) {
-            self.note_hot(inner, stack, name);
+            self.note_leaving(inner, stack, name);
         }
-        let wanted = self.wants_copy(of, stack, name) && inner.rules.keeps(of.device.ages.used_again(block));
-        if !wanted || self.closed {
-            return Left::Free(block);
-        }
-        match self.send_down(inner, stack, Have::Owned(block), name, class, 0) {
+        match sent {
             Some(_) => {
                 self.lines[stack as usize].draining += 1;
                 Left::Soon
@@ -125,54 +147,29 @@ impl Traffic {
     }
 
     /// Whether a block of the device is to be copied down: the tier below does not have it, nor is it on its way. What is there becomes
-    /// the most recent of its tier.
-    pub(super) fn wants_copy(&self, of: &Stack, stack: u16, name: Name) -> bool {
+    /// the most recent of its tier, and has the block's class for eviction.
+    pub(super) fn wants_copy(&self, of: &Stack, stack: u16, name: Name, class: Priority) -> bool {
         if self.down_of.contains_key(&(stack, name.hash)) {
             return false;
         }
         match (&of.host, &of.disk) {
-            (Some(host), _) => host.pool.lookup(name.hash).is_none(),
-            (None, Some(disk)) => disk.lookup(name.hash).is_none(),
+            (Some(_), _) => !of.in_host(name.hash, class),
+            (None, Some(_)) => !of.on_disk(name.hash, class),
             (None, None) => false,
         }
     }
 
     /// A copy of a block that stays; its lease or reference is the flight's, or the caller's still if there is none.
-    pub(super) fn copy_down(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        source: Have,
-        name: Name,
-        class: Class,
-        request: u64,
-    ) -> Option<u32> {
+    pub(super) fn copy_down(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
         let of = inner.stack(stack);
-        let room = self.has_room(Path::DeviceToHost, 1);
-        (room && !self.closed && self.wants_copy(of, stack, name))
-            .then(|| self.send_down(inner, stack, source, name, class, request))?
+        let (room, class) =
+            (self.has_room(Path::DeviceToHost, cargo.class), of.device.class(cargo.source.id()));
+        (room && !self.closed && self.wants_copy(of, stack, cargo.name, class))
+            .then(|| self.send_down(inner, stack, cargo))?
     }
 
-    /// A copy of a block that its engine has just registered, and holds.
-    pub(super) fn write_through(&mut self, inner: &Inner, stack: u16, block: BlockRef) {
-        let of = inner.stack(stack);
-        let Some(held) = of.device.pool.upgrade(block) else { return };
-        let name = of.device.name(held.id(), held.hash());
-        let source = Have::Held(held.into_ref());
-        if self.copy_down(inner, stack, source, name, Class::Background, 0).is_none() {
-            let_go(&of.device, source, inner.now());
-        }
-    }
-
-    fn send_down(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        source: Have,
-        name: Name,
-        class: Class,
-        request: u64,
-    ) -> Option<u32> {
+    pub(super) fn send_down(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
+        let Cargo { source, name, class, .. } = cargo;
         let of = inner.stack(stack);
         let tenant = of.device.owners.owner(source.id());
         if self.is_purging(tenant) {
@@ -183,16 +180,14 @@ impl Traffic {
             disk = Some(self.disk_slot(inner, of, name, Tier::Device, source, tenant)?);
         }
         let credit = self.host_credit(inner, stack, tenant, class);
-        let slot = if credit { self.host_slot(inner, stack, class) } else { Slot::Never };
+        let slot = if credit { self.host_slot(inner, stack, source, class) } else { Slot::Never };
         if matches!(slot, Slot::Never) {
             source.dropped(inner, Tier::Device);
             give_up_slot(of, disk);
             give_credit(of, tenant, credit);
             return None;
         }
-        let from = Tier::Device;
-        let down =
-            Down { credit, disk, slot: disk, request, ..self.down(stack, name, from, source, class, tenant) };
+        let down = Down { credit, disk, slot: disk, ..self.down(stack, Tier::Device, cargo, tenant) };
         let key = self.downs.insert(down) as u32;
         self.down_of.insert((stack, name.hash), key);
         inner.entered(1);
@@ -204,16 +199,9 @@ impl Traffic {
     }
 
     /// A flight that has nothing yet.
-    fn down(
-        &mut self,
-        stack: u16,
-        name: Name,
-        from: Tier,
-        source: Have,
-        class: Class,
-        tenant: TenantId,
-    ) -> Down {
-        let (at, serial, credit, parked, request, attempts) = (At::Wants, self.serial(), false, false, 0, 0);
+    fn down(&mut self, stack: u16, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
+        let Cargo { source, name, class, request } = cargo;
+        let (at, serial, credit, parked, hot, attempts) = (At::Wants, self.serial(), false, false, false, 0);
         let (slot, host, disk, asked) = (None, None, None, Vec::new());
         Down {
             stack,
@@ -230,30 +218,27 @@ impl Traffic {
             request,
             attempts,
             parked,
+            hot,
             serial,
             asked,
         }
     }
 
     /// Sends a block of the host to the disk, if it is worth it.
-    pub(super) fn sink(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        source: Have,
-        name: Name,
-        class: Class,
-    ) -> Option<u32> {
+    pub(super) fn sink(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
+        let Cargo { source, name, .. } = cargo;
         let of = inner.stack(stack);
-        let there = of.disk.as_ref().is_none_or(|disk| disk.lookup(name.hash).is_some());
-        let tenant = of.owners(Tier::Host).map_or(TenantId::NOBODY, |owners| owners.owner(source.id()));
+        let host = of.host.as_ref();
+        let class = host.map_or(Priority::Normal, |host| host.class(source.id()));
+        let there = of.disk.is_none() || of.on_disk(name.hash, class);
+        let tenant = host.map_or(TenantId::NOBODY, |host| host.owners.owner(source.id()));
         let going = self.down_of.contains_key(&(stack, name.hash));
         if there || self.closed || going || self.is_purging(tenant) {
             return None;
         }
         let slot = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
-        let (host, disk, from) = (Some(source.id().0), Some(slot), Tier::Host);
-        let down = Down { host, disk, slot: disk, ..self.down(stack, name, from, source, class, tenant) };
+        let (host, disk) = (Some(source.id().0), Some(slot));
+        let down = Down { host, disk, slot: disk, ..self.down(stack, Tier::Host, cargo, tenant) };
         let key = self.downs.insert(down) as u32;
         self.down_of.insert((stack, name.hash), key);
         inner.entered(1);
@@ -268,12 +253,14 @@ impl Traffic {
     pub(super) fn take_off(&mut self, inner: &Inner, key: u32, host: u32) {
         if let Some(down) = self.downs.get_mut(key as usize) {
             down.host = Some(host);
-            self.lines[down.stack as usize].landing += 1;
+            let stack = down.stack;
+            self.lines[stack as usize].landing += 1;
+            self.note_staged(inner, stack, host, Id::Down(key));
             self.queue_down(inner, key, Path::DeviceToHost);
         }
     }
 
-    fn queue_down(&mut self, inner: &Inner, key: u32, path: Path) {
+    pub(super) fn queue_down(&mut self, inner: &Inner, key: u32, path: Path) {
         let Some(down) = self.downs.get_mut(key as usize) else { return };
         let bytes = inner.stack(down.stack).block_bytes;
         let (class, request) = (down.class, down.request);
@@ -308,180 +295,10 @@ impl Traffic {
         };
         if started.is_none() {
             self.queues[path as usize].ended(bytes);
+            self.again = true;
+            inner.counts.failed(path, Cause::Busy);
             self.down_failed(inner, key, Failure::of(Cause::Busy));
         }
-    }
-
-    /// A part of it has ended.
-    pub(super) fn land_down(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
-        // What has been written to the disk is known there: the purge will find it.
-        let purged = path == Path::DeviceToHost
-            && self.downs.get(key as usize).is_some_and(|down| self.is_purging(down.tenant));
-        if purged {
-            return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
-        }
-        let Some(down) = self.downs.get_mut(key as usize) else { return };
-        let stack = inner.stack(down.stack);
-        match (outcome, path, &stack.host) {
-            (Ok(()), Path::DeviceToHost, Some(host)) => {
-                let (name, tenant) = (down.name, down.tenant);
-                down.credit = false;
-                let kept = down.host.take().and_then(|block| host.register(BlockId(block), name, tenant));
-                if let Some(block) = kept {
-                    host.release(block, inner.now());
-                }
-                self.ended_down(inner, key, Ok(()));
-            }
-            // Staged: on to the disk.
-            (Ok(()), Path::DeviceToHost, None) => self.queue_down(inner, key, Path::HostToDisk),
-            (Ok(()), ..) => self.ended_down(inner, key, Ok(())),
-            (Err(failure), ..) => {
-                inner.counts.failed(path, failure.cause);
-                // The slot was the port's, and is gone.
-                let again = failure.retryable && !down.parked && path == Path::DeviceToHost;
-                let lost = failure.cause == Cause::Lost;
-                if (again || lost) && down.attempts < inner.rules.retries && !self.closed {
-                    down.attempts += 1;
-                    if lost {
-                        let tenant = down.tenant;
-                        if let Some(lost) = down.slot.take() {
-                            stack.disk_owners.hand_over(lost, TenantId::NOBODY);
-                        }
-                        // It has been admitted.
-                        let Some(slot) = self.slot_of(stack, tenant) else {
-                            return self.down_failed(inner, key, failure);
-                        };
-                        self.downs[key as usize].disk = Some(slot);
-                        self.downs[key as usize].slot = Some(slot);
-                        return self.queue_down(inner, key, path);
-                    }
-                    down.at = At::Pausing;
-                    let serial = down.serial;
-                    self.out.later(Id::Down(key), serial);
-                } else {
-                    self.down_failed(inner, key, failure);
-                }
-            }
-        }
-    }
-
-    /// The pause before another attempt is over.
-    pub(super) fn resume_down(&mut self, inner: &Inner, key: u32, serial: u64) {
-        let same = |down: &Down| down.serial == serial && matches!(down.at, At::Pausing);
-        if self.downs.get(key as usize).is_some_and(same) {
-            self.queue_down(inner, key, Path::DeviceToHost);
-        }
-    }
-
-    /// The flight's blocks are not given back, whatever comes; the failure that lands ends it.
-    pub(super) fn park_down(&mut self, inner: &Inner, key: u32) {
-        if let Some(down) = self.downs.get_mut(key as usize) {
-            down.parked = true;
-            inner.counts.parked();
-        }
-    }
-
-    /// The block is dropped, if nobody else has it.
-    pub(super) fn down_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
-        if let Some(down) = self.downs.get(key as usize) {
-            down.source.dropped(inner, down.from);
-        }
-        self.ended_down(inner, key, Err(failure.cause));
-    }
-
-    /// Gives back all that the flight had.
-    fn ended_down(&mut self, inner: &Inner, key: u32, outcome: Result<(), Cause>) {
-        let down = self.downs.remove(key as usize);
-        self.down_of.remove(&(down.stack, down.name.hash));
-        inner.left(1);
-        let of = inner.stack(down.stack);
-        give_credit(of, down.tenant, down.credit);
-        if down.from == Tier::Device {
-            self.lines[down.stack as usize].landing -= u32::from(!matches!(down.at, At::Wants));
-        }
-        if down.parked {
-            match (down.from, down.source) {
-                (Tier::Device, Have::Owned(_)) => self.lines[down.stack as usize].draining -= 1,
-                (_, Have::Owned(_)) => self.lines[down.stack as usize].sinking -= 1,
-                _ => {}
-            }
-            for asked in down.asked {
-                self.offload_answered(asked, outcome);
-            }
-            return;
-        }
-        give_up_slot(of, down.disk);
-        if let Some(slot) = down.slot.filter(|_| outcome.is_err() && down.disk.is_none()) {
-            // The port has freed it, and another flight may have taken it already, and ended.
-            let flies =
-                self.downs.iter().any(|(_, other)| other.stack == down.stack && other.slot == Some(slot));
-            let stored = of.disk.as_ref().is_some_and(|disk| disk.pool().registered(slot).is_some());
-            if !flies && !stored {
-                of.disk_owners.hand_over(slot, TenantId::NOBODY);
-            }
-        }
-        match (down.from, down.source) {
-            (Tier::Device, source) => {
-                if let Some(host) = down.host {
-                    self.freed_host_by(inner, down.stack, down.tenant, host);
-                }
-                match source {
-                    Have::Owned(block) => {
-                        self.lines[down.stack as usize].draining -= 1;
-                        self.freed_by(inner, down.stack, down.tenant, block);
-                    }
-                    kept => {
-                        // What has failed for good is tried again when the block must go, and not before each iteration.
-                        if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
-                            of.device.ages.set_clean(kept_ref(kept));
-                        }
-                        let_go(&of.device, kept, inner.now());
-                    }
-                }
-            }
-            (_, Have::Owned(block)) => {
-                self.lines[down.stack as usize].sinking -= 1;
-                self.freed_host_by(inner, down.stack, down.tenant, block.0);
-            }
-            (_, kept) => {
-                if let Some(host) = &of.host {
-                    if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
-                        host.ages.set_clean(kept_ref(kept));
-                    }
-                    let_go(host, kept, inner.now());
-                    if outcome == Err(Cause::Mismatch) {
-                        // Who holds it finds out by itself.
-                        let _ = host.pool.unregister(kept_ref(kept));
-                    }
-                }
-            }
-        }
-        inner.counts.offloaded(down.from, outcome);
-        for asked in down.asked {
-            self.offload_answered(asked, outcome);
-        }
-    }
-}
-
-/// A slot that was not written is free, and nobody's.
-fn give_up_slot(of: &Stack, slot: Option<BlockId>) {
-    if let (Some(disk), Some(slot)) = (&of.disk, slot) {
-        of.disk_owners.hand_over(slot, TenantId::NOBODY);
-        disk.give_back(slot);
-    }
-}
-
-/// A credit of the host tier that was not used.
-fn give_credit(of: &Stack, tenant: TenantId, credit: bool) {
-    if let Some(host) = of.host.as_ref().filter(|_| credit) {
-        host.owners.give(tenant, 1);
-    }
-}
-
-fn kept_ref(have: Have) -> BlockRef {
-    match have {
-        Have::Held(block) | Have::Leased(block) => block,
-        Have::Owned(id) => BlockRef { id, generation: 0 },
     }
 }
 
@@ -489,7 +306,7 @@ fn kept_ref(have: Have) -> BlockRef {
 pub(super) fn let_go(books: &Books, have: Have, now: u64) {
     match have {
         Have::Held(block) => books.release(block, now),
-        Have::Leased(block) => books.pool.end_lease(block),
+        Have::Leased(block) => books.end_lease(block),
         Have::Owned(block) => _ = books.pool.give_back_ids([block]),
     }
 }

@@ -82,48 +82,122 @@ impl Needs {
         }
     }
 
-    fn page(self) -> u64 {
+    pub(super) fn page(self) -> u64 {
         match self {
             Needs::All { page } | Needs::Last { page, .. } | Needs::State { page } => page,
         }
     }
 }
 
-fn common(a: u64, b: u64) -> u64 {
-    let (mut x, mut y) = (a, b);
-    while y != 0 {
-        (x, y) = (y, x % y);
+/// The tokens between two boundaries of all pages. None: more than any sequence has.
+fn step(needs: &[Needs]) -> Option<u64> {
+    needs.iter().try_fold(1, |step: u64, needs| {
+        let (mut x, mut y) = (step, needs.page());
+        while y != 0 {
+            (x, y) = (y, x % y);
+        }
+        (step / x).checked_mul(needs.page())
+    })
+}
+
+/// What is known of a group's blocks: those from `from` up to the end of the prefix are there.
+struct Known<'h> {
+    needs: Needs,
+    hashes: &'h [SequenceHash],
+    from: usize,
+}
+
+impl Known<'_> {
+    /// The tokens up to which the group has what it needs for so many, or for fewer. Each block is asked for once, whatever the others lack:
+    /// the prefix only becomes shorter, and so does what of it is known.
+    fn usable(&mut self, tokens: u64, has: impl Fn(SequenceHash) -> bool) -> u64 {
+        let wanted = self.needs.blocks(tokens);
+        self.from = self.from.min(wanted.end);
+        while self.from > wanted.start {
+            self.from -= 1;
+            if !has(self.hashes[self.from]) {
+                // Shorter by what makes this block needless: it ends where the block begins.
+                return self.from as u64 * self.needs.page();
+            }
+        }
+        tokens
     }
-    a / x * b
 }
 
 impl Inner {
     /// See [`KvBlockManager::match_groups`].
     fn match_groups(self: &Arc<Inner>, hashes: &[&[SequenceHash]]) -> GroupsMatch {
         let needs: Vec<Needs> = self.stacks.iter().map(|stack| stack.needs).collect();
-        let step = needs.iter().fold(1, |step, needs| common(step, needs.page()));
         let of = |group: usize| hashes.get(group).copied().unwrap_or_default();
-        let known = needs.iter().enumerate().map(|(group, needs)| of(group).len() as u64 * needs.page());
-        let mut tokens = known.min().unwrap_or(0);
-        'shorter: loop {
-            tokens = tokens / step * step;
-            let mut groups = Vec::with_capacity(needs.len());
-            if tokens == 0 {
-                return GroupsMatch { tokens, groups };
+        let all = needs.iter().enumerate().map(|(group, needs)| of(group).len() as u64 * needs.page());
+        let all = all.min().unwrap_or(0);
+        let mut longest = all;
+        let found = loop {
+            let tokens = self.usable(&needs, &of, longest);
+            match self.hold(&needs, &of, tokens) {
+                Ok(groups) => break GroupsMatch { tokens, groups },
+                // Gone since.
+                Err(shorter) => longest = shorter,
             }
-            for (group, needs) in needs.iter().enumerate() {
-                let wanted = needs.blocks(tokens);
-                let parent = wanted.start.checked_sub(1).map(|before| of(group)[before]);
-                let found = self.match_behind(group as u16, parent, &of(group)[wanted.clone()]);
-                if found.len() < wanted.len() {
-                    // Shorter by what makes this block needless: it ends where the block begins.
-                    tokens = (wanted.start + found.len()) as u64 * needs.page();
-                    continue 'shorter;
-                }
-                groups.push(GroupMatch { first: wanted.start, found });
-            }
-            return GroupsMatch { tokens, groups };
+        };
+        for (group, needs) in needs.iter().enumerate() {
+            // One use, of what it asks for and of what it gets.
+            let (asked, got) = (needs.blocks(all), needs.blocks(found.tokens));
+            let held = found.groups.get(group).map(|group| &group.found);
+            self.used(
+                group as u16,
+                [&of(group)[got.start..got.end.min(asked.start).max(got.start)], &of(group)[asked]],
+                held,
+            );
         }
+        found
+    }
+
+    /// The longest prefix of at most so many tokens that every group has, as it is now.
+    fn usable<'h>(&self, needs: &[Needs], of: &impl Fn(usize) -> &'h [SequenceHash], mut tokens: u64) -> u64 {
+        let Some(step) = step(needs) else { return 0 };
+        let has = |group: usize| move |hash| self.has(group as u16, hash);
+        let mut known: Vec<Known<'_>> = Vec::with_capacity(needs.len());
+        for (group, needs) in needs.iter().enumerate() {
+            let mut from = usize::MAX;
+            if let Needs::All { page } = needs {
+                // Its leading run from the front: nothing behind is of use.
+                let wanted = &of(group)[needs.blocks(tokens)];
+                let run = wanted.iter().take_while(|hash| has(group)(**hash)).count();
+                (from, tokens) = (0, tokens.min(run as u64 * page));
+            }
+            known.push(Known { needs: *needs, hashes: of(group), from });
+        }
+        loop {
+            let before = tokens / step * step;
+            tokens = before;
+            for (group, known) in known.iter_mut().enumerate() {
+                tokens = tokens.min(known.usable(tokens, has(group)));
+            }
+            if tokens == before {
+                return tokens;
+            }
+        }
+    }
+
+    /// Holds what each group needs for so many tokens; or says up to where it is there.
+    fn hold<'h>(
+        self: &Arc<Inner>,
+        needs: &[Needs],
+        of: &impl Fn(usize) -> &'h [SequenceHash],
+        tokens: u64,
+    ) -> Result<Vec<GroupMatch>, u64> {
+        let mut groups = Vec::with_capacity(needs.len());
+        for (group, needs) in needs.iter().enumerate().filter(|_| tokens > 0) {
+            let wanted = needs.blocks(tokens);
+            let parent = wanted.start.checked_sub(1).map(|before| of(group)[before]);
+            let found = self.match_unused(group as u16, parent, &of(group)[wanted.clone()]);
+            if found.len() < wanted.len() {
+                return Err((wanted.start + found.len()) as u64 * needs.page());
+            }
+            groups.push(GroupMatch { first: wanted.start, found });
+        }
+        Ok(groups)
     }
 }
 
@@ -174,7 +248,8 @@ impl KvBlockManager {
     /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is released.
     fn shorten(&self, mut tokens: u64, groups: &mut [(usize, Blocks)]) -> u64 {
         let needs: Vec<Needs> = self.inner.stacks.iter().map(|stack| stack.needs).collect();
-        let step = needs.iter().fold(1, |step, needs| common(step, needs.page()));
+        // Otherwise nothing was found.
+        let step = step(&needs).unwrap_or(u64::MAX);
         loop {
             tokens = tokens / step * step;
             let lacks = |((first, blocks), needs): &(&(usize, Blocks), &Needs)| {

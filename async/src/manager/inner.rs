@@ -17,8 +17,10 @@
 
 use super::checked::{self, Checked};
 use super::counts::Counts;
+use super::deadlines;
+use super::preempt::Naming;
 use super::rules::Rules;
-use super::stack::Stack;
+use super::stack::{Books, Stack};
 use super::tenants::Tenants;
 use super::traffic::Traffic;
 use crate::config::WriteMode;
@@ -74,8 +76,11 @@ pub(super) struct Inner {
     /// Told when nothing is under way, while that is waited for.
     pub(super) idle: Notify,
     pub(super) tenants: Tenants,
+    pub(super) naming: Naming,
     /// Told at each change while there are purges.
     pub(super) purge_told: Notify,
+    /// Told when a deadline comes before all others.
+    pub(super) earlier: Arc<Notify>,
     this: Weak<Inner>,
 }
 
@@ -84,7 +89,7 @@ impl Inner {
         stacks: Box<[Stack]>,
         rules: Rules,
         traffic: Traffic,
-        tenants: Tenants,
+        (tenants, naming): (Tenants, Naming),
         runtime: Handle,
         own: Option<Runtime>,
     ) -> Arc<Inner> {
@@ -93,7 +98,7 @@ impl Inner {
             Instant::now()
         };
         let checks = checked::task(&runtime);
-        Arc::new_cyclic(|this| Inner {
+        let inner = Arc::new_cyclic(|this| Inner {
             stacks,
             rules,
             counts: Counts::default(),
@@ -109,9 +114,19 @@ impl Inner {
             refusing: AtomicBool::new(false),
             idle: Notify::new(),
             tenants,
+            naming,
             purge_told: Notify::new(),
+            earlier: Arc::default(),
             this: this.clone(),
-        })
+        });
+        deadlines::task(&inner);
+        inner
+    }
+
+    /// The number of a stack of this manager.
+    pub(super) fn number_of(&self, stack: &Stack) -> u16 {
+        let number = self.stacks.iter().position(|of| std::ptr::eq(of, stack));
+        number.unwrap_or_default() as u16
     }
 
     pub(super) fn stack(&self, number: u16) -> &Stack {
@@ -153,8 +168,13 @@ impl Inner {
 
     /// Makes a change, and all that follows from it.
     pub(super) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
-        let result = self.change(change);
-        if self.tenants.purging() {
+        let mut purges = false;
+        let result = self.change(|traffic| {
+            let result = change(traffic);
+            purges = !traffic.purging.is_empty();
+            result
+        });
+        if purges {
             self.purge_told.notify_waiters();
         }
         result
@@ -210,9 +230,17 @@ impl Inner {
 
     /// Blocks of a device have been released: who waits for some is served.
     pub(super) fn released(&self) {
+        self.released_of(None);
+    }
+
+    /// The same, and whose they were is noted: before the lock, under which it is asked for.
+    pub(super) fn released_of(&self, blocks: Option<(&Books, &[BlockRef])>) {
         if self.waiting.anyone()
             && let Some(this) = self.this.upgrade()
         {
+            if let Some((books, blocks)) = blocks {
+                blocks.iter().for_each(|block| books.owners.stir(block.id));
+            }
             this.with(|_| {});
         }
     }
@@ -235,10 +263,13 @@ impl fmt::Debug for Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        // Who looks after deadlines finds that there is nothing any more.
+        self.earlier.notify_one();
         // Whoever drops it may be one of its own threads, which must not wait for themselves.
         if let Some(own) = self.own.take() {
             own.shutdown_background();
         }
+        self.close_disks();
     }
 }
 

@@ -8,16 +8,20 @@
 //! - I1: only the first entry gathers blocks, so two never hold a part each and wait for the other's.
 //! - I2: while there is an entry, blocks that become free go to it, and nobody passes by it to the pool's free ones.
 //! - I3: an entry needs no more blocks than the tier has.
+//! - I4: an entry leaves when it has all of its blocks, whatever they then wait for, or by its deadline (`deadlines.rs`).
 
+use super::deadlines::Waits;
 use super::down::{Down, Have, Left};
 use super::inner::Inner;
 use super::tenants::TenantId;
-use super::traffic::{At, Traffic};
+use super::traffic::{Id, Traffic};
+use super::up::Up;
 use crate::tier::Tier;
-use crate::transfer::{Cause, Class, Failure, Path};
-use kvstrata_core::BlockId;
+use crate::transfer::{Cause, Class, Failure};
+use kvstrata_core::{BlockId, Priority, SequenceHash};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// Who waits in a stack, and for what.
 #[derive(Debug, Default)]
@@ -35,6 +39,10 @@ pub(super) struct Line {
     pub(super) grounded: VecDeque<u32>,
     /// Blocks of host memory for staging that are free.
     pub(super) staging: Vec<u32>,
+    /// Where the next look for a block that the policy keeps begins.
+    hand: u32,
+    /// By place: such a block, and the last flight that had it.
+    pub(super) staged: Vec<Option<(u32, Id)>>,
 }
 
 #[derive(Debug)]
@@ -44,6 +52,9 @@ pub(super) struct Entry {
     pub(super) tenant: TenantId,
     got: Vec<BlockId>,
     whose: Whose,
+    due: Option<Instant>,
+    /// Of who is held: how things were at the last look for victims, which there were too few of.
+    pub(super) looked: Option<[u32; 3]>,
 }
 
 /// Who gets the blocks.
@@ -54,7 +65,16 @@ pub(super) enum Whose {
 }
 
 /// Blocks for a caller, by number: handed over outside the lock, where they become a handle.
-pub(super) type Grant = super::blocks::BlocksMut;
+pub(super) type Grant = Result<super::blocks::BlocksMut, Late>;
+
+/// A deadline has passed: how things were then.
+#[derive(Debug)]
+pub(super) struct Late {
+    /// Who was before.
+    pub(super) ahead: usize,
+    /// Blocks that were free, evictable, or gathered.
+    pub(super) available: usize,
+}
 
 impl Line {
     pub(super) fn is_empty(&self) -> bool {
@@ -96,7 +116,8 @@ impl Line {
 }
 
 impl Traffic {
-    /// Gets into line for `need` blocks (I3: at most what the tier has); a tenant with a quota is held before.
+    /// Gets into line for `need` blocks (I3: at most what the tier has); a tenant with a quota is held before. Flights leave it by their
+    /// onboarding's deadline, a caller by its own.
     pub(super) fn enter_line(
         &mut self,
         inner: &Inner,
@@ -104,6 +125,7 @@ impl Traffic {
         need: usize,
         whose: Whose,
         tenant: TenantId,
+        due: Option<Instant>,
     ) -> u64 {
         self.drop_guesses(inner);
         let number = self.serial();
@@ -111,7 +133,8 @@ impl Traffic {
         let (line, owners) = (&mut self.lines[stack as usize], &inner.stack(stack).device.owners);
         let credited = owners.limit(tenant).is_none() && owners.take(tenant, need);
         let entries = if credited { &mut line.entries } else { &mut line.held };
-        entries.push_back(Entry { number, need, tenant, got, whose });
+        entries.push_back(Entry { number, need, tenant, got, whose, due, looked: None });
+        self.due(due, Waits::Place { stack, number });
         // Before the line is served: who releases from now on looks after it.
         inner.waiting.enter();
         number
@@ -119,20 +142,36 @@ impl Traffic {
 
     /// A caller has given up.
     pub(super) fn quit_line(&mut self, inner: &Inner, stack: u16, number: u64) {
-        let Some((entries, at, credited)) = self.lines[stack as usize].find(number) else { return };
-        let Some(entry) = entries.remove(at) else { return };
-        let Entry { need, tenant, got, whose, .. } = entry;
-        if let Whose::Caller(to) = whose {
+        if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
             self.out.gone.push(to);
         }
-        self.left_line(inner, stack, got, tenant, if credited { need } else { 0 });
+    }
+
+    /// A caller's deadline has passed.
+    pub(super) fn late_in_line(&mut self, inner: &Inner, stack: u16, number: u64) {
+        let line = &self.lines[stack as usize];
+        // What the line has gathered is given back with the place in it.
+        let available = inner.stack(stack).device.pool.available() + line.gathered();
+        let late = Late { ahead: line.before(number), available };
+        if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
+            self.out.late.push((to, late));
+        }
+    }
+
+    fn take_from_line(&mut self, inner: &Inner, stack: u16, number: u64) -> Option<Whose> {
+        let (entries, at, credited) = self.lines[stack as usize].find(number)?;
+        let entry = entries.remove(at)?;
+        Some(self.left_line(inner, stack, entry, credited))
     }
 
     /// An entry is no more: its blocks and its credits are anybody's.
-    fn left_line(&mut self, inner: &Inner, stack: u16, got: Vec<BlockId>, tenant: TenantId, credits: usize) {
+    fn left_line(&mut self, inner: &Inner, stack: u16, entry: Entry, credited: bool) -> Whose {
+        let Entry { number, need, tenant, got, whose, due, .. } = entry;
+        self.not_due(due, Waits::Place { stack, number });
         inner.waiting.leave();
-        inner.stack(stack).device.owners.give(tenant, credits);
+        inner.stack(stack).device.owners.give(tenant, if credited { need } else { 0 });
         got.into_iter().for_each(|block| self.freed(inner, stack, block));
+        whose
     }
 
     /// A flight needs its block no more.
@@ -140,7 +179,10 @@ impl Traffic {
         let Some((entries, at, credited)) = self.lines[stack as usize].find(number) else { return };
         let Some(entry) = entries.get_mut(at) else { return };
         if let Whose::Flights(flights) = &mut entry.whose {
-            flights.retain(|key| *key != flight);
+            // Mostly the first: a run is given up from its begin.
+            if let Some(at) = flights.iter().position(|key| *key == flight) {
+                flights.remove(at);
+            }
             let fewer = entry.need - flights.len();
             entry.need = flights.len();
             inner.stack(stack).device.owners.give(entry.tenant, if credited { fewer } else { 0 });
@@ -165,9 +207,6 @@ impl Traffic {
     pub(super) fn serve_line(&mut self, inner: &Inner, stack: u16) {
         let pool = &inner.stack(stack).device.pool;
         loop {
-            if !self.may_depart(stack) {
-                return;
-            }
             let line = &mut self.lines[stack as usize];
             let Some(entry) = line.entries.front_mut() else { return };
             let missing = entry.need - entry.got.len();
@@ -181,7 +220,7 @@ impl Traffic {
             }
             let wanted = missing.saturating_sub(line.draining as usize);
             let mut victims = std::mem::take(&mut self.victims);
-            if wanted == 0 || pool.evict_ids(wanted, &mut victims) == 0 {
+            if wanted == 0 || self.evict(inner, stack, wanted, &mut victims) == 0 {
                 self.victims = victims;
                 return self.hurry(inner, stack);
             }
@@ -195,6 +234,38 @@ impl Traffic {
         }
     }
 
+    /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes one of those that the policy
+    /// keeps for their children's sake: the children are held, perhaps by who waits here.
+    pub(super) fn evict(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        wanted: usize,
+        victims: &mut Vec<(BlockId, SequenceHash)>,
+    ) -> usize {
+        let books = &inner.stack(stack).device;
+        let evicted = books.pool.evict_ids(wanted, victims);
+        // Under a copy a block counts as available and is not: it will be, when the copy has ended.
+        let copied =
+            |(_, down): (usize, &Down)| down.stack == stack && matches!(down.source, Have::Leased(_));
+        if evicted > 0 || !books.links() || books.pool.available() == 0 || self.downs.iter().any(copied) {
+            return evicted;
+        }
+        let capacity = books.pool.capacity() as u32;
+        let hand = self.lines[stack as usize].hand;
+        for block in (hand..capacity).chain(0..hand.min(capacity)).map(BlockId) {
+            let Some((there, hash)) = books.pool.registered(block) else { continue };
+            if books.class(block) == Priority::Pinned {
+                continue;
+            }
+            let Ok(victim) = books.pool.take_out(there) else { continue };
+            self.lines[stack as usize].hand = block.0 + 1;
+            victims.push((victim.into_mutable().into_id(), hash));
+            return 1;
+        }
+        0
+    }
+
     /// Somebody waits for blocks, and nobody leaves: the copies that keep some from leaving wait for no iteration's budget. The next
     /// iteration may wait for these blocks.
     pub(super) fn hurry(&mut self, inner: &Inner, stack: u16) {
@@ -202,33 +273,28 @@ impl Traffic {
             return;
         }
         let pool = &inner.stack(stack).device.pool;
-        let of_stack = |down: &&mut Down| down.stack == stack && down.class > Class::Urgent;
-        for down in self.downs.iter_mut().map(|(_, down)| down).filter(of_stack) {
-            let keeps = match (down.from, down.source) {
-                (_, Have::Owned(_)) | (Tier::Device, Have::Leased(_)) => true,
-                // The flight's reference, and the one that asks.
-                (Tier::Device, Have::Held(block)) => {
-                    pool.upgrade(block).is_some_and(|held| held.references() <= 2)
-                }
-                _ => false,
-            };
-            if keeps {
-                down.class = Class::Urgent;
-                if let At::Queued(path, ticket) = down.at {
-                    self.queues[path as usize].promote(ticket, Class::Urgent);
-                }
+        // A victim waits for host memory, and whatever has some is before it.
+        let grounded = !self.lines[stack as usize].grounded.is_empty();
+        let keeps = |down: &Down| match (down.from, down.source) {
+            _ if grounded && down.host.is_some() => true,
+            (_, Have::Owned(_)) | (Tier::Device, Have::Leased(_)) => true,
+            // The flight's reference, and the one that asks.
+            (Tier::Device, Have::Held(block)) => {
+                pool.upgrade(block).is_some_and(|held| held.references() <= 2)
             }
-        }
-    }
-
-    /// Whether the first in line could go on with its blocks: queues are bounded, and who would fill one waits here.
-    fn may_depart(&self, stack: u16) -> bool {
-        match self.lines[stack as usize].entries.front().map(|entry| &entry.whose) {
-            Some(Whose::Flights(flights)) => {
-                let room = |path| self.has_room(path, flights.len());
-                room(Path::HostToDevice) && room(Path::DiskToDevice)
-            }
-            _ => true,
+            _ => false,
+        };
+        let of_stack = |down: &Down| down.stack == stack && down.class > Class::Urgent;
+        let downs = self.downs.iter().filter(|(_, down)| of_stack(down) && keeps(down));
+        let downs: Vec<u32> = downs.map(|(key, _)| key as u32).collect();
+        downs.into_iter().for_each(|key| self.promote_down(key));
+        // What comes up has blocks, too; those of guesses have been taken back.
+        let has = |up: &Up| up.stack == stack && up.device.is_some();
+        let waits = |up: &Up| has(up) && matches!(up.class, Class::Offload | Class::Background);
+        let ups: Vec<u32> = self.ups.iter().filter(|(_, up)| waits(up)).map(|(key, _)| key as u32).collect();
+        ups.into_iter().for_each(|key| self.promote(inner, key, Class::Urgent));
+        if grounded && inner.stack(stack).host.is_none() {
+            self.press(inner, stack);
         }
     }
 
@@ -236,6 +302,7 @@ impl Traffic {
     fn serve_first(&mut self, inner: &Inner, stack: u16) {
         let Some(entry) = self.lines[stack as usize].entries.pop_front() else { return };
         inner.waiting.leave();
+        self.not_due(entry.due, Waits::Place { stack, number: entry.number });
         match entry.whose {
             Whose::Caller(to) => self.out.grant(to, stack, entry.got, entry.tenant),
             Whose::Flights(flights) => {
@@ -257,15 +324,17 @@ impl Traffic {
     }
 
     fn dismiss_if(&mut self, inner: &Inner, stack: u16, whom: impl Fn(TenantId) -> bool) {
-        loop {
-            let line = &self.lines[stack as usize];
-            let mut all = line.entries.iter().chain(&line.held);
-            let Some(number) = all.find(|entry| whom(entry.tenant)).map(|entry| entry.number) else { return };
-            let Some((entries, at, credited)) = self.lines[stack as usize].find(number) else { return };
-            let Some(entry) = entries.remove(at) else { return };
-            let Entry { need, tenant, got, whose, .. } = entry;
-            self.left_line(inner, stack, got, tenant, if credited { need } else { 0 });
-            match whose {
+        let line = &mut self.lines[stack as usize];
+        let mut gone = Vec::new();
+        for (entries, credited) in [(&mut line.entries, true), (&mut line.held, false)] {
+            // All of them before the blocks of any: what is given back is for who stays.
+            let (go, stay) = std::mem::take(entries).into_iter().partition(|entry| whom(entry.tenant));
+            *entries = stay;
+            let go: VecDeque<Entry> = go;
+            gone.extend(go.into_iter().map(|entry| (entry, credited)));
+        }
+        for (entry, credited) in gone {
+            match self.left_line(inner, stack, entry, credited) {
                 // Told when the lock has been given back.
                 Whose::Caller(to) => self.out.gone.push(to),
                 Whose::Flights(flights) => {

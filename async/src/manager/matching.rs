@@ -160,25 +160,43 @@ impl Inner {
         }
     }
 
-    /// The leading run.
-    pub(super) fn match_prefix(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> PrefixMatch {
-        self.match_behind(stack, None, hashes)
+    /// The leading run that the device has.
+    pub(super) fn match_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+        let mut refs = Vec::with_capacity(hashes.len());
+        self.stack(stack).device.pool.match_refs(hashes, &mut refs);
+        Blocks::new(Arc::clone(self), stack, refs)
     }
 
-    /// The leading run of what follows `parent` in its sequence.
-    pub(super) fn match_behind(
+    /// The leading run.
+    pub(super) fn match_prefix(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> PrefixMatch {
+        let found = self.match_unused(stack, None, hashes);
+        self.used(stack, [hashes], Some(&found));
+        found
+    }
+
+    /// Takes note of one use of what is asked for, and of what of it was found.
+    pub(super) fn used<const N: usize>(
+        self: &Arc<Inner>,
+        stack: u16,
+        asked: [&[SequenceHash]; N],
+        found: Option<&PrefixMatch>,
+    ) {
+        asked.into_iter().for_each(|hashes| self.stack(stack).used(hashes));
+        if let (WriteMode::SecondUse, Some(found)) = (self.rules.mode, found) {
+            self.used_again(stack, found.device.refs());
+        }
+    }
+
+    /// The leading run of what follows `parent` in its sequence; no use is noted.
+    pub(super) fn match_unused(
         self: &Arc<Inner>,
         stack: u16,
         parent: Option<SequenceHash>,
         hashes: &[SequenceHash],
     ) -> PrefixMatch {
         let of = self.stack(stack);
-        of.used(hashes);
         let mut refs = Vec::with_capacity(hashes.len());
         let leading = of.device.pool.match_refs(hashes, &mut refs);
-        if self.rules.mode == WriteMode::SecondUse {
-            self.used_again(stack, &refs);
-        }
         let device = Blocks::new(Arc::clone(self), stack, refs);
         let mut found = PrefixMatch { device, beyond: Vec::new(), tenant: TenantId::NOBODY };
         if leading < hashes.len() && (of.memory.is_some() || self.has_pending()) {
@@ -203,6 +221,18 @@ impl Inner {
             }
             found.beyond.push(Found { name, place });
         }
+    }
+
+    /// Whether a block is anywhere, or on its way.
+    pub(super) fn has(&self, stack: u16, hash: SequenceHash) -> bool {
+        let of = self.stack(stack);
+        of.device.pool.contains(hash)
+            || of.host.as_ref().is_some_and(|host| host.pool.contains(hash))
+            || of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash))
+            || self.has_pending() && {
+                let traffic = self.look();
+                traffic.up_of.contains_key(&(stack, hash)) || traffic.down_of.contains_key(&(stack, hash))
+            }
     }
 
     /// Where a block is, held.

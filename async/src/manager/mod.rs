@@ -1,4 +1,4 @@
-//! [`KvBlockManager`]: KV blocks over device, host and disk, for an engine to embed.
+//! [`KvBlockManager`]: KV blocks over device (G1), host (G2) and disk (G3), for an engine to embed. Remote stores (G4) are not there yet.
 //!
 //! ```text
 //!   engine ─ match_prefix ─► what is there ─ onboard ─► Blocks                     (held: nobody changes or evicts them)
@@ -13,41 +13,56 @@
 //! | `build.rs`, `devices.rs`, `volumes.rs`, `rules.rs` | a manager of settings, or of parts |
 //! | `blocks.rs` | owned handles, by the list |
 //! | `matching.rs` | what of a sequence is there |
-//! | `groups.rs` | groups of layers: prefixes that all of them have |
+//! | `groups.rs`, `group.rs` | groups of layers: prefixes that all of them have; the calls for one of them |
 //! | `onboard.rs`, `onboarding.rs` | a request's run on its way up |
 //! | `offload.rs` | copies down on request |
-//! | `preempt.rs` | a request gives up its blocks, and has them again |
+//! | `preempt.rs`, `forget.rs` | a request gives up its blocks, and has them again; what it leaves behind |
 //! | `allocate.rs`, `line.rs` | blocks to fill; who waits for them |
+//! | `deadlines.rs` | who has waited for too long |
 //! | `inner.rs`, `traffic.rs`, `out.rs` | the lock, what is under it, what is done outside |
-//! | `up.rs`, `down.rs`, `turn_back.rs`, `room.rs` | flights, and the room that they need below |
+//! | `up.rs`, `down.rs`, `ended.rs`, `turn_back.rs` | flights, and their ends |
+//! | `room.rs`, `aside.rs` | the room that they need below, and in queues |
 //! | `prefetch.rs` | bringing blocks up before they are asked for |
-//! | `schedule.rs` | the engine's clock; copies ahead of need |
+//! | `schedule.rs` | the engine's clock, and what waits for its gates |
+//! | `ahead.rs` | copies ahead of need: watermarks, idleness, what is owed |
+//! | `parked.rs` | blocks that are never used again |
+//! | `describe.rs` | for people |
 //! | `shutdown.rs` | the end |
 //! | `checked.rs` | writes to the disk, compared with their sums |
-//! | `stack.rs` | the tiers of a group of layers |
+//! | `stack.rs`, `classes.rs` | the tiers of a group of layers; classes for eviction |
 //! | `tenants/` | whose blocks are whose: quotas, purge |
 //! | `counts.rs` | what has happened |
 //! | `census.rs` | conservation: where every block is (tests, diagnosis) |
 //!
 //! Invariants, each shown by the simulation (`async/tests/simulation/`)
-//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the line = capacity.
+//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the line + parked = capacity.
 //! - I2: what is in flight is held by its flight, both ends, until the mover has answered.
 //! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed transfer fails exactly the
 //!   requests that wait for it.
 //! - I4: whoever waits is answered: by the end of a flight, by a deadline, or by shutdown.
 //! - I5: who allocates is served in order of arrival, wholly; what can never be served is refused at once.
-//! - I6: a hash is in a tier once, and on its way there once.
+//! - I6: a hash is on its way up once, and on its way down once; in host and disk it is once. In the device it may be twice: where an engine
+//!   registers a copy in the same moment in which one is registered that somebody reads, turned back from its way down, or announced layer
+//!   by layer (`register_beside`). Both have the hash's bytes, a look-up finds one of them, and each leaves by itself; the one that leaves
+//!   last finds the other below, or on its way there.
 //! - I7: room is made without waiting for whoever waits for it: a victim that finds no place below is dropped.
 
+mod ahead;
 mod allocate;
+mod aside;
 mod blocks;
 mod build;
 mod census;
 mod checked;
+mod classes;
 mod counts;
+mod deadlines;
 mod describe;
 mod devices;
 mod down;
+mod ended;
+mod forget;
+mod group;
 mod groups;
 mod inner;
 mod line;
@@ -56,6 +71,7 @@ mod offload;
 mod onboard;
 mod onboarding;
 mod out;
+mod parked;
 mod preempt;
 mod prefetch;
 mod room;
@@ -73,7 +89,8 @@ pub use allocate::AllocateError;
 pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault};
 pub use build::{BuildError, Parts, StackParts};
 pub use census::{Census, TierCensus};
-pub use counts::{ManagerStats, PathStats};
+pub use counts::{ManagerStats, PathStats, Refusal};
+pub use group::Group;
 pub use groups::{GroupMatch, GroupsMatch, GroupsOnboarded};
 pub use matching::PrefixMatch;
 pub use offload::{Offload, OffloadOptions, Offloaded};
@@ -88,12 +105,14 @@ use crate::config::ManagerConfig;
 use crate::scheduler::Misuse;
 use crate::tier::Tier;
 use inner::Inner;
-use kvstrata_core::{DevicePort, SequenceHash};
+use kvstrata_core::hash::Salt;
+use kvstrata_core::{DevicePort, SequenceHash, Token};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// KV blocks over the tiers of a machine. Clones are the same manager.
+/// KV blocks over the tiers of a machine. Clones are the same manager. Its calls are for the first group of layers, where they are not for
+/// all; those of a hybrid model's others are had by [`group`](KvBlockManager::group).
 #[derive(Clone)]
 pub struct KvBlockManager {
     inner: Arc<Inner>,
@@ -143,15 +162,14 @@ impl KvBlockManager {
     /// The longest leading run that the device has, held.
     #[must_use]
     pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
-        let mut refs = Vec::with_capacity(hashes.len());
-        self.inner.stack(0).device.pool.match_refs(hashes, &mut refs);
-        Blocks::new(Arc::clone(&self.inner), 0, refs)
+        self.inner.match_device(0, hashes)
     }
 
     /// Brings a run up to the device. It begins at once; the future ends when all of it is there, or will not be.
     ///
     /// The run's blocks that the device has are held meanwhile. Two that hold some and wait for more may wait for each other, as any two that
     /// allocate while they hold blocks: then the one whose deadline passes first gets what is there, and gives it up or computes the rest.
+    /// The manager cannot tell before: who allocates is not known to be the one who holds a list, and any list may be dropped this moment.
     ///
     /// # Errors
     /// [`OnboardError`]; the run is released.
@@ -159,7 +177,8 @@ impl KvBlockManager {
         Onboard::begin(&self.inner, found.by(self.tenant), options)
     }
 
-    /// As [`match_prefix`](KvBlockManager::match_prefix) and [`onboard`](KvBlockManager::onboard) of the whole run.
+    /// As [`match_prefix`](KvBlockManager::match_prefix) and [`onboard`](KvBlockManager::onboard) of the whole run. Of another tenant's blocks
+    /// no more come than that one may have in the device: the next is missed, as one that is late.
     ///
     /// # Errors
     /// [`OnboardError`].
@@ -216,7 +235,8 @@ impl KvBlockManager {
         allocate::try_allocate(&self.inner, 0, count, self.tenant)
     }
 
-    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future is dropped.
+    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future is dropped, or
+    /// answers by its deadline (`deadline.offload`).
     pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
         Offload::begin(blocks, options)
     }
@@ -227,8 +247,8 @@ impl KvBlockManager {
         self.inner.stack(0).port.as_ref()
     }
 
-    /// Copies blocks to the disk tier, wherever above they are, so that they outlive the process. Ends when they are down; what the tier's
-    /// admission refuses is counted, and stays where it is.
+    /// Copies blocks to the disk tier, wherever above they are, so that they outlive the process. Ends when they are down; what the tier
+    /// has no room for or its admission refuses, and what is nowhere, is counted as refused, and stays where it is. What is not down by the deadline (`deadline.offload`) is counted as failed.
     pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
         offload::persist(&self.inner, 0, hashes).await
     }
@@ -238,6 +258,19 @@ impl KvBlockManager {
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
         let number = self.inner.with(|traffic| traffic.hint(&self.inner, 0, hashes, self.tenant));
         Prefetch { inner: Some(Arc::clone(&self.inner)), number }
+    }
+
+    /// The same of tokens, as a queued request has them: their hashes are made by the pages of the first group, with the salt that the
+    /// sequence is registered with ([`Tenant::salt`], or `SaltParts`). A hybrid model's other groups have pages of their own: hint each
+    /// ([`Group::prefetch_tokens`]).
+    pub fn prefetch_tokens(&self, tokens: &[Token], salt: Salt) -> Prefetch {
+        self.prefetch(&self.hashes_of(tokens, salt))
+    }
+
+    /// [`Group::hashes_of`] of the first group.
+    #[must_use]
+    pub fn hashes_of(&self, tokens: &[Token], salt: Salt) -> Vec<SequenceHash> {
+        self.group(0).map_or_else(Vec::new, |group| group.hashes_of(tokens, salt))
     }
 
     /// An iteration of the model begins. Its number, for gates. The bytes that it allows ([`iteration.bytes`](crate::config)) are anew.
@@ -278,7 +311,7 @@ impl KvBlockManager {
         self.inner.check_watermark();
     }
 
-    /// Takes note that a block is used, wherever the engine has it: it becomes the most recent. Whether the device has it.
+    /// Takes note that a block of the device is used: it becomes the most recent of its tier. Whether the device has it.
     pub fn access(&self, hash: SequenceHash) -> bool {
         !self.match_sequence_hashes(&[hash]).is_empty()
     }
@@ -315,7 +348,8 @@ impl KvBlockManager {
 
     /// Ends what is under way: no more transfers begin; those that have are waited for, and so is what a caller waits for. What is not
     /// over by the deadline (`deadline.shutdown`) goes on without anybody, and owns its memory until the hardware has answered. Returns
-    /// whether all was over.
+    /// whether all was over. Then the disk tier is closed too, with the mark of a clean end, whoever still has a handle: the next manager
+    /// over its files may be made at once. Without a shutdown that is done when the last handle is dropped, whose thread waits for it as long.
     pub async fn shutdown(&self) -> bool {
         self.inner.shutdown().await
     }

@@ -1,18 +1,22 @@
 //! Copies down that a caller asks for: the blocks stay where they are, and the tier below has them too.
 
 use super::blocks::Blocks;
-use super::down::{Have, let_go};
+use super::counts::Refusal;
+use super::deadlines::Waits;
+use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
 use super::schedule::GatedCopy;
 use super::traffic::Traffic;
 use crate::scheduler::Gate;
-use crate::transfer::{Cause, Class};
+use crate::transfer::{Cause, Class, Failure, Path};
 use kvstrata_core::SequenceHash;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How blocks are offloaded.
 #[derive(Debug, Clone, Copy)]
@@ -21,13 +25,16 @@ pub struct OffloadOptions {
     pub class: Class,
     /// Whose it is: requests of one class take turns. 0: nobody's.
     pub request: u64,
-    /// What must be over before: a layer or an iteration that still writes the blocks.
+    /// What must be over before: a layer or an iteration that still writes the blocks. What has waited for that for the manager's
+    /// `deadline.offload` fails, by [`Cause::Deadline`].
     pub gate: Gate,
+    /// How long to wait at most; the manager's `deadline.offload` unless told. Copies go on.
+    pub deadline: Option<Duration>,
 }
 
 impl Default for OffloadOptions {
     fn default() -> OffloadOptions {
-        OffloadOptions { class: Class::Offload, request: 0, gate: Gate::Open }
+        OffloadOptions { class: Class::Offload, request: 0, gate: Gate::Open, deadline: None }
     }
 }
 
@@ -38,9 +45,10 @@ pub struct Offloaded {
     pub copied: usize,
     /// Blocks that the tier below had, or that were on their way there.
     pub there: usize,
-    /// Blocks that no tier below has room for, or wants.
+    /// Blocks that were not begun: no tier below, none that has room for them or wants them, a full queue, or a manager that is shut down
+    /// ([`ManagerStats::refused`](super::ManagerStats::refused) tells them apart).
     pub refused: usize,
-    /// Blocks whose copy failed.
+    /// Blocks whose copy failed, or was late.
     pub failed: usize,
     /// Why the last of those did.
     pub cause: Option<Cause>,
@@ -54,6 +62,9 @@ pub(super) struct Offloading {
     waker: Option<Waker>,
     /// Nobody does.
     alone: bool,
+    due: Option<Instant>,
+    /// That has passed.
+    late: bool,
 }
 
 /// Blocks on their way down. Dropped, they go all the same.
@@ -65,8 +76,42 @@ pub struct Offload {
 impl Offload {
     pub(super) fn begin(blocks: &Blocks, options: OffloadOptions) -> Offload {
         let inner = Arc::clone(blocks.inner());
-        let key = inner.with(|traffic| traffic.offload(&inner, blocks, options));
+        let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
+        let key = inner.with(|traffic| {
+            let key = traffic.offload(&inner, blocks, options, false);
+            traffic.offload_due(key, due);
+            key
+        });
         Offload { inner, key: Some(key) }
+    }
+
+    /// Of a request that will come back for them: all of them, also beyond the queue's bound, and whatever the mode.
+    pub(super) fn begin_whole(blocks: &Blocks, request: u64) -> Offload {
+        let inner = Arc::clone(blocks.inner());
+        let options = OffloadOptions { request, ..OffloadOptions::default() };
+        let due = inner.due_in(inner.rules.offload_deadline);
+        let key = inner.with(|traffic| {
+            let key = traffic.offload(&inner, blocks, options, true);
+            traffic.offload_due(key, due);
+            key
+        });
+        Offload { inner, key: Some(key) }
+    }
+
+    /// Ends when no copy of these blocks is under way: what has not begun to move is called back.
+    pub(super) fn call_back(
+        inner: &Arc<Inner>,
+        stack: u16,
+        hashes: &[SequenceHash],
+        due: Option<Instant>,
+    ) -> Offload {
+        let key = inner.with(|traffic| {
+            let key = traffic.offloadings.insert(Offloading::default()) as u32;
+            hashes.iter().for_each(|hash| traffic.call_back(inner, key, stack, *hash));
+            traffic.offload_due(key, due);
+            key
+        });
+        Offload { inner: Arc::clone(inner), key: Some(key) }
     }
 }
 
@@ -78,23 +123,39 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
     let above = hashes.iter().filter(|hash| !on_disk(hash) && !in_host(hash));
     let refs = above.filter_map(|hash| of.device.pool.lookup_ref(*hash)).collect();
     let blocks = Blocks::new(Arc::clone(inner), stack, refs);
+    // One for both halves.
+    let due = inner.due_in(inner.rules.offload_deadline);
     let key = inner.with(|traffic| {
-        let key = traffic.offload(inner, &blocks, OffloadOptions::default());
+        let key = traffic.offload(inner, &blocks, OffloadOptions::default(), false);
         // Victims, which the device has no more and the host not yet.
         for hash in hashes.iter().filter(|hash| !of.device.pool.contains(**hash)) {
             traffic.join_down(key, stack, *hash);
         }
+        traffic.offload_due(key, due);
         key
     });
     let first = Offload { inner: Arc::clone(inner), key: Some(key) }.await;
     if of.host.is_none() {
-        return first;
+        return all_counted(inner, hashes, first);
     }
-    let key = inner.with(|traffic| traffic.offload_to_disk(inner, stack, hashes));
+    let key = inner.with(|traffic| {
+        let key = traffic.offload_to_disk(inner, stack, hashes);
+        traffic.offload_due(key, due);
+        key
+    });
     let second = Offload { inner: Arc::clone(inner), key: Some(key) }.await;
     // What has not reached the host has not been looked for in it.
     let (refused, failed) = (first.refused + second.refused, first.failed + second.failed);
-    Offloaded { refused, failed, cause: first.cause.or(second.cause), ..second }
+    let cause = first.cause.or(second.cause);
+    all_counted(inner, hashes, Offloaded { refused, failed, cause, ..second })
+}
+
+/// What has left the host between the two halves, or never was anywhere, is refused, too.
+fn all_counted(inner: &Inner, hashes: &[SequenceHash], so_far: Offloaded) -> Offloaded {
+    let counted = so_far.copied + so_far.there + so_far.refused + so_far.failed;
+    let gone = hashes.len().saturating_sub(counted);
+    inner.counts.refused(Refusal::Room, gone);
+    Offloaded { refused: so_far.refused + gone, ..so_far }
 }
 
 impl Future for Offload {
@@ -107,6 +168,15 @@ impl Future for Offload {
         let waker = context.waker().clone();
         let mut traffic = self.inner.look();
         match traffic.offloadings.get_mut(key as usize) {
+            Some(of) if of.left > 0 && of.late => {
+                of.alone = true;
+                let so_far = of.so_far;
+                let late =
+                    Offloaded { failed: so_far.failed + of.left, cause: Some(Cause::Deadline), ..so_far };
+                drop(traffic);
+                self.key = None;
+                Poll::Ready(late)
+            }
             Some(of) if of.left > 0 => {
                 let before = of.waker.replace(waker);
                 drop(traffic);
@@ -130,7 +200,9 @@ impl Drop for Offload {
         let waker = match traffic.offloadings.get_mut(key as usize) {
             Some(of) if of.left > 0 => {
                 of.alone = true;
-                of.waker.take()
+                let (due, waker) = (of.due.take(), of.waker.take());
+                traffic.not_due(due, Waits::Offloading(key));
+                waker
             }
             Some(_) => traffic.offloadings.remove(key as usize).waker,
             None => None,
@@ -147,37 +219,84 @@ impl fmt::Debug for Offload {
 }
 
 impl Traffic {
-    fn offload(&mut self, inner: &Inner, blocks: &Blocks, options: OffloadOptions) -> u32 {
+    fn offload(&mut self, inner: &Inner, blocks: &Blocks, options: OffloadOptions, whole: bool) -> u32 {
         let stack = blocks.stack();
-        let books = &inner.stack(stack).device;
+        let of = inner.stack(stack);
+        let books = &of.device;
         let key = self.offloadings.insert(Offloading::default()) as u32;
+        if of.host.is_none() && of.disk.is_none() {
+            inner.counts.refused(Refusal::Tier, blocks.len());
+            self.offloadings[key as usize].so_far.refused = blocks.len();
+            return key;
+        }
         let (mut there, mut refused) = (0, 0);
+        // A list that finds room goes whole: the device's blocks bound it.
+        let OffloadOptions { class, request, gate, .. } = options;
+        let at_once = whole || self.clock.passed(gate) && self.has_room(Path::DeviceToHost, class);
         for block in blocks.refs() {
             // Held, and purged: nobody is to have it any more.
             let Some(held) = books.pool.upgrade(*block) else {
+                inner.counts.refused(Refusal::Room, 1);
                 refused += 1;
                 continue;
             };
             let name = books.name(held.id(), held.hash());
             let held = held.into_ref();
+            if whole {
+                // What finds no room now does when it must go.
+                books.ages.second_use(held, inner.now());
+            }
             if self.join_down(key, stack, name.hash) {
                 let_go(books, Have::Held(held), inner.now());
                 continue;
             }
-            if !self.wants_copy(inner.stack(stack), stack, name) {
+            if !self.wants_copy(of, stack, name, books.class(held.id)) {
                 there += 1;
                 let_go(books, Have::Held(held), inner.now());
                 continue;
             }
-            let OffloadOptions { class, request, gate } = options;
             self.offloadings[key as usize].left += 1;
-            let (block, asked) = (held, Some(key));
-            self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, asked });
+            if at_once {
+                self.offload_whole(
+                    inner,
+                    (stack, key),
+                    Cargo { source: Have::Held(held), name, class, request },
+                );
+                continue;
+            }
+            let (block, asked, since) = (held, Some(key), inner.elapsed());
+            self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, asked, since });
         }
         let so_far = &mut self.offloadings[key as usize].so_far;
         so_far.there = there;
         so_far.refused += refused;
         key
+    }
+
+    /// One block, whether there is room in the queue or not: no more than the device has can come.
+    fn offload_whole(&mut self, inner: &Inner, (stack, key): (u16, u32), cargo: Cargo) {
+        let flight = if self.closed { None } else { self.send_down(inner, stack, cargo) };
+        match flight {
+            Some(flight) => self.downs[flight as usize].asked.push(key),
+            None => {
+                let_go(&inner.stack(stack).device, cargo.source, inner.now());
+                let why = if self.closed { Refusal::Closed } else { Refusal::Room };
+                self.offload_refused(inner, key, why);
+            }
+        }
+    }
+
+    /// Calls a flight down back, if it has not begun to move; waits for it otherwise.
+    fn call_back(&mut self, inner: &Inner, key: u32, stack: u16, hash: SequenceHash) {
+        let Some(flight) = self.down_of.get(&(stack, hash)).copied() else { return };
+        let Some((at, source)) = self.downs.get(flight as usize).map(|down| (down.at, down.source)) else {
+            return;
+        };
+        if !matches!(source, Have::Owned(_)) && self.recall(at) {
+            self.lines[stack as usize].grounded.retain(|waits| *waits != flight);
+            return self.down_failed(inner, flight, Failure::of(Cause::Cancelled));
+        }
+        self.join_down(key, stack, hash);
     }
 
     /// Blocks of the host on their way to the disk.
@@ -198,11 +317,11 @@ impl Traffic {
             let source = Have::Held(block);
             let name = host.name(block.id, *hash);
             self.offloadings[key as usize].left += 1;
-            match self.sink(inner, stack, source, name, Class::Offload) {
+            match self.sink(inner, stack, Cargo::new(source, name, Class::Offload)) {
                 Some(flight) => self.downs[flight as usize].asked.push(key),
                 None => {
                     let_go(host, source, inner.now());
-                    self.offload_refused(key);
+                    self.offload_refused(inner, key, Refusal::Room);
                 }
             }
         }
@@ -218,9 +337,35 @@ impl Traffic {
         true
     }
 
+    /// Answered by then, if anything of it is under way.
+    fn offload_due(&mut self, key: u32, due: Option<Instant>) {
+        if let Some(of) = self.offloadings.get_mut(key as usize).filter(|of| of.left > 0) {
+            of.due = due;
+            self.due(due, Waits::Offloading(key));
+        }
+    }
+
+    /// The deadline has passed.
+    pub(super) fn late_offloading(&mut self, key: u32) {
+        if let Some(of) = self.offloadings.get_mut(key as usize) {
+            of.late = true;
+            self.out.wakes.extend(of.waker.take());
+        }
+    }
+
     /// One that was asked for finds no room.
-    pub(super) fn offload_refused(&mut self, key: u32) {
+    pub(super) fn offload_refused(&mut self, inner: &Inner, key: u32, why: Refusal) {
+        inner.counts.refused(why, 1);
         self.offload_counted(key, |so_far| so_far.refused += 1);
+    }
+
+    /// Why a copy that was asked for has not begun.
+    pub(super) fn why_refused(&self, path: Path, class: Class) -> Refusal {
+        match (self.closed, self.has_room(path, class)) {
+            (true, _) => Refusal::Closed,
+            (_, false) => Refusal::Queue,
+            _ => Refusal::Room,
+        }
     }
 
     /// A flight that was asked for has ended.
@@ -240,9 +385,11 @@ impl Traffic {
         count(&mut of.so_far);
         if of.left == 0 {
             self.out.wakes.extend(of.waker.take());
-            if of.alone {
+            let (due, alone) = (of.due.take(), of.alone);
+            if alone {
                 self.offloadings.remove(key as usize);
             }
+            self.not_due(due, Waits::Offloading(key));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Bringing a run up: begun at once, waited for as a future, or layer by layer.
 
 use super::blocks::Blocks;
+use super::deadlines::Waits;
 use super::inner::Inner;
 use super::line::Whose;
 use super::matching::{Found, Place, PrefixMatch};
@@ -19,7 +20,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::Sleep;
 
 /// How a run is brought up.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub struct OnboardOptions {
     pub request: u64,
     /// Layers a transfer, if the engine begins with the first while others are under way; whole blocks otherwise.
     pub layers: Option<u32>,
-    /// How long to wait at most; the manager's `deadline.onboard` unless told.
+    /// How long to wait at most, polled or not; the manager's `deadline.onboard` unless told.
     pub deadline: Option<Duration>,
 }
 
@@ -89,7 +89,6 @@ pub struct Onboard {
     inner: Arc<Inner>,
     key: Option<u32>,
     device: Option<Blocks>,
-    deadline: Pin<Box<Sleep>>,
 }
 
 impl Onboard {
@@ -120,15 +119,11 @@ impl Onboard {
                     beyond.into_iter().rev().for_each(|found| traffic.release_found(inner, stack, found));
                     Err(OnboardError::Closed)
                 }
-                false => Ok(traffic.begin_onboarding(inner, stack, beyond, options, tenant)),
+                false => Ok(traffic.begin_onboarding(inner, &found.device, beyond, options, tenant)),
             }
         })?;
-        let deadline = {
-            let _in = inner.runtime.enter();
-            Box::pin(tokio::time::sleep(options.deadline.unwrap_or(inner.rules.onboard_deadline)))
-        };
         let device = Some(found.into_device());
-        Ok(Onboard { inner: Arc::clone(inner), key: Some(key), device, deadline })
+        Ok(Onboard { inner: Arc::clone(inner), key: Some(key), device })
     }
 
     /// Waits until a layer, and those before it, is there for all blocks of the run, and no longer than the onboarding's deadline.
@@ -136,7 +131,7 @@ impl Onboard {
     /// # Errors
     /// The cause, if a block has failed, or is late: what follows is to be computed.
     pub async fn layer_ready(&self, layer: u32) -> Result<(), Cause> {
-        let ready = poll_fn(|context| {
+        poll_fn(|context| {
             let waker = context.waker().clone();
             let mut traffic = self.inner.look();
             let Some(of) = self.key.and_then(|key| traffic.onboardings.get_mut(key as usize)) else {
@@ -151,12 +146,8 @@ impl Onboard {
                     Poll::Pending
                 }
             }
-        });
-        let in_time = {
-            let _in = self.inner.runtime.enter();
-            tokio::time::timeout_at(self.deadline.deadline(), ready)
-        };
-        in_time.await.unwrap_or(Err(Cause::Deadline))
+        })
+        .await
     }
 
     /// The blocks of the run, in the device, once all of them have a place: from the first layer on.
@@ -174,9 +165,9 @@ impl Onboard {
         Some(ids)
     }
 
-    fn end(&mut self, cause: Cause) -> Option<Onboarded> {
+    fn end(&mut self) -> Option<Onboarded> {
         let (key, mut blocks) = (self.key.take()?, self.device.take()?);
-        let ended = self.inner.with(|traffic| traffic.end_onboarding(&self.inner, key, cause));
+        let ended = self.inner.with(|traffic| traffic.end_onboarding(&self.inner, key));
         let rest = Blocks::new(Arc::clone(&self.inner), blocks.stack(), ended.run);
         // The same manager and group.
         let _ = blocks.append(rest);
@@ -190,13 +181,11 @@ impl Future for Onboard {
     /// Ready once; polled after that it stays pending.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Onboarded> {
         let Some(key) = self.key else { return Poll::Pending };
-        let late = self.deadline.as_mut().poll(context).is_ready();
         {
             let waker = context.waker().clone();
             let mut traffic = self.inner.look();
             if let Some(of) = traffic.onboardings.get_mut(key as usize)
                 && !of.is_done()
-                && !late
             {
                 let spare = of.tell(waker);
                 drop(traffic);
@@ -204,13 +193,13 @@ impl Future for Onboard {
                 return Poll::Pending;
             }
         }
-        self.end(Cause::Deadline).map_or(Poll::Pending, Poll::Ready)
+        self.end().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
 impl Drop for Onboard {
     fn drop(&mut self) {
-        drop(self.end(Cause::Cancelled));
+        drop(self.end());
     }
 }
 
@@ -220,25 +209,60 @@ impl fmt::Debug for Onboard {
     }
 }
 
+/// How many blocks of a run each tenant has, or is to have, in the device: never more than it may, or the run would wait for itself.
+#[derive(Default)]
+struct Shares(Vec<(TenantId, usize)>);
+
+impl Shares {
+    /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may have it too.
+    fn has_room(&mut self, traffic: &Traffic, inner: &Inner, there: &Blocks, key: u32) -> bool {
+        let owners = &inner.stack(there.stack()).device.owners;
+        let Some(last) = traffic.onboardings[key as usize].wanted.last() else { return true };
+        let tenant = match last.state {
+            State::Here(block) => owners.owner(block.id),
+            State::Coming(flight) => traffic.ups[flight as usize].tenant,
+            State::Failed(_) => return true,
+        };
+        let Some(limit) = owners.limit(tenant) else { return true };
+        let known = self.0.iter().position(|(of, _)| *of == tenant);
+        let at = known.unwrap_or_else(|| {
+            let before = there.ids().filter(|block| owners.owner(*block) == tenant).count();
+            self.0.push((tenant, before));
+            self.0.len() - 1
+        });
+        self.0[at].1 += 1;
+        self.0[at].1 <= limit
+    }
+}
+
 impl Traffic {
     fn begin_onboarding(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        there: &Blocks,
         beyond: Vec<Found>,
         options: OnboardOptions,
         tenant: TenantId,
     ) -> u32 {
+        let stack = there.stack();
         let options = OnboardOptions { class: options.class.min(Class::Background), ..options };
+        let due = inner.due_in(options.deadline.unwrap_or(inner.rules.onboard_deadline));
         let layers = inner.stack(stack).layers;
         let counted = if options.layers.is_some() { layers } else { 0 };
-        let key = self.onboardings.insert(Onboarding::new(stack, counted, beyond.len())) as u32;
+        let key = self.onboardings.insert(Onboarding::new(stack, counted, beyond.len(), due)) as u32;
         // Of one tenant each: of more than one only where hashes are not salted.
         let mut flights: Vec<(TenantId, VecDeque<u32>)> = Vec::new();
         let blocks = beyond.len();
         let mut beyond = beyond.into_iter();
+        let mut shares = Shares::default();
         for found in beyond.by_ref() {
-            match self.want(inner, stack, key, found, options, tenant) {
+            let wanted = self.want(inner, stack, key, found, options, tenant);
+            if wanted.is_some() && !shares.has_room(self, inner, there, key) {
+                // It would wait for blocks of its own.
+                self.cut_off(inner, key, Cause::Deadline);
+                break;
+            }
+            match wanted {
                 Some(Some(flight)) => {
                     let whose = self.ups[flight as usize].tenant;
                     match flights.last_mut() {
@@ -265,8 +289,11 @@ impl Traffic {
             // The number that the entry will have.
             let entry = self.next_serial();
             flights.iter().for_each(|flight| self.ups[*flight as usize].entry = entry);
-            let got = self.enter_line(inner, stack, flights.len(), Whose::Flights(flights), whose);
+            let got = self.enter_line(inner, stack, flights.len(), Whose::Flights(flights), whose, None);
             debug_assert_eq!(got, entry);
+        }
+        if !self.onboardings[key as usize].is_done() {
+            self.due(due, Waits::Onboarding(key));
         }
         key
     }
@@ -299,7 +326,7 @@ impl Traffic {
                 source.into_iter().for_each(|source| self.put_down(inner, stack, source));
                 return None;
             }
-            self.promote(flight, options.class);
+            self.promote(inner, flight, options.class);
             self.join(key, flight, layers);
             source.into_iter().for_each(|source| self.spend(link, source));
             return Some(None);
@@ -344,19 +371,27 @@ impl Traffic {
             Source::Disk(block, _) => (Tier::Disk, block),
         };
         let Some(owners) = inner.stack(stack).owners(tier) else { return asks };
-        owners.claim(block.id, asks);
-        owners.owner(block.id)
+        // Who is being purged gets nothing more.
+        if !self.is_purging(asks) {
+            owners.claim(block.id, asks);
+        }
+        match owners.owner(block.id) {
+            TenantId::NOBODY => asks,
+            owner => owner,
+        }
     }
 
     /// Makes a flight more urgent, if it is less so.
-    fn promote(&mut self, flight: u32, class: Class) {
+    pub(super) fn promote(&mut self, inner: &Inner, flight: u32, class: Class) {
         let Some(up) = self.ups.get_mut(flight as usize) else { return };
         if class < up.class {
             let before = std::mem::replace(&mut up.class, class);
-            let at = up.at;
-            self.guess_over(before);
+            let (at, aside) = (up.at, up.is_aside());
+            self.guess_over(before, flight);
             if let super::traffic::At::Queued(path, ticket) = at {
                 self.queues[path as usize].promote(ticket, class);
+            } else if aside {
+                self.queue_or_aside(inner, flight);
             }
         }
     }

@@ -14,6 +14,7 @@
 //! - I2: `coming` counts those before `first_failed`; at 0 the onboarding has ended.
 //! - I3: sources are released when the onboarding ends, the last first, so that what is below keeps the order of sequences.
 
+use super::deadlines::Waits;
 use super::inner::Inner;
 use super::tenants::TenantId;
 use super::traffic::Traffic;
@@ -23,6 +24,7 @@ use kvstrata_core::{BlockId, BlockRef};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
+use tokio::time::Instant;
 
 /// A wanted block: of which onboarding, and which of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +43,9 @@ pub(super) enum State {
 #[derive(Debug)]
 pub(super) struct Wanted {
     pub(super) state: State,
-    pub(super) next: Option<Link>,
+    /// Who waits for the same flight: who joined before this one, and after it.
+    next: Option<Link>,
+    before: Option<Link>,
 }
 
 /// A request's blocks on their way.
@@ -58,6 +62,8 @@ pub(super) struct Onboarding {
     /// By layer: wanted blocks that lack it. Empty unless layers are asked for.
     layers_left: Vec<u32>,
     wakers: Vec<Waker>,
+    /// When what has not come is not waited for any more.
+    due: Option<Instant>,
 }
 
 /// What came of an onboarding.
@@ -70,7 +76,7 @@ pub(super) struct Ended {
 }
 
 impl Onboarding {
-    pub(super) fn new(stack: u16, layers: u32, blocks: usize) -> Onboarding {
+    pub(super) fn new(stack: u16, layers: u32, blocks: usize, due: Option<Instant>) -> Onboarding {
         Onboarding {
             stack,
             wanted: Vec::with_capacity(blocks),
@@ -80,6 +86,7 @@ impl Onboarding {
             doubles: Vec::new(),
             layers_left: vec![0; layers as usize],
             wakers: Vec::new(),
+            due,
         }
     }
 
@@ -122,12 +129,12 @@ impl Onboarding {
 
     /// Wants a block that is there.
     pub(super) fn here(&mut self, block: BlockRef) {
-        self.wanted.push(Wanted { state: State::Here(block), next: None });
+        self.wanted.push(Wanted { state: State::Here(block), next: None, before: None });
     }
 
     /// Wants a block that is nowhere any more.
     pub(super) fn gone(&mut self) {
-        self.wanted.push(Wanted { state: State::Failed(Cause::Cancelled), next: None });
+        self.wanted.push(Wanted { state: State::Failed(Cause::Cancelled), next: None, before: None });
         self.fail(self.wanted.len() - 1, Cause::Cancelled);
     }
 
@@ -150,11 +157,21 @@ impl Traffic {
             return;
         };
         let link = Link { onboarding, index: of.wanted.len() as u32 };
-        of.wanted.push(Wanted { state: State::Coming(flight), next: up.first.replace(link) });
+        let next = up.first.replace(link);
+        of.wanted.push(Wanted { state: State::Coming(flight), next, before: None });
         of.coming += 1;
         let landed = up.landed.min(layers) as usize;
         of.layers_left.iter_mut().skip(landed).for_each(|left| *left += 1);
         up.announced |= !of.layers_left.is_empty();
+        self.joined(next, |wanted| wanted.before = Some(link));
+    }
+
+    /// Changes a neighbour in the list of who waits.
+    fn joined(&mut self, link: Option<Link>, change: impl FnOnce(&mut Wanted)) {
+        let Some(link) = link else { return };
+        if let Some(of) = self.onboardings.get_mut(link.onboarding as usize) {
+            change(&mut of.wanted[link.index as usize]);
+        }
     }
 
     /// A wanted block has come, or will not. Gives the next one that waits for the same flight, which is then told.
@@ -191,29 +208,54 @@ impl Traffic {
         }
     }
 
+    /// Its deadline has passed: what has not come is not waited for any more, and neither is a place in line.
+    pub(super) fn late_onboarding(&mut self, inner: &Inner, key: u32) {
+        let Some(of) = self.onboardings.get(key as usize) else { return };
+        let coming = |wanted: &Wanted| matches!(wanted.state, State::Coming(_));
+        let Some(index) = of.wanted.iter().position(coming) else { return };
+        for wanted in &of.wanted {
+            if let State::Coming(flight) = wanted.state
+                && let Some(up) = self.ups.get(flight as usize)
+            {
+                inner.counts.failed(up.source.path(), Cause::Deadline);
+            }
+        }
+        let link = Link { onboarding: key, index: index as u32 };
+        self.unwant(inner, link);
+        let Some(of) = self.onboardings.get_mut(key as usize) else { return };
+        of.fail(index, Cause::Deadline);
+        self.out.wakes.append(&mut of.wakers);
+        self.abandon_behind(inner, link);
+    }
+
+    /// The last wanted block is not to be had.
+    pub(super) fn cut_off(&mut self, inner: &Inner, key: u32, cause: Cause) {
+        let Some(of) = self.onboardings.get(key as usize) else { return };
+        let Some(last) = of.wanted.len().checked_sub(1) else { return };
+        let state = of.wanted[last].state;
+        self.unwant(inner, Link { onboarding: key, index: last as u32 });
+        self.onboardings[key as usize].fail(last, cause);
+        if let State::Here(block) = state {
+            inner.stack(self.onboardings[key as usize].stack).device.release(block, inner.now());
+        }
+    }
+
     /// Leaves the flight that a wanted block is in.
     fn unwant(&mut self, inner: &Inner, link: Link) {
         let index = link.index as usize;
         let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
         let State::Coming(flight) = of.wanted[index].state else { return };
-        let next = of.wanted[index].next.take();
-        of.wanted[index].state = State::Failed(Cause::Cancelled);
-        of.coming -= usize::from(index < of.first_failed);
+        // It has ended, and this one is about to be told: the list is as it was.
         let Some(up) = self.ups.get_mut(flight as usize) else { return };
-        if up.first == Some(link) {
+        let wanted = &mut of.wanted[index];
+        let (before, next) = (wanted.before.take(), wanted.next.take());
+        wanted.state = State::Failed(Cause::Cancelled);
+        of.coming -= usize::from(index < of.first_failed);
+        if before.is_none() {
             up.first = next;
-        } else {
-            let mut at = up.first;
-            while let Some(before) = at {
-                let Some(of) = self.onboardings.get_mut(before.onboarding as usize) else { break };
-                let wanted = &mut of.wanted[before.index as usize];
-                at = wanted.next;
-                if at == Some(link) {
-                    wanted.next = next;
-                    break;
-                }
-            }
         }
+        self.joined(before, |wanted| wanted.next = next);
+        self.joined(next, |wanted| wanted.before = before);
         self.drop_if_unwanted(inner, flight);
     }
 
@@ -243,21 +285,25 @@ impl Traffic {
     }
 
     /// Takes the onboarding's outcome, whether it has ended or not: what has not come is not waited for any more.
-    pub(super) fn end_onboarding(&mut self, inner: &Inner, key: u32, cause: Cause) -> Ended {
+    pub(super) fn end_onboarding(&mut self, inner: &Inner, key: u32) -> Ended {
         let wanted = self.onboardings.get(key as usize).map_or(0, |of| of.wanted.len());
         let mut failed = None;
         for index in 0..wanted {
             let state = self.onboardings[key as usize].wanted[index].state;
             match state {
                 State::Coming(_) => {
-                    failed.get_or_insert(cause);
+                    failed.get_or_insert(Cause::Cancelled);
                     self.unwant(inner, Link { onboarding: key, index: index as u32 });
                 }
                 State::Failed(cause) => _ = failed.get_or_insert(cause),
                 State::Here(_) => {}
             }
         }
+        if let Some(cause) = failed {
+            inner.counts.missed(cause);
+        }
         let mut of = self.onboardings.remove(key as usize);
+        self.not_due(of.due, Waits::Onboarding(key));
         // Nobody waits; but a waker is a caller's code, and none of that runs under the lock.
         self.out.wakes.append(&mut of.wakers);
         let stack = inner.stack(of.stack);

@@ -1,15 +1,21 @@
 //! What follows from a change, and is done when the lock has been given back: movers started, waiters woken, blocks handed over.
+//!
+//! Invariants
+//! - I1: all of it is done, whatever a waker does: one that panics has said so by the panic hook, and keeps neither others from being woken
+//!   nor blocks from their owner, and ends no thread of a mover's.
 
 use super::blocks::BlocksMut;
 use super::checked::Checked;
 use super::inner::Inner;
-use super::line::Grant;
+use super::line::{Grant, Late};
 use super::tenants::TenantId;
 use super::traffic::Id;
 use crate::transfer::{Copies, Copy, DiskPort, DiskRead, DiskWrite, HostMemory, Path};
 use kvstrata_core::BlockId;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A write, and the memory with whose sums it is compared.
@@ -24,8 +30,14 @@ pub(super) struct Out {
     writes: Vec<Writing>,
     grants: Vec<(oneshot::Sender<Grant>, u16, Vec<BlockId>, TenantId)>,
     pauses: Vec<(Id, u64)>,
+    /// After so long, what waits for gates is looked at.
+    pub(super) look_at_gates: Option<Duration>,
     /// Who gets nothing: told by being dropped.
     pub(super) gone: Vec<oneshot::Sender<Grant>>,
+    /// Who gets nothing in time.
+    pub(super) late: Vec<(oneshot::Sender<Grant>, Late)>,
+    /// A deadline comes before all others.
+    pub(super) earlier: bool,
     /// Nothing is under way, and somebody waits for that.
     pub(super) idle: bool,
 }
@@ -95,7 +107,10 @@ impl Out {
             && self.writes.is_empty()
             && self.grants.is_empty()
             && self.pauses.is_empty()
+            && self.look_at_gates.is_none()
             && self.gone.is_empty()
+            && self.late.is_empty()
+            && !self.earlier
             && !self.idle
     }
 
@@ -117,13 +132,21 @@ impl Out {
                 }
             }
         }
-        for (to, stack, blocks, tenant) in self.grants.drain(..) {
-            // Whoever has gone away gives the blocks back by dropping them.
-            let _ = to.send(BlocksMut::new(Arc::clone(inner), stack, blocks, tenant));
+        // They came before those who are served now.
+        for (to, late) in self.late.drain(..) {
+            contained(|| _ = to.send(Err(late)));
         }
-        self.gone.clear();
+        for (to, stack, blocks, tenant) in self.grants.drain(..) {
+            let blocks = BlocksMut::new(Arc::clone(inner), stack, blocks, tenant);
+            // Whoever has gone away gives the blocks back by dropping them.
+            contained(|| _ = to.send(Ok(blocks)));
+        }
+        self.gone.drain(..).for_each(|to| contained(|| drop(to)));
+        if std::mem::take(&mut self.earlier) {
+            inner.earlier.notify_one();
+        }
         if std::mem::take(&mut self.idle) {
-            inner.idle.notify_waiters();
+            contained(|| inner.idle.notify_waiters());
         }
         for (flight, serial) in self.pauses.drain(..) {
             let inner = Arc::clone(inner);
@@ -133,6 +156,22 @@ impl Out {
                 inner.with(|traffic| traffic.resume(&inner, flight, serial));
             });
         }
-        self.wakes.drain(..).for_each(Waker::wake);
+        if let Some(after) = self.look_at_gates.take() {
+            // Nobody keeps a manager for that.
+            let of = Arc::downgrade(inner);
+            inner.runtime.spawn(async move {
+                tokio::time::sleep(after).await;
+                if let Some(inner) = of.upgrade() {
+                    inner.with(|traffic| traffic.look_at_gates(&inner));
+                }
+            });
+        }
+        self.wakes.drain(..).for_each(|waker| contained(|| waker.wake()));
     }
+}
+
+/// Calls wakers, which are callers' code (I1).
+fn contained(wake: impl FnOnce()) {
+    // What the manager owns is as it should be before and after each call.
+    let _ = catch_unwind(AssertUnwindSafe(wake));
 }

@@ -6,30 +6,37 @@
 //! ```
 //!
 //! A block that is not full has no hash. For the time of the preemption it is registered under one that no sequence has: random bits of
-//! the manager, and a number. So nobody else finds it, and it leaves by the policy if nobody comes back for it.
+//! the manager, and a number. So nobody else finds it; when it is back, or nobody will come for it, it leaves all tiers (`forget.rs`).
 
 use super::KvBlockManager;
 use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
-use super::offload::{Offload, OffloadOptions, Offloaded};
+use super::offload::{Offload, Offloaded};
 use super::onboard::{OnboardError, OnboardOptions};
 use crate::transfer::Cause;
 use kvstrata_core::hash::BlockHasher;
-use kvstrata_core::{BlockRef, SequenceHash, Xxh3};
+use kvstrata_core::{BlockId, BlockRef, SequenceHash, Xxh3};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A request's blocks, given up for a while.
 #[derive(Debug)]
-#[must_use = "resume() brings the blocks back"]
+#[must_use = "resume() brings the blocks back; dropped, those that are not full are lost"]
 pub struct Preempted {
+    /// Of the full ones.
     hashes: Vec<SequenceHash>,
-    /// How many of the last ones are not full.
-    partial: usize,
-    inner: Arc<Inner>,
-    stack: u16,
+    /// Of those that are not.
+    names: Names,
     down: Vec<Offload>,
+}
+
+/// Names that nobody else knows. Dropped, what has them leaves all tiers.
+#[derive(Debug)]
+pub(super) struct Names {
+    pub(super) inner: Arc<Inner>,
+    pub(super) stack: u16,
+    pub(super) hashes: Vec<SequenceHash>,
 }
 
 /// A request's blocks, back.
@@ -60,14 +67,29 @@ impl Preempted {
     }
 }
 
-/// A name that no sequence has: of 128 bits, half of them random.
-fn private_name() -> SequenceHash {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    static RANDOM: std::sync::LazyLock<RandomState> = std::sync::LazyLock::new(RandomState::new);
-    // Relaxed: only that the numbers differ.
-    let number = NUMBER.fetch_add(1, Relaxed);
-    let of = [number, RANDOM.hash_one(number), RANDOM.hash_one(!number)].map(u64::to_le_bytes);
-    SequenceHash::from_u128(Xxh3.bytes(of.as_flattened()))
+/// Names that no sequence has, nor another manager's blocks: of 128 bits that begin from 128 random ones.
+#[derive(Debug)]
+pub(super) struct Naming {
+    number: AtomicU64,
+    from: [u64; 2],
+}
+
+impl Naming {
+    /// From the same, the same names.
+    pub(super) fn new(from: Option<u64>) -> Naming {
+        let random = || RandomState::new().hash_one(0);
+        Naming {
+            number: AtomicU64::new(0),
+            from: from.map_or_else(|| [random(), random()], |from| [from; 2]),
+        }
+    }
+
+    fn one(&self) -> SequenceHash {
+        // Relaxed: only that the numbers differ.
+        let number = self.number.fetch_add(1, Relaxed);
+        let of = [number, self.from[0], self.from[1]].map(u64::to_le_bytes);
+        SequenceHash::from_u128(Xxh3.bytes(of.as_flattened()))
+    }
 }
 
 impl KvBlockManager {
@@ -88,24 +110,19 @@ impl KvBlockManager {
         }
         let pool = &self.inner.stack(blocks.stack()).device.pool;
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
-        let mut hashes: Vec<SequenceHash> = blocks.refs().iter().copied().filter_map(hash_of).collect();
-        let options = OffloadOptions { request, ..OffloadOptions::default() };
-        let mut down = vec![self.offload(&blocks, options)];
-        let (stack, count) = (blocks.stack(), partial.len());
-        if count > 0 {
-            let names: Vec<SequenceHash> = (0..count).map(|_| private_name()).collect();
-            match partial.register(&names, Some(&blocks).filter(|blocks| !blocks.is_empty())) {
-                Ok(kept) => {
-                    down.push(self.offload(&kept, options));
-                    hashes.extend(names);
-                }
+        let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().filter_map(hash_of).collect();
+        let mut down = vec![Offload::begin_whole(&blocks, request)];
+        let names: Vec<SequenceHash> = (0..partial.len()).map(|_| self.inner.naming.one()).collect();
+        let names = Names { inner: Arc::clone(&self.inner), stack: blocks.stack(), hashes: names };
+        if !partial.is_empty() {
+            match partial.register(&names.hashes, Some(&blocks).filter(|blocks| !blocks.is_empty())) {
+                Ok(kept) => down.push(Offload::begin_whole(&kept, request)),
                 Err(refused) => return Err((blocks, refused.blocks)),
             }
         }
         // The last one first, as any request.
         drop(blocks);
-        let inner = Arc::clone(&self.inner);
-        Ok(Preempted { hashes, partial: count, inner, stack, down })
+        Ok(Preempted { hashes, names, down })
     }
 
     /// Brings a preempted request's blocks back.
@@ -117,29 +134,39 @@ impl KvBlockManager {
         preempted: Preempted,
         options: OnboardOptions,
     ) -> Result<Resumed, OnboardError> {
-        let Preempted { hashes, partial, inner, stack, .. } = preempted;
-        if !Arc::ptr_eq(&inner, &self.inner) {
+        // Whatever comes of it, and if this is dropped, the names go with it.
+        let Preempted { mut hashes, names, .. } = preempted;
+        let (full, partial, stack) = (hashes.len(), names.hashes.len(), names.stack);
+        if !Arc::ptr_eq(&names.inner, &self.inner) {
             return Err(OnboardError::Foreign);
         }
+        hashes.extend(&names.hashes);
         let found = self.inner.match_prefix(stack, &hashes);
         let whole = found.len() == hashes.len();
+        let due = self.inner.due_in(options.deadline.unwrap_or(self.inner.rules.onboard_deadline));
         let up = self.onboard(found, options)?.await;
-        let (mut blocks, full) = (up.blocks, hashes.len() - partial);
+        let mut blocks = up.blocks;
         let missed = up.missed.or((!whole).then_some(Cause::Cancelled));
         if blocks.len() < hashes.len() {
             blocks.truncate(full);
             return Ok(Resumed { blocks, partial: None, missed });
         }
+        // What has begun to move is waited for; late, it is missed below.
+        Offload::call_back(&self.inner, stack, &names.hashes, due).await;
         let books = &self.inner.stack(stack).device;
-        let taken = blocks.refs()[full..].to_vec();
-        blocks.truncate(full);
-        // Nobody else knows their names, but a copy that is under way: then they are not to be had, and are computed anew.
-        // Whose they were they are, with their credits; under the lock, where evictors and purges are.
-        let (ids, tenant) = self.inner.with(|_| {
-            let tenant = taken.first().map_or(self.tenant, |block| books.owners.owner(block.id));
-            let take = |block: BlockRef| books.take_back(block, tenant);
-            (taken.into_iter().map_while(take).collect(), tenant)
+        let behind = blocks.split_off(full);
+        // Nobody else knows their names, but a copy that is late: then they are not to be had, and are computed anew.
+        // Whose they were they are, with their credits; under the lock, where flights and purges are.
+        let (ids, tenant) = self.inner.with(|traffic| {
+            let tenant = behind.first().map_or(self.tenant, |block| books.owners.owner(block.id));
+            let take = |(block, name): (&BlockRef, &SequenceHash)| {
+                let copied = traffic.down_of.contains_key(&(stack, *name));
+                if copied { None } else { books.take_back(*block, tenant) }
+            };
+            let ids: Vec<BlockId> = behind.iter().zip(&names.hashes).map_while(take).collect();
+            (ids, tenant)
         });
+        drop(Blocks::new(Arc::clone(&self.inner), stack, behind[ids.len()..].to_vec()));
         let partial_back = BlocksMut::new(Arc::clone(&self.inner), stack, ids, tenant);
         let all = partial_back.len() == partial;
         let missed = missed.or((!all).then_some(Cause::Busy));

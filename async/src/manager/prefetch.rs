@@ -17,7 +17,7 @@ use super::up::{Source, Up};
 use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, SequenceHash};
 use kvstrata_ffi::disk::Name;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A hint that blocks will be asked for. Dropped, what has not begun is not begun any more; [`detach`](Prefetch::detach) leaves it.
@@ -59,7 +59,7 @@ pub(super) struct Guesses {
     hints: VecDeque<Hint>,
     hot: VecDeque<(u16, Name)>,
     /// Flights of this class.
-    pub(super) under_way: u32,
+    flights: BTreeSet<u32>,
 }
 
 /// Where a guess is for, for whom, and by which hint; 0: since it is hot.
@@ -98,7 +98,15 @@ impl Traffic {
         number
     }
 
-    /// A victim of the device that was used often.
+    /// A victim of the device that was used often: from when it is below it may come up again.
+    pub(super) fn note_leaving(&mut self, inner: &Inner, stack: u16, name: Name) {
+        match self.down_of.get(&(stack, name.hash)).and_then(|key| self.downs.get_mut(*key as usize)) {
+            Some(down) => down.hot = true,
+            None => self.note_hot(inner, stack, name),
+        }
+    }
+
+    /// One that is below.
     pub(super) fn note_hot(&mut self, inner: &Inner, stack: u16, name: Name) {
         if self.guesses.hot.len() >= inner.rules.prefetch_hints as usize {
             self.guesses.hot.pop_front();
@@ -108,24 +116,18 @@ impl Traffic {
 
     fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
         self.guesses.hints.retain(|hint| hint.number != number);
-        let of_hint = |(key, up): (usize, &Up)| {
-            (up.class == Class::Prefetch && up.request == number && up.first.is_none()).then_some(key as u32)
-        };
-        let flights: Vec<u32> = self.ups.iter().filter_map(of_hint).collect();
+        let of_hint = |key: &u32| self.ups.get(*key as usize).is_some_and(|up| up.request == number);
+        let flights: Vec<u32> = self.guesses.flights.iter().copied().filter(of_hint).collect();
         flights.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
     /// Drops what has not begun to move: others need the room (I1).
     pub(super) fn drop_guesses(&mut self, inner: &Inner) {
-        if self.guesses.under_way == 0 {
-            return;
-        }
-        let waiting = |(key, up): (usize, &Up)| (up.class == Class::Prefetch).then_some(key as u32);
-        let flights: Vec<u32> = self.ups.iter().filter_map(waiting).collect();
+        let flights: Vec<u32> = self.guesses.flights.iter().copied().collect();
         flights.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
-    fn recall_guess(&mut self, inner: &Inner, key: u32) {
+    pub(super) fn recall_guess(&mut self, inner: &Inner, key: u32) {
         let Some(at) = self.ups.get(key as usize).map(|up| up.at) else { return };
         if self.recall(at) {
             self.up_failed(inner, key, Failure::of(Cause::Cancelled));
@@ -154,7 +156,7 @@ impl Traffic {
 
     fn may_guess(&self, inner: &Inner) -> bool {
         let idle = self.lines.iter().all(super::line::Line::is_empty);
-        idle && !self.refusing && self.guesses.under_way < inner.rules.prefetch_blocks
+        idle && !self.refusing && (self.guesses.flights.len() as u32) < inner.rules.prefetch_blocks
     }
 
     /// The next block that the oldest hint lacks.
@@ -187,6 +189,10 @@ impl Traffic {
             return true;
         }
         let of = inner.stack(stack);
+        // One that is hot may have come up for somebody.
+        if of.device.pool.contains(name.hash) {
+            return true;
+        }
         let host = of.host.as_ref().and_then(|host| host.pool.lookup_ref(name.hash)).map(Source::Host);
         let disk = || of.disk.as_ref()?.lookup(name.hash).map(|block| Source::Disk(block.into_ref(), None));
         let Some(source) = host.or_else(disk) else {
@@ -212,7 +218,7 @@ impl Traffic {
         let key = self.ups.insert(up) as u32;
         self.up_of.insert((stack, name.hash), key);
         inner.entered(1);
-        self.guesses.under_way += 1;
+        self.guesses.flights.insert(key);
         self.depart(inner, key, device);
         true
     }
@@ -244,9 +250,9 @@ impl Traffic {
     }
 
     /// A flight of this class ends, or becomes somebody's.
-    pub(super) fn guess_over(&mut self, class: Class) {
+    pub(super) fn guess_over(&mut self, class: Class, key: u32) {
         if class == Class::Prefetch {
-            self.guesses.under_way -= 1;
+            self.guesses.flights.remove(&key);
         }
     }
 }

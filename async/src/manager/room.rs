@@ -8,10 +8,10 @@
 //! Victims of the device may have the last free blocks of the host tier, its headroom; copies by choice leave them. It is kept free ahead of
 //! need where there is a disk: where there is none, a victim of the host costs nothing.
 
-use super::down::Have;
+use super::down::{Cargo, Have};
 use super::inner::Inner;
 use super::stack::Stack;
-use super::tenants::TenantId;
+use super::tenants::{Piece, TenantId};
 use super::traffic::Traffic;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
@@ -40,7 +40,7 @@ impl Traffic {
         if !of.disk.as_ref()?.admits(name.hash, inner.elapsed()) {
             return None;
         }
-        let slot = self.slot_of(of, tenant);
+        let slot = self.slot_of(inner, of, tenant);
         if slot.is_none() {
             source.dropped(inner, from);
         }
@@ -48,23 +48,25 @@ impl Traffic {
     }
 
     /// A block of host memory for a flight down.
-    pub(super) fn host_slot(&mut self, inner: &Inner, stack: u16, class: Class) -> Slot {
+    pub(super) fn host_slot(&mut self, inner: &Inner, stack: u16, source: Have, class: Class) -> Slot {
         let of = inner.stack(stack);
         let Some(host) = &of.host else {
             return match self.lines[stack as usize].staging.pop() {
                 Some(staged) => Slot::Now(staged),
+                None if self.is_without_staging(inner, stack) => Slot::Never,
                 // They come back: whoever has one owns all that it needs.
                 None => Slot::Soon,
             };
         };
         // Victims of the device may have the last ones, and nobody else.
-        let spared = if class <= Class::Offload { 0 } else { inner.rules.host_headroom as usize };
+        let victim = matches!(source, Have::Owned(_));
+        let spared = if victim { 0 } else { inner.rules.host_headroom as usize };
         if host.pool.free() > spared && host.pool.allocate_free_ids(1, &mut self.slots).is_ok() {
             return self.slots.pop().map_or(Slot::Never, |slot| Slot::Now(slot.0));
         }
         match self.host_victim(inner, stack, class) {
             // What passes through it can be a victim then.
-            Slot::Never if class <= Class::Offload && self.lines[stack as usize].passes() => Slot::Soon,
+            Slot::Never if victim && self.lines[stack as usize].passes() => Slot::Soon,
             slot => slot,
         }
     }
@@ -73,9 +75,14 @@ impl Traffic {
     fn host_victim(&mut self, inner: &Inner, stack: u16, class: Class) -> Slot {
         let of = inner.stack(stack);
         let Some(host) = &of.host else { return Slot::Never };
-        let Some((block, hash)) = self.one_victim(&host.pool) else { return Slot::Never };
+        let (block, hash) = loop {
+            let Some((block, hash)) = self.one_victim(&host.pool) else { return Slot::Never };
+            if !self.hand_to_purge(host.owners.owner(block), Piece::Host(stack, block.0)) {
+                break (block, hash);
+            }
+        };
         let name = host.name(block, hash);
-        match self.sink(inner, stack, Have::Owned(block), name, class) {
+        match self.sink(inner, stack, Cargo::new(Have::Owned(block), name, class)) {
             Some(_) => Slot::Soon,
             None => Slot::Now(block.0),
         }
@@ -107,15 +114,21 @@ impl Traffic {
             let Some(down) = self.downs.get(key as usize) else { return };
             if inner.stack(stack).host.is_none() {
                 // Without a host tier it is staging that comes back, from flights up too.
-                let Some(staged) = self.lines[stack as usize].staging.pop() else { return };
-                self.freed_host(inner, stack, staged);
+                match self.lines[stack as usize].staging.pop() {
+                    Some(staged) => self.freed_host(inner, stack, staged),
+                    None if self.is_without_staging(inner, stack) => {
+                        self.lines[stack as usize].grounded.pop_front();
+                        self.down_failed(inner, key, Failure::of(Cause::Device));
+                    }
+                    None => return,
+                }
                 continue;
             }
             if sinking >= waiting {
                 return;
             }
-            let class = down.class;
-            match self.host_slot(inner, stack, class) {
+            let (source, class) = (down.source, down.class);
+            match self.host_slot(inner, stack, source, class) {
                 // No victim went: one will when something has landed.
                 Slot::Soon if self.lines[stack as usize].sinking as usize == sinking => return,
                 Slot::Soon => {}

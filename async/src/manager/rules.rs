@@ -1,6 +1,6 @@
 //! The settings that flights go by.
 
-use super::schedule::Ahead;
+use super::ahead::Ahead;
 use crate::config::{ManagerConfig, Verify, WriteMode};
 use crate::disk::Sketch;
 use std::time::Duration;
@@ -22,6 +22,7 @@ pub(super) struct Rules {
     pub(super) retry_after: Duration,
     pub(super) allocate_deadline: Duration,
     pub(super) onboard_deadline: Duration,
+    pub(super) offload_deadline: Duration,
     pub(super) shutdown_deadline: Duration,
 }
 
@@ -55,6 +56,7 @@ impl Rules {
             retry_after: config.transfer.retry_after,
             allocate_deadline: config.deadline.allocate,
             onboard_deadline: config.deadline.onboard,
+            offload_deadline: config.deadline.offload,
             shutdown_deadline: config.deadline.shutdown,
         }
     }

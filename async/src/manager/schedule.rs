@@ -1,48 +1,16 @@
-//! The engine's clock, and what is done between iterations: copies ahead of need.
-//!
-//! ```text
-//!   eviction order of a tier     1 2 3 4 5 6 7 8 9 …          the next victims first
-//!                                └── window ───┘              copied down before they must go: their eviction then waits for nothing
-//!                                c c · c · · ·                c: the tier below has it, and there is nothing to do
-//! ```
-//!
-//! The window is what a tier lacks of free blocks below its low watermark, once it is above the high one; and as far as blocks are idle.
-//! What is copied stays where it is, in its place of the eviction order, and is found there until it is evicted: so being ahead costs no
-//! hit. (Evicting at the watermark, as the textbook has it, would keep a tenth of the device empty.)
+//! The engine's clock, and what waits for its gates.
 
-use super::down::{Have, let_go};
+use super::counts::Refusal;
+use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
-use super::stack::Books;
 use super::traffic::Traffic;
-use crate::config::WriteMode;
 use crate::scheduler::{Gate, Misuse};
-use crate::tier::Tier;
-use crate::transfer::{Class, Path};
+use crate::transfer::{Cause, Class, Path};
 use kvstrata_core::BlockRef;
 use kvstrata_ffi::disk::Name;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// Victims looked at between two iterations, at most: some tens of microseconds.
-const LOOK: usize = 4096;
-/// Of them, those that are looked at for idleness alone.
-const LOOK_IDLE: usize = 256;
-
-/// A tier's watermarks and idleness.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ahead {
-    pub(super) high: f64,
-    pub(super) low: f64,
-    pub(super) idle_after: Option<u64>,
-}
-
-impl Ahead {
-    /// How many of the next victims are to be copied, of a tier with so many free blocks.
-    fn window(&self, capacity: usize, free: usize) -> usize {
-        let part = |part: f64| ((1.0 - part) * capacity as f64).ceil() as usize;
-        if free >= part(self.high) { 0 } else { part(self.low).saturating_sub(free) }
-    }
-}
+use std::time::Duration;
 
 /// A copy that waits for its gate.
 #[derive(Debug)]
@@ -53,6 +21,8 @@ pub(super) struct GatedCopy {
     pub(super) class: Class,
     pub(super) request: u64,
     pub(super) asked: Option<u32>,
+    /// Since when, as the manager counts time.
+    pub(super) since: Duration,
 }
 
 impl Inner {
@@ -111,14 +81,15 @@ impl Traffic {
     }
 
     fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
-        let GatedCopy { stack, block, name, class, request, asked } = copy;
+        let GatedCopy { stack, block, name, class, request, asked, .. } = copy;
         let source = Have::Held(block);
-        match self.copy_down(inner, stack, source, name, class, request) {
+        match self.copy_down(inner, stack, Cargo { source, name, class, request }) {
             Some(flight) => self.downs[flight as usize].asked.extend(asked),
             None => {
+                let why = self.why_refused(Path::DeviceToHost, class);
                 let_go(&inner.stack(stack).device, source, inner.now());
                 if let Some(asked) = asked {
-                    self.offload_refused(asked);
+                    self.offload_refused(inner, asked, why);
                 }
             }
         }
@@ -129,12 +100,41 @@ impl Traffic {
         if self.clock.passed(gate) {
             return self.let_through(inner, copy);
         }
-        if let Err(full) = self.gated.hold(gate, copy) {
-            let GatedCopy { stack, block, asked, .. } = full.item;
+        match self.gated.hold(gate, copy) {
+            Ok(_) => self.watch_gates(inner.rules.offload_deadline),
+            Err(full) => {
+                let GatedCopy { stack, block, asked, .. } = full.item;
+                let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
+                if let Some(asked) = asked {
+                    self.offload_refused(inner, asked, Refusal::Gates);
+                }
+            }
+        }
+    }
+
+    /// Sees to a look at what waits for gates, unless somebody is to look already: then it is no later, for all wait for as long.
+    fn watch_gates(&mut self, after: Duration) {
+        if !std::mem::replace(&mut self.gates_watched, true) {
+            self.out.look_at_gates = Some(after);
+        }
+    }
+
+    /// Lets go of what has waited for its gate for too long: an engine that begins no more iterations must not keep its blocks for ever.
+    pub(super) fn look_at_gates(&mut self, inner: &Inner) {
+        self.gates_watched = false;
+        let (now, patience) = (inner.elapsed(), inner.rules.offload_deadline);
+        let mut late = std::mem::take(&mut self.opened);
+        self.gated.give_up(|copy| copy.since + patience <= now, |copy| late.push(copy));
+        for GatedCopy { stack, block, asked, .. } in late.drain(..) {
+            inner.counts.failed(Path::DeviceToHost, Cause::Deadline);
             let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
             if let Some(asked) = asked {
-                self.offload_refused(asked);
+                self.offload_answered(asked, Err(Cause::Deadline));
             }
+        }
+        self.opened = late;
+        if let Some(oldest) = self.gated.iter().map(|copy| copy.since).min() {
+            self.watch_gates((oldest + patience).saturating_sub(now));
         }
     }
 
@@ -143,95 +143,8 @@ impl Traffic {
         while let Some(GatedCopy { stack, block, asked, .. }) = self.gated.pop() {
             let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
             if let Some(asked) = asked {
-                self.offload_refused(asked);
+                self.offload_refused(inner, asked, Refusal::Closed);
             }
         }
-    }
-
-    /// Copies down what will have to go soon, or has been idle for long.
-    fn copy_ahead(&mut self, inner: &Inner) {
-        if self.refusing {
-            return;
-        }
-        for stack in 0..self.lines.len() as u16 {
-            let of = inner.stack(stack);
-            if of.host.is_some() || of.disk.is_some() {
-                self.ahead_of(inner, stack, Tier::Device, &of.device);
-            }
-            if let (Some(host), Some(_)) = (&of.host, &of.disk) {
-                self.ahead_of(inner, stack, Tier::Host, host);
-            }
-        }
-    }
-
-    fn ahead_of(&mut self, inner: &Inner, stack: u16, tier: Tier, books: &Books) {
-        let ahead = if tier == Tier::Device { &inner.rules.device_ahead } else { &inner.rules.host_ahead };
-        let window = ahead.window(books.pool.capacity(), books.pool.free()).min(LOOK);
-        let look = if ahead.idle_after.is_some() { window.max(LOOK_IDLE) } else { window };
-        let mut next = std::mem::take(&mut self.next);
-        books.pool.next_victims(look, &mut next);
-        for (index, (block, hash)) in next.drain(..).enumerate() {
-            let class = if index < window { Class::Offload } else { Class::Background };
-            let idle = || ahead.idle_after.is_some_and(|after| books.ages.idle(block, inner.now()) >= after);
-            if index >= window && !idle() {
-                break;
-            }
-            if books.ages.is_clean(block) {
-                continue;
-            }
-            if !self.one_ahead(inner, (stack, tier), block, books.name(block.id, hash), class) {
-                break;
-            }
-        }
-        self.next = next;
-    }
-
-    /// Copies one block down, if the tier below lacks it. False: there is no room in the queue.
-    fn one_ahead(
-        &mut self,
-        inner: &Inner,
-        (stack, tier): (u16, Tier),
-        block: BlockRef,
-        name: Name,
-        class: Class,
-    ) -> bool {
-        let of = inner.stack(stack);
-        let books = match (tier, &of.host) {
-            (Tier::Host, Some(host)) => host,
-            _ => &of.device,
-        };
-        let path = if tier == Tier::Device { Path::DeviceToHost } else { Path::HostToDisk };
-        let below = match (tier, &of.host, &of.disk) {
-            (Tier::Device, Some(host), _) => host.pool.contains(name.hash),
-            (_, _, Some(disk)) => disk.pool().contains(name.hash),
-            _ => true,
-        };
-        let worth = tier != Tier::Device
-            || inner.rules.mode != WriteMode::SecondUse
-            || books.ages.used_again(block.id);
-        if below || !worth || self.down_of.contains_key(&(stack, name.hash)) {
-            if below {
-                books.ages.set_clean(block);
-            }
-            return true;
-        }
-        if !self.has_room(path, 1) {
-            return false;
-        }
-        // Recycled meanwhile, or held and released: the next look will tell.
-        if !books.pool.lease(block) {
-            return true;
-        }
-        let source = Have::Leased(block);
-        let flight = match tier {
-            Tier::Device => self.copy_down(inner, stack, source, name, class, 0),
-            _ => self.sink(inner, stack, source, name, class),
-        };
-        if flight.is_none() {
-            // No room below, or not worth it: not to be asked about again and again.
-            books.ages.set_clean(block);
-            let_go(books, source, inner.now());
-        }
-        true
     }
 }

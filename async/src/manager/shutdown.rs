@@ -1,12 +1,20 @@
 //! The end: what is under way is waited for, or cancelled, in bounded time.
 //!
 //! What a mover has begun cannot be called back: it keeps its memory, and the manager, until it answers.
+//!
+//! ```text
+//!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed: the mark of a clean end
+//!   last handle dropped ──► disks closed, if they are not yet: whoever drops it waits for that, and no longer than the deadline
+//! ```
 
 use super::inner::Inner;
 use super::traffic::{At, Traffic};
-use crate::transfer::{Allowance, Cause, Failure};
+use crate::transfer::{Allowance, Cause, Closing, Failure};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 impl Traffic {
     /// Nothing new begins, and what has not begun to move never will. Whoever waits is answered.
@@ -64,7 +72,40 @@ impl Inner {
         // Half the time for what waits to be moved, half for what then still moves.
         let drained = self.idle_by(deadline - self.rules.shutdown_deadline / 2).await;
         self.with(|traffic| traffic.close(self));
-        self.idle_by(deadline).await && drained
+        let idle = self.idle_by(deadline).await;
+        // What still moves, or is still purged, needs them: then they are closed with the last handle.
+        if !idle || self.tenants.purging() {
+            return idle && drained;
+        }
+        self.close_disks_by(deadline).await && drained
+    }
+
+    fn closings(&self) -> Vec<Closing> {
+        self.stacks.iter().filter_map(|stack| stack.disk.as_ref()?.close()).collect()
+    }
+
+    async fn close_disks_by(&self, deadline: tokio::time::Instant) -> bool {
+        let closings = self.closings();
+        if closings.is_empty() {
+            return true;
+        }
+        let close = || closings.into_iter().for_each(|close| close());
+        let closed = self.runtime.spawn_blocking(close);
+        let in_time = {
+            let _in = self.runtime.enter();
+            tokio::time::timeout_at(deadline, closed)
+        };
+        matches!(in_time.await, Ok(Ok(())))
+    }
+
+    /// The same where there is nobody left: on a thread of its own, since who drops the last handle may be a task, which is not to wait for
+    /// a device that hangs.
+    pub(super) fn close_disks(&self) {
+        let closings = self.closings();
+        if closings.is_empty() {
+            return;
+        }
+        close_within(closings, self.rules.shutdown_deadline);
     }
 
     /// Waits until nothing is under way; false if that is not so by then.
@@ -85,5 +126,35 @@ impl Inner {
                 return self.look().is_idle();
             }
         }
+    }
+}
+
+/// Whether they were closed in time; otherwise that goes on.
+fn close_within(closings: Vec<Closing>, deadline: Duration) -> bool {
+    let (ended, end) = mpsc::channel();
+    let close = move || {
+        closings.into_iter().for_each(|close| close());
+        let _ = ended.send(());
+    };
+    // Without a thread they are closed where they are dropped.
+    let begun = thread::Builder::new().name("kvstrata-close".to_owned()).spawn(close);
+    begun.is_ok() && end.recv_timeout(deadline).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_hangs_is_waited_for_until_the_deadline_and_closed_later() {
+        let ((go_on, hangs), (ended, closed)) = (mpsc::channel::<()>(), mpsc::channel());
+        let stuck: Closing = Box::new(move || {
+            let _ = hangs.recv();
+            let _ = ended.send(());
+        });
+        assert!(!close_within(vec![stuck], Duration::from_millis(5)));
+        drop(go_on);
+        closed.recv_timeout(Duration::from_secs(20)).expect("closed, when it hangs no more");
+        assert!(close_within(vec![Box::new(|| {})], Duration::from_secs(20)));
     }
 }

@@ -11,6 +11,7 @@
 //! - I1: block `b` of a pool is block `b` of its memory.
 //! - I2: what a pool has registered has its bytes: of the device they have arrived, of the host they are sealed too.
 
+use super::classes::{Classes, below};
 use super::tenants::{Owners, TenantId};
 use crate::disk::{Sketch, sketch_key};
 use crate::parents::Parents;
@@ -18,7 +19,7 @@ use crate::scheduler::Ages;
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory};
 use kvstrata_core::DevicePort;
-use kvstrata_core::{BlockId, BlockPool, BlockRef, SequenceHash};
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, Priority, SequenceHash};
 use kvstrata_ffi::disk::Name;
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,14 +30,17 @@ pub(super) struct Books {
     pub(super) ages: Ages,
     pub(super) owners: Arc<Owners>,
     parents: Parents,
+    classes: Classes,
     linked: bool,
 }
 
 impl Books {
-    /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before its children.
+    /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before its children. Where nothing else is
+    /// to be had, and somebody waits, parents of held blocks leave all the same ([`Traffic::evict`](super::traffic::Traffic::evict)).
     pub(super) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool) -> Books {
         let blocks = pool.capacity();
-        Books { ages: Ages::new(blocks as u32), owners, parents: Parents::new(blocks), pool, linked }
+        let (ages, parents, classes) = (Ages::new(blocks as u32), Parents::new(blocks), Classes::new(blocks));
+        Books { pool, ages, owners, parents, classes, linked }
     }
 
     /// The name of a block that was just evicted, or is held.
@@ -44,10 +48,24 @@ impl Books {
         Name { hash, parent: self.parents.get(block) }
     }
 
-    /// Notes the parent and the owner of a block that is about to be registered.
+    /// Notes the parent and the owner of a block that is about to be registered, of no class.
     pub(super) fn note(&self, block: BlockId, parent: Option<SequenceHash>, tenant: TenantId) {
         self.parents.set(block, parent);
         self.owners.note(block, tenant);
+        self.classes.set(block, Priority::Normal);
+    }
+
+    /// The class for eviction of a block that was just evicted, or is held.
+    pub(super) fn class(&self, block: BlockId) -> Priority {
+        self.classes.get(block)
+    }
+
+    /// Gives a block a class for eviction.
+    pub(super) fn classify(&self, held: &ImmutableBlock<'_>, class: Priority) {
+        if held.priority() != class {
+            held.set_priority(class);
+        }
+        self.classes.set(held.id(), class);
     }
 
     /// Whether parents are to be looked up at registration.
@@ -55,10 +73,16 @@ impl Books {
         self.linked
     }
 
-    /// Registers an owned block whose bytes are there (I2), with its tenant's credit, and gives a reference: to it, or to the one of its
-    /// hash that was there, and then the block is free. None if the books say that it is not owned: a bug, which must not spread.
-    pub(super) fn register(&self, block: BlockId, name: Name, tenant: TenantId) -> Option<BlockRef> {
-        let registered = self.register_owned(block, name, tenant, true);
+    /// Registers an owned block whose bytes are there (I2), with its tenant's credit and its class, and gives a reference: to it, or to the one of
+    /// its hash that was there, and then the block is free. None if the books say that it is not owned: a bug, which must not spread.
+    pub(super) fn register(
+        &self,
+        block: BlockId,
+        name: Name,
+        tenant: TenantId,
+        class: Priority,
+    ) -> Option<BlockRef> {
+        let registered = self.register_owned(block, name, tenant, class, true);
         if registered.is_none_or(|there| there.id != block) {
             self.owners.give(tenant, 1);
         }
@@ -66,15 +90,28 @@ impl Books {
     }
 
     /// As [`register`](Books::register), and the block stays whatever is there: for one that somebody reads.
-    pub(super) fn register_beside(&self, block: BlockId, name: Name, tenant: TenantId) -> Option<BlockRef> {
-        let registered = self.register_owned(block, name, tenant, false);
+    pub(super) fn register_beside(
+        &self,
+        block: BlockId,
+        name: Name,
+        tenant: TenantId,
+        class: Priority,
+    ) -> Option<BlockRef> {
+        let registered = self.register_owned(block, name, tenant, class, false);
         if registered.is_none() {
             self.owners.give(tenant, 1);
         }
         registered
     }
 
-    fn register_owned(&self, block: BlockId, name: Name, tenant: TenantId, once: bool) -> Option<BlockRef> {
+    fn register_owned(
+        &self,
+        block: BlockId,
+        name: Name,
+        tenant: TenantId,
+        class: Priority,
+        once: bool,
+    ) -> Option<BlockRef> {
         let owned = self.pool.adopt_mutable(block).ok()?;
         self.note(block, name.parent, tenant);
         let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.lookup(parent));
@@ -83,17 +120,22 @@ impl Books {
             true => self.pool.register(complete, parent.as_ref()).into_block(),
             false => self.pool.register_beside(complete, parent.as_ref()),
         };
+        if registered.id() == block {
+            self.classify(&registered, class);
+        }
         Some(registered.into_ref())
     }
 
-    /// Takes a tenant's registered block that nobody holds, to be filled on: its credit stays.
+    /// Takes a tenant's registered block that the caller alone holds, to be filled on: its credit stays, and the reference is gone. None:
+    /// it is another's, or others have it too; then nobody finds it any more.
     pub(super) fn take_back(&self, block: BlockRef, tenant: TenantId) -> Option<BlockId> {
-        if self.owners.owner(block.id) != tenant {
+        // Nobody registers a block that is held: the tag is this registration's, and the caller's to write until the reference is gone.
+        if !self.pool.withdraw_held(block) || self.owners.owner(block.id) != tenant {
             return None;
         }
         // Nobody's registration ends, so that no credit does.
         self.owners.note(block.id, TenantId::NOBODY);
-        let taken = self.pool.take_out(block).ok().map(|taken| taken.into_mutable().into_id());
+        let taken = self.pool.take_withdrawn(block).map(|taken| taken.into_mutable().into_id());
         if taken.is_none() {
             self.owners.note(block.id, tenant);
         }
@@ -104,6 +146,18 @@ impl Books {
     pub(super) fn release(&self, block: BlockRef, now: u64) {
         self.ages.released(block, now);
         self.pool.release_refs([block]);
+        self.owners.stir(block.id);
+    }
+
+    /// See [`Owners::state_of`].
+    pub(super) fn state_of(&self, tenant: TenantId) -> [u32; 3] {
+        self.owners.state_of(tenant, self.linked)
+    }
+
+    /// A lease is over.
+    pub(super) fn end_lease(&self, block: BlockRef) {
+        self.pool.end_lease(block);
+        self.owners.stir(block.id);
     }
 }
 
@@ -138,6 +192,8 @@ pub(super) struct Stack {
     pub(super) host: Option<Books>,
     /// Of the host tier and of what is staged; none if there is neither a host tier nor a disk.
     pub(super) memory: Option<Arc<HostMemory>>,
+    /// Blocks of staging.
+    pub(super) staging: usize,
     pub(super) disk: Option<Arc<dyn DiskPort>>,
     pub(super) needs: Needs,
     /// How often blocks have been used of late; none where nobody asks.
@@ -146,6 +202,8 @@ pub(super) struct Stack {
     pub(super) disk_owners: Arc<Owners>,
     pub(super) block_bytes: u64,
     pub(super) layers: u32,
+    /// What there is to say of the device.
+    pub(super) note: Option<String>,
 }
 
 impl Stack {
@@ -183,11 +241,110 @@ impl Stack {
         }
     }
 
+    /// The class for eviction of a block of the disk that is held. It is the pool's, and so lasts as long as the process.
+    pub(super) fn disk_class(&self, block: BlockRef) -> Priority {
+        let held = self.disk.as_ref().and_then(|disk| disk.pool().upgrade(block));
+        held.map_or(Priority::Normal, |held| held.priority())
+    }
+
+    /// What was written to a slot has a class.
+    pub(super) fn classify_slot(&self, slot: BlockId, hash: SequenceHash, class: Priority) {
+        let Some(disk) = self.disk.as_ref().filter(|_| class != Priority::Normal) else { return };
+        let there = disk.pool().registered(slot).filter(|(_, there)| *there == hash);
+        if let Some(held) = there.and_then(|(block, _)| disk.pool().upgrade(block)) {
+            held.set_priority(below(class));
+        }
+    }
+
+    /// Whether the disk has a block, which has this class from now on.
+    pub(super) fn on_disk(&self, hash: SequenceHash, class: Priority) -> bool {
+        let there = self.disk.as_ref().and_then(|disk| disk.lookup(hash));
+        there.is_some_and(|there| {
+            if there.priority() != below(class) {
+                there.set_priority(below(class));
+            }
+            true
+        })
+    }
+
+    /// The same of the host.
+    pub(super) fn in_host(&self, hash: SequenceHash, class: Priority) -> bool {
+        let host = self.host.as_ref();
+        host.and_then(|host| Some((host, host.pool.lookup(hash)?))).is_some_and(|(host, there)| {
+            host.classify(&there, below(class));
+            true
+        })
+    }
+
     /// Bytes of some layers of a block.
     pub(super) fn bytes_of(&self, layers: &Range<u32>) -> u64 {
         match &self.memory {
             Some(memory) if layers.len() < self.layers as usize => memory.bytes_of(layers) as u64,
             _ => self.block_bytes,
         }
+    }
+}
+
+/// A slot of the disk that was not written, or is to be forgotten, is free, and nobody's.
+pub(super) fn give_up_slot(of: &Stack, slot: Option<BlockId>) {
+    if let (Some(disk), Some(slot)) = (&of.disk, slot) {
+        of.disk_owners.hand_over(slot, TenantId::NOBODY);
+        disk.give_back(slot);
+    }
+}
+
+/// A credit of the host tier that was not used.
+pub(super) fn give_credit(of: &Stack, tenant: TenantId, credit: bool) {
+    if let Some(host) = of.host.as_ref().filter(|_| credit) {
+        host.owners.give(tenant, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::tenants::Ends;
+    use kvstrata_core::PoolConfig;
+
+    const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None };
+
+    fn books() -> (Books, TenantId) {
+        let owners = Owners::new(1, std::iter::once(1.0), 1.0);
+        let pool = BlockPool::new(PoolConfig::new(1).events(Box::new(Ends(Arc::clone(&owners)))));
+        (Books::new(pool.expect("a pool"), owners, false), TenantId(1))
+    }
+
+    /// The block of the pool, registered with a tenant's credit, and held.
+    fn register(books: &Books, tenant: TenantId) -> BlockRef {
+        let mut ids = Vec::new();
+        books.pool.allocate_free_ids(1, &mut ids).expect("it is free");
+        assert!(books.owners.take(tenant, 1));
+        books.register(ids[0], NAME, tenant, Priority::Normal).expect("owned")
+    }
+
+    #[test]
+    fn who_alone_holds_a_block_takes_it_back_with_its_credit() {
+        let (books, tenant) = books();
+        let held = register(&books, tenant);
+        let other = books.pool.hold_again(held).expect("held");
+        assert_eq!(books.take_back(held, tenant), None, "somebody else has it");
+        assert_eq!((books.owners.owner(held.id), books.pool.contains(NAME.hash)), (tenant, false));
+        books.release(other, 0);
+        assert_eq!(books.take_back(held, tenant), Some(held.id));
+        assert_eq!((books.owners.used(tenant), books.pool.census().owned), (1, 1));
+    }
+
+    #[test]
+    fn a_block_that_may_be_anybodys_by_now_is_not_taken_back_nor_is_its_tag_written() {
+        let (books, tenant) = books();
+        let released = register(&books, tenant);
+        books.release(released, 0);
+        // Evicted this moment, it may be about to be registered by its next owner, who has written its tag.
+        assert_eq!(books.take_back(released, tenant), None, "nobody holds it");
+        let mut victims = Vec::new();
+        assert_eq!(books.pool.evict_ids(1, &mut victims), 1);
+        books.owners.note(released.id, TenantId(2));
+        assert_eq!(books.take_back(released, tenant), None);
+        assert_eq!(books.owners.owner(released.id), TenantId(2));
     }
 }

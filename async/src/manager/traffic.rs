@@ -4,15 +4,19 @@
 //! longer by orders of magnitude than the lock is held: under it there is no copy, no system call, no waking, no mover ([`Out`]).
 //!
 //! ```text
-//!   a call, or a landing ──► change ──► advance: flights that wait for host blocks, headroom, the line, the queues ──► Out
+//!   a call, or a landing ──► change ──► advance: flights that wait for host blocks, headroom, the line, who waits beside a queue, the queues ──► Out
 //! ```
 
+use super::ahead::{Looks, Owed};
+use super::aside::Aside;
+use super::deadlines::Deadlines;
 use super::down::Down;
 use super::inner::Inner;
 use super::line::Line;
 use super::offload::Offloading;
 use super::onboarding::Onboarding;
 use super::out::Out;
+use super::parked::Parked;
 use super::prefetch::Guesses;
 use super::schedule::GatedCopy;
 use super::tenants::Purging;
@@ -22,7 +26,7 @@ use crate::transfer::{Allowance, Limits, Queue, Ticket};
 use crate::transfer::{Class, Copy, Failure, HostSide, Landed, Path, Token};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use slab::Slab;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +58,7 @@ impl Id {
 /// Where a flight is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum At {
-    /// Up: for a block of the device. Down: for one of the host.
+    /// Up: for a block of the device, or with one for room in its queue. Down: for one of the host.
     Wants,
     Queued(Path, Ticket),
     /// With a mover, which will answer.
@@ -85,6 +89,8 @@ type ByHash = HashMap<(u16, SequenceHash), u32, BuildHasherDefault<Plain>>;
 /// Everything under the lock.
 pub(super) struct Traffic {
     pub(super) queues: [Queue<Id>; 4],
+    /// Flights up that have their block, and wait beside a full queue.
+    pub(super) aside: Aside,
     pub(super) allowance: Allowance,
     /// The path that is asked first.
     first_path: usize,
@@ -94,8 +100,11 @@ pub(super) struct Traffic {
     pub(super) offloadings: Slab<Offloading>,
     pub(super) up_of: ByHash,
     pub(super) down_of: ByHash,
+    /// Names that nobody knows any more, of flights: what has landed under them goes at once.
+    pub(super) forgotten: HashSet<(u16, SequenceHash), BuildHasherDefault<Plain>>,
     /// One a stack.
     pub(super) lines: Box<[Line]>,
+    pub(super) deadlines: Deadlines,
     pub(super) out: Out,
     /// Lists of copies that have landed, to be used again.
     pub(super) spare: Vec<Vec<Copy>>,
@@ -108,7 +117,12 @@ pub(super) struct Traffic {
     pub(super) clock: Clock,
     pub(super) gated: Gated<GatedCopy>,
     pub(super) opened: Vec<GatedCopy>,
+    /// Somebody will look for those that have waited too long.
+    pub(super) gates_watched: bool,
     pub(super) next: Vec<(BlockRef, SequenceHash)>,
+    /// Copies ahead of need: how far looks have come, of each stack's device and host; and what queues have refused.
+    pub(super) looks: Box<[[Looks; 2]]>,
+    pub(super) owed: Owed,
     /// Shut down: nothing new begins.
     pub(super) closed: bool,
     /// What is under way goes on, and nothing more is asked for.
@@ -117,15 +131,20 @@ pub(super) struct Traffic {
     busy_since: [Option<Duration>; 4],
     /// Tenants that are being purged.
     pub(super) purging: Vec<Purging>,
+    /// Blocks that are never used again.
+    pub(super) parked: Vec<Parked>,
     /// Paths' bounds: transfers that may wait.
     bounds: [u32; 4],
     serial: u64,
+    /// Something could not even begin, and what it had is free: who waits for that is served.
+    pub(super) again: bool,
 }
 
 impl Traffic {
     pub(super) fn new(limits: [Limits; 4], budget: Option<u64>, layers: u32, lines: Box<[Line]>) -> Traffic {
         Traffic {
             queues: std::array::from_fn(|path| Queue::new(limits[path])),
+            aside: Aside::default(),
             allowance: Allowance::new(budget),
             first_path: 0,
             ups: Slab::new(),
@@ -134,7 +153,11 @@ impl Traffic {
             offloadings: Slab::new(),
             up_of: ByHash::default(),
             down_of: ByHash::default(),
+            forgotten: HashSet::default(),
+            looks: lines.iter().map(|_| Default::default()).collect(),
+            owed: Owed::default(),
             lines,
+            deadlines: Deadlines::default(),
             out: Out::default(),
             spare: Vec::new(),
             guesses: Guesses::default(),
@@ -144,13 +167,16 @@ impl Traffic {
             clock: Clock::new(layers),
             gated: Gated::new(limits[Path::DeviceToHost as usize].waiting),
             opened: Vec::new(),
+            gates_watched: false,
             next: Vec::new(),
             closed: false,
             refusing: false,
             busy_since: [None; 4],
             purging: Vec::new(),
+            parked: Vec::new(),
             bounds: std::array::from_fn(|path| limits[path].waiting),
             serial: 0,
+            again: false,
         }
     }
 
@@ -175,10 +201,11 @@ impl Traffic {
         self.first_path = (self.first_path + 1) % Path::ALL.len();
     }
 
-    /// Whether so many more may wait in a queue; in an empty one any number may.
-    pub(super) fn has_room(&self, path: Path, transfers: usize) -> bool {
-        let waiting = self.queues[path as usize].waiting() as usize;
-        waiting == 0 || waiting + transfers <= self.bounds[path as usize] as usize
+    /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room.
+    pub(super) fn has_room(&self, path: Path, class: Class) -> bool {
+        let queue = &self.queues[path as usize];
+        let before = Class::ALL.into_iter().take_while(|other| *other <= class);
+        before.map(|other| queue.waiting_of(other)).sum::<u32>() < self.bounds[path as usize]
     }
 
     /// Puts a flight into a queue.
@@ -255,8 +282,18 @@ impl Traffic {
         }
     }
 
-    /// All that can go on goes on.
+    /// All that can go on goes on. It ends: each round after the first is for a flight that has ended.
     pub(super) fn advance(&mut self, inner: &Arc<Inner>) {
+        loop {
+            self.again = false;
+            self.advance_once(inner);
+            if !self.again {
+                return;
+            }
+        }
+    }
+
+    fn advance_once(&mut self, inner: &Arc<Inner>) {
         for stack in 0..self.lines.len() as u16 {
             self.serve_grounded(inner, stack);
             self.serve_headroom(inner, stack);
@@ -264,18 +301,26 @@ impl Traffic {
             self.serve_line(inner, stack);
         }
         self.serve_guesses(inner);
+        self.serve_aside(inner);
+        self.press_for_reads(inner);
         // Whoever is asked first has the most of an iteration's budget: each has its turn.
         let first = self.first_path;
-        for turn in 0..Path::ALL.len() {
-            let path = Path::ALL[(first + turn) % Path::ALL.len()];
-            while !(path == Path::DiskToDevice && self.lacks_staging(inner)) {
-                let Some(next) = self.queues[path as usize].pop(&mut self.allowance) else { break };
-                match next.item {
-                    Id::Up(key) => self.start_up(inner, key, path, next.bytes),
-                    Id::Down(key) => self.start_down(inner, key, path, next.bytes),
+        loop {
+            for turn in 0..Path::ALL.len() {
+                let path = Path::ALL[(first + turn) % Path::ALL.len()];
+                while !(path == Path::DiskToDevice && self.lacks_staging(inner).is_some()) {
+                    let Some(next) = self.queues[path as usize].pop(&mut self.allowance) else { break };
+                    match next.item {
+                        Id::Up(key) => self.start_up(inner, key, path, next.bytes),
+                        Id::Down(key) => self.start_down(inner, key, path, next.bytes),
+                    }
                 }
+                self.count_busy(inner, path as usize);
             }
-            self.count_busy(inner, path as usize);
+            // Who has left made room; if it has failed at once, nothing will land.
+            if !self.serve_aside(inner) {
+                return;
+            }
         }
     }
 
@@ -289,12 +334,5 @@ impl Traffic {
             }
             _ => {}
         }
-    }
-
-    /// Whether a read from the disk might find no host memory.
-    fn lacks_staging(&self, inner: &Inner) -> bool {
-        let lacks =
-            |(line, stack): (&Line, u16)| inner.stack(stack).disk.is_some() && line.staging.is_empty();
-        self.lines.iter().zip(0..).any(lacks)
     }
 }

@@ -34,7 +34,7 @@ impl Traffic {
                     return None;
                 }
                 // An engine may register another copy this moment: this one is being read, and must not give way.
-                let held = books.register_beside(block, down.name, down.tenant)?;
+                let held = books.register_beside(block, down.name, down.tenant, books.class(block))?;
                 let line = &mut self.lines[down.stack as usize];
                 match tier {
                     Tier::Device => line.draining -= 1,

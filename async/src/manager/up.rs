@@ -17,7 +17,7 @@ use super::onboarding::Link;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
 use crate::transfer::{Cause, Class, Copy, DiskRead, Failure, HostSide, Path};
-use kvstrata_core::{BlockId, BlockRef};
+use kvstrata_core::{BlockId, BlockRef, Priority};
 use kvstrata_ffi::disk::{Name, Urgency};
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,15 +91,15 @@ impl Traffic {
     pub(super) fn depart(&mut self, inner: &Inner, key: u32, device: BlockId) {
         let Some(up) = self.ups.get_mut(key as usize) else { return };
         up.device = Some(device);
-        self.queue_up(inner, key);
+        self.queue_or_aside(inner, key);
     }
 
-    fn queue_up(&mut self, inner: &Inner, key: u32) {
+    pub(super) fn queue_up(&mut self, inner: &Inner, key: u32) {
         let Some(up) = self.ups.get_mut(key as usize) else { return };
-        let stack = inner.stack(up.stack);
-        let (path, bytes) = match up.source {
-            Source::Disk(_, None) => (Path::DiskToDevice, stack.block_bytes),
-            _ => (Path::HostToDevice, stack.bytes_of(&up.layers(stack.layers))),
+        let (path, stack) = (up.path(), inner.stack(up.stack));
+        let bytes = match path {
+            Path::DiskToDevice => stack.block_bytes,
+            _ => stack.bytes_of(&up.layers(stack.layers)),
         };
         let (class, request) = (up.class, up.request);
         let at = self.enqueue(path, class, request, bytes, Id::Up(key));
@@ -115,15 +115,21 @@ impl Traffic {
         let Some(memory) = &stack.memory else { return };
         if path == Path::DiskToDevice {
             let Source::Disk(block, _) = up.source else { return };
-            let staged = self.lines[up.stack as usize].staging.pop();
+            let staging = &mut self.lines[up.stack as usize].staging;
+            let staged = staging.pop();
             let (buffer, disk) = (staged.map(|staged| memory.write(staged)), &stack.disk);
             let (Some(staged), Some(Ok(buffer)), Some(disk)) = (staged, buffer, disk) else {
+                // A device that was given up still writes there: the last one to be tried again.
+                staging.splice(0..0, staged);
                 self.queues[path as usize].ended(bytes);
+                self.again = true;
+                inner.counts.failed(path, Cause::Busy);
                 return self.up_failed(inner, key, Failure::of(Cause::Busy));
             };
             up.source = Source::Disk(block, Some(staged));
             let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
-            let (slot, hash) = (block.id, up.name.hash);
+            let (of, slot, hash) = (up.stack, block.id, up.name.hash);
+            self.note_staged(inner, of, staged, Id::Up(key));
             let read = DiskRead { token, slot, hash, urgency, buffer, landing: inner.landing() };
             return self.out.read(Arc::clone(disk), read);
         }
@@ -139,6 +145,8 @@ impl Traffic {
             }
             _ => {
                 self.queues[path as usize].ended(bytes);
+                self.again = true;
+                inner.counts.failed(path, Cause::Busy);
                 self.up_failed(inner, key, Failure::of(Cause::Busy));
             }
         }
@@ -147,10 +155,14 @@ impl Traffic {
     /// A part of it has ended.
     pub(super) fn land_up(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
         let purging = self.ups.get(key as usize).is_some_and(|up| self.is_purging(up.tenant));
+        let in_the_way = path == Path::DiskToDevice && self.is_in_the_way(key);
         let outcome = outcome.and(if purging { Err(Failure::of(Cause::Cancelled)) } else { Ok(()) });
         let Some(up) = self.ups.get_mut(key as usize) else { return };
         let layers = inner.stack(up.stack).layers;
         match outcome {
+            Ok(()) if in_the_way => {
+                self.up_failed(inner, key, Failure::of(Cause::Cancelled));
+            }
             Ok(()) if path == Path::DiskToDevice => self.queue_up(inner, key),
             Ok(()) => {
                 let from = up.landed;
@@ -187,7 +199,7 @@ impl Traffic {
         }
     }
 
-    /// The flight's blocks are not given back, whatever comes; the failure that lands ends it.
+    /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
     pub(super) fn park_up(&mut self, inner: &Inner, key: u32) {
         if let Some(up) = self.ups.get_mut(key as usize) {
             up.parked = true;
@@ -212,16 +224,20 @@ impl Traffic {
         self.unstage(key);
         let up = self.ups.remove(key as usize);
         self.up_of.remove(&(up.stack, up.name.hash));
-        self.guess_over(up.class);
+        self.guess_over(up.class, key);
         inner.left(1);
         let stack = inner.stack(up.stack);
         let Some(device) = up.device else { return };
+        let class = match up.source {
+            Source::Host(block) => stack.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
+            Source::Disk(block, _) => stack.disk_class(block),
+        };
         let there = stack.device.pool.lookup_ref(up.name.hash);
         // Somebody computes with the block that was announced: it stays until they have ended.
         let (registered, double) = match there {
             Some(there) => (Some(there), Some(Arc::new((device, up.tenant)))),
-            None if up.announced => (stack.device.register_beside(device, up.name, up.tenant), None),
-            None => (stack.device.register(device, up.name, up.tenant), None),
+            None if up.announced => (stack.device.register_beside(device, up.name, up.tenant, class), None),
+            None => (stack.device.register(device, up.name, up.tenant, class), None),
         };
         inner.counts.onboarded(up.source.is_disk());
         let mut next = up.first;
@@ -250,6 +266,7 @@ impl Traffic {
                 }
             }
         }
+        self.forget_again(inner, up.stack, up.name.hash);
     }
 
     /// It will not come: each waiter has a miss, unless the bytes are to be had from further down.
@@ -257,6 +274,10 @@ impl Traffic {
         let Some(up) = self.ups.get_mut(key as usize) else { return };
         if up.parked {
             return self.up_parked(inner, key, failure);
+        }
+        // Called off: what has moved is counted where it lands.
+        if !matches!(up.at, At::Moving) {
+            inner.counts.failed(up.source.path(), failure.cause);
         }
         self.unstage(key);
         let Some(up) = self.ups.get_mut(key as usize) else { return };
@@ -267,14 +288,14 @@ impl Traffic {
         {
             // Layers that have landed were verified, and somebody may compute with them: it goes on behind them.
             up.source = Source::Disk(lower.into_ref(), None);
+            // Others may hold it, and would keep it from being registered anew: it goes with the last of them.
+            host.pool.withdraw_held(block);
             host.release(block, inner.now());
-            // Held by others, it fails for them too.
-            let _ = host.pool.unregister(block);
             return self.queue_up(inner, key);
         }
         let up = self.ups.remove(key as usize);
         self.up_of.remove(&(up.stack, up.name.hash));
-        self.guess_over(up.class);
+        self.guess_over(up.class, key);
         inner.left(1);
         if let Some(device) = up.device {
             stack.device.owners.give(up.tenant, 1);
@@ -283,16 +304,21 @@ impl Traffic {
         match up.source {
             Source::Host(block) => {
                 if let Some(host) = &stack.host {
-                    host.release(block, inner.now());
                     if failure.cause == Cause::Mismatch {
-                        let _ = host.pool.unregister(block);
+                        host.pool.withdraw_held(block);
                     }
+                    host.release(block, inner.now());
                 }
             }
             Source::Disk(block, _) => {
                 if let Some(disk) = &stack.disk {
+                    let spoilt = matches!(failure.cause, Cause::Rejected | Cause::Disk | Cause::Lost);
+                    if spoilt {
+                        // Others may hold it, and would keep it from being written anew.
+                        disk.pool().withdraw_held(block);
+                    }
                     disk.pool().release_refs([block]);
-                    if matches!(failure.cause, Cause::Rejected | Cause::Disk | Cause::Lost) {
+                    if spoilt {
                         disk.unregister(block);
                         if stack.disk_owners.owner(block.id) == up.tenant
                             && disk.pool().registered(block.id).is_none()
@@ -307,19 +333,22 @@ impl Traffic {
         while let Some(link) = next {
             next = self.came(inner, link, Err(failure.cause));
         }
+        self.forget_again(inner, up.stack, up.name.hash);
     }
 
-    /// As [`up_failed`](Traffic::up_failed), and nothing is given back.
+    /// As [`up_failed`](Traffic::up_failed), and nothing is given back that the device may reach.
     fn up_parked(&mut self, inner: &Inner, key: u32, failure: Failure) {
         let up = self.ups.remove(key as usize);
         self.up_of.remove(&(up.stack, up.name.hash));
-        self.guess_over(up.class);
+        self.guess_over(up.class, key);
         inner.left(1);
         inner.stack(up.stack).device.owners.give(up.tenant, usize::from(up.device.is_some()));
+        self.park_ends_up(inner, &up);
         let mut next = up.first;
         while let Some(link) = next {
             next = self.came(inner, link, Err(failure.cause));
         }
+        self.forget_again(inner, up.stack, up.name.hash);
     }
 
     /// Ends a flight that nobody waits for, if nothing of it is under way (I4).
@@ -333,6 +362,7 @@ impl Traffic {
             At::Queued(path, ticket) => {
                 self.queues[path as usize].cancel(ticket);
             }
+            At::Wants if up.device.is_some() => {}
             At::Wants => {
                 let (stack, entry) = (up.stack, up.entry);
                 self.leave_line(inner, stack, entry, key);
@@ -361,6 +391,14 @@ impl Traffic {
 }
 
 impl Source {
+    /// On which its next transfer is.
+    pub(super) fn path(self) -> Path {
+        match self {
+            Source::Disk(_, None) => Path::DiskToDevice,
+            _ => Path::HostToDevice,
+        }
+    }
+
     pub(super) fn is_disk(self) -> bool {
         matches!(self, Source::Disk(..))
     }

@@ -21,6 +21,7 @@
 //! |---|---|
 //! | `ends.rs` | the device's and the host's memory, the queues, order with the engine |
 //! | `plans.rs` | prepared copies, by direction and range of layers |
+//! | `zeros.rs` | what blocks are overwritten with |
 //! | `flight.rs` | a list under way |
 //! | `crew.rs` | the threads |
 //! | `bounce.rs` | single blocks read and written by whoever waits: tests, engines without CUDA code |
@@ -30,6 +31,7 @@ mod crew;
 mod ends;
 mod flight;
 mod plans;
+mod zeros;
 
 use crate::transfer::{Copies, DeviceMover, HostMemory};
 use bounce::Bounce;
@@ -46,6 +48,7 @@ use kvstrata_ffi::cuda::{
 };
 use plans::Plans;
 use std::sync::Arc;
+use zeros::Zeros;
 
 /// Why there is no such mover, or a block cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +161,7 @@ impl Default for CudaMoverOptions {
 /// captured), the copies fail, and may be tried again.
 #[derive(Debug, Clone, Default)]
 pub struct EngineOrder {
-    /// Offloads come after what this stream has queued when they are submitted: the engine's last writes.
+    /// Offloads, and overwriting, come after what this stream has queued when they are submitted: the engine's last writes.
     pub offload_after: Option<LentStream>,
     /// What this stream queues after an onboard was submitted comes after it. An answer tells that it has ended: for engines that launch
     /// before they have seen it.
@@ -190,9 +193,11 @@ impl CudaMover {
         let host = host_layout(layout.config(), &memory, &pinned)?;
         let device_blocks = layout.config().num_blocks;
         let bounce = Bounce::new((layout.clone(), place.clone()), pinned.device());
+        let block_bytes = memory.arena().block_bytes();
+        let zeros = Zeros::new((layout.clone(), place.clone()), pinned.device(), block_bytes);
         let sides = [(layout.clone(), place), (host, Place::Host(Arc::clone(&pinned)))];
         let plans = Plans::new(copy, sides)?;
-        let ends = Ends::new((memory, pinned), (plans, device_blocks), options.queue)?;
+        let ends = Ends::new((memory, pinned), (plans, zeros, device_blocks), options.queue)?;
         let CudaMoverOptions { threads, blocks_at_once, patience, .. } = options;
         Ok(CudaMover { crew: Crew::new(ends, threads)?, bounce, blocks_at_once, patience })
     }

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   a list that was started     copy 0 │ copy 1 │ … │ copy n-1
-//!                               ◄── untaken ──► ◄── ended ──►       and between the two, with threads: `out`
+//!                               ◄─ taken ─► ◄─ untaken ─►           of those that are taken, with threads: `out`
 //!   order                       key of the oldest list with untaken copies, of the next one, …
 //! ```
 //!
 //! Invariants
 //! - I1: a list is in `running` from its start until its last copy has ended; then it leaves, to be answered outside the lock.
 //! - I2: a key is in `order` exactly while its list has untaken copies.
-//! - I3: when the lists are closed, no copy is handed out any more: untaken ones end as abandoned, those that are out as they will.
+//! - I3: a copy comes back to its place: a list is answered in the order in which it was given.
+//! - I4: when the lists are closed, no copy is handed out any more: untaken ones end as abandoned, those that are out as they will.
 
 use crate::transfer::{Cause, Copies, Copy, Failure};
 use slab::Slab;
@@ -19,9 +20,16 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 struct Running {
     copies: Copies,
-    /// So many at the list's start.
-    untaken: usize,
+    /// The first untaken one.
+    next: usize,
     out: usize,
+}
+
+/// Where a copy that is out comes back to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    key: usize,
+    at: usize,
 }
 
 /// Lists that have been started and not answered.
@@ -35,45 +43,45 @@ pub(super) struct Lists {
 impl Lists {
     /// Takes a list; gives it back where there is nothing to be done for it, which is its answer.
     pub(super) fn push(&mut self, copies: Copies) -> Option<Copies> {
-        let untaken = copies.list().len();
-        if untaken == 0 || self.closed {
+        if copies.list().is_empty() || self.closed {
             return Some(copies);
         }
-        self.order.push_back(self.running.insert(Running { copies, untaken, out: 0 }));
+        self.order.push_back(self.running.insert(Running { copies, next: 0, out: 0 }));
         None
     }
 
-    /// Hands out a copy of the oldest list that has any, with the key of its list.
-    pub(super) fn take(&mut self) -> Option<(usize, Copy)> {
+    /// Hands out a copy of the oldest list that has any, with its place.
+    pub(super) fn take(&mut self) -> Option<(Place, Copy)> {
         let key = *self.order.front()?;
         let list = &mut self.running[key];
-        list.untaken -= 1;
+        let place = Place { key, at: list.next };
+        list.next += 1;
         list.out += 1;
-        let copy = list.copies.take_out(list.untaken);
-        if list.untaken == 0 {
+        if list.next == list.copies.list().len() {
             self.order.pop_front();
         }
-        Some((key, copy?))
+        Some((place, list.copies.lend(place.at)))
     }
 
     /// Takes a copy back that has ended; gives its list where that was the last one.
-    pub(super) fn end(&mut self, key: usize, copy: Copy) -> Option<Copies> {
-        let list = &mut self.running[key];
-        list.copies.put_back(copy);
+    pub(super) fn end(&mut self, place: Place, copy: Copy) -> Option<Copies> {
+        let list = &mut self.running[place.key];
+        list.copies.list_mut()[place.at] = copy;
         list.out -= 1;
-        (list.untaken == 0 && list.out == 0).then(|| self.running.remove(key).copies)
+        (list.next == list.copies.list().len() && list.out == 0)
+            .then(|| self.running.remove(place.key).copies)
     }
 
-    /// No more copies (I3). Gives the lists of which none is out.
+    /// No more copies (I4). Gives the lists of which none is out.
     pub(super) fn close(&mut self) -> Vec<Copies> {
         self.closed = true;
         let mut ended = Vec::new();
         while let Some(key) = self.order.pop_front() {
             let list = &mut self.running[key];
-            for copy in &mut list.copies.list_mut()[..list.untaken] {
+            for copy in &mut list.copies.list_mut()[list.next..] {
                 copy.outcome = Err(Failure::of(Cause::Abandoned));
             }
-            list.untaken = 0;
+            list.next = list.copies.list().len();
             if list.out == 0 {
                 ended.push(self.running.remove(key).copies);
             }

@@ -14,10 +14,13 @@
 //! - I3: when `drop` returns, all lists have been answered, and the threads have ended; but for the thread that itself drops the pool, from
 //!   a landing, which ends afterwards.
 
-use super::lists::Lists;
+use super::lists::{Lists, Place};
 use super::threads::ThreadsError;
 use crate::transfer::{Cause, Copies, Copy, Failure};
+use kvstrata_core::DevicePort;
+use kvstrata_core::storage::DeviceError;
 use std::fmt;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,6 +31,15 @@ mod tests;
 
 /// How a copy is carried out.
 pub(super) type Work = Box<dyn Fn(&mut Copy) -> Result<(), Failure> + Send + Sync>;
+
+/// Overwrites bytes of a block of the device with zeros.
+pub(super) fn zero(port: &dyn DevicePort, block: u32, bytes: Range<usize>) -> Result<(), DeviceError> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    bytes.clone().step_by(ZEROS.len()).try_for_each(|start| {
+        let some = ZEROS.len().min(bytes.end - start);
+        port.copy_in(block, start, &ZEROS[..some])
+    })
+}
 
 /// Threads for copies.
 pub(super) struct Pool {
@@ -120,16 +132,16 @@ impl Shared {
 
     /// What a thread does until the pool is dropped.
     fn run(&self) {
-        while let Some((key, mut copy)) = self.next() {
+        while let Some((place, mut copy)) = self.next() {
             copy.outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(&mut copy)))
                 .unwrap_or(Err(Failure::of(Cause::Abandoned)));
-            let ended = self.lists().end(key, copy);
+            let ended = self.lists().end(place, copy);
             ended.into_iter().for_each(answer);
         }
     }
 
     /// A copy to carry out; none at the end.
-    fn next(&self) -> Option<(usize, Copy)> {
+    fn next(&self) -> Option<(Place, Copy)> {
         let mut lists = self.lists();
         loop {
             if let Some(taken) = lists.take() {

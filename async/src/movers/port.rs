@@ -2,10 +2,10 @@
 //! moves bytes. A device that can do better, by many blocks at once or with sums on the way, has a mover of its own.
 //!
 //! Invariants
-//! - I1: a copy that says Ok has moved the bytes of all its layers, in one call of the port. Offload has sealed each; onboard, where it
+//! - I1: a copy that says Ok has moved the bytes of all its layers, in one call of the port; zeros in as many as it takes. Offload has sealed each; onboard, where it
 //!   verifies, has compared each before it gave the device any.
 
-use super::pool::Pool;
+use super::pool::{Pool, zero};
 use super::threads::ThreadsError;
 use crate::transfer::{Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide};
 use kvstrata_core::DevicePort;
@@ -52,6 +52,7 @@ fn carry_out(port: &dyn DevicePort, memory: &Arc<HostMemory>, copy: &mut Copy) -
     let arena = match &copy.host {
         HostSide::Read(block) => block.arena(),
         HostSide::Write(block) => block.arena(),
+        HostSide::Zeros => memory.arena(),
         HostSide::Kept { .. } => return Err(Failure::of(Cause::Device)),
     };
     // Another memory's sums are not ours to make.
@@ -74,6 +75,7 @@ fn carry_out(port: &dyn DevicePort, memory: &Arc<HostMemory>, copy: &mut Copy) -
             }
             port.copy_in(block, all.start, &host[all])?;
         }
+        HostSide::Zeros => zero(port, block, all)?,
         HostSide::Kept { .. } => {}
     }
     Ok(())

@@ -7,7 +7,7 @@
 //! Invariants
 //! - I1: a copy that says Ok has moved the bytes of all its layers. Offload has sealed each; onboard, where it verifies, has compared each.
 
-use super::pool::Pool;
+use super::pool::{Pool, zero};
 use crate::transfer::{Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::copy::HostCopy;
@@ -135,6 +135,7 @@ impl Ends {
                         return Err(Failure::of(Cause::Mismatch));
                     }
                 }
+                HostSide::Zeros => zero(&*self.device, block, bytes)?,
                 // A block of another memory: its sums are elsewhere.
                 _ => return Err(Failure::of(Cause::Device)),
             }

@@ -7,7 +7,7 @@
 //! `now` is Relaxed: it publishes nothing, and one request earlier or later is as good.
 
 use crate::disk::DiskMover;
-use crate::transfer::{DiskPort, DiskRead, DiskWrite};
+use crate::transfer::{DiskPort, DiskRead, DiskWrite, Erasing};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -68,8 +68,24 @@ impl DiskPort for TimedDisk {
         self.disk.take(wanted, slots);
     }
 
+    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
+        self.disk.take_this(block)
+    }
+
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
+        self.disk.erase(slots, zero)
+    }
+
     fn give_back(&self, slot: BlockId) {
         self.disk.give_back(slot);
+    }
+
+    fn losses(&self) -> u64 {
+        self.disk.losses()
+    }
+
+    fn is_lost(&self, slot: BlockId) -> bool {
+        self.disk.is_lost(slot)
     }
 
     fn read(&self, read: DiskRead) {

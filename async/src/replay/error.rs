@@ -1,10 +1,11 @@
 //! Why a replay ends without a result. Every message names the option, its value and what to do.
 
-use super::settings::{Settings, human_bytes};
+use super::settings::Settings;
 use crate::config::ConfigError;
 use crate::disk::TierError;
+use crate::figures::binary;
 use crate::manager::BuildError;
-use crate::movers::ThreadsError;
+use crate::movers::{CudaMoverError, ThreadsError};
 use crate::trace::TraceError;
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::disk::VolumeError;
@@ -39,7 +40,7 @@ pub enum ReplayError {
     /// The disk tier's files.
     #[error(
         "--disk: {source} (--disk-blocks {blocks} × --block-bytes {block_bytes} = {}; --disk-blocks 0 \
-         leaves the disk tier out)", human_bytes(*blocks as f64 * *block_bytes as f64)
+         leaves the disk tier out)", binary(*blocks as f64 * *block_bytes as f64)
     )]
     Volume {
         /// `--disk-blocks`.
@@ -70,7 +71,7 @@ pub enum ReplayError {
     #[error(
         "--disk: none of the usual places will do; name a directory on a local file system with room for --disk-blocks \
          {blocks} × --block-bytes {block_bytes} = {}, or ask for fewer. Tried:{}",
-        human_bytes(*blocks as f64 * *block_bytes as f64), tried(.errors)
+        binary(*blocks as f64 * *block_bytes as f64), tried(.errors)
     )]
     NoPlace {
         /// `--disk-blocks`.
@@ -111,6 +112,9 @@ pub enum ReplayError {
         /// What the mover says.
         source: ThreadsError,
     },
+    /// A GPU that cannot be had, or not for so many blocks.
+    #[error("--device cuda: {0}; or use --device sim")]
+    Cuda(#[from] CudaMoverError),
     /// What the options come to is nothing that the manager takes.
     #[error(transparent)]
     Config(Box<ConfigError>),

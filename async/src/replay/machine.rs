@@ -1,4 +1,9 @@
-//! This machine's memory: what there is, and the most that this process used.
+//! This machine: its cores, its memory, and the most of it that this process used.
+
+/// Cores that this process may use; 1 where the system does not say.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
 
 /// The most memory that this process has held, in bytes, where the system says.
 #[cfg(target_os = "linux")]

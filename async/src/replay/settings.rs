@@ -3,6 +3,7 @@
 use super::error::ReplayError;
 use super::machine;
 use crate::disk::AdmissionPolicy;
+use crate::figures::binary;
 use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;
 use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
@@ -122,8 +123,7 @@ impl Settings {
             }
         }
         if !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&self.block_bytes) {
-            let why =
-                format!("must be from {MIN_BLOCK_BYTES} bytes to {}", human_bytes(MAX_BLOCK_BYTES as f64));
+            let why = format!("must be from {MIN_BLOCK_BYTES} bytes to {}", binary(MAX_BLOCK_BYTES as f64));
             return refuse("--block-bytes", self.block_bytes.to_string(), why);
         }
         if !(1..=MAX_CONCURRENCY).contains(&self.concurrency) {
@@ -179,9 +179,8 @@ impl Settings {
             _ if largest == host => ("--host-blocks", self.host_blocks),
             _ => ("--disk-blocks", self.disk_blocks),
         };
-        let [needed, device, host, disk] =
-            [needed, device, host, disk].map(|bytes| human_bytes(bytes as f64));
-        let available = human_bytes(available as f64);
+        let [needed, device, host, disk] = [needed, device, host, disk].map(|bytes| binary(bytes as f64));
+        let available = binary(available as f64);
         let why = format!(
             "needs {needed} of memory (device tier {device}, host tier {host}, books and buffers of the disk tier {disk}), and \
              {available} are there; use fewer or smaller blocks (--block-bytes {})",
@@ -198,30 +197,8 @@ impl Settings {
 
     /// Threads that copy between device and host. With one, copies end in the order in which they began.
     pub(super) fn copy_threads(&self) -> usize {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        self.concurrency.min(cores).min(4)
+        self.concurrency.min(machine::cores()).min(4)
     }
-}
-
-/// A number of bytes for people: three digits and a binary unit.
-pub(super) fn human_bytes(bytes: f64) -> String {
-    human(bytes, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
-}
-
-/// A number for people: three digits, and the unit that fits, each `step` times the one before. The first has no parts.
-pub(super) fn human(mut value: f64, step: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < units.len() {
-        value /= step;
-        unit += 1;
-    }
-    let digits = match value {
-        _ if unit == 0 => 0,
-        ..9.995 => 2,
-        ..99.95 => 1,
-        _ => 0,
-    };
-    format!("{value:.digits$} {}", units[unit])
 }
 
 #[cfg(test)]
@@ -264,12 +241,5 @@ mod tests {
             ..Settings::default()
         });
         assert!(message.contains("of the disk tier 80.0 GiB)"), "{message}");
-    }
-
-    #[test]
-    fn bytes_are_printed_with_three_digits() {
-        let printed = [0.0, 999.0, 1000.0, 65_536.0, 1e6, 1.5e9, 1e30].map(human_bytes);
-        assert_eq!(printed[..6], ["0 B", "999 B", "0.98 KiB", "64.0 KiB", "977 KiB", "1.40 GiB"]);
-        assert!(printed[6].ends_with(" EiB"));
     }
 }

@@ -1,9 +1,8 @@
 //! The report as a person reads it, in 80 columns.
 
 use super::report::{Disk, Latency, Report};
-use super::settings::{human, human_bytes};
+use crate::figures::{binary, count, scaled};
 use core::fmt;
-use indicatif::HumanCount;
 use kvstrata_ffi::arena::Backing;
 
 impl fmt::Display for Report {
@@ -18,7 +17,7 @@ impl fmt::Display for Report {
                 count(u64::from(asked.device_blocks)),
                 count(u64::from(asked.host_blocks)),
                 count(u64::from(asked.disk_blocks)),
-                human_bytes(asked.block_bytes as f64)
+                binary(asked.block_bytes as f64)
             )
         )?;
         if let Some(backing) = self.host_backing {
@@ -52,7 +51,7 @@ impl fmt::Display for Report {
         writeln!(f)?;
         self.failures_line(f)?;
         self.disk_lines(f)?;
-        let peak = self.peak_memory_bytes.map_or("unknown".to_owned(), |bytes| human_bytes(bytes as f64));
+        let peak = self.peak_memory_bytes.map_or("unknown".to_owned(), |bytes| binary(bytes as f64));
         writeln!(f, "peak memory      {peak}")?;
         writeln!(
             f,
@@ -110,8 +109,8 @@ impl Report {
         ];
         writeln!(f, "                 {:>12} {:>12}", "moved", "while busy")?;
         for (path, bytes, rate) in rows {
-            let rate = if bytes == 0 { "–".to_owned() } else { format!("{}/s", human_bytes(rate)) };
-            writeln!(f, "{path:<16} {:>12} {rate:>12}", human_bytes(bytes as f64))?;
+            let rate = if bytes == 0 { "–".to_owned() } else { format!("{}/s", binary(rate)) };
+            writeln!(f, "{path:<16} {:>12} {rate:>12}", binary(bytes as f64))?;
         }
         Ok(())
     }
@@ -201,17 +200,12 @@ fn causes<'c>(causes: impl IntoIterator<Item = (&'c str, u64)>) -> String {
     causes.map(|(cause, times)| format!("{} {cause}", count(times))).collect::<Vec<_>>().join(", ")
 }
 
-/// 1234567 → 1,234,567.
-pub(super) fn count(number: u64) -> String {
-    HumanCount(number).to_string()
-}
-
 /// Nanoseconds with three digits and a unit.
 fn time(measured: u64, nanoseconds: u64) -> String {
     if measured == 0 {
         return "–".to_owned();
     }
-    human(nanoseconds as f64, 1000.0, &["ns", "µs", "ms", "s"])
+    scaled(nanoseconds as f64, 1000.0, &["ns", "µs", "ms", "s"])
 }
 
 #[cfg(test)]
@@ -228,11 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_and_scaled() {
-        assert_eq!(
-            [0, 999, 1000, 288_500, 12_345_678].map(count),
-            ["0", "999", "1,000", "288,500", "12,345,678"]
-        );
+    fn times_have_three_digits_and_a_unit() {
         let times = [5, 999, 1000, 12_345, 99_960, 1_234_567, 9_000_000_000].map(|value| time(1, value));
         assert_eq!(times, ["5 ns", "999 ns", "1.00 µs", "12.3 µs", "100 µs", "1.23 ms", "9.00 s"]);
         assert_eq!(time(0, 0), "–");

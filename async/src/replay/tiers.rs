@@ -14,6 +14,7 @@
 use super::clock::{TimedDisk, TraceClock};
 use super::device::Device;
 use super::error::ReplayError;
+use super::machine;
 use super::settings::Settings;
 use super::volume::{self, FillProgress};
 use crate::config::ManagerConfig;
@@ -42,8 +43,6 @@ pub(super) struct Tiers {
     pub(super) disk: Option<Disk>,
     pub(super) clock: Arc<TraceClock>,
     pub(super) backing: Option<Backing>,
-    /// Whether the policy keeps parents of blocks that are in use.
-    pub(super) keeps_parents: bool,
     pub(super) runtime: Runtime,
 }
 
@@ -90,8 +89,7 @@ impl Tiers {
             None => self::memory(settings, 1)?,
         };
         let threads = settings.copy_threads();
-        let moved = device.moved_by(copied, threads);
-        let (port, mover) = moved.map_err(|source| ReplayError::Threads { threads, source })?;
+        let (port, mover) = device.moved_by(copied, threads)?;
         let stack = StackParts {
             name: "trace".to_owned(),
             device: pool_config(settings.device_blocks, settings),
@@ -105,12 +103,11 @@ impl Tiers {
             linked: linked(settings),
             memory: memory.clone(),
         };
-        let parts = Parts { stacks: vec![stack], runtime: runtime.handle().clone(), own: None };
+        let parts = Parts { stacks: vec![stack], runtime: runtime.handle().clone(), own: None, names: None };
         let manager = KvBlockManager::of_parts(&config(settings)?, parts)
             .map_err(|error| ReplayError::Manager(Box::new(error)))?;
         let backing = memory.map(|memory| memory.arena().backing());
-        let keeps_parents = linked(settings);
-        Ok(Tiers { manager, port, device: name, disk, clock, backing, keeps_parents, runtime })
+        Ok(Tiers { manager, port, device: name, disk, clock, backing, runtime })
     }
 
     /// Lets go of all tiers. When it returns, the volumes are closed, and whoever comes next finds them.
@@ -160,8 +157,7 @@ fn memory(settings: &Settings, blocks: usize) -> Result<Arc<HostMemory>, ReplayE
 
 /// Requests that are served, and one thread for what ends meanwhile.
 fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = settings.concurrency.min(cores) + 1;
+    let threads = settings.concurrency.min(machine::cores()) + 1;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(threads).thread_name("kvstrata-replay").enable_time().build();
     runtime.map_err(|source| ReplayError::Runtime { workers: settings.concurrency, source })

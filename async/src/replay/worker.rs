@@ -15,20 +15,14 @@
 
 use super::pattern::Pattern;
 use super::tally::Tally;
-use super::tiers::{PATIENCE, Tiers, hash_of};
+use super::tiers::{Tiers, hash_of};
 use crate::manager::{Blocks, BlocksMut, OnboardOptions};
 use crate::tier::Tier;
 use crate::trace::Request;
 use kvstrata_core::SequenceHash;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long to wait for blocks before it is asked whether any are on their way.
-const A_WHILE: Duration = Duration::from_millis(20);
-
-/// How long for blocks to come up, where their room may be kept by parents of other sequences' blocks (see `allocate`).
-const A_LONG_WHILE: Duration = Duration::from_secs(2);
+use std::time::Instant;
 
 /// Serves requests. Its vectors keep their room from one request to the next.
 pub(super) struct Worker {
@@ -83,8 +77,7 @@ impl Worker {
             held = found.into_device();
         } else {
             // The run fits: it is no longer than the device.
-            let (request, deadline) = (line, self.tiers.keeps_parents.then_some(A_LONG_WHILE));
-            let options = OnboardOptions { request, deadline, ..OnboardOptions::default() };
+            let options = OnboardOptions { request: line, ..OnboardOptions::default() };
             let Ok(onboard) = manager.onboard(found, options) else { return };
             fresh = self.allocate(&rest).await;
             held = onboard.await.blocks;
@@ -136,32 +129,15 @@ impl Worker {
         rest
     }
 
-    /// Blocks for what is missing; none if they cannot be had, which takes a policy that keeps the parents of other sequences' blocks and
-    /// a trace in which an id does not always follow the same one: those blocks are then not served.
+    /// Blocks for what is missing; none if nothing is, or if they were not to be had in time: all that this request may need is there or on
+    /// its way (admission, I1). Then they are not served.
     async fn allocate(&mut self, rest: &[Rest]) -> Option<BlocksMut> {
         let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
         let needed = rest.iter().map(missing).sum::<usize>();
         let since = Instant::now();
-        let deadline = if self.tiers.keeps_parents { A_WHILE } else { PATIENCE };
-        let mut nothing_moved = false;
-        let blocks = loop {
-            if needed == 0 || since.elapsed() > PATIENCE {
-                break None;
-            }
-            match self.tiers.manager.allocate_within(needed, deadline).await {
-                Ok(blocks) => break Some(blocks),
-                // All that this request may need is there or on its way (admission, I1): if nothing was, it is kept.
-                Err(_) if nothing_moved => break None,
-                Err(_) => nothing_moved = self.nothing_moves(),
-            }
-        };
+        let blocks = if needed == 0 { None } else { self.tiers.manager.allocate(needed).await.ok() };
         self.tally.allocation.record(nanoseconds(since));
         blocks
-    }
-
-    fn nothing_moves(&self) -> bool {
-        let census = self.tiers.manager.census();
-        census.up + census.down == 0
     }
 
     /// Reads every hit back from the device and compares it with what its id says.
@@ -188,29 +164,33 @@ impl Worker {
                 // The same manager and group.
                 Rest::There(there) => _ = held.append(there),
                 Rest::Missing(count) => {
-                    for _ in 0..count {
-                        let Some(block) = fresh.as_mut().map(|fresh| fresh.split_to(1)) else { return };
-                        if !self.fill_one(held, block, ids) {
-                            return;
-                        }
+                    let Some(blocks) = fresh.as_mut().map(|fresh| fresh.split_to(count)) else { return };
+                    if !self.fill_list(held, blocks, ids) {
+                        return;
                     }
                 }
             }
         }
     }
 
-    /// Computes the next block, as an engine would, and registers it. False: the device refused its bytes.
-    fn fill_one(&mut self, held: &mut Blocks, block: BlocksMut, ids: &[u64]) -> bool {
-        let (since, next) = (Instant::now(), held.len());
-        let Some(id) = block.ids().first() else { return false };
-        self.pattern.fill(ids[next], &mut self.scratch);
-        if self.tiers.port.copy_in(id.0, 0, &self.scratch).is_err() {
-            self.tally.unwritten += 1;
-            return false;
-        }
-        self.tally.filled.add(self.scratch.len(), since);
-        let registered = block.register(&self.hashes[next..=next], Some(held));
-        registered.is_ok_and(|filled| held.append(filled).is_ok())
+    /// Computes the next blocks, as an engine would, and registers them. False: the device refused the bytes of one, and it and those behind
+    /// it are not there.
+    fn fill_list(&mut self, held: &mut Blocks, mut blocks: BlocksMut, ids: &[u64]) -> bool {
+        let (next, count) = (held.len(), blocks.len());
+        let filled = (next..).zip(blocks.ids()).take_while(|(at, id)| {
+            let since = Instant::now();
+            self.pattern.fill(ids[*at], &mut self.scratch);
+            let written = self.tiers.port.copy_in(id.0, 0, &self.scratch).is_ok();
+            match written {
+                true => self.tally.filled.add(self.scratch.len(), since),
+                false => self.tally.unwritten += 1,
+            }
+            written
+        });
+        let filled = filled.count();
+        let registered = blocks.split_to(filled).register(&self.hashes[next..next + filled], Some(held));
+        let appended = registered.is_ok_and(|filled| held.append(filled).is_ok());
+        appended && filled == count
     }
 }
 

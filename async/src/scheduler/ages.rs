@@ -92,6 +92,21 @@ impl Ages {
         self.known(block).map_or(0, |stamp| u64::from(age(stamp, now)))
     }
 
+    /// When a block was last used, of the generation that was the last to be stamped; `now` where nothing is known.
+    #[must_use]
+    pub fn used(&self, block: BlockId, now: u64) -> u64 {
+        let stamp = self.stamps.get(block.index()).map_or(NONE, |stamp| stamp.load(Relaxed));
+        if stamp == NONE { now } else { now.saturating_sub(u64::from(age(stamp, now))) }
+    }
+
+    /// A generation has ended: its stamp, if it is still there, says nothing of the block any more.
+    pub fn forget(&self, block: BlockRef) {
+        let Some(place) = self.stamps.get(block.id.index()) else { return };
+        let ended = |old: u64| old != NONE && (old >> 32) as u32 == block.generation;
+        // One that was stamped meanwhile is of a later generation, and stays.
+        let _ = place.fetch_update(Relaxed, Relaxed, |old| ended(old).then_some(NONE));
+    }
+
     /// The stamp of a block's generation.
     fn known(&self, block: BlockRef) -> Option<u64> {
         let stamp = self.stamps.get(block.id.index())?.load(Relaxed);

@@ -8,7 +8,7 @@
 //!
 //! Invariants
 //! - I1: each entry of the slab is in the heap once, and knows its place there: to remove one is a walk up or down, not a search.
-//! - I2: an item leaves once: released when the clock has passed its gate, or removed by its key before.
+//! - I2: an item leaves once: released when the clock has passed its gate, or removed before, by its key or as one that is late.
 //! - I3: a key is good while its item waits, however often its place is used again: it has the item's number.
 //! - I4: no allocation once it has held as many as it does.
 
@@ -74,6 +74,21 @@ impl<T> Gated<T> {
             count += 1;
         }
         count
+    }
+
+    /// Takes out those that `is_late` says are, in no order, and looks at all to find them. How many.
+    pub fn give_up(&mut self, is_late: impl Fn(&T) -> bool, mut late: impl FnMut(T)) -> u32 {
+        let late_ones = self.waiting.iter().filter(|(_, waiting)| is_late(&waiting.item));
+        let slots: Vec<u32> = late_ones.map(|(slot, _)| slot as u32).collect();
+        for slot in &slots {
+            late(self.take(*slot));
+        }
+        slots.len() as u32
+    }
+
+    /// All that wait, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> + '_ {
+        self.waiting.iter().map(|(_, waiting)| &waiting.item)
     }
 
     /// Takes out one that waits; none if it has left.

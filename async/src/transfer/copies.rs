@@ -1,4 +1,4 @@
-//! What a device mover is given: blocks, or layers of them, between device and host memory.
+//! What a device mover is given: blocks, or layers of them, between device and host memory, or of the device to be overwritten.
 //!
 //! Invariants
 //! - I1: each list of copies is answered, once: dropping it is the answer. A copy whose outcome nobody has set has failed.
@@ -18,10 +18,12 @@ pub enum HostSide {
     Read(BlockRead),
     /// Host memory is written: offload.
     Write(BlockWrite),
+    /// No host memory: the device's block is overwritten with zeros.
+    Zeros,
     /// A mover has the guard, while the copy is under way. In an answer: a device keeps it that has failed, and may still reach the
-    /// block, whose memory is not to be used any more.
+    /// blocks of both sides, which are not to be used any more.
     Kept {
-        /// Whether it was to be read.
+        /// Whether the device's block was to be written.
         up: bool,
     },
 }
@@ -30,7 +32,7 @@ impl HostSide {
     /// Whether the copy goes towards the device.
     #[must_use]
     pub fn is_up(&self) -> bool {
-        matches!(self, HostSide::Read(_) | HostSide::Kept { up: true })
+        matches!(self, HostSide::Read(_) | HostSide::Zeros | HostSide::Kept { up: true })
     }
 
     /// Takes the guard, if there is one.
@@ -90,9 +92,21 @@ impl Copies {
         &mut self.list
     }
 
-    /// Takes a copy out; the last one takes its place. The mover puts it back (I3).
+    /// Takes a copy out and leaves a failed one in its place, without its guard: whoever does not put it back ([`list_mut`](Copies::list_mut))
+    /// keeps the memory from being used again.
+    ///
+    /// # Panics
+    /// There is none at `at`.
+    pub fn lend(&mut self, at: usize) -> Copy {
+        let copy = &mut self.list[at];
+        let (token, device, layers, verify) = (copy.token, copy.device, copy.layers.clone(), copy.verify);
+        let left = Copy::new(token, device, HostSide::Kept { up: copy.host.is_up() }, layers, verify);
+        std::mem::replace(copy, left)
+    }
+
+    /// Takes a copy out; those behind it move up. To be put back.
     pub fn take_out(&mut self, at: usize) -> Option<Copy> {
-        (at < self.list.len()).then(|| self.list.swap_remove(at))
+        (at < self.list.len()).then(|| self.list.remove(at))
     }
 
     /// Puts a copy back, as the last one.

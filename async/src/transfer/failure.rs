@@ -24,7 +24,7 @@ pub enum Cause {
     Abandoned,
     /// Nobody needed it any more.
     Cancelled,
-    /// It was not there in time.
+    /// Not in time: it was not there, or what it waited for had not come (an offload's gate).
     Deadline,
 }
 

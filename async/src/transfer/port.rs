@@ -6,6 +6,8 @@ use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::{Name, Urgency};
 use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 /// Copies between a device's blocks and host memory.
@@ -14,6 +16,7 @@ use std::time::Duration;
 ///   in any order and at the same time.
 /// - Offload keeps the sum of each layer in the host memory; onboard compares them where it is asked to, and fails with
 ///   [`Cause::Mismatch`](super::Cause::Mismatch) where one differs.
+/// - Zeros ([`HostSide::Zeros`](super::HostSide::Zeros)) come after what the engine has queued in the device, as offloads do.
 /// - Each list is answered (the list's I1), also when the device fails, is gone, or the mover is dropped.
 pub trait DeviceMover: Send + Sync + Debug {
     /// Starts copies, all of one direction.
@@ -58,6 +61,9 @@ pub struct DiskWrite {
     pub landing: Landing,
 }
 
+/// Slots on their way to be erased; in the end those that could not be. What is under way goes on if this is dropped.
+pub type Erasing = Pin<Box<dyn Future<Output = Vec<BlockId>> + Send>>;
+
 /// A disk tier, books and bytes.
 ///
 /// - Nothing here blocks for longer than a full queue of the device does.
@@ -86,14 +92,22 @@ pub trait DiskPort: Send + Sync + Debug {
         self.pool().take_out(block).ok().map(|taken| taken.into_mutable().into_id())
     }
 
-    /// Makes what taken slots held be found by no restart; with `zero` it overwrites their bytes before. Blocks until that is on the device.
-    /// Gives those that could not be overwritten. For a port whose slots end with it there is nothing to forget, and no way to overwrite.
-    fn erase(&self, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
-        if zero { slots.to_vec() } else { Vec::new() }
+    /// Makes what taken slots held be found by no restart; with `zero` it overwrites their bytes before. Ends when that is on the device, with
+    /// the slots that could not be overwritten; to be [given back](DiskPort::give_back) are the others.
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing;
+
+    /// Frees a slot that was taken and not written. What it held before is found by no restart.
+    fn give_back(&self, slot: BlockId);
+
+    /// Volumes that are out of service: their slots leave the pool without a word, when they are looked up or taken.
+    fn losses(&self) -> u64 {
+        0
     }
 
-    /// Frees a slot that was taken and not written.
-    fn give_back(&self, slot: BlockId);
+    /// Whether a slot is of such a one.
+    fn is_lost(&self, _slot: BlockId) -> bool {
+        false
+    }
 
     /// Starts a read.
     fn read(&self, read: DiskRead);
@@ -106,4 +120,12 @@ pub trait DiskPort: Send + Sync + Debug {
 
     /// For people.
     fn describe(&self) -> String;
+
+    /// What there is to do when nothing more will be asked for, so that a restart finds everything. None for a port that ends with the process.
+    fn close(&self) -> Option<Closing> {
+        None
+    }
 }
+
+/// Ends a disk tier; blocks until that is done.
+pub type Closing = Box<dyn FnOnce() + Send>;

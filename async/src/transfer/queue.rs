@@ -192,6 +192,13 @@ impl<T: Copy> Queue<T> {
         Some(self.remove(key))
     }
 
+    /// What goes next, if bytes in flight and the iteration's budget allow it, and its class.
+    pub fn peek(&mut self) -> Option<(T, Class)> {
+        let class = Class::ALL.into_iter().find(|&class| self.waiting_of(class) > 0)?;
+        let (_, key) = self.turn(class)?;
+        Some((self.transfers[key as usize].item, class))
+    }
+
     /// One that was popped is no longer under way, whatever came of it.
     pub fn ended(&mut self, bytes: u64) {
         debug_assert!(

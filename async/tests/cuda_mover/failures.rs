@@ -124,3 +124,35 @@ fn a_device_that_dies_answers_every_list_and_keeps_what_it_had() {
         ground.finish_broken();
     }
 }
+
+/// Blocks on their way to be overwritten are kept as copies are; refused, they are as they were.
+#[test]
+fn a_device_that_dies_keeps_what_it_was_to_overwrite() {
+    let ground = Ground::new(CudaMoverOptions::new());
+    ground.double.fail("cuMemcpyBatchAsync_v2", 1, 2);
+    ground.double.fail("cuMemcpy2DAsync_v2", 1, 2);
+    let refused = ground.carry_out(vec![ground.zeros(0), ground.zeros(1)]);
+    for copy in &refused {
+        assert_eq!(copy.outcome, Err(Failure::passing(Cause::Device)));
+        assert!(matches!(copy.host, HostSide::Zeros));
+    }
+    let again = ground.carry_out(refused);
+    assert!(again.iter().all(|copy| copy.outcome == Ok(())), "{again:?}");
+    assert!(ground.peek(0) == [0; BLOCK_BYTES] && ground.peek(2) != [0; BLOCK_BYTES]);
+    ground.double.hold();
+    let heard = Heard::new();
+    ground.start(vec![ground.zeros(2), ground.zeros(3)], &heard);
+    ground.double.called("cuEventRecord", 3);
+    ground.double.break_at(0, 1, 700);
+    ground.double.release();
+    for copy in heard.wait(1).iter().flatten() {
+        assert_eq!(copy.outcome, Err(Failure::of(Cause::Device)));
+        assert!(matches!(copy.host, HostSide::Kept { up: true }), "{copy:?}");
+    }
+    // From now on the answer is at once, and the block not the device's.
+    let list = ground.carry_out(vec![ground.zeros(4)]);
+    assert_eq!(list[0].outcome, Err(Failure::of(Cause::Device)));
+    assert!(matches!(list[0].host, HostSide::Zeros));
+    until("empty queues", || ground.device.leaked().things >= 1);
+    ground.finish_broken();
+}

@@ -123,6 +123,11 @@ impl Ground {
         Copy::new(Token(u64::from(device)), BlockId(device), held, layers, verify)
     }
 
+    /// A device's block to be overwritten.
+    pub fn zeros(&self, device: u32) -> Copy {
+        Copy::new(Token(u64::from(device)), BlockId(device), HostSide::Zeros, 0..LAYERS, false)
+    }
+
     pub fn start(&self, list: Vec<Copy>, heard: &Arc<Heard>) {
         self.mover().start(Copies::new(list, Landing::new(Arc::<Heard>::clone(heard))));
     }

@@ -31,7 +31,7 @@ fn manager(ground: &mut Ground) -> KvBlockManager {
         linked: false,
     };
     let runtime = tokio::runtime::Handle::current();
-    let parts = Parts { stacks: vec![parts], runtime, own: None };
+    let parts = Parts { stacks: vec![parts], runtime, own: None, names: None };
     KvBlockManager::of_parts(&config.build().expect("a configuration"), parts).expect("a manager")
 }
 

@@ -77,6 +77,28 @@ fn offloads_come_after_what_the_engine_has_written() {
 }
 
 #[test]
+fn zeros_come_after_what_the_engine_has_written() {
+    for seed in 1..25 {
+        let ground = Ground::seeded(seed, CudaMoverOptions::new());
+        let stream = Stream::new(&ground.device);
+        let order = EngineOrder { offload_after: Some(stream.lent()), onboard_before: None };
+        ground.mover().set_engine_order(order);
+        ground.double.hold();
+        ground.tensors.iter().for_each(|tensor| stream.fills(tensor, 7));
+        let heard = Heard::new();
+        ground.start(vec![ground.zeros(3)], &heard);
+        until("the transfer and the mark before it", || ground.double.calls("cuEventRecord") == 2);
+        ground.double.release();
+        assert_eq!(heard.wait(1)[0][0].outcome, Ok(()));
+        assert!(ground.peek(3) == [0; BLOCK_BYTES], "seed {seed}: overwritten too early");
+        assert!(ground.peek(4) == [7; BLOCK_BYTES]);
+        ground.mover().set_engine_order(EngineOrder::default());
+        drop(stream);
+        ground.finish();
+    }
+}
+
+#[test]
 fn what_the_engine_queues_later_comes_after_onboards() {
     for seed in 1..25 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new());

@@ -231,3 +231,30 @@ pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: 
     }
     assert!((0..HOST_BLOCKS as u32).all(|block| memory.write(block).is_ok()), "buffers are back");
 }
+
+/// Erased slots are nobody's, are given back, and hold other blocks later; with zeros or without.
+pub async fn erased_slots_are_found_by_nobody_and_used_again(mut ground: Ground) {
+    for zero in [false, true] {
+        let slots = ground.store(0..4).await;
+        let held = ground.port.lookup(hash(0)).expect("stored").into_ref();
+        assert_eq!(ground.port.take_this(held), None, "somebody holds it");
+        ground.release(held);
+        let taken: Vec<_> = (1..4)
+            .map(|number| {
+                let block = ground.port.lookup(hash(number)).expect("stored").downgrade();
+                ground.port.take_this(block).expect("nobody holds it")
+            })
+            .collect();
+        assert_eq!(taken, slots[1..]);
+        let failed = timeout(PATIENCE, ground.port.erase(taken.clone(), zero)).await;
+        assert_eq!(failed.expect("in time"), []);
+        taken.into_iter().for_each(|slot| ground.port.give_back(slot));
+        assert!((1..4).all(|number| ground.port.lookup(hash(number)).is_none()));
+        assert_eq!(ground.fetch(0).await, Some(Ok(bytes_of(0))));
+        assert_eq!(ground.port.pool().free(), SLOTS as usize - 1);
+        ground.store(1..u64::from(SLOTS)).await;
+        assert_eq!(ground.fetch(3).await, Some(Ok(bytes_of(3))));
+        // For the next turn.
+        ground.take(SLOTS as usize).into_iter().for_each(|slot| ground.port.give_back(slot));
+    }
+}

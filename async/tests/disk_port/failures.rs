@@ -100,3 +100,18 @@ pub async fn a_write_that_meets_a_lost_disk_parks_its_slot(mut ground: Ground) {
     assert!(met);
     assert!((0..u64::from(SLOTS)).all(|number| ground.port.lookup(hash(number)).is_none()));
 }
+
+pub async fn a_lost_disk_says_what_it_could_not_overwrite(ground: Ground) {
+    let taken = ground.take(SLOTS as usize);
+    ground.faults.lose();
+    let mut met = false;
+    for slot in &taken {
+        let failed = ground.port.erase(vec![*slot], true).await;
+        // It takes a moment to be gone.
+        assert!(!met || failed == [*slot], "gone for good");
+        met |= failed == [*slot];
+    }
+    assert!(met);
+    assert_eq!(ground.port.erase(taken.clone(), false).await, [], "whose blocks nobody finds");
+    assert_eq!(ground.port.pool().census().owned, taken.len(), "theirs who took them");
+}

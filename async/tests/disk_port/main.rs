@@ -47,10 +47,12 @@ on_both! {
     contract::a_read_beside_an_eviction_brings_its_own_block,
     contract::many_are_under_way_at_once,
     contract::a_landing_may_ask_for_more,
+    contract::erased_slots_are_found_by_nobody_and_used_again,
     contract::what_is_under_way_is_answered_when_the_port_is_dropped,
     failures::a_failed_write_is_not_found_and_its_slot_comes_back,
     failures::a_rotten_block_is_rejected_and_gone,
     failures::a_failed_read_is_a_miss_and_the_others_stay,
     failures::a_write_that_meets_a_lost_disk_parks_its_slot,
+    failures::a_lost_disk_says_what_it_could_not_overwrite,
     failures::a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots,
 }

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// The outcome of a look at a future.
-fn look<F: Future>(future: F) -> Poll<F::Output> {
+pub fn look<F: Future>(future: F) -> Poll<F::Output> {
     pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
@@ -244,4 +244,15 @@ async fn who_waits_for_blocks_does_not_wait_for_the_budget_of_an_iteration() {
     let _preempted = manager.preempt(blocks, partial, 1).expect("one manager");
     let blocks = manager.allocate_within(4, Duration::from_secs(5)).await;
     assert_eq!(blocks.expect("in time").len(), 4);
+}
+
+#[tokio::test]
+async fn blocks_whose_copy_cannot_begin_are_free_at_once() {
+    let ground = Ground::new(4, 4);
+    drop(compute(&ground.manager, &hashes(1, 4), None).await);
+    // Somebody reads the host's memory, so that nothing is written to it.
+    let reads: Vec<_> = (0..4).map(|block| ground.memory.read(block).expect("nobody writes")).collect();
+    let four = look(ground.manager.allocate(4));
+    assert!(matches!(four, Poll::Ready(Ok(_))), "{four:?}: no event is to come that would serve it");
+    drop(reads);
 }

@@ -6,7 +6,7 @@ use kvstrata::core::SequenceHash;
 use kvstrata::manager::{Blocks, KvBlockManager, OnboardOptions};
 
 /// Full attention with pages of 16, a window of 32 with pages of 16, and a state each 64 tokens.
-fn hybrid() -> KvBlockManager {
+pub fn hybrid(more: &str) -> KvBlockManager {
     let groups = r#"
         [device]
         blocks = 64
@@ -39,11 +39,11 @@ fn hybrid() -> KvBlockManager {
         [geometry]
         layers = 3
     "#;
-    build(ManagerConfig::builder().toml("hybrid.toml", groups))
+    build(ManagerConfig::builder().toml("hybrid.toml", format!("{more}{groups}")))
 }
 
 /// Hashes of 256 tokens, by group.
-fn sequence(number: u64) -> [Vec<SequenceHash>; 3] {
+pub fn sequence(number: u64) -> [Vec<SequenceHash>; 3] {
     [hashes(number, 16), hashes(number, 16), hashes(number, 4)]
 }
 
@@ -65,7 +65,7 @@ fn found(manager: &KvBlockManager, of: &[Vec<SequenceHash>; 3]) -> (u64, Vec<(us
 
 #[tokio::test]
 async fn a_prefix_is_usable_where_each_group_has_what_it_needs() {
-    let manager = hybrid();
+    let manager = hybrid("");
     assert_eq!(manager.groups(), 3);
     let of = sequence(1);
     let full = keep(&manager, 0, &of[0], 0..14).await;
@@ -81,7 +81,7 @@ async fn a_prefix_is_usable_where_each_group_has_what_it_needs() {
 
 #[tokio::test]
 async fn a_gap_in_a_window_lowers_it_to_where_that_block_is_not_needed() {
-    let manager = hybrid();
+    let manager = hybrid("");
     let of = sequence(1);
     let full = keep(&manager, 0, &of[0], 0..16).await;
     let states = keep(&manager, 2, &of[2], 0..4).await;
@@ -95,7 +95,7 @@ async fn a_gap_in_a_window_lowers_it_to_where_that_block_is_not_needed() {
 
 #[tokio::test]
 async fn all_groups_are_brought_up() {
-    let manager = hybrid();
+    let manager = hybrid("");
     let of = sequence(1);
     for (group, which) in [(0, 0..16), (1, 0..16), (2, 0..4)] {
         drop(keep(&manager, group, &of[group], which).await);
@@ -112,4 +112,58 @@ async fn all_groups_are_brought_up() {
     assert_eq!((up.tokens, up.missed), (256, None));
     let held: Vec<(usize, usize)> = up.groups.iter().map(|(first, blocks)| (*first, blocks.len())).collect();
     assert_eq!(held, [(0, 16), (14, 2), (3, 1)]);
+}
+
+/// Blocks that are written down if two requests have had them: one request is one, however often it is looked where its prefix ends.
+#[tokio::test]
+async fn a_match_is_one_use() {
+    let manager = hybrid("disk.blocks = 64\ndisk.admission = \"second-use\"\n");
+    let of = sequence(1);
+    // The prefix that all have is looked for again and again: gaps in the window, and a state at 64 only.
+    drop(keep(&manager, 0, &of[0], 0..16).await);
+    drop(keep(&manager, 1, &of[1], 2..4).await);
+    drop(keep(&manager, 1, &of[1], 5..15).await);
+    drop(keep(&manager, 2, &of[2], 0..1).await);
+    let written = async || {
+        for group in 0..3 {
+            let group = manager.group(group).expect("three");
+            // Twice: from the device to the host, and from there to the disk.
+            for _ in 0..4 {
+                let others = manager.allocate_group(group.number(), 64).await.expect("all");
+                let number = manager.pool_stats(kvstrata::tier::Tier::Device).stored + 100;
+                drop(others.register(&hashes(number, 64), None).expect("registered"));
+                rest(&manager).await;
+            }
+        }
+        (0..3).map(|group| on_disk(&manager, group, &of[group])).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&manager, &of), (64, vec![(0, 4), (2, 2), (0, 1)]));
+    assert_eq!(written().await, [0, 0, 0]);
+}
+
+fn on_disk(manager: &KvBlockManager, group: usize, hashes: &[SequenceHash]) -> usize {
+    let group = manager.group(group).expect("three");
+    let on_disk =
+        |hash: &&SequenceHash| group.match_prefix(&[**hash]).in_tier(kvstrata::tier::Tier::Disk) > 0;
+    hashes.iter().filter(on_disk).count()
+}
+
+/// The pages' common boundary is farther than any number of tokens: then no prefix is of use to all.
+#[tokio::test]
+async fn pages_without_a_common_boundary_have_no_prefix_and_no_overflow() {
+    let primes = [65_521, 65_519, 65_497, 65_479, 65_449];
+    let group = |(layer, page): (usize, &u32)| {
+        format!("[[group]]\nkind = \"state\"\nlayers = [{layer}]\npage_size = {page}\nstate_bytes = 64\n")
+    };
+    let groups: String = primes.iter().enumerate().map(group).collect();
+    let text = format!("[device]\nblocks = 4\n[host]\nblocks = 8\n{groups}");
+    let manager = build(ManagerConfig::builder().toml("primes.toml", text));
+    let all = hashes(1, 2);
+    for group in 0..primes.len() {
+        drop(keep(&manager, group, &all, 0..2).await);
+    }
+    let found = manager.match_groups(&[&all[..]; 5]);
+    assert_eq!((found.tokens(), found.groups().len()), (0, 0));
+    let up = manager.onboard_groups(found, OnboardOptions::default()).await.expect("nothing");
+    assert_eq!(up.tokens, 0);
 }

@@ -1,11 +1,31 @@
 //! The manager from outside, over a simulated device: the life of blocks, and the bytes that come back.
 
+mod ahead;
+mod calls;
+mod classes;
+mod closing;
+#[path = "../common/mod.rs"]
+mod common;
+mod counted;
+mod dropped;
 mod flying;
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "../tenants/gated.rs"]
 mod gated;
 mod ground;
+mod group;
 mod groups;
+mod late;
 mod life;
+mod own_runtime;
+mod parts;
+mod policies;
+mod preempt;
 mod prefetch;
 mod schedule;
+#[path = "../common/sim/mod.rs"]
+mod sim;
+mod staged;
+mod urgency;
+mod wakers;
+mod whole;

@@ -1,6 +1,8 @@
 //! What is brought up before it is asked for.
 
+use super::flying::look;
 use super::ground::{build, check, compute, hashes, rest, settings};
+use crate::gated::Ground;
 use kvstrata::manager::OnboardOptions;
 use kvstrata::tier::Tier;
 
@@ -60,4 +62,23 @@ async fn blocks_that_are_used_often_come_back_when_there_is_room() {
     rest(&manager).await;
     let there = |hashes: &[_]| manager.match_sequence_hashes(hashes).len();
     assert_eq!((there(&hot), there(&cold)), (4, 0));
+}
+
+#[tokio::test]
+async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
+    let ground = Ground::of(settings(8, 32).prefetch_threshold(0.2), 8, 32);
+    let hot = hashes(1, 4);
+    drop(compute(&ground.manager, &hot, None).await);
+    for _ in 0..4 {
+        drop(ground.manager.match_prefix(&hot));
+    }
+    let others = ground.manager.try_allocate(4).expect("free ones");
+    ground.mover.close();
+    assert!(look(ground.manager.allocate(4)).is_pending(), "the hot ones are on their way");
+    drop(others);
+    // There is room, and they are not below yet.
+    ground.manager.check_watermark();
+    ground.mover.open();
+    rest(&ground.manager).await;
+    assert_eq!(ground.manager.match_sequence_hashes(&hot).len(), 4);
 }

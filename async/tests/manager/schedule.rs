@@ -5,7 +5,7 @@ use kvstrata::config::WriteMode;
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Path;
+use kvstrata::transfer::{Cause, Path};
 use std::time::Duration;
 
 #[tokio::test]
@@ -99,6 +99,23 @@ async fn an_offload_waits_for_its_gate() {
     manager.iteration_end().expect("one runs");
     assert_eq!(offload.await.copied, 4);
     assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.there, 4);
+}
+
+#[tokio::test]
+async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_block() {
+    let manager = build(settings(8, 16).deadline_offload(Duration::from_millis(20)));
+    let blocks = compute(&manager, &hashes(1, 4), None).await;
+    let gated = OffloadOptions { gate: Gate::Iteration(5), ..OffloadOptions::default() };
+    let down = tokio::time::timeout(Duration::from_secs(20), manager.offload(&blocks, gated)).await;
+    let down = down.expect("answered, though no iteration begins");
+    assert_eq!((down.failed, down.copied, down.cause), (4, 0, Some(Cause::Deadline)));
+    assert_eq!(manager.stats().path(Path::DeviceToHost).failed_by(Cause::Deadline), 4);
+    // Nor if nobody asks any more.
+    drop(manager.offload(&blocks, gated));
+    drop(blocks);
+    let all = manager.allocate_within(8, Duration::from_secs(20)).await;
+    assert_eq!(all.expect("nobody holds them").len(), 8);
+    assert!(manager.census().is_idle());
 }
 
 #[tokio::test]

@@ -282,3 +282,65 @@ pub fn a_landing_that_starts(ground: &dyn Ground) {
         assert!(chain.rest.lock().expect("no panic").is_empty());
     }
 }
+
+/// Blocks, and layers of them, are zeros then, and nothing beside them is touched; whatever was copied before, and is after.
+pub fn blocks_are_overwritten(ground: &dyn Ground) {
+    for (field, mut oracle) in fields(ground, 9) {
+        let ends = field.layers().end;
+        for (start, end) in (0..=ends).flat_map(|start| (start..=ends).map(move |end| (start, end))) {
+            let blocks = [(start % 4, start..end), (4 + end % 3, 0..ends), (7, 0..ends), (8, start..end)];
+            let up = moves(&field, true, false, [(7, 1), (8, 2)].into_iter());
+            let outcomes = field.run(&up);
+            oracle.note(&field, &up, &outcomes);
+            let answer = field.wait(&field.zero(&blocks));
+            let outcomes = field.zeroed(&blocks, &answer);
+            oracle.zeroed(&field, &blocks, &outcomes);
+            oracle.check(&field);
+            let down = moves(&field, false, false, [(7, 3), (8, 4)].into_iter());
+            let outcomes = field.run(&down);
+            oracle.note(&field, &down, &outcomes);
+            oracle.check(&field);
+        }
+    }
+}
+
+/// What there is not, or is in use, is not overwritten, and the others of the list are.
+pub fn zeros_that_cannot_be(ground: &dyn Ground) {
+    for (field, mut oracle) in fields(ground, 4) {
+        let ends = field.layers().end;
+        let hold = field.device.hold(2);
+        let bad = [(4, 0..ends), (u32::MAX, 0..ends), (0, ends..ends + 1), (0, u32::MAX - 1..u32::MAX)];
+        for bad in bad.into_iter().chain(hold.is_some().then_some((2, 0..ends))) {
+            let blocks = [bad, (1, 0..ends)];
+            let answer = field.wait(&field.zero(&blocks));
+            assert!(answer[0].outcome.is_err(), "{:?}", blocks[0]);
+            let outcomes = field.zeroed(&blocks[1..], &answer[1..]);
+            oracle.zeroed(&field, &blocks[1..], &outcomes);
+            let again = moves(&field, true, false, [(1, 1)].into_iter());
+            let outcomes = field.run(&again);
+            oracle.note(&field, &again, &outcomes);
+        }
+        drop(hold);
+        oracle.check(&field);
+    }
+}
+
+/// Each list is answered when the mover has gone, and once; what it says is zeros is.
+pub fn zeros_of_a_mover_that_is_dropped(ground: &dyn Ground) {
+    for (field, mut oracle) in fields(ground, 48) {
+        let ends = field.layers().end;
+        let list = |list: u32| (4 * list..4 * list + 4).map(|block| (block, 0..ends)).collect::<Vec<_>>();
+        let lists: Vec<_> = (0..12).map(list).collect();
+        let inboxes: Vec<_> = lists.iter().map(|list| field.zero(list)).collect();
+        let Field { mover, memory, device, blocks, .. } = field;
+        drop(mover);
+        let faulty: Arc<dyn Fn() + Send + Sync> = Arc::new(|| {});
+        let field = Field { mover: Arc::new(Gone), memory, device, blocks, faulty: Some(faulty) };
+        for (list, inbox) in lists.iter().zip(inboxes) {
+            assert_eq!(inbox.answers(), 1, "answered when the mover has gone, and once");
+            let outcomes = field.zeroed(list, &inbox.answer());
+            oracle.zeroed(&field, list, &outcomes);
+        }
+        oracle.check(&field);
+    }
+}

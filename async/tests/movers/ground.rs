@@ -103,6 +103,28 @@ impl Field {
         inbox
     }
 
+    /// Starts blocks, or layers of them, to be overwritten.
+    pub fn zero(&self, blocks: &[(u32, Range<u32>)]) -> Arc<Inbox> {
+        let inbox = Arc::new(Inbox::default());
+        let zeros = |(token, (block, layers)): (usize, &(u32, Range<u32>))| {
+            Copy::new(Token(token as u64), BlockId(*block), HostSide::Zeros, layers.clone(), false)
+        };
+        let list = blocks.iter().enumerate().map(zeros).collect();
+        self.mover.start(Copies::new(list, Landing::new(Arc::<Inbox>::clone(&inbox))));
+        inbox
+    }
+
+    /// What came of that, which faults alone could hinder.
+    pub fn zeroed(&self, blocks: &[(u32, Range<u32>)], answer: &[Copy]) -> Vec<Result<(), Failure>> {
+        assert_eq!(answer.len(), blocks.len(), "all are answered");
+        let check = |(copy, (block, _)): (&Copy, &(u32, Range<u32>))| {
+            assert!(copy.device.0 == *block && matches!(copy.host, HostSide::Zeros), "{copy:?}");
+            assert!(copy.outcome.is_ok() || self.faulty.is_some(), "{copy:?}");
+            copy.outcome
+        };
+        answer.iter().zip(blocks).map(check).collect()
+    }
+
     /// Lets out what faults keep back, and waits.
     pub fn wait(&self, inbox: &Inbox) -> Vec<Copy> {
         if let Some(release) = &self.faulty {

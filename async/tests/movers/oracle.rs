@@ -3,6 +3,7 @@
 use crate::common::Random;
 use crate::ground::{Field, Move};
 use kvstrata::transfer::Failure;
+use std::ops::Range;
 use twox_hash::XxHash3_64;
 
 pub struct Oracle {
@@ -53,6 +54,22 @@ impl Oracle {
                 }
                 if !one.up {
                     self.sealed[one.host as usize][layer as usize] = outcome.is_ok();
+                }
+            }
+        }
+    }
+
+    /// Takes note of blocks that were overwritten.
+    pub fn zeroed(&mut self, field: &Field, blocks: &[(u32, Range<u32>)], outcomes: &[Result<(), Failure>]) {
+        for ((block, layers), outcome) in blocks.iter().zip(outcomes) {
+            for layer in layers.clone() {
+                let at = field.memory.layer(layer).expect("a layer");
+                match outcome {
+                    Ok(()) => self.device[*block as usize][at].fill(0),
+                    Err(_) => {
+                        let found = field.device.peek(*block);
+                        self.device[*block as usize][at.clone()].copy_from_slice(&found[at]);
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
-//! The mover between host memory and a simulated device.
+//! The movers between host memory and a simulated device: by its layers, and through its port.
 
 use crate::ground::{DeviceBytes, Field, Ground};
-use kvstrata::movers::{ThreadsError, ThreadsMover};
+use kvstrata::movers::{PortMover, ThreadsError, ThreadsMover};
 use kvstrata::transfer::{DeviceMover, HostMemory};
 use kvstrata_core::DevicePort;
 use kvstrata_ffi::copy::HostCopy;
@@ -44,14 +44,34 @@ impl Ground for Threads {
         let copy = HostCopy::new().stream_from_bytes(if self.past_caches { 0 } else { u64::MAX });
         let (to, from) = (Arc::clone(&device), Arc::clone(&memory));
         let mover = ThreadsMover::with_copy(to, from, self.threads, copy).expect("threads");
-        Some(Field {
-            mover: Arc::new(mover),
-            memory,
-            device: Box::new(Simulated(device)),
-            blocks,
-            faulty: None,
-        })
+        Some(field(Arc::new(mover), memory, device, blocks))
     }
+}
+
+fn field(mover: Arc<dyn DeviceMover>, memory: Arc<HostMemory>, device: Arc<SimDevice>, blocks: u32) -> Field {
+    Field { mover, memory, device: Box::new(Simulated(device)), blocks, faulty: None }
+}
+
+/// The same device, reached through its port.
+struct Ported;
+
+impl Ground for Ported {
+    fn shapes(&self) -> Vec<Vec<usize>> {
+        // Zeros of more than one write.
+        vec![vec![700, 1, 4096, 63, 2049], vec![100_000; 2], vec![4096]]
+    }
+
+    fn make(&self, blocks: u32, layers: &[usize]) -> Option<Field> {
+        let device = Arc::new(SimDevice::with_layers(0, blocks as usize, layers).expect("memory"));
+        let memory = HostMemory::new(blocks as usize, layers).expect("memory");
+        let port: Arc<dyn DevicePort> = Arc::<SimDevice>::clone(&device);
+        let mover = PortMover::new(port, Arc::clone(&memory), 2).expect("threads");
+        Some(field(Arc::new(mover), memory, device, blocks))
+    }
+}
+
+mod through_a_port {
+    contract!(super::Ported);
 }
 
 mod one_thread {

@@ -12,6 +12,14 @@ pub struct Holding {
     pub count: u32,
 }
 
+/// An allocation that waits.
+#[derive(Debug, Clone, Copy)]
+pub struct Waiting {
+    pub blocks: u32,
+    /// Who waits in the same line.
+    line: u64,
+}
+
 /// How an allocation ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -27,12 +35,13 @@ pub struct Books {
     /// Calls under way that may hold blocks of which nothing is known yet: matches, onboardings.
     pub unsure: u32,
     /// Allocations that wait: number of arrival, blocks.
-    pub waiting: BTreeMap<u64, u32>,
+    pub waiting: BTreeMap<u64, Waiting>,
     arrivals: u64,
     /// Of those, who saw a later one served, which one and when.
     overtaken: BTreeMap<u64, (u64, Instant)>,
-    /// All that was ever registered.
-    pub known: BTreeSet<u128>,
+    /// All that was ever registered: whose it is, and the number of its last registration.
+    pub known: BTreeMap<u128, (u64, u64)>,
+    registrations: u64,
     pub violations: Vec<String>,
     pub tell: bool,
     began: Option<Instant>,
@@ -100,26 +109,46 @@ impl Books {
     }
 
     /// An allocation begins.
-    pub fn arrive(&mut self, blocks: u32) -> u64 {
+    pub fn arrive(&mut self, blocks: u32, line: u64) -> u64 {
         self.arrivals += 1;
-        self.waiting.insert(self.arrivals, blocks);
+        self.waiting.insert(self.arrivals, Waiting { blocks, line });
         self.arrivals
     }
 
     /// An allocation has ended. Who is served has waited longest; but those before it may have been served, and hear of it now.
     pub fn leave(&mut self, number: u64, ended: Ended) {
-        self.waiting.remove(&number);
+        let line = self.waiting.remove(&number).map(|waiting| waiting.line);
         let overtaken = self.overtaken.remove(&number);
         if let (Ended::Refused, Some((by, _))) = (ended, overtaken) {
             self.violation(format!("allocation {number} was not served, and {by}, which came later, was"));
         }
         if let Ended::Served = ended {
             let now = Instant::now();
-            self.waiting.range(..number).for_each(|(before, _)| {
+            let before = self.waiting.range(..number).filter(|(_, waiting)| Some(waiting.line) == line);
+            before.for_each(|(before, _)| {
                 self.overtaken.entry(*before).or_insert((number, now));
             });
         }
         self.check_order();
+    }
+
+    /// A tenant's blocks are registered.
+    pub fn registered(&mut self, tenant: u64, hashes: &[SequenceHash]) {
+        self.registrations += 1;
+        let number = self.registrations;
+        self.known.extend(hashes.iter().map(|hash| (hash.to_u128(), (tenant, number))));
+    }
+
+    /// What a tenant has registered; so far, if nothing else is said.
+    pub fn known_of(&self, tenant: u64, until: Option<u64>) -> Vec<SequenceHash> {
+        let until = until.unwrap_or(u64::MAX);
+        let its = self.known.iter().filter(|(_, (of, number))| *of == tenant && *number <= until);
+        its.map(|(hash, _)| SequenceHash::from_u128(*hash)).collect()
+    }
+
+    /// The number of the last registration.
+    pub fn registrations(&self) -> u64 {
+        self.registrations
     }
 
     /// Nobody who was overtaken still waits.

@@ -2,8 +2,10 @@
 
 use crate::content;
 use crate::recorder::lock;
+use crate::sim::Kept;
 use crate::world::World;
-use kvstrata::transfer::{Cause, Path};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::{Cause, DiskPort, Path};
 
 impl World {
     /// Conservation, and the bytes of all that is held.
@@ -19,9 +21,16 @@ impl World {
                 wrong.push(format!("the {name}'s blocks do not add up: {tier:?}"));
             }
         }
-        let owned = books.owned.len() + device_inside;
+        // A device that has failed keeps blocks, and what cannot be overwritten is not used again.
+        let (kept, [device_parked, host_parked]) = (self.mover.kept(), census.parked[0]);
+        let count = |of: &dyn Fn(&Kept) -> bool| kept.iter().filter(|kept| of(kept)).count();
+        let of_host = |kept: &Kept| kept.host.is_some_and(|host| host < self.settings.host as usize);
+        let staged = |kept: &Kept| kept.host.is_some() && !of_host(kept);
+        let kept_down = count(&|kept| !kept.up);
+        let owned = books.owned.len() + device_inside + device_parked;
         // Of who waits, some may have been served and not know it yet.
-        let granted: usize = books.waiting.values().map(|blocks| *blocks as usize).sum();
+        let granted: usize = books.waiting.values().map(|waiting| waiting.blocks as usize).sum();
+        let purged = census.purges > 0;
         if device.owned < owned || device.owned > owned + granted {
             wrong.push(format!(
                 "{} of the device's blocks are owned, {} by engines, {device_inside} by flights and the line, at most {granted} on their way",
@@ -29,24 +38,30 @@ impl World {
                 books.owned.len()
             ));
         }
-        let at_rest = books.unsure == 0 && census.up + census.down + census.gated + census.onboardings == 0;
-        if device.active < books.held.len() || at_rest && device.active != books.held.len() {
+        let at_rest =
+            books.unsure == 0 && !purged && census.up + census.down + census.gated + census.onboardings == 0;
+        let most = books.held.len() + kept_down;
+        if !purged && (device.active < books.held.len() || at_rest && device.active > most) {
             wrong.push(format!(
                 "{} of the device's blocks are active, {} held",
                 device.active,
                 books.held.len()
             ));
         }
-        if host.owned != host_inside {
+        if host.owned != host_inside + host_parked {
             wrong.push(format!("{} of the host's blocks are owned, {host_inside} by flights", host.owned));
         }
-        if at_rest && host.active != 0 {
-            wrong.push(format!("{} of the host's blocks are active, and nobody has any", host.active));
+        let host_kept = count(&|kept| kept.up && of_host(kept));
+        if at_rest && host.active != host_kept {
+            wrong.push(format!("{} of the host's blocks are active, {host_kept} kept", host.active));
         }
         let staging = if self.settings.disk > 0 { self.settings.staging as usize } else { 0 };
-        if census.staging + census.staged != staging {
+        let staging_kept = count(&staged);
+        if census.staging + census.staged + staging_kept != staging {
             let (free, taken) = (census.staging, census.staged);
-            wrong.push(format!("of {staging} blocks of staging {free} are free, {taken} taken"));
+            wrong.push(format!(
+                "of {staging} blocks of staging {free} are free, {taken} taken, {staging_kept} kept"
+            ));
         }
         // Nobody waits for what is there; of the host, until what leaves it for the disk has left.
         let spare = match self.settings.host {
@@ -56,8 +71,10 @@ impl World {
         if census.grounded > 0 && spare {
             wrong.push(format!("{} flights wait for host memory, and some is free", census.grounded));
         }
-        let evictable = if self.settings.linked { 0 } else { device.inactive };
+        let evictable = if self.settings.linked || kept_down > 0 { 0 } else { device.inactive };
         if census.waiting > 0
+            && !purged
+            && self.settings.quotas == [1.0; 3]
             && census.down + census.queued + census.moving == 0
             && device.free + evictable > 0
         {
@@ -68,6 +85,7 @@ impl World {
                 wrong.push(format!("block {block} is held as {:?}, and has other bytes", held.hash));
             }
         }
+        self.check_quotas(&mut wrong);
         wrong.append(&mut lock(&self.notes).violations);
         wrong.append(&mut self.mover.violations());
         if let Some(disk) = &self.disk {
@@ -85,25 +103,76 @@ impl World {
         let census = self.manager().census();
         let [device, host] = census.tiers[0];
         let mut books = self.books.borrow_mut();
-        if !census.is_idle() || [device.active, device.owned, host.active, host.owned] != [0; 4] {
-            books.violation(format!("not at rest: {census:?}"));
+        let kept = self.mover.kept();
+        let of_host = |kept: &&Kept| kept.host.is_some_and(|host| host < self.settings.host as usize);
+        let up = kept.iter().filter(of_host).filter(|kept| kept.up).count();
+        let down = kept.iter().filter(|kept| !kept.up).count();
+        // What goes up is read, held; what goes down may have been held, leased, or a victim.
+        let parked =
+            [device.owned, host.owned] == census.parked[0] && device.active <= down && host.active == up;
+        if !census.is_idle() || !parked {
+            books.violation(format!("not at rest: {census:?}, {kept:?}"));
         }
         for (tier, counted, stored) in [("device", device, &self.stored[0]), ("host", host, &self.stored[1])]
         {
             let stored = lock(stored).len();
-            if stored != counted.inactive {
+            let registered = counted.inactive..=counted.inactive + counted.active;
+            if !registered.contains(&stored) {
                 let what = format!("{stored} hashes are in the {tier}, and {} blocks", counted.inactive);
                 books.violation(what);
             }
         }
         if let Some(disk) = &self.disk {
-            use kvstrata::transfer::DiskPort;
             let (counted, parked) = (disk.pool().census(), disk.counts().parked as usize);
             if counted.active != 0 || counted.owned != parked {
                 books.violation(format!("of the disk's blocks {parked} are parked, and {counted:?}"));
             }
         }
+        self.check_tenants(&mut books);
         self.check_counters(&mut books);
+    }
+
+    /// No tenant has more than it may.
+    fn check_quotas(&self, wrong: &mut Vec<String>) {
+        for number in 1..=self.settings.tenants {
+            for tier in Tier::ALL {
+                let usage = self.tenant(number).usage(tier);
+                if usage.quota.is_some_and(|quota| usage.blocks > quota) {
+                    wrong.push(format!("tenant {number} has of the {tier} {usage:?}"));
+                }
+            }
+        }
+    }
+
+    /// What tenants are said to have they have: blocks that are not full have names that only the manager knows.
+    fn check_tenants(&self, books: &mut crate::books::Books) {
+        if !self.mover.kept().is_empty() {
+            return;
+        }
+        for (tier, stored) in [(Tier::Device, &self.stored[0]), (Tier::Host, &self.stored[1])] {
+            let stored = lock(stored);
+            let mut partial = stored.keys().filter(|hash| !books.known.contains_key(hash)).count();
+            for number in 1..=self.settings.tenants {
+                let known = books.known_of(number, None);
+                let there = known.iter().filter(|hash| stored.contains_key(&hash.to_u128())).count();
+                let used = self.tenant(number).usage(tier).blocks;
+                match used.checked_sub(there).and_then(|of| partial.checked_sub(of)) {
+                    Some(left) => partial = left,
+                    None => books.violation(format!(
+                        "tenant {number} has {there} of the {tier}, and {used} are counted"
+                    )),
+                }
+            }
+        }
+        let Some(disk) = &self.disk else { return };
+        for number in 1..=self.settings.tenants {
+            let known = books.known_of(number, None);
+            let there = known.iter().filter(|hash| disk.pool().contains(**hash)).count();
+            let used = self.tenant(number).usage(Tier::Disk).blocks;
+            if used < there {
+                books.violation(format!("tenant {number} has {there} of the disk, and {used} are counted"));
+            }
+        }
     }
 
     fn check_counters(&self, books: &mut crate::books::Books) {
@@ -115,6 +184,8 @@ impl World {
             }
         };
         same("transfers under way", 0, notes.under_way);
+        let kept = self.mover.kept().into_iter().filter(|kept| kept.host.is_some());
+        same("flights that are parked", stats.parked, kept.count() as u64);
         for path in Path::ALL {
             // What has rotted in host memory is not given to the disk.
             let rotten =

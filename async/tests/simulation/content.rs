@@ -17,7 +17,9 @@ pub fn child(parent: Option<SequenceHash>, which: u64) -> SequenceHash {
 /// A block's bytes.
 pub fn bytes_of(hash: SequenceHash, bytes: usize) -> Vec<u8> {
     let mut random = Random(hash.to_u128() as u64);
-    (0..bytes / 8).flat_map(|_| random.next().to_le_bytes()).collect()
+    let mut all = vec![0; bytes / 8 * 8];
+    all.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&random.next().to_le_bytes()));
+    all
 }
 
 /// What is in some bytes of a block of the device.

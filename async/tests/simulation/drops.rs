@@ -17,7 +17,7 @@ const STEPS: u32 = 400;
 const STEP: Duration = Duration::from_millis(31);
 
 /// Over host and disk, over one of them, over slow hardware.
-fn grounds() -> impl Iterator<Item = Settings> {
+pub fn grounds() -> impl Iterator<Item = Settings> {
     let tiers = [(16, 0), (0, 24), (6, 24)];
     tiers.into_iter().enumerate().map(|(seed, (host, disk))| {
         let mut settings = calm(seed as u64);
@@ -32,7 +32,7 @@ fn grounds() -> impl Iterator<Item = Settings> {
     })
 }
 
-fn sequence(which: u64, blocks: usize) -> Vec<SequenceHash> {
+pub fn sequence(which: u64, blocks: usize) -> Vec<SequenceHash> {
     let mut hashes: Vec<SequenceHash> = Vec::new();
     for _ in 0..blocks {
         hashes.push(content::child(hashes.last().copied(), which));
@@ -40,7 +40,7 @@ fn sequence(which: u64, blocks: usize) -> Vec<SequenceHash> {
     hashes
 }
 
-async fn compute(world: &World, manager: &KvBlockManager, hashes: &[SequenceHash]) -> Blocks {
+pub async fn compute(world: &World, manager: &KvBlockManager, hashes: &[SequenceHash]) -> Blocks {
     let blocks = manager.allocate(hashes.len()).await.expect("blocks");
     for (block, hash) in blocks.ids().iter().zip(hashes) {
         let bytes = bytes_of(*hash, world.settings.block_bytes());
@@ -49,7 +49,7 @@ async fn compute(world: &World, manager: &KvBlockManager, hashes: &[SequenceHash
     blocks.register(hashes, None).expect("registered")
 }
 
-fn believe(world: &World, blocks: impl Iterator<Item = BlockId>, hashes: &[SequenceHash], bytes: usize) {
+pub fn believe(world: &World, blocks: impl Iterator<Item = BlockId>, hashes: &[SequenceHash], bytes: usize) {
     for (BlockId(block), hash) in blocks.zip(hashes) {
         assert!(content::is(&world.device, block, *hash, 0..bytes), "block {block} is not {hash:?}");
     }

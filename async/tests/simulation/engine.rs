@@ -8,7 +8,8 @@ use crate::world::World;
 use kvstrata::core::storage::DevicePort;
 use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{
-    AllocateError, Blocks, BlocksMut, OffloadOptions, Onboard, OnboardError, OnboardOptions, PrefixMatch,
+    AllocateError, Blocks, BlocksMut, KvBlockManager, OffloadOptions, Onboard, OnboardError, OnboardOptions,
+    PrefixMatch, RegisterFault,
 };
 use kvstrata::scheduler::Gate;
 use kvstrata::transfer::Class;
@@ -20,25 +21,31 @@ use tokio::time::Instant;
 const SLACK: Duration = Duration::from_millis(2);
 
 pub struct Engine {
-    world: Rc<World>,
-    number: u64,
-    random: Random,
+    pub world: Rc<World>,
+    pub number: u64,
+    /// Whose it is; 0: nobody's.
+    pub tenant: u64,
+    pub random: Random,
 }
 
 /// A request's blocks so far.
-struct Request {
-    hashes: Vec<SequenceHash>,
-    blocks: Option<Blocks>,
+pub struct Request {
+    pub hashes: Vec<SequenceHash>,
+    pub blocks: Option<Blocks>,
 }
 
 impl Engine {
     pub fn new(world: Rc<World>, number: u64, random: Random) -> Engine {
-        Engine { world, number, random }
+        let tenant = number % (world.settings.tenants + 1);
+        Engine { world, number, tenant, random }
     }
 
     pub async fn run(mut self) {
         for _ in 0..self.world.settings.requests {
             self.pause(200).await;
+            if self.tenant > 0 && self.random.below(100) < self.world.settings.purges {
+                self.purge().await;
+            }
             let request = self.request().await;
             self.release(request);
             self.world.check();
@@ -49,31 +56,39 @@ impl Engine {
         self.world.engine_ends();
     }
 
-    fn note(&self, what: &str) {
+    /// The manager, for its tenant.
+    pub fn manager(&self) -> KvBlockManager {
+        match self.tenant {
+            0 => self.world.manager(),
+            tenant => KvBlockManager::clone(&self.world.tenant(tenant)),
+        }
+    }
+
+    pub fn note(&self, what: &str) {
         self.world.note(self.number, what);
     }
 
-    fn chance(&mut self, of_10: u64) -> bool {
+    pub fn chance(&mut self, of_10: u64) -> bool {
         self.random.below(10) < of_10
     }
 
-    async fn pause(&mut self, most_ms: u64) {
+    pub async fn pause(&mut self, most_ms: u64) {
         if self.chance(6) {
             pass(Duration::from_millis(self.random.below(most_ms))).await;
         }
     }
 
-    fn patience(&mut self) -> Patience {
+    pub fn patience(&mut self) -> Patience {
         let hasty = self.world.settings.hasty;
         Patience::draw(&mut self.random, hasty)
     }
 
-    fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.world.settings.block_bytes()
     }
 
     /// What was said to be there is.
-    fn believe(&self, blocks: impl Iterator<Item = BlockId>, hashes: &[SequenceHash], whence: &str) {
+    pub fn believe(&self, blocks: impl Iterator<Item = BlockId>, hashes: &[SequenceHash], whence: &str) {
         for (BlockId(block), hash) in blocks.zip(hashes) {
             if !content::is(&self.world.device, block, *hash, 0..self.bytes()) {
                 self.world.violation(format!("{whence}: block {block} is said to be {hash:?}, and is not"));
@@ -81,12 +96,12 @@ impl Engine {
         }
     }
 
-    fn hold(&self, blocks: &Blocks, hashes: &[SequenceHash]) {
+    pub fn hold(&self, blocks: &Blocks, hashes: &[SequenceHash]) {
         let mut books = self.world.books.borrow_mut();
         blocks.ids().zip(hashes).for_each(|(block, hash)| books.hold(block, *hash));
     }
 
-    fn unhold(&self, ids: impl Iterator<Item = BlockId>) {
+    pub fn unhold(&self, ids: impl Iterator<Item = BlockId>) {
         let mut books = self.world.books.borrow_mut();
         ids.for_each(|block| books.release(block));
     }
@@ -121,7 +136,9 @@ impl Engine {
         let length = 1 + self.random.below(self.world.settings.depth);
         let mut hashes: Vec<SequenceHash> = Vec::new();
         for _ in 0..length {
-            let which = self.random.below(self.world.settings.branch);
+            // Tenants' sequences begin with their salts.
+            let salt = if hashes.is_empty() { self.tenant << 32 } else { 0 };
+            let which = salt | self.random.below(self.world.settings.branch);
             hashes.push(content::child(hashes.last().copied(), which));
         }
         hashes
@@ -129,7 +146,7 @@ impl Engine {
 
     async fn request(&mut self) -> Request {
         let hashes = self.sequence();
-        let hint = self.chance(2).then(|| self.world.manager().prefetch(&hashes));
+        let hint = self.chance(2).then(|| self.manager().prefetch(&hashes));
         if hint.is_some() {
             self.note("hints");
             self.world.check();
@@ -148,7 +165,7 @@ impl Engine {
         }
         self.pause(300).await;
         for _ in 0..self.random.below(4) {
-            if request.hashes.len() >= self.world.settings.device as usize {
+            if request.hashes.len() >= self.world.settings.most() {
                 break;
             }
             let which = self.random.below(self.world.settings.branch);
@@ -162,13 +179,19 @@ impl Engine {
         if self.chance(3) {
             self.offload(&request).await;
         }
+        if self.chance(1) {
+            self.persist(&request).await;
+        }
         self.pause(300).await;
+        if self.chance(self.world.settings.preempts) {
+            return self.preempt(request).await;
+        }
         request
     }
 
     /// What is there of a sequence.
     async fn bring(&mut self, hashes: &[SequenceHash]) -> Option<Blocks> {
-        let manager = self.world.manager();
+        let manager = self.manager();
         if self.chance(1) {
             let blocks = manager.match_sequence_hashes(hashes);
             self.note(&format!("looks for {} in the device: {}", hashes.len(), blocks.len()));
@@ -205,11 +228,15 @@ impl Engine {
         let (layers, wanted) = (u64::from(settings.layers), found.len());
         let layers = (self.random.below(3) == 0).then(|| 1 + self.random.below(layers) as u32);
         let short = (self.random.below(5) == 0).then(|| Duration::from_millis(1 + self.random.below(300)));
-        let class = if self.random.below(5) == 0 { Class::Background } else { Class::Urgent };
+        let class = match self.random.below(6) {
+            0 => Class::Background,
+            1 => Class::Prefetch,
+            _ => Class::Urgent,
+        };
         let options = OnboardOptions { class, request: self.number, layers, deadline: short };
         let deadline = short.unwrap_or(settings.onboard);
         let began = Instant::now();
-        let mut onboard = match self.world.manager().onboard(found, options) {
+        let mut onboard = match self.manager().onboard(found, options) {
             Ok(onboard) => onboard,
             Err(error) => {
                 self.note(&format!("does not onboard: {error}"));
@@ -220,7 +247,9 @@ impl Engine {
             }
         };
         self.world.check();
-        if layers.is_some() && !self.layer_by_layer(&onboard, hashes, wanted, began + deadline).await {
+        self.early_ids(&onboard, wanted);
+        let asks = layers.is_some() || self.chance(1);
+        if asks && !self.layer_by_layer(&onboard, hashes, wanted, began + deadline).await {
             return None;
         }
         let asked = Instant::now();
@@ -241,7 +270,7 @@ impl Engine {
     }
 
     /// A wait has ended by its deadline, or at once if it began after that.
-    fn in_time(&self, asked: Instant, deadline: Instant, what: &str) {
+    pub fn in_time(&self, asked: Instant, deadline: Instant, what: &str) {
         let late = Instant::now().duration_since(deadline.max(asked));
         if late > SLACK {
             self.world.violation(format!("{what} took {late:?} longer than the deadline"));
@@ -306,8 +335,8 @@ impl Engine {
         true
     }
 
-    async fn allocate(&mut self, count: usize) -> Option<BlocksMut> {
-        let manager = self.world.manager();
+    pub async fn allocate(&mut self, count: usize) -> Option<BlocksMut> {
+        let manager = self.manager();
         if self.chance(1) {
             let blocks = manager.try_allocate(count);
             self.note(&format!("tries to allocate {count}: {}", blocks.is_some()));
@@ -316,13 +345,15 @@ impl Engine {
         let short = self.chance(2).then(|| Duration::from_millis(1 + self.random.below(300)));
         let deadline = short.unwrap_or(self.world.settings.allocate);
         let (patience, began) = (self.patience(), Instant::now());
-        let number = self.world.books.borrow_mut().arrive(count as u32);
+        let number = self.world.books.borrow_mut().arrive(count as u32, self.line());
         self.note(&format!("allocation {number}: {count}, {patience:?}, {short:?}"));
         let outcome = match short {
             Some(short) => patience.wait(manager.allocate_within(count, short)).await,
             None => patience.wait(manager.allocate(count)).await,
         };
         let ended = match outcome {
+            // Its line was dissolved.
+            Some(Err(AllocateError::Purging)) => Ended::GivenUp,
             Some(Ok(_)) => Ended::Served,
             Some(Err(_)) => Ended::Refused,
             None => Ended::GivenUp,
@@ -343,7 +374,9 @@ impl Engine {
                     AllocateError::TooMany { .. } => false,
                     AllocateError::Deadline { .. } => took + SLACK >= deadline,
                     AllocateError::Closed => self.world.closing.get(),
-                    AllocateError::Quota { .. } | AllocateError::Purging => false,
+                    AllocateError::Quota { .. } => false,
+                    // It may be over by now.
+                    AllocateError::Purging => self.tenant > 0 && self.world.settings.purges > 0,
                 };
                 if !expected {
                     self.world.violation(format!("allocation of {count} after {took:?}: {error}"));
@@ -359,7 +392,12 @@ impl Engine {
         blocks
     }
 
-    fn own(&self, blocks: BlocksMut, count: usize) -> BlocksMut {
+    /// Who waits for others of the same line: a tenant with a quota for its own.
+    fn line(&self) -> u64 {
+        if self.world.settings.quotas[0] < 1.0 { self.tenant } else { 0 }
+    }
+
+    pub fn own(&self, blocks: BlocksMut, count: usize) -> BlocksMut {
         let mut books = self.world.books.borrow_mut();
         if blocks.len() != count {
             books.violation(format!("{} blocks for {count}", blocks.len()));
@@ -389,12 +427,13 @@ impl Engine {
                 self.note(&format!("registers {}", registered.len()));
                 self.believe(registered.ids(), hashes, "registered");
                 self.hold(&registered, hashes);
-                self.world.books.borrow_mut().known.extend(hashes.iter().map(|hash| hash.to_u128()));
+                self.world.books.borrow_mut().registered(self.tenant, hashes);
                 match &mut request.blocks {
                     Some(blocks) => blocks.append(registered).expect("of one manager"),
                     None => request.blocks = Some(registered),
                 }
             }
+            Err(error) if error.why == RegisterFault::Purging && self.is_purging() => return false,
             Err(error) => self.world.violation(format!("{error}")),
         }
         self.world.check();
@@ -409,8 +448,8 @@ impl Engine {
             1 => Gate::Layer { iteration: self.world.iteration.get(), layer: 0 },
             _ => Gate::Open,
         };
-        let options = OffloadOptions { class, request: self.number, gate };
-        let offload = self.world.manager().offload(blocks, options);
+        let options = OffloadOptions { class, request: self.number, gate, ..OffloadOptions::default() };
+        let offload = self.manager().offload(blocks, options);
         self.world.check();
         let patience = self.patience();
         // A mover that hangs answers at the end only.

@@ -15,7 +15,10 @@
 //! |---|---|
 //! | `seeds.rs` | the seeds, and that each does the same twice |
 //! | `settings.rs`, `world.rs` | what a seed says; the manager, its tiers, a run from its beginning to its end |
-//! | `engine.rs` | a request after another |
+//! | `engine.rs`, `seldom.rs` | a request after another; what engines do seldom |
+//! | `groups.rs` | two groups of layers |
+//! | `directed.rs`, `purges.rs` | what seeds find rarely |
+//! | `watchdog.rs` | a loop that does not end |
 //! | `books.rs`, `check.rs` | what engines hold, and what must be true of it |
 //! | `recorder.rs` | what the ports and pools are asked for |
 //! | `content.rs`, `patience.rs` | bytes that say whose they are; futures that are given up |
@@ -38,10 +41,15 @@ mod sim;
 mod books;
 mod check;
 mod content;
+mod directed;
 mod drops;
 mod engine;
+mod groups;
 mod patience;
+mod purges;
 mod recorder;
 mod seeds;
+mod seldom;
 mod settings;
+mod watchdog;
 mod world;

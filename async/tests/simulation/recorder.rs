@@ -4,7 +4,9 @@ use crate::content::{bytes_of, read};
 use kvstrata::core::events::EventSink;
 use kvstrata::core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata::ffi::device::SimDevice;
-use kvstrata::transfer::{Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Landed, Landing, Lands, Path};
+use kvstrata::transfer::{
+    Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, HostSide, Landed, Landing, Lands, Path,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,6 +19,8 @@ pub struct Notes {
     pub under_way: u64,
     /// By path and hash (or tag): how many are under way.
     moving: BTreeMap<(Path, u128), u32>,
+    /// By their first words: blocks that are not full, and have names that nobody knows.
+    pub partial: BTreeMap<u64, SequenceHash>,
     pub violations: Vec<String>,
 }
 
@@ -112,7 +116,9 @@ impl<M: DeviceMover> DeviceMover for Watched<M> {
         while let Some(copy) = copies.take_out(0) {
             list.push(copy);
         }
-        let about = list.iter().map(|copy| {
+        // What is overwritten is no transfer of a path.
+        let moved = list.iter().filter(|copy| !matches!(copy.host, HostSide::Zeros));
+        let about = moved.map(|copy| {
             if copy.host.is_up() {
                 // What is on its way up is not there yet: its place says which it is.
                 return (Path::HostToDevice, u128::from(copy.device.0));
@@ -176,6 +182,14 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
         self.disk.take(wanted, slots);
     }
 
+    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
+        self.disk.take_this(block)
+    }
+
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
+        self.disk.erase(slots, zero)
+    }
+
     fn give_back(&self, slot: BlockId) {
         self.disk.give_back(slot);
     }
@@ -186,7 +200,10 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
     }
 
     fn write(&self, write: DiskWrite) {
-        if !self.rots && write.bytes[..] != bytes_of(write.name.hash, write.bytes.len()) {
+        let first = u64::from_le_bytes(write.bytes[..8].try_into().expect("8 bytes"));
+        let partial = lock(&self.notes).partial.get(&first).copied();
+        let of = partial.unwrap_or(write.name.hash);
+        if !self.rots && write.bytes[..] != bytes_of(of, write.bytes.len()) {
             lock(&self.notes)
                 .violations
                 .push(format!("{:?} is written, and these are other bytes", write.name.hash));

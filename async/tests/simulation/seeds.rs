@@ -1,11 +1,11 @@
 //! Thousands of seeds, or those that the environment names.
 
-use crate::world::{Outcome, run};
+use crate::world::{Outcome, REPLAY, run};
+use kvstrata_testing::seeds::Seeds;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 
 /// In CI.
 const SEEDS: Range<u64> = 0..2000;
@@ -47,67 +47,21 @@ pub fn outcome(seed: u64, tell: bool) -> Result<Outcome, String> {
     }
 }
 
-/// One seed, or a range of them.
-fn seeds() -> (Range<u64>, bool) {
-    let number = |text: &str| {
-        text.trim().parse::<u64>().expect("KVSTRATA_SEED and KVSTRATA_SEEDS are numbers, or A..B")
-    };
-    if let Ok(seed) = std::env::var("KVSTRATA_SEED") {
-        let seed = number(&seed);
-        return (seed..seed + 1, true);
-    }
-    match std::env::var("KVSTRATA_SEEDS") {
-        Err(_) => (SEEDS, false),
-        Ok(text) => match text.split_once("..") {
-            Some((first, end)) => (number(first)..number(end), false),
-            None => (0..number(&text), false),
-        },
-    }
-}
-
 #[test]
 fn no_seed_serves_a_wrong_byte_loses_a_block_or_hangs() {
-    let (seeds, tell) = seeds();
-    let next = AtomicU64::new(seeds.start);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut moved = [0; 4];
-    let mut failed: Vec<(u64, String)> = std::thread::scope(|scope| {
-        let work = || {
-            let (mut failed, mut moved) = (Vec::new(), [0; 4]);
-            loop {
-                // Relaxed: a number for each thread, no more.
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= seeds.end || failed.len() > 20 {
-                    return (failed, moved);
-                }
-                match outcome(seed, tell) {
-                    Ok(of) => moved.iter_mut().zip(of.counts).for_each(|(moved, of)| *moved += of),
-                    Err(what) => failed.push((seed, what)),
-                }
-            }
-        };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let ended = workers.into_iter().map(|worker| worker.join().expect("no panic"));
-        ended
-            .flat_map(|(failed, of)| {
-                moved.iter_mut().zip(of).for_each(|(moved, of)| *moved += of);
-                failed
-            })
-            .collect()
+    let moved = Mutex::new([0; 4]);
+    Seeds::asked(SEEDS).run(REPLAY, |seed, tell| {
+        let of = outcome(seed, tell)?;
+        let mut moved = moved.lock().unwrap_or_else(PoisonError::into_inner);
+        moved.iter_mut().zip(of.counts).for_each(|(moved, of)| *moved += of);
+        Ok(())
     });
-    failed.sort();
-    for (seed, what) in &failed {
-        println!(
-            "KVSTRATA_SEED={seed} cargo test -p kvstrata --test simulation seeds -- --nocapture\n    {what}"
-        );
-    }
-    assert!(failed.is_empty(), "{} seeds failed", failed.len());
-    println!("{} seeds; transfers by path {moved:?}", seeds.end - seeds.start);
+    println!("transfers by path {:?}", moved.into_inner().unwrap_or_else(PoisonError::into_inner));
 }
 
 #[test]
 fn a_seed_does_the_same_each_time_on_any_thread() {
-    for seed in 0..100 {
+    for seed in 0..200 {
         let once = outcome(seed, false);
         let again =
             std::thread::scope(|scope| scope.spawn(|| outcome(seed, false)).join().expect("no panic"));

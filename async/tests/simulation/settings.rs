@@ -50,17 +50,25 @@ pub struct Settings {
     pub branch: u64,
     /// Of a hundred, so many futures are given up.
     pub hasty: u64,
+    /// Engines are theirs in turn; none, and all are nobody's.
+    pub tenants: u64,
+    /// Their part of device, host and disk.
+    pub quotas: [f64; 3],
+    /// Of a hundred requests, so many begin with a purge.
+    pub purges: u64,
+    /// Of ten requests, so many are preempted.
+    pub preempts: u64,
 }
 
-fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
+pub fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
     Duration::from_millis(from + random.below(to - from))
 }
 
-fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
+pub fn one<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize]
 }
 
-fn plan(random: &mut Random, scale: u64) -> Plan {
+pub fn plan(random: &mut Random, scale: u64) -> Plan {
     let seed = random.next();
     let mut plan = match random.below(10) {
         0..4 => Plan::calm(seed),
@@ -94,6 +102,15 @@ impl Settings {
         let iteration = (random.below(2) == 0).then(|| millis(random, 2, 50));
         let after =
             |random: &mut Random, of_100| (random.below(100) < of_100).then(|| millis(random, 1, 3000));
+        let mut later = Random(random.next());
+        let mut mover = mover;
+        mover.keep = later.below(2) == 0;
+        let tenants = if later.below(2) == 0 { 0 } else { 1 + later.below(3) };
+        let quotas = [0; 3].map(|_| one(&mut later, &[1.0, 1.0, 0.75, 0.5]));
+        let quotas = if tenants > 0 { quotas } else { [1.0; 3] };
+        let purges = if tenants > 0 { one(&mut later, &[0, 10, 30]) } else { 0 };
+        let preempts = one(&mut later, &[0, 2, 6]);
+        let most = ((f64::from(device) * quotas[0]) as u64).max(1);
         Settings {
             device,
             host,
@@ -128,10 +145,19 @@ impl Settings {
             idle_after: 1 + random.below(30),
             engines: 1 + random.below(6),
             requests: 2 + random.below(6),
-            depth: 1 + random.below(u64::from(device)),
+            depth: 1 + random.below(u64::from(device)).min(most - 1),
             branch: 1 + random.below(3),
             hasty: one(random, &[0, 10, 40]),
+            tenants,
+            quotas,
+            purges,
+            preempts,
         }
+    }
+
+    /// Blocks of the device that one request may have.
+    pub fn most(&self) -> usize {
+        (f64::from(self.device) * self.quotas[0]) as usize
     }
 
     pub fn block_bytes(&self) -> usize {
@@ -152,6 +178,9 @@ impl Settings {
             .transfer_retry_after(self.retry_after)
             .prefetch_blocks(self.prefetch)
             .iteration_bytes(self.iteration_bytes)
+            .quota_device(self.quotas[0])
+            .quota_host(self.quotas[1])
+            .quota_disk(self.quotas[2])
             .watermark_device(self.watermarks[0])
             .watermark_host(self.watermarks[1])
             .idle_host_after(Some(self.idle_after))

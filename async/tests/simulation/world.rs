@@ -5,15 +5,17 @@ use crate::common::Random;
 use crate::content;
 use crate::engine::Engine;
 use crate::patience::pass;
-use crate::recorder::{Hashes, Notes, Shared, Watched, WatchedDisk};
+use crate::recorder::{Hashes, Notes, Shared, Watched, WatchedDisk, lock};
 use crate::settings::Settings;
 use crate::sim::{Plan, SimDisk, SimMover};
+use crate::watchdog::{self, watch};
 use kvstrata::core::{BlockId, PoolConfig, SequenceHash};
 use kvstrata::ffi::device::SimDevice;
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tenant};
 use kvstrata::transfer::{DiskPort, HostMemory};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -26,6 +28,9 @@ type Stored = Arc<Mutex<BTreeMap<u128, kvstrata::core::BlockRef>>>;
 
 /// Longer than all deadlines and retries together.
 const LONG: Duration = Duration::from_secs(60);
+
+/// How a seed is replayed, behind its number.
+pub const REPLAY: &str = "cargo test -p kvstrata --test simulation seeds -- --nocapture";
 
 /// More than all waits of an engine, one after the other, and of the audit.
 const LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -87,7 +92,7 @@ impl World {
             needs: Needs::All { page: 16 },
             linked: settings.linked,
         };
-        let parts = Parts { stacks: vec![stack], runtime: Handle::current(), own: None };
+        let parts = Parts { stacks: vec![stack], runtime: Handle::current(), own: None, names: Some(0) };
         let manager = KvBlockManager::of_parts(&settings.config(), parts).expect("parts that fit");
         Rc::new(World {
             books: RefCell::default(),
@@ -107,6 +112,18 @@ impl World {
 
     pub fn manager(&self) -> KvBlockManager {
         self.manager.borrow().clone().expect("there until the end")
+    }
+
+    /// The manager for a tenant; 0 is nobody.
+    pub fn tenant(&self, number: u64) -> Tenant {
+        self.manager().tenant(&format!("tenant {number}")).expect("few tenants")
+    }
+
+    /// A block will be written that is not full, and has these bytes.
+    pub fn partial(&self, of: SequenceHash) {
+        let bytes = content::bytes_of(of, 8);
+        let first = u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+        lock(&self.notes).partial.insert(first, of);
     }
 
     pub fn note(&self, who: u64, what: &str) {
@@ -182,11 +199,25 @@ impl World {
         over
     }
 
+    /// Whether blocks may have become useless: kept by a device that has failed, or not overwritten.
+    pub fn may_park(&self) -> bool {
+        let faulty = |plan: &Plan| plan.fail + plan.lose + plan.hang > 0;
+        let disk = faulty(&self.settings.disk_plan) || self.settings.lose_disk_after.is_some();
+        faulty(&self.settings.mover) || disk
+    }
+
     pub fn engine_ends(&self) {
         self.engines_left.set(self.engines_left.get() - 1);
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until nothing is under way, and nothing hangs.
+    pub async fn rest_of_manager(&self) {
+        while !self.manager().census().is_idle() {
+            pass(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The same, and ends what hangs.
     pub async fn rest(&self) {
         self.mover.shutdown();
         self.disk.iter().for_each(|disk| disk.shutdown());
@@ -213,12 +244,18 @@ impl World {
 
     /// All blocks of the device can be had; what is said to be in some tier is there.
     async fn audit(&self) {
-        let all = self.settings.device as usize;
-        match self.manager().allocate_within(all, LONG).await {
-            Ok(blocks) => drop(blocks),
-            Err(error) => self.violation(format!("at rest, and yet: {error}")),
+        let kept = || !self.mover.kept().is_empty();
+        let all = self.settings.device as usize - self.manager().census().parked[0][0];
+        // What a failed device keeps keeps its parents.
+        if !kept() {
+            match self.manager().allocate_within(all, LONG).await {
+                Ok(blocks) => drop(blocks),
+                // It has failed just now.
+                Err(_) if kept() => {}
+                Err(error) => self.violation(format!("at rest, and yet: {error}")),
+            }
         }
-        let known: Vec<u128> = self.books.borrow().known.iter().copied().collect();
+        let known: Vec<u128> = self.books.borrow().known.keys().copied().collect();
         let (mut here, mut lost) = (0, 0);
         for hash in known.into_iter().map(SequenceHash::from_u128) {
             let up = self.manager().restore_to_gpu(&[hash]).await;
@@ -288,10 +325,10 @@ pub struct Outcome {
 
 /// On a runtime of one thread, whose clock jumps.
 pub fn in_virtual_time<F: Future>(body: F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    let runtime = runtime.expect("a runtime");
-    let local = LocalSet::new();
-    local.block_on(&runtime, body)
+    let _watch = watch(&watchdog::test());
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().expect("a runtime");
+    runtime.block_on(LocalSet::new().run_until(body))
 }
 
 /// A seed's run.
@@ -301,6 +338,7 @@ pub fn run(seed: u64, tell: bool) -> Outcome {
     if tell {
         println!("{settings:#?}");
     }
+    let _watch = watch(&format!("KVSTRATA_SEED={seed} {REPLAY}"));
     in_virtual_time(async {
         let world = World::new(settings);
         if timeout(LIMIT, world.live(seed, &mut random, tell)).await.is_err() {
@@ -317,6 +355,8 @@ pub fn calm(seed: u64) -> Settings {
     let mut settings = Settings::draw(&mut Random(seed));
     settings.mover = Plan::calm(seed);
     settings.disk_plan = Plan::calm(seed);
+    settings.mover.keep = false;
+    (settings.tenants, settings.quotas, settings.purges) = (0, [1.0; 3], 0);
     (settings.rot, settings.lose_disk_after, settings.shutdown_after) = (0, None, None);
     settings
 }

@@ -86,7 +86,7 @@ impl Ground {
             linked: false,
         };
         let runtime = tokio::runtime::Handle::current();
-        let parts = Parts { stacks: vec![parts], runtime, own: None };
+        let parts = Parts { stacks: vec![parts], runtime, own: None, names: None };
         let manager = KvBlockManager::of_parts(&config, parts).expect("a manager");
         Ground { manager, mover, device: sim, memory }
     }

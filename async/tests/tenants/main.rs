@@ -1,5 +1,7 @@
 //! Tenants of one manager: what they do not share, what they may have, and what is left of one that is purged: nothing.
 
+mod beyond;
+mod edges;
 mod gated;
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "../manager/ground.rs"]

@@ -252,12 +252,12 @@ fn numbers_that_do_not_go_together_are_both_named() {
             "watermark.host_low = 0.5 (k.toml:1): must be below watermark.host = 0.5 (k.toml:2)",
         ),
         (
-            "host.headroom = 8\nhost.blocks = 8",
-            "host.headroom = 8 (k.toml:1): must be below host.blocks = 8 (k.toml:2): what is left is for everybody else",
+            "watermark.device = 0",
+            "watermark.device = 0.0 (k.toml:1): must be above 0: offloading goes on down to a part below it",
         ),
         (
-            "disk.headroom = 8\ndisk.blocks = 8",
-            "disk.headroom = 8 (k.toml:1): must be below disk.blocks = 8 (k.toml:2): what is left is for everybody else",
+            "host.headroom = 8\nhost.blocks = 8",
+            "host.headroom = 8 (k.toml:1): must be below host.blocks = 8 (k.toml:2): what is left is for everybody else",
         ),
         (
             "device.bytes = \"1M\"\ndevice.blocks = 15",
@@ -343,7 +343,7 @@ fn defaults_follow_what_is_given() {
     let config = good(
         "device.blocks = 8\nhost.blocks = 16\ndisk.blocks = 1\nwatermark.device = 0.5\nidle.host_after = 5000",
     );
-    assert_eq!((config.prefetch.blocks, config.host.headroom, config.disk.headroom), (8, 2, 0));
+    assert_eq!((config.prefetch.blocks, config.host.headroom), (8, 2));
     assert_eq!((config.watermark.device_low, config.idle.disk_after), (0.45, Some(5000)));
     assert_eq!(config.origin("host.headroom").to_string(), "from host.blocks");
     assert_eq!(good("geometry.block_bytes = \"1G\"").transfer.in_flight, 1 << 30);

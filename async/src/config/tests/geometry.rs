@@ -9,8 +9,12 @@ use kvstrata_core::layout::{DType, Model};
 fn presets_are_those_of_the_core() {
     for model in Model::ALL {
         let config = good(&format!("model = \"{}\"", model.name));
-        assert_eq!(config.groups()[0].layout, model.config(16), "{}", model.name);
-        assert_eq!(config.groups()[0].layers.len() as u32, model.layers);
+        let [group] = config.groups() else {
+            assert!(model.window.is_some(), "{}", model.name);
+            continue;
+        };
+        assert_eq!((group.layout, model.window), (model.config(16), None), "{}", model.name);
+        assert_eq!(group.layers.len() as u32, model.layers);
     }
     let config =
         good("model = \"LLAMA-3-70b\"\n[geometry]\ntp = 4\nrank = 3\npage_size = 64\ndtype = \"fp8\"");
@@ -23,6 +27,30 @@ fn presets_are_those_of_the_core() {
         (config.groups()[0].block_bytes(), config.groups()[0].kind),
         (61 * 16 * 576 * 2, GroupKind::Mla)
     );
+}
+
+/// Layers 0, 2, 4 … of gpt-oss attend to the last 128 tokens: they are a group of their own.
+#[test]
+fn a_preset_with_windows_has_a_group_for_them() {
+    for (name, layers) in [("gpt-oss-20b", 24), ("gpt-oss-120b", 36)] {
+        let config = good(&format!("model = \"{name}\"\n[device]\nblocks = 8\n[geometry]\ntp = 2"));
+        let [full, window] = config.groups() else { panic!("two groups") };
+        assert_eq!((full.name.as_str(), full.kind, full.window), ("full", GroupKind::Full, None));
+        assert_eq!(
+            (window.name.as_str(), window.kind, window.window),
+            ("window", GroupKind::Window, Some(128))
+        );
+        assert_eq!(full.layers, (1..layers).step_by(2).collect::<Vec<_>>());
+        assert_eq!(window.layers, (0..layers).step_by(2).collect::<Vec<_>>());
+        let half = u64::from(layers) / 2 * 2 * 16 * 4 * 64 * 2;
+        assert_eq!((full.block_bytes(), window.block_bytes(), config.tier_bytes(8)), (half, half, 16 * half));
+        assert_eq!(good(&config.to_toml()).groups(), config.groups());
+    }
+    // Other layers than the model's, and groups that are listed, are what is said.
+    let config = good("model = \"gpt-oss-20b\"\ngeometry.layers = 4");
+    assert_eq!(config.groups().len(), 1);
+    let config = good("model = \"gpt-oss-20b\"\n[[group]]\nlayers = \"0-23\"");
+    assert_eq!((config.groups().len(), config.groups()[0].layers.len()), (1, 24));
 }
 
 #[test]

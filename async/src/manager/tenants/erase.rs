@@ -2,17 +2,20 @@
 //!
 //! | where | overwritten with zeros by | then |
 //! |---|---|---|
-//! | device | the port that reaches its bytes | free, or the first's in line |
+//! | device | the mover, after whatever else it does with the block | free, or the first's in line |
 //! | host, staging | the block of the arena | the same |
 //! | disk | a write of zeros to the slot, encrypted if the volume is; then its record is forgotten, and its bytes punched with `disk.trim` | free |
 //!
 //! What a drive keeps of sectors that were overwritten is the drive's affair; against that there is `disk.key_file`, and the end of the key.
-//! A block that cannot be overwritten is never free again, and counted.
+//! A block that cannot be overwritten, in as many attempts as other copies have, is never free again, and counted.
 
 use super::TenantId;
 use crate::manager::inner::Inner;
 use crate::manager::traffic::Traffic;
+use crate::transfer::{Copies, Copy, HostSide, Landed, Landing, Lands, Token};
 use kvstrata_core::BlockId;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
 
 /// A block in a purge's hands: of which group, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,44 +30,94 @@ pub(in crate::manager) enum Piece {
 /// What came of it.
 #[derive(Debug, Default)]
 pub(super) struct Erased {
-    pub(super) free: Vec<Piece>,
+    free: Vec<Piece>,
     pub(super) zeroed_bytes: u64,
     /// Blocks that could not be overwritten.
-    pub(super) failed: usize,
+    failed: Vec<Piece>,
 }
 
-/// Overwrites blocks, or only forgets those of the disk. Blocks until that is done.
-pub(super) fn erase(inner: &Inner, pieces: Vec<Piece>, zero: bool) -> Erased {
+/// Overwrites blocks, or only forgets those of the disk. A task's: nothing of it waits but for movers and timers.
+pub(super) async fn erase(inner: &Inner, pieces: Vec<Piece>, zero: bool) -> Erased {
     let mut erased = Erased::default();
-    let mut slots: Vec<Vec<BlockId>> = inner.stacks.iter().map(|_| Vec::new()).collect();
+    let mut of_device: Vec<Vec<BlockId>> = inner.stacks.iter().map(|_| Vec::new()).collect();
+    let mut slots = of_device.clone();
     for piece in pieces {
-        let done = match piece {
-            Piece::Disk(stack, slot) => {
-                slots[stack as usize].push(slot);
-                continue;
+        match piece {
+            Piece::Disk(stack, slot) => slots[stack as usize].push(slot),
+            _ if !zero => erased.count(piece, Some(0)),
+            Piece::Device(stack, block) => of_device[stack as usize].push(block),
+            Piece::Host(stack, block) | Piece::Staged(stack, block) => {
+                erased.count(piece, zero_host(inner, stack, block));
+                // A block takes as long as a copy of it, and others of this thread want to go on.
+                tokio::task::yield_now().await;
             }
-            _ if !zero => Some(0),
-            Piece::Device(stack, block) => zero_device(inner, stack, block),
-            Piece::Host(stack, block) | Piece::Staged(stack, block) => zero_host(inner, stack, block),
-        };
-        erased.count(piece, done);
+        }
+    }
+    for (blocks, stack) in of_device.into_iter().zip(0..) {
+        let bytes = inner.stack(stack).block_bytes;
+        let failed = zero_device(inner, stack, &blocks).await;
+        for block in blocks {
+            let done = (!failed.contains(&block)).then_some(bytes);
+            erased.count(Piece::Device(stack, block), done);
+        }
     }
     for (slots, stack) in slots.into_iter().zip(0..) {
         let of = inner.stack(stack);
         let Some(disk) = of.disk.as_ref().filter(|_| !slots.is_empty()) else { continue };
-        let kept = disk.erase(&slots, zero);
+        let failed = disk.erase(slots.clone(), zero).await;
         for slot in slots {
             let bytes = if zero { of.block_bytes } else { 0 };
-            erased.count(Piece::Disk(stack, slot), (!kept.contains(&slot)).then_some(bytes));
+            erased.count(Piece::Disk(stack, slot), (!failed.contains(&slot)).then_some(bytes));
         }
     }
     erased
 }
 
-fn zero_device(inner: &Inner, stack: u16, block: BlockId) -> Option<u64> {
-    let port = inner.stack(stack).port.as_ref()?;
-    let zeros = vec![0; port.block_bytes()];
-    port.copy_in(block.0, 0, &zeros).ok().map(|()| zeros.len() as u64)
+/// Blocks of a list at least, where so many are left: a list after the other, so that what else moves is not far behind.
+const AT_ONCE: usize = 64;
+
+/// Overwrites blocks of the device by its mover; gives those that could not be.
+async fn zero_device(inner: &Inner, stack: u16, blocks: &[BlockId]) -> Vec<BlockId> {
+    let of = inner.stack(stack);
+    let mut failed = Vec::new();
+    for some in blocks.chunks(of.mover.blocks_at_once().max(AT_ONCE)) {
+        let (mut left, mut attempts) = (some.to_vec(), 0);
+        while !left.is_empty() {
+            let zeros = |block| Copy::new(Token(0), block, HostSide::Zeros, 0..of.layers, false);
+            let (answer, answered) = oneshot::channel();
+            let landing = Landing::new(Arc::new(Answer(Mutex::new(Some(answer)))));
+            of.mover.start(Copies::new(left.drain(..).map(zeros).collect(), landing));
+            // Each list is answered.
+            for copy in answered.await.unwrap_or_default() {
+                let kept = matches!(copy.host, HostSide::Kept { .. });
+                match copy.outcome {
+                    Ok(()) => {}
+                    Err(why) if why.retryable && !kept && attempts < inner.rules.retries => {
+                        left.push(copy.device);
+                    }
+                    Err(_) => failed.push(copy.device),
+                }
+            }
+            if !left.is_empty() {
+                attempts += 1;
+                tokio::time::sleep(inner.rules.retry_after).await;
+            }
+        }
+    }
+    failed
+}
+
+/// Where a list is answered.
+struct Answer(Mutex<Option<oneshot::Sender<Vec<Copy>>>>);
+
+impl Lands for Answer {
+    fn landed(&self, landed: Landed) {
+        let to = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(to), Landed::Copies(list)) = (to, landed) {
+            // Nobody listens any more: the runtime has ended.
+            let _ = to.send(list);
+        }
+    }
 }
 
 fn zero_host(inner: &Inner, stack: u16, block: u32) -> Option<u64> {
@@ -80,16 +133,20 @@ impl Erased {
                 self.free.push(piece);
                 self.zeroed_bytes += bytes;
             }
-            None => self.failed += 1,
+            None => self.failed.push(piece),
         }
     }
 }
 
 impl Traffic {
-    /// They are free.
-    pub(super) fn put_back(&mut self, inner: &Inner, tenant: TenantId, pieces: Vec<Piece>) {
+    /// They are free, or parked.
+    pub(super) fn put_back(&mut self, inner: &Inner, tenant: TenantId, erased: Erased) {
         self.erased(tenant);
-        for piece in pieces {
+        for piece in erased.failed {
+            // A slot's credit is given back when the purge ends.
+            self.park_piece(tenant, piece, false);
+        }
+        for piece in erased.free {
             match piece {
                 Piece::Device(stack, block) => self.freed(inner, stack, block),
                 Piece::Host(stack, block) => self.freed_host(inner, stack, block),

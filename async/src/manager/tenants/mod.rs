@@ -36,9 +36,9 @@ use super::KvBlockManager;
 use crate::config::ManagerConfig;
 use crate::tier::Tier;
 use kvstrata_core::hash::{Salt, SaltParts};
+use kvstrata_core::waiting::Waiting;
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Tenants of a manager at most, nobody included.
@@ -71,8 +71,8 @@ pub enum TenantError {
 #[derive(Debug)]
 pub(super) struct Tenants {
     by_name: Mutex<HashMap<Arc<str>, TenantId>>,
-    /// Purges under way: who must know asks under the lock only if there are any.
-    pub(super) purges: AtomicUsize,
+    /// Purges under way, which wait for what is registered or given back: who must know asks under the lock only if there are any.
+    pub(super) purges: Waiting,
 }
 
 impl Tenants {
@@ -80,7 +80,7 @@ impl Tenants {
     pub(super) fn of(config: &ManagerConfig) -> Tenants {
         let named = config.tenants().iter().map(|tenant| Arc::from(tenant.name.as_str()));
         let by_name = named.zip(1..MAX_TENANTS as u16).map(|(name, number)| (name, TenantId(number)));
-        Tenants { by_name: Mutex::new(by_name.collect()), purges: AtomicUsize::new(0) }
+        Tenants { by_name: Mutex::new(by_name.collect()), purges: Waiting::new() }
     }
 
     fn intern(&self, name: &str) -> Result<(TenantId, Arc<str>), TenantError> {
@@ -99,9 +99,9 @@ impl Tenants {
         Ok((id, name))
     }
 
-    /// Whether anyone is being purged. Relaxed: who must not miss one has passed a fence, or has the lock.
+    /// Whether anyone is being purged. Asked after a registration it misses none that has not seen the blocks (`Waiting`, I1).
     pub(super) fn purging(&self) -> bool {
-        self.purges.load(Relaxed) > 0
+        self.purges.anyone()
     }
 }
 
@@ -187,7 +187,7 @@ impl Tenant {
         })
     }
 
-    /// Purges all of the tenant's blocks from all tiers. Begins at once, and goes on if the future is dropped, or has answered at its
+    /// Purges all of the tenant's blocks from all tiers. Begins when it is first polled, and goes on if the future is dropped, or has answered at its
     /// deadline. Until it is over the tenant gets no blocks, and none of its own is found.
     ///
     /// # Errors

@@ -23,19 +23,28 @@
 use super::TenantId;
 use kvstrata_core::{BlockId, BlockRef, EventSink, SequenceHash};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const NO_LIMIT: u32 = u32::MAX;
+/// In a tag: whose it is, and the credit was given back before the registration ended.
+const SPENT: u16 = 1 << 15;
+const _: () = assert!(super::MAX_TENANTS <= SPENT as usize);
 
 /// Owners of the blocks of one tier of one group.
 #[derive(Debug)]
 pub(in crate::manager) struct Owners {
     tags: Box<[AtomicU16]>,
     used: Box<[AtomicU32]>,
+    /// By tenant: how often one of its blocks was let go of, which may be a victim since.
+    stirs: Box<[AtomicU32]>,
+    /// Registrations that have ended.
+    ended: AtomicU32,
     /// Of the tenants that the settings name, in their order.
     limits: Box<[u32]>,
     /// Of all others.
     limit: u32,
+    /// Losses of volumes that the tags know of.
+    losses: AtomicU64,
 }
 
 /// Part of a tier's blocks; all of them is no limit.
@@ -49,14 +58,17 @@ impl Owners {
         Arc::new(Owners {
             tags: (0..blocks).map(|_| AtomicU16::new(0)).collect(),
             used: (0..super::MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
+            stirs: (0..super::MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
+            ended: AtomicU32::new(0),
             limits: named.map(|part| limit(part, blocks)).collect(),
             limit: limit(part, blocks),
+            losses: AtomicU64::new(0),
         })
     }
 
     /// Who registered a block that is registered, or that is in the hands of who has ended that (I2).
     pub(in crate::manager) fn owner(&self, block: BlockId) -> TenantId {
-        TenantId(self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed)))
+        TenantId(self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed) & !SPENT))
     }
 
     /// For the owner of a block that is about to be registered.
@@ -75,6 +87,21 @@ impl Owners {
 
     pub(in crate::manager) fn used(&self, tenant: TenantId) -> usize {
         self.used.get(usize::from(tenant.0)).map_or(0, |used| used.load(Relaxed) as usize)
+    }
+
+    /// A block has been let go of. Before whoever waits is looked after: what is found then is known to be new.
+    pub(in crate::manager) fn stir(&self, block: BlockId) {
+        let tenant = usize::from(self.owner(block).0);
+        if let Some(stirs) = self.stirs.get(tenant).filter(|_| tenant > 0) {
+            stirs.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Differs from before if a tenant may have other victims, or other credits. `linked`: a parent may be one since its child has gone.
+    pub(in crate::manager) fn state_of(&self, tenant: TenantId, linked: bool) -> [u32; 3] {
+        let of =
+            |counts: &[AtomicU32]| counts.get(usize::from(tenant.0)).map_or(0, |count| count.load(Relaxed));
+        [of(&self.used), of(&self.stirs), if linked { self.ended.load(Relaxed) } else { 0 }]
     }
 
     /// Takes credits, all or none (I3). Nobody needs none.
@@ -115,13 +142,36 @@ impl Owners {
     /// whose pool does not tell.
     pub(in crate::manager) fn hand_over(&self, slot: BlockId, tenant: TenantId) {
         if let Some(tag) = self.tags.get(slot.index()) {
-            self.give(TenantId(tag.swap(tenant.0, Relaxed)), 1);
+            let before = tag.swap(tenant.0, Relaxed);
+            self.give(TenantId(before & !SPENT), usize::from(before & SPENT == 0));
+        }
+    }
+
+    /// The [`owner`](Owners::owner), if the block counts as its.
+    pub(in crate::manager) fn counted(&self, block: BlockId) -> TenantId {
+        let tag = self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed));
+        TenantId(if tag & SPENT == 0 { tag } else { 0 })
+    }
+
+    /// So many volumes have been lost. Whether that is news.
+    pub(in crate::manager) fn hear_of(&self, losses: u64) -> bool {
+        self.losses.swap(losses, Relaxed) != losses
+    }
+
+    /// Gives back the credits of slots that are lost. What is in them stays its tenant's: the volume may be opened again, and a purge says so.
+    pub(in crate::manager) fn give_up(&self, lost: impl Fn(BlockId) -> bool) {
+        for (block, tag) in (0..).zip(&self.tags) {
+            let owner = tag.load(Relaxed);
+            if owner != 0 && owner & SPENT == 0 && lost(BlockId(block)) {
+                tag.store(owner | SPENT, Relaxed);
+                self.give(TenantId(owner), 1);
+            }
         }
     }
 
     /// The blocks that have a tenant's tag.
     pub(in crate::manager) fn tagged(&self, tenant: TenantId) -> impl Iterator<Item = BlockId> + '_ {
-        let its = move |(_, tag): &(u32, &AtomicU16)| tag.load(Relaxed) == tenant.0;
+        let its = move |(_, tag): &(u32, &AtomicU16)| tag.load(Relaxed) & !SPENT == tenant.0;
         (0..).zip(&self.tags).filter(its).map(|(block, _)| BlockId(block))
     }
 }
@@ -135,6 +185,7 @@ impl EventSink for Ends {
 
     fn removed(&self, block: BlockRef, _: SequenceHash) {
         self.0.give(self.0.owner(block.id), 1);
+        self.0.ended.fetch_add(1, Relaxed);
     }
 }
 
@@ -159,5 +210,23 @@ mod tests {
         owners.hand_over(BlockId(3), other);
         assert_eq!((owners.used(half), owners.tagged(other).collect::<Vec<_>>()), (4, vec![BlockId(3)]));
         assert!(owners.take(half, 1));
+    }
+
+    #[test]
+    fn the_credits_of_lost_slots_are_given_back_once_and_their_tags_stay() {
+        let owners = Owners::new(4, [0.5].into_iter(), 1.0);
+        let tenant = TenantId(1);
+        assert!(owners.take(tenant, 2) && !owners.take(tenant, 1));
+        [0, 3].into_iter().for_each(|slot| owners.note(BlockId(slot), tenant));
+        assert!(owners.hear_of(1) && !owners.hear_of(1));
+        for _ in 0..2 {
+            owners.give_up(|slot| slot.0 > 1);
+        }
+        assert_eq!((owners.used(tenant), owners.tagged(tenant).count()), (1, 2));
+        assert_eq!([0, 3].map(|slot| owners.owner(BlockId(slot))), [tenant; 2]);
+        assert_eq!([0, 3].map(|slot| owners.counted(BlockId(slot))), [tenant, TenantId::NOBODY]);
+        owners.hand_over(BlockId(3), TenantId::NOBODY);
+        owners.hand_over(BlockId(0), TenantId::NOBODY);
+        assert_eq!((owners.used(tenant), owners.tagged(tenant).count()), (0, 0));
     }
 }

@@ -11,29 +11,41 @@
 //! the purge's reference on it, so that its last holder's release frees nothing: the purge finds itself alone with the block, and has it. What lands
 //! for the tenant is not registered; on the disk it is for a moment, under a hash of the tenant's, and is swept.
 //!
+//! What a failed device keeps (`parked.rs`) is withdrawn too, and not waited for.
+//!
 //! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released before; on the disk, blocks that a restart has
 //! found and nobody has used since (they are nobody's).
 //!
 //! Invariants
 //! - I1: between `begin` and the end no block of the tenant is registered but by who was about to, who tells the purge (`register`); and no
 //!   block that was the tenant's is free before it is erased.
-//! - I2: each block that a sweep has found is counted once, as purged when it is in the purge's hands, and as busy until then.
+//! - I2: each block that a sweep has found is counted once: as purged when it is erased, or parked, and as busy until then.
 //!
 //! # Orderings
-//! SeqCst fences: who registers publishes, then looks for purges; who purges writes that down, then sweeps. One of them sees the other.
+//! Who registers publishes, then looks for purges; who purges writes that down, then sweeps. One of them sees the other: by the fences of
+//! [`Waiting`](kvstrata_core::waiting::Waiting), as `core/tests/loom_sweep.rs` shows.
 
 use super::TenantId;
-use super::erase::{Piece, erase};
+use super::erase::{Erased, Piece, erase};
 use crate::manager::inner::Inner;
+use crate::manager::stack::Stack;
 use crate::manager::traffic::Traffic;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+
+mod begun;
+#[cfg(test)]
+mod tests;
+
+use begun::Begun;
+
+/// As good as no deadline: 30 years.
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// How a tenant's blocks are purged.
 #[derive(Debug, Clone, Copy)]
@@ -55,9 +67,9 @@ impl Default for Purge {
 pub struct PurgedTier {
     /// Registered blocks of the tenant that were found, in this tier.
     pub found: usize,
-    /// Those that are gone.
+    /// Those that are gone; what could not be overwritten too ([`Purged::failed`]).
     pub purged: usize,
-    /// Those that requests still held at the deadline: found by nobody any more, and gone when they are released.
+    /// Those that requests still held at the deadline, or that were still being overwritten: found by nobody any more, and gone when that ends.
     pub busy: usize,
 }
 
@@ -74,7 +86,7 @@ pub struct Purged {
     pub in_flight: usize,
     /// Bytes that were overwritten, in all tiers.
     pub zeroed_bytes: u64,
-    /// Blocks that could not be overwritten: they are never used again.
+    /// Blocks with bytes of the tenant's that are never used again: they could not be overwritten, or a device that has failed keeps them.
     pub failed: usize,
     /// Blocks that some lookup still finds under the hash of one that was purged: another tenant's, whose hashes are not salted.
     pub still_found: usize,
@@ -98,11 +110,6 @@ pub enum PurgeError {
     /// One purge at a time.
     #[error("the tenant is being purged already; wait for that")]
     UnderWay,
-    /// There is no way to the bytes of the device.
-    #[error(
-        "zero = true: the manager has no way to overwrite blocks of the device; give StackParts::port, or purge without zero"
-    )]
-    NoPort,
     /// The manager has been shut down, or its runtime.
     #[error("the manager is shut down")]
     Closed,
@@ -116,6 +123,10 @@ pub(in crate::manager) struct Purging {
     pieces: Vec<Piece>,
     /// What its task has taken over, to be erased.
     erasing: Vec<Piece>,
+    /// Tags are to be looked through (`begun.rs`).
+    again: bool,
+    #[cfg(test)]
+    scans: usize,
 }
 
 /// What the task has.
@@ -124,7 +135,10 @@ struct Work {
     /// Blocks of its own references, withdrawn.
     held: Vec<(u16, Tier, BlockRef)>,
     hashes: Vec<(u16, SequenceHash)>,
+    /// By tier: blocks that were found, and are being erased.
+    erasing: [usize; 3],
     done: Purged,
+    begun: Option<Begun>,
 }
 
 pub(super) async fn purge(
@@ -132,12 +146,15 @@ pub(super) async fn purge(
     tenant: TenantId,
     options: Purge,
 ) -> Result<Purged, PurgeError> {
-    if options.zero && inner.stacks.iter().any(|stack| stack.port.is_none()) {
-        return Err(PurgeError::NoPort);
-    }
-    let in_flight = inner.with(|traffic| traffic.begin_purge(inner, tenant))?;
-    let done = Purged { in_flight, ..Purged::default() };
-    let work = Work { tenant, held: Vec::new(), hashes: Vec::new(), done };
+    let done = Purged::default();
+    let mut work = Work { tenant, held: Vec::new(), hashes: Vec::new(), erasing: [0; 3], done, begun: None };
+    inner.with(|traffic| {
+        work.done.in_flight = traffic.begin_purge(inner, tenant)?;
+        // Before anything that follows from this evicts some.
+        traffic.first_sweep(inner, &mut work);
+        Ok(())
+    })?;
+    work.begun = Some(Begun(Arc::clone(inner), tenant));
     let (answer, answered) = oneshot::channel();
     inner.runtime.spawn(work.run(Arc::clone(inner), options, answer));
     answered.await.map_err(|_| PurgeError::Closed)
@@ -145,7 +162,8 @@ pub(super) async fn purge(
 
 impl Work {
     async fn run(mut self, inner: Arc<Inner>, options: Purge, answer: oneshot::Sender<Purged>) {
-        let deadline = Instant::now() + options.deadline;
+        let now = Instant::now();
+        let deadline = now.checked_add(options.deadline).unwrap_or(now + FAR);
         let mut answer = Some(answer);
         loop {
             let told = inner.purge_told.notified();
@@ -154,13 +172,12 @@ impl Work {
             told.as_mut().enable();
             let (pieces, over) = inner.change(|traffic| traffic.sweep(&inner, &mut self));
             if !pieces.is_empty() {
-                let (on, zero) = (Arc::clone(&inner), options.zero);
-                let erased = inner.runtime.spawn_blocking(move || erase(&on, pieces, zero)).await;
-                // The runtime has ended, and the manager with it.
-                let Ok(erased) = erased else { return };
+                let erased = self.erase(&inner, pieces, options.zero, deadline, &mut answer).await;
                 self.done.zeroed_bytes += erased.zeroed_bytes;
-                self.done.failed += erased.failed;
-                inner.change(|traffic| traffic.put_back(&inner, self.tenant, erased.free));
+                for (tier, blocks) in Tier::ALL.into_iter().zip(std::mem::take(&mut self.erasing)) {
+                    self.done.tier(tier).purged += blocks;
+                }
+                inner.change(|traffic| traffic.put_back(&inner, self.tenant, erased));
                 continue;
             }
             if over {
@@ -172,13 +189,36 @@ impl Work {
                 self.answer(&inner, answer.take(), false);
             }
         }
-        inner.change(|traffic| traffic.end_purge(&inner, self.tenant));
+        drop(self.begun.take());
         self.answer(&inner, answer, true);
+    }
+
+    /// Erases, and answers meanwhile if it is time.
+    async fn erase(
+        &mut self,
+        inner: &Arc<Inner>,
+        pieces: Vec<Piece>,
+        zero: bool,
+        deadline: Instant,
+        answer: &mut Option<oneshot::Sender<Purged>>,
+    ) -> Erased {
+        let mut erasing = std::pin::pin!(erase(inner, pieces, zero));
+        if answer.is_some() {
+            if let Ok(erased) = tokio::time::timeout_at(deadline, erasing.as_mut()).await {
+                return erased;
+            }
+            self.answer(inner, answer.take(), false);
+        }
+        erasing.await
     }
 
     fn answer(&mut self, inner: &Inner, answer: Option<oneshot::Sender<Purged>>, complete: bool) {
         let Some(answer) = answer else { return };
-        let mut done = Purged { complete, ..self.done };
+        let failed = inner.look().parked_of(self.tenant);
+        let mut done = Purged { complete, failed, ..self.done };
+        for (tier, blocks) in Tier::ALL.into_iter().zip(self.erasing) {
+            done.tier(tier).busy += blocks;
+        }
         for (_, tier, _) in &self.held {
             done.tier(*tier).busy += 1;
         }
@@ -248,10 +288,8 @@ impl Traffic {
         if self.is_purging(tenant) {
             return Err(PurgeError::UnderWay);
         }
-        self.purging.push(Purging { tenant, pieces: Vec::new(), erasing: Vec::new() });
-        inner.tenants.purges.fetch_add(1, Relaxed);
-        // Pairs with the fence of who registers.
-        fence(SeqCst);
+        self.purging.push(Purging::of(tenant));
+        inner.tenants.purges.enter();
         // Who releases from now on tells.
         inner.waiting.enter();
         let cancelled = Failure::of(Cause::Cancelled);
@@ -288,7 +326,7 @@ impl Traffic {
 
     fn end_purge(&mut self, inner: &Inner, tenant: TenantId) {
         self.purging.retain(|purging| purging.tenant != tenant);
-        inner.tenants.purges.fetch_sub(1, Relaxed);
+        inner.tenants.purges.leave();
         inner.waiting.leave();
     }
 
@@ -296,7 +334,8 @@ impl Traffic {
     fn sweep(&mut self, inner: &Inner, work: &mut Work) -> (Vec<Piece>, bool) {
         let tenant = work.tenant;
         let mut pieces = Vec::new();
-        for (of, stack) in inner.stacks.iter().zip(0..) {
+        let scan = self.looks_again(tenant);
+        for (of, stack) in inner.stacks.iter().zip(0..).filter(|_| scan) {
             for tier in Tier::ALL {
                 let (Some(owners), Some(pool)) = (of.owners(tier), of.pool(tier)) else { continue };
                 for block in owners.tagged(tenant) {
@@ -307,11 +346,13 @@ impl Traffic {
                     }
                     if let Ok(taken) = pool.take_out(block) {
                         pieces.push(piece(stack, tier, taken.into_mutable().into_id()));
-                        work.done.tier(tier).purged += 1;
+                        work.erasing[tier as usize] += 1;
                     } else if let Some(held) = pool.upgrade(block).map(ImmutableBlock::into_ref) {
                         pool.withdraw_held(held);
                         work.held.push((stack, tier, held));
                     } else {
+                        // Between two states.
+                        self.look_again(tenant);
                         continue;
                     }
                     work.done.tier(tier).found += 1;
@@ -319,31 +360,51 @@ impl Traffic {
                 }
             }
         }
-        let (held, done) = (&mut work.held, &mut work.done);
+        let (held, erasing, done) = (&mut work.held, &mut work.erasing, &mut work.done);
         held.retain(|(stack, tier, block)| {
-            let pool = inner.stack(*stack).pool(*tier);
-            let Some(taken) = pool.and_then(|pool| pool.take_withdrawn(*block)) else { return true };
+            let of = inner.stack(*stack);
+            if self.is_parked(piece(*stack, *tier, block.id)) {
+                // Its registration will not end, nor its references.
+                if let Some(owners) = of.owners(*tier) {
+                    owners.note(block.id, TenantId::NOBODY);
+                    owners.give(tenant, 1);
+                }
+                done.tier(*tier).purged += 1;
+                return false;
+            }
+            let Some(taken) = of.pool(*tier).and_then(|pool| pool.take_withdrawn(*block)) else {
+                return true;
+            };
             pieces.push(piece(*stack, *tier, taken.into_mutable().into_id()));
-            done.tier(*tier).purged += 1;
+            erasing[*tier as usize] += 1;
             false
         });
         if let Some(purging) = self.purging.iter_mut().find(|purging| purging.tenant == tenant) {
             pieces.append(&mut purging.pieces);
             purging.erasing.clone_from(&pieces);
         }
-        let flies = self.ups.iter().any(|(_, up)| up.tenant == tenant)
-            || self.downs.iter().any(|(_, down)| down.tenant == tenant);
-        if flies || !pieces.is_empty() || !work.held.is_empty() {
+        if !pieces.is_empty() || !work.held.is_empty() {
             return (pieces, false);
         }
-        let credits = inner.stacks.iter().any(|of| {
-            // Slots whose blocks went without a word: of a volume that is lost, or whose read has failed.
-            of.disk_owners.tagged(tenant).for_each(|slot| of.disk_owners.hand_over(slot, TenantId::NOBODY));
+        let flies = self.ups.iter().any(|(_, up)| up.tenant == tenant)
+            || self.downs.iter().any(|(_, down)| down.tenant == tenant);
+        let credits = |of: &Stack| {
             [Tier::Device, Tier::Host]
                 .iter()
                 .any(|tier| of.owners(*tier).is_some_and(|of| of.used(tenant) > 0))
-        });
-        (pieces, !credits)
+        };
+        if flies || inner.stacks.iter().any(credits) {
+            return (pieces, false);
+        }
+        if !scan {
+            self.look_again(tenant);
+            return self.sweep(inner, work);
+        }
+        for of in &inner.stacks {
+            // Slots whose blocks went without a word: of a volume that is lost, or whose read has failed.
+            of.disk_owners.tagged(tenant).for_each(|slot| of.disk_owners.hand_over(slot, TenantId::NOBODY));
+        }
+        (pieces, true)
     }
 }
 

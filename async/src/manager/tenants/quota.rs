@@ -10,16 +10,22 @@
 //!
 //! What makes room is the tenant's next victims, in the order of the tier's eviction; they go down as any victim does. All that are needed, or
 //! none. To find them the order is looked through, further with each doubling: a tenant at its quota whose blocks are the most recent
-//! of a large tier pays for that with each allocation, under the lock; tens of nanoseconds a block passed.
+//! of a large tier pays for that with each allocation, under the lock; tens of nanoseconds a block passed. Who is held is looked for again
+//! when the tenant's credits have changed, or one of its blocks was let go of, and not at each change of anybody's.
 //!
 //! Below, a copy of a tenant at its quota takes the place of its own next victim, or is not made.
 //!
 //! Invariants
 //! - I1: who is held has no credit and no block; who is in the line has a credit for each block that it needs.
 //! - I2: of one tenant, who came first is served first.
+//! - I3: no request waits for credits that it has itself: of a run that somebody else asks for, what is more than its owner may have is a miss
+//!   at once (`onboard.rs`).
+
+#[cfg(test)]
+mod tests;
 
 use super::TenantId;
-use crate::manager::down::{Have, Left};
+use crate::manager::down::{Cargo, Have, Left};
 use crate::manager::inner::Inner;
 use crate::manager::stack::Stack;
 use crate::manager::traffic::Traffic;
@@ -38,6 +44,8 @@ fn own_victims(
     wanted: usize,
     passed: &[BlockRef],
 ) -> Vec<BlockRef> {
+    #[cfg(test)]
+    tests::LOOKS.with(|looks| looks.set(looks.get() + 1));
     let (mut look, mut next) = (LOOK.max(wanted), Vec::new());
     loop {
         next.clear();
@@ -123,20 +131,35 @@ impl Traffic {
     }
 
     /// A slot of the disk for a copy of a tenant's block, whose credit goes with it.
-    pub(in crate::manager) fn slot_of(&mut self, of: &Stack, tenant: TenantId) -> Option<BlockId> {
+    pub(in crate::manager) fn slot_of(
+        &mut self,
+        inner: &Inner,
+        of: &Stack,
+        tenant: TenantId,
+    ) -> Option<BlockId> {
         let (disk, owners) = (of.disk.as_ref()?, &of.disk_owners);
+        // Slots of a lost volume leave the pool without a word, now and then: at once they count for nobody.
+        if owners.hear_of(disk.losses()) {
+            owners.give_up(|slot| disk.is_lost(slot));
+        }
         if !owners.take(tenant, 1) {
-            let own = own_victims(disk.pool(), |slot| owners.owner(slot), tenant, 1, &[]);
+            let own = own_victims(disk.pool(), |slot| owners.counted(slot), tenant, 1, &[]);
             // Its credit is the new one's.
             return own.first().and_then(|block| disk.take_this(*block));
         }
-        disk.take(1, &mut self.slots);
-        let slot = self.slots.pop();
-        match slot {
-            Some(slot) => owners.hand_over(slot, tenant),
-            None => owners.give(tenant, 1),
+        loop {
+            disk.take(1, &mut self.slots);
+            let Some(slot) = self.slots.pop() else {
+                owners.give(tenant, 1);
+                return None;
+            };
+            // A block that has come to the disk since the last sweep.
+            let owner = owners.owner(slot);
+            if !self.hand_to_purge(owner, super::Piece::Disk(inner.number_of(of), slot)) {
+                owners.hand_over(slot, tenant);
+                return Some(slot);
+            }
         }
-        slot
     }
 
     /// Puts those of the held into the line who can have credits by now.
@@ -145,8 +168,14 @@ impl Traffic {
         let mut at = 0;
         while let Some(entry) = self.lines[stack as usize].held.get(at) {
             let (tenant, need) = (entry.tenant, entry.need);
-            // Not past an earlier one of the same tenant (I2).
-            if waiting.contains(&tenant) || !self.take_credits(inner, stack, tenant, need, Class::Urgent) {
+            let looked = entry.looked;
+            // Not past an earlier one of the same tenant (I2). Before the look: what changes meanwhile is another state.
+            let state = inner.stack(stack).device.state_of(tenant);
+            let barred = waiting.contains(&tenant) || looked == Some(state);
+            if barred || !self.take_credits(inner, stack, tenant, need, Class::Urgent) {
+                if !barred {
+                    self.lines[stack as usize].held[at].looked = Some(state);
+                }
                 if waiting.is_empty() {
                     self.hurry(inner, stack);
                 }
@@ -163,7 +192,7 @@ impl Traffic {
 impl Traffic {
     /// A block of the host that was evicted: down to the disk, or free.
     fn host_left(&mut self, inner: &Inner, stack: u16, block: BlockId, name: Name, class: Class) {
-        if self.sink(inner, stack, Have::Owned(block), name, class).is_none() {
+        if self.sink(inner, stack, Cargo::new(Have::Owned(block), name, class)).is_none() {
             self.freed_host(inner, stack, block.0);
         }
     }

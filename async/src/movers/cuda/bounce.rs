@@ -1,14 +1,13 @@
 //! Single blocks of the device for whoever waits for them, by a pinned block of its own: for tests, and for engines without CUDA code.
 
+use super::CudaMoverError;
 use super::ends::Ends;
-use super::plans::{Sides, Way};
-use super::{CudaMoverError, host_config};
+use super::plans::Way;
+use super::zeros::one_block;
 use kvstrata_core::BlockId;
-use kvstrata_core::layout::{Layout, Region};
+use kvstrata_core::layout::Layout;
 use kvstrata_ffi::arena::BlockWrite;
-use kvstrata_ffi::cuda::{
-    Batch, CudaDevice, CudaError, Held, PinOptions, PinnedStorage, Place, PreparedCopy,
-};
+use kvstrata_ffi::cuda::{Batch, CudaDevice, CudaError, Held, PinnedStorage, Place, PreparedCopy};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Makes what it needs when it is first asked.
@@ -62,10 +61,7 @@ impl Bounce {
 
     fn make(&self, ends: &Ends) -> Result<Made, CudaMoverError> {
         let bytes = ends.memory().arena().block_bytes();
-        let pinned = PinnedStorage::allocate(&self.of, 1, bytes, PinOptions::new(), &mut |_, _| {})?;
-        let config = host_config(self.device.0.config(), &pinned);
-        let host = Layout::fully_contiguous(config, Region::of(&*pinned))?;
-        let sides: Sides = [self.device.clone(), (host, Place::Host(Arc::clone(&pinned)))];
+        let (pinned, sides) = one_block(&self.device, &self.of, bytes)?;
         let prepare = |way| ends.plans.between(&sides, way);
         Ok(Made { offload: prepare(Way::Offload)?, onboard: prepare(Way::Onboard)?, pinned })
     }
@@ -89,7 +85,7 @@ impl Made {
         batch.write(held, &self.pinned)?;
         let (prepared, from, to) = match way {
             Way::Offload => (&self.offload, block, BlockId(0)),
-            Way::Onboard => (&self.onboard, BlockId(0), block),
+            Way::Onboard | Way::Erase => (&self.onboard, BlockId(0), block),
         };
         let queued = prepared.submit(ends.queue(way), &[from], &[to], batch);
         let mut batch = queued.map_err(|rejected| rejected.error)?.wait()?;

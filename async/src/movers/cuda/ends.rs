@@ -1,6 +1,7 @@
 //! Both ends of a copy, the queues between them, and the engine's streams beside those.
 
 use super::plans::{Plans, Way};
+use super::zeros::Zeros;
 use super::{CudaMoverError, EngineOrder};
 use crate::transfer::{Cause, Copy, Failure, HostMemory, HostSide};
 use kvstrata_ffi::arena::HostArena;
@@ -12,6 +13,7 @@ pub(super) struct Ends {
     memory: Arc<HostMemory>,
     pub(super) pinned: Arc<PinnedStorage>,
     pub(super) plans: Plans,
+    pub(super) zeros: Zeros,
     device_blocks: u32,
     offload: TransferQueue,
     onboard: TransferQueue,
@@ -21,12 +23,12 @@ pub(super) struct Ends {
 impl Ends {
     pub(super) fn new(
         (memory, pinned): (Arc<HostMemory>, Arc<PinnedStorage>),
-        (plans, device_blocks): (Plans, u32),
+        (plans, zeros, device_blocks): (Plans, Zeros, u32),
         options: QueueOptions,
     ) -> Result<Ends, CudaMoverError> {
         let queue = |purpose| TransferQueue::new(pinned.device(), purpose, options);
         let (offload, onboard) = (queue(Purpose::Offload)?, queue(Purpose::Onboard)?);
-        Ok(Ends { memory, pinned, plans, device_blocks, offload, onboard, order: RwLock::default() })
+        Ok(Ends { memory, pinned, plans, zeros, device_blocks, offload, onboard, order: RwLock::default() })
     }
 
     pub(super) fn memory(&self) -> &Arc<HostMemory> {
@@ -35,7 +37,8 @@ impl Ends {
 
     pub(super) fn queue(&self, way: Way) -> &TransferQueue {
         match way {
-            Way::Offload => &self.offload,
+            // Behind the engine's last writes.
+            Way::Offload | Way::Erase => &self.offload,
             Way::Onboard => &self.onboard,
         }
     }
@@ -46,7 +49,7 @@ impl Ends {
         drop(old);
     }
 
-    /// What is queued to be offloaded from now on comes after what the engine has written, if it asked for that.
+    /// What is queued to be offloaded, or overwritten, from now on comes after what the engine has written, if it asked for that.
     pub(super) fn follow_engine(&self) -> Result<(), CudaError> {
         let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
         order.offload_after.as_ref().map_or(Ok(()), |stream| self.offload.wait_for_lent(stream))
@@ -65,6 +68,7 @@ impl Ends {
         match &copy.host {
             HostSide::Write(held) if ours(held.arena()) => Ok(Way::Offload),
             HostSide::Read(held) if ours(held.arena()) => Ok(Way::Onboard),
+            HostSide::Zeros if possible => Ok(Way::Erase),
             _ => Err(Failure::of(Cause::Device)),
         }
     }

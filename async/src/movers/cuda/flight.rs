@@ -245,7 +245,7 @@ impl Leg {
             let of = from..from + self.order[from..].iter().take_while(alike).count();
             from = of.end;
             let follows = match way {
-                Way::Offload => follows.get_or_insert_with(|| ends.follow_engine()).clone(),
+                Way::Offload | Way::Erase => follows.get_or_insert_with(|| ends.follow_engine()).clone(),
                 Way::Onboard => Ok(()),
             };
             if let Err(error) = follows.and_then(|()| self.submit(ends, way, start..end, of.clone())) {
@@ -265,8 +265,11 @@ impl Leg {
         layers: Range<u32>,
         of: Range<usize>,
     ) -> Result<(), CudaError> {
-        let prepared = ends.plans.of(way, &layers)?;
         let mut batch = self.batches.pop().unwrap_or_default();
+        let prepared = match way {
+            Way::Erase => ends.zeros.copy(&ends.plans, &layers, &mut batch)?,
+            Way::Offload | Way::Onboard => ends.plans.of(way, &layers)?,
+        };
         self.device.clear();
         self.host.clear();
         let Leg { copies: Some(copies), order, device, host, .. } = self else { return Ok(()) };
@@ -284,12 +287,13 @@ impl Leg {
                     host.push(BlockId(held.block() as u32));
                     batch.read(held, &ends.pinned)?;
                 }
+                HostSide::Zeros => host.push(BlockId(0)),
                 HostSide::Kept { .. } => {}
             }
         }
         let (from, to) = match way {
             Way::Offload => (&*device, &*host),
-            Way::Onboard => (&*host, &*device),
+            Way::Onboard | Way::Erase => (&*host, &*device),
         };
         match prepared.submit(ends.queue(way), from, to, batch) {
             Ok(transfer) => {
@@ -312,7 +316,10 @@ impl Leg {
             Held::Write(held, _) => Some(HostSide::Write(held)),
             Held::Device(_) | Held::Other(_) => None,
         });
-        // They come in the order in which they went in.
+        // They come in the order in which they went in; one stands for all that are overwritten.
+        let erased = order[of.start].0 == Way::Erase;
+        let zeros = std::iter::repeat_with(|| HostSide::Zeros).take(if erased { of.len() } else { 0 });
+        let guards = zeros.chain(guards);
         for ((.., at), guard) in order[of].iter().zip(guards) {
             list[*at].host = guard;
         }
@@ -339,6 +346,7 @@ impl Leg {
             match (failure, self.order[of.start].0) {
                 (Some(failure), _) => self.settle(of, Err(failure)),
                 (None, Way::Onboard) => self.settle(of, self.unheld.map_or(Ok(()), Err)),
+                (None, Way::Erase) => self.settle(of, Ok(())),
                 // They are to be sealed.
                 (None, Way::Offload) => {}
             }
@@ -388,6 +396,6 @@ fn sum(memory: &HostMemory, host: &HostSide, layers: Range<u32>) -> Option<Resul
             layers.for_each(|(layer, of)| memory.seal(held, layer, HostMemory::sum_of(&held[of])));
             Some(Ok(()))
         }
-        HostSide::Kept { .. } => None,
+        HostSide::Zeros | HostSide::Kept { .. } => None,
     }
 }

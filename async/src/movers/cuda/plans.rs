@@ -15,6 +15,8 @@ use std::sync::{Mutex, PoisonError};
 pub(super) enum Way {
     Offload,
     Onboard,
+    /// From the block of zeros.
+    Erase,
 }
 
 /// Where the device's and the host's blocks are.
@@ -38,16 +40,26 @@ impl Plans {
 
     /// Copies of these layers.
     pub(super) fn of(&self, way: Way, layers: &Range<u32>) -> Result<PreparedCopy, CudaError> {
-        if *layers == (0..self.sides[0].0.config().num_layers) {
-            return Ok(self.whole(way).clone());
+        match *layers == (0..self.sides[0].0.config().num_layers) {
+            true => Ok(self.whole(way).clone()),
+            false => self.part(&self.sides, way, layers),
         }
+    }
+
+    /// Copies of some layers between these, which are always the same of a way.
+    pub(super) fn part(
+        &self,
+        sides: &Sides,
+        way: Way,
+        layers: &Range<u32>,
+    ) -> Result<PreparedCopy, CudaError> {
         // Nothing panics under the lock. It is held while one is prepared, so that nobody prepares it twice.
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (way, layers.start, layers.end);
         if let Some(part) = parts.get(&key) {
             return Ok(part.clone());
         }
-        let part = prepare(&self.copy, &self.sides, way, Slice::Same(layers.clone()))?;
+        let part = prepare(&self.copy, sides, way, Slice::Same(layers.clone()))?;
         parts.insert(key, part.clone());
         Ok(part)
     }
@@ -55,7 +67,7 @@ impl Plans {
     pub(super) fn whole(&self, way: Way) -> &PreparedCopy {
         match way {
             Way::Offload => &self.offload,
-            Way::Onboard => &self.onboard,
+            Way::Onboard | Way::Erase => &self.onboard,
         }
     }
 
@@ -74,7 +86,7 @@ fn prepare(copy: &CudaCopy, sides: &Sides, way: Way, layers: Slice) -> Result<Pr
     let [device, host] = sides;
     let (from, to) = match way {
         Way::Offload => (device, host),
-        Way::Onboard => (host, device),
+        Way::Onboard | Way::Erase => (host, device),
     };
     let plan = CopyPlan::new(&from.0, &[], &to.0, &[], layers, ..)?;
     copy.prepare(&plan, from.1.clone(), to.1.clone())

@@ -20,6 +20,7 @@ enum Operation {
     Released { id: u32, generation: u32 },
     SetClean { id: u32, generation: u32 },
     SecondUse { id: u32, generation: u32 },
+    Forget { id: u32, generation: u32 },
     Later(u64),
     Search { min_age: u32, limit: usize },
 }
@@ -33,6 +34,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => block().prop_map(|(id, generation)| Operation::Released { id, generation }),
         1 => block().prop_map(|(id, generation)| Operation::SetClean { id, generation }),
         2 => block().prop_map(|(id, generation)| Operation::SecondUse { id, generation }),
+        1 => block().prop_map(|(id, generation)| Operation::Forget { id, generation }),
         4 => (0u64..5).prop_map(Operation::Later),
         2 => (0u32..20, 0usize..8).prop_map(|(min_age, limit)| Operation::Search { min_age, limit }),
     ]
@@ -60,7 +62,8 @@ proptest! {
         for operation in operations {
             if let Operation::Released { id, generation }
             | Operation::SetClean { id, generation }
-            | Operation::SecondUse { id, generation } = operation
+            | Operation::SecondUse { id, generation }
+            | Operation::Forget { id, generation } = operation
             {
                 let block = block(id, oldest.wrapping_add(generation));
                 // A block beyond the last is none.
@@ -82,6 +85,12 @@ proptest! {
                         ages.set_clean(block);
                         if !late {
                             *known = Some(Naive { clean: true, ..new });
+                        }
+                    }
+                    Operation::Forget { .. } => {
+                        ages.forget(block);
+                        if same.is_some() {
+                            *known = None;
                         }
                     }
                     _ => {
@@ -107,6 +116,10 @@ proptest! {
                 _ => {}
             }
             for id in 0..BLOCKS {
+                // What a mark alone has stamped, it has stamped with no use.
+                if let Some(known) = naive[id as usize].filter(|known| !known.clean) {
+                    prop_assert_eq!(ages.used(BlockId(id), now), known.used);
+                }
                 for generation in 0..3 {
                     let known = naive[id as usize].filter(|known| known.generation == generation);
                     let clean = known.is_some_and(|known| known.clean);

@@ -24,7 +24,18 @@ struct Mover {
 struct Books {
     under_way: Vec<Part>,
     dead: bool,
+    /// What a dead device may still reach.
+    kept: Vec<(Kept, HostSide)>,
     violations: Vec<String>,
+}
+
+/// Blocks that a device keeps which has failed: its own, and one of host memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    pub up: bool,
+    pub device: u32,
+    /// None: it was to be overwritten.
+    pub host: Option<usize>,
 }
 
 /// Layers of a device's block that are in use.
@@ -37,7 +48,7 @@ struct Part {
 
 impl Part {
     fn of(copy: &Copy) -> Part {
-        let written = matches!(copy.host, HostSide::Read(_));
+        let written = copy.host.is_up();
         Part { block: copy.device.0, layers: copy.layers.clone(), written }
     }
 
@@ -69,6 +80,15 @@ impl SimMover {
         })
     }
 
+    /// Copies that have been started and not answered.
+    pub fn under_way(&self) -> usize {
+        lock(&self.0.books).under_way.len()
+    }
+
+    pub fn kept(&self) -> Vec<Kept> {
+        lock(&self.0.books).kept.iter().map(|(kept, _)| *kept).collect()
+    }
+
     pub fn shutdown(&self) {
         self.0.stage.shutdown();
     }
@@ -89,7 +109,7 @@ impl DeviceMover for SimMover {
         let mover = &self.0;
         let bytes = copies.list().iter().map(|copy| mover.memory.bytes_of(&copy.layers)).sum();
         let mut whole = mover.stage.draw(bytes);
-        let mut parts = Vec::new();
+        let (mut parts, alive) = (Vec::new(), !lock(&mover.books).dead);
         for copy in copies.list_mut() {
             let fate = mover.stage.draw(0);
             // One that hangs, or kills the device, takes its list with it.
@@ -109,7 +129,7 @@ impl DeviceMover for SimMover {
             let early = mover.begin(copy, fate);
             parts.push((Some(part), fate, early));
         }
-        mover.stage.perform(whole, Moving { mover: Arc::clone(mover), copies: Some(copies), parts });
+        mover.stage.perform(whole, Moving { mover: Arc::clone(mover), copies: Some(copies), parts, alive });
     }
 
     fn blocks_at_once(&self) -> usize {
@@ -122,6 +142,20 @@ impl DeviceMover for SimMover {
 }
 
 impl Mover {
+    /// The device may still reach what the copy uses: whoever uses it again is found out.
+    fn keep(&self, copy: &mut Copy) {
+        copy.outcome = Err(Failure::of(Cause::Device));
+        let up = copy.host.is_up();
+        let host = match &copy.host {
+            HostSide::Read(bytes) => Some(bytes.block()),
+            HostSide::Write(bytes) => Some(bytes.block()),
+            HostSide::Zeros => None,
+            HostSide::Kept { .. } => return,
+        };
+        let kept = Kept { up, device: copy.device.0, host };
+        lock(&self.books).kept.push((kept, copy.host.take()));
+    }
+
     fn ranges(&self, layers: &Range<u32>) -> Vec<(u32, Range<usize>)> {
         layers.clone().map(|layer| (layer, self.memory.layer(layer).expect("a layer"))).collect()
     }
@@ -132,7 +166,7 @@ impl Mover {
         let early = fate.early.then(|| self.source(copy)).and_then(Result::ok);
         for (_, range) in ranges {
             match &mut copy.host {
-                HostSide::Read(_) => {
+                HostSide::Read(_) | HostSide::Zeros => {
                     let rubbish = vec![RUBBISH; range.len()];
                     // A block that there is not is found out at the end.
                     let _ = self.device.copy_in(copy.device.0, range.start, &rubbish);
@@ -150,6 +184,7 @@ impl Mover {
         for (_, range) in self.ranges(&copy.layers) {
             match &copy.host {
                 HostSide::Read(host) => bytes.extend_from_slice(&host[range]),
+                HostSide::Zeros => bytes.extend(vec![0; range.len()]),
                 HostSide::Write(_) => {
                     let mut layer = vec![0; range.len()];
                     self.device.copy_out(copy.device.0, range.start, &mut layer)?;
@@ -182,6 +217,7 @@ impl Mover {
                         return Err(Failure::of(Cause::Mismatch));
                     }
                 }
+                HostSide::Zeros => self.device.copy_in(copy.device.0, range.start, bytes)?,
                 HostSide::Write(host) => {
                     host[range].copy_from_slice(bytes);
                     self.memory.seal(host, layer, sum);
@@ -196,6 +232,8 @@ impl Mover {
 struct Moving {
     mover: Arc<Mover>,
     copies: Option<Copies>,
+    /// Whether the device was, at the start.
+    alive: bool,
     /// Of each copy: what it uses (none: it was refused), what becomes of it, what was read at the start.
     parts: Vec<(Option<Part>, Fate, Option<Vec<u8>>)>,
 }
@@ -206,9 +244,12 @@ impl UnderWay for Moving {
         books.dead |= fate.fault == Some(Fault::Lost);
         let dead = books.dead;
         drop(books);
+        let keeps = dead && self.alive && self.mover.stage.keeps();
         let Some(copies) = &mut self.copies else { return };
         for (copy, (part, fate, early)) in copies.list_mut().iter_mut().zip(&mut self.parts) {
-            if part.is_some() {
+            if keeps && part.take().is_some() {
+                self.mover.keep(copy);
+            } else if part.is_some() {
                 copy.outcome = match dead {
                     true => Err(Failure::of(Cause::Device)),
                     false => self.mover.carry_out(copy, *fate, early.take()),

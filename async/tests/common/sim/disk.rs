@@ -5,10 +5,11 @@ use kvstrata::core::{
     BlockId, BlockPool, BlockRef, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
 use kvstrata::ffi::arena::{BlockRead, BlockWrite};
-use kvstrata::transfer::{Cause, DiskPort, DiskRead, DiskWrite, Failure, Landed};
+use kvstrata::transfer::{Cause, DiskPort, DiskRead, DiskWrite, Erasing, Failure, Landed};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::sync::oneshot;
 use twox_hash::XxHash3_64;
 
 /// What it has done. `violations`: what the port's caller must not do.
@@ -130,6 +131,22 @@ impl DiskPort for SimDisk {
         pool.evict(wanted - free.len(), &mut victims);
         let taken = free.into_iter().chain(victims.into_iter().map(EvictedBlock::into_mutable));
         slots.extend(taken.map(MutableBlock::into_id));
+    }
+
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
+        let (disk, fate) = (Arc::clone(&self.0), self.0.stage.draw(slots.len() * self.0.slot_bytes));
+        let mut books = lock(&self.0.books);
+        for slot in &slots {
+            if self.0.pool.adopt_mutable(*slot).map(MutableBlock::into_id).is_err() {
+                books.violation(format!("{slot} is erased, and was not taken"));
+            }
+            books.begins(*slot, true);
+        }
+        drop(books);
+        let (answer, answered) = oneshot::channel();
+        let given = slots.clone();
+        self.0.stage.perform(fate, Erased { disk, slots, zero, answer: Some(answer) });
+        Box::pin(async move { answered.await.unwrap_or(given) })
     }
 
     fn give_back(&self, slot: BlockId) {
@@ -333,5 +350,44 @@ impl UnderWay for Writing {
 impl Drop for Writing {
     fn drop(&mut self) {
         self.answer(|_, _, _| Err(Cause::Abandoned));
+    }
+}
+
+struct Erased {
+    disk: Arc<Disk>,
+    slots: Vec<BlockId>,
+    zero: bool,
+    answer: Option<oneshot::Sender<Vec<BlockId>>>,
+}
+
+impl Erased {
+    /// Forgets all, and says which could not be overwritten.
+    fn answer(&mut self, failed: impl FnOnce(&mut Books) -> bool) {
+        let Some(answer) = self.answer.take() else { return };
+        let mut books = lock(&self.disk.books);
+        for slot in &self.slots {
+            books.ends(*slot, true);
+            books.slots.remove(&slot.0);
+        }
+        let failed =
+            if failed(&mut books) && self.zero { std::mem::take(&mut self.slots) } else { Vec::new() };
+        books.counts.parked += failed.len() as u64;
+        drop(books);
+        let _ = answer.send(failed);
+    }
+}
+
+impl UnderWay for Erased {
+    fn end(mut self, fate: Fate) {
+        self.answer(|books| {
+            books.lost |= fate.fault == Some(Fault::Lost);
+            books.lost || fate.fault == Some(Fault::Fails)
+        });
+    }
+}
+
+impl Drop for Erased {
+    fn drop(&mut self) {
+        self.answer(|_| true);
     }
 }

@@ -17,7 +17,7 @@
 mod device;
 mod disk;
 
-pub use device::SimMover;
+pub use device::{Kept, SimMover};
 pub use disk::{Counts, SimDisk};
 
 use crate::common::Random;
@@ -47,6 +47,8 @@ pub struct Plan {
     pub damage: u64,
     /// Fail, and everything after them.
     pub lose: u64,
+    /// A device that fails keeps the memory of what is under way.
+    pub keep: bool,
     /// Are answered at the shutdown.
     pub hang: u64,
     /// Blocks that the disk does not take.
@@ -65,6 +67,7 @@ impl Plan {
             fail: 0,
             damage: 0,
             lose: 0,
+            keep: false,
             hang: 0,
             refuse: 0,
         }
@@ -137,6 +140,10 @@ impl Stage {
         let takes = latency + Duration::from_secs_f64(bytes as f64 / plan.bytes_a_second as f64);
         let takes = if spike { takes * plan.spike_times } else { takes };
         Fate { takes, fault: faults.into_iter().flatten().next(), early, number: random.next() }
+    }
+
+    fn keeps(&self) -> bool {
+        lock(&self.play).0.keep
     }
 
     fn refuses(&self) -> bool {

@@ -1,0 +1,75 @@
+//! What has a name that nobody knows any more leaves all tiers: of a preempted request, the blocks that were not full.
+//!
+//! ```text
+//!   forget ─┬─ on its way down: called back; if it moves, when it has landed
+//!           ├─ on its way up: when it has landed
+//!           └─ at rest: withdrawn from device and host, its slot of the disk freed
+//! ```
+//!
+//! A look-up a name and tier, however much the tiers hold. What is being purged is left to the purge, which finds it by its tag.
+//!
+//! Invariants
+//! - I1: a name is in `forgotten` only while a flight has it; the flight's end forgets it once more.
+
+use super::inner::Inner;
+use super::preempt::Names;
+use super::stack::give_up_slot;
+use super::traffic::Traffic;
+use crate::tier::Tier;
+use crate::transfer::Cause;
+use kvstrata_core::SequenceHash;
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        if !self.hashes.is_empty() {
+            let (inner, stack) = (&self.inner, self.stack);
+            inner.with(|traffic| self.hashes.iter().for_each(|hash| traffic.forget(inner, stack, *hash)));
+        }
+    }
+}
+
+impl Traffic {
+    /// Whatever has this name goes.
+    fn forget(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) {
+        let name = (stack, hash);
+        if let Some(key) = self.down_of.get(&name).copied() {
+            self.forgotten.insert(name);
+            self.lines[stack as usize].grounded.retain(|waits| *waits != key);
+            let at = self.downs.get(key as usize).map(|down| down.at);
+            if at.is_some_and(|at| self.recall(at)) {
+                self.ended_down(inner, key, Err(Cause::Cancelled));
+            }
+            return;
+        }
+        if self.up_of.contains_key(&name) {
+            self.forgotten.insert(name);
+            return;
+        }
+        let of = inner.stack(stack);
+        for tier in Tier::ALL {
+            let (Some(pool), Some(owners)) = (of.pool(tier), of.owners(tier)) else { continue };
+            let Some(block) = pool.lookup_ref(hash) else { continue };
+            let purged = self.is_purging(owners.owner(block.id));
+            if tier != Tier::Disk && !purged {
+                pool.withdraw_held(block);
+            }
+            pool.release_refs([block]);
+            if let Some(disk) = of.disk.as_ref().filter(|_| tier == Tier::Disk && !purged) {
+                give_up_slot(of, disk.take_this(block));
+            }
+        }
+    }
+
+    /// Whether what lands under a name is to go.
+    pub(super) fn is_forgotten(&self, stack: u16, hash: SequenceHash) -> bool {
+        !self.forgotten.is_empty() && self.forgotten.contains(&(stack, hash))
+    }
+
+    /// A flight of a name has ended.
+    pub(super) fn forget_again(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) {
+        if self.is_forgotten(stack, hash) {
+            self.forgotten.remove(&(stack, hash));
+            self.forget(inner, stack, hash);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! One group of layers of a manager: what the manager's own calls are for the first one, for each.
+//!
+//! The groups of a hybrid model have blocks, tiers and hashes of their own. What is of all groups is the manager's:
+//! [`match_groups`](KvBlockManager::match_groups), iterations, statistics, shutdown.
+
+use super::blocks::{Blocks, BlocksMut};
+use super::inner::Inner;
+use super::matching::PrefixMatch;
+use super::offload::{self, Offload, OffloadOptions, Offloaded};
+use super::onboard::{Onboard, OnboardError, OnboardOptions, Onboarded};
+use super::{AllocateError, KvBlockManager, Prefetch, allocate};
+use crate::tier::Tier;
+use kvstrata_core::hash::Salt;
+use kvstrata_core::pool::Stats;
+use kvstrata_core::{BlockPool, DevicePort, SequenceHash, Token, TokenBlockSequence};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A group of layers, asked for its manager's tenant. Clones are the same.
+#[derive(Clone)]
+pub struct Group {
+    manager: KvBlockManager,
+    stack: u16,
+}
+
+impl KvBlockManager {
+    /// A group of layers, by its number in the configuration; none if there are not so many. [`groups`](KvBlockManager::groups) says how
+    /// many there are.
+    #[must_use]
+    pub fn group(&self, group: usize) -> Option<Group> {
+        let stack = u16::try_from(group).ok().filter(|_| group < self.groups())?;
+        Some(Group { manager: self.clone(), stack })
+    }
+}
+
+impl Group {
+    fn inner(&self) -> &Arc<Inner> {
+        &self.manager.inner
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.stack as usize
+    }
+
+    /// Its name, as the settings have it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner().stack(self.stack).name
+    }
+
+    /// Tokens a block; of a state, from one that is kept to the next.
+    #[must_use]
+    pub fn page_size(&self) -> u64 {
+        self.inner().stack(self.stack).needs.page()
+    }
+
+    /// The hashes of a sequence's full blocks, by the group's pages: what an engine that keeps tokens only matches and registers by. One that
+    /// goes on generating keeps a [`TokenBlockSequence`] instead, which makes each hash once.
+    #[must_use]
+    pub fn hashes_of(&self, tokens: &[Token], salt: Salt) -> Vec<SequenceHash> {
+        let page = usize::try_from(self.page_size()).unwrap_or(usize::MAX);
+        let sequence = TokenBlockSequence::with_capacity(page, salt, tokens.len());
+        // A page has tokens: the manager has seen to it.
+        sequence.map_or_else(
+            |_| Vec::new(),
+            |mut sequence| {
+                sequence.extend(tokens);
+                sequence.hashes().to_vec()
+            },
+        )
+    }
+
+    /// [`KvBlockManager::match_prefix`].
+    #[must_use]
+    pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
+        self.inner().match_prefix(self.stack, hashes).by(self.manager.tenant)
+    }
+
+    /// [`KvBlockManager::match_sequence_hashes`].
+    #[must_use]
+    pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
+        self.inner().match_device(self.stack, hashes)
+    }
+
+    /// [`KvBlockManager::access`].
+    pub fn access(&self, hash: SequenceHash) -> bool {
+        !self.match_sequence_hashes(&[hash]).is_empty()
+    }
+
+    /// [`KvBlockManager::onboard`].
+    ///
+    /// # Errors
+    /// [`OnboardError`]; the run is released.
+    pub fn onboard(&self, found: PrefixMatch, options: OnboardOptions) -> Result<Onboard, OnboardError> {
+        self.manager.onboard(found, options)
+    }
+
+    /// [`KvBlockManager::restore_to_gpu`].
+    ///
+    /// # Errors
+    /// [`OnboardError`].
+    pub async fn restore_to_gpu(&self, hashes: &[SequenceHash]) -> Result<Onboarded, OnboardError> {
+        Ok(self.onboard(self.match_prefix(hashes), OnboardOptions::default())?.await)
+    }
+
+    /// [`KvBlockManager::allocate`].
+    ///
+    /// # Errors
+    /// [`AllocateError`].
+    pub async fn allocate(&self, count: usize) -> Result<BlocksMut, AllocateError> {
+        self.allocate_within(count, self.inner().rules.allocate_deadline).await
+    }
+
+    /// [`KvBlockManager::allocate_within`].
+    ///
+    /// # Errors
+    /// [`AllocateError`].
+    pub async fn allocate_within(
+        &self,
+        count: usize,
+        deadline: Duration,
+    ) -> Result<BlocksMut, AllocateError> {
+        allocate::allocate(self.inner(), self.stack, count, deadline, self.manager.tenant).await
+    }
+
+    /// [`KvBlockManager::get_mutable_block`].
+    ///
+    /// # Errors
+    /// [`AllocateError`].
+    pub async fn get_mutable_block(&self) -> Result<BlocksMut, AllocateError> {
+        self.allocate(1).await
+    }
+
+    /// [`KvBlockManager::try_allocate`].
+    #[must_use]
+    pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
+        allocate::try_allocate(self.inner(), self.stack, count, self.manager.tenant)
+    }
+
+    /// [`KvBlockManager::offload`].
+    pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
+        self.manager.offload(blocks, options)
+    }
+
+    /// [`KvBlockManager::persist`].
+    pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
+        offload::persist(self.inner(), self.stack, hashes).await
+    }
+
+    /// [`KvBlockManager::prefetch`].
+    pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
+        let (inner, tenant) = (self.inner(), self.manager.tenant);
+        let number = inner.with(|traffic| traffic.hint(inner, self.stack, hashes, tenant));
+        Prefetch { inner: Some(Arc::clone(inner)), number }
+    }
+
+    /// [`KvBlockManager::prefetch_tokens`].
+    pub fn prefetch_tokens(&self, tokens: &[Token], salt: Salt) -> Prefetch {
+        self.prefetch(&self.hashes_of(tokens, salt))
+    }
+
+    /// [`KvBlockManager::device_port`].
+    #[must_use]
+    pub fn device_port(&self) -> Option<&Arc<dyn DevicePort>> {
+        self.inner().stack(self.stack).port.as_ref()
+    }
+
+    /// [`KvBlockManager::pool_stats`].
+    #[must_use]
+    pub fn pool_stats(&self, tier: Tier) -> Stats {
+        self.inner().stack(self.stack).pool(tier).map_or_else(Default::default, BlockPool::stats)
+    }
+
+    /// [`KvBlockManager::capacity`].
+    #[must_use]
+    pub fn capacity(&self, tier: Tier) -> usize {
+        self.inner().stack(self.stack).pool(tier).map_or(0, BlockPool::capacity)
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Group({}, of {:?})", self.name(), self.manager)
+    }
+}

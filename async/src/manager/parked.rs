@@ -1,0 +1,84 @@
+//! Blocks that are never used again: a device that has failed keeps them, and may still read or write them, or they could not be overwritten.
+//!
+//! | what a copy that a device keeps leaves behind | |
+//! |---|---|
+//! | the device's block | owned by nobody; a block that had stayed registered (`down.rs`) is held, or leased, for ever, and found: its bytes are there |
+//! | the host's | owned by nobody; the source of a copy up is held for ever, and found |
+//! | of the disk, credits, a place in the line | nothing: no device reaches them |
+//!
+//! I1. Nobody waits for a parked block: a purge withdraws what is registered of the tenant's, and counts it (`tenants/purge.rs`); where all
+//!     of staging is parked, what needs some fails (`room.rs`, `up.rs`).
+
+use super::down::{Down, Have};
+use super::inner::Inner;
+use super::tenants::{Piece, TenantId};
+use super::traffic::Traffic;
+use super::up::{Source, Up};
+use crate::tier::Tier;
+
+/// A block, and whose bytes are in it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parked {
+    pub(super) tenant: TenantId,
+    pub(super) piece: Piece,
+    /// It is registered, and nobody's reference keeps it so.
+    pub(super) registered: bool,
+}
+
+impl Traffic {
+    /// A block is never used again.
+    pub(super) fn park_piece(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
+        self.parked.push(Parked { tenant, piece, registered });
+    }
+
+    /// What a flight up has had.
+    pub(super) fn park_ends_up(&mut self, inner: &Inner, up: &Up) {
+        let stack = up.stack;
+        if let Some(device) = up.device {
+            self.park_piece(up.tenant, Piece::Device(stack, device), false);
+        }
+        match up.source {
+            Source::Host(block) => {
+                let owners = inner.stack(stack).owners(Tier::Host);
+                let tenant = owners.map_or(TenantId::NOBODY, |owners| owners.owner(block.id));
+                self.park_piece(tenant, Piece::Host(stack, block.id.0), true);
+            }
+            Source::Disk(_, staged) => {
+                self.put_down(inner, stack, up.source);
+                if let Some(staged) = staged {
+                    self.park_piece(up.tenant, Piece::Staged(stack, staged), false);
+                }
+            }
+        }
+    }
+
+    /// What a flight down from the device has had.
+    pub(super) fn park_ends_down(&mut self, inner: &Inner, down: &Down) {
+        let (stack, tenant) = (down.stack, down.tenant);
+        let registered = !matches!(down.source, Have::Owned(_));
+        self.park_piece(tenant, Piece::Device(stack, down.source.id()), registered);
+        if let Some(host) = down.host {
+            let piece = match inner.stack(stack).host {
+                Some(_) => Piece::Host(stack, host),
+                None => Piece::Staged(stack, host),
+            };
+            self.park_piece(tenant, piece, false);
+        }
+    }
+
+    /// Whether a registered block is one.
+    pub(super) fn is_parked(&self, piece: Piece) -> bool {
+        self.parked.iter().any(|parked| parked.registered && parked.piece == piece)
+    }
+
+    /// Whether all of a group's staging is: then nobody waits for some.
+    pub(super) fn is_without_staging(&self, inner: &Inner, stack: u16) -> bool {
+        let parked = self.parked.iter().filter(|of| matches!(of.piece, Piece::Staged(of, _) if of == stack));
+        !self.parked.is_empty() && parked.count() >= inner.stack(stack).staging
+    }
+
+    /// Those with bytes of a tenant's.
+    pub(super) fn parked_of(&self, tenant: TenantId) -> usize {
+        self.parked.iter().filter(|parked| parked.tenant == tenant).count()
+    }
+}

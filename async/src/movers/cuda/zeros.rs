@@ -1,0 +1,72 @@
+//! A pinned block of zeros, of the mover's own: to overwrite blocks of the device is to copy it to them. So it has the routes, the order and
+//! the owners of any other copy, whatever the layout of the engine's tensors is, and nothing here fills memory by address.
+//!
+//! It costs the link's rate and not the device's, for blocks that nobody waits for.
+
+use super::host_config;
+use super::plans::{Plans, Sides, Way};
+use kvstrata_core::layout::{Layout, Region};
+use kvstrata_ffi::cuda::{Batch, CudaDevice, CudaError, PinOptions, PinnedStorage, Place, PreparedCopy};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Made when it is first asked for.
+pub(super) struct Zeros {
+    device: (Layout, Place),
+    of: Arc<CudaDevice>,
+    block_bytes: usize,
+    made: Mutex<Option<Made>>,
+}
+
+struct Made {
+    pinned: Arc<PinnedStorage>,
+    sides: Sides,
+    whole: PreparedCopy,
+}
+
+/// One pinned block, and its layout beside the device's.
+pub(super) fn one_block(
+    device: &(Layout, Place),
+    of: &Arc<CudaDevice>,
+    block_bytes: usize,
+) -> Result<(Arc<PinnedStorage>, Sides), CudaError> {
+    let pinned = PinnedStorage::allocate(of, 1, block_bytes, PinOptions::new(), &mut |_, _| {})?;
+    let host = Layout::fully_contiguous(host_config(device.0.config(), &pinned), Region::of(&*pinned))?;
+    let sides = [device.clone(), (host, Place::Host(Arc::clone(&pinned)))];
+    Ok((pinned, sides))
+}
+
+impl Zeros {
+    pub(super) fn new(device: (Layout, Place), of: &Arc<CudaDevice>, block_bytes: usize) -> Zeros {
+        Zeros { device, of: Arc::clone(of), block_bytes, made: Mutex::default() }
+    }
+
+    /// A copy of these layers of it, whose guard the batch has.
+    pub(super) fn copy(
+        &self,
+        plans: &Plans,
+        layers: &Range<u32>,
+        batch: &mut Batch,
+    ) -> Result<PreparedCopy, CudaError> {
+        // Nothing panics under the lock.
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = match &*made {
+            Some(made) => made,
+            None => made.insert(self.make(plans)?),
+        };
+        let busy = |_| CudaError::Full { what: "readers of the block of zeros", limit: 1 };
+        let prepared = match *layers == (0..self.device.0.config().num_layers) {
+            true => made.whole.clone(),
+            false => plans.part(&made.sides, Way::Erase, layers)?,
+        };
+        batch.read(made.pinned.arena().read(0).map_err(busy)?, &made.pinned)?;
+        Ok(prepared)
+    }
+
+    fn make(&self, plans: &Plans) -> Result<Made, CudaError> {
+        // Fresh memory is zeros, and nobody writes it.
+        let (pinned, sides) = one_block(&self.device, &self.of, self.block_bytes)?;
+        let whole = plans.between(&sides, Way::Erase)?;
+        Ok(Made { pinned, sides, whole })
+    }
+}

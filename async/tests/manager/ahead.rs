@@ -1,0 +1,211 @@
+//! Copies ahead of need reach every block that is due, in each tier, and what a queue has refused is made later.
+
+use crate::gated::Ground;
+use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings};
+use kvstrata::config::{ManagerConfigBuilder, WriteMode};
+use kvstrata::core::SequenceHash;
+use kvstrata::manager::{Blocks, KvBlockManager, OffloadOptions, OnboardOptions};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Cause;
+use std::time::Duration;
+
+/// Iterations, and all that follows from each.
+async fn iterate(manager: &KvBlockManager, times: usize) {
+    for _ in 0..times {
+        manager.step().expect("no iteration runs");
+        rest(manager).await;
+    }
+}
+
+/// With a disk, and no room kept free for evictions.
+fn with_disk(settings: ManagerConfigBuilder) -> (tempfile::TempDir, ManagerConfigBuilder) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let volume = directory.path().join("volume");
+    let settings = settings.disk_paths(vec![volume]).disk_bytes(Some(4 << 20)).host_headroom(0);
+    (directory, settings)
+}
+
+/// Registers blocks whose bytes are of no interest.
+async fn register(manager: &KvBlockManager, hashes: &[SequenceHash]) -> Blocks {
+    let blocks = manager.allocate(hashes.len()).await.expect("blocks");
+    blocks.register(hashes, None).expect("registered")
+}
+
+#[tokio::test]
+async fn whatever_has_been_idle_for_long_is_copied_however_much_it_is() {
+    let manager = build(settings(600, 1400).idle_host_after(Some(3)));
+    drop(register(&manager, &hashes(1, 600)).await);
+    iterate(&manager, 12).await;
+    assert_eq!(manager.stats().offloaded[0], 600);
+}
+
+#[tokio::test]
+async fn what_is_in_use_and_what_blocks_were_before_keep_nothing_from_being_copied() {
+    let manager = build(settings(900, 2000).idle_host_after(Some(3)));
+    drop(register(&manager, &hashes(1, 900)).await);
+    drop(manager.allocate(900).await.expect("blocks"));
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 900);
+    // These had another one's block before, which was not copied ahead.
+    let held = register(&manager, &hashes(2, 300)).await;
+    // These have been released, and are in use again.
+    drop(register(&manager, &hashes(3, 300)).await);
+    let used = manager.match_prefix(&hashes(3, 300));
+    iterate(&manager, 1).await;
+    drop(register(&manager, &hashes(4, 300)).await);
+    iterate(&manager, 12).await;
+    assert_eq!(manager.stats().offloaded[0], 1200);
+    drop((held, used));
+}
+
+#[tokio::test]
+async fn the_watermark_reaches_all_that_is_above_it_however_much_it_is() {
+    const BLOCKS: u32 = 9500;
+    let settings = settings(BLOCKS, BLOCKS).geometry_block_bytes(Some(64));
+    let manager = build(settings.watermark_device(0.5).watermark_device_low(0.0));
+    drop(register(&manager, &hashes(1, u64::from(BLOCKS))).await);
+    iterate(&manager, 16).await;
+    assert_eq!(manager.stats().offloaded[0], u64::from(BLOCKS));
+}
+
+#[tokio::test]
+async fn above_the_hosts_watermark_its_next_victims_are_copied_to_the_disk_and_stay() {
+    let (_directory, settings) = with_disk(settings(20, 20));
+    let manager = build(settings.watermark_host(0.9).watermark_host_low(0.5));
+    let blocks = compute(&manager, &hashes(1, 17), None).await;
+    assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.copied, 17);
+    iterate(&manager, 1).await;
+    assert_eq!(manager.stats().offloaded[1], 0, "3 of 20 are free: below the mark");
+    let more = compute(&manager, &hashes(2, 2), None).await;
+    assert_eq!(manager.offload(&more, OffloadOptions::default()).await.copied, 2);
+    iterate(&manager, 1).await;
+    assert_eq!(manager.stats().offloaded[1], 9, "half of 20, but the one that is free");
+    assert_eq!(manager.census().tiers[0][1].inactive, 19, "copied is not evicted");
+}
+
+#[tokio::test]
+async fn what_is_idle_goes_on_to_the_disk_counted_from_the_same_use() {
+    let (_directory, settings) = with_disk(settings(20, 20));
+    let manager = build(settings.idle_host_after(Some(3)).idle_disk_after(Some(5)));
+    drop(compute(&manager, &hashes(1, 4), None).await);
+    iterate(&manager, 2).await;
+    assert_eq!(manager.stats().offloaded, [0, 0]);
+    iterate(&manager, 2).await;
+    assert_eq!(manager.stats().offloaded, [4, 0]);
+    iterate(&manager, 1).await;
+    assert_eq!(
+        manager.stats().offloaded,
+        [4, 4],
+        "5 iterations after the use, whenever they have come to the host"
+    );
+    // A victim of the device brings its last use with it, too.
+    drop(compute(&manager, &hashes(2, 4), None).await);
+    iterate(&manager, 2).await;
+    drop(manager.allocate(20).await.expect("blocks"));
+    iterate(&manager, 2).await;
+    assert_eq!(manager.stats().offloaded, [8, 4]);
+    iterate(&manager, 1).await;
+    assert_eq!(manager.stats().offloaded, [8, 8]);
+}
+
+#[tokio::test]
+async fn what_is_written_through_goes_on_to_the_disk() {
+    let (_directory, settings) = with_disk(settings(8, 16));
+    let manager = build(settings.offload_mode(WriteMode::Through));
+    let held = compute(&manager, &hashes(1, 4), None).await;
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded, [4, 4]);
+    assert_eq!(manager.pool_stats(Tier::Disk).stored, 4);
+    drop(held);
+}
+
+#[tokio::test]
+async fn what_a_full_queue_refuses_is_written_through_later() {
+    for mode in [WriteMode::Through, WriteMode::SecondUse] {
+        let bytes = Some(BYTES as u64);
+        let settings = settings(8, 16).offload_mode(mode).transfer_queue(2).iteration_bytes(bytes);
+        let manager = build(settings);
+        let held = compute(&manager, &hashes(1, 8), None).await;
+        drop(manager.match_prefix(&hashes(1, 8)));
+        let all = async {
+            while manager.stats().offloaded[0] < 8 {
+                manager.step().expect("no iteration runs");
+                tokio::task::yield_now().await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(5), all).await.is_ok(), "{mode:?}");
+        drop(held);
+    }
+}
+
+#[tokio::test]
+async fn what_is_hot_and_was_brought_up_meanwhile_is_not_fetched_again() {
+    let manager = build(settings(8, 32).prefetch_threshold(0.2));
+    let (hot, cold) = (hashes(1, 4), hashes(2, 4));
+    drop(compute(&manager, &hot, None).await);
+    drop(compute(&manager, &cold, None).await);
+    for _ in 0..4 {
+        drop(manager.match_prefix(&hot));
+    }
+    let mut all = manager.allocate(8).await.expect("blocks");
+    rest(&manager).await;
+    let four = all.split_to(4);
+    drop(four);
+    let up = manager.restore_to_gpu(&hot).await.expect("fits");
+    assert_eq!(up.blocks.len(), 4);
+    drop(all);
+    iterate(&manager, 2).await;
+    assert_eq!(manager.stats().onboarded[0], 4);
+}
+
+#[tokio::test]
+async fn what_is_rotten_and_was_wanted_by_two_is_found_by_nobody_and_gives_way_to_the_good() {
+    let ground = Ground::new(4, 16);
+    let (manager, all) = (&ground.manager, hashes(1, 1));
+    drop(compute(manager, &all, None).await);
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(manager).await;
+    for block in 0..16 {
+        ground.memory.write(block).expect("nobody has it")[7] ^= 1;
+    }
+    ground.mover.close();
+    let bring = || manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits");
+    let (one, other) = (bring(), bring());
+    ground.mover.open();
+    for up in [one.await, other.await] {
+        assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Mismatch)));
+    }
+    assert_eq!(manager.match_prefix(&all).len(), 0);
+    drop(compute(manager, &all, None).await);
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(manager).await;
+    let up = manager.restore_to_gpu(&all).await.expect("fits");
+    check(manager, &up.blocks, &all);
+}
+
+#[tokio::test]
+async fn what_the_disk_rejects_and_two_have_found_is_found_by_nobody_and_gives_way_to_the_good() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let volume = directory.path().join("volume");
+    let manager = build(settings(4, 0).disk_paths(vec![volume.clone()]).disk_bytes(Some(4 << 20)));
+    let all = hashes(1, 1);
+    drop(compute(&manager, &all, None).await);
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(&manager).await;
+    let file = std::fs::read(&volume).expect("a volume");
+    let good = bytes_of(all[0]);
+    let place = file.windows(BYTES).position(|window| window == good).expect("it is on the disk");
+    let volume = std::fs::OpenOptions::new().write(true).open(&volume).expect("a volume");
+    std::os::unix::fs::FileExt::write_at(&volume, &[!good[0]], place as u64).expect("written");
+    let (one, other) = (manager.match_prefix(&all), manager.match_prefix(&all));
+    for found in [one, other] {
+        let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+        assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Rejected)));
+    }
+    assert_eq!(manager.match_prefix(&all).len(), 0);
+    drop(compute(&manager, &all, None).await);
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(&manager).await;
+    let up = manager.restore_to_gpu(&all).await.expect("fits");
+    check(&manager, &up.blocks, &all);
+}

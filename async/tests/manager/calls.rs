@@ -1,0 +1,107 @@
+//! Calls that tell, or are told, one thing: uses, watermarks, descriptions, hashes of tokens.
+
+use super::ground::{build, check, compute, hashes, rest, settings};
+use kvstrata::config::DeviceKind;
+use kvstrata::core::{Salt, SaltParts, TokenBlockSequence};
+use kvstrata::tier::Tier;
+
+#[tokio::test]
+async fn a_block_that_is_accessed_is_the_last_to_leave() {
+    let manager = build(settings(8, 0));
+    let all = hashes(1, 8);
+    // Each by itself, so that the first is the next to leave.
+    for hash in &all {
+        drop(compute(&manager, &[*hash], None).await);
+    }
+    assert!(manager.access(all[0]));
+    assert!(!manager.access(hashes(2, 1)[0]), "nobody has computed it");
+    drop(manager.allocate(7).await.expect("those that were not used again"));
+    let there: Vec<bool> = all.iter().map(|hash| manager.access(*hash)).collect();
+    assert_eq!(there, [true, false, false, false, false, false, false, false]);
+}
+
+#[tokio::test]
+async fn the_watermark_is_looked_at_between_iterations_too() {
+    let manager = build(settings(20, 64).watermark_device(0.5).watermark_device_low(0.25));
+    drop(compute(&manager, &hashes(1, 10), None).await);
+    manager.check_watermark();
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 0, "half is not above it");
+    drop(compute(&manager, &hashes(2, 1), None).await);
+    manager.check_watermark();
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 6, "a quarter of 20 is left without a copy");
+    assert_eq!(manager.match_prefix(&hashes(1, 10)).in_tier(Tier::Device), 10, "they stay");
+}
+
+#[tokio::test]
+async fn what_was_evicted_is_restored_in_one_call() {
+    let manager = build(settings(8, 32));
+    let all = hashes(1, 6);
+    drop(compute(&manager, &all, None).await);
+    drop(manager.allocate(8).await.expect("all of them"));
+    rest(&manager).await;
+    let up = manager.restore_to_gpu(&all).await.expect("fits");
+    assert_eq!(up.missed, None);
+    check(&manager, &up.blocks, &all);
+    let more = manager.restore_to_gpu(&[&all[..], &hashes(2, 2)].concat()).await.expect("fits");
+    assert_eq!((more.blocks.len(), more.missed), (6, None), "as far as it is anywhere");
+    assert!(manager.restore_to_gpu(&hashes(3, 2)).await.expect("fits").blocks.is_empty());
+}
+
+#[tokio::test]
+async fn the_description_names_groups_tiers_sizes_and_ways() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let manager = build(settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]));
+    let text = manager.describe();
+    let lines: Vec<String> =
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(lines[0], "group all: pages of 16 tokens, 1 layers, 4 KiB a block");
+    for (line, begins) in lines[1..].iter().zip(["device 8 blocks 32 KiB lru ", "host 16 blocks 64 KiB lru "])
+    {
+        assert!(line.starts_with(begins) && line.len() > begins.len(), "{begins}: {text}");
+    }
+    let disk = lines.iter().find(|line| line.starts_with("disk ")).expect("three tiers");
+    assert!(disk.starts_with("disk 32 blocks 128 KiB lru "), "{text}");
+    assert!(text.contains(&file.display().to_string()), "{text}");
+    assert!(!text.contains("device.kind"), "nobody asked for a GPU: {text}");
+    let hybrid = super::groups::hybrid("").describe();
+    assert!(hybrid.contains("group window: pages of 16 tokens, a window of 32, 1 layers"), "{hybrid}");
+    assert!(hybrid.contains("group state: a state every 64 tokens, 1 layers"), "{hybrid}");
+}
+
+#[tokio::test]
+async fn whoever_has_no_gpu_is_told_why() {
+    let manager = build(settings(8, 16).device_kind(DeviceKind::Auto).device_ordinal(1000));
+    let text = manager.describe();
+    let why = "device.kind = auto (builder) and device.ordinal = 1000 (builder) and device.blocks = 8 (builder): no GPU is used: ";
+    assert!(text.contains(why), "{text}");
+}
+
+#[tokio::test]
+async fn a_hint_may_be_of_tokens() {
+    let manager = build(settings(8, 32).geometry_page_size(4));
+    let tokens: Vec<u32> = (0..23).collect();
+    let salts = [Salt::default(), SaltParts { model: "m", lora: "l", ..SaltParts::default() }.salt()];
+    for salt in salts {
+        let all = manager.hashes_of(&tokens, salt);
+        let mut sequence = TokenBlockSequence::new(4, salt).expect("not zero");
+        sequence.extend(&tokens);
+        assert_eq!((all.len(), &all[..]), (5, sequence.hashes()), "full blocks only");
+        drop(compute(&manager, &all, None).await);
+        drop(manager.allocate(8).await.expect("all of them"));
+        rest(&manager).await;
+        assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 0);
+        manager.prefetch_tokens(&tokens, salt).detach();
+        rest(&manager).await;
+        let found = manager.match_prefix(&all);
+        assert_eq!(found.in_tier(Tier::Device), 5);
+        check(&manager, found.device(), &all);
+    }
+    // By each group's pages.
+    let hybrid = super::groups::hybrid("");
+    let tokens: Vec<u32> = (0..130).collect();
+    let of = |group: usize| hybrid.group(group).expect("three").hashes_of(&tokens, Salt::default()).len();
+    assert_eq!([of(0), of(1), of(2)], [8, 8, 2]);
+}

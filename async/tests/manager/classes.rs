@@ -1,0 +1,89 @@
+//! Classes for eviction, which go with their blocks from tier to tier.
+
+use super::flying::look;
+use super::ground::{build, check, compute, hashes, rest, settings};
+use crate::gated::Ground;
+use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::core::Priority;
+use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata::tier::Tier;
+
+/// Computes a sequence, of a class, and lets it go down.
+async fn below(manager: &KvBlockManager, sequence: u64, blocks: u64, class: Priority) {
+    let computed = compute(manager, &hashes(sequence, blocks), None).await;
+    computed.set_priority(class);
+    drop(computed);
+    let device = manager.capacity(Tier::Device);
+    drop(manager.allocate(device).await.expect("all of them"));
+    rest(manager).await;
+}
+
+/// What is dear outlives what came later, in the tier below and, brought up, in the device again.
+async fn class_goes_along(settings: ManagerConfigBuilder, tier: Tier) {
+    let manager = build(settings);
+    let dear = hashes(1, 2);
+    below(&manager, 1, 2, Priority::High).await;
+    below(&manager, 2, 2, Priority::Normal).await;
+    below(&manager, 3, 2, Priority::Normal).await;
+    assert_eq!(manager.match_prefix(&hashes(2, 2)).len(), 0, "{tier}: those of no class leave first");
+    let found = manager.match_prefix(&dear);
+    assert_eq!(found.in_tier(tier), 2, "{tier}");
+    let up = manager.onboard(found, OnboardOptions::default()).expect("fits").await;
+    check(&manager, &up.blocks, &dear);
+    drop(up);
+    drop(compute(&manager, &hashes(4, 2), None).await);
+    drop(manager.allocate(2).await.expect("blocks"));
+    assert_eq!(manager.match_sequence_hashes(&dear).len(), 2, "{tier}: its class came up with it");
+    assert_eq!(manager.match_sequence_hashes(&hashes(4, 2)).len(), 0);
+}
+
+#[tokio::test]
+async fn a_class_goes_down_and_comes_up_with_its_block() {
+    class_goes_along(settings(4, 4), Tier::Host).await;
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = settings(4, 0).disk_paths(vec![directory.path().join("volume")]).disk_blocks(4);
+    class_goes_along(disk, Tier::Disk).await;
+}
+
+#[tokio::test]
+async fn a_copy_that_is_below_already_has_the_class_that_its_block_was_given_last() {
+    let manager = build(settings(4, 4));
+    let all = hashes(1, 2);
+    below(&manager, 1, 2, Priority::High).await;
+    let up = manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
+    up.blocks.set_priority(Priority::Low);
+    drop(up);
+    below(&manager, 2, 2, Priority::Normal).await;
+    below(&manager, 3, 2, Priority::Normal).await;
+    assert_eq!((manager.match_prefix(&all).len(), manager.match_prefix(&hashes(2, 2)).len()), (0, 2));
+}
+
+#[tokio::test]
+async fn what_is_pinned_in_the_device_is_only_dear_below() {
+    let manager = build(settings(4, 2));
+    let pinned = compute(&manager, &hashes(1, 2), None).await;
+    pinned.set_priority(Priority::Pinned);
+    assert_eq!(manager.offload(&pinned, Default::default()).await.copied, 2);
+    // Nobody could give the copies another class while they are below: they must not stay for ever.
+    let other = compute(&manager, &hashes(2, 2), None).await;
+    assert_eq!(manager.offload(&other, Default::default()).await.copied, 2);
+}
+
+#[tokio::test]
+async fn a_block_that_is_turned_back_on_its_way_down_keeps_its_class() {
+    let ground = Ground::new(4, 8);
+    let (manager, dear) = (&ground.manager, hashes(1, 2));
+    let blocks = compute(manager, &dear, None).await;
+    blocks.set_priority(Priority::High);
+    drop(blocks);
+    ground.mover.close();
+    assert!(look(manager.allocate(4)).is_pending());
+    let found = manager.match_prefix(&dear);
+    assert_eq!(found.in_tier(Tier::Device), 2, "with the bytes that they still have");
+    drop(found);
+    ground.mover.open();
+    rest(manager).await;
+    drop(compute(manager, &hashes(2, 2), None).await);
+    drop(manager.allocate(2).await.expect("blocks"));
+    assert_eq!(manager.match_sequence_hashes(&dear).len(), 2);
+}

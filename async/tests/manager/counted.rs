@@ -1,0 +1,200 @@
+//! Whatever fails, is refused or is late is counted, by its cause.
+
+use crate::gated::Ground;
+use crate::ground::{BYTES, build, compute, hashes, rest, settings};
+use kvstrata::core::{DevicePort, PoolConfig};
+use kvstrata::ffi::device::SimDevice;
+use kvstrata::manager::{
+    KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Refusal, StackParts,
+};
+use kvstrata::movers::ThreadsMover;
+use kvstrata::scheduler::Gate;
+use kvstrata::tier::Tier;
+use kvstrata::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, Path};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Answers as it is told.
+#[derive(Debug)]
+struct Told {
+    inner: ThreadsMover,
+    fails: Mutex<Option<Cause>>,
+}
+
+impl DeviceMover for Told {
+    fn start(&self, copies: Copies) {
+        match *self.fails.lock().expect("no panic") {
+            Some(cause) => copies.end(Err(Failure::of(cause))),
+            None => self.inner.start(copies),
+        }
+    }
+
+    fn blocks_at_once(&self) -> usize {
+        1
+    }
+
+    fn describe(&self) -> String {
+        "told".to_owned()
+    }
+}
+
+fn told() -> (KvBlockManager, Arc<Told>) {
+    let config = settings(4, 16).build().expect("a configuration");
+    let layers = [BYTES];
+    let memory = HostMemory::new(16, &layers).expect("memory");
+    let sim = Arc::new(SimDevice::with_layers(0, 4, &layers).expect("memory"));
+    let inner = ThreadsMover::new(Arc::clone(&sim), Arc::clone(&memory), 1).expect("a thread");
+    let mover = Arc::new(Told { inner, fails: Mutex::new(None) });
+    let parts = StackParts {
+        name: "told".to_owned(),
+        device: PoolConfig::new(4),
+        port: Some(Arc::<SimDevice>::clone(&sim) as Arc<dyn DevicePort>),
+        mover: Arc::<Told>::clone(&mover),
+        memory: Some(memory),
+        host: Some(PoolConfig::new(16)),
+        disk: None,
+        block_bytes: BYTES as u64,
+        layers: 1,
+        needs: Needs::All { page: 1 },
+        linked: false,
+    };
+    let runtime = tokio::runtime::Handle::current();
+    let manager =
+        KvBlockManager::of_parts(&config, Parts { stacks: vec![parts], runtime, own: None, names: None });
+    (manager.expect("a manager"), mover)
+}
+
+/// A sequence of so many blocks that is in the host alone.
+async fn below(manager: &KvBlockManager, blocks: u64) {
+    drop(compute(manager, &hashes(1, blocks), None).await);
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(manager).await;
+}
+
+#[tokio::test]
+async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() {
+    for cause in Cause::ALL {
+        let (manager, mover) = told();
+        below(&manager, 2).await;
+        *mover.fails.lock().expect("no panic") = Some(cause);
+        let up = manager.restore_to_gpu(&hashes(1, 2)).await.expect("fits");
+        assert_eq!((up.blocks.len(), up.missed), (0, Some(cause)));
+        rest(&manager).await;
+        let stats = manager.stats();
+        assert_eq!(stats.path(Path::HostToDevice).failed_by(cause), 2, "{cause:?}");
+        assert_eq!(stats.path(Path::HostToDevice).failed.iter().sum::<u64>(), 2, "{cause:?}");
+        assert_eq!((stats.missed_by(cause), stats.missed.iter().sum::<u64>()), (1, 1), "{cause:?}");
+        let blocks = compute(&manager, &hashes(2, 2), None).await;
+        let down = manager.offload(&blocks, OffloadOptions::default()).await;
+        assert_eq!((down.failed, down.cause), (2, Some(cause)));
+        assert_eq!(manager.stats().path(Path::DeviceToHost).failed_by(cause), 2, "{cause:?}");
+    }
+}
+
+#[tokio::test]
+async fn host_memory_that_somebody_has_counts_as_busy() {
+    let ground = Ground::new(4, 16);
+    below(&ground.manager, 1).await;
+    let all: Vec<_> = (0..16).map(|block| ground.memory.write(block).expect("nobody has it")).collect();
+    let up = ground.manager.restore_to_gpu(&hashes(1, 1)).await.expect("fits");
+    assert_eq!(up.missed, Some(Cause::Busy));
+    let blocks = compute(&ground.manager, &hashes(2, 1), None).await;
+    assert_eq!(ground.manager.offload(&blocks, OffloadOptions::default()).await.cause, Some(Cause::Busy));
+    drop(all);
+    let stats = ground.manager.stats();
+    for path in [Path::HostToDevice, Path::DeviceToHost] {
+        assert_eq!(stats.path(path).failed_by(Cause::Busy), 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_late_and_what_is_called_off_count() {
+    let ground = Ground::new(4, 16);
+    below(&ground.manager, 4).await;
+    ground.mover.close();
+    let found = || ground.manager.match_prefix(&hashes(1, 4));
+    let options = OnboardOptions { deadline: Some(Duration::from_millis(10)), ..OnboardOptions::default() };
+    let up = ground.manager.onboard(found(), options).expect("fits").await;
+    assert_eq!(up.missed, Some(Cause::Deadline));
+    let stats = ground.manager.stats();
+    assert_eq!(stats.missed_by(Cause::Deadline), 1);
+    assert_eq!(stats.path(Path::HostToDevice).failed_by(Cause::Deadline), 4);
+    drop(ground.manager.onboard(found(), OnboardOptions::default()).expect("fits"));
+    assert_eq!(ground.manager.stats().missed_by(Cause::Cancelled), 1);
+    let late = ground.manager.allocate_within(4, Duration::from_millis(10)).await;
+    assert!(late.is_err());
+    assert_eq!(ground.manager.stats().late, 1);
+    ground.mover.open();
+    rest(&ground.manager).await;
+
+    // What waits for a place has not begun to move.
+    let held = ground.manager.allocate(4).await.expect("blocks");
+    drop(ground.manager.onboard(found(), OnboardOptions::default()).expect("fits"));
+    let stats = ground.manager.stats();
+    assert_eq!(stats.path(Path::HostToDevice).failed_by(Cause::Cancelled), 4);
+    drop(held);
+}
+
+#[tokio::test]
+async fn what_is_refused_counts_by_why() {
+    let refused = |down: Offloaded, blocks| assert_eq!((down.refused, down.there), (blocks, 0));
+    // There is no tier below.
+    let manager = build(settings(8, 0));
+    let blocks = compute(&manager, &hashes(1, 4), None).await;
+    refused(manager.offload(&blocks, OffloadOptions::default()).await, 4);
+    assert_eq!(manager.stats().refused_by(Refusal::Tier), 4);
+
+    // The queue is full: of a list that found room in it, and goes whole.
+    let manager = build(settings(8, 16).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
+    let [first, second] =
+        [compute(&manager, &hashes(1, 4), None).await, compute(&manager, &hashes(2, 4), None).await];
+    let whole = manager.offload(&first, OffloadOptions::default());
+    refused(manager.offload(&second, OffloadOptions::default()).await, 4);
+    assert_eq!(manager.stats().refused_by(Refusal::Queue), 4);
+    let stepping = async {
+        loop {
+            manager.step().expect("none runs");
+            tokio::task::yield_now().await;
+        }
+    };
+    let whole = tokio::select! {
+        copied = whole => copied,
+        () = stepping => unreachable!("it has no end"),
+    };
+    assert_eq!((whole.copied, whole.refused), (4, 0));
+
+    // As many wait for gates as may.
+    let gated = OffloadOptions { gate: Gate::Iteration(1), ..OffloadOptions::default() };
+    let manager = build(settings(8, 16).transfer_queue(2));
+    let blocks = compute(&manager, &hashes(1, 8), None).await;
+    let offload = manager.offload(&blocks, gated);
+    assert_eq!(manager.stats().refused_by(Refusal::Gates), 6);
+    // The manager is shut down.
+    manager.shutdown().await;
+    refused(offload.await, 8);
+    assert_eq!(manager.stats().refused_by(Refusal::Closed), 2);
+
+    // The tier below has no room: requests hold all of it.
+    let manager = build(settings(4, 4));
+    below(&manager, 4).await;
+    let found = manager.match_prefix(&hashes(1, 4));
+    assert_eq!(found.in_tier(Tier::Host), 4);
+    let blocks = compute(&manager, &hashes(2, 4), None).await;
+    refused(manager.offload(&blocks, OffloadOptions::default()).await, 4);
+    assert_eq!(manager.stats().refused_by(Refusal::Room), 4);
+    drop(found);
+}
+
+#[tokio::test]
+async fn whatever_is_to_persist_is_in_one_count() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let volume = vec![directory.path().join("volume")];
+    let settings = settings(8, 8).disk_paths(volume).disk_bytes(Some(4 << 20));
+    let manager = build(settings);
+    let all = hashes(1, 4);
+    let held = compute(&manager, &all[..2], None).await;
+    let down = manager.persist(&all).await;
+    assert_eq!((down.copied, down.refused), (2, 2), "two are nowhere");
+    assert_eq!(manager.persist(&all[..2]).await.there, 2);
+    drop(held);
+}

@@ -1,0 +1,222 @@
+//! Futures that are given up: after each number of polls, until what is waited for has ended. Then all comes to rest, nobody has a block of
+//! any tier, and whoever asks for all of the device has it. Those that the simulation does not drop are here.
+
+use super::gated::Ground;
+use super::ground::{build, check, compute, hashes, rest, settings};
+use kvstrata::core::SequenceHash;
+use kvstrata::manager::{KvBlockManager, OnboardOptions, Preempted, Purge};
+use kvstrata::tier::Tier;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// More polls than any of these futures needs.
+const MOST: u32 = 100;
+
+/// What a future comes to, unless it is given up after so many polls.
+async fn within<F: Future>(polls: u32, future: F) -> Option<F::Output> {
+    let (mut future, mut left) = (pin!(future), polls);
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// Runs `body` with ever more polls, until it says that its future has ended: not at the first, or nothing was given up.
+async fn give_up(mut body: impl AsyncFnMut(u32) -> bool) {
+    for polls in 0..MOST {
+        if body(polls).await {
+            assert!(polls > 1, "it has ended at its first poll");
+            return;
+        }
+    }
+    panic!("it does not end");
+}
+
+/// Nothing is under way, and nobody has anything.
+async fn is_whole(manager: &KvBlockManager) {
+    rest(manager).await;
+    let census = manager.census();
+    for tier in &census.tiers[0] {
+        assert_eq!((tier.active, tier.owned), (0, 0), "{census:?}");
+    }
+    let all = manager.allocate_within(manager.capacity(Tier::Device), Duration::from_secs(5)).await;
+    drop(all.expect("all of them"));
+    rest(manager).await;
+}
+
+/// A manager whose host has a sequence of four that its device lacks; its copies wait until somebody else has had a turn.
+async fn below() -> (Ground, Vec<SequenceHash>) {
+    let ground = Ground::new(4, 16);
+    let all = hashes(1, 4);
+    drop(compute(&ground.manager, &all, None).await);
+    drop(ground.manager.allocate(4).await.expect("blocks"));
+    rest(&ground.manager).await;
+    close_for_a_while(&ground);
+    (ground, all)
+}
+
+fn close_for_a_while(ground: &Ground) {
+    ground.mover.close();
+    let mover = Arc::clone(&ground.mover);
+    tokio::spawn(async move { mover.open() });
+}
+
+#[tokio::test]
+async fn a_restore() {
+    give_up(async |polls| {
+        let (ground, all) = below().await;
+        let up = within(polls, ground.manager.restore_to_gpu(&all)).await;
+        let ended = up.map(|up| check(&ground.manager, &up.expect("fits").blocks, &all)).is_some();
+        is_whole(&ground.manager).await;
+        assert_eq!(ground.manager.match_prefix(&all).len(), 4);
+        ended
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_onboarding_of_groups() {
+    give_up(async |polls| {
+        let (ground, all) = below().await;
+        let found = ground.manager.match_groups(&[&all]);
+        assert_eq!(found.tokens(), 8);
+        let up = within(polls, ground.manager.onboard_groups(found, OnboardOptions::default())).await;
+        let ended = up.map(|up| check(&ground.manager, &up.expect("fits").groups[0].1, &all)).is_some();
+        is_whole(&ground.manager).await;
+        assert_eq!(ground.manager.match_prefix(&all).len(), 4);
+        ended
+    })
+    .await;
+}
+
+/// Three full blocks and one that is not, given up; copies wait a while.
+async fn preempted() -> (Ground, Preempted, Vec<SequenceHash>) {
+    let ground = Ground::new(4, 16);
+    let all = hashes(1, 3);
+    let blocks = compute(&ground.manager, &all, None).await;
+    let partial = ground.manager.allocate(1).await.expect("a block");
+    close_for_a_while(&ground);
+    let preempted = ground.manager.preempt(blocks, partial, 1).expect("one manager");
+    (ground, preempted, all)
+}
+
+#[tokio::test]
+async fn the_wait_for_a_preemption() {
+    give_up(async |polls| {
+        let (ground, mut preempted, all) = preempted().await;
+        let down = within(polls, preempted.settled()).await;
+        let ended = down.map(|down| assert_eq!((down.copied, down.failed), (4, 0), "{down:?}")).is_some();
+        rest(&ground.manager).await;
+        // Nobody need wait: the copies are made all the same, and the blocks are had again.
+        assert_eq!(ground.manager.stats().offloaded[0], 4);
+        let resumed = ground.manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+        check(&ground.manager, &resumed.blocks, &all);
+        assert!(resumed.partial.is_some());
+        drop(resumed);
+        is_whole(&ground.manager).await;
+        ended
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_resume() {
+    give_up(async |polls| {
+        let (ground, mut preempted, all) = preempted().await;
+        preempted.settled().await;
+        drop(ground.manager.allocate(4).await.expect("all of them"));
+        rest(&ground.manager).await;
+        close_for_a_while(&ground);
+        let resumed = within(polls, ground.manager.resume(preempted, OnboardOptions::default())).await;
+        let resumed = resumed.map(|resumed| resumed.expect("fits"));
+        let ended = resumed.map(|resumed| {
+            check(&ground.manager, &resumed.blocks, &all);
+            assert_eq!(resumed.partial.expect("with its bytes").len(), 1);
+        });
+        is_whole(&ground.manager).await;
+        assert_eq!(ground.manager.match_prefix(&all).len(), 3);
+        ended.is_some()
+    })
+    .await;
+}
+
+/// Large blocks, which take a while: first to the host, then to the disk.
+#[tokio::test]
+async fn a_persist() {
+    give_up(async |polls| {
+        let manager = build(settings(4, 8).geometry_block_bytes(Some(1 << 20)).disk_blocks(16));
+        let all = hashes(1, 4);
+        let blocks = manager.allocate(4).await.expect("blocks");
+        let held = blocks.register(&all, None).expect("registered");
+        let down = within(polls, manager.persist(&all)).await;
+        let ended = down.map(|down| assert_eq!((down.copied, down.failed), (4, 0), "{down:?}")).is_some();
+        drop(held);
+        is_whole(&manager).await;
+        assert_eq!(manager.persist(&all).await.failed, 0);
+        assert_eq!(manager.pool_stats(Tier::Disk).stored, 4);
+        ended
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_purge() {
+    give_up(async |polls| {
+        let ground = Ground::new(4, 16);
+        let tenant = ground.manager.tenant("a").expect("few tenants");
+        let all = hashes(1, 4);
+        drop(compute(&tenant, &all, None).await);
+        close_for_a_while(&ground);
+        // All of them on their way down, for somebody who waits.
+        let other = tokio::spawn({
+            let manager = ground.manager.clone();
+            async move { manager.allocate(4).await.map(|blocks| blocks.len()) }
+        });
+        let purged = within(polls, tenant.purge(Purge::default())).await;
+        let ended = purged.map(|purged| assert!(purged.expect("open").complete, "{purged:?}")).is_some();
+        assert_eq!(other.await.expect("no panic").expect("in time"), 4);
+        is_whole(&ground.manager).await;
+        // One that nobody has polled has not begun.
+        let left = if polls == 0 { 4 } else { 0 };
+        assert_eq!(ground.manager.match_prefix(&all).len(), left, "after {polls} polls");
+        assert_eq!(tenant.usage(Tier::Host).blocks, left);
+        drop(compute(&tenant, &all, None).await);
+        ended
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_allocation_that_is_held_at_a_quota() {
+    give_up(async |polls| {
+        let ground = Ground::of(settings(4, 16).quota_device(0.5), 4, 16);
+        let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
+        let held = compute(&a, &hashes(1, 2), None).await;
+        tokio::spawn(async move { drop(held) });
+        close_for_a_while(&ground);
+        let got = within(polls, a.allocate(2)).await;
+        let ended = got.map(|got| assert_eq!(got.expect("in time").len(), 2)).is_some();
+        let waiting = ground.manager.census().waiting;
+        assert_eq!(waiting, 0, "its place is given up at once, after {polls} polls");
+        // Whoever is behind it is served.
+        let behind = a.allocate_within(1, Duration::from_secs(5)).await.expect("in time");
+        let others = b.allocate_within(2, Duration::from_secs(5)).await.expect("in time");
+        drop((behind, others));
+        rest(&ground.manager).await;
+        is_whole(&ground.manager).await;
+        assert_eq!((a.usage(Tier::Device).blocks, b.usage(Tier::Device).blocks), (0, 0));
+        ended
+    })
+    .await;
+}

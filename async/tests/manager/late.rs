@@ -1,0 +1,139 @@
+//! Whoever waits is answered by a deadline, whether anybody polls it or not.
+
+use crate::gated::Ground;
+use crate::ground::{build, check, compute, hashes, rest, settings};
+use kvstrata::core::SequenceHash;
+use kvstrata::manager::{AllocateError, BuildError, KvBlockManager, OffloadOptions, OnboardOptions};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Cause;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_millis(20);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn look<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// The device has none of these, and the host all.
+async fn below(manager: &KvBlockManager, hashes: &[SequenceHash]) {
+    drop(compute(manager, hashes, None).await);
+    drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("blocks"));
+    rest(manager).await;
+}
+
+#[tokio::test]
+async fn an_onboarding_that_nobody_polls_leaves_the_line_by_its_deadline() {
+    let manager = build(settings(4, 16));
+    let all = hashes(1, 4);
+    below(&manager, &all).await;
+    let [held, kept] = [2, 2].map(|count| manager.try_allocate(count).expect("free ones"));
+    let options = OnboardOptions { deadline: Some(SOON), ..OnboardOptions::default() };
+    let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
+    drop(held);
+    assert_eq!(manager.census().gathered, 2);
+    let behind = manager.allocate_within(2, PATIENCE).await.expect("what it had gathered");
+    assert_eq!(up.layer_ready(0).await, Err(Cause::Deadline));
+    drop((behind, kept));
+    let up = up.await;
+    assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Deadline)));
+    let up = manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
+    check(&manager, &up.blocks, &all);
+}
+
+#[tokio::test]
+async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
+    let manager = build(settings(4, 16));
+    let [held, _kept] = [2, 2].map(|count| manager.try_allocate(count).expect("free ones"));
+    let mut first = pin!(manager.allocate_within(4, SOON));
+    assert!(look(first.as_mut()).is_pending());
+    drop(held);
+    let behind = manager.allocate_within(2, PATIENCE).await.expect("what it had gathered");
+    let late = first.await.expect_err("there were never four");
+    let AllocateError::Deadline { requested, waited, available, capacity, ahead } = late else {
+        panic!("{late:?}")
+    };
+    assert_eq!((requested, waited, available, capacity, ahead), (4, SOON, 2, 4, 0));
+    drop(behind);
+    assert_eq!(manager.census().tiers[0][0].free, 2);
+}
+
+#[tokio::test]
+async fn without_end_is_a_deadline_too() {
+    let manager = build(settings(4, 16));
+    let all = hashes(1, 4);
+    below(&manager, &all).await;
+    let held = manager.try_allocate(4).expect("free ones");
+    let options = OnboardOptions { deadline: Some(Duration::MAX), ..OnboardOptions::default() };
+    let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
+    let mut behind = pin!(manager.allocate_within(1, Duration::MAX));
+    assert!(look(behind.as_mut()).is_pending());
+    drop(held);
+    let up = up.await;
+    check(&manager, &up.blocks, &all);
+    drop(up);
+    assert_eq!(behind.await.expect("a block").len(), 1);
+}
+
+#[tokio::test]
+async fn an_offload_is_answered_by_its_deadline_and_its_copies_go_on() {
+    let ground = Ground::of(settings(8, 16).deadline_offload(SOON), 8, 16);
+    let (manager, all) = (&ground.manager, hashes(1, 4));
+    let blocks = compute(manager, &all, None).await;
+    ground.mover.close();
+    let options = OffloadOptions { deadline: Some(Duration::from_millis(1)), ..OffloadOptions::default() };
+    let offload = manager.offload(&blocks, options);
+    let unpolled = manager.offload(&blocks, options);
+    let late = offload.await;
+    assert_eq!((late.copied, late.failed, late.cause), (0, 4, Some(Cause::Deadline)));
+    let late = manager.persist(&all).await;
+    assert_eq!((late.failed, late.cause), (4, Some(Cause::Deadline)));
+    let partial = manager.try_allocate(1).expect("a free one");
+    let mut preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    let late = preempted.settled().await;
+    assert_eq!((late.copied, late.failed, late.cause), (0, 5, Some(Cause::Deadline)));
+    ground.mover.open();
+    rest(manager).await;
+    assert_eq!((manager.stats().offloaded[0], manager.pool_stats(Tier::Host).stored), (5, 5));
+    // Late, and then done before anybody looked.
+    assert_eq!((unpolled.await.failed, manager.census().up), (0, 0));
+}
+
+#[test]
+fn a_runtime_without_timers_is_refused_and_one_of_its_own_has_some() {
+    let bare = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let settings = || settings(4, 16).build().expect("a configuration");
+    let error = bare.block_on(async { KvBlockManager::new(&settings()) }).expect_err("no timers");
+    assert!(matches!(error, BuildError::Timers), "{error}");
+    let manager = KvBlockManager::new(&settings()).expect("on its own runtime");
+    let held = manager.try_allocate(4).expect("free ones");
+    // Polled by a runtime that has none.
+    let late = bare.block_on(manager.allocate_within(1, SOON)).expect_err("none is free");
+    assert!(matches!(late, AllocateError::Deadline { .. }), "{late}");
+    drop(held);
+}
+
+#[tokio::test]
+async fn whoever_leaves_a_flight_leaves_the_others_waiting() {
+    for leaver in 0..3 {
+        let ground = Ground::new(4, 16);
+        let all = hashes(1, 4);
+        below(&ground.manager, &all).await;
+        ground.mover.close();
+        let begin = || {
+            let found = ground.manager.match_prefix(&all);
+            ground.manager.onboard(found, OnboardOptions::default()).expect("fits")
+        };
+        let mut ups = vec![begin(), begin(), begin()];
+        drop(ups.remove(leaver));
+        ground.mover.open();
+        for up in ups {
+            let up = up.await;
+            check(&ground.manager, &up.blocks, &all);
+        }
+        assert_eq!(ground.manager.stats().onboarded[0], 4);
+    }
+}

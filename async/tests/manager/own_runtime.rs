@@ -1,0 +1,62 @@
+//! A manager that is handed no runtime has one of its own: for timers, transfers and the disk's task. Whoever waits for it may be any thread.
+
+use super::ground::{build, check, compute, hashes, settings};
+use kvstrata::manager::{AllocateError, OnboardOptions};
+use kvstrata::tier::Tier;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+struct Unparks(Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Unparks>) {
+        self.0.unpark();
+    }
+}
+
+/// Waits without a runtime.
+fn wait<F: Future>(future: F) -> F::Output {
+    let waker = Waker::from(Arc::new(Unparks(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
+    assert!(tokio::runtime::Handle::try_current().is_err());
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let open = || build(settings(4, 8).runtime_threads(1).disk_blocks(16).disk_paths(vec![file.clone()]));
+    let manager = open();
+    let first = hashes(1, 4);
+    drop(wait(compute(&manager, &first, None)));
+    // Through the host to the disk, and back.
+    assert_eq!(wait(manager.persist(&first)).copied, 4);
+    for sequence in 2..6 {
+        drop(wait(compute(&manager, &hashes(sequence, 4), None)));
+    }
+    let found = manager.match_prefix(&first);
+    assert_eq!((found.len(), found.in_tier(Tier::Device)), (4, 0));
+    let up = wait(manager.onboard(found, OnboardOptions::default()).expect("fits"));
+    check(&manager, &up.blocks, &first);
+    // Its timers.
+    let error = wait(manager.allocate_within(1, Duration::from_millis(5))).expect_err("all are held");
+    assert!(matches!(error, AllocateError::Deadline { requested: 1, .. }), "{error}");
+    drop(up);
+    assert!(wait(manager.shutdown()));
+    drop(manager);
+    // And one that is dropped without a shutdown.
+    let second = open();
+    assert_eq!(second.match_prefix(&first).in_tier(Tier::Disk), 4);
+    drop(second);
+    assert_eq!(open().match_prefix(&first).in_tier(Tier::Disk), 4);
+}

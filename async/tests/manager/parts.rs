@@ -1,0 +1,143 @@
+//! What no manager is made of: parts that do not fit together, and settings that the machine cannot meet. Each is named, with its value.
+
+use super::ground::{BYTES, settings};
+use kvstrata::config::{DeviceKind, ManagerConfig, ManagerConfigBuilder};
+use kvstrata::core::PoolConfig;
+use kvstrata::ffi::device::SimDevice;
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::movers::ThreadsMover;
+use kvstrata::transfer::HostMemory;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const BLOCKS: u32 = 4;
+
+fn of_stacks(settings: ManagerConfigBuilder, stacks: Vec<StackParts>) -> Result<KvBlockManager, String> {
+    let parts = Parts { stacks, runtime: tokio::runtime::Handle::current(), own: None, names: None };
+    let config = settings.build().expect("a configuration");
+    KvBlockManager::of_parts(&config, parts).map_err(|error| error.to_string())
+}
+
+/// A stack that fits, before the change.
+fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
+    let layers = [BYTES / 2; 2];
+    let memory = HostMemory::new(BLOCKS as usize, &layers).expect("memory");
+    let sim = Arc::new(SimDevice::with_layers(0, BLOCKS as usize, &layers).expect("memory"));
+    let mover = ThreadsMover::new(Arc::clone(&sim), Arc::clone(&memory), 1).expect("a thread");
+    let mut stack = StackParts {
+        name: "one".to_owned(),
+        device: PoolConfig::new(BLOCKS),
+        port: Some(sim),
+        mover: Arc::new(mover),
+        memory: Some(memory),
+        host: Some(PoolConfig::new(BLOCKS)),
+        disk: None,
+        block_bytes: BYTES as u64,
+        layers: 2,
+        needs: Needs::All { page: 2 },
+        linked: false,
+    };
+    change(&mut stack);
+    stack
+}
+
+fn port(blocks: usize, bytes: usize) -> Option<Arc<dyn kvstrata::core::DevicePort>> {
+    Some(Arc::new(SimDevice::new(blocks, bytes).expect("memory")))
+}
+
+#[tokio::test]
+async fn parts_that_do_not_fit_are_refused_by_name() {
+    let one = |change: fn(&mut StackParts)| of_stacks(settings(BLOCKS, BLOCKS), vec![stack(change)]);
+    one(|_| {}).expect("fits");
+    let memory = |blocks, layers: &[usize]| Some(HostMemory::new(blocks, layers).expect("memory"));
+    assert!(memory(1, &[1]).is_some());
+    type Change = fn(&mut StackParts);
+    let cases: [(Change, &str); 9] = [
+        (|of| of.layers = 1, "its blocks have 1 layers, and those of host memory 2; make them equal"),
+        (|of| of.layers = 3, "its blocks have 3 layers, and those of host memory 2; make them equal"),
+        (|of| of.layers = 0, "its blocks have 0 layers; give at least 1"),
+        (
+            |of| (of.block_bytes, of.port) = (8192, None),
+            "its blocks have 8192 bytes, and those of host memory 4096; make them equal",
+        ),
+        (
+            |of| of.port = port(4, 8192),
+            "its blocks have 4096 bytes, and those of the device's port 8192; make them equal",
+        ),
+        (|of| of.port = port(3, 4096), "its device has 4 blocks, and the device's port 3; make them equal"),
+        (|of| of.needs = Needs::State { page: 0 }, "its pages have 0 tokens; give at least 1"),
+        (
+            |of| of.host = Some(PoolConfig::new(5)),
+            "the host tier has 5 blocks and host memory 4; make it larger",
+        ),
+        (|of| of.memory = None, "the host tier has 4 blocks and host memory 0; make it larger"),
+    ];
+    for (change, why) in cases {
+        assert_eq!(one(change).expect_err(why), format!("group one: {why}"));
+    }
+}
+
+#[tokio::test]
+async fn parts_are_those_of_the_settings_groups() {
+    let error = of_stacks(settings(BLOCKS, BLOCKS), Vec::new()).expect_err("no stack");
+    assert_eq!(error, "group all: the settings have 1 groups, and the parts 0 stacks; give one for each");
+    let three = || {
+        let text =
+            "[device]\nblocks = 4\n[host]\nblocks = 4\n[geometry]\nlayers = 3\nkv_heads = 1\nhead_size = 64";
+        ManagerConfig::builder().toml("k.toml", text)
+    };
+    let two = || vec![stack(|_| {}), stack(|_| {})];
+    let error = of_stacks(three(), two()).expect_err("two stacks");
+    assert_eq!(error, "group all: the settings have 1 groups, and the parts 2 stacks; give one for each");
+    // Settings that tell no layers apart leave that to the parts: here two groups of two layers.
+    let manager = of_stacks(settings(BLOCKS, BLOCKS), two()).expect("as the parts say");
+    assert_eq!(manager.groups(), 2);
+    manager.iteration_begin().expect("none runs");
+    manager.layer_done(3).expect("the last of four");
+    assert!(manager.layer_done(4).is_err());
+    manager.iteration_end().expect("one runs");
+    let error = of_stacks(three(), vec![stack(|_| {})]).expect_err("two layers");
+    assert_eq!(error, "group one: its blocks have 2 layers, and the settings' 3; make them equal");
+}
+
+/// What the machine cannot meet, of settings that are allowed.
+#[tokio::test]
+async fn what_cannot_be_had_names_its_settings_and_their_values() {
+    let refusal = |settings: ManagerConfigBuilder| {
+        let config = settings.build().expect("a configuration");
+        KvBlockManager::new(&config).expect_err("not to be had").to_string()
+    };
+    let large = |device, host| settings(device, host).geometry_block_bytes(Some(4 << 20));
+    let error = refusal(large(4, 1 << 28));
+    assert!(
+        error.starts_with("host.blocks = 268435456 (builder), for host memory of group all: ")
+            && error.contains("use fewer or smaller blocks"),
+        "{error}"
+    );
+    let error = refusal(large(4, (1 << 28) - 2).disk_blocks(8).disk_staging(2));
+    assert!(
+        error
+            .starts_with("host.blocks = 268435454 (builder) and disk.staging = 2 (builder), for host memory"),
+        "{error}"
+    );
+    let error = refusal(large(1 << 28, 4));
+    assert!(
+        error.starts_with("device.blocks = 268435456 (builder), for the simulated device of group all: "),
+        "{error}"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let nowhere: PathBuf = folder.path().join("none").join("volume");
+    let error = refusal(settings(4, 4).disk_blocks(8).disk_paths(vec![nowhere.clone()]));
+    let begins = format!(
+        "disk.blocks = 8 (builder) and disk.paths = {} (builder), for the disk tier of group all: ",
+        nowhere.display()
+    );
+    assert!(error.starts_with(&begins), "{error}");
+    let error = refusal(settings(4, 4).device_kind(DeviceKind::Cuda).device_ordinal(1000));
+    assert!(
+        error.starts_with(
+            "device.kind = cuda (builder) and device.ordinal = 1000 (builder) and device.blocks = 4 (builder), for group all: "
+        ) && error.ends_with("; device.kind may also be auto or sim"),
+        "{error}"
+    );
+}

@@ -1,0 +1,56 @@
+//! Staging: little, and none of it is lost.
+
+use crate::ground::{BYTES, settings};
+use crate::sim::{Plan, SimDisk};
+use kvstrata::core::{DevicePort, PoolConfig};
+use kvstrata::ffi::device::SimDevice;
+use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts};
+use kvstrata::movers::ThreadsMover;
+use kvstrata::transfer::{Cause, DiskPort, HostMemory};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[tokio::test]
+async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
+    let layers = [BYTES];
+    let memory = HostMemory::new(2, &layers).expect("memory");
+    let device = Arc::new(SimDevice::with_layers(0, 4, &layers).expect("memory"));
+    let mover = ThreadsMover::new(Arc::clone(&device), Arc::clone(&memory), 1).expect("a thread");
+    let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
+    let disk: Arc<dyn DiskPort> = Arc::new(SimDisk::new(8, BYTES, quick));
+    let stack = StackParts {
+        name: "all".to_owned(),
+        device: PoolConfig::new(4),
+        port: Some(Arc::<SimDevice>::clone(&device) as Arc<dyn DevicePort>),
+        mover: Arc::new(mover),
+        memory: Some(Arc::clone(&memory)),
+        host: None,
+        disk: Some(disk),
+        block_bytes: BYTES as u64,
+        layers: 1,
+        needs: Needs::All { page: 16 },
+        linked: false,
+    };
+    let parts =
+        Parts { stacks: vec![stack], runtime: tokio::runtime::Handle::current(), own: None, names: None };
+    let config = settings(4, 0).build().expect("a configuration");
+    let manager = KvBlockManager::of_parts(&config, parts).expect("parts that fit");
+    let all = crate::ground::hashes(1, 1);
+    drop(crate::ground::compute(&manager, &all, None).await);
+    assert_eq!(manager.persist(&all).await.copied, 1);
+    drop(manager.allocate(4).await.expect("blocks"));
+    let up = async || {
+        let found = manager.match_prefix(&all);
+        assert_eq!(found.in_tier(kvstrata::tier::Tier::Disk), 1);
+        manager.onboard(found, OnboardOptions::default()).expect("fits").await
+    };
+    // As a device does that was given up on.
+    let used = [0, 1].map(|block| memory.write(block).expect("nobody's"));
+    for _ in 0..3 {
+        assert_eq!(up().await.missed, Some(Cause::Busy));
+        assert_eq!((manager.census().staging, manager.census().staged), (2, 0));
+    }
+    drop(used);
+    let up = up().await;
+    crate::ground::check(&manager, &up.blocks, &all);
+}

@@ -1,0 +1,189 @@
+//! Urgent work waits for nothing that itself waits for an iteration, nor for what fills a queue: no test here begins an iteration once
+//! somebody waits.
+
+use crate::gated::Ground;
+use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
+use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::core::SequenceHash;
+use kvstrata::manager::{KvBlockManager, OffloadOptions, Onboard, OnboardOptions};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Class;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// With a disk, no host tier, and a budget of so many blocks.
+fn on_disk(settings: ManagerConfigBuilder, budget: u64) -> (TempDir, KvBlockManager) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = settings
+        .iteration_bytes(Some(budget * BYTES as u64))
+        .disk_paths(vec![directory.path().join("volume")])
+        .disk_bytes(Some(64 << 20));
+    (directory, build(settings))
+}
+
+/// The device has these no more, and the tier below has.
+async fn below(manager: &KvBlockManager, hashes: &[SequenceHash], capacity: usize) {
+    drop(compute(manager, hashes, None).await);
+    let mut persist = Box::pin(manager.persist(hashes));
+    while tokio::time::timeout(Duration::from_millis(1), &mut persist).await.is_err() {
+        manager.step().expect("none runs");
+    }
+    drop(manager.allocate(capacity).await.expect("blocks"));
+    rest(manager).await;
+    manager.step().expect("none runs");
+}
+
+fn up(manager: &KvBlockManager, hashes: &[SequenceHash], class: Class) -> Onboard {
+    let found = manager.match_prefix(hashes);
+    assert_eq!(found.len(), hashes.len());
+    let options = OnboardOptions { class, deadline: Some(PATIENCE), ..OnboardOptions::default() };
+    manager.onboard(found, options).expect("fits")
+}
+
+/// Until what may move has moved.
+async fn still(manager: &KvBlockManager) {
+    while manager.census().moving > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
+    let (_directory, manager) = on_disk(settings(4, 0), 1);
+    let wanted = hashes(1, 1);
+    below(&manager, &wanted, 4).await;
+    manager.prefetch(&wanted).detach();
+    assert_eq!(manager.census().moving, 1, "the read has the whole budget");
+    let blocks = manager.allocate_within(4, PATIENCE).await.expect("in time");
+    assert_eq!(manager.census().staged, 0);
+    drop(blocks);
+    // What was dropped is still to be had.
+    let up = up(&manager, &wanted, Class::Urgent).await;
+    check(&manager, &up.blocks, &wanted);
+}
+
+#[tokio::test]
+async fn an_urgent_read_does_not_wait_for_staging_that_waits_for_an_iteration() {
+    let (_directory, manager) = on_disk(settings(8, 0).disk_staging(2), 2);
+    let [slow, urgent] = [1, 2].map(|sequence| hashes(sequence, if sequence == 1 { 2 } else { 1 }));
+    below(&manager, &slow, 8).await;
+    below(&manager, &urgent, 8).await;
+    let behind = up(&manager, &slow, Class::Background);
+    still(&manager).await;
+    assert_eq!(manager.census().staged, 2, "all of it, and no budget is left");
+    let first = up(&manager, &urgent, Class::Urgent).await;
+    assert_eq!(first.missed, None);
+    check(&manager, &first.blocks, &urgent);
+    check(&manager, &behind.await.blocks, &slow);
+}
+
+#[tokio::test]
+async fn an_urgent_read_does_not_wait_for_staging_of_copies_down_that_wait_for_an_iteration() {
+    let (_directory, manager) = on_disk(settings(8, 0).disk_staging(2), 2);
+    let urgent = hashes(1, 1);
+    below(&manager, &urgent, 8).await;
+    let held = compute(&manager, &hashes(2, 2), None).await;
+    let offload = manager.offload(&held, OffloadOptions::default());
+    still(&manager).await;
+    assert_eq!(manager.census().staged, 2, "all of it, and no budget is left");
+    let first = up(&manager, &urgent, Class::Urgent).await;
+    assert_eq!(first.missed, None);
+    check(&manager, &first.blocks, &urgent);
+    assert_eq!(offload.await.copied, 2);
+}
+
+#[tokio::test]
+async fn a_victim_does_not_wait_for_staging_that_waits_for_an_iteration() {
+    let (_directory, manager) = on_disk(settings(4, 0).disk_staging(2), 2);
+    let slow = hashes(1, 2);
+    below(&manager, &slow, 4).await;
+    drop(compute(&manager, &hashes(2, 2), None).await);
+    let behind = up(&manager, &slow, Class::Background);
+    still(&manager).await;
+    assert_eq!(manager.census().staged, 2);
+    assert_eq!(manager.allocate_within(2, PATIENCE).await.expect("in time").len(), 2);
+    check(&manager, &behind.await.blocks, &slow);
+}
+
+#[tokio::test]
+async fn a_victim_does_not_wait_for_host_blocks_of_copies_that_wait_for_an_iteration() {
+    let manager = build(settings(8, 4).host_headroom(0).iteration_bytes(Some(BYTES as u64)));
+    let spent = compute(&manager, &hashes(3, 1), None).await;
+    assert_eq!(manager.offload(&spent, OffloadOptions::default()).await.copied, 1);
+    drop(spent);
+    let held = compute(&manager, &hashes(1, 4), None).await;
+    drop(compute(&manager, &hashes(2, 3), None).await);
+    let offload = manager.offload(&held, OffloadOptions::default());
+    assert_eq!((manager.census().tiers[0][1].owned, manager.census().moving), (4, 0));
+    assert_eq!(manager.allocate_within(4, PATIENCE).await.expect("in time").len(), 4);
+    assert_eq!(offload.await.copied, 4);
+}
+
+#[tokio::test]
+async fn a_queue_full_of_what_nobody_waits_for_bars_neither_urgent_onboarding_nor_free_blocks() {
+    let manager = build(settings(16, 32).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
+    let [slow, urgent] = [1, 2].map(|sequence| hashes(sequence, 6 - 2 * (sequence - 1)));
+    for sequence in [&slow, &urgent] {
+        drop(compute(&manager, sequence, None).await);
+    }
+    drop(manager.allocate(16).await.expect("blocks"));
+    rest(&manager).await;
+    let behind = up(&manager, &slow[..4], Class::Background);
+    still(&manager).await;
+    assert!(manager.census().queued > 0);
+    let first = up(&manager, &urgent[..2], Class::Urgent);
+    let free = manager.allocate_within(1, PATIENCE).await.expect("in time");
+    let first = first.await;
+    assert_eq!((first.missed, free.len()), (None, 1));
+    check(&manager, &first.blocks, &urgent[..2]);
+    // A join makes what is aside as urgent as who joins.
+    let joined = up(&manager, &slow[..4], Class::Urgent).await;
+    check(&manager, &joined.blocks, &slow[..4]);
+    check(&manager, &behind.await.blocks, &slow[..4]);
+}
+
+#[tokio::test]
+async fn free_blocks_are_given_while_a_run_that_came_before_waits_for_its_queue() {
+    let ground = Ground::of(settings(16, 32).transfer_queue(2).transfer_in_flight(BYTES as u64), 16, 32);
+    let (manager, all) = (&ground.manager, hashes(1, 12));
+    drop(compute(manager, &all, None).await);
+    drop(manager.allocate(16).await.expect("blocks"));
+    rest(manager).await;
+    ground.mover.close();
+    let first = up(manager, &all[..4], Class::Urgent);
+    let second = up(manager, &all[4..12], Class::Urgent);
+    let census = manager.census();
+    assert_eq!((census.moving, census.queued, census.up), (1, 2, 12), "no more than may wait do");
+    assert_eq!(manager.allocate_within(4, PATIENCE).await.expect("in time").len(), 4);
+    // Given up while it waits beside the queue, and asked for again.
+    drop(first);
+    let first = up(manager, &all[..4], Class::Urgent);
+    ground.mover.open();
+    check(manager, &second.await.blocks, &all[4..12]);
+    check(manager, &first.await.blocks, &all[..4]);
+    rest(manager).await;
+}
+
+#[tokio::test]
+async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
+    let ground = Ground::of(settings(16, 8).host_headroom(4), 16, 8);
+    let manager = &ground.manager;
+    let held = compute(manager, &hashes(1, 8), None).await;
+    drop(compute(manager, &hashes(2, 4), None).await);
+    ground.mover.close();
+    let offload =
+        manager.offload(&held, OffloadOptions { class: Class::Urgent, ..OffloadOptions::default() });
+    assert_eq!(manager.census().tiers[0][1].owned, 4, "of 8, whatever its class");
+    let blocks = manager.allocate_within(8, PATIENCE);
+    tokio::pin!(blocks);
+    assert!(tokio::time::timeout(Duration::from_millis(1), &mut blocks).await.is_err());
+    assert_eq!(manager.census().tiers[0][1].owned, 8, "four victims have it");
+    ground.mover.open();
+    assert_eq!(blocks.await.expect("in time").len(), 8);
+    let offloaded = offload.await;
+    assert_eq!((offloaded.copied, offloaded.refused), (4, 4));
+    rest(manager).await;
+    assert_eq!(manager.match_prefix(&hashes(2, 4)).in_tier(Tier::Host), 4);
+}

@@ -1,0 +1,97 @@
+//! Quotas where they are met by others than the tenant: who asks for its blocks, and a volume that is lost.
+
+use crate::ground::{BYTES, compute, rest, settings};
+use crate::ground::{build, check};
+use crate::sequence;
+use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::core::PoolConfig;
+use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::ffi::device::SimDevice;
+use kvstrata::ffi::disk::VolumeOptions;
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::movers::ThreadsMover;
+use kvstrata::tier::Tier;
+use kvstrata::transfer::{Cause, HostMemory};
+use std::sync::Arc;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Nobody's request for a run of the tenant's: what is more than the tenant may have is a miss, and holds up nothing.
+#[tokio::test]
+async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that() {
+    let manager = build(settings(16, 16).quota_device(0.25));
+    let a = manager.tenant("a").expect("few tenants");
+    let run = sequence(&a, 1, 8);
+    for half in run.chunks(4) {
+        drop(compute(&a, half, None).await);
+    }
+    drop(manager.allocate(16).await.expect("evictable"));
+    rest(&manager).await;
+    assert_eq!(manager.match_prefix(&run).in_tier(Tier::Host), 8);
+    // From the host, and then with the first ones in the device.
+    for _ in 0..2 {
+        let restored = tokio::time::timeout(SOON, manager.restore_to_gpu(&run)).await;
+        let up = restored.expect("at once").expect("it fits the device");
+        assert_eq!((up.blocks.len(), up.missed), (4, Some(Cause::Deadline)));
+        check(&manager, &up.blocks, &run[..4]);
+        assert_eq!(manager.census().waiting, 0, "nobody waits");
+        drop(up);
+        rest(&manager).await;
+    }
+    assert_eq!(a.allocate_within(1, SOON).await.expect("in time").len(), 1);
+}
+
+/// A manager of few blocks over two volumes, and their tier.
+fn of_two_volumes(settings: ManagerConfigBuilder) -> (KvBlockManager, Arc<DiskTier>) {
+    let config = settings.build().expect("a configuration");
+    let layers = [BYTES / 2; 2];
+    let memory = HostMemory::new(6, &layers).expect("memory");
+    let device = Arc::new(SimDevice::with_layers(0, 4, &layers).expect("memory"));
+    let mover = ThreadsMover::new(Arc::clone(&device), Arc::clone(&memory), 1).expect("a thread");
+    let folder = tempfile::tempdir().expect("a folder");
+    let volumes =
+        ["one", "two"].map(|name| VolumeOptions::new(folder.path().join(name), 8, BYTES).keep(false));
+    let tier = DiskTier::open(volumes.into(), PoolConfig::new(16), TierOptions::default());
+    let tier = Arc::new(tier.expect("a tier").0);
+    let runtime = tokio::runtime::Handle::current();
+    let parts = StackParts {
+        name: "of two volumes".to_owned(),
+        device: PoolConfig::new(4),
+        port: Some(device),
+        mover: Arc::new(mover),
+        memory: Some(memory),
+        host: Some(PoolConfig::new(4)),
+        disk: Some(Arc::new(DiskMover::new(Arc::clone(&tier), &runtime))),
+        block_bytes: BYTES as u64,
+        layers: 2,
+        needs: Needs::All { page: 2 },
+        linked: false,
+    };
+    let manager =
+        KvBlockManager::of_parts(&config, Parts { stacks: vec![parts], runtime, own: None, names: None });
+    (manager.expect("a manager"), tier)
+}
+
+#[tokio::test]
+async fn the_credits_of_slots_on_a_lost_volume_come_back() {
+    let (manager, tier) = of_two_volumes(settings(4, 4).disk_blocks(16).host_headroom(0).quota_disk(0.5));
+    let a = manager.tenant("a").expect("few tenants");
+    let runs: Vec<_> = (0..16).map(|number| sequence(&a, number, 4)).collect();
+    let on_disk = |runs: &[Vec<_>]| {
+        let hashes = runs.iter().flatten();
+        hashes.map(|hash| manager.match_prefix(&[*hash]).in_tier(Tier::Disk)).sum::<usize>()
+    };
+    for run in &runs[..6] {
+        drop(compute(&a, run, None).await);
+        rest(&manager).await;
+    }
+    assert_eq!((on_disk(&runs), a.usage(Tier::Disk).blocks), (8, 8), "its quota, on both volumes");
+    tier.volumes().volumes()[1].retire();
+    for run in &runs[6..] {
+        drop(compute(&a, run, None).await);
+        rest(&manager).await;
+    }
+    assert_eq!(tier.stats().lost_volumes, 1);
+    assert_eq!((on_disk(&runs), a.usage(Tier::Disk).blocks), (8, 8), "its quota, on the one that is left");
+}

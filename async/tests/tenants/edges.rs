@@ -1,0 +1,119 @@
+//! The edges of a purge: what moves while it begins, how it ends, and what it leaves on the disk.
+
+use crate::ground::{BYTES, build, compute, rest, settings};
+use crate::sequence;
+use kvstrata::manager::{Purge, PurgeError};
+use kvstrata::tier::Tier;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
+
+/// The host has to keep some blocks free: the purge calls back what was on its way to the disk for that, so that other blocks are to go, this
+/// moment, and they are the tenant's too.
+#[tokio::test]
+async fn what_the_host_would_evict_next_is_erased() {
+    let one_an_iteration = settings(8, 8).iteration_bytes(Some(BYTES as u64));
+    let manager = build(one_an_iteration.disk_blocks(64).host_headroom(4));
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    drop(compute(&a, &sequence(&a, 1, 8), None).await);
+    let held = compute(&b, &sequence(&b, 1, 8), None).await;
+    while !manager.census().is_idle() {
+        manager.step().expect("none runs");
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((a.usage(Tier::Host).blocks, a.usage(Tier::Disk).blocks), (4, 4));
+    // Three more for the host: so many of the tenant's are to go, and the iteration has bytes for one.
+    drop(held);
+    drop(b.allocate(3).await.expect("victims"));
+    while manager.census().moving > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(manager.census().queued > 0, "some wait for the next iteration");
+    let purged = a.purge(ZERO).await.expect("open");
+    assert!(purged.complete);
+    assert_eq!((purged.zeroed_bytes, purged.failed), (8 * BYTES as u64, 0), "{purged:?}");
+    assert_eq!(purged.host.found + purged.disk.found + purged.in_flight, 8, "{purged:?}");
+    assert_eq!((a.usage(Tier::Host).blocks, a.usage(Tier::Disk).blocks), (0, 0));
+}
+
+#[tokio::test]
+async fn a_deadline_may_be_as_long_as_one_likes() {
+    let manager = build(settings(4, 4));
+    let a = manager.tenant("a").expect("few tenants");
+    drop(compute(&a, &sequence(&a, 1, 3), None).await);
+    let purged = a.purge(Purge { deadline: Duration::MAX, ..Purge::default() }).await.expect("open");
+    assert_eq!((purged.complete, purged.device.purged), (true, 3));
+    drop(compute(&a, &sequence(&a, 1, 3), None).await);
+}
+
+#[test]
+fn a_purge_whose_runtime_is_gone_is_over() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();
+    let runtime = runtime.expect("a runtime");
+    let (manager, a) = runtime.block_on(async {
+        let manager = build(settings(4, 4));
+        let a = manager.tenant("a").expect("few tenants");
+        drop(compute(&a, &sequence(&a, 1, 3), None).await);
+        (manager, a)
+    });
+    drop(runtime);
+    {
+        let mut purge = pin!(a.purge(Purge::default()));
+        let ended = purge.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(ended, Poll::Ready(Err(PurgeError::Closed))), "{ended:?}");
+    }
+    assert_eq!(manager.census().purges, 0);
+    assert_eq!(a.try_allocate(1).map(|blocks| blocks.len()), Some(1), "it may have blocks");
+}
+
+/// A copy has taken the slot of a tenant's block, and was not written.
+#[tokio::test]
+async fn a_block_whose_slot_was_taken_is_not_found_after_a_restart_though_nothing_was_written_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let manager = || {
+        let settings = settings(4, 4).iteration_bytes(Some(BYTES as u64)).host_headroom(0);
+        build(settings.disk_blocks(8).disk_paths(vec![file.clone()]))
+    };
+    let of_a;
+    {
+        let first = manager();
+        let [a, b] = ["a", "b"].map(|name| first.tenant(name).expect("few tenants"));
+        of_a = [1, 2].map(|number| sequence(&a, number, 4));
+        for run in &of_a {
+            drop(compute(&a, run, None).await);
+            let persisted = tokio::spawn({
+                let (a, run) = (a.clone(), run.clone());
+                async move { a.persist(&run).await }
+            });
+            while !persisted.is_finished() {
+                first.step().expect("none runs");
+                tokio::task::yield_now().await;
+            }
+            rest(&first).await;
+        }
+        assert_eq!(a.usage(Tier::Disk).blocks, 8, "all of it");
+        let of_b = sequence(&b, 1, 1);
+        drop(compute(&b, &of_b, None).await);
+        // The iteration has bytes for the way to the host, and none for that to the disk.
+        first.step().expect("none runs");
+        let persisted = tokio::spawn({
+            let b = b.clone();
+            async move { b.persist(&of_b).await }
+        });
+        while a.usage(Tier::Disk).blocks == 8 {
+            tokio::task::yield_now().await;
+        }
+        assert!(b.purge(Purge::default()).await.expect("open").complete);
+        assert_eq!(persisted.await.expect("no panic").failed, 1, "called back");
+        let purged = a.purge(ZERO).await.expect("open");
+        assert_eq!((purged.complete, purged.disk.purged), (true, 7));
+        assert!(first.shutdown().await);
+    }
+    let second = manager();
+    let found = of_a.iter().flatten().filter(|hash| !second.match_prefix(&[**hash]).is_empty());
+    assert_eq!(found.count(), 0, "found after a restart");
+}
