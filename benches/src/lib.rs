@@ -6,7 +6,6 @@
 //! | [`ours`] | the operations on [`kvstrata_core::BlockPool`] |
 //! | [`rounds`] | contenders measured in turns, medians and quartiles, ratios by pairs |
 //! | [`clock`] | a thread's own time |
-//! | [`counting`] | allocations |
 //! | [`disk`] | the disk tier, fio and peers |
 //! | [`facade`] | the manager over all tiers, beside the core, memcpy and the disk tier alone |
 //! | [`gpu`] | copies on a GPU, beside limits and peers |
@@ -19,7 +18,6 @@
 
 pub mod clock;
 pub mod copies;
-pub mod counting;
 pub mod disk;
 #[cfg(target_os = "linux")]
 pub mod facade;

@@ -1,7 +1,7 @@
 //! Counts the façade's allocations; `facade` calls it. Prints JSON.
 
-use kvstrata_benches::counting::Counting;
 use kvstrata_benches::disk::Failure;
+use kvstrata_testing::counting::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;

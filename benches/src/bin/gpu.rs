@@ -1,11 +1,11 @@
 //! Copies on a GPU beside the machine's limits and beside peers. `benches/gpu/run` calls it, out of its bundle.
 
-use kvstrata_benches::counting::Counting;
 use kvstrata_benches::gpu::report::{Report, Section};
 use kvstrata_benches::gpu::scale::Scale;
 use kvstrata_benches::gpu::{Bench, Failure, completion, launch, link, offload, within};
 use kvstrata_benches::machine;
 use kvstrata_ffi::cuda::{CopyCosts, CudaDevice, CudaDriver, CudaError, CudaKernels, tune};
+use kvstrata_testing::counting::Counting;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -9,12 +9,12 @@
 use super::ground::{Ground, Shape, build, now, settings};
 use super::hits::{Fresh, full};
 use super::report::{Cell, Table};
-use crate::counting::counted;
 use crate::disk::Failure;
 use crate::inputs::sequence;
 use crate::{CAPACITY, PREFIX};
 use futures_executor::block_on;
 use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata_testing::counting::counted;
 use serde_json::{Value, json};
 use std::process::Command;
 

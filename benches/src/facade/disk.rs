@@ -77,7 +77,7 @@ impl Below {
         let config = settings(shape.block_bytes, shape.blocks as u32, 0)
             .transfer_in_flight_disk_to_device(Some((DEPTH * shape.block_bytes) as u64))
             .build()?;
-        let parts = Parts { stacks: vec![stack], runtime: runtime.clone(), own: None };
+        let parts = Parts { stacks: vec![stack], runtime: runtime.clone(), own: None, names: None };
         let manager = KvBlockManager::of_parts(&config, parts)?;
         let ground = Ground::filled(manager, shape, Tier::Disk, prefixes)?;
         Ok(Below { ground, tier, memory })

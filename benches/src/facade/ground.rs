@@ -25,6 +25,7 @@ pub fn settings(block_bytes: usize, device: u32, host: u32) -> ManagerConfigBuil
         .host_blocks(host)
         .watermark_device(1.0)
         .watermark_host(1.0)
+        .host_headroom(0)
         .idle_host_after(None)
         .idle_disk_after(None)
 }

@@ -5,9 +5,9 @@ use super::link::Link;
 use super::report::{Reach, Row, Section};
 use super::streams::{guard, submit};
 use super::{Bench, DEADLINE, Failure};
-use crate::counting::counted;
 use crate::rounds::Spread;
 use kvstrata_ffi::cuda::{Batch, CopyOptions, Held, Route};
+use kvstrata_testing::counting::counted;
 use std::time::Instant;
 
 /// Bytes of a piece.
