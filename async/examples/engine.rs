@@ -27,6 +27,7 @@ struct Request {
 struct Engine {
     manager: KvBlockManager,
     reused: usize,
+    resumed: usize,
     computed: usize,
 }
 
@@ -39,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .device_blocks(96)
         .host_blocks(512)
         .build()?;
-    let mut engine = Engine { manager: KvBlockManager::new(&config)?, reused: 0, computed: 0 };
+    let mut engine = Engine { manager: KvBlockManager::new(&config)?, reused: 0, resumed: 0, computed: 0 };
     print!("{}", engine.manager.describe());
 
     // A system prompt that all share, a question each, and later turns that go on where the ones before ended.
@@ -65,6 +66,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let stats = engine.manager.stats();
     println!("{} blocks reused, {} computed", engine.reused, engine.computed);
     println!("{} brought up from the host, {} copied down to it", stats.onboarded[0], stats.offloaded[0]);
+    assert!(
+        engine.reused > 0 && engine.resumed > 0,
+        "turns share their beginnings, and preempted requests come back"
+    );
     assert!(engine.manager.shutdown().await, "everything has ended");
     Ok(())
 }
@@ -123,6 +128,7 @@ impl Engine {
                 for (block, hash) in resumed.blocks.ids().zip(tokens.hashes()) {
                     self.check(block, *hash)?;
                 }
+                self.resumed += 1;
                 println!("request {number}: preempted, and back with {} blocks", resumed.blocks.len());
                 Ok(Request { number, tokens, blocks: resumed.blocks, tail })
             }

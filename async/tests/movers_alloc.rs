@@ -7,6 +7,7 @@ use kvstrata::transfer::{Copies, Copy, DeviceMover, HostMemory, HostSide, Landed
 use kvstrata_core::BlockId;
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_testing::counting::{Counting, counted};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 
 #[global_allocator]
@@ -20,12 +21,15 @@ const COPIES: u32 = 8;
 struct Inbox {
     state: Mutex<(bool, Vec<Vec<Copy>>)>,
     news: Condvar,
+    /// Landings that have begun.
+    begun: AtomicU32,
 }
 
 impl Lands for Inbox {
     fn landed(&self, landed: Landed) {
         let Landed::Copies(list) = landed else { panic!("copies were started") };
         assert!(list.iter().all(|copy| copy.outcome.is_ok()));
+        self.begun.fetch_add(1, Relaxed);
         let mut state =
             self.news.wait_while(self.state.lock().expect("no panic"), |(open, _)| !*open).expect("no panic");
         state.1.push(list);
@@ -59,6 +63,10 @@ fn nothing_is_allocated_for_a_copy() {
     };
     // Both threads wait in a landing, so that all other lists are queued: more than ever will be again.
     (0..2 * LISTS).for_each(|number| start(number, Vec::new(), false));
+    // A thread allocates when it starts.
+    while inbox.begun.load(Relaxed) < 2 {
+        std::thread::yield_now();
+    }
     inbox.state.lock().expect("no panic").0 = true;
     inbox.news.notify_all();
     let mut lists = std::mem::take(&mut wait(2 * LISTS).1);

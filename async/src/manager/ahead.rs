@@ -255,9 +255,11 @@ impl Traffic {
         }
     }
 
-    /// What queues have refused (I2). Of several tiers, the first that finds no room ends it: what is behind it waits for the next time.
+    /// What queues have refused (I2), some each time. Of several tiers, the first that finds no room ends it: what is behind it waits for the
+    /// next time.
     fn copy_owed(&mut self, inner: &Inner) {
-        while let Some((stack, tier, block)) = self.owed.copies.front().copied() {
+        for _ in 0..LOOK {
+            let Some((stack, tier, block)) = self.owed.copies.front().copied() else { return };
             if !self.copy_through(inner, (stack, tier), block) {
                 return;
             }

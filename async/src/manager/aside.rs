@@ -34,10 +34,7 @@ impl Up {
 
     /// The path that it takes next.
     pub(super) fn path(&self) -> Path {
-        match self.source {
-            Source::Disk(_, None) => Path::DiskToDevice,
-            _ => Path::HostToDevice,
-        }
+        self.source.path()
     }
 
     /// The block of staging that it has.

@@ -246,8 +246,9 @@ impl Traffic {
         let books = &inner.stack(stack).device;
         let evicted = books.pool.evict_ids(wanted, victims);
         // Under a copy a block counts as available and is not: it will be, when the copy has ended.
-        let copied =
-            |(_, down): (usize, &Down)| down.stack == stack && matches!(down.source, Have::Leased(_));
+        let copied = |(_, down): (usize, &Down)| {
+            (down.stack, down.from) == (stack, Tier::Device) && matches!(down.source, Have::Leased(_))
+        };
         if evicted > 0 || !books.links() || books.pool.available() == 0 || self.downs.iter().any(copied) {
             return evicted;
         }

@@ -8,6 +8,7 @@ use super::inner::Inner;
 use super::schedule::GatedCopy;
 use super::traffic::Traffic;
 use crate::scheduler::Gate;
+use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
 use kvstrata_core::SequenceHash;
 use std::fmt;
@@ -120,6 +121,7 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
     let of = inner.stack(stack);
     let in_host = |hash: &SequenceHash| of.host.as_ref().is_some_and(|host| host.pool.contains(*hash));
     let on_disk = |hash: &SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(*hash));
+    let there = hashes.iter().filter(|hash| on_disk(hash)).count();
     let above = hashes.iter().filter(|hash| !on_disk(hash) && !in_host(hash));
     let refs = above.filter_map(|hash| of.device.pool.lookup_ref(*hash)).collect();
     let blocks = Blocks::new(Arc::clone(inner), stack, refs);
@@ -129,14 +131,20 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
         let key = traffic.offload(inner, &blocks, OffloadOptions::default(), false);
         // Victims, which the device has no more and the host not yet.
         for hash in hashes.iter().filter(|hash| !of.device.pool.contains(**hash)) {
-            traffic.join_down(key, stack, *hash);
+            traffic.join_down(key, stack, *hash, None);
         }
         traffic.offload_due(key, due);
         key
     });
     let first = Offload { inner: Arc::clone(inner), key: Some(key) }.await;
     if of.host.is_none() {
-        return all_counted(inner, hashes, first);
+        return all_counted(inner, hashes, Offloaded { there: first.there + there, ..first });
+    }
+    if first.cause == Some(Cause::Deadline) {
+        // What has come to the host has not come further.
+        let there = hashes.iter().filter(|hash| on_disk(hash)).count();
+        let failed = hashes.len().saturating_sub(there + first.refused);
+        return Offloaded { copied: 0, there, failed, ..first };
     }
     let key = inner.with(|traffic| {
         let key = traffic.offload_to_disk(inner, stack, hashes);
@@ -246,7 +254,7 @@ impl Traffic {
                 // What finds no room now does when it must go.
                 books.ages.second_use(held, inner.now());
             }
-            if self.join_down(key, stack, name.hash) {
+            if self.join_down(key, stack, name.hash, None) {
                 let_go(books, Have::Held(held), inner.now());
                 continue;
             }
@@ -296,7 +304,7 @@ impl Traffic {
             self.lines[stack as usize].grounded.retain(|waits| *waits != flight);
             return self.down_failed(inner, flight, Failure::of(Cause::Cancelled));
         }
-        self.join_down(key, stack, hash);
+        self.join_down(key, stack, hash, None);
     }
 
     /// Blocks of the host on their way to the disk.
@@ -310,7 +318,8 @@ impl Traffic {
                 self.offloadings[key as usize].so_far.there += 1;
                 continue;
             }
-            if self.join_down(key, stack, *hash) {
+            // One that is still on its way to the host has come too late to go on from there.
+            if self.join_down(key, stack, *hash, Some(Tier::Host)) {
                 continue;
             }
             let Some(block) = host.pool.lookup_ref(*hash) else { continue };
@@ -329,9 +338,10 @@ impl Traffic {
     }
 
     /// Waits for a block that is on its way down, if it is.
-    fn join_down(&mut self, key: u32, stack: u16, hash: SequenceHash) -> bool {
+    fn join_down(&mut self, key: u32, stack: u16, hash: SequenceHash, from: Option<Tier>) -> bool {
         let flight = self.down_of.get(&(stack, hash)).copied();
-        let Some(down) = flight.and_then(|flight| self.downs.get_mut(flight as usize)) else { return false };
+        let down = flight.and_then(|flight| self.downs.get_mut(flight as usize));
+        let Some(down) = down.filter(|down| from.is_none_or(|from| down.from == from)) else { return false };
         down.asked.push(key);
         self.offloadings[key as usize].left += 1;
         true

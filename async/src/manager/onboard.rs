@@ -126,7 +126,8 @@ impl Onboard {
         Ok(Onboard { inner: Arc::clone(inner), key: Some(key), device })
     }
 
-    /// Waits until a layer, and those before it, is there for all blocks of the run, and no longer than the onboarding's deadline.
+    /// Waits until a layer, and those before it, is there for all blocks of the run, and no longer than the onboarding's deadline. A block
+    /// whose copy others have asked for as a whole, and that waits for its turn already, comes as a whole.
     ///
     /// # Errors
     /// The cause, if a block has failed, or is late: what follows is to be computed.
@@ -327,6 +328,9 @@ impl Traffic {
                 return None;
             }
             self.promote(inner, flight, options.class);
+            if let (Some(step), Some(up)) = (options.layers, self.ups.get_mut(flight as usize)) {
+                up.refine(step.max(1));
+            }
             self.join(key, flight, layers);
             source.into_iter().for_each(|source| self.spend(link, source));
             return Some(None);

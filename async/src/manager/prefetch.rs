@@ -155,7 +155,7 @@ impl Traffic {
     }
 
     fn may_guess(&self, inner: &Inner) -> bool {
-        let idle = self.lines.iter().all(super::line::Line::is_empty);
+        let idle = self.lines.iter().all(super::line::Line::is_idle);
         idle && !self.refusing && (self.guesses.flights.len() as u32) < inner.rules.prefetch_blocks
     }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 impl Traffic {
     /// Nothing new begins, and what has not begun to move never will. Whoever waits is answered.
@@ -89,8 +90,10 @@ impl Inner {
         if closings.is_empty() {
             return true;
         }
-        let close = || closings.into_iter().for_each(|close| close());
-        let closed = self.runtime.spawn_blocking(close);
+        let (ended, closed) = oneshot::channel();
+        if !begin_to_close(closings, move || _ = ended.send(())) {
+            return false;
+        }
         let in_time = {
             let _in = self.runtime.enter();
             tokio::time::timeout_at(deadline, closed)
@@ -132,13 +135,17 @@ impl Inner {
 /// Whether they were closed in time; otherwise that goes on.
 fn close_within(closings: Vec<Closing>, deadline: Duration) -> bool {
     let (ended, end) = mpsc::channel();
+    begin_to_close(closings, move || _ = ended.send(())) && end.recv_timeout(deadline).is_ok()
+}
+
+/// On a thread that nobody joins: a runtime would wait for it when it ends, for as long as a device hangs. False: there is none, and they are
+/// closed where they are dropped.
+fn begin_to_close(closings: Vec<Closing>, ended: impl FnOnce() + Send + 'static) -> bool {
     let close = move || {
         closings.into_iter().for_each(|close| close());
-        let _ = ended.send(());
+        ended();
     };
-    // Without a thread they are closed where they are dropped.
-    let begun = thread::Builder::new().name("kvstrata-close".to_owned()).spawn(close);
-    begun.is_ok() && end.recv_timeout(deadline).is_ok()
+    thread::Builder::new().name("kvstrata-close".to_owned()).spawn(close).is_ok()
 }
 
 #[cfg(test)]

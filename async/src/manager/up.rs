@@ -81,6 +81,13 @@ impl Up {
         }
     }
 
+    /// Somebody waits for layers: it comes in steps as short, unless it waits for a copy already, whose bytes are counted.
+    pub(super) fn refine(&mut self, step: u32) {
+        if matches!(self.source, Source::Disk(_, None)) || matches!(self.at, At::Wants | At::Pausing) {
+            self.step = self.step.min(step);
+        }
+    }
+
     fn layers(&self, of: u32) -> Range<u32> {
         self.landed..self.landed.saturating_add(self.step).min(of)
     }
@@ -174,6 +181,7 @@ impl Traffic {
             Err(failure) => {
                 inner.counts.failed(path, failure.cause);
                 let again = failure.retryable
+                    && !purging
                     && !up.parked
                     && up.attempts < inner.rules.retries
                     && up.first.is_some();

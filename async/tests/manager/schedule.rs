@@ -1,7 +1,8 @@
 //! What is done ahead of need, and when.
 
-use super::ground::{build, check, compute, hashes, rest, settings};
+use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
+use kvstrata::core::layout::DType;
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
@@ -93,12 +94,34 @@ async fn an_offload_waits_for_its_gate() {
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     let iteration = manager.iteration_begin().expect("none runs");
     let gated = |gate| OffloadOptions { gate, ..OffloadOptions::default() };
-    let mut offload = manager.offload(&blocks, gated(Gate::Iteration(iteration)));
-    let early = tokio::time::timeout(Duration::from_millis(20), &mut offload).await;
-    assert!(early.is_err(), "the iteration still writes them");
+    let offload = manager.offload(&blocks, gated(Gate::Iteration(iteration)));
+    assert_eq!((manager.census().gated, manager.census().down), (4, 0), "the iteration still writes them");
     manager.iteration_end().expect("one runs");
     assert_eq!(offload.await.copied, 4);
     assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.there, 4);
+}
+
+#[tokio::test]
+async fn an_offload_waits_for_a_layer() {
+    let layers =
+        settings(8, 16).geometry_block_bytes(None).geometry_layers(Some(4)).geometry_kv_heads(Some(1));
+    let manager =
+        build(layers.geometry_head_size(Some((BYTES / 256) as u32)).geometry_dtype(Some(DType::BF16)));
+    let blocks = compute(&manager, &hashes(1, 4), None).await;
+    let iteration = manager.iteration_begin().expect("none runs");
+    let gate = Gate::Layer { iteration, layer: 2 };
+    let offload = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+    for layer in 0..2 {
+        assert_eq!(
+            (manager.census().gated, manager.stats().offloaded[0]),
+            (4, 0),
+            "the layer is still written"
+        );
+        manager.layer_done(layer).expect("in turn");
+    }
+    assert_eq!(manager.census().gated, 4);
+    manager.layer_done(2).expect("in turn");
+    assert_eq!((manager.census().gated, offload.await.copied), (0, 4));
 }
 
 #[tokio::test]
@@ -124,10 +147,11 @@ async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
     let manager = build(settings(8, 16).iteration_bytes(Some(3 * bytes)));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
     manager.iteration_begin().expect("none runs");
-    let mut offload = manager.offload(&blocks, OffloadOptions::default());
-    let stalled = tokio::time::timeout(Duration::from_millis(20), &mut offload).await;
-    assert!(stalled.is_err());
-    assert_eq!(manager.stats().offloaded[0], 3);
+    let offload = manager.offload(&blocks, OffloadOptions::default());
+    while manager.census().moving > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((manager.stats().offloaded[0], manager.census().queued), (3, 5));
     manager.iteration_end().expect("one runs");
     for _ in 0..2 {
         manager.step().expect("none runs");

@@ -37,7 +37,10 @@ async fn a_block_of_staging_that_somebody_still_uses_is_not_lost() {
     let manager = KvBlockManager::of_parts(&config, parts).expect("parts that fit");
     let all = crate::ground::hashes(1, 1);
     drop(crate::ground::compute(&manager, &all, None).await);
-    assert_eq!(manager.persist(&all).await.copied, 1);
+    let copied = manager.persist(&all).await;
+    assert_eq!((copied.copied, copied.there, copied.refused), (1, 0, 0));
+    let again = manager.persist(&all).await;
+    assert_eq!((again.copied, again.there, again.refused), (0, 1, 0));
     drop(manager.allocate(4).await.expect("blocks"));
     let up = async || {
         let found = manager.match_prefix(&all);

@@ -2,7 +2,7 @@
 
 use crate::ground::{BYTES, build, compute, rest, settings};
 use crate::sequence;
-use kvstrata::manager::{Purge, PurgeError};
+use kvstrata::manager::{OffloadOptions, Purge, PurgeError};
 use kvstrata::tier::Tier;
 use std::future::Future;
 use std::pin::pin;
@@ -26,8 +26,9 @@ async fn what_the_host_would_evict_next_is_erased() {
     }
     assert_eq!((a.usage(Tier::Host).blocks, a.usage(Tier::Disk).blocks), (4, 4));
     // Three more for the host: so many of the tenant's are to go, and the iteration has bytes for one.
-    drop(held);
-    drop(b.allocate(3).await.expect("victims"));
+    let mut first = held.clone();
+    first.truncate(3);
+    drop(manager.offload(&first, OffloadOptions::default()));
     while manager.census().moving > 0 {
         tokio::task::yield_now().await;
     }

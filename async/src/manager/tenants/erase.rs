@@ -86,9 +86,11 @@ async fn zero_device(inner: &Inner, stack: u16, blocks: &[BlockId]) -> Vec<Block
             let zeros = |block| Copy::new(Token(0), block, HostSide::Zeros, 0..of.layers, false);
             let (answer, answered) = oneshot::channel();
             let landing = Landing::new(Arc::new(Answer(Mutex::new(Some(answer)))));
-            of.mover.start(Copies::new(left.drain(..).map(zeros).collect(), landing));
+            let mut asked = std::mem::take(&mut left);
+            of.mover.start(Copies::new(asked.iter().copied().map(zeros).collect(), landing));
             // Each list is answered.
             for copy in answered.await.unwrap_or_default() {
+                asked.retain(|block| *block != copy.device);
                 let kept = matches!(copy.host, HostSide::Kept { .. });
                 match copy.outcome {
                     Ok(()) => {}
@@ -98,6 +100,8 @@ async fn zero_device(inner: &Inner, stack: u16, blocks: &[BlockId]) -> Vec<Block
                     Err(_) => failed.push(copy.device),
                 }
             }
+            // What is in no answer may hold anything.
+            failed.append(&mut asked);
             if !left.is_empty() {
                 attempts += 1;
                 tokio::time::sleep(inner.rules.retry_after).await;

@@ -13,8 +13,8 @@
 //!
 //! What a failed device keeps (`parked.rs`) is withdrawn too, and not waited for.
 //!
-//! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released before; on the disk, blocks that a restart has
-//! found and nobody has used since (they are nobody's).
+//! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released before, or was found rotten before while
+//! others held it, and is released meanwhile; on the disk, blocks that a restart has found and nobody has used since (they are nobody's).
 //!
 //! Invariants
 //! - I1: between `begin` and the end no block of the tenant is registered but by who was about to, who tells the purge (`register`); and no
@@ -379,6 +379,22 @@ impl Traffic {
             erasing[*tier as usize] += 1;
             false
         });
+        for parked in self.parked.iter().filter(|parked| parked.registered && parked.tenant == tenant) {
+            let (stack, tier, block) = match parked.piece {
+                Piece::Device(stack, block) => (stack, Tier::Device, block),
+                Piece::Host(stack, block) => (stack, Tier::Host, BlockId(block)),
+                Piece::Staged(..) | Piece::Disk(..) => continue,
+            };
+            let of = inner.stack(stack);
+            let (Some(owners), Some(pool)) = (of.owners(tier), of.pool(tier)) else { continue };
+            // Withdrawn by somebody else: found by no look, and its registration will not end.
+            if owners.owner(block) == tenant && pool.registered(block).is_none() {
+                owners.note(block, TenantId::NOBODY);
+                owners.give(tenant, 1);
+                work.done.tier(tier).found += 1;
+                work.done.tier(tier).purged += 1;
+            }
+        }
         if let Some(purging) = self.purging.iter_mut().find(|purging| purging.tenant == tenant) {
             pieces.append(&mut purging.pieces);
             purging.erasing.clone_from(&pieces);
