@@ -32,7 +32,7 @@ struct Engine {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     // From a file and the environment, as `kvstrata config` lists them; here by calls.
     let config = ManagerConfig::builder()
         .geometry_page_size(PAGE as u32)

@@ -13,7 +13,7 @@ const LAYERS: u32 = 32;
 const BLOCKS: u32 = 64;
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let config = ManagerConfig::builder()
         .geometry_layers(Some(LAYERS))
         .geometry_kv_heads(Some(8))
@@ -28,14 +28,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let layer_bytes = block_bytes / LAYERS as usize;
     let hashes: Vec<_> = (1..=u128::from(BLOCKS)).map(SequenceHash::from_u128).collect();
 
-    // A prefix is computed, and others push it out of the device.
+    // A prefix is computed, and others, who compute something else, push it out of the device.
     let blocks = manager.allocate(hashes.len()).await?;
     let port = manager.device_port().ok_or("no device")?.clone();
     for (block, hash) in blocks.ids().iter().zip(&hashes) {
         port.copy_in(block.0, 0, &vec![hash.to_u128() as u8; block_bytes])?;
     }
     drop(blocks.register(&hashes, None)?);
-    drop(manager.allocate(hashes.len()).await?);
+    let others = manager.allocate(hashes.len()).await?;
+    for block in others.ids() {
+        port.copy_in(block.0, 0, &vec![0; block_bytes])?;
+    }
+    drop(others);
 
     // It is asked for again.
     let found = manager.match_prefix(&hashes);

@@ -6,7 +6,7 @@
 use kvstrata::disk::{DiskTier, TierOptions, WriteOutcome};
 use kvstrata_core::{PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Name, VolumeOptions};
+use kvstrata_ffi::disk::{Name, OwnerId, VolumeOptions};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs::File;
@@ -29,7 +29,7 @@ fn name(number: u128) -> Name {
         true => number.wrapping_mul(0x9e37_79b9) % number,
         false => number + 1,
     };
-    Name { hash: hash(number), parent: Some(hash(parent)) }
+    Name { hash: hash(number), parent: Some(hash(parent)), owner: OwnerId((number % 100) as u64) }
 }
 
 fn open(path: &Path, blocks: u32) -> Result<(DiskTier, u64), Box<dyn Error>> {

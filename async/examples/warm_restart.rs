@@ -15,18 +15,23 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    if let Some(directory) = std::env::args_os().nth(1) {
-        return serve(&PathBuf::from(directory)).await.map(drop);
+    match std::env::args_os().nth(1) {
+        Some(directory) => serve(&PathBuf::from(directory)).await.map(drop),
+        None => both().await,
     }
+}
+
+/// Two lives, one after the other.
+pub(crate) async fn both() -> Result<(), Box<dyn Error>> {
     let directory = std::env::temp_dir().join(format!("kvstrata-warm-restart-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
-    let both = async {
+    let lives = async {
         let first = serve(&directory).await?;
         let second = serve(&directory).await?;
         assert_eq!((first, second), (0, 128), "the first process computes all, the second finds all");
         Ok(())
     };
-    let outcome = both.await;
+    let outcome = lives.await;
     std::fs::remove_dir_all(&directory)?;
     outcome
 }

@@ -35,4 +35,3 @@ pub mod transfer;
 mod figures;
 mod files;
 mod number;
-mod parents;

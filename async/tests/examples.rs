@@ -1,29 +1,25 @@
-//! The examples do what they say: they check their own bytes, and end with an error if one is wrong.
+//! The examples do what they say: they check their own bytes, and end with an error or a panic if one is wrong. They are compiled into this
+//! test, so that no `cargo test` can leave them out.
 
-use std::process::Command;
-
-fn run(example: &str) {
-    let path = std::path::Path::new(env!("CARGO_BIN_EXE_kvstrata")).with_file_name("examples").join(example);
-    if !path.exists() {
-        return println!("SKIP {example}: `cargo test` builds it, unless told --test");
-    }
-    let output = Command::new(path).output().expect("it can be run");
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{example}: {}\n{out}\n{err}", output.status);
-    println!("{out}");
-}
+#[path = "../examples/engine.rs"]
+mod engine;
+#[path = "../examples/layerwise.rs"]
+mod layerwise;
+#[expect(dead_code, reason = "its `main` reads arguments, which are the test's here")]
+#[path = "../examples/warm_restart.rs"]
+mod warm_restart;
 
 #[test]
 fn engine() {
-    run("engine");
+    engine::main().expect("it ends well");
 }
 
 #[test]
 fn layerwise() {
-    run("layerwise");
+    layerwise::main().expect("it ends well");
 }
 
-#[test]
-fn warm_restart() {
-    run("warm_restart");
+#[tokio::test]
+async fn warm_restart() {
+    warm_restart::both().await.expect("it ends well");
 }

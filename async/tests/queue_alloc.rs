@@ -65,7 +65,12 @@ impl Bench {
 
 #[test]
 fn ten_million_operations_allocate_nothing() {
-    let mut queue = Queue::new(Limits { waiting: WAITING, in_flight_bytes: IN_FLIGHT, quantum_bytes: 7 });
+    let mut queue = Queue::new(Limits {
+        waiting: WAITING,
+        in_flight: u32::MAX,
+        in_flight_bytes: IN_FLIGHT,
+        quantum_bytes: 7,
+    });
     let ticket = queue.push(Class::Urgent, 0, 1, 0).expect("room");
     assert_eq!(queue.cancel(ticket), Some(0));
     let mut bench = Bench {

@@ -6,6 +6,7 @@ use kvstrata::disk::AdmissionPolicy;
 use kvstrata::replay::{DiskFill, Replay, Report, Settings};
 use kvstrata::trace::{TraceReader, TraceSource};
 use kvstrata_core::Policy;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 fn settings(requests: u64, device_blocks: u32, host_blocks: u32, disk_blocks: u32) -> Settings {
@@ -192,9 +193,10 @@ fn blocks_on_disk_name_their_parents_whichever_way_they_came() {
         common::run(settings, device, common::trace_file(folder.path(), &requests), &|_| {});
         common::volume::settle(&folder.path().join("volume"));
         let volume = common::volume::read(&folder.path().join("volume")).expect("a volume");
-        let depth = |hash: &u128| {
-            std::iter::successors(Some(hash), |hash| volume.parents.get(hash)).take(100).count()
-        };
+        let by_key: HashMap<u64, u128> =
+            volume.blocks.keys().map(|hash| (common::volume::key(*hash), *hash)).collect();
+        let parent = |hash: &u128| volume.parents.get(hash).map(|key| by_key.get(key).copied().unwrap_or(0));
+        let depth = |hash: &u128| std::iter::successors(Some(*hash), parent).take(100).count();
         let mut depths: Vec<_> = volume.blocks.keys().map(depth).collect();
         depths.sort_unstable();
         // With a host tier only the first three victims went further: 4 of 3, 3 of 2, 6 of 5.

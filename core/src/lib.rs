@@ -13,6 +13,9 @@
 //! | `policy` | LRU, LFU, SIEVE, S3-FIFO over the timeline |
 //! | [`request`] | the request-level view: reserve and release by request |
 //! | [`waiting`] | who waits for blocks, and must be woken by those who release |
+//! | [`owners`] | tenants: whose each block is, and how many each may have |
+//! | [`ages`] | how long blocks have been idle, and which have a copy below |
+//! | [`classes`], [`parents`] | what goes along with a block's bytes from tier to tier |
 //! | [`tokens`], [`hash`] | tokens to blocks to chained hashes |
 //! | [`layout`], [`plan`] | where a block's bytes lie; the fewest moves from there to anywhere |
 //! | [`storage`] | the ports that hardware implements |
@@ -39,9 +42,13 @@
 
 extern crate alloc;
 
+pub mod ages;
+pub mod classes;
 pub mod events;
 pub mod hash;
 pub mod layout;
+pub mod owners;
+pub mod parents;
 pub mod plan;
 pub mod pool;
 pub mod request;
@@ -59,11 +66,15 @@ mod slot;
 mod sync;
 mod timeline;
 
+pub use ages::Ages;
+pub use classes::Classes;
 pub use error::{ConfigError, OutOfBlocks, Reason, Refused, TransitionError};
 pub use events::EventSink;
 pub use hash::{BlockHash, BlockHasher, Salt, SaltParts, SequenceHash, Xxh3};
 pub use id::{BlockId, BlockRef};
 pub use layout::{Arrangement, DType, Layout, LayoutConfig, LayoutError};
+pub use owners::{Owners, TenantId};
+pub use parents::Parents;
 pub use policy::{Policy, UnknownPolicy};
 pub use pool::{
     BlockPool, Census, CompleteBlock, Duplicates, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,

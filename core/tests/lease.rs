@@ -103,6 +103,19 @@ fn what_is_leased_is_not_taken_out() {
     assert_eq!(pool.take_out(block).expect_err("gone").reason, Reason::Recycled);
 }
 
+#[test]
+fn a_victim_that_somebody_has_chosen_counts_as_evicted() {
+    let (pool, blocks) = ten(Policy::Lru);
+    let before = pool.stats();
+    let victim = pool.evict_this(blocks[4]).expect("nothing keeps it");
+    assert_eq!((victim.id(), victim.hash()), (blocks[4].id, hash(5)));
+    let after = Stats { removed: before.removed + 1, evicted: before.evicted + 1, ..before };
+    assert_eq!(pool.stats(), after);
+    drop(victim);
+    assert_eq!(pool.evict_this(blocks[4]).expect_err("gone").reason, Reason::Recycled);
+    assert_eq!(pool.stats(), after, "refused");
+}
+
 /// Fifteen leases are the most; a sixteenth changes nothing.
 #[test]
 fn leases_are_counted() {

@@ -33,3 +33,28 @@ fn a_block_is_taken_when_nobody_reads_it() {
         rig.at_rest();
     });
 }
+
+/// Somebody asks for a withdrawn block by its number while its last holder releases it: it is kept for who asks, or was free before.
+#[test]
+fn a_withdrawn_block_is_held_before_its_last_release_or_not_at_all() {
+    model(|| {
+        let rig = Rig::new(1, Policy::Lru);
+        let other = rig.clone();
+        let theirs = rig.store(1).map(ImmutableBlock::into_ref).expect("there is room");
+        assert!(rig.pool.withdraw_held(theirs));
+        let thread = spawn(move || {
+            assert_eq!(other.read(theirs.id), 1, "bytes of another block");
+            assert_eq!(other.pool.release_refs([theirs]), 0);
+        });
+        let ours = rig.pool.hold_withdrawn(theirs.id).map(|(ours, _)| ours);
+        thread.join().expect("no panic");
+        if let Some(ours) = ours {
+            assert_eq!((ours, rig.pool.free()), (theirs, 0));
+            let taken = rig.pool.take_withdrawn(ours).expect("nobody else has it");
+            rig.write(taken.id(), 7);
+            drop(taken.into_mutable());
+        }
+        assert_eq!(rig.pool.free(), 1, "whoever was the last has freed it");
+        rig.at_rest();
+    });
+}

@@ -48,6 +48,25 @@ fn a_lease_keeps_it_too() {
 }
 
 #[test]
+fn who_has_not_withdrawn_it_may_have_it_in_the_end() {
+    for policy in Policy::ALL {
+        let (pool, block) = one(policy);
+        assert_eq!(pool.hold_withdrawn(block.id), None, "{policy}: it is not withdrawn");
+        assert!(pool.lease(block) && pool.withdraw_held(block));
+        pool.release_refs([block]);
+        assert_eq!((pool.free(), pool.inactive()), (3, 1), "{policy}: leased");
+        assert_eq!(pool.hold_withdrawn(block.id), Some((block, hash(1))));
+        assert_eq!((pool.inactive(), pool.census().active), (0, 1), "{policy}: held");
+        assert!(pool.take_withdrawn(block).is_none(), "{policy}: it is being copied");
+        pool.end_lease(block);
+        assert_eq!(pool.free(), 3, "{policy}: a reference is left");
+        drop(pool.take_withdrawn(block).expect("nobody else has it").into_mutable());
+        assert_eq!(pool.hold_withdrawn(block.id), None, "{policy}: it is free");
+        assert_eq!((pool.free(), pool.inactive(), pool.stats().removed), (4, 0, 1), "{policy}");
+    }
+}
+
+#[test]
 fn what_is_not_held_is_not_withdrawn() {
     let (pool, block) = one(Policy::Lru);
     pool.release_refs([block]);

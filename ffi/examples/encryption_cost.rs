@@ -4,7 +4,7 @@
 
 use kvstrata_core::SequenceHash;
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Key, Name, Urgency, Volume, VolumeOptions};
+use kvstrata_ffi::disk::{Key, Name, OwnerId, Urgency, Volume, VolumeOptions};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs::Permissions;
@@ -17,7 +17,8 @@ use std::time::Instant;
 type Figures = [f64; 2];
 
 fn name(slot: u32) -> Name {
-    Name { hash: SequenceHash::from_u128(u128::from(slot) + 1), parent: None }
+    let hash = SequenceHash::from_u128(u128::from(slot) + 1);
+    Name { hash, parent: None, owner: OwnerId::NOBODY }
 }
 
 /// Seconds of user and system time, of all threads.

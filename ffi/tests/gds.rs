@@ -6,7 +6,7 @@ mod device;
 use device::{Allocation, Cuda};
 use kvstrata_core::SequenceHash;
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Name, Urgency, Volume, VolumeOptions};
+use kvstrata_ffi::disk::{Name, OwnerId, Urgency, Volume, VolumeOptions};
 use kvstrata_ffi::gds::{DeviceRange, DeviceSums, GdsBuffer, GdsDriver, GdsError, GdsOptions};
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
@@ -91,7 +91,7 @@ fn bytes_survive_the_way_from_a_device_to_a_volume_and_back() {
         let range = |offset| buffer.range(offset, BYTES).expect("in range");
         memory.copy_in(0, &content).expect("in range");
         memory.copy_in(BYTES, &vec![0xEE; BYTES]).expect("in range");
-        let name = Name { hash: SequenceHash::from_u128(7), parent: None };
+        let name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NOBODY };
         volume.write_device(slot, name, range(0)).wait().expect("written");
         volume.read_device(slot, name.hash, Urgency::Urgent, range(BYTES)).wait().expect("read");
         memory.copy_out(BYTES, &mut back).expect("in range");

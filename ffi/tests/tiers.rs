@@ -4,7 +4,7 @@ use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::{DevicePort, Storage, StorageKind};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::device::SimDevice;
-use kvstrata_ffi::disk::{Name, Urgency, Volume, VolumeOptions};
+use kvstrata_ffi::disk::{Name, OwnerId, Urgency, Volume, VolumeOptions};
 
 const BLOCK_BYTES: usize = 40_000;
 const BLOCKS: u32 = 24;
@@ -16,7 +16,8 @@ fn fill(block: u32, bytes: &mut [u8]) {
 }
 
 fn name(block: u32) -> Name {
-    Name { hash: SequenceHash::from_u128(u128::from(block) + 1), parent: None }
+    let hash = SequenceHash::from_u128(u128::from(block) + 1);
+    Name { hash, parent: None, owner: OwnerId::NOBODY }
 }
 
 #[test]

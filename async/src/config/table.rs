@@ -244,10 +244,12 @@ settings! {
         /// Files, or directories for them; several are striped. They stay, and what they hold is found again. None: a file without a
         /// name, which goes with the process.
         disk_paths => paths: Vec<PathBuf> = Vec::new(), Files;
+        /// Which weights make the blocks, by any text that others do not have: a name and a revision. Files that hold blocks of other weights are refused, since the same hash means other bytes there. None: models are told apart by name, geometry and rank alone, and what else tells them apart has to be in the hashes (the salt).
+        disk_weights => weights: Option<String> = None, Maybe(Text);
         /// Which blocks leave first.
         disk_policy => policy: Policy = Policy::Lru, Word;
-        /// Blocks of host memory in which bytes are staged between device and disk.
-        disk_staging => staging: u32 = 16, blocks(0);
+        /// Blocks of host memory in which bytes are staged between device and disk: no more reads are under way at a time.
+        disk_staging => staging: u32 = 40, blocks(0);
         /// How bytes are moved.
         disk_backend => backend: Backend = Backend::Auto, Word;
         /// When new files are written through, which makes later writes faster: before use, in the background, or not at all.
@@ -328,6 +330,8 @@ settings! {
     iteration: IterationSettings {
         /// Bytes moved an iteration at most; at least one block. Apart from urgent onboardings, and what must move so that whoever waits is served. None: any number.
         iteration_bytes => bytes: Option<u64> = None, Maybe(bytes(1));
+        /// An engine that is in no iteration, and begins none for so long, is idle: until it does, any number of bytes. To be longer than an iteration where an engine tells of its iterations by `step` alone. None: what waits for the next iteration's bytes waits for that, however long.
+        iteration_idle => idle: Option<Duration> = Some(Duration::from_millis(100)), Maybe(deadline());
     }
     /// How long somebody waits at most.
     deadline: DeadlineSettings {
@@ -336,7 +340,7 @@ settings! {
         /// For blocks to come up.
         deadline_onboard => onboard: Duration = Duration::from_secs(30), deadline();
         /// For blocks that a caller asked for to be below: an offload, what is to persist, a preempted request. Their copies go on, but for those
-        /// that still wait for their gate, which are let go.
+        /// that still wait for the gate of their offload, a layer or an iteration: those have held their blocks, which are let go.
         deadline_offload => offload: Duration = Duration::from_secs(30), deadline();
         /// For transfers to end at shutdown; those that have not are cancelled.
         deadline_shutdown => shutdown: Duration = Duration::from_secs(10), deadline();

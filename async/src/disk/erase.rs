@@ -10,7 +10,7 @@ use super::tier::DiskTier;
 use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::{BlockId, BlockRef, MutableBlock, SequenceHash, Xxh3};
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::Name;
+use kvstrata_ffi::disk::{Name, OwnerId};
 use std::sync::Arc;
 
 /// Writes of zeros under way at most.
@@ -33,20 +33,24 @@ impl DiskTier {
     }
 
     /// Erases slots that the caller has taken; ends when that is on the device for good. Gives those that could not be overwritten, though
-    /// forgotten.
-    pub async fn erase(&self, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
-        let kept = if zero { self.overwrite(slots).await } else { Vec::new() };
-        slots.iter().for_each(|slot| self.volumes.forget(slot.0));
+    /// forgotten. What slots that were given back before held is found by no restart either. Blocks until then.
+    pub fn erase(&self, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
+        let kept = if zero { self.overwrite(slots) } else { Vec::new() };
+        self.forget_all();
+        for slot in slots {
+            self.volumes.forget(slot.0);
+            self.set_stale(*slot, false);
+        }
         // A volume that is out of service says so; its slots are found by nobody while it is.
         for flush in self.volumes.flush() {
-            let _ = flush.await;
+            let _ = flush.wait();
         }
         kept
     }
 
-    async fn overwrite(&self, slots: &[BlockId]) -> Vec<BlockId> {
+    fn overwrite(&self, slots: &[BlockId]) -> Vec<BlockId> {
         let hash = SequenceHash::from_u128(Xxh3.bytes(b"kvstrata.erased"));
-        let name = Name { hash, parent: None };
+        let name = Name { hash, parent: None, owner: OwnerId::NOBODY };
         // Fresh memory is zeros.
         let Ok(zeros) = HostArena::new(1, self.volumes.slot_bytes()) else { return slots.to_vec() };
         let mut kept = Vec::new();
@@ -58,7 +62,7 @@ impl DiskTier {
             let writes: Vec<_> = some.iter().map(begin).collect();
             for (slot, write) in writes {
                 let written = match write {
-                    Some(write) => write.await.is_ok(),
+                    Some(write) => write.wait().is_ok(),
                     None => false,
                 };
                 if !written {

@@ -12,6 +12,8 @@
 //! |---|---|
 //! | `tier.rs` | [`DiskTier`]: lookups, reads, slots, those of lost volumes |
 //! | `erase.rs` | slots forgotten for good, overwritten if asked for |
+//! | `unforgotten.rs` | slots that are free once what they held is forgotten |
+//! | `errand.rs` | what may wait for a volume, and who does it |
 //! | `write.rs` | its writes, from a slot to a block that is found |
 //! | `mover.rs` | [`DiskMover`]: the tier behind the port of transfers |
 //! | `recover.rs` | what a restart finds, put into the pool |
@@ -22,10 +24,12 @@
 mod admission;
 mod budget;
 mod erase;
+mod errand;
 mod mover;
 mod recover;
 mod stats;
 mod tier;
+mod unforgotten;
 mod write;
 
 pub use admission::{Admission, AdmissionPolicy, UnknownAdmission};

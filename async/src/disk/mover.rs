@@ -9,16 +9,22 @@
 //! The caller leaves word at the request that the task be woken, so that what is asked for costs no waking, and what has ended costs
 //! one for all that end together. The task looks at all of its requests then: the manager bounds them, to some hundreds at the most.
 //!
+//! Nobody waits for room in a volume's queue, but threads that the runtime has for that (`errand.rs`): the manager asks for no more at once
+//! than has room, so that it takes a purge to fill a queue, or a device that fails. What slots held that were given back is forgotten by
+//! [`forget_given_back`](DiskPort::forget_given_back), of which only the waiting is put off.
+//!
 //! Dropped, the mover leaves its task to answer what is under way; the last answer closes the volumes, before it is given. A task
 //! that ends early, with its runtime, answers what the device has, and gives up the rest: [`Cause::Abandoned`]. Their buffers stay with
 //! the requests until the device has answered, and the slots that were to be written are not used again.
 //!
 //! Invariants
-//! - I1: a request is at the desk, or with the task, or answered; a request that is dropped is answered.
+//! - I1: a request is at the desk, or with the task, or with a thread that waits for room, or answered; a request that is dropped is answered.
 //! - I2: who puts a request on the desk leaves word for the task under the desk's lock, and the task takes over what is there under it
 //!   before it looks: an outcome that comes meanwhile wakes it again, and it finds the request.
 //! - I3: a landing is called without the desk's lock, so that it may ask for more.
+//! - I4: the task does not end while a thread has a request that it will bring to the desk.
 
+use super::errand;
 use super::tier::DiskTier;
 use super::write::WriteOutcome;
 use crate::transfer::{
@@ -26,7 +32,7 @@ use crate::transfer::{
 };
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, MutableBlock, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
-use kvstrata_ffi::disk::{IoFailure, Name, Pending};
+use kvstrata_ffi::disk::{IoFailure, Name, OwnerId, Pending};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,11 +40,15 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::Handle;
 
+/// One in so many places of a volume's queue of writes is left to what is not a write of the manager's.
+const FOR_OTHERS: usize = 4;
+
 /// A disk tier as transfers use it. Its methods need no runtime; the task that answers runs on the one that it was made with.
 #[derive(Debug)]
 pub struct DiskMover {
     tier: Arc<DiskTier>,
     desk: Arc<Desk>,
+    runtime: Handle,
 }
 
 impl DiskMover {
@@ -46,8 +56,10 @@ impl DiskMover {
     #[must_use]
     pub fn new(tier: Arc<DiskTier>, runtime: &Handle) -> DiskMover {
         let desk = Arc::new(Desk::default());
-        runtime.spawn(Serving { desk: Arc::clone(&desk), requests: Vec::new() });
-        DiskMover { tier, desk }
+        let runtime = runtime.clone();
+        let serving = Serving { desk: Arc::clone(&desk), requests: Vec::new(), runtime: runtime.clone() };
+        runtime.spawn(serving);
+        DiskMover { tier, desk, runtime }
     }
 
     /// The same, and writes end in the order in which they began, for whoever counts on the age of blocks: one that is down is found when
@@ -66,13 +78,32 @@ impl DiskMover {
 
     fn follow(&self, token: Token, landing: Landing, transfer: Transfer) {
         let tier = Arc::clone(&self.tier);
-        self.desk.put(Request(Some(UnderWay { tier, token, landing, transfer })));
+        self.desk.put(Request(Some(UnderWay { tier, token, landing, transfer })), false);
+    }
+
+    /// The same, begun by a thread that may wait.
+    fn follow_later(
+        &self,
+        token: Token,
+        landing: Landing,
+        begin: impl FnOnce(&DiskTier) -> Transfer + Send + 'static,
+    ) {
+        let (tier, desk) = (Arc::clone(&self.tier), Arc::clone(&self.desk));
+        desk.lock().away += 1;
+        errand::run(&self.runtime, move || {
+            let transfer = begin(&tier);
+            desk.put(Request(Some(UnderWay { tier, token, landing, transfer })), true);
+        });
     }
 }
 
 impl DiskPort for DiskMover {
     fn pool(&self) -> &BlockPool {
         self.tier.pool()
+    }
+
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        self.tier.take_owners()
     }
 
     fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
@@ -96,12 +127,28 @@ impl DiskPort for DiskMover {
     }
 
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
-        let tier = Arc::clone(&self.tier);
-        Box::pin(async move { tier.erase(&slots, zero).await })
+        let (tier, given) = (Arc::clone(&self.tier), slots.clone());
+        let erased = self.runtime.spawn_blocking(move || tier.erase(&slots, zero));
+        // The runtime has ended: nobody knows what became of them.
+        Box::pin(async move { erased.await.unwrap_or(given) })
     }
 
     fn give_back(&self, slot: BlockId) {
-        self.tier.give_back(slot);
+        self.tier.put_back(slot);
+    }
+
+    fn forget_given_back(&self) {
+        forget_all(&self.tier, &self.runtime);
+    }
+
+    fn reads_at_once(&self) -> u32 {
+        self.tier.volumes().reads_at_once().try_into().unwrap_or(u32::MAX)
+    }
+
+    fn writes_at_once(&self) -> u32 {
+        let most = self.tier.volumes().writes_at_once();
+        // What is forgotten, and overwritten by a purge, takes its turn among them.
+        (most - most / FOR_OTHERS).try_into().unwrap_or(u32::MAX)
     }
 
     fn losses(&self) -> u64 {
@@ -114,14 +161,24 @@ impl DiskPort for DiskMover {
 
     fn read(&self, read: DiskRead) {
         let DiskRead { token, slot, hash, urgency, buffer, landing } = read;
-        let pending = self.tier.read_slot(slot, hash, urgency, buffer);
-        self.follow(token, landing, Transfer::Read { slot, pending });
+        match self.tier.volumes().try_read(slot.0, hash, urgency, buffer) {
+            Ok(pending) => self.follow(token, landing, Transfer::Read { slot, pending }),
+            Err(buffer) => self.follow_later(token, landing, move |tier| {
+                let pending = tier.read_slot(slot, hash, urgency, buffer);
+                Transfer::Read { slot, pending }
+            }),
+        }
     }
 
     fn write(&self, write: DiskWrite) {
         let DiskWrite { token, slot, name, bytes, landing } = write;
-        let pending = self.tier.write_slot(slot, name, bytes);
-        self.follow(token, landing, Transfer::Write { slot, name, pending });
+        match self.tier.try_write_slot(slot, name, bytes) {
+            Ok(pending) => self.follow(token, landing, Transfer::Write { slot, name, pending }),
+            Err(bytes) => self.follow_later(token, landing, move |tier| {
+                let pending = tier.write_slot(slot, name, bytes);
+                Transfer::Write { slot, name, pending }
+            }),
+        }
     }
 
     fn unregister(&self, block: BlockRef) {
@@ -160,6 +217,8 @@ struct Books {
     /// `None` before the task has run, and after its end.
     task: Option<Waker>,
     asked: Vec<Request>,
+    /// Requests with threads that will put them here (I4).
+    away: usize,
     /// Writes end in order.
     in_order: bool,
     /// Nothing more will be asked for.
@@ -174,8 +233,9 @@ impl Desk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, request: Request) {
+    fn put(&self, request: Request, was_away: bool) {
         let mut books = self.lock();
+        books.away -= usize::from(was_away);
         if books.gone {
             drop(books);
             // Here it is answered (I1).
@@ -199,7 +259,7 @@ impl Desk {
             books.task = Some(task.clone());
         }
         requests.append(&mut books.asked);
-        (books.closing, books.in_order)
+        (books.closing && books.away == 0, books.in_order)
     }
 
     fn end(&self) -> (Option<Waker>, Vec<Request>) {
@@ -213,19 +273,20 @@ impl Desk {
 struct Serving {
     desk: Arc<Desk>,
     requests: Vec<Request>,
+    runtime: Handle,
 }
 
 impl Future for Serving {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Serving { desk, requests } = self.get_mut();
+        let Serving { desk, requests, runtime } = self.get_mut();
         let (last, in_order) = desk.take_over(context.waker(), requests);
         let mut behind = false;
         requests.retain_mut(|request| {
             let write = in_order && request.is_write();
             // One that is passed over is looked at when the one before it has ended.
-            let pending = write && behind || request.look(context).is_pending();
+            let pending = write && behind || request.look(context, Some(runtime)).is_pending();
             behind |= write && pending;
             pending
         });
@@ -255,8 +316,20 @@ struct UnderWay {
 
 #[derive(Debug)]
 enum Transfer {
-    Read { slot: BlockId, pending: Pending<BlockWrite> },
-    Write { slot: BlockId, name: Name, pending: Pending<BlockRead> },
+    Read {
+        slot: BlockId,
+        pending: Pending<BlockWrite>,
+    },
+    Write {
+        slot: BlockId,
+        name: Name,
+        pending: Pending<BlockRead>,
+    },
+    /// A read that has failed, of which no note could be taken without waiting.
+    Failed {
+        slot: BlockId,
+        failure: IoFailure,
+    },
 }
 
 impl Request {
@@ -265,6 +338,7 @@ impl Request {
         self.0.as_ref().is_some_and(|under_way| match &under_way.transfer {
             Transfer::Read { pending, .. } => pending.tell(task),
             Transfer::Write { pending, .. } => pending.tell(task),
+            Transfer::Failed { .. } => false,
         })
     }
 
@@ -272,20 +346,49 @@ impl Request {
         matches!(&self.0, Some(UnderWay { transfer: Transfer::Write { .. }, .. }))
     }
 
-    /// Answers, if the device has.
-    fn look(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Answers, if the device has. With a runtime it does not wait: one of its threads does, if need be, and answers. Ready: there is
+    /// nothing more to do here.
+    fn look(&mut self, context: &mut Context<'_>, runtime: Option<&Handle>) -> Poll<()> {
         let Some(UnderWay { tier, token, transfer, .. }) = &mut self.0 else { return Poll::Ready(()) };
         let landed = match transfer {
             Transfer::Read { slot, pending } => {
                 let outcome = std::task::ready!(Pin::new(pending).poll(context));
-                Landed::Read(*token, read_ended(tier, *slot, outcome))
+                match outcome {
+                    Ok(bytes) => Landed::Read(*token, Ok(bytes)),
+                    // The block is held until the answer.
+                    Err(failure) => match tier.try_rejected_slot(*slot, &failure) {
+                        Some(_) => Landed::Read(*token, Err(Failure::from(&failure))),
+                        None => {
+                            *transfer = Transfer::Failed { slot: *slot, failure };
+                            return self.wait_for_room(context, runtime);
+                        }
+                    },
+                }
             }
             Transfer::Write { slot, name, pending } => {
                 let outcome = std::task::ready!(Pin::new(pending).poll(context));
-                Landed::Write(*token, write_ended(tier, *slot, *name, outcome))
+                let landed = Landed::Write(*token, write_ended(tier, *slot, *name, outcome));
+                match runtime {
+                    Some(runtime) => forget_all(tier, runtime),
+                    None => tier.forget_all(),
+                }
+                landed
+            }
+            Transfer::Failed { slot, failure } => {
+                tier.rejected_slot(*slot, failure);
+                Landed::Read(*token, Err(Failure::from(&*failure)))
             }
         };
         self.answer(landed);
+        Poll::Ready(())
+    }
+
+    /// For one that is to be looked at by a thread that may wait.
+    fn wait_for_room(&mut self, context: &mut Context<'_>, runtime: Option<&Handle>) -> Poll<()> {
+        let Some(runtime) = runtime else { return self.look(context, None) };
+        let request = Request(self.0.take());
+        // Dropped, it is looked at.
+        errand::run(runtime, move || drop(request));
         Poll::Ready(())
     }
 
@@ -300,13 +403,13 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         // What has ended is not given up.
-        if self.look(&mut Context::from_waker(Waker::noop())).is_ready() {
+        if self.look(&mut Context::from_waker(Waker::noop()), None).is_ready() {
             return;
         }
         let Some(UnderWay { tier, token, transfer, .. }) = &self.0 else { return };
         let failure = Failure::of(Cause::Abandoned);
         let landed = match transfer {
-            Transfer::Read { .. } => Landed::Read(*token, Err(failure)),
+            Transfer::Read { .. } | Transfer::Failed { .. } => Landed::Read(*token, Err(failure)),
             Transfer::Write { slot, .. } => {
                 tier.abandoned(*slot);
                 Landed::Write(*token, Err(failure))
@@ -316,16 +419,12 @@ impl Drop for Request {
     }
 }
 
-fn read_ended(
-    tier: &DiskTier,
-    slot: BlockId,
-    outcome: Result<BlockWrite, IoFailure>,
-) -> Result<BlockWrite, Failure> {
-    outcome.map_err(|failure| {
-        // The block is held until the answer.
-        tier.rejected_slot(slot, &failure);
-        Failure::from(&failure)
-    })
+/// What is on the tier's list is forgotten; a thread that may wait sees to what cannot be at once.
+fn forget_all(tier: &Arc<DiskTier>, runtime: &Handle) {
+    if !tier.try_forget_all() {
+        let tier = Arc::clone(tier);
+        errand::run(runtime, move || tier.forget_all());
+    }
 }
 
 fn write_ended(
@@ -334,7 +433,7 @@ fn write_ended(
     name: Name,
     outcome: Result<BlockRead, IoFailure>,
 ) -> Result<BlockRead, Failure> {
-    let books = tier.ended(slot, name, outcome.as_ref().map(drop));
+    let books = tier.note_ended(slot, name, outcome.as_ref().map(drop));
     match (outcome, books) {
         (Ok(bytes), WriteOutcome::Stored) => Ok(bytes),
         // The slot was not the caller's.

@@ -25,13 +25,18 @@ use super::admission::{Admission, AdmissionPolicy};
 use super::budget::Budget;
 use super::recover::{self, RecoveryReport};
 use super::stats::{Counters, Rejected, TierStats};
+use super::unforgotten::Unforgotten;
 use kvstrata_core::{
     BlockId, BlockPool, BlockRef, ConfigError, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
     SequenceHash,
 };
 use kvstrata_ffi::arena::BlockWrite;
-use kvstrata_ffi::disk::{FailureCause, IoFailure, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet};
+use kvstrata_ffi::disk::{
+    FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
+};
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What a tier is, beside its volumes and its pool.
@@ -79,6 +84,9 @@ pub struct DiskTier {
     admission: Admission,
     budget: Option<Budget>,
     at_opening: Rejected,
+    /// Of the blocks that the opening has found, until they are asked for.
+    owners: Mutex<Vec<(BlockId, OwnerId)>>,
+    pub(super) unforgotten: Unforgotten,
     pub(super) counters: Counters,
 }
 
@@ -108,7 +116,7 @@ impl DiskTier {
             return Err(TierError::Slots { blocks: pool.capacity(), slots });
         }
         let forget = |slot| volumes.forget(slot);
-        let recovered_blocks = recover::register(&pool, &recovery.blocks, options.linked, &forget);
+        let (recovered_blocks, owners) = recover::register(&pool, &recovery.blocks, options.linked, &forget);
         let rejected = Rejected::at_opening(&recovery.rejected);
         let report =
             RecoveryReport { recovered_blocks, rejected, clean: recovery.clean, created: recovery.created };
@@ -121,6 +129,8 @@ impl DiskTier {
             admission: Admission::new(options.admission, slots as u32),
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
             at_opening: rejected,
+            owners: Mutex::new(owners),
+            unforgotten: Unforgotten::default(),
             counters: Counters::default(),
             pool,
             volumes,
@@ -140,9 +150,16 @@ impl DiskTier {
         &self.volumes
     }
 
+    /// Whose the blocks are that the opening has found, but for nobody's. Told once.
+    #[must_use]
+    pub fn take_owners(&self) -> Vec<(BlockId, OwnerId)> {
+        mem::take(&mut *self.owners.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Ends the volumes, so that the next tier over them finds what they hold, with the mark of a clean end. Blocks until that is so. The
     /// books stay; reads and writes fail from now on.
     pub fn close(&self) {
+        self.forget_all();
         self.volumes.close();
     }
 
@@ -195,18 +212,36 @@ impl DiskTier {
 
     /// [`rejected`](DiskTier::rejected) of a block that is held by its number.
     pub fn rejected_slot(&self, slot: BlockId, failure: &IoFailure) -> ReadOutcome {
+        let forget = |slot| {
+            self.volumes.forget(slot);
+            true
+        };
+        self.reject(slot, failure, forget).unwrap_or(ReadOutcome::Failed)
+    }
+
+    /// The same, without waiting. None: nothing is noted yet, since its volume's queue is full.
+    pub(super) fn try_rejected_slot(&self, slot: BlockId, failure: &IoFailure) -> Option<ReadOutcome> {
+        self.reject(slot, failure, |slot| self.volumes.try_forget(slot))
+    }
+
+    fn reject(
+        &self,
+        slot: BlockId,
+        failure: &IoFailure,
+        forget: impl FnOnce(u32) -> bool,
+    ) -> Option<ReadOutcome> {
         let slot = slot.0;
         match failure.cause {
             // The volume has emptied the slot itself.
             FailureCause::Rejected(why) => {
                 self.counters.rejected(why);
-                return ReadOutcome::Rejected;
+                return Some(ReadOutcome::Rejected);
             }
             FailureCause::OutOfService => self.lose(slot),
             // While the block is held, so that the slot has no other owner (I1).
-            _ => self.volumes.forget(slot),
+            _ => return forget(slot).then_some(ReadOutcome::Failed),
         }
-        ReadOutcome::Failed
+        Some(ReadOutcome::Failed)
     }
 
     /// Ends the registration of a block, unless somebody holds it, who will find the same out, or it has gone already.
@@ -264,14 +299,19 @@ impl DiskTier {
         taken
     }
 
-    /// Frees a slot that was taken and not written.
+    /// Frees a slot that was taken and not written. Waits while the queue of its volume is full.
     pub fn give_back(&self, slot: BlockId) {
+        self.put_back(slot);
+        self.forget_all();
+    }
+
+    /// The same without a call to the volume: it is free, or on the list of those that will be.
+    pub(super) fn put_back(&self, slot: BlockId) {
         // Refused only where the caller did not own it.
         let Ok(owned) = self.pool.adopt_mutable(slot) else { return };
         if self.set_stale(slot, false) {
-            self.volumes.forget(slot.0);
+            self.unforgotten.put(owned);
         }
-        drop(owned);
     }
 
     /// What a slot's owner says of its record; and what was so before.

@@ -57,6 +57,18 @@ impl DiskTier {
         self.volumes.write(slot.0, name, payload)
     }
 
+    /// The same, without waiting for room in the queue of its volume: where there is none, the bytes come back.
+    pub(super) fn try_write_slot(
+        &self,
+        slot: BlockId,
+        name: Name,
+        bytes: BlockRead,
+    ) -> Result<Pending<BlockRead>, BlockRead> {
+        let writing = self.volumes.try_write(slot.0, name, bytes)?;
+        self.set_stale(slot, false);
+        Ok(writing)
+    }
+
     /// Waits until the write has ended, and makes the block known.
     pub fn finish(&self, mut writing: Writing<'_>) -> WriteOutcome {
         let Some((slot, request)) = writing.under_way.take() else { return WriteOutcome::Failed };
@@ -64,8 +76,21 @@ impl DiskTier {
         self.ended(slot.into_id(), writing.name, outcome.as_ref().map(drop))
     }
 
-    /// Takes note of how a write to a slot ended, which is owned by its number and no longer the caller's; makes the block known.
+    /// Takes note of how a write to a slot ended, which is owned by its number and no longer the caller's; makes the block known. Where it
+    /// failed, waits while the queue of the slot's volume is full.
     pub fn ended(&self, slot: BlockId, name: Name, outcome: Result<(), &IoFailure>) -> WriteOutcome {
+        let outcome = self.note_ended(slot, name, outcome);
+        self.forget_all();
+        outcome
+    }
+
+    /// The same without a call to the volume: a slot that has no block is on the list of those that will be free.
+    pub(super) fn note_ended(
+        &self,
+        slot: BlockId,
+        name: Name,
+        outcome: Result<(), &IoFailure>,
+    ) -> WriteOutcome {
         // Refused only where the caller did not own it: then nothing is his to free or to register.
         let Ok(slot) = self.pool.adopt_mutable(slot) else { return WriteOutcome::Failed };
         match outcome {
@@ -79,7 +104,7 @@ impl DiskTier {
                 WriteOutcome::Lost
             }
             Err(_) => {
-                self.volumes.forget(slot.id().0);
+                self.unforgotten.put(slot);
                 WriteOutcome::Failed
             }
         }
@@ -94,7 +119,7 @@ impl DiskTier {
         if self.pool.lookup(name.hash).is_some() {
             // Another worker was quicker: this copy must not come back either. (Until the next line one may still be: then the
             // next opening finds two, and rejects one as a duplicate.)
-            self.volumes.forget(slot.id().0);
+            self.unforgotten.put(slot);
             return WriteOutcome::Stored;
         }
         let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.lookup(parent));

@@ -3,7 +3,7 @@
 use super::blocks::BlocksMut;
 use super::down::Left;
 use super::inner::Inner;
-use super::line::{Late, Whose};
+use super::line::{Grant, Late, Whose};
 use super::tenants::TenantId;
 use super::traffic::Traffic;
 use crate::transfer::Class;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 /// Why there are no blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +42,16 @@ pub enum AllocateError {
         /// Requests in line before this one.
         ahead: usize,
     },
+    /// Not a number for each group.
+    #[error(
+        "numbers of blocks were given for {given} groups, and the model has {groups}; give one for each, 0 for none"
+    )]
+    Groups {
+        /// Given.
+        given: usize,
+        /// Of the model.
+        groups: usize,
+    },
     /// More than the tenant's quota: never.
     #[error(
         "{requested} blocks were asked for, and the tenant may have {quota} of the device's {capacity}; ask for fewer, or raise quota.device"
@@ -69,44 +80,68 @@ pub(super) async fn allocate(
     deadline: Duration,
     tenant: TenantId,
 ) -> Result<BlocksMut, AllocateError> {
-    let (pool, owners) = (&inner.stack(stack).device.pool, &inner.stack(stack).device.owners);
-    let capacity = pool.capacity();
-    if count > capacity {
-        return Err(AllocateError::TooMany { requested: count, capacity });
-    }
-    if let Some(quota) = owners.limit(tenant).filter(|quota| count > *quota) {
-        return Err(AllocateError::Quota { requested: count, quota, capacity });
-    }
+    check(inner, stack, count, tenant)?;
     if let Some(blocks) = free_ones(inner, stack, count, tenant) {
         return Ok(blocks);
     }
-    let (to, blocks) = oneshot::channel();
     let due = inner.due_in(deadline);
-    let entered = inner.with(|traffic| match (traffic.refusing, traffic.is_purging(tenant)) {
-        (true, _) => Err(AllocateError::Closed),
-        (_, true) => Err(AllocateError::Purging),
-        _ => Ok(traffic.enter_line(inner, stack, count, Whose::Caller(to), tenant, due)),
-    });
-    let number = entered?;
-    let mut place = InLine { inner, stack, number, served: false };
-    let answer = blocks.await;
-    place.served = true;
-    match answer {
-        Ok(Ok(blocks)) => Ok(blocks),
-        Ok(Err(Late { ahead, available })) => {
-            inner.counts.late();
-            let (requested, waited) = (count, deadline);
-            Err(AllocateError::Deadline { requested, waited, available, capacity, ahead })
-        }
-        // Dismissed.
-        Err(_) if inner.look().refusing => Err(AllocateError::Closed),
-        Err(_) => Err(AllocateError::Purging),
+    let place = inner.with(|traffic| InLine::enter(traffic, inner, stack, count, tenant, due))?;
+    place.served(deadline).await
+}
+
+/// Blocks of every group, all or none. Who comes gets into all lines at once, so that of two none is before the other here and behind it there;
+/// but for who is held at a quota in one of them, who is in that line later, and in the others now.
+pub(super) async fn allocate_groups(
+    inner: &Arc<Inner>,
+    counts: &[usize],
+    deadline: Duration,
+    tenant: TenantId,
+) -> Result<Vec<BlocksMut>, AllocateError> {
+    if counts.len() != inner.stacks.len() {
+        return Err(AllocateError::Groups { given: counts.len(), groups: inner.stacks.len() });
+    }
+    if inner.refusing.load(Relaxed) {
+        return Err(AllocateError::Closed);
+    }
+    let wanted = || (0..).zip(counts.iter().copied());
+    wanted().try_for_each(|(stack, count)| check(inner, stack, count, tenant))?;
+    let at_once = wanted().map(|(stack, count)| free_ones(inner, stack, count, tenant));
+    if let Some(all) = at_once.collect() {
+        return Ok(all);
+    }
+    let due = inner.due_in(deadline);
+    let enter = |traffic: &mut Traffic| {
+        let lines = wanted().filter(|(_, count)| *count > 0);
+        let places = lines.map(|(stack, count)| InLine::enter(traffic, inner, stack, count, tenant, due));
+        // Those who were let in leave by themselves, when the lock has been given back.
+        places.collect::<Vec<_>>()
+    };
+    let places = inner.with(enter).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let none = |(stack, _)| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);
+    let mut all: Vec<BlocksMut> = wanted().map(none).collect();
+    for place in places {
+        let stack = place.stack;
+        all[stack as usize] = place.served(deadline).await?;
+    }
+    Ok(all)
+}
+
+/// Refuses what will never be had.
+fn check(inner: &Inner, stack: u16, count: usize, tenant: TenantId) -> Result<(), AllocateError> {
+    let device = &inner.stack(stack).device;
+    let capacity = device.pool.capacity();
+    if count > capacity {
+        return Err(AllocateError::TooMany { requested: count, capacity });
+    }
+    match device.owners.limit(tenant).filter(|quota| count > *quota) {
+        Some(quota) => Err(AllocateError::Quota { requested: count, quota, capacity }),
+        None => Ok(()),
     }
 }
 
-/// Free blocks, if nobody waits for some; a purge waits, too.
+/// Free blocks, if nobody waits for some; a purge waits, too. None at all are nobody's to wait for.
 fn free_ones(inner: &Arc<Inner>, stack: u16, count: usize, tenant: TenantId) -> Option<BlocksMut> {
-    if inner.refusing.load(Relaxed) || inner.waiting.anyone() {
+    if inner.refusing.load(Relaxed) || (count > 0 && inner.waiting.anyone()) {
         return None;
     }
     let device = &inner.stack(stack).device;
@@ -129,6 +164,10 @@ pub(super) fn try_allocate(
     tenant: TenantId,
 ) -> Option<BlocksMut> {
     free_ones(inner, stack, count, tenant).or_else(|| {
+        if count == 0 {
+            // Of a manager that is shut down: what preempts has its list.
+            return Some(BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant));
+        }
         let ids = inner.with(|traffic| {
             let earlier = traffic.lines[stack as usize].held.iter().any(|entry| entry.tenant == tenant);
             let may = !earlier && !traffic.is_purging(tenant);
@@ -150,13 +189,54 @@ struct InLine<'i> {
     inner: &'i Arc<Inner>,
     stack: u16,
     number: u64,
-    /// Or answered otherwise.
-    served: bool,
+    count: usize,
+    /// None: served, or answered otherwise.
+    blocks: Option<oneshot::Receiver<Grant>>,
+}
+
+impl<'i> InLine<'i> {
+    fn enter(
+        traffic: &mut Traffic,
+        inner: &'i Arc<Inner>,
+        stack: u16,
+        count: usize,
+        tenant: TenantId,
+        due: Option<Instant>,
+    ) -> Result<InLine<'i>, AllocateError> {
+        if traffic.refusing {
+            return Err(AllocateError::Closed);
+        }
+        if traffic.is_purging(tenant) {
+            return Err(AllocateError::Purging);
+        }
+        let (to, blocks) = oneshot::channel();
+        let number = traffic.enter_line(inner, stack, count, Whose::Caller(to), tenant, due);
+        Ok(InLine { inner, stack, number, count, blocks: Some(blocks) })
+    }
+
+    async fn served(mut self, waited: Duration) -> Result<BlocksMut, AllocateError> {
+        let answer = match &mut self.blocks {
+            Some(blocks) => blocks.await,
+            None => return Err(AllocateError::Closed),
+        };
+        self.blocks = None;
+        match answer {
+            Ok(Ok(blocks)) => Ok(blocks),
+            Ok(Err(Late { ahead, available })) => {
+                self.inner.counts.late();
+                let capacity = self.inner.stack(self.stack).device.pool.capacity();
+                Err(AllocateError::Deadline { requested: self.count, waited, available, capacity, ahead })
+            }
+            // Dismissed.
+            Err(_) if self.inner.look().refusing => Err(AllocateError::Closed),
+            Err(_) => Err(AllocateError::Purging),
+        }
+    }
 }
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        if !self.served {
+        if self.blocks.is_some() {
             self.inner.with(|traffic| traffic.quit_line(self.inner, self.stack, self.number));
         }
     }

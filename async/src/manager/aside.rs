@@ -14,7 +14,8 @@
 //!
 //! Invariants
 //! - I1: whoever is aside has its device block, and waits for nothing but transfers that are in its queue: these end, or are promoted.
-//! - I2: of a path and class, who came first goes first. A key may be stale, or there twice: only what still waits aside goes.
+//! - I2: of a path and class, who came first goes first. An entry may be stale, or there twice: only what still waits aside goes, and a
+//!   flight's key may be another's by now, but not its number.
 
 use super::inner::Inner;
 use super::line::Line;
@@ -23,9 +24,9 @@ use super::up::{Source, Up};
 use crate::transfer::{Class, Path};
 use std::collections::VecDeque;
 
-/// By path and class.
+/// By path and class: keys and numbers of flights.
 #[derive(Debug, Default)]
-pub(super) struct Aside([[VecDeque<u32>; Class::ALL.len()]; Path::ALL.len()]);
+pub(super) struct Aside([[VecDeque<(u32, u64)>; Class::ALL.len()]; Path::ALL.len()]);
 
 impl Up {
     pub(super) fn is_aside(&self) -> bool {
@@ -52,7 +53,7 @@ impl Traffic {
         let Some(up) = self.ups.get(key as usize) else { return };
         let (path, class) = (up.path(), up.class);
         let behind = &mut self.aside.0[path as usize][class as usize];
-        behind.push_back(key);
+        behind.push_back((key, up.serial));
         if behind.len() == 1 {
             self.serve_aside_of(inner, path, class);
         }
@@ -73,9 +74,10 @@ impl Traffic {
         let mut left = false;
         loop {
             let list = &mut self.aside.0[path as usize][class as usize];
-            let stale = |key: Option<&u32>| {
-                key.is_some_and(|key| !self.ups.get(*key as usize).is_some_and(Up::is_aside))
+            let waits = |key: u32, serial| {
+                self.ups.get(key as usize).is_some_and(|up| up.serial == serial && up.is_aside())
             };
+            let stale = |entry: Option<&(u32, u64)>| entry.is_some_and(|(key, serial)| !waits(*key, *serial));
             // At both ends: who is given up while nothing goes leaves no trace.
             while stale(list.back()) {
                 list.pop_back();
@@ -83,7 +85,8 @@ impl Traffic {
             while stale(list.front()) {
                 list.pop_front();
             }
-            let Some(key) = list.front().copied().filter(|_| self.has_room(path, class)) else { return left };
+            let first = list.front().copied().filter(|_| self.has_room(path, class));
+            let Some((key, _)) = first else { return left };
             left = true;
             self.aside.0[path as usize][class as usize].pop_front();
             self.queue_up(inner, key);
@@ -99,6 +102,7 @@ impl Traffic {
             line.staged.resize(place + 1, None);
         }
         line.staged[place] = Some((staged, flight));
+        line.news = true;
     }
 
     /// The stack whose read from the disk would go next, and finds no staging, and the read's class.

@@ -303,8 +303,12 @@ fn assemble(
         stacks.push(Stack { note, ..stack });
         lines.push(line);
     }
-    let traffic = Traffic::new(limits(config), config.iteration.bytes, layers, lines.into());
+    let traffic = Traffic::new(limits(config, &stacks), config.iteration.bytes, layers, lines.into());
     let tenants = Tenants::of(config);
+    for stack in &stacks {
+        let recovered: Vec<_> = stack.disk.iter().flat_map(|disk| disk.recovered()).collect();
+        tenants.names.recovered(&recovered, |slot, tenant| stack.disk_owners.claim(slot, tenant));
+    }
     let naming = Naming::new(parts.names);
     let inner = Inner::new(stacks.into(), rules, traffic, (tenants, naming), parts.runtime, parts.own);
     Ok(KvBlockManager::over(inner))
@@ -406,9 +410,17 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
     Ok((stack, line))
 }
 
-fn limits(config: &ManagerConfig) -> [Limits; 4] {
+/// What paths' queues hold, by the settings, and by what the disks take without making anybody wait: the one that takes least, since the
+/// groups share the queue.
+fn limits(config: &ManagerConfig, stacks: &[Stack]) -> [Limits; 4] {
     let transfer = &config.transfer;
     Path::ALL.map(|path| {
+        let at_once = |disk: &Arc<dyn DiskPort>| match path {
+            Path::HostToDisk => disk.writes_at_once(),
+            Path::DiskToDevice => disk.reads_at_once(),
+            Path::DeviceToHost | Path::HostToDevice => u32::MAX,
+        };
+        let in_flight = stacks.iter().flat_map(|stack| &stack.disk).map(at_once).min();
         let own = match path {
             Path::DeviceToHost => transfer.in_flight_device_to_host,
             Path::HostToDisk => transfer.in_flight_host_to_disk,
@@ -417,6 +429,7 @@ fn limits(config: &ManagerConfig) -> [Limits; 4] {
         };
         Limits {
             waiting: transfer.queue,
+            in_flight: in_flight.unwrap_or(u32::MAX),
             in_flight_bytes: own.unwrap_or(transfer.in_flight),
             quantum_bytes: transfer.quantum,
         }

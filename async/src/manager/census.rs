@@ -7,7 +7,6 @@ use super::tenants::Piece;
 use super::traffic::Traffic;
 use super::up::Source;
 use crate::tier::Tier;
-use std::collections::BTreeSet;
 
 /// Blocks of one tier of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -125,11 +124,9 @@ fn inside(inner: &Inner, traffic: &Traffic, stack: u16) -> [usize; 2] {
     let owned = |tier| of().filter(|down| down.from == tier && matches!(down.source, Have::Owned(_))).count();
     let filling = of().filter(|down| down.from == Tier::Device && down.host.is_some()).count();
     let filling = if inner.stack(stack).host.is_some() { filling } else { 0 };
-    let onboardings = traffic.onboardings.iter().map(|(_, of)| of).filter(|of| of.stack == stack);
-    let doubles: BTreeSet<_> = onboardings.flat_map(super::onboarding::Onboarding::doubles).collect();
     let gathered = traffic.lines[stack as usize].gathered();
     let purged_device = traffic.in_purges(|piece| matches!(piece, Piece::Device(of, _) if *of == stack));
     let purged_host = traffic.in_purges(|piece| matches!(piece, Piece::Host(of, _) if *of == stack));
-    let device = ups + owned(Tier::Device) + gathered + doubles.len() + purged_device;
+    let device = ups + owned(Tier::Device) + gathered + purged_device;
     [device, owned(Tier::Host) + filling + purged_host]
 }

@@ -18,6 +18,8 @@ pub(super) fn task(runtime: &Handle) -> UnboundedSender<Checked> {
     runtime.spawn(async move {
         while let Some(checked) = writes.recv().await {
             checked.go();
+            // A block takes a while: others of the runtime's tasks have their turn after each.
+            tokio::task::yield_now().await;
         }
     });
     to
@@ -56,6 +58,7 @@ impl Drop for Checked {
 fn refuse(disk: &dyn DiskPort, write: DiskWrite, cause: Cause) {
     let DiskWrite { token, slot, bytes, landing, .. } = write;
     disk.give_back(slot);
+    disk.forget_given_back();
     drop(bytes);
     landing.land(Landed::Write(token, Err(Failure::of(cause))));
 }

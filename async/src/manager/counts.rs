@@ -73,7 +73,7 @@ pub struct PathStats {
     /// How long something of it was under way.
     pub busy: Duration,
     /// Failures by cause, in the order of [`Cause::ALL`]: of transfers; of those that were called off before they moved; by
-    /// [`Cause::Deadline`], of blocks that were not there in time for somebody who waited.
+    /// [`Cause::Deadline`] alone, of blocks that were not there in time for somebody who waited.
     pub failed: [u64; Cause::ALL.len()],
 }
 

@@ -12,6 +12,7 @@
 //! - I1: who waits in line, for flights up or for flights down has an entry here until it is answered; but for flights in line, whose
 //!   onboarding has it, and for who waits without end.
 //! - I2: the task sleeps no longer than until the first entry: it is told of an earlier one.
+//! - I3: asleep, it keeps no manager; awake, it may be the last that has it, and then leaves its end to a thread ([`Inner::leave`]).
 
 use super::inner::Inner;
 use super::traffic::Traffic;
@@ -23,9 +24,14 @@ use tokio::time::{Instant, timeout_at};
 /// Who waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Waits {
-    Place { stack: u16, number: u64 },
+    Place {
+        stack: u16,
+        number: u64,
+    },
     Onboarding(u32),
     Offloading(u32),
+    /// For an iteration's bytes.
+    Iteration,
 }
 
 /// By time.
@@ -67,6 +73,7 @@ impl Traffic {
                 Waits::Place { stack, number } => self.late_in_line(inner, stack, number),
                 Waits::Onboarding(key) => self.late_onboarding(inner, key),
                 Waits::Offloading(key) => self.late_offloading(key),
+                Waits::Iteration => self.no_iteration(),
             }
         }
         None
@@ -79,7 +86,7 @@ pub(super) fn task(inner: &Arc<Inner>) {
     inner.runtime.spawn(async move {
         while let Some(inner) = of.upgrade() {
             let next = inner.with(|traffic| traffic.answer_late(&inner, Instant::now()));
-            drop(inner);
+            inner.leave();
             let told = earlier.notified();
             match next {
                 Some(next) => _ = timeout_at(next, told).await,

@@ -2,6 +2,8 @@
 
 use super::inner::Inner;
 use super::stack::{Needs, Stack};
+use super::tenants::MAX_TENANTS;
+use crate::figures::binary;
 use crate::tier::Tier;
 use std::fmt::Write;
 
@@ -12,6 +14,13 @@ pub(super) fn describe(inner: &Inner) -> String {
         // Writing to a string does not fail.
         let _ = of_stack(&mut text, stack);
     }
+    if let beyond @ 1.. = inner.tenants.names.beyond() {
+        let most = MAX_TENANTS - 1;
+        let _ = writeln!(
+            text,
+            "tenants: {beyond} blocks that the disk had are nobody's, and are not purged: a manager tells {most} tenants apart"
+        );
+    }
     text
 }
 
@@ -21,7 +30,7 @@ fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
         Needs::Last { page, window } => format!("pages of {page} tokens, a window of {window}"),
         Needs::State { page } => format!("a state every {page} tokens"),
     };
-    let (layers, bytes) = (stack.layers, size(stack.block_bytes));
+    let (layers, bytes) = (stack.layers, binary(stack.block_bytes as f64));
     writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", stack.name)?;
     for tier in Tier::ALL {
         let Some(pool) = stack.pool(tier) else { continue };
@@ -29,7 +38,7 @@ fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
         write!(
             text,
             "  {tier:<6} {blocks:>9} blocks {:>10}  {policy:<6}",
-            size(blocks as u64 * stack.block_bytes)
+            binary(blocks as f64 * stack.block_bytes as f64)
         )?;
         match (tier, &stack.memory, &stack.disk) {
             (Tier::Device, ..) => {
@@ -42,16 +51,4 @@ fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
         }
     }
     Ok(())
-}
-
-/// Bytes in the largest unit that leaves few digits.
-fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let unit = (0..units.len()).rev().find(|unit| bytes >> (10 * unit) > 0).unwrap_or(0);
-    let whole = bytes as f64 / (1u64 << (10 * unit)) as f64;
-    if whole.fract() == 0.0 {
-        format!("{whole} {}", units[unit])
-    } else {
-        format!("{whole:.1} {}", units[unit])
-    }
 }

@@ -5,9 +5,10 @@ use crate::config::{DeviceKind, Group, ManagerConfig};
 use crate::costs::costs_for;
 use crate::movers::{CudaMover, CudaMoverError, CudaMoverOptions, ThreadsMover};
 use crate::transfer::{DeviceMover, HostMemory};
-use kvstrata_core::DevicePort;
-use kvstrata_ffi::cuda::{CopyOptions, CudaCopy, CudaDevice, CudaDriver, PinOptions, PinnedStorage};
-use kvstrata_ffi::device::SimDevice;
+use kvstrata_core::layout::{Layout, Region};
+use kvstrata_core::{DevicePort, Storage};
+use kvstrata_ffi::cuda::{CopyOptions, CudaCopy, CudaDevice, CudaDriver, PinOptions, PinnedStorage, Place};
+use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
 use std::sync::Arc;
 
 /// A device, and what reaches it.
@@ -72,8 +73,8 @@ fn simulated(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) ->
     Ok(Device { mover: Arc::new(mover), port: Some(sim), note: None })
 }
 
-/// Device memory of the manager's own, a block in one piece. An engine that has its tensors already builds the mover over them, and the
-/// manager of parts.
+/// Device memory of the manager's own, a block in one piece behind the other: kernels find block `b` at the port's `base_address()` and `b`
+/// times its `block_bytes()`. An engine that has its tensors already builds the mover over them, and the manager of parts.
 fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Result<Device, CudaMoverError> {
     let driver = CudaDriver::load()?;
     let device = CudaDevice::open(&driver, config.device.ordinal)?;
@@ -82,12 +83,18 @@ fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Resu
     let (costs, _) = costs_for(device.describe(), driver.describe().version);
     let copy = CudaCopy::new(&device, CopyOptions::new().costs(costs));
     let layout = group.layout.num_blocks(group.blocks(config.device.blocks));
+    let stride = layout.block_bytes()?.next_multiple_of(layout.alignment);
+    let stride = usize::try_from(stride).unwrap_or(usize::MAX);
+    let tier = Arc::new(CudaDeviceTier::new(&device, layout.num_blocks as usize, stride)?);
+    let storage = tier.memory();
+    let place = Place::Device(vec![storage.range(0, storage.size_bytes())?]);
+    let layout = Layout::fully_contiguous(layout, Region::of(&**storage))?;
     let mut options = CudaMoverOptions::new();
     if let Some(threads) = config.host.copy_threads {
         options = options.threads(threads as usize);
     }
-    let mover = CudaMover::allocate(copy, layout, (Arc::clone(memory), pinned), options)?;
-    Ok(Device { mover: Arc::new(mover), port: None, note: None })
+    let mover = CudaMover::new(copy, (&layout, place), (Arc::clone(memory), pinned), options)?;
+    Ok(Device { mover: Arc::new(mover), port: Some(tier), note: None })
 }
 
 /// As many as there are cores, and no more than memory has use for.

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   device victim ─┬─ the tier below has it, or will not: free at once
-//!                  └─ Waits for a host block ──► Queued(device → host) ──► Moving ──► registered there; the device block is free
+//!                  └─ Wants a host block ──────► Queued(device → host) ──► Moving ──► registered there; the device block is free
 //!                          ▲                                                  │ without a host tier: staged, and on
 //!   host victim ───┬─ … ───┘                                                  ▼
 //!                  └─ Queued(host → disk) ──► Moving ──► known there; the host block is free
 //! ```
 //!
-//! A victim is *owned*: no pool has it registered, and it is free when the flight ends, however it ends. A copy of a block that stays is
-//! *leased*. A victim that is asked for on its way is registered again, with the bytes that it still has: from then on it is held.
+//! A victim is *owned*: no pool has it registered, and it is free when the flight ends, however it ends. The block of a copy by choice
+//! stays: it is *held* or *leased*. A victim that is asked for on its way is registered again, with the bytes that it still has: from then
+//! on it is held.
 //!
 //! Why nothing waits for ever: a flight waits for a host block only while host victims are on their way to the disk, or blocks of the
 //! device on theirs to the host, each of which owns both of its ends and so ends. If there are neither, and no host victim is to be had,
@@ -183,7 +184,7 @@ impl Traffic {
         let slot = if credit { self.host_slot(inner, stack, source, class) } else { Slot::Never };
         if matches!(slot, Slot::Never) {
             source.dropped(inner, Tier::Device);
-            give_up_slot(of, disk);
+            give_up_slot(&mut self.out, of, disk);
             give_credit(of, tenant, credit);
             return None;
         }
@@ -203,6 +204,7 @@ impl Traffic {
         let Cargo { source, name, class, request } = cargo;
         let (at, serial, credit, parked, hot, attempts) = (At::Wants, self.serial(), false, false, false, 0);
         let (slot, host, disk, asked) = (None, None, None, Vec::new());
+        self.lines[stack as usize].news = true;
         Down {
             stack,
             name,
@@ -254,7 +256,8 @@ impl Traffic {
         if let Some(down) = self.downs.get_mut(key as usize) {
             down.host = Some(host);
             let stack = down.stack;
-            self.lines[stack as usize].landing += 1;
+            let line = &mut self.lines[stack as usize];
+            (line.landing, line.news) = (line.landing + 1, true);
             self.note_staged(inner, stack, host, Id::Down(key));
             self.queue_down(inner, key, Path::DeviceToHost);
         }
@@ -282,7 +285,8 @@ impl Traffic {
             }),
             _ => match (memory.read(host), &stack.disk, down.disk.take()) {
                 (Ok(bytes), Some(disk), Some(slot)) => {
-                    let write = DiskWrite { token, slot, name: down.name, bytes, landing: inner.landing() };
+                    let name = Name { owner: inner.tenants.names.id(down.tenant), ..down.name };
+                    let write = DiskWrite { token, slot, name, bytes, landing: inner.landing() };
                     let check = inner.rules.verify_host.then(|| Arc::clone(memory));
                     self.out.write(Arc::clone(disk), write, check);
                     Some(())
@@ -294,10 +298,15 @@ impl Traffic {
             },
         };
         if started.is_none() {
+            let (of, tenant) = (down.stack, down.tenant);
+            let staged = down.host.take_if(|_| stack.host.is_none());
             self.queues[path as usize].ended(bytes);
             self.again = true;
             inner.counts.failed(path, Cause::Busy);
             self.down_failed(inner, key, Failure::of(Cause::Busy));
+            // A device that was given up still uses it: the last one to be tried again, as for reads.
+            let staged = staged.filter(|staged| !self.hand_to_purge(tenant, Piece::Staged(of, *staged)));
+            self.lines[of as usize].staging.splice(0..0, staged);
         }
     }
 }

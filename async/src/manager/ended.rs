@@ -10,7 +10,6 @@
 //! - I1: what a flight had, it gives back once: target, slot, credit, source; where a failed device keeps them, never.
 
 use super::ahead::last_used;
-use super::classes::below;
 use super::down::{Down, Have, let_go};
 use super::inner::Inner;
 use super::stack::{give_credit, give_up_slot};
@@ -18,6 +17,7 @@ use super::tenants::TenantId;
 use super::traffic::{At, Id, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
+use kvstrata_core::classes::below;
 use kvstrata_core::{BlockId, BlockRef};
 
 impl Traffic {
@@ -134,14 +134,14 @@ impl Traffic {
                 (_, Have::Owned(_)) => self.lines[down.stack as usize].sinking -= 1,
                 _ => {}
             }
-            give_up_slot(of, down.disk);
+            give_up_slot(&mut self.out, of, down.disk);
             self.park_ends_down(inner, &down);
             for asked in down.asked {
                 self.offload_answered(asked, outcome);
             }
             return self.forget_again(inner, down.stack, down.name.hash);
         }
-        give_up_slot(of, down.disk);
+        give_up_slot(&mut self.out, of, down.disk);
         if let Some(slot) = down.slot.filter(|_| outcome.is_err() && down.disk.is_none()) {
             // The port has freed it, and another flight may have taken it already, and ended.
             let flies =

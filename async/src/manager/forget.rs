@@ -3,7 +3,7 @@
 //! ```text
 //!   forget ─┬─ on its way down: called back; if it moves, when it has landed
 //!           ├─ on its way up: when it has landed
-//!           └─ at rest: withdrawn from device and host, its slot of the disk freed
+//!           └─ at rest: withdrawn from device and host; its slot of the disk freed, if nobody holds that
 //! ```
 //!
 //! A look-up a name and tier, however much the tiers hold. What is being purged is left to the purge, which finds it by its tag.
@@ -55,7 +55,7 @@ impl Traffic {
             }
             pool.release_refs([block]);
             if let Some(disk) = of.disk.as_ref().filter(|_| tier == Tier::Disk && !purged) {
-                give_up_slot(of, disk.take_this(block));
+                give_up_slot(&mut self.out, of, disk.take_this(block));
             }
         }
     }

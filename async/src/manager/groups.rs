@@ -13,7 +13,8 @@
 //! Invariants
 //! - I1: what is returned covers exactly T tokens of each group, held, be it found or brought up. A block that fails lowers T for all.
 
-use super::blocks::Blocks;
+use super::allocate::{AllocateError, allocate_groups};
+use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
 use super::matching::PrefixMatch;
 use super::onboard::{OnboardError, OnboardOptions};
@@ -21,7 +22,10 @@ use super::stack::Needs;
 use super::{KvBlockManager, Onboard};
 use crate::transfer::Cause;
 use kvstrata_core::SequenceHash;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 /// A prefix over all groups, held. Dropped, it is released.
 #[derive(Debug)]
@@ -49,6 +53,55 @@ pub struct GroupsOnboarded {
     pub groups: Vec<(usize, Blocks)>,
     /// Why it is not longer, if more was found.
     pub missed: Option<Cause>,
+}
+
+/// A prefix over all groups, on its way up. Dropped, what nobody else waits for is not brought up any more, unless it is under way.
+#[derive(Debug)]
+#[must_use = "dropped, it is cancelled"]
+pub struct OnboardGroups {
+    manager: KvBlockManager,
+    tokens: u64,
+    /// Of each group: its first block, and how many.
+    parts: Vec<(usize, usize)>,
+    /// Empty once it has answered.
+    under_way: Vec<Onboard>,
+}
+
+impl OnboardGroups {
+    /// A group's part, for its layers: [`Onboard::layer_ready`], [`Onboard::ids`]. None of an empty prefix, and after the answer.
+    #[must_use]
+    pub fn group(&self, group: usize) -> Option<&Onboard> {
+        self.under_way.get(group)
+    }
+}
+
+impl Future for OnboardGroups {
+    type Output = GroupsOnboarded;
+
+    /// Ready once; what is polled after that is nothing.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<GroupsOnboarded> {
+        // Each is asked, so that each tells.
+        let over = self.under_way.iter().filter(|onboard| onboard.is_over(context)).count();
+        if over < self.under_way.len() {
+            return Poll::Pending;
+        }
+        let (mut tokens, mut missed) = (std::mem::take(&mut self.tokens), None);
+        let mut groups = Vec::with_capacity(self.under_way.len());
+        let ended = std::mem::take(&mut self.under_way);
+        for (group, mut onboard) in ended.into_iter().enumerate() {
+            let ((first, wanted), Some(up)) = (self.parts[group], onboard.end()) else { continue };
+            if up.blocks.len() < wanted {
+                missed = missed.or(up.missed);
+                let page = self.manager.inner.stacks[group].needs.page();
+                tokens = tokens.min((first + up.blocks.len()) as u64 * page);
+            }
+            groups.push((first, up.blocks));
+        }
+        if missed.is_some() {
+            tokens = self.manager.shorten(tokens, &mut groups);
+        }
+        Poll::Ready(GroupsOnboarded { tokens, groups, missed })
+    }
 }
 
 impl GroupsMatch {
@@ -215,34 +268,29 @@ impl KvBlockManager {
         self.inner.match_groups(hashes)
     }
 
-    /// Brings a prefix up, all groups at a time.
+    /// Brings a prefix up, all groups at a time. It begins at once.
     ///
     /// # Errors
     /// [`OnboardError`]: a group's part does not fit.
-    pub async fn onboard_groups(
+    pub fn onboard_groups(
         &self,
         found: GroupsMatch,
         options: OnboardOptions,
-    ) -> Result<GroupsOnboarded, OnboardError> {
-        let (mut tokens, mut missed) = (found.tokens, None);
-        let mut under_way: Vec<(usize, usize, Onboard)> = Vec::with_capacity(found.groups.len());
-        for GroupMatch { first, found } in found.groups {
-            under_way.push((first, found.len(), self.onboard(found, options)?));
-        }
-        let mut groups = Vec::with_capacity(under_way.len());
-        for (group, (first, wanted, onboard)) in under_way.into_iter().enumerate() {
-            let up = onboard.await;
-            if up.blocks.len() < wanted {
-                missed = missed.or(up.missed);
-                let page = self.inner.stacks[group].needs.page();
-                tokens = tokens.min((first + up.blocks.len()) as u64 * page);
-            }
-            groups.push((first, up.blocks));
-        }
-        if missed.is_some() {
-            tokens = self.shorten(tokens, &mut groups);
-        }
-        Ok(GroupsOnboarded { tokens, groups, missed })
+    ) -> Result<OnboardGroups, OnboardError> {
+        let parts: Vec<(usize, usize)> =
+            found.groups.iter().map(|group| (group.first, group.found.len())).collect();
+        let runs = found.groups.into_iter().map(|group| group.found).collect();
+        let under_way = Onboard::begin_all(&self.inner, runs, options)?;
+        Ok(OnboardGroups { manager: self.clone(), tokens: found.tokens, parts, under_way })
+    }
+
+    /// Blocks to fill of every group, a number each: all of them or none. Waits as [`allocate`](KvBlockManager::allocate) does, in the lines
+    /// of all groups at once.
+    ///
+    /// # Errors
+    /// [`AllocateError`]: of the first group that has not enough.
+    pub async fn allocate_groups(&self, counts: &[usize]) -> Result<Vec<BlocksMut>, AllocateError> {
+        allocate_groups(&self.inner, counts, self.inner.rules.allocate_deadline, self.tenant).await
     }
 
     /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is released.

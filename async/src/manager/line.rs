@@ -10,6 +10,9 @@
 //! - I3: an entry needs no more blocks than the tier has.
 //! - I4: an entry leaves when it has all of its blocks, whatever they then wait for, or by its deadline (`deadlines.rs`).
 
+#[cfg(test)]
+pub(super) mod tests;
+
 use super::deadlines::Waits;
 use super::down::{Down, Have, Left};
 use super::inner::Inner;
@@ -41,6 +44,8 @@ pub(super) struct Line {
     pub(super) staging: Vec<u32>,
     /// Where the next look for a block that the policy keeps begins.
     hand: u32,
+    /// A flight has begun since flights were [hurried](Traffic::hurry), or has a block that it had not.
+    pub(super) news: bool,
     /// By place: such a block, and the last flight that had it.
     pub(super) staged: Vec<Option<(u32, Id)>>,
 }
@@ -234,7 +239,15 @@ impl Traffic {
         }
     }
 
-    /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes one of those that the policy
+    /// Whether a block of the device is under a copy, which nobody holds: it counts as available and is not. It will be, when the copy has
+    /// ended, and so will its parent.
+    pub(super) fn is_copying(&self, stack: u16) -> bool {
+        let leased = |down: &Down| matches!(down.source, Have::Leased(_));
+        let of_device = |down: &Down| (down.stack, down.from) == (stack, Tier::Device);
+        self.downs.iter().any(|(_, down)| of_device(down) && leased(down))
+    }
+
+    /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes of those that the policy
     /// keeps for their children's sake: the children are held, perhaps by who waits here.
     pub(super) fn evict(
         &mut self,
@@ -245,34 +258,38 @@ impl Traffic {
     ) -> usize {
         let books = &inner.stack(stack).device;
         let evicted = books.pool.evict_ids(wanted, victims);
-        // Under a copy a block counts as available and is not: it will be, when the copy has ended.
-        let copied = |(_, down): (usize, &Down)| {
-            (down.stack, down.from) == (stack, Tier::Device) && matches!(down.source, Have::Leased(_))
-        };
-        if evicted > 0 || !books.links() || books.pool.available() == 0 || self.downs.iter().any(copied) {
+        if evicted > 0 || !books.links() || books.pool.available() == 0 || self.is_copying(stack) {
             return evicted;
         }
+        #[cfg(test)]
+        tests::WALKS.with(|walks| walks.set(walks.get() + 1));
         let capacity = books.pool.capacity() as u32;
-        let hand = self.lines[stack as usize].hand;
+        let (hand, mut taken) = (self.lines[stack as usize].hand, 0);
         for block in (hand..capacity).chain(0..hand.min(capacity)).map(BlockId) {
             let Some((there, hash)) = books.pool.registered(block) else { continue };
             if books.class(block) == Priority::Pinned {
                 continue;
             }
-            let Ok(victim) = books.pool.take_out(there) else { continue };
+            let Ok(victim) = books.pool.evict_this(there) else { continue };
             self.lines[stack as usize].hand = block.0 + 1;
             victims.push((victim.into_mutable().into_id(), hash));
-            return 1;
+            taken += 1;
+            if taken == wanted {
+                break;
+            }
         }
-        0
+        taken
     }
 
     /// Somebody waits for blocks, and nobody leaves: the copies that keep some from leaving wait for no iteration's budget. The next
     /// iteration may wait for these blocks.
     pub(super) fn hurry(&mut self, inner: &Inner, stack: u16) {
+        self.lines[stack as usize].news = false;
         if self.allowance.left().is_none() {
             return;
         }
+        #[cfg(test)]
+        tests::HURRIES.with(|hurries| hurries.set(hurries.get() + 1));
         let pool = &inner.stack(stack).device.pool;
         // A victim waits for host memory, and whatever has some is before it.
         let grounded = !self.lines[stack as usize].grounded.is_empty();

@@ -15,13 +15,18 @@
 
 use super::blocks::Blocks;
 use super::inner::Inner;
+use super::stack::Stack;
 use super::tenants::TenantId;
+use super::traffic::Traffic;
 use crate::config::WriteMode;
 use crate::tier::Tier;
 use kvstrata_core::{BlockRef, SequenceHash};
-use kvstrata_ffi::disk::Name;
+use kvstrata_ffi::disk::{Name, OwnerId};
 use std::fmt;
 use std::sync::Arc;
+
+/// Blocks that are looked for at a time, where the lock is needed.
+const AT_ONCE: usize = 64;
 
 /// A block of a run, behind the first that the device lacks.
 #[derive(Debug, Clone, Copy)]
@@ -131,9 +136,7 @@ impl Drop for PrefixMatch {
             match found.place {
                 Place::Device(block) => stack.device.release(block, now),
                 Place::Host(block) => stack.host.iter().for_each(|host| host.release(block, now)),
-                Place::Disk(block) => {
-                    stack.disk.iter().for_each(|disk| _ = disk.pool().release_refs([block]));
-                }
+                Place::Disk(block) => stack.release_slot(block),
                 Place::Pending => {}
             }
         }
@@ -212,14 +215,25 @@ impl Inner {
         hashes: &[SequenceHash],
         found: &mut PrefixMatch,
     ) {
-        for index in found.len()..hashes.len() {
-            let parent = index.checked_sub(1).map_or(before, |before| Some(hashes[before]));
-            let name = Name { hash: hashes[index], parent };
-            let Some(place) = self.find(stack, name.hash) else { return };
-            if found.beyond.is_empty() {
-                found.beyond.reserve(hashes.len() - index);
-            }
-            found.beyond.push(Found { name, place });
+        let (mut next, mut goes_on) = (found.len(), true);
+        while goes_on && next < hashes.len() {
+            let part = next..hashes.len().min(next + AT_ONCE);
+            next = part.end;
+            let mut look = |mut traffic: Option<&mut Traffic>| {
+                for index in part.clone() {
+                    let parent = index.checked_sub(1).map_or(before, |before| Some(hashes[before]));
+                    let name = Name { hash: hashes[index], parent, owner: OwnerId::NOBODY };
+                    let Some(place) = self.find(traffic.as_deref_mut(), stack, name.hash) else {
+                        return false;
+                    };
+                    if found.beyond.is_empty() {
+                        found.beyond.reserve(hashes.len() - index);
+                    }
+                    found.beyond.push(Found { name, place });
+                }
+                true
+            };
+            goes_on = if self.has_pending() { self.with(|traffic| look(Some(traffic))) } else { look(None) };
         }
     }
 
@@ -235,30 +249,32 @@ impl Inner {
             }
     }
 
-    /// Where a block is, held.
-    fn find(self: &Arc<Inner>, stack: u16, hash: SequenceHash) -> Option<Place> {
+    /// Where a block is, held; with the lock, on its way too.
+    fn find(
+        self: &Arc<Inner>,
+        traffic: Option<&mut Traffic>,
+        stack: u16,
+        hash: SequenceHash,
+    ) -> Option<Place> {
         let of = self.stack(stack);
-        let at_rest = || {
-            let device = || of.device.pool.lookup_ref(hash).map(Place::Device);
-            let host = || of.host.as_ref().and_then(|host| host.pool.lookup_ref(hash)).map(Place::Host);
-            let disk = || {
-                of.disk.as_ref().and_then(|disk| disk.lookup(hash)).map(|block| Place::Disk(block.into_ref()))
-            };
-            device().or_else(host).or_else(disk)
-        };
-        if !self.has_pending() {
-            return at_rest();
-        }
+        let device = || of.device.pool.lookup_ref(hash).map(Place::Device);
+        let at_rest = || device().or_else(|| of.find_below(hash));
+        let Some(traffic) = traffic else { return at_rest() };
         // The device first, then what is on its way there, so that nothing is fetched twice.
-        if let Some(block) = of.device.pool.lookup_ref(hash) {
-            return Some(Place::Device(block));
-        }
-        self.with(|traffic| match traffic.up_of.get(&(stack, hash)) {
+        let on_its_way = || match traffic.up_of.get(&(stack, hash)) {
             // It will not arrive.
             Some(up) if traffic.is_purging(traffic.ups[*up as usize].tenant) => None,
             Some(_) => Some(Place::Pending),
             None => traffic.find_going_down(self, stack, hash),
-        })
-        .or_else(at_rest)
+        };
+        device().or_else(on_its_way).or_else(at_rest)
+    }
+}
+
+impl Stack {
+    /// Where a block is below the device, at rest, held.
+    pub(super) fn find_below(&self, hash: SequenceHash) -> Option<Place> {
+        let host = self.host.as_ref().and_then(|host| host.pool.lookup_ref(hash)).map(Place::Host);
+        host.or_else(|| Some(Place::Disk(self.disk.as_ref()?.lookup(hash)?.into_ref())))
     }
 }

@@ -29,7 +29,7 @@
 //! | `describe.rs` | for people |
 //! | `shutdown.rs` | the end |
 //! | `checked.rs` | writes to the disk, compared with their sums |
-//! | `stack.rs`, `classes.rs` | the tiers of a group of layers; classes for eviction |
+//! | `stack.rs` | the tiers of a group of layers; beside each pool the core's `ages`, `owners`, `classes`, `parents` |
 //! | `tenants/` | whose blocks are whose: quotas, purge |
 //! | `counts.rs` | what has happened |
 //! | `census.rs` | conservation: where every block is (tests, diagnosis) |
@@ -42,8 +42,8 @@
 //! - I4: whoever waits is answered: by the end of a flight, by a deadline, or by shutdown.
 //! - I5: who allocates is served in order of arrival, wholly; what can never be served is refused at once.
 //! - I6: a hash is on its way up once, and on its way down once; in host and disk it is once. In the device it may be twice: where an engine
-//!   registers a copy in the same moment in which one is registered that somebody reads, turned back from its way down, or announced layer
-//!   by layer (`register_beside`). Both have the hash's bytes, a look-up finds one of them, and each leaves by itself; the one that leaves
+//!   has registered a copy when one is registered that somebody reads, turned back from its way down, or announced layer by layer
+//!   (`register_beside`). Both have the hash's bytes, a look-up finds one of them, and each leaves by itself; the one that leaves
 //!   last finds the other below, or on its way there.
 //! - I7: room is made without waiting for whoever waits for it: a victim that finds no place below is dropped.
 
@@ -54,7 +54,6 @@ mod blocks;
 mod build;
 mod census;
 mod checked;
-mod classes;
 mod counts;
 mod deadlines;
 mod describe;
@@ -91,7 +90,7 @@ pub use build::{BuildError, Parts, StackParts};
 pub use census::{Census, TierCensus};
 pub use counts::{ManagerStats, PathStats, Refusal};
 pub use group::Group;
-pub use groups::{GroupMatch, GroupsMatch, GroupsOnboarded};
+pub use groups::{GroupMatch, GroupsMatch, GroupsOnboarded, OnboardGroups};
 pub use matching::PrefixMatch;
 pub use offload::{Offload, OffloadOptions, Offloaded};
 pub use onboard::{Onboard, OnboardError, OnboardOptions, Onboarded};

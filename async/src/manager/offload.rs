@@ -26,8 +26,11 @@ pub struct OffloadOptions {
     pub class: Class,
     /// Whose it is: requests of one class take turns. 0: nobody's.
     pub request: u64,
-    /// What must be over before: a layer or an iteration that still writes the blocks. What has waited for that for the manager's
-    /// `deadline.offload` fails, by [`Cause::Deadline`].
+    /// What must be over before: a layer or an iteration that still writes the blocks. A copy takes all of a block's layers: one that is to wait for a
+    /// layer waits for the last. Until then they are held, and cannot be evicted, also
+    /// where their handles and the [`Offload`] have been dropped: what they will hold is not there yet. What has waited for that for the
+    /// manager's `deadline.offload`, whatever `deadline` says here, is let go, and fails by [`Cause::Deadline`]: an engine that iterates no
+    /// more keeps no blocks.
     pub gate: Gate,
     /// How long to wait at most; the manager's `deadline.offload` unless told. Copies go on.
     pub deadline: Option<Duration>,
@@ -240,6 +243,8 @@ impl Traffic {
         let (mut there, mut refused) = (0, 0);
         // A list that finds room goes whole: the device's blocks bound it.
         let OffloadOptions { class, request, gate, .. } = options;
+        // A block is copied with all of its layers, those that are written last too.
+        let gate = self.clock.of_all_layers(gate);
         let at_once = whole || self.clock.passed(gate) && self.has_room(Path::DeviceToHost, class);
         for block in blocks.refs() {
             // Held, and purged: nobody is to have it any more.
@@ -304,6 +309,8 @@ impl Traffic {
             self.lines[stack as usize].grounded.retain(|waits| *waits != flight);
             return self.down_failed(inner, flight, Failure::of(Cause::Cancelled));
         }
+        // A request waits for it: with what is left of its way it waits for no iteration's budget.
+        self.promote_down(flight);
         self.join_down(key, stack, hash, None);
     }
 

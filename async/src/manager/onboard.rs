@@ -87,7 +87,9 @@ pub enum OnboardError {
 #[must_use = "dropped, it is cancelled"]
 pub struct Onboard {
     inner: Arc<Inner>,
+    /// None: all of it was there.
     key: Option<u32>,
+    /// None: it has ended.
     device: Option<Blocks>,
 }
 
@@ -97,33 +99,31 @@ impl Onboard {
         mut found: PrefixMatch,
         options: OnboardOptions,
     ) -> Result<Onboard, OnboardError> {
-        let stack = found.device.stack();
-        if !Arc::ptr_eq(found.device.inner(), inner) {
-            return Err(OnboardError::Foreign);
-        }
-        // A guess is what nobody waits for.
-        let options = OnboardOptions { class: options.class.min(Class::Background), ..options };
-        let capacity = inner.stack(stack).device.pool.capacity();
-        if found.len() > capacity {
-            return Err(OnboardError::TooLarge { blocks: found.len(), capacity });
-        }
-        let quota = inner.stack(stack).device.owners.limit(found.tenant);
-        if let Some(quota) = quota.filter(|quota| found.len() > *quota) {
-            return Err(OnboardError::Quota { blocks: found.len(), quota, capacity });
-        }
-        let tenant = found.tenant;
-        let key = inner.with(|traffic| {
-            let beyond = std::mem::take(&mut found.beyond);
-            match traffic.refusing && !beyond.is_empty() {
-                true => {
-                    beyond.into_iter().rev().for_each(|found| traffic.release_found(inner, stack, found));
-                    Err(OnboardError::Closed)
-                }
-                false => Ok(traffic.begin_onboarding(inner, &found.device, beyond, options, tenant)),
-            }
-        })?;
-        let device = Some(found.into_device());
-        Ok(Onboard { inner: Arc::clone(inner), key: Some(key), device })
+        check(inner, &found)?;
+        // A run that is all there has nothing to wait for, and nothing to lock.
+        let key = match found.is_ready() {
+            true => None,
+            false => Some(inner.with(|traffic| traffic.begin_onboarding(inner, &mut found, options))?),
+        };
+        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()) })
+    }
+
+    /// Runs of several groups, at once, in the lines of all groups: see [`allocate_groups`](super::allocate::allocate_groups).
+    pub(super) fn begin_all(
+        inner: &Arc<Inner>,
+        mut found: Vec<PrefixMatch>,
+        options: OnboardOptions,
+    ) -> Result<Vec<Onboard>, OnboardError> {
+        found.iter().try_for_each(|found| check(inner, found))?;
+        let keys: Vec<_> = inner.with(|traffic| {
+            found.iter_mut().map(|found| traffic.begin_onboarding(inner, found, options)).collect()
+        });
+        // Those that have begun end with what they have, if one is refused.
+        let begun = keys.into_iter().zip(found).map(|(key, found)| {
+            let device = Some(found.into_device());
+            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device })
+        });
+        begun.collect::<Vec<_>>().into_iter().collect()
     }
 
     /// Waits until a layer, and those before it, is there for all blocks of the run, and no longer than the onboarding's deadline. A block
@@ -133,9 +133,12 @@ impl Onboard {
     /// The cause, if a block has failed, or is late: what follows is to be computed.
     pub async fn layer_ready(&self, layer: u32) -> Result<(), Cause> {
         poll_fn(|context| {
+            let Some(key) = self.key else {
+                return Poll::Ready(self.device.as_ref().map(drop).ok_or(Cause::Cancelled));
+            };
             let waker = context.waker().clone();
             let mut traffic = self.inner.look();
-            let Some(of) = self.key.and_then(|key| traffic.onboardings.get_mut(key as usize)) else {
+            let Some(of) = traffic.onboardings.get_mut(key as usize) else {
                 return Poll::Ready(Err(Cause::Cancelled));
             };
             match of.has_layer(layer) {
@@ -151,12 +154,14 @@ impl Onboard {
         .await
     }
 
-    /// The blocks of the run, in the device, once all of them have a place: from the first layer on.
+    /// The blocks of the run, in the device, once all of them have a place: from the first layer on. Of an onboarding by layers they stay
+    /// those that it ends with; otherwise one may be another, if somebody else registers the same hash meanwhile.
     #[must_use]
     pub fn ids(&self) -> Option<Vec<BlockId>> {
-        let mut ids: Vec<BlockId> = self.device.iter().flat_map(Blocks::ids).collect();
+        let mut ids: Vec<BlockId> = self.device.as_ref()?.ids().collect();
+        let Some(key) = self.key else { return Some(ids) };
         let traffic = self.inner.look();
-        for wanted in &traffic.onboardings.get(self.key? as usize)?.wanted {
+        for wanted in &traffic.onboardings.get(key as usize)?.wanted {
             ids.push(match wanted.state {
                 State::Here(block) => block.id,
                 State::Coming(flight) => traffic.ups.get(flight as usize)?.device?,
@@ -166,8 +171,24 @@ impl Onboard {
         Some(ids)
     }
 
-    fn end(&mut self) -> Option<Onboarded> {
-        let (key, mut blocks) = (self.key.take()?, self.device.take()?);
+    /// Whether nothing of it is under way any more; who asks is told of that otherwise.
+    pub(super) fn is_over(&self, context: &mut Context<'_>) -> bool {
+        let Some(key) = self.key else { return true };
+        let waker = context.waker().clone();
+        let mut traffic = self.inner.look();
+        let Some(of) = traffic.onboardings.get_mut(key as usize).filter(|of| !of.is_done()) else {
+            return true;
+        };
+        let spare = of.tell(waker);
+        drop(traffic);
+        drop(spare);
+        false
+    }
+
+    /// Takes what has come; once.
+    pub(super) fn end(&mut self) -> Option<Onboarded> {
+        let mut blocks = self.device.take()?;
+        let Some(key) = self.key.take() else { return Some(Onboarded { blocks, missed: None }) };
         let ended = self.inner.with(|traffic| traffic.end_onboarding(&self.inner, key));
         let rest = Blocks::new(Arc::clone(&self.inner), blocks.stack(), ended.run);
         // The same manager and group.
@@ -181,18 +202,8 @@ impl Future for Onboard {
 
     /// Ready once; polled after that it stays pending.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Onboarded> {
-        let Some(key) = self.key else { return Poll::Pending };
-        {
-            let waker = context.waker().clone();
-            let mut traffic = self.inner.look();
-            if let Some(of) = traffic.onboardings.get_mut(key as usize)
-                && !of.is_done()
-            {
-                let spare = of.tell(waker);
-                drop(traffic);
-                drop(spare);
-                return Poll::Pending;
-            }
+        if !self.is_over(context) {
+            return Poll::Pending;
         }
         self.end().map_or(Poll::Pending, Poll::Ready)
     }
@@ -207,6 +218,22 @@ impl Drop for Onboard {
 impl fmt::Debug for Onboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Onboard({:?})", self.key)
+    }
+}
+
+/// Refuses what will never fit, and what is another manager's.
+fn check(inner: &Arc<Inner>, found: &PrefixMatch) -> Result<(), OnboardError> {
+    if !Arc::ptr_eq(found.device.inner(), inner) {
+        return Err(OnboardError::Foreign);
+    }
+    let device = &inner.stack(found.device.stack()).device;
+    let (blocks, capacity) = (found.len(), device.pool.capacity());
+    if blocks > capacity {
+        return Err(OnboardError::TooLarge { blocks, capacity });
+    }
+    match device.owners.limit(found.tenant).filter(|quota| blocks > *quota) {
+        Some(quota) => Err(OnboardError::Quota { blocks, quota, capacity }),
+        None => Ok(()),
     }
 }
 
@@ -240,12 +267,17 @@ impl Traffic {
     fn begin_onboarding(
         &mut self,
         inner: &Inner,
-        there: &Blocks,
-        beyond: Vec<Found>,
+        found: &mut PrefixMatch,
         options: OnboardOptions,
-        tenant: TenantId,
-    ) -> u32 {
-        let stack = there.stack();
+    ) -> Result<u32, OnboardError> {
+        let (stack, tenant) = (found.device.stack(), found.tenant);
+        let beyond = std::mem::take(&mut found.beyond);
+        if self.refusing && !beyond.is_empty() {
+            beyond.into_iter().rev().for_each(|found| self.release_found(inner, stack, found));
+            return Err(OnboardError::Closed);
+        }
+        let there = &found.device;
+        // What somebody waits for is no guess.
         let options = OnboardOptions { class: options.class.min(Class::Background), ..options };
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.onboard_deadline));
         let layers = inner.stack(stack).layers;
@@ -296,7 +328,7 @@ impl Traffic {
         if !self.onboardings[key as usize].is_done() {
             self.due(due, Waits::Onboarding(key));
         }
-        key
+        Ok(key)
     }
 
     /// Wants a block: one that is there, a flight that is under way, or a new one, which is given. None: it is nowhere any more.
@@ -390,7 +422,9 @@ impl Traffic {
         let Some(up) = self.ups.get_mut(flight as usize) else { return };
         if class < up.class {
             let before = std::mem::replace(&mut up.class, class);
-            let (at, aside) = (up.at, up.is_aside());
+            let (at, aside, stack) = (up.at, up.is_aside(), up.stack);
+            // What hurries may have left it out as a guess.
+            self.lines[stack as usize].news = true;
             self.guess_over(before, flight);
             if let super::traffic::At::Queued(path, ticket) = at {
                 self.queues[path as usize].promote(ticket, class);
@@ -406,11 +440,7 @@ impl Traffic {
         stack: u16,
         hash: kvstrata_core::SequenceHash,
     ) -> Option<Place> {
-        let of = inner.stack(stack);
-        let host = || of.host.as_ref().and_then(|host| host.pool.lookup_ref(hash)).map(Place::Host);
-        let disk =
-            || of.disk.as_ref().and_then(|disk| disk.lookup(hash)).map(|block| Place::Disk(block.into_ref()));
-        self.find_going_down(inner, stack, hash).or_else(host).or_else(disk)
+        self.find_going_down(inner, stack, hash).or_else(|| inner.stack(stack).find_below(hash))
     }
 
     /// A block that is on its way down, turned back.

@@ -16,13 +16,11 @@
 
 use super::deadlines::Waits;
 use super::inner::Inner;
-use super::tenants::TenantId;
 use super::traffic::Traffic;
 use super::up::Source;
 use crate::transfer::Cause;
-use kvstrata_core::{BlockId, BlockRef};
+use kvstrata_core::BlockRef;
 use std::ops::Range;
-use std::sync::Arc;
 use std::task::Waker;
 use tokio::time::Instant;
 
@@ -57,8 +55,6 @@ pub(super) struct Onboarding {
     coming: usize,
     /// What has been read, to be released in order (I3).
     spent: Vec<(u32, Source)>,
-    /// Blocks that were announced, and turned out to be there twice; free when the last one ends to whom they were announced.
-    doubles: Vec<Arc<(BlockId, TenantId)>>,
     /// By layer: wanted blocks that lack it. Empty unless layers are asked for.
     layers_left: Vec<u32>,
     wakers: Vec<Waker>,
@@ -83,21 +79,10 @@ impl Onboarding {
             first_failed: usize::MAX,
             coming: 0,
             spent: Vec::with_capacity(blocks),
-            doubles: Vec::new(),
             layers_left: vec![0; layers as usize],
             wakers: Vec::new(),
             due,
         }
-    }
-
-    /// Blocks that are there twice.
-    pub(super) fn doubles(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.doubles.iter().map(|double| double.0)
-    }
-
-    /// Keeps a block that was announced.
-    pub(super) fn keep(&mut self, double: &Arc<(BlockId, TenantId)>) {
-        self.doubles.push(Arc::clone(double));
     }
 
     /// Whether it has ended (I2).
@@ -195,16 +180,16 @@ impl Traffic {
             self.out.wakes.append(&mut of.wakers);
         }
         if outcome.is_err() {
-            self.abandon_behind(inner, link);
+            self.abandon_behind(inner, link, Cause::Cancelled);
         }
         next
     }
 
     /// What lies behind a failure is of no use to this request.
-    fn abandon_behind(&mut self, inner: &Inner, link: Link) {
+    fn abandon_behind(&mut self, inner: &Inner, link: Link, cause: Cause) {
         let Some(of) = self.onboardings.get(link.onboarding as usize) else { return };
         for index in of.first_failed.min(of.wanted.len())..of.wanted.len() {
-            self.unwant(inner, Link { onboarding: link.onboarding, index: index as u32 });
+            self.unwant(inner, Link { onboarding: link.onboarding, index: index as u32 }, cause);
         }
     }
 
@@ -221,11 +206,11 @@ impl Traffic {
             }
         }
         let link = Link { onboarding: key, index: index as u32 };
-        self.unwant(inner, link);
+        self.unwant(inner, link, Cause::Deadline);
         let Some(of) = self.onboardings.get_mut(key as usize) else { return };
         of.fail(index, Cause::Deadline);
         self.out.wakes.append(&mut of.wakers);
-        self.abandon_behind(inner, link);
+        self.abandon_behind(inner, link, Cause::Deadline);
     }
 
     /// The last wanted block is not to be had.
@@ -233,7 +218,7 @@ impl Traffic {
         let Some(of) = self.onboardings.get(key as usize) else { return };
         let Some(last) = of.wanted.len().checked_sub(1) else { return };
         let state = of.wanted[last].state;
-        self.unwant(inner, Link { onboarding: key, index: last as u32 });
+        self.unwant(inner, Link { onboarding: key, index: last as u32 }, Cause::Cancelled);
         self.onboardings[key as usize].fail(last, cause);
         if let State::Here(block) = state {
             inner.stack(self.onboardings[key as usize].stack).device.release(block, inner.now());
@@ -241,7 +226,7 @@ impl Traffic {
     }
 
     /// Leaves the flight that a wanted block is in.
-    fn unwant(&mut self, inner: &Inner, link: Link) {
+    fn unwant(&mut self, inner: &Inner, link: Link, cause: Cause) {
         let index = link.index as usize;
         let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
         let State::Coming(flight) = of.wanted[index].state else { return };
@@ -249,7 +234,8 @@ impl Traffic {
         let Some(up) = self.ups.get_mut(flight as usize) else { return };
         let wanted = &mut of.wanted[index];
         let (before, next) = (wanted.before.take(), wanted.next.take());
-        wanted.state = State::Failed(Cause::Cancelled);
+        wanted.state = State::Failed(cause);
+        up.left_by = cause;
         of.coming -= usize::from(index < of.first_failed);
         if before.is_none() {
             up.first = next;
@@ -293,7 +279,7 @@ impl Traffic {
             match state {
                 State::Coming(_) => {
                     failed.get_or_insert(Cause::Cancelled);
-                    self.unwant(inner, Link { onboarding: key, index: index as u32 });
+                    self.unwant(inner, Link { onboarding: key, index: index as u32 }, Cause::Cancelled);
                 }
                 State::Failed(cause) => _ = failed.get_or_insert(cause),
                 State::Here(_) => {}
@@ -322,10 +308,6 @@ impl Traffic {
         of.spent.sort_unstable_by_key(|(index, _)| std::cmp::Reverse(*index));
         for (_, source) in of.spent {
             self.put_down(inner, of.stack, source);
-        }
-        for (block, tenant) in of.doubles.into_iter().filter_map(Arc::into_inner) {
-            stack.device.owners.give(tenant, 1);
-            self.freed_by(inner, of.stack, tenant, block);
         }
         Ended { run, failed }
     }

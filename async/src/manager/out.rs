@@ -36,6 +36,8 @@ pub(super) struct Out {
     pub(super) gone: Vec<oneshot::Sender<Grant>>,
     /// Who gets nothing in time.
     pub(super) late: Vec<(oneshot::Sender<Grant>, Late)>,
+    /// Slots of disks have been given back.
+    pub(super) given_back: bool,
     /// A deadline comes before all others.
     pub(super) earlier: bool,
     /// Nothing is under way, and somebody waits for that.
@@ -110,6 +112,7 @@ impl Out {
             && self.look_at_gates.is_none()
             && self.gone.is_empty()
             && self.late.is_empty()
+            && !self.given_back
             && !self.earlier
             && !self.idle
     }
@@ -132,6 +135,10 @@ impl Out {
                 }
             }
         }
+        // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken until then.
+        if std::mem::take(&mut self.given_back) {
+            inner.stacks.iter().flat_map(|of| &of.disk).for_each(|disk| disk.forget_given_back());
+        }
         // They came before those who are served now.
         for (to, late) in self.late.drain(..) {
             contained(|| _ = to.send(Err(late)));
@@ -149,25 +156,27 @@ impl Out {
             contained(|| inner.idle.notify_waiters());
         }
         for (flight, serial) in self.pauses.drain(..) {
-            let inner = Arc::clone(inner);
-            let after = inner.rules.retry_after;
-            inner.runtime.clone().spawn(async move {
-                tokio::time::sleep(after).await;
-                inner.with(|traffic| traffic.resume(&inner, flight, serial));
+            after(inner, inner.rules.retry_after, move |inner| {
+                inner.with(|traffic| traffic.resume(inner, flight, serial));
             });
         }
-        if let Some(after) = self.look_at_gates.take() {
-            // Nobody keeps a manager for that.
-            let of = Arc::downgrade(inner);
-            inner.runtime.spawn(async move {
-                tokio::time::sleep(after).await;
-                if let Some(inner) = of.upgrade() {
-                    inner.with(|traffic| traffic.look_at_gates(&inner));
-                }
-            });
+        if let Some(pause) = self.look_at_gates.take() {
+            after(inner, pause, |inner| inner.with(|traffic| traffic.look_at_gates(inner)));
         }
         self.wakes.drain(..).for_each(|waker| contained(|| waker.wake()));
     }
+}
+
+/// Does something after a pause, which keeps no manager: one that nobody has any more closes its disks.
+fn after(inner: &Arc<Inner>, pause: Duration, then: impl FnOnce(&Arc<Inner>) + Send + 'static) {
+    let of = Arc::downgrade(inner);
+    inner.runtime.spawn(async move {
+        tokio::time::sleep(pause).await;
+        if let Some(inner) = of.upgrade() {
+            then(&inner);
+            inner.leave();
+        }
+    });
 }
 
 /// Calls wakers, which are callers' code (I1).

@@ -2,11 +2,11 @@
 //!
 //! | what a copy that a device keeps leaves behind | |
 //! |---|---|
-//! | the device's block | owned by nobody; a block that had stayed registered (`down.rs`) is held, or leased, for ever, and found: its bytes are there |
+//! | the device's block | owned by nobody; a block that had stayed registered (`down.rs`) is held, or leased, for ever, and found, unless its name is forgotten: its bytes are there |
 //! | the host's | owned by nobody; the source of a copy up is held for ever, and found |
 //! | of the disk, credits, a place in the line | nothing: no device reaches them |
 //!
-//! I1. Nobody waits for a parked block: a purge withdraws what is registered of the tenant's, and counts it (`tenants/purge.rs`); where all
+//! I1. Nobody waits for a parked block: a purge withdraws what is registered of the tenant's, and counts it (`tenants/purge/sweep.rs`); where all
 //!     of staging is parked, what needs some fails (`room.rs`, `up.rs`).
 
 use super::down::{Down, Have};
@@ -42,6 +42,8 @@ impl Traffic {
                 let owners = inner.stack(stack).owners(Tier::Host);
                 let tenant = owners.map_or(TenantId::NOBODY, |owners| owners.owner(block.id));
                 self.park_piece(tenant, Piece::Host(stack, block.id.0), true);
+                // A purge need not wait for it any more.
+                owners.iter().for_each(|owners| owners.stir(block.id));
             }
             Source::Disk(_, staged) => {
                 self.put_down(inner, stack, up.source);
@@ -57,6 +59,9 @@ impl Traffic {
         let (stack, tenant) = (down.stack, down.tenant);
         let registered = !matches!(down.source, Have::Owned(_));
         self.park_piece(tenant, Piece::Device(stack, down.source.id()), registered);
+        if registered {
+            inner.stack(stack).device.owners.stir(down.source.id());
+        }
         if let Some(host) = down.host {
             let piece = match inner.stack(stack).host {
                 Some(_) => Piece::Host(stack, host),

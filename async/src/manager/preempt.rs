@@ -24,8 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[derive(Debug)]
 #[must_use = "resume() brings the blocks back; dropped, those that are not full are lost"]
 pub struct Preempted {
-    /// Of the full ones.
+    /// Of the full ones, up to the first that was withdrawn while it was held: of a tenant that is purged, or rotten.
     hashes: Vec<SequenceHash>,
+    /// How many full ones there were.
+    full: usize,
     /// Of those that are not.
     names: Names,
     down: Vec<Offload>,
@@ -94,7 +96,8 @@ impl Naming {
 
 impl KvBlockManager {
     /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's are free when others need them. `partial`
-    /// are those at the end that are not full; an empty list, if there are none.
+    /// are those at the end that are not full; an empty list, if there are none (`try_allocate(0)`, which is never refused). The engine's last
+    /// write to them is over, as with [`BlocksMut::register`]: the copies begin at once.
     ///
     /// # Errors
     /// The blocks, if the lists are of different groups or managers.
@@ -110,7 +113,9 @@ impl KvBlockManager {
         }
         let pool = &self.inner.stack(blocks.stack()).device.pool;
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
-        let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().filter_map(hash_of).collect();
+        // Up to the first that was withdrawn: what is behind it is no prefix.
+        let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().map_while(hash_of).collect();
+        let full = blocks.len();
         let mut down = vec![Offload::begin_whole(&blocks, request)];
         let names: Vec<SequenceHash> = (0..partial.len()).map(|_| self.inner.naming.one()).collect();
         let names = Names { inner: Arc::clone(&self.inner), stack: blocks.stack(), hashes: names };
@@ -122,7 +127,7 @@ impl KvBlockManager {
         }
         // The last one first, as any request.
         drop(blocks);
-        Ok(Preempted { hashes, names, down })
+        Ok(Preempted { hashes, full, names, down })
     }
 
     /// Brings a preempted request's blocks back.
@@ -135,19 +140,21 @@ impl KvBlockManager {
         options: OnboardOptions,
     ) -> Result<Resumed, OnboardError> {
         // Whatever comes of it, and if this is dropped, the names go with it.
-        let Preempted { mut hashes, names, .. } = preempted;
-        let (full, partial, stack) = (hashes.len(), names.hashes.len(), names.stack);
+        let Preempted { mut hashes, full, names, .. } = preempted;
+        let (gone, partial, stack) = (hashes.len() < full, names.hashes.len(), names.stack);
         if !Arc::ptr_eq(&names.inner, &self.inner) {
             return Err(OnboardError::Foreign);
         }
-        hashes.extend(&names.hashes);
+        if !gone {
+            hashes.extend(&names.hashes);
+        }
         let found = self.inner.match_prefix(stack, &hashes);
-        let whole = found.len() == hashes.len();
+        let whole = found.len() == full + partial;
         let due = self.inner.due_in(options.deadline.unwrap_or(self.inner.rules.onboard_deadline));
         let up = self.onboard(found, options)?.await;
         let mut blocks = up.blocks;
         let missed = up.missed.or((!whole).then_some(Cause::Cancelled));
-        if blocks.len() < hashes.len() {
+        if blocks.len() < full + partial {
             blocks.truncate(full);
             return Ok(Resumed { blocks, partial: None, missed });
         }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   hints    [ request 7: h0 h1 h2 h3 … ] [ request 9: … ]     the oldest first, block by block, as far as `prefetch.blocks` allows
-//!   hot      h h h                                             victims of the device that were used often: when there are free blocks
+//!   hot      h h h                                             victims of the device that were used often: in free blocks, or in place of the
+//!                                                              next victim, if that is cold and has its copy below
 //! ```
 //!
 //! Invariants
@@ -16,7 +17,7 @@ use super::traffic::Traffic;
 use super::up::{Source, Up};
 use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, SequenceHash};
-use kvstrata_ffi::disk::Name;
+use kvstrata_ffi::disk::{Name, OwnerId};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -145,13 +146,27 @@ impl Traffic {
         }
         while self.may_guess(inner) {
             let Some((stack, name)) = self.guesses.hot.back().copied() else { return };
-            // For those, blocks that are free; nobody leaves.
-            if inner.stack(stack).device.pool.free() == 0 {
+            let is_free = inner.stack(stack).device.pool.free() > 0;
+            if !is_free && !self.is_next_cold(inner, stack) {
                 return;
             }
             self.guesses.hot.pop_back();
-            self.guess(inner, Asked { stack, tenant: TenantId::NOBODY, request: 0 }, name, false);
+            self.guess(inner, Asked { stack, tenant: TenantId::NOBODY, request: 0 }, name, !is_free);
         }
+    }
+
+    /// Whether the device's next victim is worth less than one that is hot: it is not, and leaves without a copy. So what leaves for a hot
+    /// one never comes back for its sake.
+    fn is_next_cold(&mut self, inner: &Inner, stack: u16) -> bool {
+        let of = inner.stack(stack);
+        if self.lines[stack as usize].draining > 0 {
+            return false;
+        }
+        of.device.pool.next_victims(1, &mut self.next);
+        let next = self.next.pop();
+        next.is_some_and(|(block, hash)| {
+            of.device.ages.is_clean(block) && !of.is_hot(hash, inner.rules.hot_from)
+        })
     }
 
     fn may_guess(&self, inner: &Inner) -> bool {
@@ -170,7 +185,7 @@ impl Traffic {
             if let Some(hash) = hint.hashes.get(hint.next).copied() {
                 let parent = hint.next.checked_sub(1).map(|before| hint.hashes[before]);
                 let asked = Asked { stack: hint.stack, tenant: hint.tenant, request: hint.number };
-                return Some((asked, Name { hash, parent }));
+                return Some((asked, Name { hash, parent, owner: OwnerId::NOBODY }));
             }
             self.guesses.hints.pop_front();
         }

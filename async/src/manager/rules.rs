@@ -18,6 +18,8 @@ pub(super) struct Rules {
     pub(super) prefetch_hints: u32,
     /// Uses from which on a victim is hot; none: never.
     pub(super) hot_from: Option<u64>,
+    /// An engine that has begun no iteration for so long is idle; none: it never is.
+    pub(super) idle_engine_after: Option<Duration>,
     pub(super) retries: u32,
     pub(super) retry_after: Duration,
     pub(super) allocate_deadline: Duration,
@@ -52,6 +54,7 @@ impl Rules {
             prefetch_blocks: config.prefetch.blocks,
             prefetch_hints: config.prefetch.hints,
             hot_from: hot_from(config),
+            idle_engine_after: config.iteration.idle,
             retries: config.transfer.retries,
             retry_after: config.transfer.retry_after,
             allocate_deadline: config.deadline.allocate,

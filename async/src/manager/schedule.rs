@@ -1,6 +1,7 @@
 //! The engine's clock, and what waits for its gates.
 
 use super::counts::Refusal;
+use super::deadlines::Waits;
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
 use super::traffic::Traffic;
@@ -95,7 +96,7 @@ impl Traffic {
         }
     }
 
-    /// Holds a copy back until its gate opens; now, if it is open or too many wait.
+    /// Holds a copy back until its gate opens; it begins now, if that is open, and is refused, if too many wait.
     pub(super) fn copy_at(&mut self, inner: &Inner, gate: Gate, copy: GatedCopy) {
         if self.clock.passed(gate) {
             return self.let_through(inner, copy);
@@ -109,6 +110,25 @@ impl Traffic {
                     self.offload_refused(inner, asked, Refusal::Gates);
                 }
             }
+        }
+    }
+
+    /// What waits for the bytes of an iteration waits no longer than an engine that iterates takes for one.
+    pub(super) fn expect_iteration(&mut self, inner: &Inner) {
+        let waits = || self.queues.iter().any(|queue| queue.waiting() > 0);
+        let Some(idle) = inner.rules.idle_engine_after else { return };
+        if self.expected_after.is_none() && self.allowance.is_limited() && waits() {
+            self.expected_after = Some((self.clock.iteration(), self.clock.is_running()));
+            self.due(inner.due_in(idle), Waits::Iteration);
+        }
+    }
+
+    /// The time for one is over; if none has come, nobody is disturbed by what moves.
+    pub(super) fn no_iteration(&mut self) {
+        // One that ran then may have ended a moment ago: the time begins anew.
+        let since = self.expected_after.take();
+        if since == Some((self.clock.iteration(), false)) && !self.clock.is_running() {
+            self.allowance.lift();
         }
     }
 

@@ -6,6 +6,9 @@
 //!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed: the mark of a clean end
 //!   last handle dropped ──► disks closed, if they are not yet: whoever drops it waits for that, and no longer than the deadline
 //! ```
+//!
+//! The tasks that look after deadlines and pauses leave its end to a thread, if they are the last to have it; whoever else is, be it a task
+//! that answers a disk or a purge's, ends it where it is.
 
 use super::inner::Inner;
 use super::traffic::{At, Traffic};
@@ -76,9 +79,18 @@ impl Inner {
         let idle = self.idle_by(deadline).await;
         // What still moves, or is still purged, needs them: then they are closed with the last handle.
         if !idle || self.tenants.purging() {
-            return idle && drained;
+            return false;
         }
         self.close_disks_by(deadline).await && drained
+    }
+
+    /// Lets go of the manager in a task of its runtime. If nobody else has it any more, a thread ends it: that may wait for disks, for which the
+    /// runtime has no thread.
+    pub(super) fn leave(self: Arc<Inner>) {
+        if let Some(last) = Arc::into_inner(self) {
+            // If there is none, it ends here.
+            let _ = thread::Builder::new().name("kvstrata-close".to_owned()).spawn(move || drop(last));
+        }
     }
 
     fn closings(&self) -> Vec<Closing> {

@@ -11,16 +11,16 @@
 //! - I1: block `b` of a pool is block `b` of its memory.
 //! - I2: what a pool has registered has its bytes: of the device they have arrived, of the host they are sealed too.
 
-use super::classes::{Classes, below};
+use super::out::Out;
 use super::tenants::{Owners, TenantId};
 use crate::disk::{Sketch, sketch_key};
-use crate::parents::Parents;
-use crate::scheduler::Ages;
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory};
-use kvstrata_core::DevicePort;
-use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, Priority, SequenceHash};
-use kvstrata_ffi::disk::Name;
+use kvstrata_core::classes::{Classes, below};
+use kvstrata_core::{
+    Ages, BlockId, BlockPool, BlockRef, DevicePort, ImmutableBlock, Parents, Priority, SequenceHash,
+};
+use kvstrata_ffi::disk::{Name, OwnerId};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -43,9 +43,9 @@ impl Books {
         Books { pool, ages, owners, parents, classes, linked }
     }
 
-    /// The name of a block that was just evicted, or is held.
+    /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the disk.
     pub(super) fn name(&self, block: BlockId, hash: SequenceHash) -> Name {
-        Name { hash, parent: self.parents.get(block) }
+        Name { hash, parent: self.parents.get(block), owner: OwnerId::NOBODY }
     }
 
     /// Notes the parent and the owner of a block that is about to be registered, of no class.
@@ -198,7 +198,7 @@ pub(super) struct Stack {
     pub(super) needs: Needs,
     /// How often blocks have been used of late; none where nobody asks.
     pub(super) heat: Option<Sketch>,
-    /// By slot, of what this process has written there, or brought up from there.
+    /// By slot, of what this process has written there or found there.
     pub(super) disk_owners: Arc<Owners>,
     pub(super) block_bytes: u64,
     pub(super) layers: u32,
@@ -238,6 +238,14 @@ impl Stack {
             Tier::Device => Some(&self.device.owners),
             Tier::Host => self.host.as_ref().map(|host| &*host.owners),
             Tier::Disk => self.disk.as_ref().map(|_| &*self.disk_owners),
+        }
+    }
+
+    /// One reference less to a block of the disk.
+    pub(super) fn release_slot(&self, block: BlockRef) {
+        if let Some(disk) = &self.disk {
+            disk.pool().release_refs([block]);
+            self.disk_owners.stir(block.id);
         }
     }
 
@@ -285,11 +293,13 @@ impl Stack {
     }
 }
 
-/// A slot of the disk that was not written, or is to be forgotten, is free, and nobody's.
-pub(super) fn give_up_slot(of: &Stack, slot: Option<BlockId>) {
+/// A slot of the disk that was not written, or is to be forgotten, is nobody's, and free when what it held has been forgotten: when the lock
+/// has been given back.
+pub(super) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
     if let (Some(disk), Some(slot)) = (&of.disk, slot) {
         of.disk_owners.hand_over(slot, TenantId::NOBODY);
         disk.give_back(slot);
+        out.given_back = true;
     }
 }
 
@@ -306,7 +316,7 @@ mod tests {
     use crate::manager::tenants::Ends;
     use kvstrata_core::PoolConfig;
 
-    const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None };
+    const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NOBODY };
 
     fn books() -> (Books, TenantId) {
         let owners = Owners::new(1, std::iter::once(1.0), 1.0);

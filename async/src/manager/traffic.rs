@@ -119,6 +119,8 @@ pub(super) struct Traffic {
     pub(super) opened: Vec<GatedCopy>,
     /// Somebody will look for those that have waited too long.
     pub(super) gates_watched: bool,
+    /// The iteration after which another is waited for, for its bytes; and whether it ran when that began.
+    pub(super) expected_after: Option<(u64, bool)>,
     pub(super) next: Vec<(BlockRef, SequenceHash)>,
     /// Copies ahead of need: how far looks have come, of each stack's device and host; and what queues have refused.
     pub(super) looks: Box<[[Looks; 2]]>,
@@ -168,6 +170,7 @@ impl Traffic {
             gated: Gated::new(limits[Path::DeviceToHost as usize].waiting),
             opened: Vec::new(),
             gates_watched: false,
+            expected_after: None,
             next: Vec::new(),
             closed: false,
             refusing: false,
@@ -319,7 +322,7 @@ impl Traffic {
             }
             // Who has left made room; if it has failed at once, nothing will land.
             if !self.serve_aside(inner) {
-                return;
+                return self.expect_iteration(inner);
             }
         }
     }

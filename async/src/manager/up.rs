@@ -10,7 +10,8 @@
 //! - I1: a hash has one flight up at most in a stack; whoever wants it joins.
 //! - I2: from `Queued` on a flight owns its device block, and holds its source, until it ends. What is `Moving` ends with its landing only.
 //! - I3: a block is registered when all of its layers have landed, and never otherwise.
-//! - I4: a flight that nobody waits for any more ends at once, unless it is `Moving`: then it is registered when it has landed.
+//! - I4: a flight that nobody waits for any more, and that is no guess, ends at once, unless it is `Moving`: then when that has landed,
+//!   registered if nothing of it is left to come.
 
 use super::inner::Inner;
 use super::onboarding::Link;
@@ -57,6 +58,8 @@ pub(super) struct Up {
     pub(super) announced: bool,
     /// The number of the line's entry that is to bring its device block.
     pub(super) entry: u64,
+    /// Why the last who has left it did.
+    pub(super) left_by: Cause,
 }
 
 impl Up {
@@ -78,6 +81,7 @@ impl Up {
             serial: 0,
             announced: false,
             entry: 0,
+            left_by: Cause::Cancelled,
         }
     }
 
@@ -98,6 +102,7 @@ impl Traffic {
     pub(super) fn depart(&mut self, inner: &Inner, key: u32, device: BlockId) {
         let Some(up) = self.ups.get_mut(key as usize) else { return };
         up.device = Some(device);
+        self.lines[up.stack as usize].news = true;
         self.queue_or_aside(inner, key);
     }
 
@@ -240,12 +245,10 @@ impl Traffic {
             Source::Host(block) => stack.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
             Source::Disk(block, _) => stack.disk_class(block),
         };
-        let there = stack.device.pool.lookup_ref(up.name.hash);
-        // Somebody computes with the block that was announced: it stays until they have ended.
-        let (registered, double) = match there {
-            Some(there) => (Some(there), Some(Arc::new((device, up.tenant)))),
-            None if up.announced => (stack.device.register_beside(device, up.name, up.tenant, class), None),
-            None => (stack.device.register(device, up.name, up.tenant, class), None),
+        // The ids that were announced are those that come: somebody computes with them, whoever else has registered the hash meanwhile.
+        let registered = match up.announced {
+            true => stack.device.register_beside(device, up.name, up.tenant, class),
+            false => stack.device.register(device, up.name, up.tenant, class),
         };
         inner.counts.onboarded(up.source.is_disk());
         let mut next = up.first;
@@ -255,9 +258,6 @@ impl Traffic {
                 true => Some(block),
                 false => stack.device.pool.hold_again(block),
             });
-            if let (Some(double), Some(of)) = (&double, self.onboardings.get_mut(link.onboarding as usize)) {
-                of.keep(double);
-            }
             next = self.came(inner, link, held.ok_or(Cause::Busy));
         }
         match owner {
@@ -267,11 +267,6 @@ impl Traffic {
                     stack.device.release(block, inner.now());
                 }
                 self.put_down(inner, up.stack, up.source);
-                if let Some(double) = double {
-                    let (device, tenant) = *double;
-                    stack.device.owners.give(tenant, 1);
-                    stack.device.pool.give_back_ids([device]);
-                }
             }
         }
         self.forget_again(inner, up.stack, up.name.hash);
@@ -283,8 +278,8 @@ impl Traffic {
         if up.parked {
             return self.up_parked(inner, key, failure);
         }
-        // Called off: what has moved is counted where it lands.
-        if !matches!(up.at, At::Moving) {
+        // Called off: what has moved is counted where it lands, and what is late when it is.
+        if !matches!(up.at, At::Moving) && failure.cause != Cause::Deadline {
             inner.counts.failed(up.source.path(), failure.cause);
         }
         self.unstage(key);
@@ -325,13 +320,14 @@ impl Traffic {
                         // Others may hold it, and would keep it from being written anew.
                         disk.pool().withdraw_held(block);
                     }
-                    disk.pool().release_refs([block]);
+                    stack.release_slot(block);
                     if spoilt {
                         disk.unregister(block);
                         if stack.disk_owners.owner(block.id) == up.tenant
                             && disk.pool().registered(block.id).is_none()
                         {
-                            stack.disk_owners.hand_over(block.id, TenantId::NOBODY);
+                            // Others may still hold it, with the tenant's bytes.
+                            stack.disk_owners.give_up_one(block.id);
                         }
                     }
                 }
@@ -365,6 +361,7 @@ impl Traffic {
         if up.first.is_some() || up.class == Class::Prefetch && !self.closed {
             return;
         }
+        let cause = up.left_by;
         match up.at {
             At::Moving => return,
             At::Queued(path, ticket) => {
@@ -377,7 +374,7 @@ impl Traffic {
             }
             At::Pausing => {}
         }
-        self.up_failed(inner, key, Failure::of(Cause::Cancelled));
+        self.up_failed(inner, key, Failure::of(cause));
     }
 
     /// Lets go of a source.
@@ -389,11 +386,7 @@ impl Traffic {
                     host.release(block, inner.now());
                 }
             }
-            Source::Disk(block, _) => {
-                if let Some(disk) = &of.disk {
-                    disk.pool().release_refs([block]);
-                }
-            }
+            Source::Disk(block, _) => of.release_slot(block),
         }
     }
 }

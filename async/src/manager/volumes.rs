@@ -1,7 +1,7 @@
 //! The disk tier of a group, as the settings say.
 //!
-//! With `disk.paths` its volumes are files that stay: the next manager of the same model and geometry finds their blocks again. Without,
-//! there is one file that has no name and goes with the process.
+//! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and geometry finds their blocks again, and
+//! one of others is refused. Without, there is one file that has no name and goes with the process.
 
 use crate::config::{Group, ManagerConfig};
 use crate::disk::{DiskTier, TierError, TierOptions};
@@ -10,7 +10,7 @@ use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::layout::{Layout, LayoutError, Region};
 use kvstrata_core::{Policy, PoolConfig, Xxh3};
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Key, KeyError, VolumeOptions};
+use kvstrata_ffi::disk::{Key, KeyError, VolumeError, VolumeOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,24 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub enum DiskError {
     /// A volume, or the pool.
     #[error(transparent)]
-    Tier(#[from] TierError),
+    Tier(TierError),
+    /// A file holds blocks of something else.
+    #[error(
+        "volume {}: its {field} is {found}, and {wanted} is wanted; {remedy}, or choose other disk.paths, or start over with \
+         disk.reinitialize, which forgets what it holds", path.display()
+    )]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What differs, as `docs/disk-format.md` has it.
+        field: &'static str,
+        /// In the file.
+        found: String,
+        /// By the settings.
+        wanted: String,
+        /// The settings that it follows from.
+        remedy: &'static str,
+    },
     /// The key.
     #[error("{setting}: {source}")]
     Key {
@@ -42,6 +59,27 @@ pub enum DiskError {
         /// What the last said.
         last: Box<TierError>,
     },
+}
+
+impl From<TierError> for DiskError {
+    fn from(error: TierError) -> DiskError {
+        let TierError::Volume(VolumeError::Foreign { path, field, found, wanted }) = error else {
+            return DiskError::Tier(error);
+        };
+        let remedy = match field {
+            "model_fingerprint" => {
+                "give the model, geometry.tp, geometry.rank, groups and disk.weights that it was made with"
+            }
+            "slot_bytes" | "layout_fingerprint" => "give the geometry that it was made with",
+            "slots" => "give the disk.blocks that it was made with, and as many disk.paths",
+            "stripe_index" | "stripe_count" | "set_id" => {
+                "give the disk.paths that it was made with, in that order"
+            }
+            "key" => "give the key that it was made with (disk.key_file, disk.key_env)",
+            _ => "give the settings that it was made with",
+        };
+        DiskError::Foreign { path, field, found, wanted, remedy }
+    }
 }
 
 /// Opens the volumes, or makes them.
@@ -133,11 +171,16 @@ fn block_fingerprint(group: &Group) -> Result<u128, LayoutError> {
     Ok(Layout::fully_contiguous(one, region)?.block_fingerprint().to_u128())
 }
 
-/// Whose bytes they are: as much of the model as the settings know. What more tells models apart is in the hashes' salt.
+/// Whose bytes they are: as much of the model as the settings know.
 fn model_fingerprint(config: &ManagerConfig, group: &Group) -> u128 {
     let model = config.model.map_or("", |model| model.name);
     let geometry = &config.geometry;
-    let of = format!("{model} {} {} {} {:?}", geometry.tp, geometry.rank, group.name, group.layers);
+    let mut of = format!("{model} {} {} {} {:?}", geometry.tp, geometry.rank, group.name, group.layers);
+    if let Some(weights) = &config.disk.weights {
+        // Behind a byte that no text has.
+        of.push('\0');
+        of.push_str(weights);
+    }
     Xxh3.bytes(of.as_bytes())
 }
 

@@ -9,6 +9,7 @@
 use crate::disk::DiskMover;
 use crate::transfer::{DiskPort, DiskRead, DiskWrite, Erasing};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
+use kvstrata_ffi::disk::OwnerId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -52,6 +53,10 @@ impl DiskPort for TimedDisk {
         self.disk.pool()
     }
 
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        self.disk.recovered()
+    }
+
     fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         self.disk.lookup(hash)
     }
@@ -78,6 +83,18 @@ impl DiskPort for TimedDisk {
 
     fn give_back(&self, slot: BlockId) {
         self.disk.give_back(slot);
+    }
+
+    fn forget_given_back(&self) {
+        self.disk.forget_given_back();
+    }
+
+    fn reads_at_once(&self) -> u32 {
+        self.disk.reads_at_once()
+    }
+
+    fn writes_at_once(&self) -> u32 {
+        self.disk.writes_at_once()
     }
 
     fn losses(&self) -> u64 {

@@ -182,6 +182,15 @@ impl Clock {
         }
     }
 
+    /// The gate of something that takes all layers of what a gate is for: no layer of it alone is enough.
+    #[must_use]
+    pub const fn of_all_layers(&self, gate: Gate) -> Gate {
+        match gate {
+            Gate::Layer { iteration, .. } => Gate::Layer { iteration, layer: self.layers.saturating_sub(1) },
+            gate => gate,
+        }
+    }
+
     /// Whether a gate is open.
     #[must_use]
     pub fn passed(&self, gate: Gate) -> bool {

@@ -2,14 +2,13 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `ages.rs` | how long blocks have been idle, and which have no copy below |
 //! | `clock.rs` | the model's iterations and layers, as the engine tells of them; gates |
 //! | `gated.rs` | what waits for a gate |
+//! | [`Ages`], [`Search`] | how long blocks have been idle, and which have no copy below: of the core |
 
-mod ages;
 mod clock;
 mod gated;
 
-pub use ages::{Ages, Search};
 pub use clock::{Call, Clock, Gate, Misuse, Reason};
 pub use gated::{Gated, Key};
+pub use kvstrata_core::ages::{Ages, Search};

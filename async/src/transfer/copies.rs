@@ -104,16 +104,6 @@ impl Copies {
         std::mem::replace(copy, left)
     }
 
-    /// Takes a copy out; those behind it move up. To be put back.
-    pub fn take_out(&mut self, at: usize) -> Option<Copy> {
-        (at < self.list.len()).then(|| self.list.remove(at))
-    }
-
-    /// Puts a copy back, as the last one.
-    pub fn put_back(&mut self, copy: Copy) {
-        self.list.push(copy);
-    }
-
     /// Gives all that have none an outcome, and answers.
     pub fn end(mut self, outcome: Result<(), Failure>) {
         self.list.iter_mut().for_each(|copy| copy.outcome = outcome);

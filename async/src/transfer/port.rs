@@ -4,7 +4,7 @@ use super::copies::Copies;
 use super::landing::{Landing, Token};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
-use kvstrata_ffi::disk::{Name, Urgency};
+use kvstrata_ffi::disk::{Name, OwnerId, Urgency};
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
@@ -53,7 +53,7 @@ pub struct DiskWrite {
     pub token: Token,
     /// A slot that [`DiskPort::take`] gave; the port's from now on, whatever comes.
     pub slot: BlockId,
-    /// The block, and the one before it.
+    /// The block, the one before it, and whose it is.
     pub name: Name,
     /// Its bytes; come back where the write succeeds.
     pub bytes: BlockRead,
@@ -66,12 +66,19 @@ pub type Erasing = Pin<Box<dyn Future<Output = Vec<BlockId>> + Send>>;
 
 /// A disk tier, books and bytes.
 ///
-/// - Nothing here blocks for longer than a full queue of the device does.
+/// - Nothing here waits for the device: who has as many reads and writes under way as [`reads_at_once`](DiskPort::reads_at_once) and
+///   [`writes_at_once`](DiskPort::writes_at_once) say costs nobody a thread.
+/// - [`take`](DiskPort::take), [`take_this`](DiskPort::take_this) and [`give_back`](DiskPort::give_back) touch the books alone: no system
+///   call, so that they may be made under a lock.
 /// - Every read and write is answered, once, also when the device fails, is gone, or the port is dropped.
 /// - A write's block is found from its answer on, if that is a success, and not before its bytes are down.
 pub trait DiskPort: Send + Sync + Debug {
     /// The books.
     fn pool(&self) -> &BlockPool;
+
+    /// Blocks that the opening has found and put into the books, and whose they are; but for nobody's. Told once: to the manager that
+    /// the port is given to.
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)>;
 
     /// Finds a block that can be read.
     fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>>;
@@ -96,8 +103,23 @@ pub trait DiskPort: Send + Sync + Debug {
     /// the slots that could not be overwritten; to be [given back](DiskPort::give_back) are the others.
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing;
 
-    /// Frees a slot that was taken and not written. What it held before is found by no restart.
+    /// Frees a slot that was taken and not written. What it held before is found by no restart: if it held something, it is free from
+    /// [`forget_given_back`](DiskPort::forget_given_back) on, or a while later, and [`erase`](DiskPort::erase) and
+    /// [`close`](DiskPort::close) see to it too.
     fn give_back(&self, slot: BlockId);
+
+    /// To be called after [`give_back`](DiskPort::give_back), without a lock. For a port that has something to do then.
+    fn forget_given_back(&self) {}
+
+    /// Reads that it takes without making anybody wait, whatever slots they are of.
+    fn reads_at_once(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// The same of writes.
+    fn writes_at_once(&self) -> u32 {
+        u32::MAX
+    }
 
     /// Volumes that are out of service: their slots leave the pool without a word, when they are looked up or taken.
     fn losses(&self) -> u64 {

@@ -12,9 +12,9 @@
 //! the quantum to its deficit, and lasts while the deficit pays for its next transfer.
 //!
 //! Invariants
-//! - I1: nothing of a class goes while something of an earlier class waits. What may not go yet (bytes in flight, the iteration's
+//! - I1: nothing of a class goes while something of an earlier class waits. What may not go yet (what is in flight, the iteration's
 //!   budget) keeps what is behind it waiting, its own request and others: passed by small ones, a large one would never go.
-//! - I2: bytes in flight are at most the limit, or one transfer larger than it, alone. They are those popped less those ended.
+//! - I2: transfers and bytes in flight are at most the limits, or one transfer, alone. They are those popped less those ended.
 //! - I3: in the order of arrival within a request and class. One that is tried again goes in front: it came before them.
 //! - I4: two requests of a class, from when both wait until one does not, have had bytes that differ by less than the quantum and two of
 //!   the largest transfer; by less than the quantum and one of them where neither had been served before.
@@ -44,6 +44,8 @@ const ROUND: usize = 2;
 pub struct Limits {
     /// Transfers that wait (`transfer.queue`).
     pub waiting: u32,
+    /// Transfers in flight: as many as what carries them out takes. Of none, one goes all the same.
+    pub in_flight: u32,
     /// Bytes in flight (`transfer.in_flight`).
     pub in_flight_bytes: u64,
     /// Bytes that a request may move before the next one's turn (`transfer.quantum`). Fewer than a transfer has cost a walk over the
@@ -177,7 +179,9 @@ impl<T: Copy> Queue<T> {
         let (flow, key) = self.turn(class)?;
         let bytes = self.transfers[key as usize].bytes;
         let after = self.in_flight_bytes.checked_add(bytes);
-        if self.in_flight > 0 && after.is_none_or(|after| after > self.limits.in_flight_bytes) {
+        let full = self.in_flight >= self.limits.in_flight
+            || after.is_none_or(|after| after > self.limits.in_flight_bytes);
+        if self.in_flight > 0 && full {
             return None;
         }
         if class != Class::Urgent {

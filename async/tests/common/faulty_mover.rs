@@ -84,7 +84,7 @@ impl DeviceMover for FaultyMover {
         if lost {
             return;
         }
-        let list = std::iter::from_fn(|| copies.take_out(0)).collect();
+        let list = (0..copies.list().len()).map(|at| copies.lend(at)).collect();
         let books = Arc::clone(&self.books);
         let below = Below { copies: Mutex::new(Some(copies)), delayed: delayed.then_some(number), books };
         self.inner.start(Copies::new(list, Landing::new(Arc::new(below))));
@@ -107,7 +107,7 @@ impl Drop for FaultyMover {
 
 /// Takes the answer of the mover below.
 struct Below {
-    /// The list as it came, without its copies.
+    /// The list as it came, whose copies are lent.
     copies: Mutex<Option<Copies>>,
     delayed: Option<u64>,
     books: Arc<Books>,
@@ -118,11 +118,11 @@ impl Lands for Below {
         let Landed::Copies(list) = landed else { panic!("copies were started") };
         let mut copies = self.copies.lock().expect("no panic").take().expect("answered once");
         let mut state = self.books.state.lock().expect("no panic");
-        for mut copy in list {
+        for (place, mut copy) in copies.list_mut().iter_mut().zip(list) {
             if state.happens(self.books.faults.failed) {
                 copy.outcome = Err(Failure::passing(Cause::Device));
             }
-            copies.put_back(copy);
+            *place = copy;
         }
         if self.delayed.is_some_and(|number| number >= state.released) {
             state.kept.push(copies);

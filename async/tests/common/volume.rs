@@ -13,8 +13,10 @@ const RECORD: usize = 64;
 pub struct Reading {
     /// Hash and slot of each valid record.
     pub blocks: HashMap<u128, u64>,
-    /// Parents of those that have one.
-    pub parents: HashMap<u128, u128>,
+    /// Parents of those that have one, by their keys.
+    pub parents: HashMap<u128, u64>,
+    /// Whose they are, of those that are somebody's.
+    pub owners: HashMap<u128, u64>,
     pub clean: bool,
     pub table_offset: u64,
     pub origin: u64,
@@ -29,6 +31,11 @@ pub struct Reading {
 
 fn number(bytes: &[u8], offset: usize, length: usize) -> u128 {
     bytes[offset..offset + length].iter().rev().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
+/// What a record of its child has of a hash.
+pub fn key(hash: u128) -> u64 {
+    XxHash3_64::oneshot(&hash.to_le_bytes())
 }
 
 /// `None`: no superblock is whole.
@@ -83,9 +90,12 @@ pub fn read(path: &Path) -> Option<Reading> {
         }
     }
     for (hash, (_, slot)) in &newest {
-        let parent = number(&bytes[table_offset as usize + *slot as usize * RECORD..], 16, 16);
-        if parent != 0 {
-            reading.parents.insert(*hash, parent);
+        let record = &bytes[table_offset as usize + *slot as usize * RECORD..];
+        for (offset, of) in [(16, &mut reading.parents), (24, &mut reading.owners)] {
+            let number = number(record, offset, 8) as u64;
+            if number != 0 {
+                of.insert(*hash, number);
+            }
         }
     }
     reading.blocks = newest.into_iter().map(|(hash, (_, slot))| (hash, slot)).collect();

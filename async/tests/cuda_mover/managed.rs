@@ -1,8 +1,8 @@
 //! A manager over a CUDA device: blocks of the engine's tensors go down to pinned memory and come back; and a device that dies.
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, LAYERS, pattern};
-use kvstrata::config::ManagerConfig;
-use kvstrata::core::{PoolConfig, SequenceHash};
+use kvstrata::config::{DeviceKind, ManagerConfig};
+use kvstrata::core::{PoolConfig, SequenceHash, Storage};
 use kvstrata::manager::{Blocks, KvBlockManager, Needs, OnboardOptions, Parts, StackParts};
 use kvstrata::movers::CudaMoverOptions;
 use kvstrata::transfer::Cause;
@@ -99,4 +99,40 @@ async fn a_device_that_dies_makes_misses_and_nobody_waits_for_it() {
     assert!(manager.census().is_idle(), "{:?}", manager.census());
     drop(manager);
     ground.finish_broken();
+}
+
+/// By settings alone: the engine reaches the blocks by the port, or by its address.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_that_makes_its_device_memory_hands_out_a_way_to_it() {
+    let double = kvstrata_cuda_double::Double::new();
+    let config = ManagerConfig::builder()
+        .geometry_layers(Some(LAYERS))
+        .geometry_kv_heads(Some(2))
+        .geometry_head_size(Some(40))
+        .device_kind(DeviceKind::Cuda)
+        .device_blocks(BLOCKS)
+        .host_blocks(2 * BLOCKS)
+        .watermark_device(1.0)
+        .idle_host_after(None);
+    let manager = KvBlockManager::new(&config.build().expect("a configuration")).expect("a manager");
+    let port = manager.device_port().expect("its own");
+    let bytes_of = |hash: SequenceHash| pattern(hash.to_u128() as u64, port.block_bytes());
+    assert!(port.base_address() > 0 && port.size_bytes() == u64::from(BLOCKS) * port.block_bytes() as u64);
+    let blocks = manager.allocate(5).await.expect("blocks");
+    for (block, hash) in blocks.ids().iter().zip(hashes(1)) {
+        port.copy_in(block.0, 0, &bytes_of(hash)).expect("in range");
+    }
+    drop(blocks.register(&hashes(1), None).expect("registered"));
+    drop(manager.allocate(BLOCKS as usize).await.expect("all of them"));
+    let up = manager.restore_to_gpu(&hashes(1)).await.expect("fits");
+    assert_eq!((up.blocks.len(), up.missed), (5, None));
+    let mut bytes = vec![0; port.block_bytes()];
+    for (block, hash) in up.blocks.ids().zip(hashes(1)) {
+        port.copy_out(block.0, 0, &mut bytes).expect("in range");
+        assert!(bytes == bytes_of(hash), "{block} is not {hash:?}");
+    }
+    drop(up);
+    assert!(manager.shutdown().await);
+    drop(manager);
+    double.finish();
 }

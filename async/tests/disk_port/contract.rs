@@ -86,9 +86,9 @@ pub async fn slots_are_taken_once_and_given_back(mut ground: Ground) {
     assert_eq!(taken.len(), SLOTS as usize, "free ones and those of the three, each once");
     assert!(ground.take(1).is_empty());
     assert!((0..3).all(|number| ground.port.lookup(hash(number)).is_none()), "forgotten");
-    ground.port.give_back(taken.pop().expect("a slot"));
+    ground.give_back(taken.pop());
     assert_eq!(ground.take(SLOTS as usize).len(), 1);
-    taken.into_iter().for_each(|slot| ground.port.give_back(slot));
+    ground.give_back(taken);
     assert_eq!(ground.port.pool().free(), SLOTS as usize - 1);
 }
 
@@ -248,13 +248,13 @@ pub async fn erased_slots_are_found_by_nobody_and_used_again(mut ground: Ground)
         assert_eq!(taken, slots[1..]);
         let failed = timeout(PATIENCE, ground.port.erase(taken.clone(), zero)).await;
         assert_eq!(failed.expect("in time"), []);
-        taken.into_iter().for_each(|slot| ground.port.give_back(slot));
+        ground.give_back(taken);
         assert!((1..4).all(|number| ground.port.lookup(hash(number)).is_none()));
         assert_eq!(ground.fetch(0).await, Some(Ok(bytes_of(0))));
         assert_eq!(ground.port.pool().free(), SLOTS as usize - 1);
         ground.store(1..u64::from(SLOTS)).await;
         assert_eq!(ground.fetch(3).await, Some(Ok(bytes_of(3))));
         // For the next turn.
-        ground.take(SLOTS as usize).into_iter().for_each(|slot| ground.port.give_back(slot));
+        ground.give_back(ground.take(SLOTS as usize));
     }
 }

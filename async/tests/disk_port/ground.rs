@@ -2,7 +2,7 @@
 
 use kvstrata::core::{BlockId, BlockRef, SequenceHash};
 use kvstrata::ffi::arena::{BlockRead, BlockWrite};
-use kvstrata::ffi::disk::{Name, Urgency};
+use kvstrata::ffi::disk::{Name, OwnerId, Urgency};
 use kvstrata::transfer::{DiskPort, DiskRead, DiskWrite, Failure, HostMemory, Landed, Landing, Lands, Token};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub fn hash(number: u64) -> SequenceHash {
 }
 
 pub fn name(number: u64) -> Name {
-    Name { hash: hash(number), parent: None }
+    Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY }
 }
 
 /// The bytes of a block.
@@ -98,6 +98,12 @@ impl Ground {
         let mut slots = Vec::new();
         self.port.take(wanted, &mut slots);
         slots
+    }
+
+    /// Slots are free, or owned by nobody but the port, for a while at most.
+    pub fn give_back(&self, slots: impl IntoIterator<Item = BlockId>) {
+        slots.into_iter().for_each(|slot| self.port.give_back(slot));
+        self.port.forget_given_back();
     }
 
     /// Host block `block` with the bytes of block `number`.

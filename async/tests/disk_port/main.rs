@@ -9,6 +9,7 @@ mod sim;
 
 mod contract;
 mod failures;
+mod full;
 mod ground;
 mod simulated;
 mod volume;

@@ -20,7 +20,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc;
 
 /// Where volumes are made.
-fn folder() -> TempDir {
+pub fn folder() -> TempDir {
     let place = std::env::var_os("KVSTRATA_DISK_DIR").map(PathBuf::from);
     let place = place.unwrap_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")));
     tempfile::tempdir_in(place).expect("a directory")
@@ -58,7 +58,7 @@ impl Faults for Breaks {
 }
 
 /// Where nothing is broken.
-struct Nothing;
+pub struct Nothing;
 
 impl Faults for Nothing {
     fn rot(&self, _slot: BlockId) {}
@@ -69,7 +69,7 @@ impl Faults for Nothing {
 }
 
 /// A port over a tier, answered on `runtime`.
-fn ground_on(folder: TempDir, tier: &Arc<DiskTier>, runtime: &Handle) -> Ground {
+pub fn ground_on(folder: TempDir, tier: &Arc<DiskTier>, runtime: &Handle) -> Ground {
     let slots = u64::from(tier.volumes().slots());
     let stride = tier.volumes().descriptions().next().expect("a volume").stride as u64;
     let file = File::options().read(true).write(true).open(folder.path().join("volume")).expect("there");
@@ -106,7 +106,7 @@ impl Wake for Keeps {
 }
 
 /// Stops the ring thread, so that nothing is answered until what is returned is dropped.
-fn stall(tier: &DiskTier) -> Sender<()> {
+pub fn stall(tier: &DiskTier) -> Sender<()> {
     let arena = HostArena::new(1, BYTES).expect("memory");
     loop {
         let (entered, inside) = channel();
@@ -133,7 +133,7 @@ fn let_end(tier: &DiskTier, writes: u64, ground: &Ground) {
     let _ = tier.volumes().read(SLOTS - 1, hash(u64::MAX), Urgency::Urgent, buffer).wait();
 }
 
-fn one_thread() -> Runtime {
+pub fn one_thread() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
 }
 

@@ -1,7 +1,7 @@
 //! Copies ahead of need reach every block that is due, in each tier, and what a queue has refused is made later.
 
 use crate::gated::Ground;
-use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings};
+use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings, still};
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::core::SequenceHash;
 use kvstrata::manager::{Blocks, KvBlockManager, OffloadOptions, OnboardOptions};
@@ -136,6 +136,29 @@ async fn what_a_full_queue_refuses_is_written_through_later() {
         assert!(tokio::time::timeout(Duration::from_secs(5), all).await.is_ok(), "{mode:?}");
         drop(held);
     }
+}
+
+#[tokio::test]
+async fn what_is_owed_is_made_up_for_in_parts() {
+    // The queue takes a third, whose copies take all that an iteration may move.
+    const THIRD: u64 = 4600;
+    const BLOCKS: u32 = 3 * THIRD as u32;
+    let settings = settings(BLOCKS, BLOCKS).geometry_block_bytes(Some(64)).offload_mode(WriteMode::Through);
+    let manager = build(settings.transfer_queue(THIRD as u32).iteration_bytes(Some(64 * THIRD)));
+    let mut held = Vec::new();
+    for third in 1..=3 {
+        held.push(register(&manager, &hashes(third, THIRD)).await);
+        still(&manager).await;
+    }
+    assert_eq!(manager.stats().offloaded[0], THIRD);
+    assert_eq!(manager.census().queued as u64, THIRD, "and as many are owed");
+    let mut copied = Vec::new();
+    for _ in 0..3 {
+        manager.step().expect("no iteration runs");
+        still(&manager).await;
+        copied.push(manager.stats().offloaded[0]);
+    }
+    assert_eq!(copied, [2 * THIRD, 2 * THIRD + 4096, 3 * THIRD], "no more than some between two iterations");
 }
 
 #[tokio::test]

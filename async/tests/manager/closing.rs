@@ -1,10 +1,15 @@
 //! The end of the disk tier: the mark of a clean end, whoever still has a handle.
 
-use super::ground::{build, check, compute, hashes, settings};
+use super::flying::look;
+use super::gated::Ground;
+use super::ground::{BYTES, build, check, compute, hashes, settings};
 use crate::common::volume;
-use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use crate::sim::{Plan, SimDisk};
+use kvstrata::manager::{KvBlockManager, OnboardOptions, Purge};
 use kvstrata::tier::Tier;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 fn over(file: &Path) -> KvBlockManager {
     build(settings(8, 16).disk_blocks(32).disk_paths(vec![file.to_owned()]))
@@ -57,4 +62,58 @@ async fn the_last_handle_closes_the_volume_where_nobody_has() {
     drop(held);
     assert!(is_clean(&file));
     assert_eq!(over(&file).match_prefix(&all).in_tier(Tier::Disk), 4);
+}
+
+/// The same hashes, and other bytes: what old weights have computed is no hit for new ones.
+#[tokio::test]
+async fn a_volume_of_other_weights_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let of = |weights: Option<&str>| {
+        let settings = settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]);
+        settings.disk_weights(weights.map(str::to_owned)).build().expect("a configuration")
+    };
+    let all = hashes(1, 4);
+    let first = KvBlockManager::new(&of(Some("toy@1"))).expect("a manager");
+    drop(compute(&first, &all, None).await);
+    assert_eq!(first.persist(&all).await.copied, 4);
+    assert!(first.shutdown().await);
+    for other in [Some("toy@2"), None] {
+        let error = KvBlockManager::new(&of(other)).expect_err("of other weights").to_string();
+        assert!(error.contains("its model_fingerprint is") && error.contains("disk.weights"), "{error}");
+    }
+    let again = KvBlockManager::new(&of(Some("toy@1"))).expect("a manager");
+    assert_eq!(again.match_prefix(&all).in_tier(Tier::Disk), 4);
+}
+
+#[test]
+fn neither_a_shutdown_nor_its_runtime_waits_for_a_disk_whose_end_hangs() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (ground, hangs) = runtime.block_on(async {
+        let disk = SimDisk::new(8, BYTES, Plan::calm(1));
+        let hangs = disk.hang_at_end();
+        let settings = settings(4, 4).deadline_shutdown(Duration::from_millis(20));
+        (Ground::over(settings, 4, 4, Some(Arc::new(disk))), hangs)
+    });
+    assert!(!runtime.block_on(ground.manager.shutdown()), "its end hangs");
+    drop(runtime);
+    drop(ground);
+    hangs.send(()).expect("it hangs still, and goes on when it is told");
+}
+
+/// Whoever purges has blocks of the volumes in hand: they are closed with the last handle then, and the caller is told.
+#[tokio::test]
+async fn a_shutdown_beside_a_purge_says_that_not_all_is_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let first = over(&file);
+    let tenant = first.tenant("a").expect("few tenants");
+    let held = compute(&tenant, &hashes(1, 4), None).await;
+    let mut purge = Box::pin(tenant.purge(Purge::default()));
+    assert!(look(purge.as_mut()).is_pending(), "held");
+    assert!(!first.shutdown().await, "the volume is open");
+    assert!(!is_clean(&file));
+    drop(held);
+    assert!(purge.await.expect("begun before").complete);
+    assert!(first.shutdown().await && is_clean(&file));
 }

@@ -1,7 +1,8 @@
 //! Whatever fails, is refused or is late is counted, by its cause.
 
 use crate::gated::Ground;
-use crate::ground::{BYTES, build, compute, hashes, rest, settings};
+use crate::ground::{BYTES, build, compute, hashes, rest, settings, stepping};
+use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::core::{DevicePort, PoolConfig};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{
@@ -18,13 +19,13 @@ use std::time::Duration;
 #[derive(Debug)]
 struct Told {
     inner: ThreadsMover,
-    fails: Mutex<Option<Cause>>,
+    fails: Mutex<Option<Failure>>,
 }
 
 impl DeviceMover for Told {
     fn start(&self, copies: Copies) {
         match *self.fails.lock().expect("no panic") {
-            Some(cause) => copies.end(Err(Failure::of(cause))),
+            Some(failure) => copies.end(Err(failure)),
             None => self.inner.start(copies),
         }
     }
@@ -39,7 +40,12 @@ impl DeviceMover for Told {
 }
 
 fn told() -> (KvBlockManager, Arc<Told>) {
-    let config = settings(4, 16).build().expect("a configuration");
+    told_of(settings(4, 16))
+}
+
+/// The same, of settings for so many blocks.
+fn told_of(settings: ManagerConfigBuilder) -> (KvBlockManager, Arc<Told>) {
+    let config = settings.build().expect("a configuration");
     let layers = [BYTES];
     let memory = HostMemory::new(16, &layers).expect("memory");
     let sim = Arc::new(SimDevice::with_layers(0, 4, &layers).expect("memory"));
@@ -76,7 +82,7 @@ async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() 
     for cause in Cause::ALL {
         let (manager, mover) = told();
         below(&manager, 2).await;
-        *mover.fails.lock().expect("no panic") = Some(cause);
+        *mover.fails.lock().expect("no panic") = Some(Failure::of(cause));
         let up = manager.restore_to_gpu(&hashes(1, 2)).await.expect("fits");
         assert_eq!((up.blocks.len(), up.missed), (0, Some(cause)));
         rest(&manager).await;
@@ -136,6 +142,48 @@ async fn what_is_late_and_what_is_called_off_count() {
 }
 
 #[tokio::test]
+async fn what_is_late_counts_by_one_cause_wherever_it_was() {
+    let late = |layers| OnboardOptions {
+        layers,
+        deadline: Some(Duration::from_millis(10)),
+        ..OnboardOptions::default()
+    };
+    let failed = |ground: &Ground| {
+        let stats = ground.manager.stats();
+        let all = stats.paths.iter().flat_map(|path| path.failed);
+        (stats.path(Path::HostToDevice).failed_by(Cause::Deadline), all.sum::<u64>())
+    };
+    // In line for a place; in its queue; with the mover, which has one layer of two.
+    for (held, layers) in [(4, None), (0, None), (0, Some(1))] {
+        let in_flight = if layers.is_none() { BYTES } else { 4 * BYTES };
+        let ground = Ground::of(settings(4, 16).transfer_in_flight(in_flight as u64), 4, 16);
+        below(&ground.manager, 4).await;
+        let held = ground.manager.allocate(held).await.expect("free ones");
+        ground.mover.close();
+        let found = ground.manager.match_prefix(&hashes(1, 4));
+        let up = ground.manager.onboard(found, late(layers)).expect("fits").await;
+        assert_eq!(up.missed, Some(Cause::Deadline));
+        assert_eq!(failed(&ground), (4, 4), "{} are held, layers {layers:?}", held.len());
+        ground.mover.open();
+        rest(&ground.manager).await;
+        assert_eq!(failed(&ground), (4, 4), "{} are held, layers {layers:?}", held.len());
+    }
+
+    // Whoever else has waited for it calls it off.
+    let ground = Ground::new(4, 16);
+    below(&ground.manager, 4).await;
+    let held = ground.manager.allocate(4).await.expect("free ones");
+    let found = || ground.manager.match_prefix(&hashes(1, 4));
+    let other = ground.manager.onboard(found(), OnboardOptions::default()).expect("fits");
+    let up = ground.manager.onboard(found(), late(None)).expect("fits").await;
+    assert_eq!((up.missed, failed(&ground)), (Some(Cause::Deadline), (4, 4)));
+    drop(other);
+    assert_eq!(failed(&ground), (4, 8));
+    assert_eq!(ground.manager.stats().path(Path::HostToDevice).failed_by(Cause::Cancelled), 4);
+    drop(held);
+}
+
+#[tokio::test]
 async fn what_is_refused_counts_by_why() {
     let refused = |down: Offloaded, blocks| assert_eq!((down.refused, down.there), (blocks, 0));
     // There is no tier below.
@@ -151,16 +199,7 @@ async fn what_is_refused_counts_by_why() {
     let whole = manager.offload(&first, OffloadOptions::default());
     refused(manager.offload(&second, OffloadOptions::default()).await, 4);
     assert_eq!(manager.stats().refused_by(Refusal::Queue), 4);
-    let stepping = async {
-        loop {
-            manager.step().expect("none runs");
-            tokio::task::yield_now().await;
-        }
-    };
-    let whole = tokio::select! {
-        copied = whole => copied,
-        () = stepping => unreachable!("it has no end"),
-    };
+    let whole = stepping(&manager, whole).await;
     assert_eq!((whole.copied, whole.refused), (4, 0));
 
     // As many wait for gates as may.
@@ -197,4 +236,17 @@ async fn whatever_is_to_persist_is_in_one_count() {
     assert_eq!((down.copied, down.refused), (2, 2), "two are nowhere");
     assert_eq!(manager.persist(&all[..2]).await.there, 2);
     drop(held);
+}
+
+/// A copy that is to be tried again, much later, keeps nothing from who opens the same files next.
+#[tokio::test]
+async fn a_pause_before_an_attempt_keeps_no_manager() {
+    let patient = settings(4, 16).transfer_retries(3).transfer_retry_after(Duration::from_secs(3600));
+    let (manager, mover) = told_of(patient);
+    let blocks = compute(&manager, &hashes(1, 4), None).await;
+    *mover.fails.lock().expect("no panic") = Some(Failure::passing(Cause::Busy));
+    let offload = manager.offload(&blocks, OffloadOptions::default());
+    assert_eq!((manager.census().down, manager.census().moving), (4, 0), "they pause");
+    drop((blocks, offload, manager));
+    assert_eq!(Arc::strong_count(&mover), 1, "nobody has it any more");
 }

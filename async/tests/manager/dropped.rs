@@ -91,8 +91,8 @@ async fn an_onboarding_of_groups() {
         let (ground, all) = below().await;
         let found = ground.manager.match_groups(&[&all]);
         assert_eq!(found.tokens(), 8);
-        let up = within(polls, ground.manager.onboard_groups(found, OnboardOptions::default())).await;
-        let ended = up.map(|up| check(&ground.manager, &up.expect("fits").groups[0].1, &all)).is_some();
+        let up = ground.manager.onboard_groups(found, OnboardOptions::default()).expect("fits");
+        let ended = within(polls, up).await.map(|up| check(&ground.manager, &up.groups[0].1, &all)).is_some();
         is_whole(&ground.manager).await;
         assert_eq!(ground.manager.match_prefix(&all).len(), 4);
         ended
@@ -146,6 +146,27 @@ async fn a_resume() {
         });
         is_whole(&ground.manager).await;
         assert_eq!(ground.manager.match_prefix(&all).len(), 3);
+        ended.is_some()
+    })
+    .await;
+}
+
+/// All of it is in the device, and the block that is not full is being copied: that is waited for.
+#[tokio::test]
+async fn a_resume_behind_a_copy() {
+    give_up(async |polls| {
+        let (ground, preempted, all) = preempted().await;
+        assert_eq!(ground.manager.census().moving, 4);
+        let resumed = within(polls, ground.manager.resume(preempted, OnboardOptions::default())).await;
+        let ended = resumed.map(|resumed| {
+            let resumed = resumed.expect("fits");
+            check(&ground.manager, &resumed.blocks, &all);
+            assert_eq!(resumed.partial.expect("with its bytes").len(), 1);
+        });
+        is_whole(&ground.manager).await;
+        // Nobody knows the name of what is not full: it is nowhere, whatever was given up.
+        assert_eq!(ground.manager.match_prefix(&all).len(), 3);
+        assert_eq!(ground.manager.census().tiers[0][1].inactive, 3);
         ended.is_some()
     })
     .await;

@@ -3,10 +3,10 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
-use kvstrata::core::BlockId;
+use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{AllocateError, KvBlockManager, OffloadOptions, OnboardError, OnboardOptions, Purge};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Class;
+use kvstrata::transfer::{Class, Path};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -19,14 +19,19 @@ pub fn look<F: Future>(future: F) -> Poll<F::Output> {
 }
 
 /// A manager whose host tier has a sequence of four that its device lacks, and whose copies wait.
-async fn below() -> (Ground, Vec<kvstrata::core::SequenceHash>) {
+async fn below() -> (Ground, Vec<SequenceHash>) {
     let ground = Ground::new(4, 16);
+    let all = below_of(&ground).await;
+    (ground, all)
+}
+
+async fn below_of(ground: &Ground) -> Vec<SequenceHash> {
     let all = hashes(1, 4);
     drop(compute(&ground.manager, &all, None).await);
     drop(ground.manager.allocate(4).await.expect("blocks"));
     rest(&ground.manager).await;
     ground.mover.close();
-    (ground, all)
+    all
 }
 
 #[tokio::test]
@@ -44,6 +49,44 @@ async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought
         assert_eq!(up.blocks.ids().collect::<Vec<_>>(), ids);
         check(&ground.manager, &up.blocks, &all);
     }
+}
+
+#[tokio::test]
+async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a_copy_waits_already() {
+    // Transfers of four blocks of two layers, of which the queue has so many when layers are asked for.
+    for (queued, transfers) in [(0, 8), (3, 4)] {
+        let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
+        let (manager, all) = (&ground.manager, below_of(&ground).await);
+        let held = manager.try_allocate(if queued == 0 { 4 } else { 0 }).expect("free ones");
+        let begin = |layers| {
+            let options = OnboardOptions { layers, ..OnboardOptions::default() };
+            manager.onboard(manager.match_prefix(&all), options).expect("fits")
+        };
+        let (whole, layered) = (begin(None), begin(Some(1)));
+        assert_eq!(manager.census().queued, queued);
+        drop(held);
+        ground.mover.open();
+        layered.layer_ready(1).await.expect("copied");
+        for up in [whole.await, layered.await] {
+            check(manager, &up.blocks, &all);
+        }
+        let up = manager.stats().path(Path::HostToDevice).transfers;
+        assert_eq!(up, transfers, "{queued} were queued");
+    }
+}
+
+/// What the device has is there at once: its layers, its places, and the run.
+#[tokio::test]
+async fn a_run_that_is_there_waits_for_nothing() {
+    let manager = build(settings(4, 16));
+    let all = hashes(1, 4);
+    let held = compute(&manager, &all, None).await;
+    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
+    assert!(matches!(look(up.layer_ready(1)), Poll::Ready(Ok(()))));
+    assert_eq!(up.ids(), Some(held.ids().collect()));
+    let Poll::Ready(up) = look(up) else { panic!("it waits") };
+    assert_eq!((up.blocks.ids().collect::<Vec<_>>(), up.missed), (held.ids().collect(), None));
 }
 
 #[tokio::test]
@@ -77,6 +120,23 @@ async fn a_run_that_is_brought_up_as_a_guess_is_still_waited_for() {
 }
 
 #[tokio::test]
+async fn a_run_that_is_brought_up_as_a_guess_and_given_up_comes_no_further() {
+    let ground = Ground::of(settings(4, 16).transfer_in_flight(BYTES as u64), 4, 16);
+    let all = hashes(1, 4);
+    drop(compute(&ground.manager, &all, None).await);
+    drop(ground.manager.allocate(4).await.expect("blocks"));
+    rest(&ground.manager).await;
+    ground.mover.close();
+    let options = OnboardOptions { class: Class::Prefetch, ..OnboardOptions::default() };
+    let guess = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
+    assert_eq!((ground.manager.census().up, ground.manager.census().moving), (4, 1));
+    drop(guess);
+    assert_eq!(ground.manager.census().up, 1, "what moves");
+    ground.mover.open();
+    rest(&ground.manager).await;
+}
+
+#[tokio::test]
 async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     let (ground, all) = below().await;
     let found = || ground.manager.match_prefix(&all[..2]);
@@ -94,6 +154,23 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     let taken: Vec<BlockId> = taken.iter().flat_map(|taken| taken.ids().to_vec()).collect();
     assert!(taken.iter().all(|block| !told.contains(block)), "{taken:?} of {told:?}: it computes with them");
     let up = layered.await;
+    check(&ground.manager, &up.blocks, &all[..2]);
+    assert_eq!(up.blocks.ids().collect::<Vec<_>>(), told, "its kernels still read these");
+}
+
+/// A place that nobody was told of gives way to a copy that was computed meanwhile.
+#[tokio::test]
+async fn what_comes_up_whole_and_is_computed_meanwhile_is_there_once() {
+    let (ground, all) = below().await;
+    let tenant = ground.manager.tenant("a").expect("few tenants");
+    let found = tenant.match_prefix(&all[..2]);
+    let up = tenant.onboard(found, OnboardOptions::default()).expect("fits");
+    let twin = compute(&tenant, &all[..2], None).await;
+    ground.mover.open();
+    let up = up.await;
+    assert_eq!(up.blocks.ids().collect::<Vec<_>>(), twin.ids().collect::<Vec<_>>());
+    let device = ground.manager.census().tiers[0][0];
+    assert_eq!((device.active, device.free, tenant.usage(Tier::Device).blocks), (2, 2, 2));
     check(&ground.manager, &up.blocks, &all[..2]);
 }
 

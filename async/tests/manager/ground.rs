@@ -16,6 +16,7 @@ pub fn settings(device: u32, host: u32) -> ManagerConfigBuilder {
         .watermark_host(1.0)
         .idle_host_after(None)
         .idle_disk_after(None)
+        .iteration_idle(None)
 }
 
 pub fn build(settings: ManagerConfigBuilder) -> KvBlockManager {
@@ -60,5 +61,26 @@ pub fn check(manager: &KvBlockManager, blocks: &Blocks, hashes: &[SequenceHash])
 pub async fn rest(manager: &KvBlockManager) {
     while !manager.census().is_idle() {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until what may move has moved.
+pub async fn still(manager: &KvBlockManager) {
+    while manager.census().moving > 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What a future comes to while iterations go on.
+pub async fn stepping<F: Future>(manager: &KvBlockManager, future: F) -> F::Output {
+    let iterations = async {
+        loop {
+            manager.step().expect("none runs");
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        output = future => output,
+        () = iterations => unreachable!("they have no end"),
     }
 }

@@ -49,7 +49,7 @@ async fn a_hybrid_prefix_comes_back_with_the_bytes_of_each_group() {
     let found = manager.match_groups(&lists);
     assert_eq!(found.tokens(), 256);
     assert!(found.groups().iter().all(|group| group.found.in_tier(Tier::Device) == 0), "{found:?}");
-    let up = manager.onboard_groups(found, OnboardOptions::default()).await.expect("fits");
+    let up = manager.onboard_groups(found, OnboardOptions::default()).expect("fits").await;
     assert_eq!((up.tokens, up.missed), (256, None));
     for ((group, hashes), (first, blocks)) in groups.iter().zip(&of).zip(&up.groups) {
         check(group, blocks, &hashes[*first..]);

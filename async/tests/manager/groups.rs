@@ -3,7 +3,7 @@
 use super::ground::{build, hashes, rest};
 use kvstrata::config::ManagerConfig;
 use kvstrata::core::SequenceHash;
-use kvstrata::manager::{Blocks, KvBlockManager, OnboardOptions};
+use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions};
 
 /// Full attention with pages of 16, a window of 32 with pages of 16, and a state each 64 tokens.
 pub fn hybrid(more: &str) -> KvBlockManager {
@@ -108,7 +108,7 @@ async fn all_groups_are_brought_up() {
     let lists: Vec<&[SequenceHash]> = of.iter().map(Vec::as_slice).collect();
     let found = manager.match_groups(&lists);
     assert_eq!((found.tokens(), found.is_ready()), (256, false));
-    let up = manager.onboard_groups(found, OnboardOptions::default()).await.expect("fits");
+    let up = manager.onboard_groups(found, OnboardOptions::default()).expect("fits").await;
     assert_eq!((up.tokens, up.missed), (256, None));
     let held: Vec<(usize, usize)> = up.groups.iter().map(|(first, blocks)| (*first, blocks.len())).collect();
     assert_eq!(held, [(0, 16), (14, 2), (3, 1)]);
@@ -164,6 +164,58 @@ async fn pages_without_a_common_boundary_have_no_prefix_and_no_overflow() {
     }
     let found = manager.match_groups(&[&all[..]; 5]);
     assert_eq!((found.tokens(), found.groups().len()), (0, 0));
-    let up = manager.onboard_groups(found, OnboardOptions::default()).await.expect("nothing");
+    let up = manager.onboard_groups(found, OnboardOptions::default()).expect("nothing").await;
     assert_eq!(up.tokens, 0);
+}
+
+/// A request has all of its groups' blocks, or waits for them; of two that want more than half of each, both have theirs in the end.
+#[tokio::test]
+async fn blocks_of_all_groups_are_had_together_in_order() {
+    let manager = hybrid("");
+    let all = |blocks: &[BlocksMut]| blocks.iter().map(BlocksMut::len).collect::<Vec<_>>();
+    let first = manager.allocate_groups(&[40, 40, 40]).await.expect("free ones");
+    assert_eq!(all(&first), [40; 3]);
+    let second = tokio::spawn({
+        let manager = manager.clone();
+        async move { manager.allocate_groups(&[20, 30, 0]).await }
+    });
+    let waiting = |manager: &KvBlockManager| manager.census().waiting;
+    while waiting(&manager) < 1 {
+        tokio::task::yield_now().await;
+    }
+    // What it has of the first nobody else gets, nor what is free of the second before it.
+    let at_once = |group: usize| manager.group(group).expect("three").try_allocate(20).is_some();
+    assert_eq!([0, 1, 2].map(at_once), [false, false, true]);
+    drop(first);
+    assert_eq!(all(&second.await.expect("no panic").expect("all of them")), [20, 30, 0]);
+    let refused = manager.allocate_groups(&[1, 1]).await.expect_err("three groups");
+    assert!(matches!(refused, AllocateError::Groups { given: 2, groups: 3 }), "{refused}");
+    let refused = manager.allocate_groups(&[1, 65, 1]).await.expect_err("more than there are");
+    assert!(matches!(refused, AllocateError::TooMany { requested: 65, capacity: 64 }), "{refused}");
+    assert_eq!(manager.census().tiers.iter().map(|tiers| tiers[0].owned).sum::<usize>(), 0, "given back");
+}
+
+/// The first layer of each group is there while others are on their way.
+#[tokio::test]
+async fn groups_are_brought_up_by_layers_from_before_anybody_waits() {
+    let manager = hybrid("");
+    let of = sequence(1);
+    for (group, which) in [(0, 0..16), (1, 0..16), (2, 0..4)] {
+        drop(keep(&manager, group, &of[group], which).await);
+        drop(manager.allocate_group(group, 64).await.expect("all of them"));
+    }
+    rest(&manager).await;
+    let lists: Vec<&[SequenceHash]> = of.iter().map(Vec::as_slice).collect();
+    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let up = manager.onboard_groups(manager.match_groups(&lists), options).expect("fits");
+    let mut told = Vec::new();
+    for group in 0..3 {
+        let part = up.group(group).expect("three");
+        part.layer_ready(0).await.expect("copied");
+        told.push(part.ids().expect("all have places"));
+    }
+    let up = up.await;
+    assert_eq!((up.tokens, up.missed), (256, None));
+    let held: Vec<Vec<_>> = up.groups.iter().map(|(_, blocks)| blocks.ids().collect()).collect();
+    assert_eq!(held, told);
 }

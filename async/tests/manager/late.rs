@@ -1,13 +1,17 @@
 //! Whoever waits is answered by a deadline, whether anybody polls it or not.
 
 use crate::gated::Ground;
-use crate::ground::{build, check, compute, hashes, rest, settings};
+use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
+use crate::sim::{ALWAYS, Plan, SimDisk};
 use kvstrata::core::SequenceHash;
-use kvstrata::manager::{AllocateError, BuildError, KvBlockManager, OffloadOptions, OnboardOptions};
+use kvstrata::manager::{
+    AllocateError, BuildError, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions,
+};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -61,6 +65,24 @@ async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
     assert_eq!(manager.census().tiers[0][0].free, 2);
 }
 
+/// A whole hit leaves nothing to allocate, and who preempts for somebody in line may have no block that is not full.
+#[tokio::test]
+async fn no_blocks_are_had_at_once_whoever_waits() {
+    let manager = build(settings(4, 16));
+    let blocks = compute(&manager, &hashes(1, 4), None).await;
+    let mut waits = pin!(manager.allocate_within(1, PATIENCE));
+    assert!(look(waits.as_mut()).is_pending());
+    let none = look(pin!(manager.allocate(0)));
+    assert!(matches!(&none, Poll::Ready(Ok(none)) if none.is_empty()), "{none:?}");
+    let partial = manager.try_allocate(0).expect("nobody needs them");
+    let preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    assert_eq!(waits.await.expect("what was given up").len(), 1);
+    let up = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    check(&manager, &up.blocks, &hashes(1, 4));
+    assert!(manager.shutdown().await && manager.try_allocate(0).is_some());
+    assert!(matches!(manager.allocate(0).await, Err(AllocateError::Closed)));
+}
+
 #[tokio::test]
 async fn without_end_is_a_deadline_too() {
     let manager = build(settings(4, 16));
@@ -100,6 +122,36 @@ async fn an_offload_is_answered_by_its_deadline_and_its_copies_go_on() {
     assert_eq!((manager.stats().offloaded[0], manager.pool_stats(Tier::Host).stored), (5, 5));
     // Late, and then done before anybody looked.
     assert_eq!((unpolled.await.failed, manager.census().up), (0, 0));
+}
+
+#[tokio::test]
+async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
+    let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
+    let disk = Arc::new(SimDisk::new(16, BYTES, quick));
+    let settings = settings(8, 16).deadline_offload(SOON);
+    let ground = Ground::over(settings, 8, 16, Some(Arc::<SimDisk>::clone(&disk)));
+    let (manager, all) = (&ground.manager, hashes(1, 6));
+    let mut held = compute(manager, &all[..4], None).await;
+    let patient = OffloadOptions { deadline: Some(PATIENCE), ..OffloadOptions::default() };
+    assert_eq!(manager.offload(&held, patient).await.copied, 4);
+    // Two are on the disk, late or not; two in the host; two in the device alone.
+    let mut there = 0;
+    for _ in 0..100 {
+        there = there.max(manager.persist(&all[..2]).await.there);
+    }
+    assert_eq!(there, 2);
+    let rest_of_all = compute(manager, &all[4..], Some(&held)).await;
+    held.append(rest_of_all).expect("one manager");
+    let late = Offloaded { there: 2, failed: 4, cause: Some(Cause::Deadline), ..Offloaded::default() };
+    ground.mover.close();
+    assert_eq!(manager.persist(&all).await, late, "the copies to the host wait");
+    ground.mover.open();
+    rest(manager).await;
+    disk.change(|plan| plan.hang = ALWAYS);
+    assert_eq!(manager.persist(&all).await, late, "those to the disk do");
+    disk.shutdown();
+    rest(manager).await;
+    assert_eq!(manager.pool_stats(Tier::Disk).stored, 2);
 }
 
 #[test]

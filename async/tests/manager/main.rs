@@ -7,6 +7,7 @@ mod closing;
 #[path = "../common/mod.rs"]
 mod common;
 mod counted;
+mod disk_room;
 mod dropped;
 mod flying;
 #[expect(dead_code, reason = "this test uses some of it")]
@@ -15,6 +16,7 @@ mod gated;
 mod ground;
 mod group;
 mod groups;
+mod last_owner;
 mod late;
 mod life;
 mod own_runtime;

@@ -1,8 +1,10 @@
 //! Blocks that nobody holds are to be had, whatever the policy keeps them for.
 
 use super::flying::look;
-use super::ground::{build, compute, hashes, settings};
+use super::ground::{BYTES, build, compute, hashes, settings};
 use kvstrata::core::Policy;
+use kvstrata::manager::OffloadOptions;
+use kvstrata::transfer::Class;
 use std::pin::pin;
 use std::task::Poll;
 
@@ -22,4 +24,22 @@ async fn parents_that_nobody_holds_are_had_though_their_children_are_held() {
         assert!(manager.try_allocate(3).is_none(), "{policy}");
         assert_eq!(manager.match_sequence_hashes(&hashes(1, 4)).len(), 0);
     }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_host_block_keeps_no_parent_in_the_device() {
+    let one_an_iteration = settings(4, 16).iteration_bytes(Some(BYTES as u64));
+    let manager =
+        build(one_an_iteration.device_policy(Policy::Sieve).disk_blocks(16).idle_disk_after(Some(1)));
+    let mut blocks = compute(&manager, &hashes(1, 4), None).await;
+    let urgent = OffloadOptions { class: Class::Urgent, ..OffloadOptions::default() };
+    assert_eq!(manager.offload(&blocks, urgent).await.copied, 4);
+    for _ in 0..3 {
+        manager.step().expect("none runs");
+    }
+    assert!(manager.census().down > 0, "host blocks are leased, and wait for an iteration");
+    blocks.drop_first(2);
+    let two = manager.try_allocate(2);
+    assert_eq!(two.map(|two| two.len()), Some(2));
+    assert!(manager.census().down > 0, "they still are");
 }

@@ -1,10 +1,12 @@
 //! What is brought up before it is asked for.
 
 use super::flying::look;
-use super::ground::{build, check, compute, hashes, rest, settings};
+use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::gated::Ground;
+use kvstrata::config::WriteMode;
 use kvstrata::manager::OnboardOptions;
 use kvstrata::tier::Tier;
+use std::pin::pin;
 
 #[tokio::test]
 async fn a_hint_brings_blocks_up_and_keeps_what_is_there() {
@@ -64,6 +66,24 @@ async fn blocks_that_are_used_often_come_back_when_there_is_room() {
     assert_eq!((there(&hot), there(&cold)), (4, 0));
 }
 
+/// A device that serves is full: a hot block takes the place of a cold one that is below already, and of no other.
+#[tokio::test]
+async fn blocks_that_are_used_often_come_back_in_place_of_cold_ones() {
+    for (mode, back) in [(WriteMode::Through, 4), (WriteMode::Back, 0)] {
+        let manager = build(settings(8, 32).prefetch_threshold(0.2).offload_mode(mode));
+        let hot = hashes(1, 4);
+        drop(compute(&manager, &hot, None).await);
+        for _ in 0..4 {
+            drop(manager.match_prefix(&hot));
+        }
+        drop(compute(&manager, &hashes(2, 8), None).await);
+        rest(&manager).await;
+        manager.step().expect("none runs");
+        rest(&manager).await;
+        assert_eq!(manager.match_sequence_hashes(&hot).len(), back, "{mode:?}");
+    }
+}
+
 #[tokio::test]
 async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
     let ground = Ground::of(settings(8, 32).prefetch_threshold(0.2), 8, 32);
@@ -81,4 +101,46 @@ async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
     ground.mover.open();
     rest(&ground.manager).await;
     assert_eq!(ground.manager.match_sequence_hashes(&hot).len(), 4);
+}
+
+#[tokio::test]
+async fn no_guess_begins_while_somebody_is_held_at_a_quota() {
+    let ground = Ground::of(settings(8, 32).prefetch_blocks(8).quota_device(0.25), 8, 32);
+    let manager = &ground.manager;
+    let a = manager.tenant("a").expect("few tenants");
+    let wanted = hashes(1, 4);
+    drop(compute(manager, &wanted, None).await);
+    drop(manager.allocate(8).await.expect("blocks"));
+    rest(manager).await;
+    let all = a.try_allocate(2).expect("its quota");
+    let mut held = pin!(a.allocate(1));
+    assert!(look(held.as_mut()).is_pending());
+    ground.mover.close();
+    manager.prefetch(&wanted).detach();
+    assert_eq!(manager.census().up, 0, "six blocks are free, and somebody waits");
+    drop(all);
+    ground.mover.open();
+    drop(held.await.expect("it has credits now"));
+    rest(manager).await;
+    assert_eq!(manager.stats().onboarded[0], 4);
+}
+
+#[tokio::test]
+async fn guesses_that_do_not_move_yet_give_way_to_who_is_held_at_a_quota() {
+    let one_at_a_time = settings(8, 32).transfer_in_flight(BYTES as u64);
+    let ground = Ground::of(one_at_a_time.prefetch_blocks(8).quota_device(0.25), 8, 32);
+    let manager = &ground.manager;
+    let a = manager.tenant("a").expect("few tenants");
+    let wanted = hashes(1, 4);
+    drop(compute(manager, &wanted, None).await);
+    drop(manager.allocate(8).await.expect("blocks"));
+    rest(manager).await;
+    let _all = a.try_allocate(2).expect("its quota");
+    ground.mover.close();
+    manager.prefetch(&wanted).detach();
+    assert_eq!((manager.census().up, manager.census().moving), (4, 1));
+    let mut held = pin!(a.allocate(1));
+    assert!(look(held.as_mut()).is_pending());
+    assert_eq!((manager.census().up, manager.census().moving), (1, 1));
+    ground.mover.open();
 }

@@ -1,6 +1,7 @@
 //! What is done ahead of need, and when.
 
-use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
+use super::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings};
+use crate::gated::Ground;
 use kvstrata::config::WriteMode;
 use kvstrata::core::layout::DType;
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
@@ -101,27 +102,37 @@ async fn an_offload_waits_for_its_gate() {
     assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.there, 4);
 }
 
+/// A copy takes all layers of its blocks: asked for behind one of them, it waits for the last, whose bytes are written last.
 #[tokio::test]
-async fn an_offload_waits_for_a_layer() {
+async fn an_offload_waits_until_all_layers_are_written() {
     let layers =
         settings(8, 16).geometry_block_bytes(None).geometry_layers(Some(4)).geometry_kv_heads(Some(1));
     let manager =
         build(layers.geometry_head_size(Some((BYTES / 256) as u32)).geometry_dtype(Some(DType::BF16)));
-    let blocks = compute(&manager, &hashes(1, 4), None).await;
+    let all = hashes(1, 4);
     let iteration = manager.iteration_begin().expect("none runs");
-    let gate = Gate::Layer { iteration, layer: 2 };
+    let blocks = manager.allocate(4).await.expect("blocks").register(&all, None).expect("registered");
+    let gate = Gate::Layer { iteration, layer: 1 };
     let offload = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
-    for layer in 0..2 {
+    let port = manager.device_port().expect("a simulated device");
+    for layer in 0..4 {
         assert_eq!(
             (manager.census().gated, manager.stats().offloaded[0]),
             (4, 0),
-            "the layer is still written"
+            "layer {layer} is written"
         );
+        for (block, hash) in blocks.ids().zip(&all) {
+            let part = layer as usize * BYTES / 4..(layer as usize + 1) * BYTES / 4;
+            port.copy_in(block.0, part.start, &bytes_of(*hash)[part]).expect("in range");
+        }
         manager.layer_done(layer).expect("in turn");
     }
-    assert_eq!(manager.census().gated, 4);
-    manager.layer_done(2).expect("in turn");
     assert_eq!((manager.census().gated, offload.await.copied), (0, 4));
+    manager.iteration_end().expect("one runs");
+    drop(blocks);
+    drop(manager.allocate(8).await.expect("all of them"));
+    let up = manager.restore_to_gpu(&all).await.expect("fits");
+    check(&manager, &up.blocks, &all);
 }
 
 #[tokio::test]
@@ -132,7 +143,14 @@ async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_
     let down = tokio::time::timeout(Duration::from_secs(20), manager.offload(&blocks, gated)).await;
     let down = down.expect("answered, though no iteration begins");
     assert_eq!((down.failed, down.copied, down.cause), (4, 0, Some(Cause::Deadline)));
-    assert_eq!(manager.stats().path(Path::DeviceToHost).failed_by(Cause::Deadline), 4);
+    // Who looks at the gates may come a moment after who answers.
+    let counted = || manager.stats().path(Path::DeviceToHost).failed_by(Cause::Deadline);
+    let all = async {
+        while counted() < 4 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all).await.expect("counted");
     // Nor if nobody asks any more.
     drop(manager.offload(&blocks, gated));
     drop(blocks);
@@ -157,4 +175,54 @@ async fn what_nobody_waits_for_keeps_to_the_budget_of_an_iteration() {
         manager.step().expect("none runs");
     }
     assert_eq!(offload.await.copied, 8);
+}
+
+/// What a caller waits for moves on though the engine is idle; an engine that iterates, or is in the midst of one, has its budget kept.
+#[tokio::test]
+async fn beside_an_engine_that_does_not_iterate_the_budget_holds_nobody_up() {
+    let budget = |idle| settings(8, 16).iteration_bytes(Some(BYTES as u64)).iteration_idle(Some(idle));
+    let (soon, late) = (Duration::from_millis(1), Duration::from_secs(3600));
+    let manager = build(budget(soon).deadline_offload(Duration::from_secs(20)));
+    let blocks = compute(&manager, &hashes(1, 8), None).await;
+    let offload = manager.offload(&blocks, OffloadOptions::default()).await;
+    assert_eq!((offload.copied, offload.cause), (8, None));
+    drop(blocks);
+    // From its next iteration on it has it again; and in that, however long it takes.
+    for (idle, runs) in [(soon, true), (late, false)] {
+        let manager = build(budget(idle));
+        let blocks = compute(&manager, &hashes(1, 8), None).await;
+        if runs {
+            manager.iteration_begin().expect("none runs");
+        }
+        let mut offload = manager.offload(&blocks, OffloadOptions::default());
+        let for_a_while = tokio::time::timeout(20 * soon, &mut offload).await;
+        assert!(for_a_while.is_err(), "{runs}");
+        assert_eq!((manager.stats().offloaded[0], manager.census().queued), (1, 7), "{runs}");
+    }
+}
+
+/// The budget is kept between two iterations, however long the first one was.
+#[tokio::test(start_paused = true)]
+async fn an_engine_is_idle_from_the_end_of_its_last_iteration_on() {
+    let idle = Duration::from_millis(100);
+    let ground =
+        Ground::of(settings(8, 16).iteration_bytes(Some(BYTES as u64)).iteration_idle(Some(idle)), 8, 16);
+    let manager = &ground.manager;
+    let blocks = compute(manager, &hashes(1, 8), None).await;
+    ground.mover.close();
+    manager.iteration_begin().expect("none runs");
+    let _offload = manager.offload(&blocks, OffloadOptions::default());
+    for (after, at_work) in [(99, 1), (2, 1), (97, 1), (5, 8)] {
+        tokio::time::advance(Duration::from_millis(after)).await;
+        if after == 99 {
+            manager.iteration_end().expect("one runs");
+        }
+        // The task that looks after it has its turn.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(manager.census().moving, at_work, "after {after} more");
+    }
+    ground.mover.open();
+    drop(blocks);
 }

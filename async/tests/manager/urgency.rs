@@ -1,8 +1,9 @@
 //! Urgent work waits for nothing that itself waits for an iteration, nor for what fills a queue: no test here begins an iteration once
 //! somebody waits.
 
+use crate::flying::look;
 use crate::gated::Ground;
-use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
+use crate::ground::{BYTES, build, check, compute, hashes, rest, settings, stepping, still};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::core::SequenceHash;
 use kvstrata::manager::{KvBlockManager, OffloadOptions, Onboard, OnboardOptions};
@@ -26,10 +27,8 @@ fn on_disk(settings: ManagerConfigBuilder, budget: u64) -> (TempDir, KvBlockMana
 /// The device has these no more, and the tier below has.
 async fn below(manager: &KvBlockManager, hashes: &[SequenceHash], capacity: usize) {
     drop(compute(manager, hashes, None).await);
-    let mut persist = Box::pin(manager.persist(hashes));
-    while tokio::time::timeout(Duration::from_millis(1), &mut persist).await.is_err() {
-        manager.step().expect("none runs");
-    }
+    let persisted = stepping(manager, manager.persist(hashes)).await;
+    assert_eq!(persisted.copied, hashes.len());
     drop(manager.allocate(capacity).await.expect("blocks"));
     rest(manager).await;
     manager.step().expect("none runs");
@@ -40,13 +39,6 @@ fn up(manager: &KvBlockManager, hashes: &[SequenceHash], class: Class) -> Onboar
     assert_eq!(found.len(), hashes.len());
     let options = OnboardOptions { class, deadline: Some(PATIENCE), ..OnboardOptions::default() };
     manager.onboard(found, options).expect("fits")
-}
-
-/// Until what may move has moved.
-async fn still(manager: &KvBlockManager) {
-    while manager.census().moving > 0 {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]
@@ -178,7 +170,7 @@ async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
     assert_eq!(manager.census().tiers[0][1].owned, 4, "of 8, whatever its class");
     let blocks = manager.allocate_within(8, PATIENCE);
     tokio::pin!(blocks);
-    assert!(tokio::time::timeout(Duration::from_millis(1), &mut blocks).await.is_err());
+    assert!(look(blocks.as_mut()).is_pending());
     assert_eq!(manager.census().tiers[0][1].owned, 8, "four victims have it");
     ground.mover.open();
     assert_eq!(blocks.await.expect("in time").len(), 8);
@@ -186,4 +178,30 @@ async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
     assert_eq!((offloaded.copied, offloaded.refused), (4, 4));
     rest(manager).await;
     assert_eq!(manager.match_prefix(&hashes(2, 4)).in_tier(Tier::Host), 4);
+}
+
+#[tokio::test]
+async fn who_waits_beside_a_queue_goes_behind_those_before_it_whoever_had_its_key() {
+    let manager = build(settings(16, 32).transfer_queue(2).iteration_bytes(Some(BYTES as u64)));
+    let all = hashes(1, 7);
+    drop(compute(&manager, &all, None).await);
+    drop(manager.allocate(16).await.expect("blocks"));
+    rest(&manager).await;
+    let one = |block: usize| up(&manager, &all[block..=block], Class::Background);
+    let first = one(0);
+    still(&manager).await;
+    // Two fill the queue, and three are beside it.
+    let [_second, _third, _fourth, left, mut before] = [1, 2, 3, 4, 5].map(one);
+    drop(left);
+    let mut behind = one(6);
+    assert_eq!((manager.census().queued, manager.census().up), (2, 5));
+    while look(&mut before).is_pending() {
+        assert!(look(&mut behind).is_pending(), "it came later");
+        manager.step().expect("none runs");
+        still(&manager).await;
+    }
+    assert!(look(&mut behind).is_pending(), "an iteration has bytes for one");
+    manager.step().expect("none runs");
+    check(&manager, &behind.await.blocks, &all[6..]);
+    drop(first);
 }

@@ -111,7 +111,10 @@ impl Books {
     /// An allocation begins.
     pub fn arrive(&mut self, blocks: u32, line: u64) -> u64 {
         self.arrivals += 1;
-        self.waiting.insert(self.arrivals, Waiting { blocks, line });
+        // None at all are had at once, whoever waits.
+        if blocks > 0 {
+            self.waiting.insert(self.arrivals, Waiting { blocks, line });
+        }
         self.arrivals
     }
 

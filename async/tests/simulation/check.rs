@@ -71,7 +71,9 @@ impl World {
         if census.grounded > 0 && spare {
             wrong.push(format!("{} flights wait for host memory, and some is free", census.grounded));
         }
-        let evictable = if self.settings.linked || kept_down > 0 { 0 } else { device.inactive };
+        let pinned = self.pins().keys().filter(|block| !books.held.contains_key(block)).count();
+        let inactive = device.inactive.saturating_sub(pinned);
+        let evictable = if self.settings.linked || kept_down > 0 { 0 } else { inactive };
         if census.waiting > 0
             && !purged
             && self.settings.quotas == [1.0; 3]
@@ -116,6 +118,7 @@ impl World {
         for (tier, counted, stored) in [("device", device, &self.stored[0]), ("host", host, &self.stored[1])]
         {
             let stored = lock(stored).len();
+            let stored = stored + lock(&self.notes).twins.keys().filter(|(of, _)| *of == tier).count();
             let registered = counted.inactive..=counted.inactive + counted.active;
             if !registered.contains(&stored) {
                 let what = format!("{stored} hashes are in the {tier}, and {} blocks", counted.inactive);
@@ -151,10 +154,15 @@ impl World {
         }
         for (tier, stored) in [(Tier::Device, &self.stored[0]), (Tier::Host, &self.stored[1])] {
             let stored = lock(stored);
+            let name = ["device", "host"][tier as usize];
+            let twins: Vec<u128> = (lock(&self.notes).twins.iter())
+                .filter_map(|((tier, _), (_, hash))| (*tier == name).then_some(*hash))
+                .collect();
             let mut partial = stored.keys().filter(|hash| !books.known.contains_key(hash)).count();
             for number in 1..=self.settings.tenants {
                 let known = books.known_of(number, None);
                 let there = known.iter().filter(|hash| stored.contains_key(&hash.to_u128())).count();
+                let there = there + known.iter().filter(|hash| twins.contains(&hash.to_u128())).count();
                 let used = self.tenant(number).usage(tier).blocks;
                 match used.checked_sub(there).and_then(|of| partial.checked_sub(of)) {
                     Some(left) => partial = left,

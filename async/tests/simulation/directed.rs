@@ -5,6 +5,7 @@ use crate::drops::{believe, compute, grounds, sequence};
 use crate::settings::Settings;
 use crate::world::{World, in_virtual_time};
 use kvstrata::core::BlockId;
+use kvstrata::core::storage::DevicePort;
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
 use kvstrata::scheduler::Gate;
 use kvstrata::transfer::{Cause, Path};
@@ -206,5 +207,29 @@ fn a_preempted_request_has_the_bytes_of_what_was_not_full() {
         believe(&world, back.blocks.ids(), &hashes, bytes.len());
         let partial = back.partial.expect("all are there");
         assert!(content::is(&world.device, partial.ids()[0].0, other, 0..bytes.len()));
+    });
+}
+
+#[test]
+fn a_resumption_does_not_wait_for_a_copy_that_waits_for_the_bytes_of_an_iteration() {
+    let mut settings = grounds().nth(1).expect("over a disk alone");
+    settings.iteration_bytes = Some(settings.block_bytes() as u64);
+    play(settings, |world, manager| async move {
+        let (of, partial) = (sequence(7, 1)[0], manager.allocate(1).await.expect("a block"));
+        world.partial(of);
+        let bytes = content::bytes_of(of, world.settings.block_bytes());
+        world.device.copy_in(partial.ids()[0].0, 0, &bytes).expect("in range");
+        let full = manager.match_sequence_hashes(&[]);
+        let preempted = manager.preempt(full, partial, 1).expect("of one manager");
+        assert_eq!(
+            manager.census().moving,
+            1,
+            "it has all of the bytes, and none are left for its way to the disk"
+        );
+        let began = Instant::now();
+        let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+        assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
+        let partial = resumed.partial.expect("with its bytes");
+        believe(&world, partial.ids().iter().copied(), &[of], bytes.len());
     });
 }

@@ -1,8 +1,17 @@
 //! Every await point, given up at every point: after each number of polls, and after each time, until what is waited for ends by itself.
 //! Then all comes to rest, and nothing is lost.
+//!
+//! | what a caller may wait for in | given up in |
+//! |---|---|
+//! | `allocate`, `onboard`, `layer_ready`, `offload`, `shutdown` until all is idle, and until the disks are closed | here |
+//! | `restore_to_gpu`, `onboard_groups`, `settled`, `resume` until all is up, and until copies have ended, `persist`, `purge` | `tests/manager/dropped.rs` |
+//!
+//! Other awaits are in tasks of the manager's own (a purge's work, pauses, deadlines): those end with the runtime.
 
 use crate::content::{self, bytes_of};
+use crate::directed::play;
 use crate::patience::Patience;
+use crate::recorder::lock;
 use crate::settings::Settings;
 use crate::world::{World, calm, in_virtual_time};
 use kvstrata::core::storage::DevicePort;
@@ -10,6 +19,7 @@ use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{Blocks, KvBlockManager, OffloadOptions, OnboardOptions};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// Longer than any of these waits.
@@ -28,6 +38,7 @@ pub fn grounds() -> impl Iterator<Item = Settings> {
         settings.mode = kvstrata::config::WriteMode::Back;
         let long = Duration::from_secs(30);
         (settings.allocate, settings.onboard, settings.shutdown) = (long, long, long);
+        settings.offload = long;
         settings
     })
 }
@@ -174,4 +185,28 @@ fn a_shutdown_can_be_given_up_at_any_point_and_asked_for_again() {
         drop(onboard);
         ended
     });
+}
+
+/// The same of the wait for disks that close: where nothing is under way, it is the first.
+#[test]
+fn a_shutdown_can_be_given_up_while_the_disks_close_and_they_do_all_the_same() {
+    let settings = grounds().last().expect("with a disk");
+    let closing = |gives_up: bool| {
+        play(settings.clone(), move |world, manager| async move {
+            let ((go_on, told), (closed, is_closed)) = (mpsc::channel(), mpsc::channel());
+            lock(&world.notes).closing = Some((told, closed));
+            let mut shutdown = Box::pin(manager.shutdown());
+            assert_eq!(Patience::Polls(1).wait(&mut shutdown).await, None, "it waits for the disk");
+            if gives_up {
+                drop(shutdown);
+                go_on.send(()).expect("it is being closed");
+                is_closed.recv().expect("it is closed");
+                return assert!(world.shut_down_now().await, "there is nothing left to close");
+            }
+            assert!(!shutdown.await, "not by its deadline");
+            go_on.send(()).expect("it is being closed, and nobody waits for it");
+            is_closed.recv().expect("it is closed");
+        });
+    };
+    [true, false].into_iter().for_each(closing);
 }

@@ -4,21 +4,21 @@ use crate::books::Ended;
 use crate::common::Random;
 use crate::content::{self, bytes_of};
 use crate::patience::{Patience, pass};
+use crate::recorder::lock;
 use crate::world::World;
 use kvstrata::core::storage::DevicePort;
 use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{
-    AllocateError, Blocks, BlocksMut, KvBlockManager, OffloadOptions, Onboard, OnboardError, OnboardOptions,
+    AllocateError, Blocks, BlocksMut, KvBlockManager, Onboard, OnboardError, OnboardOptions, Onboarded,
     PrefixMatch, RegisterFault,
 };
-use kvstrata::scheduler::Gate;
 use kvstrata::transfer::Class;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// Ticks of the clock, and of who is late by one.
-const SLACK: Duration = Duration::from_millis(2);
+pub const SLACK: Duration = Duration::from_millis(2);
 
 pub struct Engine {
     pub world: Rc<World>,
@@ -43,11 +43,16 @@ impl Engine {
     pub async fn run(mut self) {
         for _ in 0..self.world.settings.requests {
             self.pause(200).await;
+            if self.random.below(2) == 0 {
+                self.world.unpin();
+            }
             if self.tenant > 0 && self.random.below(100) < self.world.settings.purges {
                 self.purge().await;
             }
+            self.world.request_begins();
             let request = self.request().await;
             self.release(request);
+            self.world.request_ends();
             self.world.check();
             if self.world.closing.get() || !self.world.books.borrow().violations.is_empty() {
                 break;
@@ -217,6 +222,7 @@ impl Engine {
         if let Some(blocks) = &blocks {
             self.believe(blocks.ids(), hashes, "brought");
             self.hold(blocks, hashes);
+            self.classify(blocks, hashes);
         }
         self.world.books.borrow_mut().unsure -= 1;
         self.world.check();
@@ -249,12 +255,15 @@ impl Engine {
         self.world.check();
         self.early_ids(&onboard, wanted);
         let asks = layers.is_some() || self.chance(1);
-        if asks && !self.layer_by_layer(&onboard, hashes, wanted, began + deadline).await {
+        let urgent = class == Class::Urgent;
+        if asks && !self.layer_by_layer(&onboard, hashes, wanted, (began + deadline, urgent)).await {
             return None;
         }
         let asked = Instant::now();
         let patience = self.patience();
-        let Some(up) = patience.wait(&mut onboard).await else {
+        let whole = |up: &Option<Onboarded>| up.as_ref().is_some_and(|up| up.missed.is_none());
+        let up = self.world.waits(urgent, "an onboarding", patience.wait(&mut onboard), whole).await;
+        let Some(up) = up else {
             self.note(&format!("gives up an onboarding: {patience:?}"));
             drop(onboard);
             self.world.check();
@@ -283,13 +292,15 @@ impl Engine {
         onboard: &Onboard,
         hashes: &[SequenceHash],
         wanted: usize,
-        deadline: Instant,
+        (deadline, urgent): (Instant, bool),
     ) -> bool {
         let bytes = self.world.settings.layer_bytes;
         let mut places: Option<Vec<BlockId>> = None;
         for layer in 0..self.world.settings.layers {
             let (patience, asked) = (self.patience(), Instant::now());
-            let ready = patience.wait(onboard.layer_ready(layer)).await;
+            let wait = patience.wait(onboard.layer_ready(layer));
+            let there = |ready: &Option<Result<(), _>>| matches!(ready, Some(Ok(())));
+            let ready = self.world.waits(urgent, "a layer", wait, there).await;
             self.in_time(asked, deadline, "a layer");
             match ready {
                 None if self.chance(5) => continue,
@@ -338,7 +349,9 @@ impl Engine {
     pub async fn allocate(&mut self, count: usize) -> Option<BlocksMut> {
         let manager = self.manager();
         if self.chance(1) {
+            let before = self.world.before_eviction();
             let blocks = manager.try_allocate(count);
+            self.world.after_eviction(before);
             self.note(&format!("tries to allocate {count}: {}", blocks.is_some()));
             return blocks.map(|blocks| self.own(blocks, count));
         }
@@ -347,10 +360,15 @@ impl Engine {
         let (patience, began) = (self.patience(), Instant::now());
         let number = self.world.books.borrow_mut().arrive(count as u32, self.line());
         self.note(&format!("allocation {number}: {count}, {patience:?}, {short:?}"));
-        let outcome = match short {
-            Some(short) => patience.wait(manager.allocate_within(count, short)).await,
-            None => patience.wait(manager.allocate(count)).await,
-        };
+        let wait = patience.wait(async {
+            match short {
+                Some(short) => manager.allocate_within(count, short).await,
+                None => manager.allocate(count).await,
+            }
+        });
+        let wait = self.world.evicts_by_class(wait);
+        let had = |outcome: &Option<Result<BlocksMut, _>>| matches!(outcome, Some(Ok(_)));
+        let outcome = self.world.waits(true, "an allocation", wait, had).await;
         let ended = match outcome {
             // Its line was dissolved.
             Some(Err(AllocateError::Purging)) => Ended::GivenUp,
@@ -374,7 +392,7 @@ impl Engine {
                     AllocateError::TooMany { .. } => false,
                     AllocateError::Deadline { .. } => took + SLACK >= deadline,
                     AllocateError::Closed => self.world.closing.get(),
-                    AllocateError::Quota { .. } => false,
+                    AllocateError::Quota { .. } | AllocateError::Groups { .. } => false,
                     // It may be over by now.
                     AllocateError::Purging => self.tenant > 0 && self.world.settings.purges > 0,
                 };
@@ -402,7 +420,12 @@ impl Engine {
         if blocks.len() != count {
             books.violation(format!("{} blocks for {count}", blocks.len()));
         }
-        blocks.ids().iter().for_each(|block| books.own(*block));
+        let mut notes = lock(&self.world.notes);
+        for block in blocks.ids() {
+            books.own(*block);
+            notes.declassify(*block, "given to be filled");
+        }
+        drop(notes);
         blocks
     }
 
@@ -428,6 +451,8 @@ impl Engine {
                 self.believe(registered.ids(), hashes, "registered");
                 self.hold(&registered, hashes);
                 self.world.books.borrow_mut().registered(self.tenant, hashes);
+                self.world.registered(&ids, &registered, hashes);
+                self.classify(&registered, hashes);
                 match &mut request.blocks {
                     Some(blocks) => blocks.append(registered).expect("of one manager"),
                     None => request.blocks = Some(registered),
@@ -438,29 +463,5 @@ impl Engine {
         }
         self.world.check();
         true
-    }
-
-    async fn offload(&mut self, request: &Request) {
-        let Some(blocks) = &request.blocks else { return };
-        let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
-        let gate = match self.random.below(4) {
-            0 => Gate::Iteration(self.world.iteration.get()),
-            1 => Gate::Layer { iteration: self.world.iteration.get(), layer: 0 },
-            _ => Gate::Open,
-        };
-        let options = OffloadOptions { class, request: self.number, gate, ..OffloadOptions::default() };
-        let offload = self.manager().offload(blocks, options);
-        self.world.check();
-        let patience = self.patience();
-        // A mover that hangs answers at the end only.
-        let most = Patience::Time(Duration::from_secs(3));
-        let outcome = most.wait(patience.wait(offload)).await.flatten();
-        self.note(&format!("offloads {}: {outcome:?}", blocks.len()));
-        if let Some(of) = outcome
-            && of.copied + of.there + of.refused + of.failed != blocks.len()
-        {
-            self.world.violation(format!("{of:?} of {} blocks", blocks.len()));
-        }
-        self.world.check();
     }
 }

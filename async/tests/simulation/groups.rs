@@ -216,14 +216,18 @@ impl Engine {
         } else if had > 0 {
             let began = tokio::time::Instant::now();
             let patience = Patience::draw(&mut self.random, model.hasty);
-            let up = patience.wait(model.manager.onboard_groups(found, OnboardOptions::default())).await;
+            let up = match model.manager.onboard_groups(found, OnboardOptions::default()) {
+                Ok(up) => patience.wait(up).await,
+                Err(error) => {
+                    model.violation(error.to_string());
+                    None
+                }
+            };
             if began.elapsed() > deadline + Duration::from_millis(2) {
                 model.violation(format!("onboarding took {:?} of {deadline:?}", began.elapsed()));
             }
-            match up {
-                None => {}
-                Some(Err(error)) => model.violation(error.to_string()),
-                Some(Ok(up)) => (tokens, groups) = self.came(up, had, &of),
+            if let Some(up) = up {
+                (tokens, groups) = self.came(up, had, &of);
             }
         }
         model.check();

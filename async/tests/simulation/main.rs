@@ -16,6 +16,8 @@
 //! | `seeds.rs` | the seeds, and that each does the same twice |
 //! | `settings.rs`, `world.rs` | what a seed says; the manager, its tiers, a run from its beginning to its end |
 //! | `engine.rs`, `seldom.rs` | a request after another; what engines do seldom |
+//! | `pace.rs` | the model's iterations; who waits for one |
+//! | `classes.rs` | classes for eviction, and pins |
 //! | `groups.rs` | two groups of layers |
 //! | `directed.rs`, `purges.rs` | what seeds find rarely |
 //! | `watchdog.rs` | a loop that does not end |
@@ -28,9 +30,10 @@
 //! - I1: capacity = free + inactive + active + owned; owned = what engines and flights have; active = what is held; staging too.
 //! - I2, I3: every block that is said to be there has its bytes, in the device, when it is said and until it is released; layer by
 //!   layer where layers are said to be there. Nobody's blocks are written by somebody else, and no block has two owners.
-//! - I4: whoever waits is answered by the deadline. At the end nothing is under way and nobody waits, whatever was given up or failed.
+//! - I4: whoever waits is answered by the deadline. What is urgent waits for no iteration of the model. At the end nothing is under way and nobody waits, whatever was given up or failed.
 //! - I5: allocations are served in the order in which they came; what fits is had in the end.
-//! - I6: no pool has a hash twice; no two copies of a hash go the same way at once.
+//! - I6: no pool has a hash twice, but the device what was announced layer by layer and computed meanwhile; no two copies of a hash go the same way at once.
+//! - What is pinned stays in the device; of what may be evicted, lower classes go first.
 //! - Counters are those of the movers.
 
 #[path = "../common/mod.rs"]
@@ -40,11 +43,13 @@ mod sim;
 
 mod books;
 mod check;
+mod classes;
 mod content;
 mod directed;
 mod drops;
 mod engine;
 mod groups;
+mod pace;
 mod patience;
 mod purges;
 mod recorder;

@@ -95,6 +95,26 @@ fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
     });
 }
 
+/// The block that is not full has a name that is forgotten: so it is withdrawn, and the device keeps it.
+#[test]
+fn a_purge_does_not_wait_for_what_a_failed_device_keeps_of_a_preempted_request() {
+    each_time(async |world, tenant, before| {
+        let blocks = compute(&world, &tenant, &sequence(1, 1)).await;
+        let partial = tenant.allocate(1).await.expect("six");
+        world.mover.change(|plan| plan.lose = ALWAYS);
+        let mut preempted = tenant.preempt(blocks, partial, 1).expect("one manager");
+        if before {
+            assert_eq!(preempted.settled().await.copied, 0);
+        }
+        drop(preempted);
+        let purged = tenant.purge(Purge::default()).await.expect("open");
+        gone(&world, &tenant, purged, 1);
+        if before {
+            assert_eq!((purged.device.found, purged.failed), (2, 4), "{purged:?}");
+        }
+    });
+}
+
 /// Over host memory, or over a disk.
 fn either(settings: impl Fn(&mut Settings), body: impl AsyncFn(Rc<World>, Tenant)) {
     for mut ground in grounds() {
@@ -137,6 +157,35 @@ fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
         let purged = tenant.purge(ZERO).await.expect("open");
         assert_eq!((purged.complete, purged.disk.purged, purged.failed), (true, 2, 2));
         assert_eq!(tenant.usage(Tier::Disk).blocks, 0, "credits");
+    });
+}
+
+#[test]
+fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
+    let calm = |_: &mut Settings| {};
+    either(calm, async |world, tenant| {
+        let Some(disk) = world.disk.as_ref().filter(|_| world.settings.host == 0) else { return };
+        drop(compute(&world, &tenant, &sequence(1, 1)).await);
+        assert_eq!(tenant.persist(&sequence(1, 1)).await.copied, 1);
+        drop(world.manager().allocate(6).await.expect("all that the device has"));
+        let holds = tenant.match_prefix(&sequence(1, 1));
+        assert_eq!(holds.in_tier(Tier::Disk), 1);
+        disk.change(|plan| plan.fail = ALWAYS);
+        let up = tenant.restore_to_gpu(&sequence(1, 1)).await.expect("fits");
+        assert!(up.missed.is_some() && tenant.match_prefix(&sequence(1, 1)).is_empty());
+        assert_eq!(tenant.usage(Tier::Disk).blocks, 0, "credits");
+        disk.change(|plan| plan.fail = 0);
+        let purge = tokio::task::spawn_local({
+            let tenant = tenant.clone();
+            async move { tenant.purge(ZERO).await }
+        });
+        pass(Duration::from_millis(700)).await;
+        assert!(!purge.is_finished(), "it is held");
+        drop(holds);
+        let purged = purge.await.expect("no panic").expect("open");
+        let bytes = world.settings.block_bytes() as u64;
+        assert_eq!((purged.complete, purged.failed, purged.zeroed_bytes), (true, 0, bytes), "{purged:?}");
+        assert_eq!((purged.disk.found, purged.disk.purged), (1, 1));
     });
 }
 

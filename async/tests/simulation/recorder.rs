@@ -2,12 +2,15 @@
 
 use crate::content::{bytes_of, read};
 use kvstrata::core::events::EventSink;
-use kvstrata::core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
+use kvstrata::core::{BlockId, BlockPool, BlockRef, ImmutableBlock, Priority, SequenceHash};
 use kvstrata::ffi::device::SimDevice;
+use kvstrata::ffi::disk::OwnerId;
 use kvstrata::transfer::{
-    Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, HostSide, Landed, Landing, Lands, Path,
+    Closing, Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, HostSide, Landed, Landing, Lands,
+    Path,
 };
 use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +24,12 @@ pub struct Notes {
     moving: BTreeMap<(Path, u128), u32>,
     /// By their first words: blocks that are not full, and have names that nobody knows.
     pub partial: BTreeMap<u64, SequenceHash>,
+    /// By block of the device: what is registered there, and its class for eviction, where an engine has given it one.
+    pub classes: BTreeMap<u32, (SequenceHash, Priority)>,
+    /// What a disk waits for when it is closed, and where it says that it is.
+    pub closing: Option<(Receiver<()>, Sender<()>)>,
+    /// By tier and block: what another block of the same hash has taken the place of, and the hash.
+    pub twins: BTreeMap<(&'static str, u32), (BlockRef, u128)>,
     pub violations: Vec<String>,
 }
 
@@ -40,6 +49,13 @@ impl Notes {
         }
     }
 
+    /// A block of the device is registered no more, or anew.
+    pub fn declassify(&mut self, BlockId(block): BlockId, what: &str) {
+        if let Some((hash, Priority::Pinned)) = self.classes.remove(&block) {
+            self.violations.push(format!("block {block} is pinned, with {hash:?}, and is {what}"));
+        }
+    }
+
     fn ends(&mut self, path: Path, whose: u128) {
         self.landed[path as usize] += 1;
         self.under_way -= 1;
@@ -54,21 +70,53 @@ pub struct Hashes {
     pub tier: &'static str,
     pub notes: Shared,
     pub stored: Arc<Mutex<BTreeMap<u128, BlockRef>>>,
+    /// Whether a hash may be there twice: in the device, where one that was announced layer by layer was computed meanwhile; where what is
+    /// withdrawn is kept for long, by a failed device that reads it or by whoever has found it rotten.
+    pub twice: bool,
+}
+
+impl Hashes {
+    fn declassify(&self, block: BlockRef, what: &str) {
+        if self.tier == "device" {
+            lock(&self.notes).declassify(block.id, what);
+        }
+    }
 }
 
 impl EventSink for Hashes {
     fn stored(&self, block: BlockRef, hash: SequenceHash, _parent: Option<BlockRef>) {
-        if let Some(old) = lock(&self.stored).insert(hash.to_u128(), block) {
+        self.declassify(block, "registered");
+        let (mut stored, mut notes) = (lock(&self.stored), lock(&self.notes));
+        let Some(old) = stored.insert(hash.to_u128(), block) else { return };
+        notes.twins.insert((self.tier, old.id.0), (old, hash.to_u128()));
+        let twins =
+            notes.twins.iter().filter(|((tier, _), (_, of))| *tier == self.tier && *of == hash.to_u128());
+        if !self.twice || twins.count() > 1 && self.tier == "device" {
             let what = format!("{}: {hash:?} is stored in {block:?}, and is in {old:?}", self.tier);
-            lock(&self.notes).violations.push(what);
+            notes.violations.push(what);
         }
     }
 
     fn removed(&self, block: BlockRef, hash: SequenceHash) {
-        let old = lock(&self.stored).remove(&hash.to_u128());
+        self.declassify(block, "evicted");
+        let (mut stored, mut notes) = (lock(&self.stored), lock(&self.notes));
+        let place = (self.tier, block.id.0);
+        if notes.twins.get(&place).is_some_and(|(twin, _)| *twin == block) {
+            notes.twins.remove(&place);
+            return;
+        }
+        let old = stored.remove(&hash.to_u128());
         if old != Some(block) {
             let what = format!("{}: {hash:?} is removed from {block:?}, and was in {old:?}", self.tier);
-            lock(&self.notes).violations.push(what);
+            notes.violations.push(what);
+        }
+        let of_hash = |((tier, _), (_, of)): &(&(&str, u32), &(BlockRef, u128))| {
+            *tier == self.tier && *of == hash.to_u128()
+        };
+        let twin = notes.twins.iter().find(of_hash).map(|(place, twin)| (*place, *twin));
+        if let Some((place, (twin, hash))) = twin {
+            notes.twins.remove(&place);
+            stored.insert(hash, twin);
         }
     }
 }
@@ -89,7 +137,7 @@ struct Ear {
 }
 
 enum Pass {
-    /// The list that was given, empty by now: dropped with its copies in it, it is answered.
+    /// The list that was given, whose copies are lent: dropped with them in it, it is answered.
     Copies(Copies),
     To(Landing),
 }
@@ -102,7 +150,7 @@ impl Lands for Ear {
         let pass = lock(&self.pass).take();
         match (pass, landed) {
             (Some(Pass::Copies(mut copies)), Landed::Copies(list)) => {
-                list.into_iter().for_each(|copy| copies.put_back(copy));
+                copies.list_mut().iter_mut().zip(list).for_each(|(place, copy)| *place = copy);
             }
             (Some(Pass::To(landing)), landed) => landing.land(landed),
             _ => lock(&self.notes).violations.push("answered twice".to_owned()),
@@ -112,10 +160,7 @@ impl Lands for Ear {
 
 impl<M: DeviceMover> DeviceMover for Watched<M> {
     fn start(&self, mut copies: Copies) {
-        let mut list = Vec::new();
-        while let Some(copy) = copies.take_out(0) {
-            list.push(copy);
-        }
+        let list: Vec<_> = (0..copies.list().len()).map(|at| copies.lend(at)).collect();
         // What is overwritten is no transfer of a path.
         let moved = list.iter().filter(|copy| !matches!(copy.host, HostSide::Zeros));
         let about = moved.map(|copy| {
@@ -166,6 +211,10 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
         self.disk.pool()
     }
 
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        self.disk.recovered()
+    }
+
     fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         self.disk.lookup(hash)
     }
@@ -194,6 +243,18 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
         self.disk.give_back(slot);
     }
 
+    fn forget_given_back(&self) {
+        self.disk.forget_given_back();
+    }
+
+    fn reads_at_once(&self) -> u32 {
+        self.disk.reads_at_once()
+    }
+
+    fn writes_at_once(&self) -> u32 {
+        self.disk.writes_at_once()
+    }
+
     fn read(&self, read: DiskRead) {
         let landing = self.ear(Path::DiskToDevice, read.hash, read.landing);
         self.disk.read(DiskRead { landing, ..read });
@@ -218,5 +279,13 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
 
     fn describe(&self) -> String {
         self.disk.describe()
+    }
+
+    fn close(&self) -> Option<Closing> {
+        let (go_on, closed) = lock(&self.notes).closing.take()?;
+        Some(Box::new(move || {
+            let _ = go_on.recv();
+            let _ = closed.send(());
+        }))
     }
 }

@@ -1,18 +1,17 @@
-//! What engines do seldom: they are preempted and go on, persist what they have, and purge their tenant.
+//! What engines do seldom: they offload and persist what they have, are preempted and go on, and purge their tenant.
 
 use crate::content::{self, bytes_of};
-use crate::engine::{Engine, Request};
-use crate::patience::{Patience, pass};
+use crate::engine::{Engine, Request, SLACK};
+use crate::patience::pass;
 use kvstrata::core::SequenceHash;
 use kvstrata::core::storage::DevicePort;
 use kvstrata::manager::{
-    BlocksMut, Onboard, OnboardError, OnboardOptions, Purge, PurgeError, Purged, Resumed,
+    BlocksMut, OffloadOptions, Onboard, OnboardError, OnboardOptions, Purge, PurgeError, Purged, Resumed,
 };
+use kvstrata::scheduler::Gate;
+use kvstrata::transfer::{Cause, Class};
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// A mover that hangs answers at the end only.
-const MOST: Patience = Patience::Time(Duration::from_secs(3));
 
 impl Engine {
     /// Whether some tenant is being purged.
@@ -20,10 +19,44 @@ impl Engine {
         self.world.manager().census().purges > 0
     }
 
+    /// Answered by its deadline, also where a mover hangs.
+    pub async fn offload(&mut self, request: &Request) {
+        let Some(blocks) = &request.blocks else { return };
+        let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
+        let gate = match self.random.below(4) {
+            0 => Gate::Iteration(self.world.iteration.get()),
+            1 => Gate::Layer { iteration: self.world.iteration.get(), layer: 0 },
+            _ => Gate::Open,
+        };
+        let short = self.chance(4).then(|| Duration::from_millis(1 + self.random.below(300)));
+        let options = OffloadOptions { class, request: self.number, gate, deadline: short };
+        let (began, usual) = (Instant::now(), self.world.settings.offload);
+        let offload = self.manager().offload(blocks, options);
+        self.world.check();
+        let patience = self.patience();
+        let outcome = patience.wait(offload).await;
+        self.in_time(began, began + short.unwrap_or(usual), "an offload");
+        self.note(&format!("offloads {}: {outcome:?}", blocks.len()));
+        if let Some(of) = outcome {
+            // A gate is waited for as long as is usual.
+            let early = began.elapsed() + SLACK < short.unwrap_or(usual).min(usual);
+            let adds_up = of.copied + of.there + of.refused + of.failed == blocks.len();
+            if !adds_up || of.cause == Some(Cause::Deadline) && early {
+                self.world.violation(format!(
+                    "{of:?} of {} blocks after {:?}",
+                    blocks.len(),
+                    began.elapsed()
+                ));
+            }
+        }
+        self.world.check();
+    }
+
     pub async fn persist(&mut self, request: &Request) {
         let manager = self.manager();
-        let patience = self.patience();
-        let outcome = MOST.wait(patience.wait(manager.persist(&request.hashes))).await.flatten();
+        let (patience, began) = (self.patience(), Instant::now());
+        let outcome = patience.wait(manager.persist(&request.hashes)).await;
+        self.in_time(began, began + self.world.settings.offload, "persisting");
         self.note(&format!("persists {}: {outcome:?}", request.hashes.len()));
         if let Some(of) = outcome
             && of.copied + of.there + of.refused + of.failed > 2 * request.hashes.len()
@@ -66,6 +99,7 @@ impl Engine {
         };
         self.disown(&partial);
         self.unhold(blocks.ids());
+        let began = Instant::now();
         let preempted = match self.manager().preempt(blocks, partial, self.number) {
             Ok(preempted) => preempted,
             Err((blocks, partial)) => {
@@ -82,7 +116,8 @@ impl Engine {
         let mut preempted = preempted;
         if self.chance(3) {
             let patience = self.patience();
-            let settled = MOST.wait(patience.wait(preempted.settled())).await.flatten();
+            let settled = patience.wait(preempted.settled()).await;
+            self.in_time(began, began + self.world.settings.offload, "a preemption");
             self.note(&format!("is preempted, and settled: {settled:?}"));
         }
         self.pause(1000).await;
@@ -92,7 +127,11 @@ impl Engine {
         let (patience, began) = (self.patience(), Instant::now());
         let manager = self.manager();
         self.world.books.borrow_mut().unsure += 1;
-        let resumed = patience.wait(manager.resume(preempted, options)).await;
+        let wait = patience.wait(manager.resume(preempted, options));
+        let whole = |resumed: &Option<Result<Resumed, _>>| {
+            resumed.as_ref().is_some_and(|of| of.as_ref().is_ok_and(|of| of.missed.is_none()))
+        };
+        let resumed = self.world.waits(true, "a resumption", wait, whole).await;
         let deadline = began + short.unwrap_or(self.world.settings.onboard);
         self.in_time(began, deadline, "resuming");
         match resumed {

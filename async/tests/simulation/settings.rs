@@ -26,6 +26,7 @@ pub struct Settings {
     pub retry_after: Duration,
     pub allocate: Duration,
     pub onboard: Duration,
+    pub offload: Duration,
     pub shutdown: Duration,
     pub mover: Plan,
     pub disk_plan: Plan,
@@ -39,6 +40,10 @@ pub struct Settings {
     pub iteration: Option<Duration>,
     /// Bytes that it may move.
     pub iteration_bytes: Option<u64>,
+    /// Whether there are none while all requests wait.
+    pub paced: bool,
+    /// An engine without one for so long is idle.
+    pub iteration_idle: Option<Duration>,
     /// Of the device and the host.
     pub watermarks: [f64; 2],
     pub idle_after: u64,
@@ -58,6 +63,8 @@ pub struct Settings {
     pub purges: u64,
     /// Of ten requests, so many are preempted.
     pub preempts: u64,
+    /// Of ten times that a request has blocks, so many it gives them a class for eviction.
+    pub classes: u64,
 }
 
 pub fn millis(random: &mut Random, from: u64, to: u64) -> Duration {
@@ -111,6 +118,11 @@ impl Settings {
         let purges = if tenants > 0 { one(&mut later, &[0, 10, 30]) } else { 0 };
         let preempts = one(&mut later, &[0, 2, 6]);
         let most = ((f64::from(device) * quotas[0]) as u64).max(1);
+        let paced = later.below(3) == 0;
+        let iteration = iteration.or_else(|| paced.then(|| millis(&mut later, 2, 50)));
+        let short = paced.then(|| block * (1 + later.below(3)));
+        // A purge takes what is pinned, too.
+        let classes = if purges == 0 { one(&mut later, &[0, 3, 6]) } else { 0 };
         Settings {
             device,
             host,
@@ -130,6 +142,7 @@ impl Settings {
             retry_after: millis(random, 0, 50),
             allocate: millis(random, 50, 5000),
             onboard: millis(random, 50, 5000),
+            offload: millis(&mut later, 50, 5000),
             shutdown: millis(random, 200, 5000),
             mover,
             disk_plan,
@@ -140,7 +153,11 @@ impl Settings {
             iteration,
             iteration_bytes: iteration
                 .filter(|_| random.below(3) == 0)
-                .map(|_| block * (1 + random.below(4))),
+                .map(|_| block * (1 + random.below(4)))
+                .or(short),
+            paced,
+            // Where it would do without the bytes of the next one, nobody could be seen to wait for it.
+            iteration_idle: (!paced && later.below(2) == 0).then(|| millis(&mut later, 1, 100)),
             watermarks: [0, 0].map(|_| 0.2 + random.below(80) as f64 / 100.0),
             idle_after: 1 + random.below(30),
             engines: 1 + random.below(6),
@@ -152,6 +169,7 @@ impl Settings {
             quotas,
             purges,
             preempts,
+            classes,
         }
     }
 
@@ -178,6 +196,7 @@ impl Settings {
             .transfer_retry_after(self.retry_after)
             .prefetch_blocks(self.prefetch)
             .iteration_bytes(self.iteration_bytes)
+            .iteration_idle(self.iteration_idle)
             .quota_device(self.quotas[0])
             .quota_host(self.quotas[1])
             .quota_disk(self.quotas[2])
@@ -187,6 +206,7 @@ impl Settings {
             .idle_disk_after(Some(self.idle_after * 3))
             .deadline_allocate(self.allocate)
             .deadline_onboard(self.onboard)
+            .deadline_offload(self.offload)
             .deadline_shutdown(self.shutdown);
         let builder = if self.host > 0 { builder.host_headroom(self.headroom) } else { builder };
         builder.build().unwrap_or_else(|error| panic!("{error}: {self:?}"))

@@ -4,6 +4,7 @@ use crate::books::Books;
 use crate::common::Random;
 use crate::content;
 use crate::engine::Engine;
+use crate::pace::Pace;
 use crate::patience::pass;
 use crate::recorder::{Hashes, Notes, Shared, Watched, WatchedDisk, lock};
 use crate::settings::Settings;
@@ -50,6 +51,7 @@ pub struct World {
     pub closing: Cell<bool>,
     /// That is running, or was.
     pub iteration: Cell<u64>,
+    pub pace: Pace,
 }
 
 impl World {
@@ -65,14 +67,18 @@ impl World {
         let stored: [Stored; 2] = Default::default();
         let pool = |tier: usize, blocks| {
             let (notes, stored) = (Arc::clone(&notes), Arc::clone(&stored[tier]));
-            let hashes = Hashes { tier: ["device", "host"][tier], notes, stored };
+            let keeps = settings.purges > 0 && settings.mover.keep;
+            let twice = [true, settings.rot + settings.mover.damage > 0 || keeps][tier];
+            let hashes = Hashes { tier: ["device", "host"][tier], notes, stored, twice };
             // Lanes are chosen by the stack's address: one leaves no choice.
             PoolConfig::new(blocks).policy(settings.policies[tier]).lanes(1).events(Box::new(hashes))
         };
         let mover = SimMover::new(Arc::clone(&device), Arc::clone(&memory), settings.mover.clone());
         let mover = Arc::new(mover);
-        let disk = (settings.disk > 0)
-            .then(|| Arc::new(SimDisk::new(settings.disk, bytes, settings.disk_plan.clone())));
+        // Few: what the settings allow in flight is more, now and then.
+        let at_once = 2 + settings.queue % 7;
+        let disk = || SimDisk::with_at_once(settings.disk, bytes, settings.disk_plan.clone(), at_once);
+        let disk = (settings.disk > 0).then(|| Arc::new(disk()));
         let watched =
             Watched { mover: Arc::clone(&mover), device: Arc::clone(&device), notes: Arc::clone(&notes) };
         let rots = settings.rot > 0;
@@ -106,6 +112,7 @@ impl World {
             engines_left: Cell::new(settings.engines),
             closing: Cell::new(false),
             iteration: Cell::new(0),
+            pace: Pace::default(),
             settings,
         })
     }
@@ -137,7 +144,7 @@ impl World {
     /// What hardware does by itself, and checks while everybody waits.
     async fn tick(self: Rc<World>, mut random: Random) {
         let began = Instant::now();
-        while self.engines_left.get() > 0 {
+        while self.has_engines() {
             pass(Duration::from_millis(30)).await;
             self.check();
             let blocks = u64::from(self.settings.host);
@@ -151,24 +158,6 @@ impl World {
             {
                 disk.lose();
             }
-        }
-    }
-
-    /// The model's iterations.
-    async fn iterate(self: Rc<World>, every: Duration) {
-        while self.engines_left.get() > 0 {
-            let manager = self.manager();
-            match manager.iteration_begin() {
-                Ok(iteration) => self.iteration.set(iteration),
-                Err(error) => return self.violation(error.to_string()),
-            }
-            pass(every / 2).await;
-            let done = manager.layer_done(0);
-            pass(every / 2).await;
-            if let Err(error) = done.and(manager.iteration_end()) {
-                return self.violation(error.to_string());
-            }
-            self.check();
         }
     }
 
@@ -204,6 +193,10 @@ impl World {
         let faulty = |plan: &Plan| plan.fail + plan.lose + plan.hang > 0;
         let disk = faulty(&self.settings.disk_plan) || self.settings.lose_disk_after.is_some();
         faulty(&self.settings.mover) || disk
+    }
+
+    pub fn has_engines(&self) -> bool {
+        self.engines_left.get() > 0
     }
 
     pub fn engine_ends(&self) {
@@ -248,6 +241,7 @@ impl World {
         let all = self.settings.device as usize - self.manager().census().parked[0][0];
         // What a failed device keeps keeps its parents.
         if !kept() {
+            self.unpin_all().await;
             match self.manager().allocate_within(all, LONG).await {
                 Ok(blocks) => drop(blocks),
                 // It has failed just now.
@@ -286,7 +280,10 @@ impl World {
         let after = self.settings.shutdown_after;
         let shutdown = after.map(|after| tokio::task::spawn_local(Rc::clone(self).shut_down(after)));
         let every = self.settings.iteration;
-        let model = every.map(|every| tokio::task::spawn_local(Rc::clone(self).iterate(every)));
+        let model = every.map(|every| match self.settings.paced {
+            true => tokio::task::spawn_local(Rc::clone(self).pace(every)),
+            false => tokio::task::spawn_local(Rc::clone(self).iterate(every)),
+        });
         for task in engines.into_iter().chain([ticker]).chain(shutdown).chain(model) {
             if let Err(error) = task.await {
                 self.violation(error.to_string());
@@ -357,6 +354,7 @@ pub fn calm(seed: u64) -> Settings {
     settings.disk_plan = Plan::calm(seed);
     settings.mover.keep = false;
     (settings.tenants, settings.quotas, settings.purges) = (0, [1.0; 3], 0);
+    (settings.paced, settings.iteration_idle, settings.classes) = (false, None, 0);
     (settings.rot, settings.lose_disk_after, settings.shutdown_after) = (0, None, None);
     settings
 }

@@ -8,11 +8,13 @@ use kvstrata::core::PoolConfig;
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::ffi::disk::VolumeOptions;
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, OnboardOptions, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, HostMemory};
+use std::future::Future;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -40,6 +42,29 @@ async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that
         rest(&manager).await;
     }
     assert_eq!(a.allocate_within(1, SOON).await.expect("in time").len(), 1);
+}
+
+/// Blocks of a purged tenant that another's request holds are withdrawn, and so nowhere when it comes back: it is told so, and what lies behind
+/// them is not given for what they were.
+#[tokio::test]
+async fn a_request_that_is_preempted_beside_a_purge_comes_back_without_a_hole() {
+    let manager = build(settings(8, 16));
+    let a = manager.tenant("a").expect("few tenants");
+    let run = sequence(&a, 1, 4);
+    let front = compute(&a, &run[..2], None).await;
+    let mut blocks = compute(&manager, &run[..0], None).await;
+    for part in [manager.match_sequence_hashes(&run[..2]), compute(&manager, &run[2..], None).await] {
+        blocks.append(part).expect("one manager");
+    }
+    drop(front);
+    let mut purge = std::pin::pin!(a.purge(kvstrata::manager::Purge::default()));
+    assert!(purge.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "its blocks are held");
+    let partial = manager.try_allocate(1).expect("a free one");
+    let preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    assert!(purge.await.expect("open").complete);
+    let back = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    assert_eq!((back.blocks.len(), back.partial.is_none()), (0, true), "{:?} are not the first two", run);
+    assert!(back.missed.is_some());
 }
 
 /// A manager of few blocks over two volumes, and their tier.

@@ -2,8 +2,9 @@
 
 use crate::ground::{BYTES, build, compute, rest, settings};
 use crate::sequence;
-use kvstrata::manager::{OffloadOptions, Purge, PurgeError};
+use kvstrata::manager::{OffloadOptions, OnboardOptions, Purge, PurgeError};
 use kvstrata::tier::Tier;
+use kvstrata::transfer::Cause;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -48,6 +49,22 @@ async fn a_deadline_may_be_as_long_as_one_likes() {
     let purged = a.purge(Purge { deadline: Duration::MAX, ..Purge::default() }).await.expect("open");
     assert_eq!((purged.complete, purged.device.purged), (true, 3));
     drop(compute(&a, &sequence(&a, 1, 3), None).await);
+}
+
+/// What is behind a block that was purged is no prefix.
+#[tokio::test]
+async fn a_preempted_request_whose_first_block_was_purged_has_nothing() {
+    let manager = build(settings(8, 8));
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let mut held = compute(&a, &sequence(&a, 1, 1), None).await;
+    held.append(compute(&b, &sequence(&b, 1, 2), None).await).expect("of one manager");
+    let mut purge = pin!(a.purge(Purge::default()));
+    assert!(purge.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it is held");
+    let none = manager.allocate(0).await.expect("nothing");
+    let preempted = manager.preempt(held, none, 1).expect("of one manager");
+    assert!(purge.await.expect("open").complete);
+    let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+    assert_eq!((resumed.blocks.len(), resumed.missed), (0, Some(Cause::Cancelled)));
 }
 
 #[test]

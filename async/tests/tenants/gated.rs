@@ -6,7 +6,8 @@ use kvstrata::core::{BlockId, DevicePort, PoolConfig};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::{Copies, DeviceMover, HostMemory};
+use kvstrata::transfer::{Cause, Copies, DeviceMover, DiskPort, Failure, HostMemory, HostSide};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Starts nothing until it is opened.
@@ -15,6 +16,10 @@ pub struct Gated {
     inner: ThreadsMover,
     /// None: open.
     kept: Mutex<Option<Vec<Copies>>>,
+    /// Copies towards the device that were asked for.
+    up: AtomicUsize,
+    /// Blocks to be overwritten that will be in no answer.
+    passed_over: AtomicUsize,
 }
 
 impl Gated {
@@ -28,13 +33,38 @@ impl Gated {
     }
 
     pub fn open(&self) {
+        self.let_go(|copies| self.inner.start(copies));
+    }
+
+    /// Opens; what waits has failed, and might succeed later.
+    pub fn fail(&self) {
+        let failure = Failure { cause: Cause::Device, retryable: true };
+        self.let_go(|copies| copies.end(Err(failure)));
+    }
+
+    fn let_go(&self, how: impl Fn(Copies)) {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner).take();
-        kept.into_iter().flatten().for_each(|copies| self.inner.start(copies));
+        kept.into_iter().flatten().for_each(how);
+    }
+
+    pub fn copies_up(&self) -> usize {
+        self.up.load(Relaxed)
+    }
+
+    /// Of the next blocks to be overwritten, so many are not, and are in no answer.
+    pub fn pass_over(&self, blocks: usize) {
+        self.passed_over.store(blocks, Relaxed);
     }
 }
 
 impl DeviceMover for Gated {
-    fn start(&self, copies: Copies) {
+    fn start(&self, mut copies: Copies) {
+        let up = copies.list().iter().filter(|copy| matches!(copy.host, HostSide::Read(_)));
+        self.up.fetch_add(up.count(), Relaxed);
+        if copies.list().iter().any(|copy| matches!(copy.host, HostSide::Zeros)) {
+            let passed_over = self.passed_over.swap(0, Relaxed);
+            copies.list_mut().iter_mut().take(passed_over).for_each(|copy| copy.device = BlockId(u32::MAX));
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *kept {
             Some(kept) => kept.push(copies),
@@ -66,12 +96,24 @@ impl Ground {
 
     /// The same, of settings for so many blocks.
     pub fn of(settings: ManagerConfigBuilder, device: u32, host: u32) -> Ground {
+        Ground::over(settings, device, host, None)
+    }
+
+    /// The same, over a disk.
+    pub fn over(
+        settings: ManagerConfigBuilder,
+        device: u32,
+        host: u32,
+        disk: Option<Arc<dyn DiskPort>>,
+    ) -> Ground {
         let config = settings.build().expect("a configuration");
         let layers = [BYTES / 2; 2];
-        let memory = HostMemory::new(host as usize, &layers).expect("memory");
+        let staging = if disk.is_some() { 2 } else { 0 };
+        let memory = HostMemory::new(host as usize + staging, &layers).expect("memory");
         let sim = Arc::new(SimDevice::with_layers(0, device as usize, &layers).expect("memory"));
         let inner = ThreadsMover::new(Arc::clone(&sim), Arc::clone(&memory), 1).expect("a thread");
-        let mover = Arc::new(Gated { inner, kept: Mutex::new(None) });
+        let (up, passed_over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let mover = Arc::new(Gated { inner, kept: Mutex::new(None), up, passed_over });
         let parts = StackParts {
             name: "gated".to_owned(),
             device: PoolConfig::new(device),
@@ -79,7 +121,7 @@ impl Ground {
             mover: Arc::<Gated>::clone(&mover),
             memory: Some(Arc::clone(&memory)),
             host: Some(PoolConfig::new(host)),
-            disk: None,
+            disk,
             block_bytes: BYTES as u64,
             layers: 2,
             needs: Needs::All { page: 2 },

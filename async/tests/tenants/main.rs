@@ -6,6 +6,7 @@ mod gated;
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "../manager/ground.rs"]
 mod ground;
+mod proof;
 mod purge;
 mod quota;
 mod restart;

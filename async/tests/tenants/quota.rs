@@ -4,7 +4,7 @@ use crate::gated::Ground;
 use crate::ground::{build, check, compute, rest, settings};
 use crate::sequence;
 use kvstrata::config::TenantSettings;
-use kvstrata::core::SequenceHash;
+use kvstrata::core::{Policy, SequenceHash};
 use kvstrata::manager::{AllocateError, OnboardError, OnboardOptions, Tenant};
 use kvstrata::tier::Tier;
 use std::sync::Arc;
@@ -195,4 +195,24 @@ async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
     std::thread::spawn(move || ended.send(a.try_allocate(4).map(|blocks| blocks.len())));
     assert_eq!(when.recv_timeout(Duration::from_secs(20)), Ok(None));
     ground.mover.open();
+}
+
+#[tokio::test]
+async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
+    for policy in Policy::ALL {
+        let manager = build(settings(8, 0).device_policy(policy).quota_device(0.5));
+        let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+        let mut own = compute(&a, &sequence(&a, 1, 4), None).await;
+        own.drop_first(2);
+        drop(compute(&b, &sequence(&b, 1, 4), None).await);
+        // Where parents are kept for their children's sake, those of the other leave, and these are out of the order.
+        let theirs = manager.try_allocate(4).expect("evictable ones");
+        let before = manager.pool_stats(Tier::Device).evicted;
+        let kept = policy != Policy::Lru;
+        assert_eq!(a.usage(Tier::Device).blocks, if kept { 4 } else { 2 }, "{policy}");
+        let two = a.allocate_within(2, Duration::ZERO).await.expect("nobody holds its parents");
+        assert_eq!((two.len(), a.usage(Tier::Device).blocks), (2, 4), "{policy}");
+        assert_eq!(manager.pool_stats(Tier::Device).evicted - before, 2, "{policy}");
+        drop(theirs);
+    }
 }

@@ -1,15 +1,106 @@
-//! The disk: what was purged is not there after a restart, nor are its bytes in the file.
+//! The disk: what was purged is not there after a restart, nor are its bytes in the file; what was not is its tenant's still.
 
 use crate::ground::{build, bytes_of, check, compute, rest, settings};
 use crate::sequence;
+use kvstrata::config::{ManagerConfigBuilder, TenantSettings};
 use kvstrata::core::SequenceHash;
 use kvstrata::manager::{KvBlockManager, OnboardOptions, Purge, Tenant};
 use kvstrata::tier::Tier;
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+fn with(file: &Path, change: impl FnOnce(ManagerConfigBuilder) -> ManagerConfigBuilder) -> KvBlockManager {
+    build(change(settings(4, 4).disk_blocks(64).disk_paths(vec![file.to_owned()]).host_headroom(0)))
+}
 
 fn manager(file: &Path) -> KvBlockManager {
-    build(settings(4, 4).disk_blocks(64).disk_paths(vec![file.to_owned()]).host_headroom(0))
+    with(file, |settings| settings)
+}
+
+/// A volume that a manager has left behind, where tenants a and b had 20 and 12 blocks; the last two sequences of b's were above.
+struct Left {
+    _folder: tempfile::TempDir,
+    file: PathBuf,
+    of_a: Vec<Vec<SequenceHash>>,
+    of_b: Vec<Vec<SequenceHash>>,
+}
+
+async fn left() -> Left {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let first = manager(&file);
+    let [a, b] = ["a", "b"].map(|name| first.tenant(name).expect("few tenants"));
+    let (of_a, of_b) = (fill(&a).await, fill(&b).await);
+    assert_eq!([a, b].map(|tenant| tenant.usage(Tier::Disk).blocks), [20, 12]);
+    assert!(first.shutdown().await);
+    Left { _folder: folder, file, of_a, of_b }
+}
+
+/// Numbers are given in another order than before the restart, by the settings or by what is found.
+fn named(name: &str) -> [TenantSettings; 1] {
+    [TenantSettings { name: name.to_owned(), ..TenantSettings::default() }]
+}
+
+#[tokio::test]
+async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
+    for (who, other, zero) in [("a", "b", true), ("b", "a", true), ("b", "x", false)] {
+        let Left { _folder, file, of_a, of_b } = left().await;
+        let ((its, blocks), (others, left)) = match who {
+            "a" => ((of_a, 20), (of_b, 12)),
+            _ => ((of_b, 12), (of_a, 20)),
+        };
+        {
+            let second = with(&file, |settings| settings.tenants(named(other)));
+            let tenant = second.tenant(who).expect("few tenants");
+            assert_eq!(tenant.usage(Tier::Disk).blocks, blocks, "{who} has them");
+            let purged = tenant.purge(Purge { zero, ..Purge::default() }).await.expect("open");
+            assert_eq!((purged.disk.found, purged.disk.purged, purged.failed), (blocks, blocks, 0), "{who}");
+            let zeroed = if zero { blocks as u64 * 4096 } else { 0 };
+            assert_eq!((purged.zeroed_bytes, purged.complete, purged.still_found), (zeroed, true, 0));
+            assert_eq!(in_file(&file, &its), if zero { 0 } else { blocks });
+            assert_eq!(tenant.usage(Tier::Disk).blocks, 0);
+            assert!(second.shutdown().await);
+        }
+        let third = manager(&file);
+        assert!(its.iter().all(|run| third.match_prefix(run).is_empty()), "{who}: found after a restart");
+        let found = others.iter().map(|run| third.match_prefix(run).in_tier(Tier::Disk)).sum::<usize>();
+        assert_eq!((found, in_file(&file, &others)), (left, left), "the other one's stay");
+        assert_eq!(third.tenant(who).expect("few tenants").usage(Tier::Disk).blocks, 0);
+    }
+}
+
+#[tokio::test]
+async fn what_a_restart_finds_counts_for_the_quota() {
+    let Left { _folder, file, of_b, .. } = left().await;
+    let second = with(&file, |settings| settings.quota_disk(0.25).tenants(named("b")));
+    let [b, a] = ["b", "a"].map(|name| second.tenant(name).expect("few tenants"));
+    let uses = || [&a, &b].map(|tenant| tenant.usage(Tier::Disk));
+    // Above it, as it was before there was one.
+    assert_eq!(uses().map(|used| (used.blocks, used.quota)), [(20, Some(16)), (12, Some(16))]);
+    for number in 10..15 {
+        let run = sequence(&a, number, 4);
+        drop(compute(&a, &run, None).await);
+        rest(&a).await;
+    }
+    assert_eq!(uses().map(|used| used.blocks), [20, 12], "its own made room, one for one");
+    let found = of_b.iter().map(|run| second.match_prefix(run).in_tier(Tier::Disk)).sum::<usize>();
+    assert_eq!(found, 12);
+}
+
+#[tokio::test]
+async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_tenants() {
+    let Left { _folder, file, of_b, .. } = left().await;
+    let second = manager(&file);
+    let found = second.match_prefix(&of_b[0]);
+    let up = second.onboard(found, OnboardOptions::default()).expect("fits").await;
+    check(&second, &up.blocks, &of_b[0]);
+    drop(up);
+    let [c, b] = ["c", "b"].map(|name| second.tenant(name).expect("few tenants"));
+    let blocks = |tenant: &Tenant| [Tier::Device, Tier::Disk].map(|tier| tenant.usage(tier).blocks);
+    assert_eq!((blocks(&b), blocks(&c)), ([4, 12], [0, 0]));
+    let purged = b.purge(Purge::default()).await.expect("open");
+    assert_eq!((purged.device.purged, purged.disk.purged), (4, 12));
+    assert!(second.match_prefix(&of_b[0]).is_empty());
 }
 
 /// Computes so many sequences that the first ones are on the disk.
@@ -52,23 +143,24 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
     let second = manager(&file);
     let [a, b] = ["a", "b"].map(|name| second.tenant(name).expect("few tenants"));
     assert!(of_a.iter().all(|run| second.match_prefix(run).is_empty()), "found after a restart");
-    // What the other one had is there, and nobody's until it is used.
+    // What the other one had is there, and its own.
     assert_eq!(b.match_prefix(&of_b[0]).in_tier(Tier::Disk), 4);
-    assert_eq!(b.usage(Tier::Disk).blocks, 0);
+    assert_eq!(b.usage(Tier::Disk).blocks, 12);
     let found = b.match_prefix(&of_b[0]);
     let up = b.onboard(found, OnboardOptions::default()).expect("fits").await;
     check(&b, &up.blocks, &of_b[0]);
     drop(up);
-    assert_eq!((b.usage(Tier::Disk).blocks, b.usage(Tier::Device).blocks), (4, 4));
+    assert_eq!((b.usage(Tier::Disk).blocks, b.usage(Tier::Device).blocks), (12, 4));
     let purged = b.purge(Purge::default()).await.expect("open");
-    assert_eq!((purged.device.purged, purged.disk.purged, purged.zeroed_bytes), (4, 4, 0));
-    assert!(b.match_prefix(&of_b[0]).is_empty() && !b.match_prefix(&of_b[1]).is_empty());
+    assert_eq!((purged.device.purged, purged.disk.purged, purged.zeroed_bytes), (4, 12, 0));
+    assert!(of_b.iter().all(|run| b.match_prefix(run).is_empty()));
     assert_eq!(a.usage(Tier::Disk).blocks, 0);
     assert!(second.shutdown().await);
     drop((a, b, second));
     // Forgotten, without a byte overwritten.
     let third = manager(&file);
-    assert!(third.match_prefix(&of_b[0]).is_empty() && !third.match_prefix(&of_b[1]).is_empty());
+    assert!(of_b.iter().all(|run| third.match_prefix(run).is_empty()));
+    assert_eq!(in_file(&file, &of_b), 12);
 }
 
 #[tokio::test]

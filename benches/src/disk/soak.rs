@@ -136,7 +136,7 @@ pub fn soak(plan: &Plan, options: &Soak) -> Result<Done, Failure> {
         block_on(phase(&target, &mut slots, options.depth, &mut draws, &mut done, (start, until), check))?;
         let (again, found) = target.reopen()?;
         target = again;
-        let found = found.blocks.iter().map(|block| (block.slot, block.name.hash.to_u128()));
+        let found = found.blocks.iter().map(|block| (block.slot, block.label.hash.to_u128()));
         same(found.collect(), &slots)?;
         done.opened += 1;
     }

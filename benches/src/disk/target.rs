@@ -6,7 +6,7 @@ use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::Storage;
 use kvstrata_ffi::arena::{BlockRead, BlockWrite, HostArena};
 use kvstrata_ffi::disk::{
-    Description, FailureCause, IoFailure, Name, Recovery, Urgency, Volume, VolumeOptions,
+    Description, FailureCause, IoFailure, Name, OwnerId, Recovery, Urgency, Volume, VolumeOptions,
 };
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -127,7 +127,8 @@ impl Target {
         hash: u128,
         buffer: BlockRead,
     ) -> impl Future<Output = Result<BlockRead, IoFailure>> + use<> {
-        self.volume.write(slot, Name { hash: SequenceHash::from_u128(hash), parent: None }, buffer)
+        let hash = SequenceHash::from_u128(hash);
+        self.volume.write(slot, Name { hash, parent: None, owner: OwnerId::NOBODY }, buffer)
     }
 
     /// Reads a slot of that name; none where the volume refuses what is there, which is a miss.

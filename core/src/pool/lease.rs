@@ -22,6 +22,7 @@
 //! I3. A block that is withdrawn, leased and not referenced counts as inactive; nobody finds it, and whoever ends the last lease
 //!     frees it.
 
+use super::stats::count;
 use super::{BlockPool, EvictedBlock};
 use crate::error::TransitionError;
 use crate::id::BlockRef;
@@ -77,5 +78,15 @@ impl BlockPool {
     pub fn take_out(&self, block: BlockRef) -> Result<EvictedBlock<'_>, TransitionError> {
         self.end_inactive(block)?;
         Ok(EvictedBlock::new(self, block.id))
+    }
+
+    /// The same, and it counts as evicted: for who needs room, and chooses the victim.
+    ///
+    /// # Errors
+    /// As of [`unregister`](BlockPool::unregister).
+    pub fn evict_this(&self, block: BlockRef) -> Result<EvictedBlock<'_>, TransitionError> {
+        let victim = self.take_out(block)?;
+        count(&self.lane().evicted, 1);
+        Ok(victim)
     }
 }

@@ -8,7 +8,7 @@ mod device;
 
 use device::{Allocation, Cuda};
 use kvstrata_core::SequenceHash;
-use kvstrata_ffi::disk::{Name, Pending, Urgency, Volume, VolumeOptions};
+use kvstrata_ffi::disk::{Name, OwnerId, Pending, Urgency, Volume, VolumeOptions};
 use kvstrata_ffi::gds::{DeviceRange, DeviceSums, GdsBuffer, GdsDriver, GdsOptions};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -45,7 +45,8 @@ struct Bench {
 type Move = fn(&Volume, u32, DeviceRange) -> Pending<DeviceRange>;
 
 fn name(slot: u32) -> Name {
-    Name { hash: SequenceHash::from_u128(u128::from(slot) + 1), parent: None }
+    let hash = SequenceHash::from_u128(u128::from(slot) + 1);
+    Name { hash, parent: None, owner: OwnerId::NOBODY }
 }
 
 fn write(volume: &Volume, slot: u32, range: DeviceRange) -> Pending<DeviceRange> {

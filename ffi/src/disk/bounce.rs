@@ -115,7 +115,7 @@ impl Bounce {
         let block = self.arena.write(lent.number).ok().filter(|block| block.len() == payload.len());
         let mut block = block.ok_or(NoCopy::Failed(FailureCause::OutOfService))?;
         block.copy_from_slice(payload);
-        let binding = Binding { slot, hash: name.hash, parent: name.parent };
+        let binding = Binding { slot, label: name.into() };
         match self.cipher.seal(&binding, &mut block) {
             Ok(sealed) => Ok(SealedCopy { block, lent, sealed }),
             // Slots are below 4 GiB, which GCM can seal.

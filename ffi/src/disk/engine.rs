@@ -357,7 +357,7 @@ impl Engine {
     /// Whether the slot holds what a read asks for.
     fn look_up(&self, request: &Request) -> Result<Record, Rejection> {
         let record = self.setup.table.get(request.slot).ok_or(Rejection::Empty)?;
-        if record.hash != request.name.hash {
+        if record.label.hash != request.name.hash {
             Err(Rejection::OtherHash)
         } else if record.payload_bytes as usize != request.payload_bytes {
             Err(Rejection::Length)

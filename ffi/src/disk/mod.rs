@@ -23,10 +23,10 @@
 //! | `file/` | the file: made or found, locked, looked at with all of its set, recovered, allocated, O_DIRECT tried, removed |
 //! | `format/` | the bytes of superblocks, records and seals, as `docs/disk-format.md` has them |
 //! | `table.rs` | the slot table in memory: what each slot holds, and which pages are to be written back |
-//! | `recovery.rs` | what opening found, and why a payload is not served |
+//! | `recovery.rs` | what blocks are called, what opening found, and why a payload is not served |
 //! | `inbox.rs`, `doorbell.rs` | the bounded way to the ring thread: back-pressure, sleeping and waking |
 //! | `payload.rs` | [`Payload`]: what is written, with its sum where the caller has it |
-//! | `request.rs`, `pending.rs` | a request, which owns its buffer, and the caller's end of it |
+//! | `request.rs`, `pending.rs`, `cells.rs` | a request, which owns its buffer, and the caller's end of it; what the two share, used again |
 //! | `cipher/` | what is sealed under which key, for volumes encrypted at rest (feature `encryption`) |
 //! | `bounce.rs` | where the payloads of such volumes are encrypted on their way out |
 //! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, the table's write-back |
@@ -34,6 +34,7 @@
 //! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads; cuFile for device memory |
 
 mod bounce;
+mod cells;
 mod choice;
 #[cfg(feature = "encryption")]
 mod cipher;
@@ -75,7 +76,7 @@ pub use format::seal_of;
 pub use options::{Backend, Progress, VolumeOptions};
 pub use payload::Payload;
 pub use pending::Pending;
-pub use recovery::{Name, Recovered, Recovery, RejectedRecords, Rejection};
+pub use recovery::{HashKey, Label, Name, OwnerId, Recovered, Recovery, RejectedRecords, Rejection};
 pub use request::Urgency;
 pub use set::VolumeSet;
 pub use stats::VolumeStats;

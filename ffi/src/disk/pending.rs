@@ -5,7 +5,8 @@
 //! buffer goes back to its arena when they have.
 //!
 //! Invariants
-//! - I1: the outcome is put into the cell exactly once, after the last completion of the request.
+//! - I1: the outcome is put into the cell exactly once, after the last completion of the request; where nobody has a [`Pending`] of it any
+//!   more, it is dropped there and then.
 
 use super::error::IoFailure;
 use std::future::Future;
@@ -24,7 +25,7 @@ enum State<B, E> {
     /// Under way; whom to tell.
     Waiting(Interest),
     Done(Outcome<B, E>),
-    /// The outcome has been taken.
+    /// The outcome has been taken, or nobody will.
     Taken,
 }
 
@@ -80,6 +81,11 @@ impl<B, E> Cell<B, E> {
         Arc::new(Cell(Mutex::new(State::Waiting(Interest::Nobody))))
     }
 
+    /// For the next request; nobody else has it.
+    pub(super) fn renew(&mut self) {
+        *self.0.get_mut().unwrap_or_else(PoisonError::into_inner) = State::Waiting(Interest::Nobody);
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<B, E>> {
         // A caller's waker may be cloned or dropped under the lock, and panic: before and after the state is a whole one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -87,9 +93,19 @@ impl<B, E> Cell<B, E> {
 
     /// Leaves the outcome (I1), and gives whoever waits for it, to be woken now or together with others.
     pub(crate) fn complete(&self, outcome: Outcome<B, E>) -> Wake {
-        match core::mem::replace(&mut *self.lock(), State::Done(outcome)) {
-            State::Waiting(interest) => Wake(interest),
-            State::Done(_) | State::Taken => Wake(Interest::Nobody),
+        let mut state = self.lock();
+        match &mut *state {
+            State::Waiting(interest) => {
+                let interest = core::mem::replace(interest, Interest::Nobody);
+                *state = State::Done(outcome);
+                Wake(interest)
+            }
+            State::Done(_) | State::Taken => {
+                drop(state);
+                // Not under the lock: a guard's drop is another module's code.
+                drop(outcome);
+                Wake(Interest::Nobody)
+            }
         }
     }
 
@@ -184,6 +200,15 @@ impl<B, E> Pending<B, E> {
     }
 }
 
+impl<B, E> Drop for Pending<B, E> {
+    /// Nobody will take the outcome: the buffer goes back when it is there (I1).
+    fn drop(&mut self) {
+        let before = core::mem::replace(&mut *self.cell.lock(), State::Taken);
+        // Not under the lock: a waker and a guard are others' code.
+        drop(before);
+    }
+}
+
 impl<B, E> Future for Pending<B, E> {
     type Output = Result<B, E>;
 
@@ -233,6 +258,20 @@ mod tests {
         assert_eq!(woken(), [1, 1]);
         drop(ended(&one));
         assert_eq!(woken(), [2, 1], "what is not put off wakes at once");
+    }
+
+    #[test]
+    fn an_outcome_that_nobody_waits_for_is_dropped_whoever_keeps_the_cell() {
+        for done_first in [false, true] {
+            let (cell, guard) = (Cell::new(), Arc::new(()));
+            let pending = Pending::new(Arc::clone(&cell));
+            let complete = || drop(cell.complete(Outcome::<Arc<()>>::Ok(Arc::clone(&guard))));
+            match done_first {
+                true => (complete(), drop(pending)).1,
+                false => (drop(pending), complete()).1,
+            }
+            assert_eq!(Arc::strong_count(&guard), 1, "the buffer is given back");
+        }
     }
 
     #[test]

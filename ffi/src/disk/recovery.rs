@@ -1,16 +1,92 @@
-//! What a volume holds when it is opened ([`Recovery`]), and why a read of it may be refused ([`Rejection`]).
+//! What blocks are called ([`Name`]; in a record, [`Label`]), what a volume holds when it is opened ([`Recovery`]), and why a read of it may
+//! be refused ([`Rejection`]).
 //!
 //! The tier is a cache: whatever is not certain is a miss, counted by cause, and its slot is free again.
 
+use core::num::NonZeroU64;
 use kvstrata_core::SequenceHash;
+use twox_hash::XxHash3_64;
 
-/// What a slot's payload is: the block's name and its parent's.
+/// What a slot's payload is: the block's name and its parent's, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name {
     /// The block's sequence hash.
     pub hash: SequenceHash,
     /// The sequence hash of the block before it, or None for a first block. A parent whose value is 0 is none.
     pub parent: Option<SequenceHash>,
+    /// Whose block it is.
+    pub owner: OwnerId,
+}
+
+/// Whose a block is, in each process that opens the volume: a number that the callers agree on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct OwnerId(pub u64);
+
+impl OwnerId {
+    /// Whose blocks are those that were written for no one in particular.
+    pub const NOBODY: OwnerId = OwnerId(0);
+}
+
+/// Eight bytes for a sequence hash: XXH3-64 of its sixteen, by which records name parents. Two hashes have one key once in 2⁶⁴
+/// times, or where somebody has looked for such two; never the hash 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HashKey(NonZeroU64);
+
+impl HashKey {
+    /// The key of a hash. None for the hash 0, which no block has (and once in 2⁶⁴ times for another).
+    #[must_use]
+    pub fn of(hash: SequenceHash) -> Option<HashKey> {
+        if hash == SequenceHash::default() {
+            return None;
+        }
+        HashKey::from_number(XxHash3_64::oneshot(&hash.to_bytes()))
+    }
+
+    /// The key of a number that a record has; 0 is none.
+    pub(super) fn from_number(number: u64) -> Option<HashKey> {
+        NonZeroU64::new(number).map(HashKey)
+    }
+
+    /// As a record has it.
+    #[must_use]
+    pub fn number(key: Option<HashKey>) -> u64 {
+        key.map_or(0, |key| key.0.get())
+    }
+}
+
+/// What a record says of its block: the [`Name`], and of the parent no more than its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Label {
+    /// The block's sequence hash.
+    pub hash: SequenceHash,
+    /// The key of that of the block before it; None for a first block.
+    pub parent: Option<HashKey>,
+    /// Whose block it is.
+    pub owner: OwnerId,
+}
+
+impl Label {
+    /// Hash, parent and owner, as they lie in a record.
+    pub(super) fn to_bytes(self) -> [u8; 32] {
+        let numbers = u128::from(self.owner.0) << 64 | u128::from(HashKey::number(self.parent));
+        zerocopy::transmute!([self.hash.to_bytes(), numbers.to_le_bytes()])
+    }
+
+    pub(super) fn from_bytes(bytes: [u8; 32]) -> Label {
+        let [hash, numbers]: [[u8; 16]; 2] = zerocopy::transmute!(bytes);
+        let numbers = u128::from_le_bytes(numbers);
+        Label {
+            hash: SequenceHash::from_bytes(hash),
+            parent: HashKey::from_number(numbers as u64),
+            owner: OwnerId((numbers >> 64) as u64),
+        }
+    }
+}
+
+impl From<Name> for Label {
+    fn from(name: Name) -> Label {
+        Label { hash: name.hash, parent: name.parent.and_then(HashKey::of), owner: name.owner }
+    }
 }
 
 /// One block that a volume still holds. Its payload is verified when it is first read.
@@ -19,7 +95,7 @@ pub struct Recovered {
     /// Where it is.
     pub slot: u32,
     /// What it is.
-    pub name: Name,
+    pub label: Label,
     /// When it was written, counted in writes of the volume: larger is later.
     pub sequence: u64,
 }

@@ -19,7 +19,7 @@ use super::error::{Direction, FailureCause, IoFailure};
 use super::format::{SEAL_BYTES, Sum};
 use super::payload::Payload;
 use super::pending::{Cell, Outcome, Wake};
-use super::recovery::{Name, Rejection};
+use super::recovery::{Name, OwnerId, Rejection};
 use super::table::Extent;
 use crate::arena::{BLOCK_ALIGN_BYTES, BlockRead, BlockWrite};
 use crate::gds::DeviceRange;
@@ -173,7 +173,7 @@ impl Request {
     ) -> Request {
         let (address, payload_bytes) = (buffer.io_pointer(), buffer.len());
         debug_assert!(place.transfer_bytes <= buffer.arena().stride());
-        let name = Name { hash, parent: None };
+        let name = Name { hash, parent: None, owner: OwnerId::NOBODY };
         let owner = Owner::Read(buffer, cell);
         Request { urgency, ..Request::new(owner, Task::Read, address, name, payload_bytes, place) }
     }
@@ -470,7 +470,7 @@ impl Place {
 
 impl Name {
     /// Of requests that concern no block.
-    const NONE: Name = Name { hash: SequenceHash::from_u128(0), parent: None };
+    const NONE: Name = Name { hash: SequenceHash::from_u128(0), parent: None, owner: OwnerId::NOBODY };
 }
 
 /// Bytes that a transfer of `slot_bytes` moves when the device wants multiples of `alignment`.

@@ -107,8 +107,8 @@ impl VolumeSet {
             all.blocks.sort_unstable_by_key(|block| (block.sequence, block.slot));
             // Each volume has told apart its own.
             let newest: HashMap<_, _> =
-                all.blocks.iter().map(|block| (block.name.hash, block.slot)).collect();
-            for older in all.blocks.extract_if(.., |block| newest.get(&block.name.hash) != Some(&block.slot))
+                all.blocks.iter().map(|block| (block.label.hash, block.slot)).collect();
+            for older in all.blocks.extract_if(.., |block| newest.get(&block.label.hash) != Some(&block.slot))
             {
                 all.rejected.duplicate += 1;
                 set.forget(older.slot);
@@ -189,6 +189,54 @@ impl VolumeSet {
     pub fn forget(&self, slot: u32) {
         let (volume, local) = self.at(slot);
         volume.forget(local);
+    }
+
+    /// [`Volume::try_forget`].
+    #[must_use]
+    pub fn try_forget(&self, slot: u32) -> bool {
+        let (volume, local) = self.at(slot);
+        volume.try_forget(local)
+    }
+
+    /// [`Volume::try_read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_read(
+        &self,
+        slot: u32,
+        hash: SequenceHash,
+        urgency: Urgency,
+        buffer: BlockWrite,
+    ) -> Result<Pending<BlockWrite>, BlockWrite> {
+        let (volume, local) = self.at(slot);
+        volume.try_read(local, hash, urgency, buffer)
+    }
+
+    /// [`Volume::try_write`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn try_write(
+        &self,
+        slot: u32,
+        name: Name,
+        payload: impl Into<Payload>,
+    ) -> Result<Pending<BlockRead>, BlockRead> {
+        let (volume, local) = self.at(slot);
+        volume.try_write(local, name, payload)
+    }
+
+    /// [`Volume::reads_at_once`] of the least volume: slots say which one is asked.
+    #[must_use]
+    pub fn reads_at_once(&self) -> usize {
+        self.volumes.iter().map(Volume::reads_at_once).min().unwrap_or(0)
+    }
+
+    /// [`Volume::writes_at_once`] of the least volume.
+    #[must_use]
+    pub fn writes_at_once(&self) -> usize {
+        self.volumes.iter().map(Volume::writes_at_once).min().unwrap_or(0)
     }
 
     /// [`Volume::flush`], one for each volume.

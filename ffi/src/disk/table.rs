@@ -7,7 +7,7 @@
 //!   take_extent: ├──── dirty, at most 7 clean, dirty ────┤ ──► one write
 //! ```
 //!
-//! In an encrypted volume the names in these bytes are masked: the mask comes off where a record is asked for.
+//! In an encrypted volume the labels in these bytes are masked: the mask comes off where a record is asked for.
 //!
 //! One thread owns it. Writes to the file come later and in no order, since nothing depends on them: a record that
 //! is not there is a miss, one that is too old names a block whose payload no longer matches.
@@ -19,8 +19,7 @@
 
 use super::cipher::Cipher;
 use super::format::{MAX_SEQUENCE, PAGE_BYTES, RECORD_BYTES, RECORDS_A_PAGE, Record, Superblock};
-use super::recovery::{Recovered, RejectedRecords};
-use kvstrata_core::SequenceHash;
+use super::recovery::{Label, Recovered, RejectedRecords};
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -115,7 +114,7 @@ impl Table {
                     Some(found) => {
                         table.put(slot, record);
                         table.next_sequence = table.next_sequence.max(found.sequence + 1);
-                        names.push((found.hash.to_u128() as u64, slot));
+                        names.push((found.label.hash.to_u128() as u64, slot));
                         order.push((found.sequence, slot));
                         continue;
                     }
@@ -139,14 +138,15 @@ impl Table {
         order.sort_unstable();
         let mut blocks = Vec::with_capacity(order.len());
         // What was cleared just now is no more.
-        let block = |(sequence, slot)| Some(Recovered { slot, name: table.get(slot)?.name(), sequence });
+        let block = |(sequence, slot)| Some(Recovered { slot, label: table.get(slot)?.label, sequence });
         blocks.extend(order.into_iter().filter_map(block));
         Some((table, blocks, rejected))
     }
 
     /// Of these slots, clears those that hold what a later one of them holds too; how many those were.
     fn clear_duplicates(&mut self, slots: impl Iterator<Item = u32>) -> u64 {
-        let held = slots.filter_map(|slot| self.get(slot).map(|record| (record.hash, record.sequence, slot)));
+        let held =
+            slots.filter_map(|slot| self.get(slot).map(|record| (record.label.hash, record.sequence, slot)));
         let mut held: Vec<_> = held.collect();
         held.sort_unstable_by_key(|&(hash, sequence, slot)| (hash, core::cmp::Reverse(sequence), slot));
         let mut cleared = 0;
@@ -174,7 +174,7 @@ impl Table {
         self.record(slot).is_some_and(|record| *record != [0; RECORD_BYTES])
     }
 
-    /// The record with its names masked, or with the mask taken off, in an encrypted volume. None where nobody can any more.
+    /// The record with its label masked, or with the mask taken off, in an encrypted volume. None where nobody can any more.
     fn masked(&self, record: Record) -> Option<Record> {
         match &self.cipher {
             None => Some(record),
@@ -265,21 +265,12 @@ impl core::fmt::Debug for Table {
     }
 }
 
-/// A record of an encrypted volume with its names masked, or with the mask taken off. None where nobody can any more.
+/// A record of an encrypted volume with its label masked, or with the mask taken off. None where nobody can any more.
 pub(super) fn masked(cipher: &Cipher, mut record: Record) -> Option<Record> {
-    let mut names = [0; 32];
-    names[..16].copy_from_slice(&record.hash.to_bytes());
-    names[16..].copy_from_slice(&record.parent.unwrap_or_default().to_bytes());
-    cipher.mask(record.sequence, &mut names).then(|| {
-        let [hash, parent] = [0, 16].map(|at| {
-            let mut name = [0; 16];
-            name.copy_from_slice(&names[at..at + 16]);
-            SequenceHash::from_bytes(name)
-        });
-        record.hash = hash;
-        record.parent = (parent != SequenceHash::default()).then_some(parent);
-        record
-    })
+    let mut label = record.label.to_bytes();
+    let masked = cipher.mask(record.sequence, &mut label);
+    record.label = Label::from_bytes(label);
+    masked.then_some(record)
 }
 
 /// A bit a page, counted.

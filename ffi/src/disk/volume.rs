@@ -14,6 +14,7 @@
 mod device;
 
 use super::bounce::{self, Bounce, NoCopy};
+use super::cells::Cells;
 use super::choice::{Built, Parts, build};
 use super::description::Description;
 use super::engine::{Engine, Fill, Round, Setup, WriteBack};
@@ -53,11 +54,15 @@ pub struct Volume {
     shape: Shape,
     index: u32,
     transfer_bytes: usize,
+    /// Requests of a class that may wait for the ring thread.
+    queue: usize,
     /// Of an encrypted volume.
     bounce: Option<Bounce>,
     /// Whether it takes device memory.
     device: Result<Device, DeviceRefusal>,
     description: Description,
+    reads: Cells<BlockWrite>,
+    writes: Cells<BlockRead>,
     /// Locked while the volume lives.
     file: Arc<File>,
     /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
@@ -139,7 +144,7 @@ impl Volume {
         match self.place(slot, buffer.len(), Direction::Read) {
             Err(failure) => Pending::failed(failure),
             Ok(place) => {
-                let cell = Cell::new();
+                let cell = self.reads.take();
                 self.inbox.push(Request::read(buffer, hash, urgency, Arc::clone(&cell), place));
                 Pending::new(cell)
             }
@@ -154,7 +159,7 @@ impl Volume {
         match self.place(slot, payload.bytes.len(), Direction::Write) {
             Err(failure) => Pending::failed(failure),
             Ok(place) => {
-                let cell = Cell::new();
+                let cell = self.writes.take();
                 if let Ok(request) = self.to_write(payload, name, &cell, place, true) {
                     self.inbox.push(request);
                 }
@@ -177,7 +182,7 @@ impl Volume {
         match self.place(slot, buffer.len(), Direction::Read) {
             Err(failure) => Ok(Pending::failed(failure)),
             Ok(place) => {
-                let cell = Cell::new();
+                let cell = self.reads.take();
                 match self.inbox.try_push(Request::read(buffer, hash, urgency, Arc::clone(&cell), place)) {
                     Ok(()) => Ok(Pending::new(cell)),
                     Err(request) => request.into_read_buffer().map_or_else(|| Ok(Pending::new(cell)), Err),
@@ -200,7 +205,7 @@ impl Volume {
         match self.place(slot, payload.bytes.len(), Direction::Write) {
             Err(failure) => Ok(Pending::failed(failure)),
             Ok(place) => {
-                let cell = Cell::new();
+                let cell = self.writes.take();
                 let back = match self.to_write(payload, name, &cell, place, false) {
                     Ok(request) => self.inbox.try_push(request).err().and_then(Request::into_write_buffer),
                     Err(back) => back,
@@ -216,6 +221,25 @@ impl Volume {
         if let Ok(place) = self.place(slot, self.slot_bytes(), Direction::Write) {
             self.inbox.push(Request::forget(place));
         }
+    }
+
+    /// [`forget`](Volume::forget) that never waits. Whether it is under way: not if the queue of writes is full.
+    #[must_use]
+    pub fn try_forget(&self, slot: u32) -> bool {
+        let place = self.place(slot, self.slot_bytes(), Direction::Write);
+        place.map_or(true, |place| self.inbox.try_push(Request::forget(place)).is_ok())
+    }
+
+    /// Reads that may be under way so that nobody waits for room.
+    #[must_use]
+    pub fn reads_at_once(&self) -> usize {
+        self.queue
+    }
+
+    /// The same of writes; what is forgotten is in their queue too.
+    #[must_use]
+    pub fn writes_at_once(&self) -> usize {
+        self.bounce.as_ref().map_or(self.queue, |bounce| bounce.arena().blocks().min(self.queue))
     }
 
     /// Ends when what has been written and forgotten so far is on the device for good, the slot table included. Only
@@ -446,5 +470,19 @@ fn start(
         notes,
     };
     let thread = Mutex::new(Some(thread));
-    Ok(Volume { inbox, shape, index, transfer_bytes, bounce, device, description, file, thread })
+    let (reads, writes) = (Cells::new(), Cells::new());
+    Ok(Volume {
+        inbox,
+        shape,
+        index,
+        transfer_bytes,
+        queue,
+        bounce,
+        device,
+        description,
+        reads,
+        writes,
+        file,
+        thread,
+    })
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::disk::WriteOutcome;
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Backend, Name, Payload, Rejection, seal_of};
+use kvstrata_ffi::disk::{Backend, Name, OwnerId, Payload, Rejection, seal_of};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn hash(number: u64) -> SequenceHash {
 }
 
 fn name(number: u64) -> Name {
-    Name { hash: hash(number), parent: number.checked_sub(1).map(hash) }
+    Name { hash: hash(number), parent: number.checked_sub(1).map(hash), owner: OwnerId(number % 3) }
 }
 
 fn folder() -> TempDir {

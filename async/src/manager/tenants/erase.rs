@@ -7,10 +7,11 @@
 //! | disk | a write of zeros to the slot, encrypted if the volume is; then its record is forgotten, and its bytes punched with `disk.trim` | free |
 //!
 //! What a drive keeps of sectors that were overwritten is the drive's affair; against that there is `disk.key_file`, and the end of the key.
-//! A block that cannot be overwritten, in as many attempts as other copies have, is never free again, and counted.
+//! A block that cannot be overwritten is never free again, and counted. The mover is asked as often as for other copies.
 
 use super::TenantId;
 use crate::manager::inner::Inner;
+use crate::manager::stack::give_up_slot;
 use crate::manager::traffic::Traffic;
 use crate::transfer::{Copies, Copy, HostSide, Landed, Landing, Lands, Token};
 use kvstrata_core::BlockId;
@@ -157,8 +158,7 @@ impl Traffic {
                 Piece::Staged(stack, block) => self.lines[stack as usize].staging.push(block),
                 Piece::Disk(stack, slot) => {
                     let of = inner.stack(stack);
-                    of.disk_owners.hand_over(slot, TenantId::NOBODY);
-                    of.disk.iter().for_each(|disk| disk.give_back(slot));
+                    give_up_slot(&mut self.out, of, Some(slot));
                 }
             }
         }

@@ -8,9 +8,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `owners.rs` | tags and credits of a tier |
+//! | `names.rs` | names and numbers, in this process and over restarts |
 //! | `quota.rs` | at its quota a tenant gives up its own blocks first, and waits for its own only |
-//! | `purge.rs`, `erase.rs` | all of a tenant's blocks leave, with proof; their bytes overwritten |
+//! | `purge.rs`, `purge/`, `erase.rs` | all of a tenant's blocks leave, with proof; their bytes overwritten |
+//!
+//! Tags and credits of a tier are the core's [`Owners`].
 //!
 //! A [`Tenant`] is the manager, asked for a tenant; so no call needs to be told whose it is. The manager's own calls are nobody's:
 //! [`TenantId::NOBODY`] has no quota and is not purged. Where hashes are equal, blocks are shared, whoever asks: a tenant's hashes begin
@@ -18,18 +20,22 @@
 //!
 //! Invariants
 //! - I1: a number is a name's for the life of the manager; it is never another's.
-//! - I2: a block is of who registered it first, in each tier; a copy of it is of the same tenant. What a restart has found on the disk is
-//!   nobody's until a tenant uses it, and so is not purged before.
+//! - I2: a block is of who registered it first, in each tier; a copy of it is of the same tenant. What a restart has found on the disk is of
+//!   whom it was written for: it counts for its quota, and is purged, whether anybody has used it since or not; but for owners that no number
+//!   is left for (`names.rs`).
+//! - I3: a block of nobody's that a tenant uses is the tenant's, in this process. Its record says what it was written as, and so does a restart.
 
 mod erase;
-mod owners;
+mod names;
 mod purge;
 mod quota;
 
+pub use kvstrata_core::TenantId;
 pub use purge::{Purge, PurgeError, Purged, PurgedTier};
 
 pub(super) use erase::Piece;
-pub(super) use owners::{Ends, Owners};
+pub(super) use kvstrata_core::owners::{Ends, MAX_TENANTS, Owners};
+use names::Names;
 pub(super) use purge::Purging;
 
 use super::KvBlockManager;
@@ -37,21 +43,8 @@ use crate::config::ManagerConfig;
 use crate::tier::Tier;
 use kvstrata_core::hash::{Salt, SaltParts};
 use kvstrata_core::waiting::Waiting;
-use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// Tenants of a manager at most, nobody included.
-pub(super) const MAX_TENANTS: usize = 4096;
-
-/// A tenant's number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct TenantId(pub(super) u16);
-
-impl TenantId {
-    /// Whose blocks are those that no tenant has asked for.
-    pub const NOBODY: TenantId = TenantId(0);
-}
+use std::sync::Arc;
 
 /// Why there is no such tenant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -67,10 +60,10 @@ pub enum TenantError {
     },
 }
 
-/// The names.
+/// Who they are, and who is being purged.
 #[derive(Debug)]
 pub(super) struct Tenants {
-    by_name: Mutex<HashMap<Arc<str>, TenantId>>,
+    pub(super) names: Names,
     /// Purges under way, which wait for what is registered or given back: who must know asks under the lock only if there are any.
     pub(super) purges: Waiting,
 }
@@ -78,25 +71,8 @@ pub(super) struct Tenants {
 impl Tenants {
     /// Those that the settings name, in their order: limits are by that.
     pub(super) fn of(config: &ManagerConfig) -> Tenants {
-        let named = config.tenants().iter().map(|tenant| Arc::from(tenant.name.as_str()));
-        let by_name = named.zip(1..MAX_TENANTS as u16).map(|(name, number)| (name, TenantId(number)));
-        Tenants { by_name: Mutex::new(by_name.collect()), purges: Waiting::new() }
-    }
-
-    fn intern(&self, name: &str) -> Result<(TenantId, Arc<str>), TenantError> {
-        if name.is_empty() {
-            return Err(TenantError::Empty);
-        }
-        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((name, id)) = by_name.get_key_value(name) {
-            return Ok((*id, Arc::clone(name)));
-        }
-        if by_name.len() + 1 >= MAX_TENANTS {
-            return Err(TenantError::TooMany { name: name.to_owned() });
-        }
-        let (id, name) = (TenantId(by_name.len() as u16 + 1), Arc::<str>::from(name));
-        by_name.insert(Arc::clone(&name), id);
-        Ok((id, name))
+        let named = config.tenants().iter().map(|tenant| tenant.name.as_str());
+        Tenants { names: Names::new(named), purges: Waiting::new() }
     }
 
     /// Whether anyone is being purged. Asked after a registration it misses none that has not seen the blocks (`Waiting`, I1).
@@ -143,7 +119,7 @@ impl KvBlockManager {
     /// # Errors
     /// [`TenantError`].
     pub fn tenant(&self, name: &str) -> Result<Tenant, TenantError> {
-        let (tenant, name) = self.inner.tenants.intern(name)?;
+        let (tenant, name) = self.inner.tenants.names.intern(name)?;
         Ok(Tenant { manager: KvBlockManager { tenant, ..self.clone() }, name })
     }
 }

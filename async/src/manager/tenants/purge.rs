@@ -2,19 +2,19 @@
 //!
 //! ```text
 //!   begin     the tenant gets nothing more; who waits for it is answered; what has not begun to move is called back
-//!   sweep     inactive blocks are taken out, held ones withdrawn, by a reference of the purge's own ◄─┐
+//!   sweep     idle blocks are taken out, held ones withdrawn, by a reference of the purge's own ◄─────┐
 //!   erase     what is in its hands is overwritten, forgotten, free                                    │ told: something was released,
 //!   over?     no credit, no flight, nothing held ── no: wait ─────────────────────────────────────────┘ dropped, or has landed
 //! ```
 //!
 //! A task of its own, so that it ends whoever drops the future; the deadline is the answer's, not the task's. What is held is withdrawn with
 //! the purge's reference on it, so that its last holder's release frees nothing: the purge finds itself alone with the block, and has it. What lands
-//! for the tenant is not registered; on the disk it is for a moment, under a hash of the tenant's, and is swept.
+//! for the tenant is not registered; on the disk it is for a moment, under a hash of the tenant's, and is swept (`purge/sweep.rs`).
 //!
 //! What a failed device keeps (`parked.rs`) is withdrawn too, and not waited for.
 //!
-//! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released before, or was found rotten before while
-//! others held it, and is released meanwhile; on the disk, blocks that a restart has found and nobody has used since (they are nobody's).
+//! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released before; on the disk, blocks that were written
+//! as nobody's, in a process before this one, or whose owner no number was left for (`names.rs`); and files that are not open.
 //!
 //! Invariants
 //! - I1: between `begin` and the end no block of the tenant is registered but by who was about to, who tells the purge (`register`); and no
@@ -28,17 +28,18 @@
 use super::TenantId;
 use super::erase::{Erased, Piece, erase};
 use crate::manager::inner::Inner;
-use crate::manager::stack::Stack;
 use crate::manager::traffic::Traffic;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure};
-use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
+use kvstrata_core::{BlockId, BlockRef, SequenceHash};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 mod begun;
+mod sweep;
 #[cfg(test)]
 mod tests;
 
@@ -65,7 +66,7 @@ impl Default for Purge {
 /// Blocks of one tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PurgedTier {
-    /// Registered blocks of the tenant that were found, in this tier.
+    /// Blocks of the tenant that were found in this tier: registered, or withdrawn before and still held.
     pub found: usize,
     /// Those that are gone; what could not be overwritten too ([`Purged::failed`]).
     pub purged: usize,
@@ -127,13 +128,23 @@ pub(in crate::manager) struct Purging {
     again: bool,
     #[cfg(test)]
     scans: usize,
+    /// Looks at blocks that are held.
+    #[cfg(test)]
+    looks: usize,
 }
+
+/// A block's group, tier and number.
+type Place = (u16, Tier, BlockId);
 
 /// What the task has.
 struct Work {
     tenant: TenantId,
-    /// Blocks of its own references, withdrawn.
-    held: Vec<(u16, Tier, BlockRef)>,
+    /// Blocks of its own references, withdrawn: one reference each.
+    held: BTreeMap<Place, BlockRef>,
+    /// The one that was looked at last, of those that are looked at in turn.
+    turn: Option<Place>,
+    /// How often blocks of the tenant were let go of, by the last look at all that are held: in each tier of each group.
+    heard: Vec<u32>,
     hashes: Vec<(u16, SequenceHash)>,
     /// By tier: blocks that were found, and are being erased.
     erasing: [usize; 3],
@@ -147,7 +158,8 @@ pub(super) async fn purge(
     options: Purge,
 ) -> Result<Purged, PurgeError> {
     let done = Purged::default();
-    let mut work = Work { tenant, held: Vec::new(), hashes: Vec::new(), erasing: [0; 3], done, begun: None };
+    let (held, turn, heard, hashes) = (BTreeMap::new(), None, Vec::new(), Vec::new());
+    let mut work = Work { tenant, held, turn, heard, hashes, erasing: [0; 3], done, begun: None };
     inner.with(|traffic| {
         work.done.in_flight = traffic.begin_purge(inner, tenant)?;
         // Before anything that follows from this evicts some.
@@ -219,7 +231,7 @@ impl Work {
         for (tier, blocks) in Tier::ALL.into_iter().zip(self.erasing) {
             done.tier(tier).busy += blocks;
         }
-        for (_, tier, _) in &self.held {
+        for (_, tier, _) in self.held.keys() {
             done.tier(*tier).busy += 1;
         }
         let found = |(stack, hash): &&(u16, SequenceHash)| {
@@ -328,106 +340,5 @@ impl Traffic {
         self.purging.retain(|purging| purging.tenant != tenant);
         inner.tenants.purges.leave();
         inner.waiting.leave();
-    }
-
-    /// Takes what is to be had, and whether that was all there will be.
-    fn sweep(&mut self, inner: &Inner, work: &mut Work) -> (Vec<Piece>, bool) {
-        let tenant = work.tenant;
-        let mut pieces = Vec::new();
-        let scan = self.looks_again(tenant);
-        for (of, stack) in inner.stacks.iter().zip(0..).filter(|_| scan) {
-            for tier in Tier::ALL {
-                let (Some(owners), Some(pool)) = (of.owners(tier), of.pool(tier)) else { continue };
-                for block in owners.tagged(tenant) {
-                    let Some((block, hash)) = pool.registered(block) else { continue };
-                    // Of the registration that was just seen, or a later one (`owners`, I2).
-                    if owners.owner(block.id) != tenant {
-                        continue;
-                    }
-                    if let Ok(taken) = pool.take_out(block) {
-                        pieces.push(piece(stack, tier, taken.into_mutable().into_id()));
-                        work.erasing[tier as usize] += 1;
-                    } else if let Some(held) = pool.upgrade(block).map(ImmutableBlock::into_ref) {
-                        pool.withdraw_held(held);
-                        work.held.push((stack, tier, held));
-                    } else {
-                        // Between two states.
-                        self.look_again(tenant);
-                        continue;
-                    }
-                    work.done.tier(tier).found += 1;
-                    work.hashes.push((stack, hash));
-                }
-            }
-        }
-        let (held, erasing, done) = (&mut work.held, &mut work.erasing, &mut work.done);
-        held.retain(|(stack, tier, block)| {
-            let of = inner.stack(*stack);
-            if self.is_parked(piece(*stack, *tier, block.id)) {
-                // Its registration will not end, nor its references.
-                if let Some(owners) = of.owners(*tier) {
-                    owners.note(block.id, TenantId::NOBODY);
-                    owners.give(tenant, 1);
-                }
-                done.tier(*tier).purged += 1;
-                return false;
-            }
-            let Some(taken) = of.pool(*tier).and_then(|pool| pool.take_withdrawn(*block)) else {
-                return true;
-            };
-            pieces.push(piece(*stack, *tier, taken.into_mutable().into_id()));
-            erasing[*tier as usize] += 1;
-            false
-        });
-        for parked in self.parked.iter().filter(|parked| parked.registered && parked.tenant == tenant) {
-            let (stack, tier, block) = match parked.piece {
-                Piece::Device(stack, block) => (stack, Tier::Device, block),
-                Piece::Host(stack, block) => (stack, Tier::Host, BlockId(block)),
-                Piece::Staged(..) | Piece::Disk(..) => continue,
-            };
-            let of = inner.stack(stack);
-            let (Some(owners), Some(pool)) = (of.owners(tier), of.pool(tier)) else { continue };
-            // Withdrawn by somebody else: found by no look, and its registration will not end.
-            if owners.owner(block) == tenant && pool.registered(block).is_none() {
-                owners.note(block, TenantId::NOBODY);
-                owners.give(tenant, 1);
-                work.done.tier(tier).found += 1;
-                work.done.tier(tier).purged += 1;
-            }
-        }
-        if let Some(purging) = self.purging.iter_mut().find(|purging| purging.tenant == tenant) {
-            pieces.append(&mut purging.pieces);
-            purging.erasing.clone_from(&pieces);
-        }
-        if !pieces.is_empty() || !work.held.is_empty() {
-            return (pieces, false);
-        }
-        let flies = self.ups.iter().any(|(_, up)| up.tenant == tenant)
-            || self.downs.iter().any(|(_, down)| down.tenant == tenant);
-        let credits = |of: &Stack| {
-            [Tier::Device, Tier::Host]
-                .iter()
-                .any(|tier| of.owners(*tier).is_some_and(|of| of.used(tenant) > 0))
-        };
-        if flies || inner.stacks.iter().any(credits) {
-            return (pieces, false);
-        }
-        if !scan {
-            self.look_again(tenant);
-            return self.sweep(inner, work);
-        }
-        for of in &inner.stacks {
-            // Slots whose blocks went without a word: of a volume that is lost, or whose read has failed.
-            of.disk_owners.tagged(tenant).for_each(|slot| of.disk_owners.hand_over(slot, TenantId::NOBODY));
-        }
-        (pieces, true)
-    }
-}
-
-fn piece(stack: u16, tier: Tier, block: BlockId) -> Piece {
-    match tier {
-        Tier::Device => Piece::Device(stack, block),
-        Tier::Host => Piece::Host(stack, block.0),
-        Tier::Disk => Piece::Disk(stack, block),
     }
 }

@@ -10,8 +10,10 @@
 //!
 //! What makes room is the tenant's next victims, in the order of the tier's eviction; they go down as any victim does. All that are needed, or
 //! none. To find them the order is looked through, further with each doubling: a tenant at its quota whose blocks are the most recent
-//! of a large tier pays for that with each allocation, under the lock; tens of nanoseconds a block passed. Who is held is looked for again
-//! when the tenant's credits have changed, or one of its blocks was let go of, and not at each change of anybody's.
+//! of a large tier pays for that with each allocation, under the lock; tens of nanoseconds a block passed. In the device, where these are too
+//! few, parents leave too that the policy keeps for held children's sake, as for the line. Who is held is looked for again
+//! when the tenant's credits have changed, or one of its blocks was let go of, and not at each change of anybody's; copies are hurried for it
+//! then, and when flights have begun or come to blocks.
 //!
 //! Below, a copy of a tenant at its quota takes the place of its own next victim, or is not made.
 //!
@@ -27,7 +29,7 @@ mod tests;
 use super::TenantId;
 use crate::manager::down::{Cargo, Have, Left};
 use crate::manager::inner::Inner;
-use crate::manager::stack::Stack;
+use crate::manager::stack::{Books, Stack};
 use crate::manager::traffic::Traffic;
 use crate::transfer::Class;
 use kvstrata_core::{BlockId, BlockPool, BlockRef};
@@ -60,6 +62,17 @@ fn own_victims(
     }
 }
 
+/// Adds, up to `wanted`, a tenant's blocks that nobody holds, and that the policy keeps out of its order for their children's sake: the
+/// children are held, perhaps by who waits here.
+fn add_parents(books: &Books, tenant: TenantId, wanted: usize, passed: &[BlockRef], own: &mut Vec<BlockRef>) {
+    let mut known: Vec<BlockId> = own.iter().chain(passed).map(|block| block.id).collect();
+    known.sort_unstable();
+    let registered = books.owners.tagged(tenant).filter_map(|block| books.pool.registered(block));
+    let unheld = registered.map(|(block, _)| block).filter(|block| books.pool.evictable(*block).is_some());
+    let more = unheld.filter(|block| known.binary_search(&block.id).is_err());
+    own.extend(more.take(wanted - own.len()).collect::<Vec<_>>());
+}
+
 impl Traffic {
     /// Takes credits of the device for a tenant, for blocks that its own victims make room for, if need be.
     pub(in crate::manager) fn take_credits(
@@ -85,13 +98,16 @@ impl Traffic {
                 }
                 continue;
             }
-            let own = own_victims(&books.pool, |block| books.owners.owner(block), tenant, short, &passed);
+            let mut own = own_victims(&books.pool, |block| books.owners.owner(block), tenant, short, &passed);
+            if own.len() < short && books.links() && !self.is_copying(stack) {
+                add_parents(books, tenant, short, &passed, &mut own);
+            }
             if own.len() < short {
                 return false;
             }
             for block in own {
                 // Used meanwhile, or leased: then others are looked for.
-                let Ok(victim) = books.pool.take_out(block) else {
+                let Ok(victim) = books.pool.evict_this(block) else {
                     passed.push(block);
                     continue;
                 };
@@ -120,7 +136,7 @@ impl Traffic {
             }
             let own = own_victims(&host.pool, |block| host.owners.owner(block), tenant, 1, &passed);
             let Some(block) = own.first() else { return false };
-            let Ok(victim) = host.pool.take_out(*block) else {
+            let Ok(victim) = host.pool.evict_this(*block) else {
                 passed.push(*block);
                 continue;
             };
@@ -164,7 +180,7 @@ impl Traffic {
 
     /// Puts those of the held into the line who can have credits by now.
     pub(in crate::manager) fn serve_held(&mut self, inner: &Inner, stack: u16) {
-        let mut waiting = Vec::new();
+        let (mut waiting, mut news) = (Vec::new(), false);
         let mut at = 0;
         while let Some(entry) = self.lines[stack as usize].held.get(at) {
             let (tenant, need) = (entry.tenant, entry.need);
@@ -175,9 +191,7 @@ impl Traffic {
             if barred || !self.take_credits(inner, stack, tenant, need, Class::Urgent) {
                 if !barred {
                     self.lines[stack as usize].held[at].looked = Some(state);
-                }
-                if waiting.is_empty() {
-                    self.hurry(inner, stack);
+                    news = true;
                 }
                 waiting.push(tenant);
                 at += 1;
@@ -185,6 +199,9 @@ impl Traffic {
             }
             let line = &mut self.lines[stack as usize];
             line.entries.extend(line.held.remove(at));
+        }
+        if !waiting.is_empty() && (news || self.lines[stack as usize].news) {
+            self.hurry(inner, stack);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::transfer::Class;
 const NO_LIMIT: Allowance = Allowance::new(None);
 
 fn queue(waiting: u32, in_flight_bytes: u64, quantum_bytes: u64) -> Queue<u32> {
-    Queue::new(Limits { waiting, in_flight_bytes, quantum_bytes })
+    Queue::new(Limits { waiting, in_flight: u32::MAX, in_flight_bytes, quantum_bytes })
 }
 
 fn push(queue: &mut Queue<u32>, class: Class, request: u64, bytes: u64, item: u32) -> super::Ticket {
@@ -73,6 +73,19 @@ fn bytes_in_flight_are_bounded_and_a_larger_one_goes_alone() {
     push(&mut queue, Class::Urgent, 1, u64::MAX, 0);
     push(&mut queue, Class::Urgent, 1, 50, 1);
     assert_eq!(items(&mut queue, allowance), [0], "their sum is not small");
+}
+
+#[test]
+fn transfers_in_flight_are_bounded_however_small_they_are() {
+    let allowance = &mut NO_LIMIT.clone();
+    for (in_flight, expected) in [(2, 2), (0, 1)] {
+        let limits = Limits { waiting: 10, in_flight, in_flight_bytes: 1000, quantum_bytes: 10 };
+        let mut queue = Queue::new(limits);
+        (0..4).for_each(|item| _ = push(&mut queue, Class::Urgent, 1, 1, item));
+        assert_eq!(items(&mut queue, allowance).len(), expected, "of {in_flight}, and one goes in any case");
+        queue.ended(1);
+        assert_eq!(items(&mut queue, allowance).len(), 1);
+    }
 }
 
 #[test]

@@ -5,12 +5,20 @@ use kvstrata::core::{
     BlockId, BlockPool, BlockRef, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
 use kvstrata::ffi::arena::{BlockRead, BlockWrite};
-use kvstrata::transfer::{Cause, DiskPort, DiskRead, DiskWrite, Erasing, Failure, Landed};
+use kvstrata::ffi::disk::OwnerId;
+use kvstrata::transfer::{Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Failure, Landed};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use twox_hash::XxHash3_64;
+
+/// What is in flight.
+const READS: usize = 0;
+const WRITES: usize = 1;
+
+/// How long its end hangs at most, in real time.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What it has done. `violations`: what the port's caller must not do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,7 +43,12 @@ struct Disk {
     pool: BlockPool,
     slot_bytes: usize,
     stage: Stage,
+    /// Reads that it takes at once, and writes.
+    at_once: u32,
     books: Mutex<Books>,
+    ear: Ear,
+    /// What its end waits for.
+    end: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +56,10 @@ struct Books {
     slots: BTreeMap<u32, Stored>,
     /// By slot: how many reads, and whether a write.
     under_way: BTreeMap<u32, (u32, bool)>,
+    /// How many reads in all, and writes of the manager's.
+    in_flight: [u32; 2],
+    /// Slots that are free once it is told to forget them.
+    given_back: Vec<BlockId>,
     lost: bool,
     counts: Counts,
 }
@@ -54,16 +71,55 @@ struct Stored {
     sum: u64,
 }
 
+/// What a listener hears of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Write,
+    Forget,
+}
+
+type Listener = Arc<dyn Fn(Asked) + Send + Sync>;
+
+#[derive(Default)]
+struct Ear(Mutex<Option<Listener>>);
+
+impl Ear {
+    fn hears(&self, asked: Asked) {
+        let ear = lock(&self.0).clone();
+        if let Some(ear) = ear {
+            ear(asked);
+        }
+    }
+}
+
+impl std::fmt::Debug for Ear {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ear")
+    }
+}
+
 impl SimDisk {
     /// On the runtime that it is called on.
     pub fn new(slots: u32, slot_bytes: usize, plan: Plan) -> SimDisk {
+        SimDisk::with_at_once(slots, slot_bytes, plan, u32::MAX)
+    }
+
+    /// The same, and who asks for more reads at once, or writes, violates the contract.
+    pub fn with_at_once(slots: u32, slot_bytes: usize, plan: Plan, at_once: u32) -> SimDisk {
         let pool = BlockPool::new(PoolConfig::new(slots).lanes(1)).expect("a pool");
-        SimDisk(Arc::new(Disk { pool, slot_bytes, stage: Stage::new(plan), books: Mutex::default() }))
+        let stage = Stage::new(plan);
+        let (books, ear, end) = Default::default();
+        SimDisk(Arc::new(Disk { pool, slot_bytes, stage, at_once, books, ear, end }))
     }
 
     /// What is asked for from now on goes by another plan.
     pub fn change(&self, change: impl FnOnce(&mut Plan)) {
         self.0.stage.change(change);
+    }
+
+    /// Is called by whoever asks for something, before it is done.
+    pub fn listen(&self, ear: impl Fn(Asked) + Send + Sync + 'static) {
+        *lock(&self.0.ear.0) = Some(Arc::new(ear));
     }
 
     /// A bit of what a slot holds flips.
@@ -76,6 +132,13 @@ impl SimDisk {
     /// The whole disk is gone.
     pub fn lose(&self) {
         lock(&self.0.books).lost = true;
+    }
+
+    /// Its end hangs until it is told to go on, or has been waited for in vain: then there is nobody to be told.
+    pub fn hang_at_end(&self) -> mpsc::Sender<()> {
+        let (go_on, end) = mpsc::channel();
+        *lock(&self.0.end) = Some(end);
+        go_on
     }
 
     pub fn shutdown(&self) {
@@ -96,6 +159,10 @@ impl Drop for SimDisk {
 impl DiskPort for SimDisk {
     fn pool(&self) -> &BlockPool {
         &self.0.pool
+    }
+
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        Vec::new()
     }
 
     fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
@@ -150,25 +217,47 @@ impl DiskPort for SimDisk {
     }
 
     fn give_back(&self, slot: BlockId) {
-        if self.0.pool.adopt_mutable(slot).is_err() {
-            lock(&self.0.books).violation(format!("{slot} is given back, and was not taken"));
+        let mut books = lock(&self.0.books);
+        match self.0.pool.adopt_mutable(slot).map(MutableBlock::into_id) {
+            Ok(slot) => books.given_back.push(slot),
+            Err(_) => books.violation(format!("{slot} is given back, and was not taken")),
         }
+    }
+
+    fn forget_given_back(&self) {
+        self.0.ear.hears(Asked::Forget);
+        for slot in lock(&self.0.books).given_back.drain(..) {
+            drop(self.0.pool.adopt_mutable(slot));
+        }
+    }
+
+    fn reads_at_once(&self) -> u32 {
+        self.0.at_once
+    }
+
+    fn writes_at_once(&self) -> u32 {
+        self.0.at_once
     }
 
     fn read(&self, mut read: DiskRead) {
         read.buffer.fill(RUBBISH);
-        lock(&self.0.books).begins(read.slot, false);
+        let mut books = lock(&self.0.books);
+        books.begins(read.slot, false);
+        books.enters(READS, self.0.at_once);
+        drop(books);
         let fate = self.0.stage.draw(read.buffer.len());
         self.0.stage.perform(fate, Reading { disk: Arc::clone(&self.0), read: Some(read) });
     }
 
     fn write(&self, write: DiskWrite) {
+        self.0.ear.hears(Asked::Write);
         let fate = self.0.stage.draw(write.bytes.len());
         let mut books = lock(&self.0.books);
         if self.0.pool.adopt_mutable(write.slot).map(MutableBlock::into_id).is_err() {
             books.violation(format!("{} is written, and was not taken", write.slot));
         }
         books.begins(write.slot, true);
+        books.enters(WRITES, self.0.at_once);
         books.slots.remove(&write.slot.0);
         drop(books);
         let early = fate.early.then(|| write.bytes.to_vec());
@@ -182,11 +271,24 @@ impl DiskPort for SimDisk {
     fn describe(&self) -> String {
         format!("a simulated disk of {} slots", self.0.pool.capacity())
     }
+
+    fn close(&self) -> Option<Closing> {
+        let end = lock(&self.0.end).take()?;
+        Some(Box::new(move || _ = end.recv_timeout(PATIENCE)))
+    }
 }
 
 impl Books {
     fn violation(&mut self, what: String) {
         self.counts.violations.push(what);
+    }
+
+    fn enters(&mut self, kind: usize, at_once: u32) {
+        self.in_flight[kind] += 1;
+        if self.in_flight[kind] > at_once {
+            let what = ["reads", "writes"][kind];
+            self.violation(format!("{} {what} are under way, of {at_once} at once", self.in_flight[kind]));
+        }
     }
 
     fn begins(&mut self, slot: BlockId, write: bool) {
@@ -264,6 +366,7 @@ impl Reading {
         let Some(mut read) = self.read.take() else { return };
         let mut books = lock(&self.disk.books);
         books.ends(read.slot, false);
+        books.in_flight[READS] -= 1;
         let outcome = outcome(&mut books, &mut read);
         drop(books);
         let DiskRead { token, buffer, landing, .. } = read;
@@ -302,6 +405,7 @@ impl Writing {
         let Some(write) = self.write.take() else { return };
         let mut books = lock(&self.disk.books);
         books.ends(write.slot, true);
+        books.in_flight[WRITES] -= 1;
         let outcome = outcome(&self.disk, &mut books, &write);
         match outcome {
             Ok(()) => books.counts.written += 1,

@@ -18,7 +18,7 @@ mod device;
 mod disk;
 
 pub use device::{Kept, SimMover};
-pub use disk::{Counts, SimDisk};
+pub use disk::{Asked, Counts, SimDisk};
 
 use crate::common::Random;
 use std::ops::Range;

@@ -2,8 +2,8 @@
 //! that nothing else of the volume needs to know.
 
 use super::format::Salts;
+use super::recovery::Label;
 use core::sync::atomic::AtomicU64;
-use kvstrata_core::SequenceHash;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy)]
@@ -20,8 +20,7 @@ pub(super) struct CipherError;
 #[derive(Debug)]
 pub(super) struct Binding {
     pub(super) slot: u32,
-    pub(super) hash: SequenceHash,
-    pub(super) parent: Option<SequenceHash>,
+    pub(super) label: Label,
 }
 
 #[derive(Debug)]
@@ -56,7 +55,7 @@ impl Cipher {
         match *self {}
     }
 
-    pub(super) fn mask(&self, _sequence: u64, _names: &mut [u8; 32]) -> bool {
+    pub(super) fn mask(&self, _sequence: u64, _label: &mut [u8; 32]) -> bool {
         match *self {}
     }
 }

@@ -1,5 +1,5 @@
 //! Encryption at rest: who reads the device, a copy of the file or an old snapshot of it learns nothing of the payloads
-//! and of the hashes that name them.
+//! and of the hashes that name them, nor of whose they are.
 //!
 //! AES-256-GCM is safe only as long as no nonce comes twice under one key, with the same disk as the only memory: records
 //! are lost in a crash, files are rolled back to a snapshot and copied to other machines, and the sequence numbers that
@@ -13,8 +13,8 @@
 //!
 //!   sequence (62 bits)   │ epoch e, 22 bits, from 1 │ count in the epoch, 40 bits │
 //!   nonce    (12 B)      │ sequence, 8 B little-endian │ zeros, 4 B │
-//!   bound    (36 B)      │ hash 16 │ parent 16 │ slot 4 │                    the additional data of the AEAD
-//!   record               hash ‖ parent XOR HMAC(sequence), 32 B;  seal = tag
+//!   bound    (36 B)      │ hash 16 │ parent 8 │ owner 8 │ slot 4 │            the additional data of the AEAD
+//!   record               hash ‖ parent ‖ owner XOR HMAC(sequence), 32 B;  seal = tag
 //!   superblock           salt of epoch e at entry e mod 128; zeros: none     2048 B
 //! ```
 //!
@@ -28,7 +28,7 @@
 //! - I2: only the epoch that this cipher drew is sealed under; the salts that the disk gave are for opening. So nobody who
 //!   writes to the disk chooses a key that is sealed under.
 //! - I3: a payload is opened only as what it was sealed as: the volume, epoch and sequence number by key and nonce; hash,
-//!   parent and slot as bound data; the length by GCM itself. Of what is refused, no byte is left in the buffer.
+//!   parent, owner and slot as bound data; the length by GCM itself. Of what is refused, no byte is left in the buffer.
 //! - I4: epochs ascend with time, for each is one more than the newest that any record names; so sequence numbers do too,
 //!   which is what recovery orders by, over all volumes of a set. An epoch whose number is greater than the superblock's
 //!   `writes`, which no opening began, is not counted: one forged record would spend them all. An epoch of which no record
@@ -55,18 +55,18 @@ mod tests;
 pub use key::{Key, KeyError};
 
 use super::format::{COUNT_BITS, EPOCHS, MAX_SEQUENCE, Salts};
+use super::recovery::Label;
 use core::sync::atomic::{AtomicU64, Ordering};
 use gcm::{Gcm, NONCE_BYTES, TAG_BYTES};
-use kvstrata_core::SequenceHash;
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{aead, hkdf, hmac};
 use std::sync::Arc;
 
 const LAST_EPOCH: u64 = MAX_SEQUENCE >> COUNT_BITS;
 
-const CHECK_INFO: &[u8] = b"kvstrata volume 1: key check";
-const PAYLOAD_INFO: &[u8] = b"kvstrata volume 1: payload";
-const NAMES_INFO: &[u8] = b"kvstrata volume 1: names";
+const CHECK_INFO: &[u8] = b"kvstrata volume 2: key check";
+const PAYLOAD_INFO: &[u8] = b"kvstrata volume 2: payload";
+const NAMES_INFO: &[u8] = b"kvstrata volume 2: names";
 
 /// Why a volume cannot be encrypted, or no longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -98,15 +98,13 @@ pub(super) enum CipherError {
 pub(super) struct Binding {
     /// The slot's number in its volume.
     pub(super) slot: u32,
-    pub(super) hash: SequenceHash,
-    pub(super) parent: Option<SequenceHash>,
+    pub(super) label: Label,
 }
 
 impl Binding {
     fn to_bytes(self) -> [u8; 36] {
         let mut bytes = [0; 36];
-        bytes[..16].copy_from_slice(&self.hash.to_bytes());
-        bytes[16..32].copy_from_slice(&self.parent.unwrap_or_default().to_bytes());
+        bytes[..32].copy_from_slice(&self.label.to_bytes());
         bytes[32..].copy_from_slice(&self.slot.to_le_bytes());
         bytes
     }
@@ -207,12 +205,12 @@ impl Cipher {
         epoch.payload.open(nonce(sealed.sequence), &binding.to_bytes(), payload, sealed.tag)
     }
 
-    /// Masks a record's hash and parent, or takes the mask off again. False, and the names as they were, where the
+    /// Masks a record's label, or takes the mask off again. False, and the label as it was, where the
     /// record's epoch is one of which there is no salt any more: its payload cannot be opened either.
-    pub(super) fn mask(&self, sequence: u64, names: &mut [u8; 32]) -> bool {
+    pub(super) fn mask(&self, sequence: u64, label: &mut [u8; 32]) -> bool {
         let Some(epoch) = self.epoch(sequence) else { return false };
         let mask = hmac::sign(&epoch.names, &sequence.to_le_bytes());
-        for (byte, mask) in names.iter_mut().zip(mask.as_ref()) {
+        for (byte, mask) in label.iter_mut().zip(mask.as_ref()) {
             *byte ^= mask;
         }
         true

@@ -1,6 +1,8 @@
 //! I1 to I4 of the cipher, one by one, and the format against answers that another implementation gave.
 
 use super::*;
+use crate::disk::recovery::{HashKey, OwnerId};
+use kvstrata_core::SequenceHash;
 use std::sync::Barrier;
 
 const VOLUME: u128 = 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10;
@@ -21,8 +23,8 @@ fn after(last_sequence: u64) -> Arc<AtomicU64> {
 }
 
 fn binding() -> Binding {
-    let (hash, parent) = (SequenceHash::from_u128(0xcafe), SequenceHash::from_u128(0xbeef));
-    Binding { slot: 7, hash, parent: Some(parent) }
+    let (hash, parent) = (SequenceHash::from_u128(0xcafe), HashKey::from_number(0xbeef));
+    Binding { slot: 7, label: Label { hash, parent, owner: OwnerId(0xb0e) } }
 }
 
 /// `TEXT`, sealed.
@@ -55,13 +57,20 @@ fn what_was_sealed_opens_now_and_after_the_next_openings() {
 fn it_opens_as_nothing_else() {
     let cipher = cipher(&NONE, 0);
     let (sealed, payload) = sealed(&cipher);
-    let (hash, parent) = (SequenceHash::from_u128(0xcaff), SequenceHash::from_u128(0xbeee));
+    let (hash, parent) = (SequenceHash::from_u128(0xcaff), HashKey::from_number(0xbeee));
+    let labelled = |change: &dyn Fn(&mut Label)| {
+        let mut binding = binding();
+        change(&mut binding.label);
+        binding
+    };
     let bindings = [
         Binding { slot: 6, ..binding() },
         Binding { slot: 7 | 1 << 31, ..binding() },
-        Binding { hash, ..binding() },
-        Binding { parent: Some(parent), ..binding() },
-        Binding { parent: None, ..binding() },
+        labelled(&|label| label.hash = hash),
+        labelled(&|label| label.parent = parent),
+        labelled(&|label| label.parent = None),
+        labelled(&|label| label.owner = OwnerId(0xb0f)),
+        labelled(&|label| label.owner = OwnerId::NOBODY),
     ];
     for binding in &bindings {
         assert!(!opens(&cipher, &sealed, binding, &payload), "{binding:?}");
@@ -238,7 +247,7 @@ fn another_implementation_of_the_format_agrees() {
 
     assert_eq!(
         number(&key_check(&key(0), VOLUME).expect("a check")),
-        0x028e_3961_340e_2d02_b726_206c_b8ac_7e55
+        0x04d8_42fc_0cde_74cf_20c3_e216_ebed_eb21
     );
     assert_ne!(key_check(&key(0), VOLUME), key_check(&key(1), VOLUME));
     assert_ne!(key_check(&key(0), VOLUME), key_check(&key(0), VOLUME + 1));
@@ -248,16 +257,16 @@ fn another_implementation_of_the_format_agrees() {
     let mut sealed_payload = payload.clone();
     let epoch = cipher.epoch(sequence).expect("has a salt");
     let tag = epoch.payload.seal(nonce(sequence), &binding().to_bytes(), &mut sealed_payload).expect("fits");
-    assert_eq!(number(&tag), 0xdde3_fa5b_74f2_d60a_aed4_2112_7878_77e7);
-    assert_eq!(number(&sealed_payload[..16]), 0xeec6_5c9c_a787_c679_905f_8979_8b56_770d);
+    assert_eq!(number(&tag), 0x351e_4f5e_2049_11c3_57c9_45a0_f134_d687);
+    assert_eq!(number(&sealed_payload[..16]), 0xf543_dda7_9dd0_58e5_7a95_1051_775c_f22a);
     assert!(cipher.open(&Sealed { sequence, tag }, &binding(), &mut sealed_payload));
     assert!(sealed_payload == payload);
 
     let mut names = [0; 32];
     names.copy_from_slice(&binding().to_bytes()[..32]);
     assert!(cipher.mask(sequence, &mut names));
-    assert_eq!(number(&names[..16]), 0xca98_2ed8_f1c8_c8b6_4675_a948_ef87_fb6c);
-    assert_eq!(number(&names[16..]), 0xf88b_fd2d_2000_6534_10a0_62ff_f18c_8763);
+    assert_eq!(number(&names[..16]), 0x46bd_c8b8_a743_5e78_29c9_f92f_4672_3bb5);
+    assert_eq!(number(&names[16..]), 0xf507_4504_1649_6d6b_6c38_3f06_0459_0721);
 }
 
 /// As it is printed: the first byte in front.

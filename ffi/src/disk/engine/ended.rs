@@ -282,7 +282,7 @@ impl Engine {
             return if self.setup.verify { request.verify(&record.seal) } else { Ok(()) };
         };
         let sealed = Sealed { sequence: record.sequence, tag: record.seal };
-        let binding = Binding { slot: request.slot, hash: record.hash, parent: record.parent };
+        let binding = Binding { slot: request.slot, label: record.label };
         let payload = request.payload_to_open();
         let opened = payload.is_some_and(|payload| cipher.open(&sealed, &binding, payload));
         if opened { Ok(()) } else { Err(Rejection::Payload) }
@@ -295,8 +295,7 @@ impl Engine {
         }
         self.setup.inbox.counters.writes.add(1);
         let record = Record {
-            hash: request.name.hash,
-            parent: request.name.parent,
+            label: request.name.into(),
             sequence: request.sequence,
             seal: request.seal(),
             // The options keep slots below 4 GiB.

@@ -121,13 +121,14 @@ fn length(part: &Range<u64>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::Label;
     use crate::disk::format::Record;
     use kvstrata_core::SequenceHash;
 
     fn held_by(slots: u32, held: impl Iterator<Item = u32>) -> Table {
         let mut table = Table::new(1, slots, None).expect("memory");
-        let hash = SequenceHash::from_u128(1);
-        let record = Record { hash, parent: None, sequence: 1, seal: [0; 16], payload_bytes: 1 };
+        let label = Label { hash: SequenceHash::from_u128(1), ..Label::default() };
+        let record = Record { label, sequence: 1, seal: [0; 16], payload_bytes: 1 };
         held.for_each(|slot| table.set(slot, &record));
         table
     }

@@ -293,6 +293,7 @@ impl WriteBack {
 #[cfg(test)]
 mod tests {
     use super::super::super::format::{Record, Shape};
+    use super::super::super::recovery::Label;
     use super::*;
     use kvstrata_core::SequenceHash;
 
@@ -302,8 +303,8 @@ mod tests {
         let mut table = Table::new(1, 1000, None).expect("memory");
         let mut write_back = WriteBack::new(superblock, Duration::ZERO).expect("memory");
         let change = |table: &mut Table, write_back: &mut WriteBack, slot, sequence: u64| {
-            let hash = SequenceHash::from_u128(sequence.into());
-            table.set(slot, &Record { hash, parent: None, sequence, seal: [0; 16], payload_bytes: 1 });
+            let label = Label { hash: SequenceHash::from_u128(sequence.into()), ..Label::default() };
+            table.set(slot, &Record { label, sequence, seal: [0; 16], payload_bytes: 1 });
             write_back.changed(Duration::ZERO);
         };
         change(&mut table, &mut write_back, 0, 1);

@@ -1,4 +1,4 @@
-//! The bytes of a volume, version 1: superblocks, records of the slot table, seals of payloads.
+//! The bytes of a volume, version 2: superblocks, records of the slot table, seals of payloads.
 //!
 //! ```text
 //!   0          4096                    origin                              file_bytes − 4096
@@ -41,7 +41,7 @@ pub(crate) use wanted::Wanted;
 pub(crate) use {record::RecordError, seal::seal_of_payload, superblock::SuperblockError};
 
 /// The format's version.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// A superblock's length.
 pub(crate) const SUPERBLOCK_BYTES: usize = 4096;
 /// A record's length.

@@ -1,9 +1,9 @@
 //! A record of the slot table: what one slot holds.
 //!
 //! ```text
-//!   0           16            32         40         56            60           64
-//!   ├ hash ──────┼ parent ─────┼ sequence ┼ seal ─────┼ payload_bytes ┼ checksum ┤
-//!   │◄──────────────────── what the checksum covers ────────────────►│
+//!   0       16       24      32         40     56              60         64
+//!   ├ hash ──┼ parent ┼ owner ┼ sequence ┼ seal ┼ payload_bytes ┼ checksum ┤
+//!   │◄──────────────── what the checksum covers ────────────────►│
 //! ```
 //!
 //! Invariants
@@ -12,7 +12,7 @@
 
 use super::seal::SEAL_BYTES;
 use super::{RECORD_BYTES, RECORDS_A_PAGE};
-use crate::disk::recovery::Name;
+use crate::disk::recovery::{HashKey, Label, OwnerId};
 use kvstrata_core::SequenceHash;
 use twox_hash::XxHash3_64;
 use zerocopy::little_endian::{U32, U64};
@@ -29,7 +29,8 @@ pub(crate) const MAX_SEQUENCE: u64 = (1 << 62) - 1;
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 pub(super) struct Wire {
     pub(super) hash: [u8; 16],
-    pub(super) parent: [u8; 16],
+    pub(super) parent: U64,
+    pub(super) owner: U64,
     pub(super) sequence: U64,
     pub(super) seal: [u8; SEAL_BYTES],
     pub(super) payload_bytes: U32,
@@ -50,10 +51,8 @@ impl Wire {
 /// What a slot holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// The block's sequence hash.
-    pub(crate) hash: SequenceHash,
-    /// That of the block before it. A parent of value 0 is stored as none.
-    pub(crate) parent: Option<SequenceHash>,
+    /// Which block, and whose.
+    pub(crate) label: Label,
     /// The number of the write, 1 to [`MAX_SEQUENCE`].
     pub(crate) sequence: u64,
     /// What the payload is verified with.
@@ -77,16 +76,12 @@ pub(crate) enum RecordError {
 }
 
 impl Record {
-    /// What the slot holds.
-    pub(crate) const fn name(&self) -> Name {
-        Name { hash: self.hash, parent: self.parent }
-    }
-
     /// The bytes of this record in a slot of a volume.
     pub(crate) fn encode(&self, volume: u128, slot: u32) -> [u8; RECORD_BYTES] {
         let mut wire = Wire {
-            hash: self.hash.to_bytes(),
-            parent: self.parent.map_or([0; 16], SequenceHash::to_bytes),
+            hash: self.label.hash.to_bytes(),
+            parent: HashKey::number(self.label.parent).into(),
+            owner: self.label.owner.0.into(),
             sequence: self.sequence.into(),
             seal: self.seal,
             payload_bytes: self.payload_bytes.into(),
@@ -126,8 +121,11 @@ impl Record {
 
     fn from_wire(wire: &Wire) -> Record {
         Record {
-            hash: SequenceHash::from_bytes(wire.hash),
-            parent: (wire.parent != [0; 16]).then(|| SequenceHash::from_bytes(wire.parent)),
+            label: Label {
+                hash: SequenceHash::from_bytes(wire.hash),
+                parent: HashKey::from_number(wire.parent.get()),
+                owner: OwnerId(wire.owner.get()),
+            },
             sequence: wire.sequence.get(),
             seal: wire.seal,
             payload_bytes: wire.payload_bytes.get(),

@@ -112,7 +112,7 @@ pub(crate) enum SuperblockError {
     #[error("the superblock does not hold its checksum")]
     Checksum,
     /// Of another version of the format.
-    #[error("the superblock has version {found} of the format, and this is version 1")]
+    #[error("the superblock has version {found} of the format, and this is version {}", VERSION)]
     Version {
         /// Which.
         found: u32,

@@ -3,7 +3,7 @@
 mod document;
 
 use super::*;
-use crate::disk::recovery::Rejection;
+use crate::disk::recovery::{HashKey, Label, OwnerId, Rejection};
 use kvstrata_core::SequenceHash;
 use proptest::prelude::*;
 
@@ -27,8 +27,11 @@ pub(super) fn superblock() -> Superblock {
 
 pub(super) fn record() -> Record {
     Record {
-        hash: SequenceHash::from_u128(0x00c0_ffee),
-        parent: Some(SequenceHash::from_u128(0xcafe)),
+        label: Label {
+            hash: SequenceHash::from_u128(0x00c0_ffee),
+            parent: HashKey::of(SequenceHash::from_u128(0xcafe)),
+            owner: OwnerId(0x0b0e),
+        },
         sequence: 42,
         seal: seal_of_payload(b"what a block holds"),
         payload_bytes: 18,
@@ -76,15 +79,11 @@ fn any_superblock() -> impl Strategy<Value = Superblock> {
 }
 
 fn any_record() -> impl Strategy<Value = Record> {
-    (any::<u128>(), any::<Option<u128>>(), 1..=MAX_SEQUENCE, any::<[u8; 16]>(), any::<u32>()).prop_map(
-        |(hash, parent, sequence, seal, payload_bytes)| Record {
-            hash: SequenceHash::from_u128(hash),
-            parent: parent.filter(|&parent| parent != 0).map(SequenceHash::from_u128),
-            sequence,
-            seal,
-            payload_bytes,
-        },
-    )
+    let label = any::<[u8; 32]>().prop_map(Label::from_bytes);
+    let first = label.clone().prop_map(|label| Label { parent: None, owner: OwnerId::NOBODY, ..label });
+    let label = prop_oneof![label, first];
+    (label, 1..=MAX_SEQUENCE, any::<[u8; 16]>(), any::<u32>())
+        .prop_map(|(label, sequence, seal, payload_bytes)| Record { label, sequence, seal, payload_bytes })
 }
 
 proptest! {
@@ -215,7 +214,7 @@ fn numbers_that_no_writer_gives_are_refused() {
 fn a_refused_superblock_says_why() {
     let field = |field| Err(SuperblockError::Field { field });
     assert_eq!(crafted(0, b"OTHERSTU"), Err(SuperblockError::Magic));
-    assert_eq!(crafted(8, &[2]), Err(SuperblockError::Version { found: 2 }));
+    assert_eq!(crafted(8, &[1]), Err(SuperblockError::Version { found: 1 }));
     assert_eq!(crafted(12, &[1]), field("header_bytes"));
     assert_eq!(crafted(80, &[0; 8]), field("slots"));
     assert_eq!(crafted(84, &[1]), field("slots"));
@@ -315,9 +314,9 @@ fn the_newer_whole_copy_is_picked() {
     let mut torn = good(9, true);
     torn[4000] ^= 1;
     let mut other = good(9, true);
-    other[8] = 2;
+    other[8] = 3;
     let other = resealed(other);
-    let version = Some(SuperblockError::Version { found: 2 });
+    let version = Some(SuperblockError::Version { found: 3 });
     let checksum = Some(SuperblockError::Checksum);
 
     let picked = |a: &[u8], b: &[u8]| {
@@ -335,8 +334,8 @@ fn the_newer_whole_copy_is_picked() {
     assert_eq!(picked(&other, &good(7, true)), (None, false, version, None));
     assert_eq!(picked(&other, &torn), (None, false, version, checksum));
     assert_eq!(picked(&torn, &other), (None, false, checksum, version));
-    assert_eq!(pick(&torn, &other).version(), Some(2));
-    assert_eq!(pick(&other, &torn).version(), Some(2));
+    assert_eq!(pick(&torn, &other).version(), Some(3));
+    assert_eq!(pick(&other, &torn).version(), Some(3));
     assert_eq!(pick(&torn, &[]).version(), None);
     let bad = |a: &[u8], b: &[u8]| pick(a, b).bad();
     assert_eq!((bad(&torn, &[]), bad(&torn, &good(1, true)), bad(&good(1, true), &good(1, true))), (2, 1, 0));

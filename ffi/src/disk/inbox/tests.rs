@@ -15,7 +15,11 @@ use std::sync::Mutex;
 use std::task::{Context, Wake};
 
 const BLOCKS: usize = 4;
-const NAME: Name = Name { hash: kvstrata_core::SequenceHash::from_u128(1), parent: None };
+const NAME: Name = Name {
+    hash: kvstrata_core::SequenceHash::from_u128(1),
+    parent: None,
+    owner: crate::disk::OwnerId::NOBODY,
+};
 
 struct Rig {
     inbox: Inbox,

@@ -231,14 +231,14 @@ impl Made {
     fn seal(&self, slot: u32, block: u8, sequence: u64, payload: &mut [u8]) -> (u64, [u8; SEAL_BYTES]) {
         let name = name_of(u64::from(block));
         let Some(cipher) = &self.cipher else { return (sequence, sum(payload)) };
-        let sealed = cipher.seal(&Binding { slot, hash: name.hash, parent: name.parent }, payload);
+        let sealed = cipher.seal(&Binding { slot, label: name.into() }, payload);
         let sealed = sealed.expect("few and short payloads");
         (sealed.sequence, sealed.tag)
     }
 
     fn record(&mut self, slot: u32, block: u8, sequence: u64, payload_bytes: u32, seal: [u8; SEAL_BYTES]) {
         let name = name_of(u64::from(block));
-        let record = Record { hash: name.hash, parent: name.parent, sequence, seal, payload_bytes };
+        let record = Record { label: name.into(), sequence, seal, payload_bytes };
         // In an epoch of which there is no salt the names stay bare.
         let record = self.cipher.as_ref().and_then(|cipher| masked(cipher, record)).unwrap_or(record);
         self.write(self.record_at(slot), &record.encode(VOLUME, slot));
@@ -350,7 +350,8 @@ fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) -> us
         operations: 0,
     };
     let mut life = Life::start(opened, &plan, Arc::from(path), &world).expect("memory for a small volume");
-    let held: BTreeMap<u32, SequenceHash> = found.iter().map(|block| (block.slot, block.name.hash)).collect();
+    let held: BTreeMap<u32, SequenceHash> =
+        found.iter().map(|block| (block.slot, block.label.hash)).collect();
     for slot in 0..shape.slots {
         let asked = held.get(&slot).copied().unwrap_or(name_of(1).hash);
         let cell = Cell::new();
@@ -377,7 +378,7 @@ fn read_all(made: &Made, opened: Opened, found: &[Recovered], path: &Path) -> us
                 served += 1;
                 let encrypted = made.cipher.is_some();
                 assert!(
-                    encrypted || record.hash == asked && sum(&bytes) == record.seal,
+                    encrypted || record.label.hash == asked && sum(&bytes) == record.seal,
                     "slot {slot}: served, and not sealed"
                 );
                 let block = blocks.get(&asked).copied();

@@ -84,7 +84,7 @@ impl Reader {
         let mut payload = disk.read_vec(&(start..start + u64::from(record.payload_bytes)));
         let Some(cipher) = &self.cipher else { return Some(payload) };
         let sealed = Sealed { sequence: record.sequence, tag: record.seal };
-        let binding = Binding { slot, hash: record.hash, parent: record.parent };
+        let binding = Binding { slot, label: record.label };
         cipher.open(&sealed, &binding, &mut payload).then_some(payload)
     }
 }
@@ -111,8 +111,8 @@ pub(in crate::disk) fn expected(disk: &Disk, key: Option<&Key>) -> Recovery {
                 continue;
             }
         };
-        let found = Recovered { slot, name: record.name(), sequence: record.sequence };
-        let kept = newest.entry(record.hash).or_insert(found);
+        let found = Recovered { slot, label: record.label, sequence: record.sequence };
+        let kept = newest.entry(record.label.hash).or_insert(found);
         if kept.slot != slot {
             rejected.duplicate += 1;
             if found.sequence > kept.sequence {

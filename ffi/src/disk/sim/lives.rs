@@ -173,7 +173,7 @@ impl Harness {
                 State::Empty if record == Ok(None) => {}
                 State::Holds(block) => {
                     let Ok(Some(record)) = record else { return Err(wrong()) };
-                    if record.name() != name_of(block) {
+                    if record.label != name_of(block).into() {
                         return Err(wrong());
                     }
                     let start = shape.offset(slot);

@@ -15,7 +15,7 @@
 use super::super::error::VolumeError;
 use super::super::file::steps::{Step, told};
 use super::super::format::{Salts, Superblock};
-use super::super::recovery::Recovery;
+use super::super::recovery::{Label, Recovery};
 use super::SUPERBLOCK;
 use super::disk::Disk;
 use super::harness::Harness;
@@ -208,8 +208,8 @@ impl Harness {
         let Some((superblock, ..)) = image::superblock(disk) else { return Ok(slots) };
         let reader = Reader::new(disk, superblock, self.plan.key().as_ref());
         for found in &recovery.blocks {
-            let block = blocks.get(&found.name.hash).copied();
-            let Some(block) = block.filter(|block| name_of(*block) == found.name) else {
+            let block = blocks.get(&found.label.hash).copied();
+            let Some(block) = block.filter(|block| Label::from(name_of(*block)) == found.label) else {
                 if self.known.salts_lost {
                     // Named by a mask of another epoch: nobody asks for it.
                     slots[found.slot as usize] = Slot::found(State::Unknown, true);

@@ -17,7 +17,7 @@
 //!   it holds nothing, or that the payload is damaged.
 
 use super::super::error::{FailureCause, IoFailure};
-use super::super::recovery::{Name, Rejection};
+use super::super::recovery::{Name, OwnerId, Rejection};
 use super::random::mix;
 use kvstrata_core::SequenceHash;
 
@@ -29,7 +29,8 @@ pub(in crate::disk) fn name_of(block: BlockNumber) -> Name {
     // Lower halves collide, so that the table's sorting by them meets equal ones.
     let hash =
         |block: u64| SequenceHash::from_u128(u128::from(mix(block + 1)) << 64 | u128::from(block / 2 + 1));
-    Name { hash: hash(block), parent: (!block.is_multiple_of(3)).then(|| hash(block / 3)) }
+    let parent = (!block.is_multiple_of(3)).then(|| hash(block / 3));
+    Name { hash: hash(block), parent, owner: OwnerId(mix(block) % 3) }
 }
 
 /// The bytes of a block, 16 at a time: different at each place, and from each other block's.

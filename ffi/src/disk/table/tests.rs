@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::disk::format::{Shape, seal_of_payload};
-use crate::disk::recovery::Name;
+use crate::disk::recovery::{HashKey, OwnerId};
 use kvstrata_core::SequenceHash;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,14 +13,13 @@ fn superblock(slots: u32) -> Superblock {
     Superblock::plain(VOLUME, Shape::new(slots, 8192, 4096).expect("a shape"))
 }
 
+fn label(hash: u128) -> Label {
+    let parent = (hash > 1).then(|| SequenceHash::from_u128(hash - 1)).and_then(HashKey::of);
+    Label { hash: SequenceHash::from_u128(hash), parent, owner: OwnerId(hash as u64 % 5) }
+}
+
 fn record(hash: u128, sequence: u64) -> Record {
-    Record {
-        hash: SequenceHash::from_u128(hash),
-        parent: (hash > 1).then(|| SequenceHash::from_u128(hash - 1)),
-        sequence,
-        seal: seal_of_payload(&hash.to_le_bytes()),
-        payload_bytes: 16,
-    }
+    Record { label: label(hash), sequence, seal: seal_of_payload(&hash.to_le_bytes()), payload_bytes: 16 }
 }
 
 /// What the file holds when the records are in their slots.
@@ -92,8 +91,9 @@ fn records_are_written_back_and_found_again_in_the_order_of_writing() {
     assert_eq!(write_back(&mut table, &mut file, 1 << 17).len(), 1);
     let (mut again, blocks, rejected) = load(200, &file);
     assert_eq!((slots_of(&blocks), rejected), (vec![199, 0, 64], RejectedRecords::default()));
-    assert_eq!((blocks[1].name, blocks[1].sequence), (record(2, 2).name(), 2));
-    assert_eq!(blocks[0].name, Name { hash: SequenceHash::from_u128(1), parent: None });
+    assert_eq!((blocks[1].label, blocks[1].sequence), (label(2), 2));
+    let first = Label { hash: SequenceHash::from_u128(1), parent: None, owner: OwnerId(1) };
+    assert_eq!(blocks[0].label, first);
     assert_eq!((again.dirty_pages(), again.next_sequence()), (0, 4));
 
     table.clear(0);
@@ -315,12 +315,12 @@ proptest! {
             }
         }
         let (mut table, blocks, _) = load(slots, &bytes[..=cut.index(bytes.len())]);
-        let hashes: BTreeSet<_> = blocks.iter().map(|block| block.name.hash).collect();
+        let hashes: BTreeSet<_> = blocks.iter().map(|block| block.label.hash).collect();
         prop_assert_eq!(hashes.len(), blocks.len());
         prop_assert!(blocks.is_sorted_by_key(|block| (block.sequence, block.slot)));
         for block in &blocks {
             let record = table.get(block.slot).expect("what was recovered is there");
-            prop_assert_eq!((record.name(), record.sequence), (block.name, block.sequence));
+            prop_assert_eq!((record.label, record.sequence), (block.label, block.sequence));
         }
         write_back(&mut table, &mut bytes, 1 << 17);
         let (again, blocks_again, rejected) = load(slots, &bytes);
@@ -373,7 +373,7 @@ fn a_million_masked_records_are_loaded_in_less_than_a_second() {
         let took = start.elapsed();
         let (_, blocks, rejected) = loaded.expect("memory");
         assert_eq!((blocks.len(), rejected.total()), (1_000_000, 0));
-        assert_eq!(blocks[17].name, record(19, 1).name());
+        assert_eq!(blocks[17].label, label(19));
         took
     });
     let took = took.min().expect("three");

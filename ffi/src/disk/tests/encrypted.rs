@@ -47,7 +47,8 @@ fn named(slot: u32) -> Name {
     let hash = |slot: u32| {
         SequenceHash::from_u128(u128::from(slot + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835))
     };
-    Name { hash: hash(slot), parent: (slot > 0).then(|| hash(slot - 1)) }
+    let owner = OwnerId(u64::from(slot + 1).wrapping_mul(0xD6E8_FEB8_6659_FD93));
+    Name { hash: hash(slot), parent: (slot > 0).then(|| hash(slot - 1)), owner }
 }
 
 fn write(volume: &Volume, slots: impl IntoIterator<Item = u32>, round: u32) {
@@ -91,7 +92,7 @@ fn what_was_written_is_found_again_by_name_through_many_openings() {
     for opening in 0..5 {
         let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
         assert_eq!(slots_of(&recovery), (0..3 * opening).rev().collect::<Vec<_>>());
-        assert!(recovery.blocks.iter().all(|block| block.name == named(block.slot)), "{recovery:?}");
+        assert!(recovery.blocks.iter().all(|block| block.label == named(block.slot).into()), "{recovery:?}");
         assert_eq!((recovery.rejected.total(), recovery.created), (0, opening == 0));
         for slot in 0..3 * opening {
             assert_eq!(cause_of(&volume, slot, slot, opening - 1), None);
@@ -153,7 +154,7 @@ fn a_number_that_comes_again_encrypts_otherwise() {
         pattern(20, round, &mut clear);
         stream.iter_mut().zip(clear).for_each(|(byte, clear)| *byte ^= clear);
         let record = Record::decode(&record, volume_id, 20).expect("whole").expect("not empty");
-        (record.sequence, record.hash, stream)
+        (record.sequence, record.label.hash, stream)
     });
     assert_eq!(streams[0].0, streams[1].0, "the same number");
     assert!(streams[0].1 != streams[1].1 && streams[0].2 != streams[1].2, "one key stream twice");

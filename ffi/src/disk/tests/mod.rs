@@ -20,7 +20,7 @@ mod through;
 use super::choice::{Built, build};
 use super::error::VolumeError;
 use super::options::{Backend, VolumeOptions};
-use super::recovery::Name;
+use super::recovery::{Name, OwnerId};
 use super::request::Urgency;
 use super::ring::faulty::{Fault, FaultyRing};
 use super::volume::Volume;
@@ -78,7 +78,8 @@ fn faulty(
 
 /// What the block is called that a slot holds in a round.
 fn name(slot: u32, round: u32) -> Name {
-    Name { hash: SequenceHash::from_u128((u128::from(slot) << 64) | (u128::from(round) + 1)), parent: None }
+    let hash = SequenceHash::from_u128((u128::from(slot) << 64) | (u128::from(round) + 1));
+    Name { hash, parent: None, owner: OwnerId(u64::from(slot % 3)) }
 }
 
 /// Bytes that only the slot and the round determine, different at every position of a block.

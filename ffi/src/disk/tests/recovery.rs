@@ -57,7 +57,7 @@ fn what_was_written_is_found_again_in_its_order_and_what_was_forgotten_is_not() 
     let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
     assert_eq!(slots_of(&recovery), order.skip(1).collect::<Vec<_>>());
     assert!(recovery.clean && !recovery.created && recovery.rejected.total() == 0, "{recovery:?}");
-    assert!(recovery.blocks.iter().all(|block| block.name == name(block.slot, 1)));
+    assert!(recovery.blocks.iter().all(|block| block.label == name(block.slot, 1).into()));
     for slot in slots_of(&recovery) {
         assert_eq!(cause_of(&volume, slot), None);
     }
@@ -116,6 +116,32 @@ fn a_flush_puts_everything_on_the_device() {
     std::fs::copy(dir.path().join("volume"), crashed.path().join("volume")).expect("copied");
     let (_, recovery) = Volume::open(kept(&crashed)).expect("volume");
     assert_eq!((recovery.blocks.len(), recovery.clean), (SLOTS as usize, false));
+}
+
+/// The first version had other records, whose bytes would pass for labels of this one.
+#[test]
+fn a_volume_of_another_version_is_refused_and_can_be_started_over() {
+    let dir = dir();
+    drop(written(&dir, 0..5));
+    let length = file(&dir).metadata().expect("there").len();
+    for at in [0, length - 4096] {
+        let mut superblock = [0; 4096];
+        file(&dir).read_exact_at(&mut superblock, at).expect("there");
+        superblock[8] = 1;
+        let sum = twox_hash::XxHash3_64::oneshot(&superblock[..4088]);
+        superblock[4088..].copy_from_slice(&sum.to_le_bytes());
+        file(&dir).write_all_at(&superblock, at).expect("written");
+    }
+    let before = std::fs::read(dir.path().join("volume")).expect("there");
+    let error = open(kept(&dir)).unwrap_err();
+    assert!(
+        matches!(&error, VolumeError::Foreign { field: "version", found, .. } if found == "1"),
+        "{error}"
+    );
+    assert!(error.to_string().contains("reinitialize"), "{error}");
+    assert!(std::fs::read(dir.path().join("volume")).expect("there") == before, "it was changed");
+    let (_, recovery) = Volume::open(kept(&dir).reinitialize(true)).expect("started over");
+    assert!(recovery.blocks.is_empty() && recovery.created);
 }
 
 #[test]
@@ -179,9 +205,8 @@ fn a_number_that_no_opening_gave_is_dropped_and_the_greatest_that_one_gave_is_no
         || Superblock::from_bytes(&std::fs::read(dir.path().join("volume")).expect("there")).expect("whole");
     let forge = |slot: u32, sequence: u64| {
         let Superblock { volume_id, .. } = superblock();
-        let name = name(slot, 1);
-        let record =
-            Record { hash: name.hash, parent: None, sequence, seal: [0; 16], payload_bytes: BYTES as u32 };
+        let label = name(slot, 1).into();
+        let record = Record { label, sequence, seal: [0; 16], payload_bytes: BYTES as u32 };
         file(&dir)
             .write_all_at(&record.encode(volume_id, slot), 4096 + 64 * u64::from(slot))
             .expect("written");

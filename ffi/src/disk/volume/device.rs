@@ -11,7 +11,7 @@ use super::super::error::{DeviceRefusal, Direction, FailureCause, IoFailure};
 use super::super::format::Shape;
 use super::super::options::Gds;
 use super::super::pending::{Cell, Pending};
-use super::super::recovery::Name;
+use super::super::recovery::{Name, OwnerId};
 use super::super::request::{Request, Task, Urgency};
 use super::super::ring::Ring;
 use super::super::ring::gds::GdsRing;
@@ -133,7 +133,7 @@ impl Volume {
         urgency: Urgency,
         range: DeviceRange,
     ) -> Pending<DeviceRange> {
-        let name = Name { hash, parent: None };
+        let name = Name { hash, parent: None, owner: OwnerId::NOBODY };
         self.on_device(Direction::Read, Task::Read, slot, name, urgency, range)
     }
 

@@ -1,10 +1,10 @@
-//! How a purge begins and ends, and when it looks through the tags.
+//! How a purge begins and ends, and when tags are looked through.
 //!
 //! Invariants
 //! - I1: what is registered when it begins is in its hands, or withdrawn, before anything else happens under the lock: so nobody evicts it.
 //!   A handle that is being dropped this moment may be dropped before.
 //! - I2: tags are looked through once at the beginning, once after each telling that some of the tenant's may have been registered
-//!   (`look_again`), and once more before it is over; not each time that it is told.
+//!   (`look_again`), once more after a look that found one between two states, and before it is over; not each time that it is told.
 //! - I3: it ends with its task, however that ends; or its tenant would have nothing for ever.
 
 use super::{Purging, Work};
@@ -31,6 +31,8 @@ impl Purging {
             again: true,
             #[cfg(test)]
             scans: 0,
+            #[cfg(test)]
+            looks: 0,
         }
     }
 }

@@ -1,11 +1,13 @@
 //! How much is looked at for who is held.
 
 use crate::config::ManagerConfig;
-use crate::manager::KvBlockManager;
+use crate::manager::line::tests::HURRIES;
+use crate::manager::{KvBlockManager, OffloadOptions};
 use kvstrata_core::SequenceHash;
 use std::cell::Cell;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 thread_local! {
     /// Searches of the eviction order, by this thread.
@@ -43,4 +45,41 @@ async fn who_is_held_is_looked_after_when_its_own_has_changed_and_not_at_each_ch
     let Poll::Ready(blocks) = held.as_mut().poll(&mut context) else { panic!("there are two") };
     assert_eq!(blocks.expect("in time").len(), 2);
     assert!(LOOKS.get() > before);
+}
+
+#[tokio::test]
+async fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_each_change() {
+    let settings = ManagerConfig::builder()
+        .geometry_block_bytes(Some(64))
+        .device_blocks(8)
+        .host_blocks(16)
+        .watermark_device(1.0)
+        .iteration_bytes(Some(64))
+        .quota_device(0.5);
+    let manager = KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager");
+    let tenant = manager.tenant("a").expect("few tenants");
+    let name = |number: u128| SequenceHash::from_u128(number << 64 | 1);
+    let theirs = manager.try_allocate(3).expect("free ones");
+    let theirs = theirs.register(&[1, 2, 3].map(name), None).expect("registered");
+    let own = tenant.try_allocate(4).expect("its quota");
+    let own = own.register(&[4, 5, 6, 7].map(name), None).expect("registered");
+    let mut held = pin!(tenant.allocate_within(2, Duration::from_secs(20)));
+    assert!(held.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let before = HURRIES.get();
+    for _ in 0..100 {
+        manager.check_watermark();
+        drop(theirs.clone());
+    }
+    assert_eq!(HURRIES.get(), before, "nothing is new");
+    // The iteration has bytes for one of them.
+    let offloads = [&theirs, &own].map(|blocks| manager.offload(blocks, OffloadOptions::default()));
+    assert_eq!(HURRIES.get(), before + 2, "there are new flights");
+    for _ in 0..100 {
+        drop(theirs.clone());
+    }
+    assert_eq!(HURRIES.get(), before + 2, "and then no more");
+    // Of its own blocks that are released, the copies keep some: they wait for no iteration any more.
+    drop(own);
+    assert_eq!(held.await.expect("in time").len(), 2);
+    drop(offloads);
 }

@@ -118,8 +118,9 @@ impl Naive {
             round.rotate_left(1);
         };
         let bytes = self.all[item as usize].bytes;
-        let fits =
-            self.bytes(&self.in_flight) + bytes <= self.limits.in_flight_bytes || self.in_flight.is_empty();
+        let fits = self.in_flight.is_empty()
+            || self.in_flight.len() < self.limits.in_flight as usize
+                && self.bytes(&self.in_flight) + bytes <= self.limits.in_flight_bytes;
         let budget = self.budget.filter(|_| class != Class::Urgent as usize);
         if !fits || budget.is_some_and(|budget| bytes > self.left && self.left != budget) {
             return None;
@@ -237,11 +238,12 @@ proptest! {
     #[test]
     fn it_does_what_lists_and_rounds_do(
         waiting in 1u32..60,
+        in_flight in prop_oneof![Just(u32::MAX), 0u32..8],
         in_flight_bytes in 1u64..200,
         quantum_bytes in prop_oneof![1u64..8, 1u64..100],
         budget in prop_oneof![Just(None), (1u64..150).prop_map(Some)],
         operations in prop::collection::vec(operation(), 0..400),
     ) {
-        run(Limits { waiting, in_flight_bytes, quantum_bytes }, budget, operations)?;
+        run(Limits { waiting, in_flight, in_flight_bytes, quantum_bytes }, budget, operations)?;
     }
 }

@@ -62,7 +62,7 @@ fn fields_lie_where_the_document_says() {
     });
     assert_eq!(documented("\n## Superblock\n"), superblock);
     assert_eq!(end(&superblock), SUPERBLOCK_BYTES);
-    let record = fields!(record::Wire { hash parent sequence seal payload_bytes checksum });
+    let record = fields!(record::Wire { hash parent owner sequence seal payload_bytes checksum });
     assert_eq!(documented("\n## Record\n"), record);
     assert_eq!(end(&record), RECORD_BYTES);
 }
@@ -88,7 +88,7 @@ fn constants_are_what_the_document_says() {
     assert_eq!((SealKind::Checksum.number(), SealKind::Tag.number()), (1, 2));
 }
 
-/// Bytes that must never change while the version is 1.
+/// Bytes that must never change while the version is 2.
 #[test]
 fn the_example_is_what_is_written() {
     let bytes = superblock().to_bytes();

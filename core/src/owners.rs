@@ -7,32 +7,54 @@
 //! ```
 //!
 //! A credit is for a block, or one to come: it goes from the allocation to the registration, and ends with that. So a tenant never has more
-//! than its quota, however many tasks allocate, and no count has to be made of blocks.
+//! than its quota, however many threads allocate, and no count has to be made of blocks.
+//!
+//! Who gives the credit of a registered block back is the pool, by [`Ends`]. Where the pool does not tell (slots of a disk, which leave it
+//! with their volume) it is whoever exchanges the tag: see I4.
 //!
 //! Invariants
 //! - I1: `used` of a tenant is its blocks that are owned by handles, by the line and by flights up, those registered, and those that
 //!   flights down are to register; in each tier.
 //! - I2: a tag is written before its block is registered, by the block's owner, whoever that is; so of what is registered, or was until its
 //!   owner has it, the tag is that registration's. Of other blocks it says nothing.
-//! - I3: no take brings `used` above the quota. A claim may: a block of nobody's that a tenant has used.
+//! - I3: no take brings `used` above the quota. A claim may: a block of nobody's that a tenant has used, or of the tenant's that a restart has found.
+//! - I4: of a slot whose pool does not tell, who exchanges a tag that counts for one that does not, or for another's, gives its credit
+//!   back; nobody else does. So it is given back once, whoever comes beside.
+//! - I5: who reads a state finds the blocks by which it differs from an earlier one: a look that found none is made again.
 //!
 //! # Orderings
-//! Relaxed throughout: a tag is ordered by its block's transitions, as a parent is; a count publishes nothing, and who waits for credits is
-//! told by the fences of [`Waiting`](kvstrata_core::waiting::Waiting), as with blocks.
+//! Tags and credits are Relaxed: a tag is ordered by its block's transitions, as a parent is, or stands for itself (I4); a credit
+//! publishes nothing, and who waits for credits is told by the fences of [`Waiting`](crate::waiting::Waiting), as with blocks. Stirs and
+//! ends are Release, and a state is read with Acquire (I5): otherwise a look could see the count of a release and not the release, nor the
+//! cursor that was pulled back for it, and who remembers that state would not look again.
 
-use super::TenantId;
-use kvstrata_core::{BlockId, BlockRef, EventSink, SequenceHash};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use crate::events::EventSink;
+use crate::hash::SequenceHash;
+use crate::id::{BlockId, BlockRef};
+use crate::sync::{Acquire, AtomicU16, AtomicU32, AtomicU64, Relaxed, Release, site, skipped};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+/// Tenants at most, nobody included. Under loom few: each has words of its own.
+pub const MAX_TENANTS: usize = if cfg!(loom) { 4 } else { 4096 };
+
+/// A tenant's number, below [`MAX_TENANTS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct TenantId(pub u16);
+
+impl TenantId {
+    /// Whose blocks are those that no tenant has asked for.
+    pub const NOBODY: TenantId = TenantId(0);
+}
 
 const NO_LIMIT: u32 = u32::MAX;
 /// In a tag: whose it is, and the credit was given back before the registration ended.
 const SPENT: u16 = 1 << 15;
-const _: () = assert!(super::MAX_TENANTS <= SPENT as usize);
+const _: () = assert!(MAX_TENANTS <= SPENT as usize);
 
 /// Owners of the blocks of one tier of one group.
 #[derive(Debug)]
-pub(in crate::manager) struct Owners {
+pub struct Owners {
     tags: Box<[AtomicU16]>,
     used: Box<[AtomicU32]>,
     /// By tenant: how often one of its blocks was let go of, which may be a victim since.
@@ -53,12 +75,14 @@ fn limit(part: f64, blocks: usize) -> u32 {
 }
 
 impl Owners {
-    /// Nobody's blocks; parts of the tier that the named tenants may have, and that others may.
-    pub(in crate::manager) fn new(blocks: usize, named: impl Iterator<Item = f64>, part: f64) -> Arc<Owners> {
+    /// So many blocks, nobody's. Parts of the tier that the tenants from 1 on may have, in their order, and that all others may: from 0
+    /// to 1, rounded down to blocks; 1 is no limit. Shared, between who asks and the pool's [`Ends`].
+    #[must_use]
+    pub fn new(blocks: usize, named: impl Iterator<Item = f64>, part: f64) -> Arc<Owners> {
         Arc::new(Owners {
             tags: (0..blocks).map(|_| AtomicU16::new(0)).collect(),
-            used: (0..super::MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
-            stirs: (0..super::MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
+            used: (0..MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
+            stirs: (0..MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
             ended: AtomicU32::new(0),
             limits: named.map(|part| limit(part, blocks)).collect(),
             limit: limit(part, blocks),
@@ -67,45 +91,56 @@ impl Owners {
     }
 
     /// Who registered a block that is registered, or that is in the hands of who has ended that (I2).
-    pub(in crate::manager) fn owner(&self, block: BlockId) -> TenantId {
+    #[must_use]
+    pub fn owner(&self, block: BlockId) -> TenantId {
         TenantId(self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed) & !SPENT))
     }
 
-    /// For the owner of a block that is about to be registered.
-    pub(in crate::manager) fn note(&self, block: BlockId, tenant: TenantId) {
+    /// For the owner of a block that is about to be registered, or a holder of one that is withdrawn: nobody's, its end gives no credit
+    /// back.
+    pub fn note(&self, block: BlockId, tenant: TenantId) {
         if let Some(tag) = self.tags.get(block.index()) {
             tag.store(tenant.0, Relaxed);
         }
     }
 
-    /// The blocks that a tenant may have at most.
-    pub(in crate::manager) fn limit(&self, tenant: TenantId) -> Option<usize> {
+    /// The blocks that a tenant may have at most; none: as many as there are.
+    #[must_use]
+    pub fn limit(&self, tenant: TenantId) -> Option<usize> {
         let place = usize::from(tenant.0).checked_sub(1)?;
         let limit = self.limits.get(place).copied().unwrap_or(self.limit);
         (limit != NO_LIMIT).then_some(limit as usize)
     }
 
-    pub(in crate::manager) fn used(&self, tenant: TenantId) -> usize {
+    /// The blocks that a tenant has, or is about to (I1).
+    #[must_use]
+    pub fn used(&self, tenant: TenantId) -> usize {
         self.used.get(usize::from(tenant.0)).map_or(0, |used| used.load(Relaxed) as usize)
     }
 
-    /// A block has been let go of. Before whoever waits is looked after: what is found then is known to be new.
-    pub(in crate::manager) fn stir(&self, block: BlockId) {
+    /// A block has been let go of. Before whoever waits is looked after: what is found then is known to be new (I5).
+    pub fn stir(&self, block: BlockId) {
         let tenant = usize::from(self.owner(block).0);
         if let Some(stirs) = self.stirs.get(tenant).filter(|_| tenant > 0) {
-            stirs.fetch_add(1, Relaxed);
+            // Release: publishes the release before it; pairs with the Acquire in `state_of`.
+            stirs.fetch_add(1, site!("owners_stir_relaxed", Release));
         }
     }
 
     /// Differs from before if a tenant may have other victims, or other credits. `linked`: a parent may be one since its child has gone.
-    pub(in crate::manager) fn state_of(&self, tenant: TenantId, linked: bool) -> [u32; 3] {
-        let of =
-            |counts: &[AtomicU32]| counts.get(usize::from(tenant.0)).map_or(0, |count| count.load(Relaxed));
-        [of(&self.used), of(&self.stirs), if linked { self.ended.load(Relaxed) } else { 0 }]
+    /// To be read before one looks for them (I5).
+    #[must_use]
+    pub fn state_of(&self, tenant: TenantId, linked: bool) -> [u32; 3] {
+        // Acquire, both: pair with the Releases in `stir` and `removed`: the look sees what was told of.
+        let stirs = |stirs: &AtomicU32| stirs.load(site!("owners_state_relaxed", Acquire));
+        let stirs = self.stirs.get(usize::from(tenant.0)).map_or(0, stirs);
+        let ended = if linked { self.ended.load(site!("owners_state_ended_relaxed", Acquire)) } else { 0 };
+        [self.used(tenant) as u32, stirs, ended]
     }
 
-    /// Takes credits, all or none (I3). Nobody needs none.
-    pub(in crate::manager) fn take(&self, tenant: TenantId, blocks: usize) -> bool {
+    /// Takes credits for so many blocks, all or none (I3). Nobody needs none.
+    #[must_use]
+    pub fn take(&self, tenant: TenantId, blocks: usize) -> bool {
         if tenant == TenantId::NOBODY {
             return true;
         }
@@ -114,12 +149,17 @@ impl Owners {
             used.fetch_add(blocks as u32, Relaxed);
             return true;
         };
-        let more = |used: u32| Some(used + blocks as u32).filter(|used| *used as usize <= limit);
+        let more = |used: u32| used.checked_add(blocks as u32).filter(|used| *used as usize <= limit);
+        if skipped!("owners_take_no_exchange") {
+            let taken = more(used.load(Relaxed));
+            taken.into_iter().for_each(|taken| used.store(taken, Relaxed));
+            return taken.is_some();
+        }
         used.fetch_update(Relaxed, Relaxed, more).is_ok()
     }
 
-    /// Gives credits back.
-    pub(in crate::manager) fn give(&self, tenant: TenantId, blocks: usize) {
+    /// Gives credits of so many blocks back.
+    pub fn give(&self, tenant: TenantId, blocks: usize) {
         if tenant != TenantId::NOBODY
             && let Some(used) = self.used.get(usize::from(tenant.0))
         {
@@ -127,71 +167,102 @@ impl Owners {
         }
     }
 
-    /// A block of nobody's, registered and held, that a tenant uses: it is the tenant's from now on.
-    pub(in crate::manager) fn claim(&self, block: BlockId, tenant: TenantId) {
+    /// A block of nobody's, registered and held, that a tenant uses, or one of the tenant's that a restart has found: it is the tenant's from now on.
+    pub fn claim(&self, block: BlockId, tenant: TenantId) {
         let (Some(tag), Some(used)) = (self.tags.get(block.index()), self.used.get(usize::from(tenant.0)))
         else {
             return;
         };
-        if tenant != TenantId::NOBODY && tag.compare_exchange(0, tenant.0, Relaxed, Relaxed).is_ok() {
+        if tenant != TenantId::NOBODY && exchange(tag, 0, tenant.0, skipped!("owners_claim_no_exchange")) {
             used.fetch_add(1, Relaxed);
         }
     }
 
     /// Hands a slot of the disk to a tenant, whose credit it takes over; the one of whose block was there is given back. For slots
     /// whose pool does not tell.
-    pub(in crate::manager) fn hand_over(&self, slot: BlockId, tenant: TenantId) {
+    pub fn hand_over(&self, slot: BlockId, tenant: TenantId) {
         if let Some(tag) = self.tags.get(slot.index()) {
-            let before = tag.swap(tenant.0, Relaxed);
+            let before = if skipped!("owners_hand_no_exchange") {
+                let before = tag.load(Relaxed);
+                tag.store(tenant.0, Relaxed);
+                before
+            } else {
+                tag.swap(tenant.0, Relaxed)
+            };
             self.give(TenantId(before & !SPENT), usize::from(before & SPENT == 0));
         }
     }
 
     /// The [`owner`](Owners::owner), if the block counts as its.
-    pub(in crate::manager) fn counted(&self, block: BlockId) -> TenantId {
+    #[must_use]
+    pub fn counted(&self, block: BlockId) -> TenantId {
         let tag = self.tags.get(block.index()).map_or(0, |tag| tag.load(Relaxed));
         TenantId(if tag & SPENT == 0 { tag } else { 0 })
     }
 
     /// So many volumes have been lost. Whether that is news.
-    pub(in crate::manager) fn hear_of(&self, losses: u64) -> bool {
+    #[must_use]
+    pub fn hear_of(&self, losses: u64) -> bool {
         self.losses.swap(losses, Relaxed) != losses
     }
 
     /// Gives back the credits of slots that are lost. What is in them stays its tenant's: the volume may be opened again, and a purge says so.
-    pub(in crate::manager) fn give_up(&self, lost: impl Fn(BlockId) -> bool) {
-        for (block, tag) in (0..).zip(&self.tags) {
-            let owner = tag.load(Relaxed);
-            if owner != 0 && owner & SPENT == 0 && lost(BlockId(block)) {
-                tag.store(owner | SPENT, Relaxed);
-                self.give(TenantId(owner), 1);
-            }
+    pub fn give_up(&self, lost: impl Fn(BlockId) -> bool) {
+        let blocks = (0..self.tags.len() as u32).map(BlockId);
+        blocks
+            .filter(|block| self.counted(*block) != TenantId::NOBODY && lost(*block))
+            .for_each(|block| self.give_up_one(block));
+    }
+
+    /// The same of one slot, which nobody finds any more, though some may hold it.
+    pub fn give_up_one(&self, slot: BlockId) {
+        let owner = self.counted(slot);
+        if let Some(tag) = self.tags.get(slot.index()).filter(|_| owner != TenantId::NOBODY)
+            // Handed over meanwhile, its credit has been given back (I4).
+            && exchange(tag, owner.0, owner.0 | SPENT, skipped!("owners_give_up_no_exchange"))
+        {
+            self.give(owner, 1);
         }
     }
 
     /// The blocks that have a tenant's tag.
-    pub(in crate::manager) fn tagged(&self, tenant: TenantId) -> impl Iterator<Item = BlockId> + '_ {
+    pub fn tagged(&self, tenant: TenantId) -> impl Iterator<Item = BlockId> + '_ {
         let its = move |(_, tag): &(u32, &AtomicU16)| tag.load(Relaxed) & !SPENT == tenant.0;
         (0..).zip(&self.tags).filter(its).map(|(block, _)| BlockId(block))
     }
 }
 
+/// Exchanges a tag, if it is still `from`: whether that was so (I4). `blindly`: a mutation.
+fn exchange(tag: &AtomicU16, from: u16, to: u16, blindly: bool) -> bool {
+    if blindly {
+        let same = tag.load(Relaxed) == from;
+        if same {
+            tag.store(to, Relaxed);
+        }
+        return same;
+    }
+    tag.compare_exchange(from, to, Relaxed, Relaxed).is_ok()
+}
+
 /// Hears from a pool when a registration has ended: before the block is anybody else's.
 #[derive(Debug)]
-pub(in crate::manager) struct Ends(pub(in crate::manager) Arc<Owners>);
+pub struct Ends(pub Arc<Owners>);
 
 impl EventSink for Ends {
     fn stored(&self, _: BlockRef, _: SequenceHash, _: Option<BlockRef>) {}
 
     fn removed(&self, block: BlockRef, _: SequenceHash) {
         self.0.give(self.0.owner(block.id), 1);
-        self.0.ended.fetch_add(1, Relaxed);
+        // Release: publishes that a parent has a child less; pairs with the Acquire in `state_of`.
+        self.0.ended.fetch_add(1, site!("owners_ended_relaxed", Release));
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use alloc::vec;
+    use alloc::vec::Vec;
 
     #[test]
     fn credits_never_exceed_a_quota_and_claims_may() {

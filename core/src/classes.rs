@@ -5,19 +5,25 @@
 //! transitions order the two. Of two that hold it and write at once one is last, here and in the pool, and perhaps not the same: a class is
 //! a wish.
 
-use kvstrata_core::{BlockId, Priority};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use crate::id::BlockId;
+use crate::slot::Priority;
+use crate::sync::{AtomicU8, Relaxed};
+use alloc::boxed::Box;
 
 /// By block number.
 #[derive(Debug)]
-pub(super) struct Classes(Box<[AtomicU8]>);
+pub struct Classes(Box<[AtomicU8]>);
 
 impl Classes {
-    pub(super) fn new(blocks: usize) -> Classes {
+    /// For so many blocks, all of [`Priority::Normal`].
+    #[must_use]
+    pub fn new(blocks: usize) -> Classes {
         Classes((0..blocks).map(|_| AtomicU8::new(Priority::Normal as u8)).collect())
     }
 
-    pub(super) fn get(&self, block: BlockId) -> Priority {
+    /// The class of a block that the caller holds, or has evicted.
+    #[must_use]
+    pub fn get(&self, block: BlockId) -> Priority {
         match self.0.get(block.index()).map(|class| class.load(Relaxed)) {
             Some(0) => Priority::Low,
             Some(2) => Priority::High,
@@ -26,7 +32,8 @@ impl Classes {
         }
     }
 
-    pub(super) fn set(&self, block: BlockId, class: Priority) {
+    /// For who holds a block, or is about to register it.
+    pub fn set(&self, block: BlockId, class: Priority) {
         if let Some(entry) = self.0.get(block.index()) {
             entry.store(class as u8, Relaxed);
         }
@@ -34,11 +41,12 @@ impl Classes {
 }
 
 /// The class of a copy in a tier below: nobody could give it another one there, so none stays for ever.
-pub(super) fn below(class: Priority) -> Priority {
+#[must_use]
+pub fn below(class: Priority) -> Priority {
     class.min(Priority::High)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,9 +1,11 @@
 //! Stamps against a plain list of what each block is; the search against a sort of all.
 
 use super::{Ages, ITERATION, Search};
-use kvstrata_core::{BlockId, BlockRef};
+use crate::id::{BlockId, BlockRef};
+use crate::sync::{AtomicU32, Relaxed};
+use alloc::vec;
+use alloc::vec::Vec;
 use proptest::prelude::*;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 fn block(id: u32, generation: u32) -> BlockRef {
     BlockRef { id: BlockId(id), generation }
@@ -177,7 +179,7 @@ fn a_stamp_of_ones_alone_is_not_none() {
 /// Two threads mark the same generation at the same time: one of them is the first.
 #[test]
 fn no_mark_is_lost_between_threads() {
-    const ROUNDS: u32 = 20_000;
+    const ROUNDS: u32 = if cfg!(miri) { 50 } else { 20_000 };
     let (ages, begun) = (Ages::new(1), AtomicU32::new(0));
     let firsts: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..2)

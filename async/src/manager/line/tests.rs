@@ -1,0 +1,40 @@
+//! How much is looked at for who waits for blocks.
+
+use crate::config::ManagerConfig;
+use crate::manager::KvBlockManager;
+use crate::tier::Tier;
+use kvstrata_core::{Policy, Priority, SequenceHash};
+use std::cell::Cell;
+
+thread_local! {
+    /// Walks over a tier for blocks that its policy keeps, by this thread.
+    pub(super) static WALKS: Cell<usize> = const { Cell::new(0) };
+    /// Walks over all flights for those that are to wait for no iteration, by this thread.
+    pub(in crate::manager) static HURRIES: Cell<usize> = const { Cell::new(0) };
+}
+
+#[tokio::test]
+async fn as_many_parents_as_are_wanted_are_taken_in_one_walk_and_count_as_evicted() {
+    let settings = ManagerConfig::builder()
+        .geometry_block_bytes(Some(64))
+        .device_blocks(32)
+        .host_blocks(0)
+        .watermark_device(1.0)
+        .device_policy(Policy::Sieve);
+    let manager = KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager");
+    let hashes: Vec<_> = (1..=32).map(|number| SequenceHash::from_u128(number << 64 | 1)).collect();
+    let mut held = manager.try_allocate(32).expect("free ones").register(&hashes, None).expect("registered");
+    let mut dear = held.clone();
+    dear.truncate(2);
+    dear.set_priority(Priority::Pinned);
+    drop(dear);
+    held.drop_first(24);
+    let before = WALKS.get();
+    let some = manager.try_allocate(15).expect("parents that nobody holds");
+    assert_eq!(WALKS.get() - before, 1);
+    let others = manager.try_allocate(7).expect("the others");
+    assert_eq!((WALKS.get() - before, some.len() + others.len()), (2, 22));
+    assert!(manager.try_allocate(1).is_none(), "two are pinned, and eight held");
+    assert_eq!(manager.match_sequence_hashes(&hashes).len(), 2);
+    assert_eq!(manager.pool_stats(Tier::Device).evicted, 22);
+}

@@ -1,0 +1,88 @@
+//! The manager and what a disk takes: no more at once than it has room for, nothing under the lock that may be a call to the system, and a task
+//! that gives others their turn.
+
+use crate::gated::Ground;
+use crate::ground::{BYTES, check, compute, hashes, rest, settings};
+use crate::sim::{Asked, Plan, SimDisk};
+use crate::staged;
+use kvstrata::manager::{OffloadOptions, OnboardOptions};
+use kvstrata::transfer::DiskPort;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+use tokio::task::yield_now;
+
+const BLOCKS: u32 = 8;
+/// Far more than it takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn disk(at_once: u32) -> Arc<SimDisk> {
+    let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
+    Arc::new(SimDisk::with_at_once(2 * BLOCKS, BYTES, quick, at_once))
+}
+
+#[tokio::test]
+async fn a_disk_is_asked_for_no_more_at_once_than_it_takes() {
+    let disk = disk(2);
+    let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>, BLOCKS, 8);
+    let all = hashes(1, u64::from(BLOCKS));
+    drop(compute(&manager, &all, None).await);
+    assert_eq!(manager.persist(&all).await.copied, all.len());
+    drop(manager.allocate(all.len()).await.expect("blocks"));
+    let up = manager.onboard(manager.match_prefix(&all), OnboardOptions::default()).expect("fits").await;
+    check(&manager, &up.blocks, &all);
+    let counts = disk.counts();
+    assert_eq!((counts.written, counts.read), (8, 8));
+    assert_eq!(counts.violations, [""; 0]);
+}
+
+#[tokio::test]
+async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
+    let disk = disk(u32::MAX);
+    let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>, BLOCKS, 8);
+    let (heard, hears) = mpsc::channel();
+    let asks = manager.clone();
+    disk.listen(move |asked| {
+        if asked == Asked::Forget {
+            let (looked, looks) = mpsc::channel();
+            let manager = asks.clone();
+            // Another caller, who needs the lock.
+            std::thread::spawn(move || looked.send(manager.census().is_idle()));
+            let _ = heard.send(looks.recv_timeout(PATIENCE).is_ok());
+        }
+    });
+    let blocks = compute(&manager, &hashes(1, 3), None).await;
+    let partial = manager.get_mutable_block().await.expect("a block");
+    let mut preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+    assert_eq!(preempted.settled().await.copied, 4);
+    // Its name is nobody's now, and its slot free.
+    drop(preempted);
+    assert_eq!(hears.try_recv(), Ok(true), "asked to forget, and nobody waited for it");
+    rest(&manager).await;
+    let census = disk.pool().census();
+    assert_eq!((census.owned, census.inactive), (0, 3));
+}
+
+#[tokio::test]
+async fn who_compares_bytes_lets_others_have_their_turn_after_each_block() {
+    let disk = disk(u32::MAX);
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let ground = Ground::over(settings(BLOCKS, 2 * BLOCKS), BLOCKS, 2 * BLOCKS, Some(port));
+    let (manager, all) = (&ground.manager, hashes(1, u64::from(BLOCKS)));
+    let held = compute(manager, &all, None).await;
+    assert_eq!(manager.offload(&held, OffloadOptions::default()).await.copied, all.len());
+    let (turns, at) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
+    let (counted, noted) = (Arc::clone(&turns), Arc::clone(&at));
+    disk.listen(move |_| noted.lock().expect("no panic").push(counted.load(Relaxed)));
+    let other = tokio::spawn(async move {
+        loop {
+            turns.fetch_add(1, Relaxed);
+            yield_now().await;
+        }
+    });
+    assert_eq!(manager.persist(&all).await.copied, all.len());
+    other.abort();
+    let at = at.lock().expect("no panic");
+    // Two turns of one task may follow one another, where both have yielded.
+    assert!(at.len() == all.len() && at.windows(3).all(|some| some[0] < some[2]), "{at:?}");
+}

@@ -1,0 +1,90 @@
+//! A manager that a task of its runtime lets go of last: what then ends it may wait, and so is not the runtime's to do.
+
+use super::ground::{BYTES, settings};
+use kvstrata::core::PoolConfig;
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::transfer::{Copies, DeviceMover};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+/// Goes with its manager, and says on which thread.
+struct Goes(UnboundedSender<ThreadId>);
+
+impl DeviceMover for Goes {
+    fn start(&self, copies: Copies) {
+        drop(copies);
+    }
+
+    fn blocks_at_once(&self) -> usize {
+        1
+    }
+
+    fn describe(&self) -> String {
+        "goes".to_owned()
+    }
+}
+
+impl fmt::Debug for Goes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Goes")
+    }
+}
+
+impl Drop for Goes {
+    fn drop(&mut self) {
+        let _ = self.0.send(thread::current().id());
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Woken, it drops what waits, with all that this owns.
+struct Drops(Mutex<Option<Work>>);
+
+impl Wake for Drops {
+    fn wake(self: Arc<Drops>) {
+        let work = self.0.lock().expect("no panic").take();
+        drop(work);
+    }
+}
+
+#[tokio::test]
+async fn no_task_of_the_runtime_ends_a_manager() {
+    let (goes, mut gone) = unbounded_channel();
+    let stack = StackParts {
+        name: "one".to_owned(),
+        device: PoolConfig::new(1),
+        port: None,
+        mover: Arc::new(Goes(goes)),
+        memory: None,
+        host: None,
+        disk: None,
+        block_bytes: BYTES as u64,
+        layers: 1,
+        needs: Needs::All { page: 1 },
+        linked: false,
+    };
+    let runtime = tokio::runtime::Handle::current();
+    let parts = Parts { stacks: vec![stack], runtime, own: None, names: None };
+    let config = settings(1, 0).build().expect("a configuration");
+    let manager = KvBlockManager::of_parts(&config, parts).expect("parts that fit");
+    // The last handles are in here, and the task that looks after deadlines tells of this one.
+    let work: Work = Box::pin(async move {
+        let _held = manager.try_allocate(1).expect("it is free");
+        drop(manager.allocate_within(1, Duration::from_millis(5)).await);
+    });
+    let waits = Arc::new(Drops(Mutex::new(Some(work))));
+    let waker = Waker::from(Arc::clone(&waits));
+    if let Some(work) = &mut *waits.0.lock().expect("no panic") {
+        assert!(work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    let by = gone.recv().await.expect("the manager has ended");
+    assert!(waits.0.lock().expect("no panic").is_none(), "by its deadline");
+    assert_ne!(by, thread::current().id(), "here runs the runtime");
+}

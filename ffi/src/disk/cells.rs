@@ -1,0 +1,73 @@
+//! Cells that are used again: in steady state a request allocates none.
+//!
+//! ```text
+//!   front ─► the one that was given out first ─ … ─ the last one ◄─ back       each is in here too, while a request and a Pending have it
+//! ```
+//!
+//! Invariants
+//! - I1: a cell is given out only when nobody else has it: [`Arc::get_mut`] says so, and orders what they did before.
+//! - I2: no more than [`MOST`] are kept, however many are under way.
+
+use super::error::IoFailure;
+use super::pending::Cell;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// More than a queue and a ring take: of 100 bytes or so each.
+const MOST: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Cells<B, E = IoFailure>(Mutex<VecDeque<Arc<Cell<B, E>>>>);
+
+impl<B, E> Cells<B, E> {
+    pub(super) const fn new() -> Cells<B, E> {
+        Cells(Mutex::new(VecDeque::new()))
+    }
+
+    /// A cell for a request.
+    pub(super) fn take(&self) -> Arc<Cell<B, E>> {
+        let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let front = cells.pop_front();
+        let kept = cells.len() + usize::from(front.is_some());
+        if let Some(mut first) = front {
+            let is_free = Arc::get_mut(&mut first).map(Cell::renew).is_some();
+            cells.push_back(Arc::clone(&first));
+            if is_free {
+                return first;
+            }
+        }
+        let new = Cell::new();
+        if kept < MOST {
+            // The next to be looked at are those that were given out before.
+            cells.push_back(Arc::clone(&new));
+        }
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::Pending;
+
+    #[test]
+    fn a_cell_is_used_again_once_both_ends_have_let_go_of_it_and_not_before() {
+        let cells = Cells::<u8>::new();
+        let first = cells.take();
+        let pending = Pending::new(Arc::clone(&first));
+        let second = cells.take();
+        assert!(!Arc::ptr_eq(&first, &second));
+        drop(first.complete(Ok(7)));
+        assert_eq!(pending.wait(), Ok(7));
+        let address = Arc::as_ptr(&first);
+        drop((first, second));
+        let again = [cells.take(), cells.take()];
+        assert!(again.iter().any(|cell| Arc::as_ptr(cell) == address));
+        // As a new one.
+        drop(again[0].complete(Ok(8)));
+        assert_eq!(Pending::new(Arc::clone(&again[0])).wait(), Ok(8));
+        let more: Vec<_> = (0..3 * MOST).map(|_| cells.take()).collect();
+        assert!(more.iter().all(|cell| Arc::strong_count(cell) <= 2));
+        assert!(cells.0.lock().expect("no panic").len() <= MOST, "bounded");
+    }
+}
