@@ -13,6 +13,7 @@
 //! | [`plans`] | what it costs to make a plan and to walk it |
 //! | [`pages`] | memory on huge pages |
 //! | [`floor`] | what the machine allows: the same memory touched by the barest code |
+//! | [`policies`] | eviction policies over a trace, without the pool |
 //! | [`inputs`] | hashes and tokens |
 //! | [`machine`] | where it was measured |
 
@@ -29,6 +30,7 @@ pub mod machine;
 pub mod ours;
 pub mod pages;
 pub mod plans;
+pub mod policies;
 pub mod rounds;
 pub mod work;
 

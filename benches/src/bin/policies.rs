@@ -1,0 +1,196 @@
+//! Eviction policies over a trace: hits of each, reuse against LRU, and what reuse costs.
+
+use kvstrata::trace::TraceSource;
+use kvstrata_benches::policies::classic::Classic;
+use kvstrata_benches::policies::reuse::Reuse;
+use kvstrata_benches::policies::traffic::Trace;
+use kvstrata_benches::policies::{made_up, optimum, pool};
+use std::env;
+use std::error::Error;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
+
+  table     hits of all policies, of reuse and of the optimum, in per cent of the trace's blocks, and counted
+  never     reuse less LRU, in percentage points, over made-up traces, over others, over the trace in parts, and over tiny pools
+  sweep     reuse less LRU on the trace, from 250 to 150,000 blocks
+  means     reuse on the trace: the mean of seven capacities within 15 % of each, against the noise of a single one
+  time      nanoseconds an eviction and a touch, and bytes a block, of reuse on the trace: the least of seven runs
+
+  --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
+  --capacities N,N,…   blocks of the pool; 1000,3000,10000,30000 unless given (`never` and `sweep` have their own)
+  --round N            other random numbers for the made-up traces of `never`; 0 unless given";
+
+/// More blocks than this are refused, before they are allocated.
+const MOST: usize = 1 << 24;
+
+const SWEEP: [usize; 26] = [
+    250, 400, 600, 800, 1000, 1500, 2000, 3000, 4000, 5000, 6000, 7000, 8000, 9000, 10_000, 12_000, 14_000,
+    17_000, 20_000, 25_000, 30_000, 40_000, 50_000, 70_000, 100_000, 150_000,
+];
+const PARTS: [usize; 6] = [300, 1000, 3000, 10_000, 30_000, 60_000];
+const TINY: [usize; 11] = [1, 2, 3, 7, 16, 40, 64, 100, 128, 150, 200];
+/// Capacities over a made-up trace: shares of its distinct blocks.
+const SHARES: [f64; 6] = [0.01, 0.03, 0.08, 0.2, 0.4, 0.7];
+
+struct Options {
+    command: String,
+    source: TraceSource,
+    capacities: Option<Vec<usize>>,
+    round: u64,
+}
+
+impl Options {
+    /// None: the usage was asked for.
+    fn parse() -> Result<Option<Options>, String> {
+        let mut options =
+            Options { command: String::new(), source: TraceSource::Bundled, capacities: None, round: 0 };
+        let mut arguments = env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(format!("{argument}: needs a value; see --help"));
+            match argument.as_str() {
+                "-h" | "--help" => return Ok(None),
+                "--trace" => options.source = TraceSource::File(value()?.into()),
+                "--capacities" => {
+                    let list = value()?;
+                    options.capacities = Some(list.split(',').map(capacity).collect::<Result<_, _>>()?);
+                }
+                "--round" => {
+                    let round = value()?;
+                    // So many rounds have seeds of their own.
+                    options.round = round
+                        .parse::<u32>()
+                        .map(u64::from)
+                        .map_err(|_| format!("--round {round:?}: a whole number from 0 to {}", u32::MAX))?;
+                }
+                _ if options.command.is_empty() && !argument.starts_with('-') => options.command = argument,
+                _ => return Err(format!("{argument:?}: unknown; see --help")),
+            }
+        }
+        if options.command.is_empty() {
+            return Err("a command is missing: table, never, sweep, means or time; see --help".into());
+        }
+        Ok(Some(options))
+    }
+
+    fn capacities(&self, otherwise: &[usize]) -> Vec<usize> {
+        self.capacities.clone().unwrap_or_else(|| otherwise.to_vec())
+    }
+}
+
+fn capacity(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(blocks) if (1..=MOST).contains(&blocks) => Ok(blocks),
+        _ => Err(format!("--capacities: {text:?}: a number of blocks from 1 to {MOST}")),
+    }
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("policies: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
+    let Some(options) = Options::parse()? else {
+        println!("{USAGE}");
+        return Ok(());
+    };
+    let work: fn(&Options, &Trace) = match options.command.as_str() {
+        "table" => table,
+        "never" => never,
+        "sweep" => sweep,
+        "means" => means,
+        "time" => time,
+        other => return Err(format!("{other:?}: unknown; see --help").into()),
+    };
+    let trace = Trace::read(options.source.clone())?;
+    work(&options, &trace);
+    Ok(())
+}
+
+const FOUR: [usize; 4] = [1000, 3000, 10_000, 30_000];
+
+fn table(options: &Options, trace: &Trace) {
+    let capacities = options.capacities(&FOUR);
+    let row = |name: &str, hits: &dyn Fn(usize) -> u64| {
+        let hits: Vec<u64> = capacities.iter().map(|blocks| hits(*blocks)).collect();
+        let cells: String = hits.iter().map(|hits| format!(" {:.2} |", trace.percent(*hits))).collect();
+        println!("| {name} |{cells} {hits:?} |");
+    };
+    let heads: String = capacities.iter().map(|blocks| format!(" {blocks} |")).collect();
+    println!("| policy |{heads} hits |\n|---|{}---|", "---:|".repeat(capacities.len()));
+    for (name, classic) in Classic::ALL {
+        row(name, &|blocks| classic.hits(trace, blocks));
+    }
+    row("reuse", &|blocks| pool::run(trace, blocks, false).hits);
+    row("optimum", &|blocks| optimum::optimum(trace, blocks));
+}
+
+/// LRU's hits, and reuse's less these, in per cent of the trace's blocks.
+fn against_lru(trace: &Trace, blocks: usize) -> (f64, f64) {
+    let lru = trace.percent(optimum::lru(trace, blocks));
+    (lru, trace.percent(pool::run(trace, blocks, false).hits) - lru)
+}
+
+/// A line a trace; the worst of all.
+fn compare(what: &str, traces: &[Trace], capacities: impl Fn(&Trace) -> Vec<usize>) -> f64 {
+    let mut worst = f64::MAX;
+    for trace in traces {
+        let mut line = String::new();
+        for blocks in capacities(trace) {
+            let (lru, more) = against_lru(trace, blocks);
+            worst = worst.min(more);
+            line += &format!(" {blocks}:{lru:.2}{more:+.3}");
+        }
+        println!("{:16} {:7} blocks {:7} distinct {line}", trace.name, trace.blocks, trace.distinct);
+    }
+    println!("worst of {what}: {worst:+.3}\n");
+    worst
+}
+
+fn never(options: &Options, trace: &Trace) {
+    let shares = |trace: &Trace| {
+        let least = trace.longest().max(32);
+        let share = |share| ((trace.distinct as f64 * share) as usize).max(least);
+        options.capacities(&SHARES.map(share))
+    };
+    let mut others = made_up::other(options.round);
+    let mut worst = compare("made-up traces", &made_up::made_up(options.round), shares);
+    worst = worst.min(compare("other kinds", &others, shares));
+    worst = worst.min(compare("the trace in parts", &made_up::parts(trace), |_| options.capacities(&PARTS)));
+    others.push(trace.clone());
+    worst = worst.min(compare("tiny pools", &others, |_| options.capacities(&TINY)));
+    println!("worst of all: {worst:+.3}");
+}
+
+fn sweep(options: &Options, trace: &Trace) {
+    compare("the sweep", std::slice::from_ref(trace), |_| options.capacities(&SWEEP));
+}
+
+fn means(options: &Options, trace: &Trace) {
+    for blocks in options.capacities(&FOUR) {
+        let near = [0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15].map(|share| (blocks as f64 * share) as usize);
+        let hits = near.map(|blocks| trace.percent(pool::run(trace, blocks.max(1), false).hits));
+        let least = hits.iter().copied().fold(f64::MAX, f64::min);
+        println!("{blocks}: {:.2} % on average, {least:.2} % at least", hits.iter().sum::<f64>() / 7.0);
+    }
+}
+
+fn time(options: &Options, trace: &Trace) {
+    for blocks in options.capacities(&FOUR) {
+        let (mut evict, mut touch) = (u64::MAX, u64::MAX);
+        for _ in 0..7 {
+            let out = pool::run(trace, blocks, true);
+            evict = evict.min(out.evict_ns / out.evictions_timed.max(1));
+            touch = touch.min(out.touch_ns / trace.blocks);
+        }
+        let bytes = Reuse::new(blocks).memory_bytes() as f64 / blocks as f64;
+        println!("{blocks}: {evict} ns an eviction, {touch} ns a touch, {bytes:.1} bytes a block");
+    }
+}
