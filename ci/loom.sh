@@ -4,6 +4,9 @@
 # Executables of a build: lines `core:lib PATH`, `core:loom_life PATH`, ….
 models="$base/ci-loom/models"
 
+# Tests that have passed: lines `PATH TEST`. Good while no model is newer.
+passed="$base/ci-loom/passed"
+
 loom_build() { # builds all models once
     local json="$base/ci-loom/build.json" packages=() tests=() file
     packages=(--package kvstrata-core --package kvstrata-ffi --lib)
@@ -24,14 +27,31 @@ loom_build() { # builds all models once
         done >"$models"
 }
 
+loom_crate() { # MODEL
+    [[ $1 == *:* ]] && echo "${1%%:*}" || echo core
+}
+
+loom_path() { # MODEL: its executable, if it was built
+    local name="$1"
+    [[ $1 != *:* ]] || name=lib
+    sed -n "s#^$(loom_crate "$1"):$name ##p" "$models"
+}
+
 # A model is a test file of the core, or, as `core:MODULE` or `ffi:MODULE`, the tests of one module.
 loom_model() { # MODEL ARGUMENTS…: runs it, as cargo would
-    local crate=core name="$1" filter=()
-    case "$1" in
-        core:* | ffi:*) crate="${1%%:*}" name=lib filter=("${1#*:}") ;;
-    esac
-    local path
-    path="$(sed -n "s#^$crate:$name ##p" "$models")"
+    local filter=() path
+    [[ $1 != *:* ]] || filter=("${1#*:}")
+    path="$(loom_path "$1")"
     [[ -n $path ]] || { echo "no model '$1' was built" >&2; return 3; }
-    (cd "$crate" && "$path" "${filter[@]}" "${@:2}")
+    (cd "$(loom_crate "$1")" && "$path" "${filter[@]}" "${@:2}")
+}
+
+loom_has_passed() { # MODEL TEST: whether it has, as it was built, without a mutation
+    local path
+    path="$(loom_path "$1")"
+    [[ $passed -nt $path ]] && grep -qxF "$path $2" "$passed"
+}
+
+loom_note_passed() { # MODEL: reads what it has said
+    sed -n "s#^test \(.*\) \.\.\. ok\$#$(loom_path "$1") \1#p" >>"$passed"
 }

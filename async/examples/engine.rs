@@ -1,4 +1,5 @@
-//! A toy engine over the manager: prefill with what is there, decode, preemption, and the model's iterations.
+//! A toy engine over the manager: a batch of requests, prefill with what is there, decode, preemption when blocks run out, and the model's
+//! iterations.
 //!
 //!     cargo run --release -p kvstrata --example engine
 //!
@@ -7,12 +8,28 @@
 use kvstrata::config::ManagerConfig;
 use kvstrata::core::hash::SaltParts;
 use kvstrata::core::{BlockId, SequenceHash, TokenBlockSequence};
-use kvstrata::manager::{Blocks, BlocksMut, KvBlockManager, OnboardOptions};
+use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions, Preempted};
 use kvstrata::tier::Tier;
+use std::collections::VecDeque;
 use std::error::Error;
+use std::time::Duration;
 
 const PAGE: usize = 16;
-const BLOCK_BYTES: usize = 64 << 10;
+const LAYERS: u32 = 4;
+/// Of four layers: keys and values of 16 tokens, 2 heads of 64, 2 bytes each.
+const BLOCK_BYTES: usize = LAYERS as usize * 2 * PAGE * 2 * 64 * 2;
+/// Requests at a time.
+const BATCH: usize = 4;
+/// Tokens that a turn adds.
+const ANSWER: usize = 40;
+/// How long an allocation may wait for copies that make room, before a request is preempted. Not long: what the batch holds is not given back
+/// while its engine waits.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// The same where there is nobody to be preempted, and for a prefix that is brought up.
+const LONG: Duration = Duration::from_secs(10);
+
+/// What an error of an example is.
+type Failed = Box<dyn Error>;
 
 /// A request that is being served.
 struct Request {
@@ -20,139 +37,252 @@ struct Request {
     tokens: TokenBlockSequence,
     /// Full blocks, of which the keys and values are known.
     blocks: Blocks,
-    /// The block that is being filled.
-    tail: BlocksMut,
+    /// The block that is being filled; none at a block's boundary.
+    tail: Option<BlocksMut>,
+    answered: usize,
+}
+
+/// A request that has given up its blocks for a while.
+struct Waiting {
+    number: u64,
+    tokens: TokenBlockSequence,
+    answered: usize,
+    /// None: it has not begun, or begins anew.
+    preempted: Option<Preempted>,
+}
+
+#[derive(Default)]
+struct Counts {
+    reused: usize,
+    computed: usize,
+    preempted: usize,
+    resumed: usize,
 }
 
 struct Engine {
     manager: KvBlockManager,
-    reused: usize,
-    resumed: usize,
-    computed: usize,
+    waiting: VecDeque<Waiting>,
+    /// The oldest first: the youngest is preempted first.
+    running: Vec<Request>,
+    counts: Counts,
 }
 
 #[tokio::main]
-pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
+pub(crate) async fn main() -> Result<(), Failed> {
     // From a file and the environment, as `kvstrata config` lists them; here by calls.
     let config = ManagerConfig::builder()
         .geometry_page_size(PAGE as u32)
-        .geometry_block_bytes(Some(BLOCK_BYTES as u64))
-        .device_blocks(96)
+        .geometry_layers(Some(LAYERS))
+        .geometry_kv_heads(Some(2))
+        .geometry_head_size(Some(64))
+        .device_blocks(88)
         .host_blocks(512)
         .build()?;
-    let mut engine = Engine { manager: KvBlockManager::new(&config)?, reused: 0, resumed: 0, computed: 0 };
-    print!("{}", engine.manager.describe());
+    let manager = KvBlockManager::new(&config)?;
+    print!("{}", manager.describe());
+    let (waiting, running) = (VecDeque::new(), Vec::new());
+    let mut engine = Engine { manager, waiting, running, counts: Counts::default() };
 
     // A system prompt that all share, a question each, and later turns that go on where the ones before ended.
     let system: Vec<u32> = (0..512).collect();
-    let mut conversations: Vec<Vec<u32>> = (0..6)
-        .map(|user| system.iter().copied().chain((0..200).map(|token| 10_000 * (user + 1) + token)).collect())
-        .collect();
-    for turn in 0..3 {
-        for (number, prompt) in conversations.iter_mut().enumerate() {
-            let mut request = engine.prefill(number as u64, prompt).await?;
-            for step in 0..40 {
-                engine.manager.iteration_begin()?;
-                engine.decode(&mut request, 1_000_000 * (turn + 1) + step).await?;
-                engine.manager.iteration_end()?;
-                if step == 20 && number % 3 == 0 {
-                    request = engine.preempt_and_resume(request).await?;
-                }
+    for user in 0..6 {
+        let question = (0..200).map(|token| 10_000 * (user + 1) + token);
+        engine.submit(u64::from(user), &system.iter().copied().chain(question).collect::<Vec<_>>())?;
+    }
+    let mut turns = 3 * 6;
+    while turns > 0 {
+        for done in engine.iteration().await? {
+            turns -= 1;
+            if turns >= 6 {
+                let next: Vec<u32> = done.tokens.tokens().iter().copied().chain([7; 20]).collect();
+                // Dropped, its blocks are inactive: found by the next turn, evicted if others need the room.
+                engine.submit(done.number, &next)?;
             }
-            *prompt = request.tokens.tokens().to_vec();
-            // Dropped, its blocks are inactive: found by the next turn, evicted if others need the room.
         }
     }
-    let stats = engine.manager.stats();
-    println!("{} blocks reused, {} computed", engine.reused, engine.computed);
-    println!("{} brought up from the host, {} copied down to it", stats.onboarded[0], stats.offloaded[0]);
-    assert!(
-        engine.reused > 0 && engine.resumed > 0,
-        "turns share their beginnings, and preempted requests come back"
+    let (Counts { reused, computed, preempted, resumed }, stats) = (engine.counts, engine.manager.stats());
+    println!(
+        "{reused} blocks reused, {computed} computed; {preempted} requests preempted, {resumed} back whole"
     );
+    println!("{} brought up from the host, {} copied down to it", stats.onboarded[0], stats.offloaded[0]);
+    assert!(reused > 0 && resumed > 0, "turns share their beginnings, and preempted requests come back");
     assert!(engine.manager.shutdown().await, "everything has ended");
     Ok(())
 }
 
 impl Engine {
-    /// Takes what any tier has of the prompt, and computes the rest.
-    async fn prefill(&mut self, number: u64, prompt: &[u32]) -> Result<Request, Box<dyn Error>> {
+    fn submit(&mut self, number: u64, prompt: &[u32]) -> Result<(), Failed> {
         let salt = SaltParts { tenant: "", model: "toy", lora: "", extra: &[] }.salt();
         let mut tokens = TokenBlockSequence::new(PAGE, salt)?;
         tokens.extend(prompt);
-        let found = self.manager.match_prefix(tokens.hashes());
-        let (device, host) = (found.in_tier(Tier::Device), found.in_tier(Tier::Host));
-        let options = OnboardOptions { request: number, ..OnboardOptions::default() };
-        let up = self.manager.onboard(found, options)?.await;
-        let mut blocks = up.blocks;
-        for (block, hash) in blocks.ids().zip(tokens.hashes()) {
-            self.check(block, *hash)?;
+        self.waiting.push_back(Waiting { number, tokens, answered: 0, preempted: None });
+        Ok(())
+    }
+
+    /// One pass of the model over the batch: a token for each request. Those that are done.
+    async fn iteration(&mut self) -> Result<Vec<Request>, Failed> {
+        while self.running.len() < BATCH
+            && let Some(next) = self
+                .waiting
+                .pop_front_if(|next| self.running.is_empty() || fits(&self.manager, &self.running, next))
+        {
+            if let Some(again) = self.start(next).await? {
+                // No room: it is the first when there is.
+                self.waiting.push_front(again);
+            }
         }
-        self.reused += blocks.len();
+        self.tails().await?;
+        self.manager.iteration_begin()?;
+        for layer in 0..LAYERS {
+            // Here the kernels of a layer run, over all requests: what waits for a layer of their blocks goes on behind it.
+            self.manager.layer_done(layer)?;
+        }
+        for at in 0..self.running.len() {
+            self.one_token(at)?;
+        }
+        self.manager.iteration_end()?;
+        Ok(self.running.extract_if(.., |request| request.answered == ANSWER).collect())
+    }
+
+    /// Begins a request, or goes on with one that was preempted. Given back, there is no room for it.
+    async fn start(&mut self, mut next: Waiting) -> Result<Option<Waiting>, Failed> {
+        if let Some(preempted) = next.preempted.take() {
+            let options =
+                OnboardOptions { request: next.number, deadline: Some(LONG), ..OnboardOptions::default() };
+            let resumed = self.manager.resume(preempted, options).await?;
+            if let (None, Some(tail)) = (resumed.missed, resumed.partial) {
+                self.check(&resumed.blocks, &next.tokens)?;
+                tail.ids().iter().try_for_each(|block| self.holds(*block, &Engine::so_far(&next.tokens)))?;
+                self.counts.resumed += 1;
+                println!("request {}: back with {} blocks", next.number, resumed.blocks.len());
+                let Waiting { number, tokens, answered, .. } = next;
+                let tail = Some(tail).filter(|tail| !tail.is_empty());
+                self.running.push(Request { number, tokens, blocks: resumed.blocks, tail, answered });
+                return Ok(None);
+            }
+            // Some of it is gone: as one that begins.
+        }
+        self.prefill(next).await
+    }
+
+    /// Takes what any tier has of the prompt, and computes the rest.
+    async fn prefill(&mut self, next: Waiting) -> Result<Option<Waiting>, Failed> {
+        let hashes = next.tokens.hashes();
+        let found = self.manager.match_prefix(hashes);
+        let (device, host) = (found.in_tier(Tier::Device), found.in_tier(Tier::Host));
+        let options =
+            OnboardOptions { request: next.number, deadline: Some(LONG), ..OnboardOptions::default() };
+        let mut blocks = self.manager.onboard(found, options)?.await.blocks;
         // Whatever is missing, and why ever, is computed.
-        let rest = &tokens.hashes()[blocks.len()..];
+        let rest = &hashes[blocks.len()..];
+        let patience = if self.running.is_empty() { LONG } else { PATIENCE };
+        let fresh = match self.manager.allocate_within(rest.len(), patience).await {
+            Ok(fresh) => fresh,
+            // Those that run are served first. If none does, the prompt is too long for the device.
+            Err(AllocateError::Deadline { .. }) if !self.running.is_empty() => return Ok(Some(next)),
+            Err(error) => return Err(error.into()),
+        };
+        self.check(&blocks, &next.tokens)?;
+        let (number, missing) = (next.number, rest.len());
         println!(
-            "request {number}: {device} blocks in the device, {host} from the host, {} to compute",
-            rest.len()
+            "request {number}: {device} blocks in the device, {host} from the host, {missing} to compute"
         );
-        let fresh = self.manager.allocate(rest.len()).await?;
+        self.counts.reused += blocks.len();
         for (block, hash) in fresh.ids().iter().zip(rest) {
             self.compute(*block, *hash)?;
         }
-        let computed = fresh.register(rest, Some(&blocks).filter(|blocks| !blocks.is_empty()))?;
-        blocks.append(computed).map_err(|_| "one manager")?;
-        let tail = self.manager.get_mutable_block().await?;
-        Ok(Request { number, tokens, blocks, tail })
+        let computed = fresh.register(rest, Some(&blocks))?;
+        blocks.append(computed).map_err(|_| "blocks of two managers")?;
+        let Waiting { tokens, answered, .. } = next;
+        // A prompt that ends within a block has that block's tail computed, too.
+        self.running.push(Request { number, tokens, blocks, tail: None, answered });
+        Ok(None)
     }
 
-    /// One token more.
-    async fn decode(&mut self, request: &mut Request, token: u32) -> Result<(), Box<dyn Error>> {
-        let Some(full) = request.tokens.push(token) else { return Ok(()) };
-        let hash = request.tokens.hashes()[full];
-        let next = self.manager.get_mutable_block().await?;
-        let filled = std::mem::replace(&mut request.tail, next);
-        self.compute(filled.ids()[0], hash)?;
-        let block = filled.register(&[hash], Some(&request.blocks))?;
-        request.blocks.append(block).map_err(|_| "one manager")?;
+    /// A block to write to for each request that runs. Where there is none, the youngest gives up its blocks.
+    async fn tails(&mut self) -> Result<(), Failed> {
+        let mut at = 0;
+        while at < self.running.len() {
+            if self.running[at].tail.is_none() {
+                let patience = if self.running.len() == 1 { LONG } else { PATIENCE };
+                match self.manager.allocate_within(1, patience).await {
+                    Ok(tail) => self.running[at].tail = Some(tail),
+                    Err(AllocateError::Deadline { .. }) if self.running.len() > 1 => {
+                        self.preempt_youngest()?;
+                        continue;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            at += 1;
+        }
         Ok(())
     }
 
-    /// Others need the room for a while.
-    async fn preempt_and_resume(&mut self, request: Request) -> Result<Request, Box<dyn Error>> {
-        let Request { number, tokens, blocks, tail } = request;
-        let preempted = self.manager.preempt(blocks, tail, number).map_err(|_| "one manager")?;
-        drop(self.manager.allocate(64).await?);
-        let resumed = self.manager.resume(preempted, OnboardOptions::default()).await?;
-        match (resumed.missed, resumed.partial) {
-            (None, Some(tail)) => {
-                for (block, hash) in resumed.blocks.ids().zip(tokens.hashes()) {
-                    self.check(block, *hash)?;
-                }
-                self.resumed += 1;
-                println!("request {number}: preempted, and back with {} blocks", resumed.blocks.len());
-                Ok(Request { number, tokens, blocks: resumed.blocks, tail })
-            }
-            // Some of it is gone: as a prefill.
-            _ => self.prefill(number, tokens.tokens()).await,
+    fn preempt_youngest(&mut self) -> Result<(), Failed> {
+        let Some(Request { number, tokens, blocks, tail, answered }) = self.running.pop() else {
+            return Ok(());
+        };
+        println!("request {number}: preempted, with {} blocks", blocks.len());
+        self.counts.preempted += 1;
+        // Of a block that is not full there are keys and values, too: those of all tokens so far.
+        let tail = tail.or_else(|| self.manager.try_allocate(0)).ok_or("none of no blocks")?;
+        for block in tail.ids() {
+            self.port()?.copy_in(block.0, 0, &Engine::so_far(&tokens))?;
         }
+        // Refused, as of a tenant that is being purged, they are dropped: it begins anew.
+        let preempted = self.manager.preempt(blocks, tail, number).ok();
+        self.waiting.push_front(Waiting { number, tokens, answered, preempted });
+        Ok(())
+    }
+
+    /// A token of a request; a block that is full becomes one that others find.
+    fn one_token(&mut self, at: usize) -> Result<(), Failed> {
+        let request = &mut self.running[at];
+        request.answered += 1;
+        let token = 1_000_000 + request.tokens.tokens().len() as u32;
+        let Some(full) = request.tokens.push(token) else { return Ok(()) };
+        let (hash, filled) = (request.tokens.hashes()[full], request.tail.take().ok_or("no block to fill")?);
+        self.compute(filled.ids()[0], hash)?;
+        let request = &mut self.running[at];
+        let block = filled.register(&[hash], Some(&request.blocks))?;
+        request.blocks.append(block).map_err(|_| "blocks of two managers")?;
+        Ok(())
     }
 
     /// Stands for the model: bytes that follow from the hash, and so from all tokens up to the block's end.
-    fn compute(&mut self, block: BlockId, hash: SequenceHash) -> Result<(), Box<dyn Error>> {
-        self.computed += 1;
+    fn compute(&mut self, block: BlockId, hash: SequenceHash) -> Result<(), Failed> {
+        self.counts.computed += 1;
         Ok(self.port()?.copy_in(block.0, 0, &bytes_of(hash))?)
     }
 
-    fn check(&self, block: BlockId, hash: SequenceHash) -> Result<(), Box<dyn Error>> {
+    /// Stands for what the model has written to a block that is not full.
+    fn so_far(tokens: &TokenBlockSequence) -> Vec<u8> {
+        bytes_of(SequenceHash::from_u128(tokens.tokens().len() as u128))
+    }
+
+    fn check(&self, blocks: &Blocks, tokens: &TokenBlockSequence) -> Result<(), Failed> {
+        blocks.ids().zip(tokens.hashes()).try_for_each(|(block, hash)| self.holds(block, &bytes_of(*hash)))
+    }
+
+    fn holds(&self, block: BlockId, expected: &[u8]) -> Result<(), Failed> {
         let mut bytes = vec![0; BLOCK_BYTES];
         self.port()?.copy_out(block.0, 0, &mut bytes)?;
-        assert!(bytes == bytes_of(hash), "{block} has wrong bytes");
+        assert!(bytes == expected, "{block} has wrong bytes");
         Ok(())
     }
 
-    fn port(&self) -> Result<&dyn kvstrata::core::DevicePort, Box<dyn Error>> {
+    fn port(&self) -> Result<&dyn kvstrata::core::DevicePort, Failed> {
         Ok(&**self.manager.device_port().ok_or("no device")?)
     }
+}
+
+/// Whether the device has room for a request and for all that run to go on.
+fn fits(manager: &KvBlockManager, running: &[Request], next: &Waiting) -> bool {
+    // Held for the moment, so that they do not count as available, too.
+    let there = manager.match_sequence_hashes(next.tokens.hashes());
+    let needed = next.tokens.hashes().len() - there.len() + 1 + running.len();
+    manager.available(Tier::Device) >= needed
 }
 
 fn bytes_of(hash: SequenceHash) -> Vec<u8> {

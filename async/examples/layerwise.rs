@@ -1,11 +1,13 @@
-//! Layer by layer: the model begins with the first layer while the others are still on their way from host memory.
+//! Layer by layer: what a pass is done with goes down to host memory while it goes on; and the model begins with the first layer while the others
+//! are still on their way up again.
 //!
 //!     cargo run --release -p kvstrata --example layerwise
 
 use kvstrata::config::ManagerConfig;
 use kvstrata::core::SequenceHash;
 use kvstrata::core::layout::DType;
-use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
+use kvstrata::scheduler::Gate;
 use std::error::Error;
 use std::time::Instant;
 
@@ -28,13 +30,27 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let layer_bytes = block_bytes / LAYERS as usize;
     let hashes: Vec<_> = (1..=u128::from(BLOCKS)).map(SequenceHash::from_u128).collect();
 
-    // A prefix is computed, and others, who compute something else, push it out of the device.
-    let blocks = manager.allocate(hashes.len()).await?;
+    // A prefix is computed. It goes down four layers at a time, each four when the pass has written them; nobody else asks for it before.
     let port = manager.device_port().ok_or("no device")?.clone();
-    for (block, hash) in blocks.ids().iter().zip(&hashes) {
-        port.copy_in(block.0, 0, &vec![hash.to_u128() as u8; block_bytes])?;
+    let iteration = manager.iteration_begin()?;
+    let blocks = manager.allocate(hashes.len()).await?.register(&hashes, None)?;
+    let gate = Gate::Layer { iteration, layer: 3 };
+    let down = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+    for layer in 0..LAYERS {
+        for (block, hash) in blocks.ids().zip(&hashes) {
+            let bytes = vec![hash.to_u128() as u8; layer_bytes];
+            port.copy_in(block.0, layer as usize * layer_bytes, &bytes)?;
+        }
+        manager.layer_done(layer)?;
     }
-    drop(blocks.register(&hashes, None)?);
+    let ended = Instant::now();
+    manager.iteration_end()?;
+    let down = down.await;
+    println!("{} blocks are in host memory {:?} after the pass", down.copied, ended.elapsed());
+    assert_eq!(down.copied, hashes.len());
+
+    // Others, who compute something else, push it out of the device.
+    drop(blocks);
     let others = manager.allocate(hashes.len()).await?;
     for block in others.ids() {
         port.copy_in(block.0, 0, &vec![0; block_bytes])?;

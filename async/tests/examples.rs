@@ -1,6 +1,8 @@
 //! The examples do what they say: they check their own bytes, and end with an error or a panic if one is wrong. They are compiled into this
 //! test, so that no `cargo test` can leave them out.
 
+#[path = "../examples/embed.rs"]
+mod embed;
 #[path = "../examples/engine.rs"]
 mod engine;
 #[path = "../examples/layerwise.rs"]
@@ -8,6 +10,22 @@ mod layerwise;
 #[expect(dead_code, reason = "its `main` reads arguments, which are the test's here")]
 #[path = "../examples/warm_restart.rs"]
 mod warm_restart;
+
+#[test]
+fn embed() {
+    embed::main().expect("it ends well");
+}
+
+#[test]
+fn the_readme_shows_what_compiles() {
+    let example = include_str!("../examples/embed.rs").replace("pub(crate) ", "");
+    let (_, code) = example.split_once("\n\n").expect("a header, and code");
+    let readme = include_str!("../../README.md");
+    assert!(
+        readme.contains(&format!("```rust\n{}```", code)),
+        "README.md has another text than examples/embed.rs"
+    );
+}
 
 #[test]
 fn engine() {

@@ -64,7 +64,7 @@ fn a_leased_block_is_overtaken_by_the_age() {
     }
     drop(pool.lookup(hash(10)));
     assert!(pool.lease(blocks[0]));
-    assert_eq!(evict(&pool, 7), [2, 3, 4, 5, 6, 7, 8].map(hash), "worth 1, as the age is now");
+    assert_eq!(evict(&pool, 7), [2, 3, 4, 5, 6, 7, 8].map(hash), "worth 2, as the age is now");
     pool.end_lease(blocks[0]);
     assert_eq!(evict(&pool, 3), [9, 1, 10].map(hash));
 }

@@ -75,7 +75,7 @@ fn lru_is_exact() {
 
 #[test]
 fn lfu_is_exact() {
-    // Worth: age at the last use plus uses, at most 15; ties by recency.
+    // Worth: age at the last use plus uses, the first included, at most 15; ties by recency.
     let (mut known, mut age, mut clock) = (HashMap::<u64, (u64, u64, u64)>::new(), 0, 0u64);
     let expected = victims_of(|number| {
         clock += 1;
@@ -91,10 +91,31 @@ fn lfu_is_exact() {
             (victim, age) = (Some(*first), *worth);
             known.remove(&victim.expect("just set"));
         }
-        known.insert(number, (0, age, clock));
+        known.insert(number, (1, age + 1, clock));
         victim
     });
     assert_same(Policy::Lfu, expected);
+}
+
+/// What was popular and is not touched any more leaves, though all that comes is used once.
+#[test]
+fn lfu_ages_by_what_is_used_once() {
+    let family = Family::new();
+    for popular in 0..4 {
+        drop(family.store(popular, None));
+        family.hit(popular, 5);
+    }
+    // The first four fill the pool; those behind them come four at a time, worth one more than those that they follow.
+    let mut left = vec![];
+    for number in 4..40 {
+        if family.pool.free() == 0 {
+            left.extend(family.evict(1, false));
+        }
+        drop(family.store(number, None));
+    }
+    let popular: Vec<usize> =
+        (0..4).filter_map(|number| left.iter().position(|gone| *gone == number)).collect();
+    assert_eq!(popular, [20, 21, 22, 23], "worth 6, and older than what is worth as much: {left:?}");
 }
 
 #[test]
@@ -240,13 +261,13 @@ fn lfu_remembers_who_waited() {
     drop(held);
     drop(store(&pool, dear, None));
     use_it(dear, 3);
-    assert_eq!(evict(), hash(dear), "the parent, worth 0, waits for its child; the age is 3 now");
+    assert_eq!(evict(), hash(dear), "the parent, worth 1, waits for its child; the age is 4 now");
     drop(store(&pool, dearer, None));
     use_it(dearer, 1);
     drop(of_child);
-    assert_eq!(evict(), hash(child), "worth 3");
-    assert_eq!(evict(), hash(parent), "worth 0, long ago");
-    assert_eq!(evict(), hash(dearer), "worth 4");
+    assert_eq!(evict(), hash(child), "worth 5");
+    assert_eq!(evict(), hash(parent), "worth 1, long ago");
+    assert_eq!(evict(), hash(dearer), "worth 6");
 }
 
 /// A pool of LFU and what its blocks are worth, for parents and children.
@@ -292,7 +313,7 @@ fn lfu_parents_follow_their_children() {
         family.hit(1, of_parent);
         family.hit(2, of_child);
         family.hit(3, 5);
-        assert_eq!(family.evict(3, false), [2, 1, 3], "worth {of_parent}, {of_child} and 5");
+        assert_eq!(family.evict(3, false), [2, 1, 3], "hit {of_parent}, {of_child} and 5 times");
     }
     for together in [false, true] {
         let family = Family::new();
@@ -316,7 +337,7 @@ fn lfu_forgets_an_old_wait() {
     drop(parent);
     drop(family.store(3, None));
     family.hit(3, 1);
-    assert_eq!(family.evict(1, false), [3], "the parent, worth 0, waits");
+    assert_eq!(family.evict(1, false), [3], "the parent, worth 1, waits");
     drop(child);
     family.hit(1, 8);
     drop(family.store(4, None));

@@ -307,7 +307,7 @@ settings! {
     }
     /// Queues of transfers, one a path: device to host, host to disk, host to device, disk to device.
     transfer: TransferSettings {
-        /// Transfers that wait in a path's queue at most, not counting those of less urgent classes; then runs to be brought up wait beside it, copies on request are refused, and copies ahead are put off. A list that finds room goes whole; victims never wait for room here.
+        /// Transfers that wait in a path's queue at most, for reads from the disk in each group's part of it, or for host memory before they come to it, not counting those of less urgent classes; then runs to be brought up wait beside it, copies on request are refused, and copies ahead are put off. A list that finds room goes whole; victims never wait for room here.
         transfer_queue => queue: u32 = 1024, number(1, 1 << 20, "transfers");
         /// Bytes under way on a path at most; at least one block.
         transfer_in_flight => in_flight: u64 = 64 << 20, bytes(1);

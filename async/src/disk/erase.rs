@@ -3,14 +3,18 @@
 //! Overwriting is a write like any other, of zeros, under a name that no sequence has: so it takes its turn, is encrypted where the volume is, and
 //! has been answered by the device before the record is forgotten. A process that is killed between the two leaves a record of zeros.
 //!
+//! What a volume forgets is forgotten for good when it has written its table: one that is out of service, or cannot write, goes on having
+//! what it had. Nobody finds that while this tier is open; the next opening may, and so the slots are told.
+//!
 //! Invariants
 //! - I1: a slot here is the caller's, so no block of anybody's is registered in it.
+//! - I2: each volume does its part for itself, so that one that hangs keeps no other from it.
 
 use super::tier::DiskTier;
 use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::{BlockId, BlockRef, MutableBlock, SequenceHash, Xxh3};
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Name, OwnerId};
+use kvstrata_ffi::disk::{FailureCause, Name, OwnerId};
 use std::sync::Arc;
 
 /// Writes of zeros under way at most.
@@ -26,26 +30,41 @@ impl DiskTier {
                 Some(slot)
             }
             true => {
-                self.park(slot);
+                self.park(slot.into_id());
                 None
             }
         }
     }
 
-    /// Erases slots that the caller has taken; ends when that is on the device for good. Gives those that could not be overwritten, though
-    /// forgotten. What slots that were given back before held is found by no restart either. Blocks until then.
-    pub fn erase(&self, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
+    /// Erases slots of a volume, which the caller has taken; ends when that is on the device for good. Gives those of which that is not so:
+    /// they could not be overwritten, or the volume has not written down that they are forgotten. What slots of it that were given back
+    /// before held is found by no restart either. Blocks until then.
+    pub(super) fn erase(&self, volume: usize, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
         let kept = if zero { self.overwrite(slots) } else { Vec::new() };
-        self.forget_all();
+        self.forget_all(volume);
         for slot in slots {
             self.volumes.forget(slot.0);
             self.set_stale(*slot, false);
         }
-        // A volume that is out of service says so; its slots are found by nobody while it is.
-        for flush in self.volumes.flush() {
-            let _ = flush.wait();
+        if self.flush(volume) { kept } else { slots.to_vec() }
+    }
+
+    /// Forgets what slots of a volume held that were given back; whether that is on the device for good. Blocks until then.
+    pub(super) fn forget_for_good(&self, volume: usize) -> bool {
+        self.forget_all(volume);
+        self.flush(volume)
+    }
+
+    fn flush(&self, volume: usize) -> bool {
+        match self.volumes.volumes()[volume].flush().wait() {
+            Ok(()) => true,
+            Err(failure) => {
+                if matches!(failure.cause, FailureCause::OutOfService) {
+                    self.lose_volume(volume);
+                }
+                false
+            }
         }
-        kept
     }
 
     fn overwrite(&self, slots: &[BlockId]) -> Vec<BlockId> {

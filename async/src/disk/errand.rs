@@ -1,20 +1,156 @@
-//! What may wait for room in a volume's queue, done by a thread that may.
+//! What has to wait for room in a volume's queue, done by a thread of the tier's own, which may.
+//!
+//! ```text
+//!   a full queue ──► errands of its volume, in order ──► their thread, while there are any: each waits for room
+//!                                    └── no thread to be had: each is told so, where it was asked for, and does not wait
+//! ```
+//!
+//! A thread a volume, so that one that hangs holds up no other; started by the first errand and over with the last, so that there is none
+//! while all goes well. Nobody joins it: a runtime, or whoever drops a mover, would wait as long as a device hangs. There is one errand at most for
+//! each request that is under way, and one for the list (`unforgotten.rs`).
+//!
+//! Invariants
+//! - I1: each errand is done, once, or told that there is no thread.
+//! - I2: errands of a volume are done in the order that they were asked for.
 
-use tokio::runtime::Handle;
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
-/// Something to be done, once: by being dropped.
-struct Errand<F: FnOnce()>(Option<F>);
+/// Nobody could be found who may wait.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NoThread;
 
-impl<F: FnOnce()> Drop for Errand<F> {
-    fn drop(&mut self) {
-        if let Some(errand) = self.0.take() {
-            errand();
+/// Something to be done, by somebody who may wait or is told that he may not. It keeps what it needs, the tier included.
+pub(super) type Errand = Box<dyn FnOnce(Result<(), NoThread>) + Send>;
+
+/// Of one volume.
+#[derive(Default)]
+pub(super) struct Errands {
+    line: Arc<Mutex<Line>>,
+    /// There is no thread to be had.
+    #[cfg(test)]
+    pub(super) without: std::sync::atomic::AtomicBool,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<Errand>,
+    /// Somebody takes what is there, until it finds nothing.
+    served: bool,
+}
+
+impl Errands {
+    /// Does it on the volume's thread. Where there is none to be had: here, which must not wait.
+    pub(super) fn run(&self, errand: Errand) {
+        {
+            let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+            line.waiting.push_back(errand);
+            if std::mem::replace(&mut line.served, true) {
+                return;
+            }
         }
+        let line = Arc::clone(&self.line);
+        if self.start(move || serve(&line, Ok(()))).is_err() {
+            serve(&self.line, Err(NoThread));
+        }
+    }
+
+    /// Does something that waits for the device on a thread of its own. An error: it is dropped.
+    pub(super) fn alone(&self, errand: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        self.start(errand)
+    }
+
+    /// Those whose turn has not come.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.line.lock().expect("no panic").waiting.len()
+    }
+
+    fn start(&self, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        #[cfg(test)]
+        if self.without.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        thread::Builder::new().name("kvstrata-disk".to_owned()).spawn(body).map(drop)
     }
 }
 
-/// Does it on a thread of the runtime's that may wait. A runtime that has ended has none: then here.
-pub(super) fn run(runtime: &Handle, errand: impl FnOnce() + Send + 'static) {
-    let errand = Errand(Some(errand));
-    drop(runtime.spawn_blocking(move || drop(errand)));
+fn serve(line: &Mutex<Line>, may_wait: Result<(), NoThread>) {
+    loop {
+        let errand = {
+            let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(errand) = line.waiting.pop_front() else {
+                line.served = false;
+                return;
+            };
+            errand
+        };
+        // It answers, which is a caller's code: one that panics has said so, and the others are not its affair.
+        let _ = catch_unwind(AssertUnwindSafe(|| errand(may_wait)));
+    }
+}
+
+impl std::fmt::Debug for Errands {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Errands")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn errands_are_done_in_order_by_one_thread_and_one_that_panics_keeps_no_other_from_its_turn() {
+        let errands = Errands::default();
+        let ((go_on, waits), (done, is_done)) = (channel::<()>(), channel());
+        errands.run(Box::new(move |_| _ = waits.recv()));
+        for number in 0..4 {
+            let done = done.clone();
+            errands.run(Box::new(move |may_wait| {
+                done.send((number, may_wait.is_ok(), thread::current().id())).expect("the test listens");
+                assert!(number != 1, "a panic, as it should be");
+            }));
+        }
+        assert!(is_done.try_recv().is_err(), "nobody waits here");
+        drop(go_on);
+        let all: Vec<_> = (0..4).map(|_| is_done.recv_timeout(SOON).expect("done")).collect();
+        let (first, here) = (all[0].2, thread::current().id());
+        assert_eq!(all, [0, 1, 2, 3].map(|number| (number, true, first)));
+        assert_ne!(first, here);
+        drop(done);
+        // Its thread has nothing more to do, and ends; the next errand has another.
+        while Arc::strong_count(&errands.line) > 1 {
+            thread::yield_now();
+        }
+        let (done, is_done) = channel();
+        errands.run(Box::new(move |may_wait| _ = done.send(may_wait.is_ok())));
+        assert_eq!(is_done.recv_timeout(SOON), Ok(true));
+    }
+
+    #[test]
+    fn where_there_is_no_thread_each_errand_is_told_so_and_the_next_one_looks_again() {
+        let errands = Arc::new(Errands::default());
+        errands.without.store(true, Relaxed);
+        let (done, is_done) = channel();
+        let (of, more) = (Arc::clone(&errands), done.clone());
+        errands.run(Box::new(move |may_wait| {
+            let of_the_first = more.clone();
+            of.run(Box::new(move |may_wait| _ = of_the_first.send((2, may_wait.is_ok()))));
+            let _ = more.send((1, may_wait.is_ok()));
+        }));
+        assert_eq!(is_done.try_iter().collect::<Vec<_>>(), [(1, false), (2, false)]);
+        assert!(errands.alone(|| panic!("there is nobody to do it")).is_err());
+        errands.without.store(false, Relaxed);
+        errands.run(Box::new(move |may_wait| _ = done.send((3, may_wait.is_ok()))));
+        assert_eq!(is_done.recv_timeout(SOON), Ok((3, true)));
+    }
 }

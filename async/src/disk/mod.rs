@@ -13,9 +13,9 @@
 //! | `tier.rs` | [`DiskTier`]: lookups, reads, slots, those of lost volumes |
 //! | `erase.rs` | slots forgotten for good, overwritten if asked for |
 //! | `unforgotten.rs` | slots that are free once what they held is forgotten |
-//! | `errand.rs` | what may wait for a volume, and who does it |
+//! | `errand.rs` | what has to wait for room in a volume's queue, and the threads that do |
 //! | `write.rs` | its writes, from a slot to a block that is found |
-//! | `mover.rs` | [`DiskMover`]: the tier behind the port of transfers |
+//! | `mover.rs`, `mover/request.rs` | [`DiskMover`]: the tier behind the port of transfers; what it has in hand |
 //! | `recover.rs` | what a restart finds, put into the pool |
 //! | `stats.rs` | what was offered, written, refused, rejected |
 //! | `admission.rs` | [`Admission`]: which blocks are worth a write |

@@ -9,12 +9,14 @@
 //! The caller leaves word at the request that the task be woken, so that what is asked for costs no waking, and what has ended costs
 //! one for all that end together. The task looks at all of its requests then: the manager bounds them, to some hundreds at the most.
 //!
-//! Nobody waits for room in a volume's queue, but threads that the runtime has for that (`errand.rs`): the manager asks for no more at once
-//! than has room, so that it takes a purge to fill a queue, or a device that fails. What slots held that were given back is forgotten by
-//! [`forget_given_back`](DiskPort::forget_given_back), of which only the waiting is put off.
+//! Nobody waits for room in a volume's queue, but threads of the tier's own (`errand.rs`): the manager asks for no more at once
+//! than has room, so that it takes many slots that are given back at once to fill a queue (a purge, a preemption, a shutdown), a device that fails,
+//! or a runtime that has gone, whose writes are given up while they are under way still. What slots held that were given back is forgotten by
+//! [`forget_given_back`](DiskPort::forget_given_back), of which only the waiting is put off. Where no thread is to be had, what would have
+//! to wait is given up, as if it had not been asked for: [`Cause::Abandoned`](crate::transfer::Cause::Abandoned).
 //!
 //! Dropped, the mover leaves its task to answer what is under way; the last answer closes the volumes, before it is given. A task
-//! that ends early, with its runtime, answers what the device has, and gives up the rest: [`Cause::Abandoned`]. Their buffers stay with
+//! that ends early, with its runtime, answers what the device has, and gives up the rest: [`Cause::Abandoned`](crate::transfer::Cause::Abandoned). Their buffers stay with
 //! the requests until the device has answered, and the slots that were to be written are not used again.
 //!
 //! Invariants
@@ -23,22 +25,27 @@
 //!   before it looks: an outcome that comes meanwhile wakes it again, and it finds the request.
 //! - I3: a landing is called without the desk's lock, so that it may ask for more.
 //! - I4: the task does not end while a thread has a request that it will bring to the desk.
+//! - I5: where writes end in order, each has a place, and is looked at when all before it have been answered; also one that a thread is
+//!   still to bring.
 
-use super::errand;
+use super::errand::NoThread;
 use super::tier::DiskTier;
-use super::write::WriteOutcome;
-use crate::transfer::{
-    Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Failure, Landed, Landing, Token,
-};
+use crate::transfer::{Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, MutableBlock, SequenceHash};
-use kvstrata_ffi::arena::{BlockRead, BlockWrite};
-use kvstrata_ffi::disk::{IoFailure, Name, OwnerId, Pending};
+use kvstrata_ffi::disk::OwnerId;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+mod request;
+#[cfg(test)]
+mod tests;
+
+use request::{Asked, Request, Transfer, UnderWay, Whose, forget_all};
 
 /// One in so many places of a volume's queue of writes is left to what is not a write of the manager's.
 const FOR_OTHERS: usize = 4;
@@ -48,7 +55,7 @@ const FOR_OTHERS: usize = 4;
 pub struct DiskMover {
     tier: Arc<DiskTier>,
     desk: Arc<Desk>,
-    runtime: Handle,
+    in_order: bool,
 }
 
 impl DiskMover {
@@ -56,17 +63,15 @@ impl DiskMover {
     #[must_use]
     pub fn new(tier: Arc<DiskTier>, runtime: &Handle) -> DiskMover {
         let desk = Arc::new(Desk::default());
-        let runtime = runtime.clone();
-        let serving = Serving { desk: Arc::clone(&desk), requests: Vec::new(), runtime: runtime.clone() };
-        runtime.spawn(serving);
-        DiskMover { tier, desk, runtime }
+        runtime.spawn(Serving { desk: Arc::clone(&desk), requests: Vec::new(), next: 0 });
+        DiskMover { tier, desk, in_order: false }
     }
 
-    /// The same, and writes end in the order in which they began, for whoever counts on the age of blocks: one that is down is found when
-    /// those before it are.
+    /// The same, and writes end in the order in which they were asked for, for whoever counts on the age of blocks: one that is down is found
+    /// when those before it are.
     #[must_use]
-    pub fn in_order(self) -> DiskMover {
-        self.desk.lock().in_order = true;
+    pub fn in_order(mut self) -> DiskMover {
+        self.in_order = true;
         self
     }
 
@@ -76,24 +81,22 @@ impl DiskMover {
         &self.tier
     }
 
-    fn follow(&self, token: Token, landing: Landing, transfer: Transfer) {
+    fn follow(&self, whose: Whose, transfer: Transfer) {
         let tier = Arc::clone(&self.tier);
-        self.desk.put(Request(Some(UnderWay { tier, token, landing, transfer })), false);
+        self.desk.put(Request(Some(UnderWay { tier, whose, transfer })), false);
     }
 
     /// The same, begun by a thread that may wait.
-    fn follow_later(
-        &self,
-        token: Token,
-        landing: Landing,
-        begin: impl FnOnce(&DiskTier) -> Transfer + Send + 'static,
-    ) {
+    fn follow_later(&self, whose: Whose, asked: Asked) {
         let (tier, desk) = (Arc::clone(&self.tier), Arc::clone(&self.desk));
         desk.lock().away += 1;
-        errand::run(&self.runtime, move || {
-            let transfer = begin(&tier);
-            desk.put(Request(Some(UnderWay { tier, token, landing, transfer })), true);
-        });
+        self.tier.errands_of(asked.slot()).run(Box::new(move |may_wait| {
+            let transfer = match may_wait {
+                Ok(()) => asked.begin(&tier),
+                Err(NoThread) => asked.give_up(&tier),
+            };
+            desk.put(Request(Some(UnderWay { tier, whose, transfer })), true);
+        }));
     }
 }
 
@@ -119,7 +122,7 @@ impl DiskPort for DiskMover {
     }
 
     fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        slots.extend(self.tier.take(wanted).into_iter().map(|slot| slot.into_id()));
+        self.tier.take_slots(wanted, slots);
     }
 
     fn take_this(&self, block: BlockRef) -> Option<BlockId> {
@@ -127,10 +130,42 @@ impl DiskPort for DiskMover {
     }
 
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
-        let (tier, given) = (Arc::clone(&self.tier), slots.clone());
-        let erased = self.runtime.spawn_blocking(move || tier.erase(&slots, zero));
-        // The runtime has ended: nobody knows what became of them.
-        Box::pin(async move { erased.await.unwrap_or(given) })
+        let mut parts = vec![Vec::new(); self.tier.errands.len()];
+        slots.into_iter().for_each(|slot| parts[self.tier.volume_of(slot.0)].push(slot));
+        let begin = |(volume, given): (usize, Vec<BlockId>)| {
+            let ((tell, told), tier, slots) = (oneshot::channel(), Arc::clone(&self.tier), given.clone());
+            let errand = move || _ = tell.send(tier.erase(volume, &slots, zero));
+            // Without a thread nothing of it is erased.
+            let _ = self.tier.errands[volume].alone(errand);
+            (given, told)
+        };
+        let parts = parts.into_iter().enumerate().filter(|(_, slots)| !slots.is_empty());
+        let parts: Vec<_> = parts.map(begin).collect();
+        Box::pin(async move {
+            let mut kept = Vec::new();
+            for (given, told) in parts {
+                kept.extend(told.await.unwrap_or(given));
+            }
+            kept
+        })
+    }
+
+    fn forget_for_good(&self) -> Forgetting {
+        let volumes = (0..self.tier.errands.len()).filter(|volume| !self.tier.is_lost_volume(*volume));
+        let all = volumes.map(|volume| {
+            let ((tell, told), tier) = (oneshot::channel(), Arc::clone(&self.tier));
+            let errand = move || _ = tell.send(tier.forget_for_good(volume));
+            let _ = self.tier.errands[volume].alone(errand);
+            told
+        });
+        let all: Vec<_> = all.collect();
+        Box::pin(async move {
+            let mut forgotten = true;
+            for told in all {
+                forgotten &= told.await.unwrap_or(false);
+            }
+            forgotten
+        })
     }
 
     fn give_back(&self, slot: BlockId) {
@@ -138,7 +173,7 @@ impl DiskPort for DiskMover {
     }
 
     fn forget_given_back(&self) {
-        forget_all(&self.tier, &self.runtime);
+        (0..self.tier.errands.len()).for_each(|volume| forget_all(&self.tier, volume));
     }
 
     fn reads_at_once(&self) -> u32 {
@@ -161,23 +196,20 @@ impl DiskPort for DiskMover {
 
     fn read(&self, read: DiskRead) {
         let DiskRead { token, slot, hash, urgency, buffer, landing } = read;
+        let whose = Whose { token, landing, place: None };
         match self.tier.volumes().try_read(slot.0, hash, urgency, buffer) {
-            Ok(pending) => self.follow(token, landing, Transfer::Read { slot, pending }),
-            Err(buffer) => self.follow_later(token, landing, move |tier| {
-                let pending = tier.read_slot(slot, hash, urgency, buffer);
-                Transfer::Read { slot, pending }
-            }),
+            Ok(pending) => self.follow(whose, Transfer::Read { slot, pending }),
+            Err(buffer) => self.follow_later(whose, Asked::Read { slot, hash, urgency, buffer }),
         }
     }
 
     fn write(&self, write: DiskWrite) {
         let DiskWrite { token, slot, name, bytes, landing } = write;
+        let place = self.in_order.then(|| self.desk.place());
+        let whose = Whose { token, landing, place };
         match self.tier.try_write_slot(slot, name, bytes) {
-            Ok(pending) => self.follow(token, landing, Transfer::Write { slot, name, pending }),
-            Err(bytes) => self.follow_later(token, landing, move |tier| {
-                let pending = tier.write_slot(slot, name, bytes);
-                Transfer::Write { slot, name, pending }
-            }),
+            Ok(pending) => self.follow(whose, Transfer::Write { slot, name, pending }),
+            Err(bytes) => self.follow_later(whose, Asked::Write { slot, name, bytes }),
         }
     }
 
@@ -219,8 +251,8 @@ struct Books {
     asked: Vec<Request>,
     /// Requests with threads that will put them here (I4).
     away: usize,
-    /// Writes end in order.
-    in_order: bool,
+    /// The place of the next write, where they end in order.
+    place: u64,
     /// Nothing more will be asked for.
     closing: bool,
     /// The task is no more.
@@ -231,6 +263,12 @@ impl Desk {
     fn lock(&self) -> MutexGuard<'_, Books> {
         // A waker that panics does so before or after a change, never in the middle of one.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self) -> u64 {
+        let mut books = self.lock();
+        books.place += 1;
+        books.place - 1
     }
 
     fn put(&self, request: Request, was_away: bool) {
@@ -251,15 +289,14 @@ impl Desk {
         }
     }
 
-    /// Moves all that has been asked for to `requests`, and remembers whom to wake. Whether that is the last of it, and whether writes end
-    /// in order.
-    fn take_over(&self, task: &Waker, requests: &mut Vec<Request>) -> (bool, bool) {
+    /// Moves all that has been asked for to `requests`, and remembers whom to wake. Whether that is the last of it.
+    fn take_over(&self, task: &Waker, requests: &mut Vec<Request>) -> bool {
         let mut books = self.lock();
         if !books.task.as_ref().is_some_and(|known| known.will_wake(task)) {
             books.task = Some(task.clone());
         }
         requests.append(&mut books.asked);
-        (books.closing && books.away == 0, books.in_order)
+        books.closing && books.away == 0
     }
 
     fn end(&self) -> (Option<Waker>, Vec<Request>) {
@@ -273,21 +310,27 @@ impl Desk {
 struct Serving {
     desk: Arc<Desk>,
     requests: Vec<Request>,
-    runtime: Handle,
+    /// The place of the write that is to be answered next (I5).
+    next: u64,
 }
 
 impl Future for Serving {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Serving { desk, requests, runtime } = self.get_mut();
-        let (last, in_order) = desk.take_over(context.waker(), requests);
-        let mut behind = false;
+        let Serving { desk, requests, next } = self.get_mut();
+        let last = desk.take_over(context.waker(), requests);
+        if requests.iter().any(|request| request.place().is_some()) {
+            requests.sort_unstable_by_key(Request::place);
+        }
         requests.retain_mut(|request| {
-            let write = in_order && request.is_write();
+            let place = request.place();
             // One that is passed over is looked at when the one before it has ended.
-            let pending = write && behind || request.look(context, Some(runtime)).is_pending();
-            behind |= write && pending;
+            if place.is_some_and(|place| place != *next) {
+                return true;
+            }
+            let pending = request.look(context).is_pending();
+            *next += u64::from(place.is_some() && !pending);
             pending
         });
         if last && requests.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -298,146 +341,5 @@ impl Drop for Serving {
     fn drop(&mut self) {
         // Answered without the lock (I3), like those of the task's own, which are dropped after this.
         drop(self.desk.end());
-    }
-}
-
-/// A transfer, with whom to answer; `None` once that has been done.
-#[derive(Debug)]
-struct Request(Option<UnderWay>);
-
-#[derive(Debug)]
-struct UnderWay {
-    /// Keeps the volumes open.
-    tier: Arc<DiskTier>,
-    token: Token,
-    landing: Landing,
-    transfer: Transfer,
-}
-
-#[derive(Debug)]
-enum Transfer {
-    Read {
-        slot: BlockId,
-        pending: Pending<BlockWrite>,
-    },
-    Write {
-        slot: BlockId,
-        name: Name,
-        pending: Pending<BlockRead>,
-    },
-    /// A read that has failed, of which no note could be taken without waiting.
-    Failed {
-        slot: BlockId,
-        failure: IoFailure,
-    },
-}
-
-impl Request {
-    /// [`Pending::tell`].
-    fn tell(&self, task: &Waker) -> bool {
-        self.0.as_ref().is_some_and(|under_way| match &under_way.transfer {
-            Transfer::Read { pending, .. } => pending.tell(task),
-            Transfer::Write { pending, .. } => pending.tell(task),
-            Transfer::Failed { .. } => false,
-        })
-    }
-
-    fn is_write(&self) -> bool {
-        matches!(&self.0, Some(UnderWay { transfer: Transfer::Write { .. }, .. }))
-    }
-
-    /// Answers, if the device has. With a runtime it does not wait: one of its threads does, if need be, and answers. Ready: there is
-    /// nothing more to do here.
-    fn look(&mut self, context: &mut Context<'_>, runtime: Option<&Handle>) -> Poll<()> {
-        let Some(UnderWay { tier, token, transfer, .. }) = &mut self.0 else { return Poll::Ready(()) };
-        let landed = match transfer {
-            Transfer::Read { slot, pending } => {
-                let outcome = std::task::ready!(Pin::new(pending).poll(context));
-                match outcome {
-                    Ok(bytes) => Landed::Read(*token, Ok(bytes)),
-                    // The block is held until the answer.
-                    Err(failure) => match tier.try_rejected_slot(*slot, &failure) {
-                        Some(_) => Landed::Read(*token, Err(Failure::from(&failure))),
-                        None => {
-                            *transfer = Transfer::Failed { slot: *slot, failure };
-                            return self.wait_for_room(context, runtime);
-                        }
-                    },
-                }
-            }
-            Transfer::Write { slot, name, pending } => {
-                let outcome = std::task::ready!(Pin::new(pending).poll(context));
-                let landed = Landed::Write(*token, write_ended(tier, *slot, *name, outcome));
-                match runtime {
-                    Some(runtime) => forget_all(tier, runtime),
-                    None => tier.forget_all(),
-                }
-                landed
-            }
-            Transfer::Failed { slot, failure } => {
-                tier.rejected_slot(*slot, failure);
-                Landed::Read(*token, Err(Failure::from(&*failure)))
-            }
-        };
-        self.answer(landed);
-        Poll::Ready(())
-    }
-
-    /// For one that is to be looked at by a thread that may wait.
-    fn wait_for_room(&mut self, context: &mut Context<'_>, runtime: Option<&Handle>) -> Poll<()> {
-        let Some(runtime) = runtime else { return self.look(context, None) };
-        let request = Request(self.0.take());
-        // Dropped, it is looked at.
-        errand::run(runtime, move || drop(request));
-        Poll::Ready(())
-    }
-
-    fn answer(&mut self, landed: Landed) {
-        let Some(UnderWay { tier, landing, .. }) = self.0.take() else { return };
-        // The last one closes the volumes: whoever has heard of all finds them closed.
-        drop(tier);
-        landing.land(landed);
-    }
-}
-
-impl Drop for Request {
-    fn drop(&mut self) {
-        // What has ended is not given up.
-        if self.look(&mut Context::from_waker(Waker::noop()), None).is_ready() {
-            return;
-        }
-        let Some(UnderWay { tier, token, transfer, .. }) = &self.0 else { return };
-        let failure = Failure::of(Cause::Abandoned);
-        let landed = match transfer {
-            Transfer::Read { .. } | Transfer::Failed { .. } => Landed::Read(*token, Err(failure)),
-            Transfer::Write { slot, .. } => {
-                tier.abandoned(*slot);
-                Landed::Write(*token, Err(failure))
-            }
-        };
-        self.answer(landed);
-    }
-}
-
-/// What is on the tier's list is forgotten; a thread that may wait sees to what cannot be at once.
-fn forget_all(tier: &Arc<DiskTier>, runtime: &Handle) {
-    if !tier.try_forget_all() {
-        let tier = Arc::clone(tier);
-        errand::run(runtime, move || tier.forget_all());
-    }
-}
-
-fn write_ended(
-    tier: &DiskTier,
-    slot: BlockId,
-    name: Name,
-    outcome: Result<BlockRead, IoFailure>,
-) -> Result<BlockRead, Failure> {
-    let books = tier.note_ended(slot, name, outcome.as_ref().map(drop));
-    match (outcome, books) {
-        (Ok(bytes), WriteOutcome::Stored) => Ok(bytes),
-        // The slot was not the caller's.
-        (Ok(_), _) => Err(Failure::of(Cause::Busy)),
-        (Err(failure), _) => Err(Failure::from(&failure)),
     }
 }

@@ -14,8 +14,8 @@
 //! Invariants
 //! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write is undone.
 //! - I2: a slot of a lost volume is never handed out by [`take`](DiskTier::take).
-//! - I3: a victim's slot that is given back unwritten has no record: `stale` while it has one still. A process that is killed between the two
-//!   leaves it, and the block is found again, whole.
+//! - I3: a slot that was taken and not written yet may have a victim's record still: it is `stale` then. Given back, it is not, but on its
+//!   volume's list until the record is forgotten. A process that is killed before finds the block again, whole.
 //!
 //! # Orderings
 //! `lost` is Relaxed: who reads it late asks a volume in vain, and is told so. `stale` is Relaxed: it is the slot's owner's, and ordered by
@@ -23,12 +23,12 @@
 
 use super::admission::{Admission, AdmissionPolicy};
 use super::budget::Budget;
+use super::errand::Errands;
 use super::recover::{self, RecoveryReport};
 use super::stats::{Counters, Rejected, TierStats};
 use super::unforgotten::Unforgotten;
 use kvstrata_core::{
-    BlockId, BlockPool, BlockRef, ConfigError, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
-    SequenceHash,
+    BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{
@@ -36,7 +36,8 @@ use kvstrata_ffi::disk::{
 };
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 /// What a tier is, beside its volumes and its pool.
@@ -86,7 +87,12 @@ pub struct DiskTier {
     at_opening: Rejected,
     /// Of the blocks that the opening has found, until they are asked for.
     owners: Mutex<Vec<(BlockId, OwnerId)>>,
-    pub(super) unforgotten: Unforgotten,
+    /// Scratch of whoever takes slots.
+    victims: Mutex<Vec<(BlockId, SequenceHash)>>,
+    /// One a volume.
+    pub(super) unforgotten: Box<[Unforgotten]>,
+    /// One a volume.
+    pub(super) errands: Box<[Arc<Errands>]>,
     pub(super) counters: Counters,
 }
 
@@ -130,7 +136,9 @@ impl DiskTier {
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
             at_opening: rejected,
             owners: Mutex::new(owners),
-            unforgotten: Unforgotten::default(),
+            victims: Mutex::default(),
+            unforgotten: volumes.volumes().iter().map(|_| Unforgotten::default()).collect(),
+            errands: volumes.volumes().iter().map(|_| Arc::default()).collect(),
             counters: Counters::default(),
             pool,
             volumes,
@@ -156,11 +164,23 @@ impl DiskTier {
         mem::take(&mut *self.owners.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends the volumes, so that the next tier over them finds what they hold, with the mark of a clean end. Blocks until that is so. The
-    /// books stay; reads and writes fail from now on.
+    /// Ends the volumes, so that the next tier over them finds what they hold, with the mark of a clean end. Blocks until that is so; one
+    /// that hangs keeps no other from its end. The books stay; reads and writes fail from now on.
     pub fn close(&self) {
-        self.forget_all();
-        self.volumes.close();
+        let close = |volume: usize| {
+            self.forget_all(volume);
+            self.volumes.volumes()[volume].close();
+        };
+        thread::scope(|scope| {
+            // The first one here; those for which there is no thread after it.
+            let others = (1..self.lost.len()).filter(|volume| {
+                let volume = *volume;
+                let thread = thread::Builder::new().name("kvstrata-close".to_owned());
+                thread.spawn_scoped(scope, move || close(volume)).is_err()
+            });
+            let left: Vec<usize> = others.collect();
+            std::iter::once(0).chain(left).for_each(close);
+        });
     }
 
     /// What it has done.
@@ -232,7 +252,8 @@ impl DiskTier {
     ) -> Option<ReadOutcome> {
         let slot = slot.0;
         match failure.cause {
-            // The volume has emptied the slot itself.
+            // What is there is not what its record says: then the volume has emptied the slot itself; or the record is of another block,
+            // whose it stays.
             FailureCause::Rejected(why) => {
                 self.counters.rejected(why);
                 return Some(ReadOutcome::Rejected);
@@ -273,36 +294,44 @@ impl DiskTier {
     /// Up to `wanted` slots to write to: free ones, then those of victims, which are found no more. Fewer if requests hold the others,
     /// or volumes are lost. What is not written is to be [given back](DiskTier::give_back).
     pub fn take(&self, wanted: usize) -> Vec<MutableBlock<'_>> {
-        let mut taken = Vec::with_capacity(wanted);
-        while taken.len() < wanted && !self.all_lost() {
-            let missing = wanted - taken.len();
-            let mut slots = take_free(&self.pool, missing);
-            if slots.len() < missing {
-                let mut victims = Vec::new();
-                self.pool.evict(missing - slots.len(), &mut victims);
-                for victim in &victims {
-                    self.admission.evicted(victim.hash());
-                    self.set_stale(victim.id(), true);
-                }
-                slots.extend(victims.into_iter().map(EvictedBlock::into_mutable));
+        let mut slots = Vec::with_capacity(wanted);
+        self.take_slots(wanted, &mut slots);
+        // They are this call's, so none is refused.
+        slots.into_iter().filter_map(|slot| self.pool.adopt_mutable(slot).ok()).collect()
+    }
+
+    /// The same, appended by their numbers.
+    pub(super) fn take_slots(&self, wanted: usize, slots: &mut Vec<BlockId>) {
+        let end = slots.len().saturating_add(wanted);
+        let mut victims = self.victims.lock().unwrap_or_else(PoisonError::into_inner);
+        while slots.len() < end && !self.all_lost() {
+            let from = slots.len();
+            // Somebody else may be quicker; then victims make up for it.
+            let _ = self.pool.allocate_free_ids(self.pool.free().min(end - from), slots);
+            self.pool.evict_ids(end - slots.len(), &mut victims);
+            for (slot, hash) in victims.drain(..) {
+                self.admission.evicted(hash);
+                self.set_stale(slot, true);
+                slots.push(slot);
             }
-            if slots.is_empty() {
+            if slots.len() == from {
                 break;
             }
-            for slot in slots {
-                match self.is_lost(slot.id().0) {
-                    true => self.park(slot),
-                    false => taken.push(slot),
+            let mut at = from;
+            while let Some(slot) = slots.get(at).copied() {
+                if self.is_lost(slot.0) {
+                    self.park(slots.remove(at));
+                } else {
+                    at += 1;
                 }
             }
         }
-        taken
     }
 
-    /// Frees a slot that was taken and not written. Waits while the queue of its volume is full.
+    /// Frees a slot that was taken and not written. Waits while the queue of its volume is full, if it has something to forget.
     pub fn give_back(&self, slot: BlockId) {
         self.put_back(slot);
-        self.forget_all();
+        self.forget_all(self.volume_of(slot.0));
     }
 
     /// The same without a call to the volume: it is free, or on the list of those that will be.
@@ -310,7 +339,7 @@ impl DiskTier {
         // Refused only where the caller did not own it.
         let Ok(owned) = self.pool.adopt_mutable(slot) else { return };
         if self.set_stale(slot, false) {
-            self.unforgotten.put(owned);
+            self.put_unforgotten(owned);
         }
     }
 
@@ -324,8 +353,12 @@ impl DiskTier {
         self.lost.iter().filter(|lost| lost.load(Relaxed)).count() as u64
     }
 
-    fn volume_of(&self, slot: u32) -> usize {
+    pub(super) fn volume_of(&self, slot: u32) -> usize {
         slot as usize % self.lost.len()
+    }
+
+    pub(super) fn errands_of(&self, slot: BlockId) -> &Arc<Errands> {
+        &self.errands[self.volume_of(slot.0)]
     }
 
     pub(super) fn is_lost(&self, slot: u32) -> bool {
@@ -337,23 +370,21 @@ impl DiskTier {
     }
 
     pub(super) fn lose(&self, slot: u32) {
-        self.lost[self.volume_of(slot)].store(true, Relaxed);
+        self.lose_volume(self.volume_of(slot));
+    }
+
+    pub(super) fn lose_volume(&self, volume: usize) {
+        self.lost[volume].store(true, Relaxed);
+    }
+
+    pub(super) fn is_lost_volume(&self, volume: usize) -> bool {
+        self.lost[volume].load(Relaxed)
     }
 
     /// The number is kept by nobody, so that the slot stays owned for good.
-    pub(super) fn park(&self, slot: MutableBlock<'_>) {
-        let _ = slot.into_id();
+    pub(super) fn park(&self, _slot: BlockId) {
         self.counters.parked.add(1);
     }
-}
-
-/// Up to `wanted` free blocks.
-fn take_free(pool: &BlockPool, wanted: usize) -> Vec<MutableBlock<'_>> {
-    let mut taken = Vec::with_capacity(wanted);
-    let free = pool.free().min(wanted);
-    // Somebody else may be quicker; then victims make up for it.
-    let _ = pool.allocate_free(free, &mut taken);
-    taken
 }
 
 #[cfg(test)]

@@ -6,18 +6,19 @@
 //!                                    └─────────────┘ who may wait comes back with all of them
 //! ```
 //!
-//! To put a slot here is a lock and no more, so that it can be done where nobody may wait.
+//! To put a slot here is a lock and no more, so that it can be done where nobody may wait. A list a volume: one that hangs, or is slow, keeps
+//! no slot of another.
 //!
 //! Invariants
 //! - I1: a slot is owned, by its number, until its forget is in the queue. Its next write stands behind that: no forget ends a later record.
-//! - I2: one thread at a time empties the list, and leaves when it finds it empty, or its volume's queue full.
-//! - I3: who finds a queue full is told so once, and sees to it that somebody who may wait empties the list.
+//! - I2: one thread at a time empties a list, and leaves when it finds it empty, or its volume's queue full.
+//! - I3: who finds a queue full is told so once, and sees to it that somebody who may wait empties the list; or says that nobody does.
 
 use super::tier::DiskTier;
 use kvstrata_core::{BlockId, MutableBlock};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The list.
+/// The list of a volume.
 #[derive(Debug, Default)]
 pub(super) struct Unforgotten {
     books: Mutex<Books>,
@@ -39,18 +40,20 @@ impl Unforgotten {
         // Nothing that panics runs under it.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    pub(super) fn put(&self, slot: MutableBlock<'_>) {
-        self.lock().slots.push(slot.into_id());
-    }
 }
 
 impl DiskTier {
-    /// Has the volumes forget what is on the list, without waiting. False: a queue is full, and [`forget_all`](DiskTier::forget_all) is due,
-    /// from a thread that may wait.
+    /// Puts a slot on its volume's list.
+    pub(super) fn put_unforgotten(&self, slot: MutableBlock<'_>) {
+        let slot = slot.into_id();
+        self.unforgotten[self.volume_of(slot.0)].lock().slots.push(slot);
+    }
+
+    /// Has a volume forget what is on its list, without waiting. False: its queue is full, and [`forget_all`](DiskTier::forget_all) is due,
+    /// from a thread that may wait, or [`nobody_comes`](DiskTier::nobody_comes).
     #[must_use]
-    pub(super) fn try_forget_all(&self) -> bool {
-        let list = &self.unforgotten;
+    pub(super) fn try_forget_all(&self, volume: usize) -> bool {
+        let list = &self.unforgotten[volume];
         let mut books = list.lock();
         if books.busy || books.expected {
             return true;
@@ -75,9 +78,14 @@ impl DiskTier {
         room
     }
 
-    /// The same, and waits for room: what was put on the list before this is in the volumes' queues after it.
-    pub(super) fn forget_all(&self) {
-        let list = &self.unforgotten;
+    /// Nobody may wait for room just now: the list is left to whoever comes next.
+    pub(super) fn nobody_comes(&self, volume: usize) {
+        self.unforgotten[volume].lock().expected = false;
+    }
+
+    /// The same, and waits for room: what was put on the list before this is in the volume's queue after it.
+    pub(super) fn forget_all(&self, volume: usize) {
+        let list = &self.unforgotten[volume];
         let mut books = list.lock();
         while books.busy {
             books = list.left.wait(books).unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   take ─► slot ── write ──► under way ── ended ─┬─► Stored   registered, the most recent block
-//!                                 │               ├─► Failed   the slot is free again
+//!                                 │               ├─► Failed   the slot is free when its record has been forgotten
 //!                                 │               └─► Lost     the slot is parked, with its volume
 //!                                 └── nobody can wait for it ─► abandoned: not used again
 //! ```
@@ -33,7 +33,7 @@ pub enum WriteOutcome {
     Stored,
     /// Its volume is out of service, and the slot parked: another slot may do.
     Lost,
-    /// It failed, and the slot is free again.
+    /// It failed, and the slot is free, or will be when its record has been forgotten.
     Failed,
 }
 
@@ -76,11 +76,11 @@ impl DiskTier {
         self.ended(slot.into_id(), writing.name, outcome.as_ref().map(drop))
     }
 
-    /// Takes note of how a write to a slot ended, which is owned by its number and no longer the caller's; makes the block known. Where it
-    /// failed, waits while the queue of the slot's volume is full.
+    /// Takes note of how a write to a slot ended, which is owned by its number and no longer the caller's; makes the block known. Waits while
+    /// the queue of the slot's volume is full, if there is something to forget there: after a failure, or of a second copy.
     pub fn ended(&self, slot: BlockId, name: Name, outcome: Result<(), &IoFailure>) -> WriteOutcome {
         let outcome = self.note_ended(slot, name, outcome);
-        self.forget_all();
+        self.forget_all(self.volume_of(slot.0));
         outcome
     }
 
@@ -100,11 +100,11 @@ impl DiskTier {
             }
             Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {
                 self.lose(slot.id().0);
-                self.park(slot);
+                self.park(slot.into_id());
                 WriteOutcome::Lost
             }
             Err(_) => {
-                self.unforgotten.put(slot);
+                self.put_unforgotten(slot);
                 WriteOutcome::Failed
             }
         }
@@ -119,7 +119,7 @@ impl DiskTier {
         if self.pool.lookup(name.hash).is_some() {
             // Another worker was quicker: this copy must not come back either. (Until the next line one may still be: then the
             // next opening finds two, and rejects one as a duplicate.)
-            self.unforgotten.put(slot);
+            self.put_unforgotten(slot);
             return WriteOutcome::Stored;
         }
         let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.lookup(parent));

@@ -15,7 +15,8 @@
 //! Invariants
 //! - I1: a look goes on where the one before it has stopped, so that it comes to each block of the window, and to each that is idle, in a
 //!   bounded number of iterations; what is copied already, or in use, keeps it from none.
-//! - I2: what is written through and finds its queue full is owed: it is tried again at each iteration's end, while the block is registered.
+//! - I2: what is written through and finds its queue full is owed, while the block is registered: it is made when there is room, whoever iterates,
+//!   some at a time, each of which brings on the next when it has ended. So nothing is owed when nothing is under way.
 
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
@@ -33,6 +34,8 @@ use std::collections::VecDeque;
 const LOOK: usize = 4096;
 /// Blocks that are idle, of which copies are begun between two iterations.
 const IDLE: usize = 256;
+/// Owed copies that are begun at a time, under the lock.
+pub(super) const PART: usize = 64;
 /// Owed copies from which on those of blocks that are gone are dropped.
 const MANY_OWED: usize = 1024;
 
@@ -88,7 +91,7 @@ impl Traffic {
         if self.refusing {
             return;
         }
-        self.copy_owed(inner);
+        self.copy_owed(inner, LOOK);
         for stack in 0..self.lines.len() as u16 {
             let of = inner.stack(stack);
             if of.host.is_some() || of.disk.is_some() {
@@ -181,7 +184,6 @@ impl Traffic {
             (Tier::Host, Some(host)) => host,
             _ => &of.device,
         };
-        let path = if tier == Tier::Device { Path::DeviceToHost } else { Path::HostToDisk };
         let below = match (tier, &of.host, &of.disk) {
             (Tier::Device, Some(host), _) => host.pool.contains(name.hash),
             (_, _, Some(disk)) => disk.pool().contains(name.hash),
@@ -194,7 +196,11 @@ impl Traffic {
             }
             return true;
         }
-        if !self.has_room(path, class) {
+        let room = match tier {
+            Tier::Device => self.may_copy(inner, stack, class),
+            _ => self.has_room(Path::HostToDisk, class),
+        };
+        if !room {
             return false;
         }
         // Recycled meanwhile, or held and released: the next look will tell.
@@ -255,15 +261,22 @@ impl Traffic {
         }
     }
 
-    /// What queues have refused (I2), some each time. Of several tiers, the first that finds no room ends it: what is behind it waits for the
-    /// next time.
-    fn copy_owed(&mut self, inner: &Inner) {
-        for _ in 0..LOOK {
-            let Some((stack, tier, block)) = self.owed.copies.front().copied() else { return };
+    /// What queues have refused (I2), at most so many. Of several tiers, the first that finds no room ends it: what is behind it waits for the
+    /// next time. How many have begun.
+    pub(super) fn copy_owed(&mut self, inner: &Inner, most: usize) -> usize {
+        let before = self.downs.len();
+        while self.downs.len() < before + most {
+            let Some((stack, tier, block)) = self.owed.copies.front().copied() else { break };
             if !self.copy_through(inner, (stack, tier), block) {
-                return;
+                break;
             }
             self.owed.copies.pop_front();
         }
+        self.downs.len() - before
+    }
+
+    /// Nothing begins any more.
+    pub(super) fn forget_owed(&mut self) {
+        self.owed.copies.clear();
     }
 }

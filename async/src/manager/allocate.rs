@@ -3,16 +3,16 @@
 use super::blocks::BlocksMut;
 use super::down::Left;
 use super::inner::Inner;
-use super::line::{Grant, Late, Whose};
+use super::line::{Grant, Late, Want, Wants, Whose};
 use super::tenants::TenantId;
 use super::traffic::Traffic;
 use crate::transfer::Class;
 use kvstrata_core::BlockId;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 /// Why there are no blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -84,13 +84,14 @@ pub(super) async fn allocate(
     if let Some(blocks) = free_ones(inner, stack, count, tenant) {
         return Ok(blocks);
     }
-    let due = inner.due_in(deadline);
-    let place = inner.with(|traffic| InLine::enter(traffic, inner, stack, count, tenant, due))?;
-    place.served(deadline).await
+    let blocks =
+        InLine::enter(inner, [(stack, count)].into_iter(), tenant, deadline)?.served(deadline).await?;
+    // One that was asked for.
+    blocks.into_iter().next().ok_or(AllocateError::Closed)
 }
 
-/// Blocks of every group, all or none. Who comes gets into all lines at once, so that of two none is before the other here and behind it there;
-/// but for who is held at a quota in one of them, who is in that line later, and in the others now.
+/// Blocks of every group, all or none. Who comes gets into all lines at once, and not before it has its credits for all of them, so that of
+/// two none is before the other here and behind it there (`tenants/held.rs`).
 pub(super) async fn allocate_groups(
     inner: &Arc<Inner>,
     counts: &[usize],
@@ -109,21 +110,12 @@ pub(super) async fn allocate_groups(
     if let Some(all) = at_once.collect() {
         return Ok(all);
     }
-    let due = inner.due_in(deadline);
-    let enter = |traffic: &mut Traffic| {
-        let lines = wanted().filter(|(_, count)| *count > 0);
-        let places = lines.map(|(stack, count)| InLine::enter(traffic, inner, stack, count, tenant, due));
-        // Those who were let in leave by themselves, when the lock has been given back.
-        places.collect::<Vec<_>>()
-    };
-    let places = inner.with(enter).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let none = |(stack, _)| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);
-    let mut all: Vec<BlocksMut> = wanted().map(none).collect();
-    for place in places {
-        let stack = place.stack;
-        all[stack as usize] = place.served(deadline).await?;
-    }
-    Ok(all)
+    let lines = wanted().filter(|(_, count)| *count > 0);
+    let mut served = InLine::enter(inner, lines, tenant, deadline)?.served(deadline).await?.into_iter();
+    let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);
+    let of = |(stack, count)| if count > 0 { served.next() } else { Some(none(stack)) };
+    // As many as were asked for.
+    wanted().map(of).collect::<Option<_>>().ok_or(AllocateError::Closed)
 }
 
 /// Refuses what will never be had.
@@ -169,7 +161,7 @@ pub(super) fn try_allocate(
             return Some(BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant));
         }
         let ids = inner.with(|traffic| {
-            let earlier = traffic.lines[stack as usize].held.iter().any(|entry| entry.tenant == tenant);
+            let earlier = traffic.held.holds(stack, tenant);
             let may = !earlier && !traffic.is_purging(tenant);
             if !may || !traffic.take_credits(inner, stack, tenant, count, Class::Offload) {
                 return None;
@@ -184,60 +176,77 @@ pub(super) fn try_allocate(
     })
 }
 
-/// A place in line; left when dropped.
+/// Places in lines; left when dropped, those that have not been served.
 struct InLine<'i> {
     inner: &'i Arc<Inner>,
+    places: VecDeque<Place>,
+}
+
+struct Place {
     stack: u16,
     number: u64,
     count: usize,
-    /// None: served, or answered otherwise.
-    blocks: Option<oneshot::Receiver<Grant>>,
+    blocks: oneshot::Receiver<Grant>,
 }
 
 impl<'i> InLine<'i> {
+    /// Gets into these lines, for so many blocks each.
     fn enter(
-        traffic: &mut Traffic,
         inner: &'i Arc<Inner>,
-        stack: u16,
-        count: usize,
+        lines: impl Iterator<Item = (u16, usize)>,
         tenant: TenantId,
-        due: Option<Instant>,
+        deadline: Duration,
     ) -> Result<InLine<'i>, AllocateError> {
-        if traffic.refusing {
-            return Err(AllocateError::Closed);
+        let due = inner.due_in(deadline);
+        let (mut places, mut wants) = (VecDeque::new(), Wants::default());
+        for (stack, need) in lines {
+            let (to, blocks) = oneshot::channel();
+            places.push_back(Place { stack, number: 0, count: need, blocks });
+            wants.parts.push(Want { stack, need, tenant, whose: Whose::Caller(to) });
         }
-        if traffic.is_purging(tenant) {
-            return Err(AllocateError::Purging);
-        }
-        let (to, blocks) = oneshot::channel();
-        let number = traffic.enter_line(inner, stack, count, Whose::Caller(to), tenant, due);
-        Ok(InLine { inner, stack, number, count, blocks: Some(blocks) })
+        let first = inner.with(|traffic| {
+            if traffic.refusing {
+                return Err(AllocateError::Closed);
+            }
+            if traffic.is_purging(tenant) {
+                return Err(AllocateError::Purging);
+            }
+            Ok(traffic.enter_lines(inner, wants, due))
+        })?;
+        (first..).zip(&mut places).for_each(|(number, place)| place.number = number);
+        Ok(InLine { inner, places })
     }
 
-    async fn served(mut self, waited: Duration) -> Result<BlocksMut, AllocateError> {
-        let answer = match &mut self.blocks {
-            Some(blocks) => blocks.await,
-            None => return Err(AllocateError::Closed),
-        };
-        self.blocks = None;
-        match answer {
-            Ok(Ok(blocks)) => Ok(blocks),
-            Ok(Err(Late { ahead, available })) => {
-                self.inner.counts.late();
-                let capacity = self.inner.stack(self.stack).device.pool.capacity();
-                Err(AllocateError::Deadline { requested: self.count, waited, available, capacity, ahead })
+    /// The blocks of each line, when there are those of all.
+    async fn served(mut self, waited: Duration) -> Result<Vec<BlocksMut>, AllocateError> {
+        let mut all = Vec::with_capacity(self.places.len());
+        while let Some(place) = self.places.front_mut() {
+            let answer = (&mut place.blocks).await;
+            let (stack, requested) = (place.stack, place.count);
+            // Served, or answered otherwise.
+            self.places.pop_front();
+            match answer {
+                Ok(Ok(blocks)) => all.push(blocks),
+                Ok(Err(Late { ahead, available })) => {
+                    self.inner.counts.late();
+                    let capacity = self.inner.stack(stack).device.pool.capacity();
+                    return Err(AllocateError::Deadline { requested, waited, available, capacity, ahead });
+                }
+                // Dismissed.
+                Err(_) if self.inner.look().refusing => return Err(AllocateError::Closed),
+                Err(_) => return Err(AllocateError::Purging),
             }
-            // Dismissed.
-            Err(_) if self.inner.look().refusing => Err(AllocateError::Closed),
-            Err(_) => Err(AllocateError::Purging),
         }
+        Ok(all)
     }
 }
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        if self.blocks.is_some() {
-            self.inner.with(|traffic| traffic.quit_line(self.inner, self.stack, self.number));
+        if !self.places.is_empty() {
+            // Of all lines at once. What was granted meanwhile is given back behind the lock, with the places.
+            let left = self.places.iter();
+            self.inner.with(|traffic| left.for_each(|of| traffic.quit_line(self.inner, of.stack, of.number)));
         }
     }
 }

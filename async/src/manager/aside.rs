@@ -4,29 +4,47 @@
 //!   line ──► first: all its blocks ──► the path's queue has room for its class ── yes ──► queue
 //!                                                     │ no                                ▲
 //!                                                     ▼                                   │
-//!                                         aside: by path and class, FIFO ─────────────────┘
+//!                                         aside: by path, group and class, FIFO ──────────┘
 //! ```
 //!
 //! Who fills a queue waits for it here, and not in the line, where free blocks are given to whoever is next.
 //!
+//! Each group has staging of its own. So in the queue of reads from the disk a group is a lane, which is shut while there is no staging for it: its
+//! reads hold up no other group's, neither in the queue nor here.
+//!
 //! Staging is little, and what has some may wait for an iteration's budget. What is urgent and waits for staging must not wait for that:
-//! the next iteration may wait for it. So then what has staging becomes as urgent, and a guess gives it up.
+//! the next iteration may wait for it. So then what has staging becomes as urgent, and a guess gives it up. A copy down that has some, and waits for
+//! a layer of the engine's, gives it up (`steps.rs`).
 //!
 //! Invariants
 //! - I1: whoever is aside has its device block, and waits for nothing but transfers that are in its queue: these end, or are promoted.
-//! - I2: of a path and class, who came first goes first. An entry may be stale, or there twice: only what still waits aside goes, and a
+//! - I2: of a path, group and class, who came first goes first. An entry may be stale, or there twice: only what still waits aside goes, and a
 //!   flight's key may be another's by now, but not its number.
 
 use super::inner::Inner;
 use super::line::Line;
+use super::parked::{Parked, is_without_staging};
 use super::traffic::{At, Id, Traffic};
 use super::up::{Source, Up};
-use crate::transfer::{Class, Path};
+use crate::transfer::{Class, Path, Popped};
 use std::collections::VecDeque;
 
-/// By path and class: keys and numbers of flights.
+/// By class: keys and numbers of flights.
+type ByClass = [VecDeque<(u32, u64)>; Class::ALL.len()];
+
+/// By path, and lane of its queue.
 #[derive(Debug, Default)]
-pub(super) struct Aside([[VecDeque<(u32, u64)>; Class::ALL.len()]; Path::ALL.len()]);
+pub(super) struct Aside([Vec<ByClass>; Path::ALL.len()]);
+
+impl Aside {
+    fn list(&mut self, path: Path, lane: u16, class: Class) -> &mut VecDeque<(u32, u64)> {
+        let (of_path, lane) = (&mut self.0[path as usize], usize::from(lane));
+        if of_path.len() <= lane {
+            of_path.resize_with(lane + 1, Default::default);
+        }
+        &mut of_path[lane][class as usize]
+    }
+}
 
 impl Up {
     pub(super) fn is_aside(&self) -> bool {
@@ -36,6 +54,11 @@ impl Up {
     /// The path that it takes next.
     pub(super) fn path(&self) -> Path {
         self.source.path()
+    }
+
+    /// In which lane of that path's queue.
+    pub(super) fn lane(&self) -> u16 {
+        if self.path() == Path::DiskToDevice { self.stack } else { 0 }
     }
 
     /// The block of staging that it has.
@@ -51,11 +74,11 @@ impl Traffic {
     /// The flight has its block: into its queue, or beside it (I2).
     pub(super) fn queue_or_aside(&mut self, inner: &Inner, key: u32) {
         let Some(up) = self.ups.get(key as usize) else { return };
-        let (path, class) = (up.path(), up.class);
-        let behind = &mut self.aside.0[path as usize][class as usize];
+        let (path, lane, class) = (up.path(), up.lane(), up.class);
+        let behind = self.aside.list(path, lane, class);
         behind.push_back((key, up.serial));
         if behind.len() == 1 {
-            self.serve_aside_of(inner, path, class);
+            self.serve_aside_of(inner, (path, lane), class);
         }
     }
 
@@ -63,17 +86,19 @@ impl Traffic {
     pub(super) fn serve_aside(&mut self, inner: &Inner) -> bool {
         let mut left = false;
         for path in [Path::HostToDevice, Path::DiskToDevice] {
-            for class in Class::ALL {
-                left |= self.serve_aside_of(inner, path, class);
+            for lane in 0..self.aside.0[path as usize].len() as u16 {
+                for class in Class::ALL {
+                    left |= self.serve_aside_of(inner, (path, lane), class);
+                }
             }
         }
         left
     }
 
-    fn serve_aside_of(&mut self, inner: &Inner, path: Path, class: Class) -> bool {
+    fn serve_aside_of(&mut self, inner: &Inner, (path, lane): (Path, u16), class: Class) -> bool {
         let mut left = false;
         loop {
-            let list = &mut self.aside.0[path as usize][class as usize];
+            let list = self.aside.list(path, lane, class);
             let waits = |key: u32, serial| {
                 self.ups.get(key as usize).is_some_and(|up| up.serial == serial && up.is_aside())
             };
@@ -85,10 +110,10 @@ impl Traffic {
             while stale(list.front()) {
                 list.pop_front();
             }
-            let first = list.front().copied().filter(|_| self.has_room(path, class));
+            let first = list.front().copied().filter(|_| self.has_room_in(path, lane, class));
             let Some((key, _)) = first else { return left };
             left = true;
-            self.aside.0[path as usize][class as usize].pop_front();
+            self.aside.list(path, lane, class).pop_front();
             self.queue_up(inner, key);
         }
     }
@@ -105,19 +130,39 @@ impl Traffic {
         line.news = true;
     }
 
-    /// The stack whose read from the disk would go next, and finds no staging, and the read's class.
-    pub(super) fn lacks_staging(&mut self, inner: &Inner) -> Option<(u16, Class)> {
-        let (Id::Up(key), class) = self.queues[Path::DiskToDevice as usize].peek()? else { return None };
-        let stack = self.ups.get(key as usize)?.stack;
-        // What will never find any fails.
-        let lacks = self.lines[stack as usize].staging.is_empty() && !self.is_without_staging(inner, stack);
-        lacks.then_some((stack, class))
+    /// What goes next on a path: of reads from the disk, those of groups that have staging.
+    pub(super) fn next_on(&mut self, inner: &Inner, path: Path) -> Option<Popped<Id>> {
+        if path != Path::DiskToDevice {
+            return self.queues[path as usize].pop(&mut self.allowance);
+        }
+        loop {
+            let (lines, parked) = (&self.lines, &self.parked);
+            let open = |stack: u16| has_staging(inner, &lines[stack as usize], parked, stack);
+            let next = self.queues[path as usize].pop_open(&mut self.allowance, open);
+            if next.is_some() || !self.reclaim_for_reads(inner) {
+                return next;
+            }
+        }
     }
 
-    /// An urgent read waits for staging.
+    /// Urgent reads that lack nothing but staging are not to wait for what waits for the engine itself. Whether that had some.
+    fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
+        (0..self.lines.len() as u16).any(|stack| {
+            let reads = &self.queues[Path::DiskToDevice as usize];
+            let goes =
+                reads.waiting_in(Class::Urgent, stack) > 0 && reads.has_room(inner.stack(stack).block_bytes);
+            let lacks = !has_staging(inner, &self.lines[stack as usize], &self.parked, stack);
+            goes && lacks && self.reclaim_staging(inner, stack)
+        })
+    }
+
+    /// Urgent reads wait for staging.
     pub(super) fn press_for_reads(&mut self, inner: &Inner) {
-        if let Some((stack, Class::Urgent)) = self.lacks_staging(inner) {
-            self.press(inner, stack);
+        for stack in 0..self.lines.len() as u16 {
+            let urgent = self.queues[Path::DiskToDevice as usize].waiting_in(Class::Urgent, stack);
+            if urgent > 0 && !has_staging(inner, &self.lines[stack as usize], &self.parked, stack) {
+                self.press(inner, stack);
+            }
         }
     }
 
@@ -162,15 +207,13 @@ impl Traffic {
             let line = &self.lines[up.stack as usize];
             let reads = &self.queues[Path::DiskToDevice as usize];
             !line.is_empty()
-                || line.holds(up.tenant)
-                || line.staging.is_empty() && reads.waiting_of(Class::Urgent) > 0
+                || self.held.holds(up.stack, up.tenant)
+                || line.staging.is_empty() && reads.waiting_in(Class::Urgent, up.stack) > 0
         })
     }
 }
 
-impl Line {
-    /// Whether something of a tenant waits for credits.
-    fn holds(&self, tenant: super::tenants::TenantId) -> bool {
-        self.held.iter().any(|entry| entry.tenant == tenant)
-    }
+/// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too, and fails.
+fn has_staging(inner: &Inner, line: &Line, parked: &[Parked], stack: u16) -> bool {
+    !line.staging.is_empty() || is_without_staging(inner, parked, stack)
 }

@@ -1,7 +1,7 @@
 //! Owned handles: blocks by the list, which keep their manager alive and give themselves back.
 //!
 //! A list is the unit since an engine has blocks by the request: one counted reference to the manager a list, one release, tail first.
-//! A handle may be sent anywhere, and dropped anywhere.
+//! A handle may be sent anywhere, and dropped anywhere; on a device that computes by itself, when that is over (see [`Blocks`]).
 
 use super::inner::Inner;
 use super::tenants::TenantId;
@@ -9,7 +9,7 @@ use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TransitionError};
 use std::sync::Arc;
 use std::{fmt, mem};
 
-/// Blocks of the device to be filled, with one owner. Dropped, they are free.
+/// Blocks of the device to be filled, with one owner. Dropped, they are free: what fills them is to be over then, as for [`Blocks`].
 pub struct BlocksMut {
     inner: Arc<Inner>,
     stack: u16,
@@ -20,6 +20,12 @@ pub struct BlocksMut {
 
 /// Registered blocks of the device, in the order of their sequence, which nobody changes or evicts while they are held. Dropped, they
 /// are released, the last one first.
+///
+/// Once nobody holds a block it may be overwritten, by what is brought up in its place, or by a purge. The manager knows nothing of kernels that
+/// are queued: those that read or write a block must have ended before its last handle is dropped, unless the mover orders its
+/// copies after them. [`CudaMover`](crate::movers::CudaMover) does for the stream in
+/// [`EngineOrder::onboard_after`](crate::movers::EngineOrder::onboard_after), on which they are to be queued by then. What the engine itself
+/// writes into the block next is in its own order.
 pub struct Blocks {
     inner: Arc<Inner>,
     stack: u16,

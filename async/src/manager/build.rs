@@ -305,10 +305,10 @@ fn assemble(
     }
     let traffic = Traffic::new(limits(config, &stacks), config.iteration.bytes, layers, lines.into());
     let tenants = Tenants::of(config);
-    for stack in &stacks {
-        let recovered: Vec<_> = stack.disk.iter().flat_map(|disk| disk.recovered()).collect();
-        tenants.names.recovered(&recovered, |slot, tenant| stack.disk_owners.claim(slot, tenant));
-    }
+    let recovered = |stack: &Stack| stack.disk.iter().flat_map(|disk| disk.recovered()).collect();
+    let recovered: Vec<Vec<_>> = stacks.iter().map(recovered).collect();
+    let claim = |stack: usize, slot, tenant| stacks[stack].disk_owners.claim(slot, tenant);
+    tenants.names.recovered(&recovered, claim);
     let naming = Naming::new(parts.names);
     let inner = Inner::new(stacks.into(), rules, traffic, (tenants, naming), parts.runtime, parts.own);
     Ok(KvBlockManager::over(inner))

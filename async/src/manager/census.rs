@@ -7,6 +7,7 @@ use super::tenants::Piece;
 use super::traffic::Traffic;
 use super::up::Source;
 use crate::tier::Tier;
+use crate::transfer::{Class, Path};
 
 /// Blocks of one tier of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +45,8 @@ pub struct Census {
     pub staged: usize,
     /// Of each group, owned blocks of device and host that no handle has: flights', the line's, onboardings'.
     pub inside: Vec<[usize; 2]>,
-    /// Copies down that wait for a layer or an iteration of the engine's, each with a reference.
+    /// Copies down that wait for a layer or an iteration of the engine's, each with a reference; those that have some of their layers down
+    /// are flights, too.
     pub gated: usize,
     /// Flights down that wait for a block of host memory.
     pub grounded: usize,
@@ -54,6 +56,8 @@ pub struct Census {
     pub parked: Vec<[usize; 2]>,
     /// Transfers that wait in queues.
     pub queued: usize,
+    /// Of these, urgent reads of the disk: as many free blocks of staging are for them.
+    pub urgent_reads: usize,
     /// Transfers with movers.
     pub moving: usize,
 }
@@ -88,7 +92,7 @@ pub(super) fn census(inner: &Inner) -> Census {
         up: traffic.ups.len(),
         down: traffic.downs.len(),
         onboardings: traffic.onboardings.len(),
-        waiting: traffic.lines.iter().map(Line::waiting).sum(),
+        waiting: traffic.held.waiting() + traffic.lines.iter().map(|line| line.entries.len()).sum::<usize>(),
         gathered: traffic.lines.iter().map(Line::gathered).sum(),
         staged: staged(inner, &traffic),
         inside: (0..inner.stacks.len()).map(|s| inside(inner, &traffic, s as u16)).collect(),
@@ -98,6 +102,7 @@ pub(super) fn census(inner: &Inner) -> Census {
         purges: traffic.purging.len(),
         parked: (0..inner.stacks.len()).map(|s| parked(&traffic, s as u16)).collect(),
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),
+        urgent_reads: traffic.queues[Path::DiskToDevice as usize].waiting_of(Class::Urgent) as usize,
         moving: traffic.queues.iter().map(|queue| queue.in_flight() as usize).sum(),
     }
 }

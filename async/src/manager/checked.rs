@@ -5,8 +5,9 @@
 //!
 //! Writes keep their order, by which blocks are old or new below.
 //!
-//! I1. The write is answered, also if the task never runs.
+//! I1. The write is answered, also if the task never runs, or the port panics: then it goes on with the next.
 
+use super::out::contained;
 use crate::transfer::{Cause, DiskPort, DiskWrite, Failure, HostMemory, Landed};
 use std::sync::Arc;
 use tokio::runtime::Handle;
@@ -17,7 +18,7 @@ pub(super) fn task(runtime: &Handle) -> UnboundedSender<Checked> {
     let (to, mut writes) = unbounded_channel::<Checked>();
     runtime.spawn(async move {
         while let Some(checked) = writes.recv().await {
-            checked.go();
+            contained(|| checked.go());
             // A block takes a while: others of the runtime's tasks have their turn after each.
             tokio::task::yield_now().await;
         }

@@ -26,6 +26,7 @@ pub(super) struct Counts {
     parked: AtomicU64,
     missed: [AtomicU64; Cause::ALL.len()],
     late: AtomicU64,
+    hints_cut: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
 
@@ -35,7 +36,7 @@ pub(super) struct Counts {
 pub enum Refusal {
     /// The manager has no tier below.
     Tier,
-    /// As many transfers wait as may (`transfer.queue`).
+    /// As many transfers wait as may (`transfer.queue`), for their turn or for host memory.
     Queue,
     /// As many copies wait for a layer or an iteration as may.
     Gates,
@@ -103,6 +104,8 @@ pub struct ManagerStats {
     pub missed: [u64; Cause::ALL.len()],
     /// Allocations that were not served in time.
     pub late: u64,
+    /// Blocks of hints that were forgotten at once, being more than the device has.
+    pub hints_cut: u64,
     /// Blocks that a caller wanted copied down, and that were refused, by why, in the order of [`Refusal::ALL`].
     pub refused: [u64; Refusal::ALL.len()],
 }
@@ -160,6 +163,10 @@ impl Counts {
         count(&self.late, 1);
     }
 
+    pub(super) fn hint_cut(&self, blocks: usize) {
+        count(&self.hints_cut, blocks as u64);
+    }
+
     pub(super) fn refused(&self, why: Refusal, blocks: usize) {
         count(&self.refused[why as usize], blocks as u64);
     }
@@ -196,6 +203,7 @@ impl Counts {
             parked: get(&self.parked),
             missed: std::array::from_fn(|cause| get(&self.missed[cause])),
             late: get(&self.late),
+            hints_cut: get(&self.hints_cut),
             refused: std::array::from_fn(|why| get(&self.refused[why])),
         }
     }

@@ -72,7 +72,7 @@ impl Traffic {
             match who {
                 Waits::Place { stack, number } => self.late_in_line(inner, stack, number),
                 Waits::Onboarding(key) => self.late_onboarding(inner, key),
-                Waits::Offloading(key) => self.late_offloading(key),
+                Waits::Offloading(key) => self.late_offloading(inner, key),
                 Waits::Iteration => self.no_iteration(),
             }
         }

@@ -13,25 +13,33 @@
 //! on it is held.
 //!
 //! Why nothing waits for ever: a flight waits for a host block only while host victims are on their way to the disk, or blocks of the
-//! device on theirs to the host, each of which owns both of its ends and so ends. If there are neither, and no host victim is to be had,
-//! there is no waiting: the block is dropped, as a cache may.
+//! device on theirs to the host, each of which owns both of its ends and so ends; or, by choice, while the way to the disk is full of what ends.
+//! If there are none, and no host victim is to be had, there is no waiting: the block is dropped, as a cache may. Who goes first: `grounded.rs`.
+//!
+//! A flight that goes by layers (`steps.rs`) waits for the engine in between, and so for no other flight; it goes on, or ends by
+//! `deadline.offload`. Nobody waits for it meanwhile: it is none of those on their way, above, and without a host tier it gives its host block up to
+//! a victim, or to an urgent read. Only its device block is kept from who waits in line, as that of each copy whose gate has not opened: an
+//! engine that awaits blocks within its own pass, while only the copies of that pass hold any, waits until `deadline.offload` lets go of
+//! them, or until its own deadline. It never waits for ever.
 //!
 //! Invariants
 //! - I1: a hash has one flight down at most in a stack, and none if the tier below has it.
 //! - I2: a flight keeps its source, owned, held or leased, and owns its target, until it ends; what is `Moving` ends with its landing only.
-//! - I3: a block is registered below when its bytes have landed, and never otherwise.
+//! - I3: a block is registered below when the bytes of all its layers have landed, and never otherwise.
 //!
 //! What follows from a landing: `ended.rs`.
 
 use super::inner::Inner;
 use super::room::Slot;
 use super::stack::{Books, Stack, give_credit, give_up_slot};
+use super::steps::Steps;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, BlockRef, Priority};
 use kvstrata_ffi::disk::Name;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// How a flight has its source.
@@ -68,12 +76,14 @@ pub(super) struct Cargo {
     pub(super) name: Name,
     pub(super) class: Class,
     pub(super) request: u64,
+    /// By layers, as the engine is done with them; none: whole.
+    pub(super) steps: Option<Steps>,
 }
 
 impl Cargo {
     /// Nobody's request.
     pub(super) fn new(source: Have, name: Name, class: Class) -> Cargo {
-        Cargo { source, name, class, request: 0 }
+        Cargo { source, name, class, request: 0, steps: None }
     }
 }
 
@@ -90,12 +100,17 @@ pub(super) struct Down {
     pub(super) credit: bool,
     /// The slot that it is written to, which is the tenant's.
     pub(super) slot: Option<BlockId>,
+    /// Whose block is in the slot, until it is written.
+    pub(super) was: TenantId,
     /// The host block that it goes to: of the host tier, or staged where there is none.
     pub(super) host: Option<u32>,
     pub(super) disk: Option<BlockId>,
     pub(super) at: At,
     pub(super) class: Class,
     pub(super) request: u64,
+    pub(super) steps: Option<Steps>,
+    /// Of its copy to the host, or of its next one: those before have landed.
+    pub(super) layers: Range<u32>,
     pub(super) attempts: u32,
     /// A failed device keeps its blocks.
     pub(super) parked: bool,
@@ -104,6 +119,20 @@ pub(super) struct Down {
     pub(super) serial: u64,
     /// Who asked for it.
     pub(super) asked: Vec<u32>,
+}
+
+impl Down {
+    /// The path that it is on, or takes next.
+    pub(super) fn path(&self) -> Path {
+        match self.at {
+            At::Queued(path, _) => path,
+            // Its slot has gone with the write.
+            At::Moving if self.from == Tier::Host || self.slot.is_some() && self.disk.is_none() => {
+                Path::HostToDisk
+            }
+            At::Wants | At::Moving | At::Pausing | At::Gated(_) => Path::DeviceToHost,
+        }
+    }
 }
 
 /// What became of a victim.
@@ -176,9 +205,10 @@ impl Traffic {
         if self.is_purging(tenant) {
             return None;
         }
-        let mut disk = None;
+        let (mut disk, mut was) = (None, TenantId::NOBODY);
         if of.host.is_none() {
-            disk = Some(self.disk_slot(inner, of, name, Tier::Device, source, tenant)?);
+            let (slot, owner) = self.disk_slot(inner, of, name, Tier::Device, source, tenant)?;
+            (disk, was) = (Some(slot), owner);
         }
         let credit = self.host_credit(inner, stack, tenant, class);
         let slot = if credit { self.host_slot(inner, stack, source, class) } else { Slot::Never };
@@ -188,22 +218,22 @@ impl Traffic {
             give_credit(of, tenant, credit);
             return None;
         }
-        let down = Down { credit, disk, slot: disk, ..self.down(stack, Tier::Device, cargo, tenant) };
+        let down = Down { credit, disk, slot: disk, was, ..self.down(stack, Tier::Device, cargo, tenant) };
         let key = self.downs.insert(down) as u32;
         self.down_of.insert((stack, name.hash), key);
         inner.entered(1);
         match slot {
             Slot::Now(host) => self.take_off(inner, key, host),
-            Slot::Soon | Slot::Never => self.lines[stack as usize].grounded.push_back(key),
+            Slot::Soon | Slot::Never => self.ground(stack, key),
         }
         Some(key)
     }
 
     /// A flight that has nothing yet.
     fn down(&mut self, stack: u16, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
-        let Cargo { source, name, class, request } = cargo;
+        let Cargo { source, name, class, request, steps } = cargo;
         let (at, serial, credit, parked, hot, attempts) = (At::Wants, self.serial(), false, false, false, 0);
-        let (slot, host, disk, asked) = (None, None, None, Vec::new());
+        let (slot, was, host, disk, asked) = (None, TenantId::NOBODY, None, None, Vec::new());
         self.lines[stack as usize].news = true;
         Down {
             stack,
@@ -213,11 +243,14 @@ impl Traffic {
             tenant,
             credit,
             slot,
+            was,
             host,
             disk,
             at,
             class,
             request,
+            steps,
+            layers: 0..0,
             attempts,
             parked,
             hot,
@@ -238,9 +271,9 @@ impl Traffic {
         if there || self.closed || going || self.is_purging(tenant) {
             return None;
         }
-        let slot = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
+        let (slot, was) = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
         let (host, disk) = (Some(source.id().0), Some(slot));
-        let down = Down { host, disk, slot: disk, ..self.down(stack, Tier::Host, cargo, tenant) };
+        let down = Down { host, disk, slot: disk, was, ..self.down(stack, Tier::Host, cargo, tenant) };
         let key = self.downs.insert(down) as u32;
         self.down_of.insert((stack, name.hash), key);
         inner.entered(1);
@@ -264,10 +297,13 @@ impl Traffic {
     }
 
     pub(super) fn queue_down(&mut self, inner: &Inner, key: u32, path: Path) {
+        if path == Path::DeviceToHost {
+            return self.queue_layers(inner, key);
+        }
         let Some(down) = self.downs.get_mut(key as usize) else { return };
         let bytes = inner.stack(down.stack).block_bytes;
         let (class, request) = (down.class, down.request);
-        let at = self.enqueue(path, class, request, bytes, Id::Down(key));
+        let at = self.enqueue((path, 0), class, request, bytes, Id::Down(key));
         self.downs[key as usize].at = at;
     }
 
@@ -280,13 +316,15 @@ impl Traffic {
         let (Some(memory), Some(host)) = (&stack.memory, down.host) else { return };
         let started = match path {
             Path::DeviceToHost => memory.write(host).ok().map(|guard| {
-                let copy = Copy::new(token, down.source.id(), HostSide::Write(guard), 0..stack.layers, false);
+                let copy =
+                    Copy::new(token, down.source.id(), HostSide::Write(guard), down.layers.clone(), false);
                 self.out.copy(&mut self.spare, inner, (down.stack, path), copy);
             }),
             _ => match (memory.read(host), &stack.disk, down.disk.take()) {
                 (Ok(bytes), Some(disk), Some(slot)) => {
                     let name = Name { owner: inner.tenants.names.id(down.tenant), ..down.name };
-                    let write = DiskWrite { token, slot, name, bytes, landing: inner.landing() };
+                    let landing = inner.landing().of_write(token);
+                    let write = DiskWrite { token, slot, name, bytes, landing };
                     let check = inner.rules.verify_host.then(|| Arc::clone(memory));
                     self.out.write(Arc::clone(disk), write, check);
                     Some(())

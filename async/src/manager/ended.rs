@@ -1,7 +1,7 @@
 //! The end of a flight down: what has landed is known below, and the flight gives back all that it had.
 //!
 //! ```text
-//!   landed ─┬─ well: registered below, or staged and on to the disk
+//!   landed ─┬─ well: registered below, or staged and on to the disk; but for a copy of some layers: the next ones
 //!           ├─ not, and may pass: a pause, and once more
 //!           └─ not: the bytes stay where they are; a victim is dropped
 //! ```
@@ -12,8 +12,8 @@
 use super::ahead::last_used;
 use super::down::{Down, Have, let_go};
 use super::inner::Inner;
-use super::stack::{give_credit, give_up_slot};
-use super::tenants::TenantId;
+use super::stack::give_credit;
+use super::tenants::{TenantId, note_left};
 use super::traffic::{At, Id, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
@@ -32,6 +32,12 @@ impl Traffic {
         }
         let Some(down) = self.downs.get_mut(key as usize) else { return };
         let stack = inner.stack(down.stack);
+        if path == Path::DeviceToHost && outcome.is_ok() {
+            down.layers.start = down.layers.end;
+            if down.layers.start < stack.layers {
+                return self.queue_layers(inner, key);
+            }
+        }
         match (outcome, path, &stack.host) {
             (Ok(()), Path::DeviceToHost, Some(host)) => {
                 let (name, tenant) = (down.name, down.tenant);
@@ -60,6 +66,13 @@ impl Traffic {
             }
             (Err(failure), ..) => {
                 inner.counts.failed(path, failure.cause);
+                if path == Path::HostToDisk {
+                    // One whose bytes are not the block's has not been written.
+                    let written = failure.cause != Cause::Mismatch;
+                    let tenant = if written { down.tenant } else { TenantId::NOBODY };
+                    let was = std::mem::take(&mut down.was);
+                    note_left(&mut self.purging, [tenant, was], failure.cause == Cause::Lost);
+                }
                 // The slot was the port's, and is gone.
                 let again = failure.retryable && !down.parked && path == Path::DeviceToHost;
                 let lost = failure.cause == Cause::Lost;
@@ -71,11 +84,9 @@ impl Traffic {
                             stack.disk_owners.hand_over(lost, TenantId::NOBODY);
                         }
                         // It has been admitted.
-                        let Some(slot) = self.slot_of(inner, stack, tenant) else {
+                        if !self.give_slot(inner, key, tenant) {
                             return self.down_failed(inner, key, failure);
-                        };
-                        self.downs[key as usize].disk = Some(slot);
-                        self.downs[key as usize].slot = Some(slot);
+                        }
                         return self.queue_down(inner, key, path);
                     }
                     down.at = At::Pausing;
@@ -112,7 +123,13 @@ impl Traffic {
             match down.at {
                 At::Moving => {}
                 At::Queued(path, _) => inner.counts.failed(path, failure.cause),
-                At::Wants | At::Pausing => inner.counts.failed(Path::DeviceToHost, failure.cause),
+                // Late for whoever has asked, and counted then.
+                At::Gated(_)
+                    if failure.cause == Cause::Deadline
+                        && down.asked.iter().any(|asked| self.is_late(*asked)) => {}
+                At::Wants | At::Pausing | At::Gated(_) => {
+                    inner.counts.failed(Path::DeviceToHost, failure.cause);
+                }
             }
         }
         self.ended_down(inner, key, Err(failure.cause));
@@ -126,7 +143,8 @@ impl Traffic {
         let of = inner.stack(down.stack);
         give_credit(of, down.tenant, down.credit);
         if down.from == Tier::Device {
-            self.lines[down.stack as usize].landing -= u32::from(!matches!(down.at, At::Wants));
+            let waits = matches!(down.at, At::Wants | At::Gated(_));
+            self.lines[down.stack as usize].landing -= u32::from(!waits);
         }
         if down.parked {
             match (down.from, down.source) {
@@ -134,14 +152,14 @@ impl Traffic {
                 (_, Have::Owned(_)) => self.lines[down.stack as usize].sinking -= 1,
                 _ => {}
             }
-            give_up_slot(&mut self.out, of, down.disk);
+            self.slot_left(inner, down.stack, down.disk, down.was);
             self.park_ends_down(inner, &down);
             for asked in down.asked {
                 self.offload_answered(asked, outcome);
             }
             return self.forget_again(inner, down.stack, down.name.hash);
         }
-        give_up_slot(&mut self.out, of, down.disk);
+        self.slot_left(inner, down.stack, down.disk, down.was);
         if let Some(slot) = down.slot.filter(|_| outcome.is_err() && down.disk.is_none()) {
             // The port has freed it, and another flight may have taken it already, and ended.
             let flies =
@@ -163,7 +181,7 @@ impl Traffic {
                     }
                     kept => {
                         // What has failed for good is tried again when the block must go, and not before each iteration.
-                        if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
+                        if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned | Cause::Deadline)) {
                             of.device.ages.set_clean(kept_ref(kept));
                         }
                         let_go(&of.device, kept, inner.now());

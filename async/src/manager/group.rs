@@ -82,7 +82,7 @@ impl Group {
     /// [`KvBlockManager::match_sequence_hashes`].
     #[must_use]
     pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
-        self.inner().match_device(self.stack, hashes)
+        self.inner().use_in_device(self.stack, hashes)
     }
 
     /// [`KvBlockManager::access`].

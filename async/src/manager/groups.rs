@@ -49,7 +49,7 @@ pub struct GroupMatch {
 pub struct GroupsOnboarded {
     /// Tokens of the prefix that all groups have.
     pub tokens: u64,
-    /// By group: the number of the first block in the sequence, and the blocks.
+    /// By group, each of them: the number of the first block in the sequence, and the blocks; none of an empty prefix.
     pub groups: Vec<(usize, Blocks)>,
     /// Why it is not longer, if more was found.
     pub missed: Option<Cause>,
@@ -68,7 +68,7 @@ pub struct OnboardGroups {
 }
 
 impl OnboardGroups {
-    /// A group's part, for its layers: [`Onboard::layer_ready`], [`Onboard::ids`]. None of an empty prefix, and after the answer.
+    /// A group's part, for its layers: [`Onboard::layer_ready`], [`Onboard::ids`]. None after the answer.
     #[must_use]
     pub fn group(&self, group: usize) -> Option<&Onboard> {
         self.under_way.get(group)
@@ -111,7 +111,7 @@ impl GroupsMatch {
         self.tokens
     }
 
-    /// Each group's part.
+    /// Each group's part; of an empty prefix they are empty.
     #[must_use]
     pub fn groups(&self) -> &[GroupMatch] {
         &self.groups
@@ -241,7 +241,7 @@ impl Inner {
         tokens: u64,
     ) -> Result<Vec<GroupMatch>, u64> {
         let mut groups = Vec::with_capacity(needs.len());
-        for (group, needs) in needs.iter().enumerate().filter(|_| tokens > 0) {
+        for (group, needs) in needs.iter().enumerate() {
             let wanted = needs.blocks(tokens);
             let parent = wanted.start.checked_sub(1).map(|before| of(group)[before]);
             let found = self.match_unused(group as u16, parent, &of(group)[wanted.clone()]);
@@ -268,7 +268,7 @@ impl KvBlockManager {
         self.inner.match_groups(hashes)
     }
 
-    /// Brings a prefix up, all groups at a time. It begins at once.
+    /// Brings a prefix up, all groups at a time. It begins at once; at a tenant's quota in one of them, when there is room at it in all.
     ///
     /// # Errors
     /// [`OnboardError`]: a group's part does not fit.
@@ -285,7 +285,7 @@ impl KvBlockManager {
     }
 
     /// Blocks to fill of every group, a number each: all of them or none. Waits as [`allocate`](KvBlockManager::allocate) does, in the lines
-    /// of all groups at once.
+    /// of all groups at once; at a tenant's quota in one of them, in none until there is room at it in all.
     ///
     /// # Errors
     /// [`AllocateError`]: of the first group that has not enough.

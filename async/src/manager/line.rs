@@ -9,20 +9,24 @@
 //! - I2: while there is an entry, blocks that become free go to it, and nobody passes by it to the pool's free ones.
 //! - I3: an entry needs no more blocks than the tier has.
 //! - I4: an entry leaves when it has all of its blocks, whatever they then wait for, or by its deadline (`deadlines.rs`).
+//! - I5: a request that wants blocks of several groups gets into all of their lines at once; and only when it has its tenants' credits for
+//!   all of them (`tenants/held.rs`, which says why nobody waits in a circle).
 
 #[cfg(test)]
 pub(super) mod tests;
 
 use super::deadlines::Waits;
 use super::down::{Down, Have, Left};
+use super::grounded::Grounded;
 use super::inner::Inner;
 use super::tenants::TenantId;
 use super::traffic::{Id, Traffic};
 use super::up::Up;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
-use kvstrata_core::{BlockId, Priority, SequenceHash};
-use std::collections::VecDeque;
+use kvstrata_core::pool::Passed;
+use kvstrata_core::{BlockId, SequenceHash};
+use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -30,16 +34,14 @@ use tokio::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Line {
     pub(super) entries: VecDeque<Entry>,
-    /// Who waits for credits first, and is not in line yet: see `tenants/quota.rs`.
-    pub(super) held: VecDeque<Entry>,
     /// Victims of the device on their way down: blocks that will be free.
     pub(super) draining: u32,
     /// Victims of the host on their way to the disk.
     pub(super) sinking: u32,
-    /// Flights from the device that have their host block: it will be the host tier's.
+    /// Flights from the device that have their host block, which will be the host tier's, and wait for no layer of the engine's.
     pub(super) landing: u32,
     /// Flights down that wait for a host block.
-    pub(super) grounded: VecDeque<u32>,
+    pub(super) grounded: Grounded,
     /// Blocks of host memory for staging that are free.
     pub(super) staging: Vec<u32>,
     /// Where the next look for a block that the policy keeps begins.
@@ -48,18 +50,35 @@ pub(super) struct Line {
     pub(super) news: bool,
     /// By place: such a block, and the last flight that had it.
     pub(super) staged: Vec<Option<(u32, Id)>>,
+    /// How far looks for a tenant's victims have come in a tier.
+    pub(super) passed: HashMap<(Tier, TenantId), Passed>,
 }
 
 #[derive(Debug)]
 pub(super) struct Entry {
-    number: u64,
+    pub(super) number: u64,
     pub(super) need: usize,
     pub(super) tenant: TenantId,
     got: Vec<BlockId>,
     whose: Whose,
     due: Option<Instant>,
-    /// Of who is held: how things were at the last look for victims, which there were too few of.
-    pub(super) looked: Option<[u32; 3]>,
+}
+
+/// Blocks of one group that a request wants, for one tenant.
+#[derive(Debug)]
+pub(super) struct Want {
+    pub(super) stack: u16,
+    pub(super) need: usize,
+    pub(super) tenant: TenantId,
+    pub(super) whose: Whose,
+}
+
+/// All that a request wants of lines.
+#[derive(Debug, Default)]
+pub(super) struct Wants {
+    pub(super) parts: Vec<Want>,
+    /// Entries that bring up blocks that it has joined, and that wait for credits.
+    pub(super) joined: Vec<u64>,
 }
 
 /// Who gets the blocks.
@@ -96,53 +115,48 @@ impl Line {
         self.entries.iter().map(|entry| entry.got.len()).sum()
     }
 
-    /// Whether nobody waits.
-    pub(super) fn is_idle(&self) -> bool {
-        self.entries.is_empty() && self.held.is_empty()
-    }
-
-    /// Who is before an entry.
-    pub(super) fn before(&self, number: u64) -> usize {
-        self.entries.iter().chain(&self.held).take_while(|entry| entry.number != number).count()
-    }
-
-    pub(super) fn waiting(&self) -> usize {
-        self.entries.len() + self.held.len()
-    }
-
-    /// An entry, and whether it is in line: then it has credits.
-    fn find(&mut self, number: u64) -> Option<(&mut VecDeque<Entry>, usize, bool)> {
-        let at = |entries: &VecDeque<Entry>| entries.iter().position(|entry| entry.number == number);
-        match at(&self.entries) {
-            Some(found) => Some((&mut self.entries, found, true)),
-            None => at(&self.held).map(|found| (&mut self.held, found, false)),
-        }
+    /// Where an entry is in it.
+    fn position(&self, number: u64) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.number == number)
     }
 }
 
 impl Traffic {
-    /// Gets into line for `need` blocks (I3: at most what the tier has); a tenant with a quota is held before. Flights leave it by their
-    /// onboarding's deadline, a caller by its own.
-    pub(super) fn enter_line(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        need: usize,
-        whose: Whose,
-        tenant: TenantId,
-        due: Option<Instant>,
-    ) -> u64 {
+    /// Gets a request into the lines of all groups that it wants blocks of (I3: at most what each tier has); with a quota among its tenants, or
+    /// behind who is held, it is held before. Flights leave them by their onboarding's deadline, a caller by its own. Gives the number of the first
+    /// entry; the others have the next ones.
+    pub(super) fn enter_lines(&mut self, inner: &Inner, wants: Wants, due: Option<Instant>) -> u64 {
+        let Wants { parts, joined } = wants;
+        if parts.is_empty() {
+            return self.next_serial();
+        }
         self.drop_guesses(inner);
-        let number = self.serial();
-        let got = Vec::with_capacity(need);
-        let (line, owners) = (&mut self.lines[stack as usize], &inner.stack(stack).device.owners);
-        let credited = owners.limit(tenant).is_none() && owners.take(tenant, need);
-        let entries = if credited { &mut line.entries } else { &mut line.held };
-        entries.push_back(Entry { number, need, tenant, got, whose, due, looked: None });
-        self.due(due, Waits::Place { stack, number });
-        // Before the line is served: who releases from now on looks after it.
-        inner.waiting.enter();
-        number
+        let owners = |of: &Want| &inner.stack(of.stack).device.owners;
+        let unlimited = joined.is_empty() && parts.iter().all(|of| owners(of).limit(of.tenant).is_none());
+        let first = self.next_serial();
+        let mut entries = Vec::with_capacity(if unlimited { 0 } else { parts.len() });
+        for want in parts {
+            let number = self.serial();
+            // Without a limit there are always some.
+            let credited = unlimited && owners(&want).take(want.tenant, want.need);
+            debug_assert_eq!(credited, unlimited);
+            let Want { stack, need, tenant, whose } = want;
+            if let Whose::Flights(flights) = &whose {
+                flights.iter().for_each(|flight| self.ups[*flight as usize].entry = number);
+            }
+            let entry = Entry { number, need, tenant, got: Vec::with_capacity(need), whose, due };
+            self.due(due, Waits::Place { stack, number });
+            // Before the line is served: who releases from now on looks after it.
+            inner.waiting.enter();
+            match unlimited {
+                true => self.lines[stack as usize].entries.push_back(entry),
+                false => entries.push((stack, entry)),
+            }
+        }
+        if !unlimited {
+            self.held.hold(entries, joined);
+        }
+        first
     }
 
     /// A caller has given up.
@@ -157,15 +171,19 @@ impl Traffic {
         let line = &self.lines[stack as usize];
         // What the line has gathered is given back with the place in it.
         let available = inner.stack(stack).device.pool.available() + line.gathered();
-        let late = Late { ahead: line.before(number), available };
+        let in_line = line.position(number);
+        let ahead = in_line.unwrap_or_else(|| line.entries.len() + self.held.before(stack, number));
+        let late = Late { ahead, available };
         if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
             self.out.late.push((to, late));
         }
     }
 
     fn take_from_line(&mut self, inner: &Inner, stack: u16, number: u64) -> Option<Whose> {
-        let (entries, at, credited) = self.lines[stack as usize].find(number)?;
-        let entry = entries.remove(at)?;
+        let line = &mut self.lines[stack as usize];
+        let in_line = line.position(number).and_then(|at| line.entries.remove(at));
+        let credited = in_line.is_some();
+        let entry = in_line.or_else(|| self.held.take(number))?;
         Some(self.left_line(inner, stack, entry, credited))
     }
 
@@ -181,8 +199,14 @@ impl Traffic {
 
     /// A flight needs its block no more.
     pub(super) fn leave_line(&mut self, inner: &Inner, stack: u16, number: u64, flight: u32) {
-        let Some((entries, at, credited)) = self.lines[stack as usize].find(number) else { return };
-        let Some(entry) = entries.get_mut(at) else { return };
+        let line = &mut self.lines[stack as usize];
+        let in_line = line.position(number);
+        let credited = in_line.is_some();
+        let entry = match in_line {
+            Some(at) => line.entries.get_mut(at),
+            None => self.held.find(number),
+        };
+        let Some(entry) = entry else { return };
         if let Whose::Flights(flights) = &mut entry.whose {
             // Mostly the first: a run is given up from its begin.
             if let Some(at) = flights.iter().position(|key| *key == flight) {
@@ -198,6 +222,8 @@ impl Traffic {
         let too_many = entry.got.len().saturating_sub(entry.need);
         let spare: Vec<BlockId> = entry.got.drain(..too_many).collect();
         spare.into_iter().for_each(|block| self.freed(inner, stack, block));
+        // There may be credits for these.
+        self.held.look_again(number);
     }
 
     /// A block of the device is free: it is the first's in line, or the pool's.
@@ -227,6 +253,9 @@ impl Traffic {
             let mut victims = std::mem::take(&mut self.victims);
             if wanted == 0 || self.evict(inner, stack, wanted, &mut victims) == 0 {
                 self.victims = victims;
+                if wanted > 0 && self.call_off_chosen(inner, stack, wanted) {
+                    continue;
+                }
                 return self.hurry(inner, stack);
             }
             for (block, hash) in victims.drain(..) {
@@ -240,15 +269,19 @@ impl Traffic {
     }
 
     /// Whether a block of the device is under a copy, which nobody holds: it counts as available and is not. It will be, when the copy has
-    /// ended, and so will its parent.
-    pub(super) fn is_copying(&self, stack: u16) -> bool {
-        let leased = |down: &Down| matches!(down.source, Have::Leased(_));
+    /// ended, and so will its parent. Of whom that is told: the end of others' copies changes nothing for a tenant at its quota.
+    pub(super) fn is_copying(&self, inner: &Inner, stack: u16, whose: impl Fn(TenantId) -> bool) -> bool {
+        let pool = &inner.stack(stack).device.pool;
+        let unheld = |down: &Down| match down.source {
+            Have::Leased(block) => pool.evictable(block).is_some(),
+            Have::Owned(_) | Have::Held(_) => false,
+        };
         let of_device = |down: &Down| (down.stack, down.from) == (stack, Tier::Device);
-        self.downs.iter().any(|(_, down)| of_device(down) && leased(down))
+        self.downs.iter().any(|(_, down)| of_device(down) && whose(down.tenant) && unheld(down))
     }
 
     /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes of those that the policy
-    /// keeps for their children's sake: the children are held, perhaps by who waits here.
+    /// keeps for their children's sake: the children are held, perhaps by who waits here. Of these, too, lower classes leave first.
     pub(super) fn evict(
         &mut self,
         inner: &Inner,
@@ -258,20 +291,30 @@ impl Traffic {
     ) -> usize {
         let books = &inner.stack(stack).device;
         let evicted = books.pool.evict_ids(wanted, victims);
-        if evicted > 0 || !books.links() || books.pool.available() == 0 || self.is_copying(stack) {
+        if evicted > 0
+            || !books.links()
+            || books.pool.available() == 0
+            || self.is_copying(inner, stack, |_| true)
+        {
             return evicted;
         }
         #[cfg(test)]
         tests::WALKS.with(|walks| walks.set(walks.get() + 1));
         let capacity = books.pool.capacity() as u32;
         let (hand, mut taken) = (self.lines[stack as usize].hand, 0);
-        for block in (hand..capacity).chain(0..hand.min(capacity)).map(BlockId) {
-            let Some((there, hash)) = books.pool.registered(block) else { continue };
-            if books.class(block) == Priority::Pinned {
-                continue;
-            }
-            let Ok(victim) = books.pool.evict_this(there) else { continue };
-            self.lines[stack as usize].hand = block.0 + 1;
+        let order = (hand..capacity).chain(0..hand.min(capacity)).map(BlockId);
+        let unheld = |block| books.pool.registered(block).map(|(there, _)| there);
+        let mut kept = order.filter_map(unheld).filter(|block| books.pool.evictable(*block).is_some());
+        // Lower classes first: where there are some, all are looked at.
+        let mut by_class = Vec::new();
+        if !books.are_of_one_class() {
+            by_class.extend(kept.by_ref());
+            by_class.sort_by_key(|block| books.class(block.id));
+        }
+        for block in by_class.into_iter().chain(kept) {
+            let Ok(victim) = books.pool.evict_this(block) else { continue };
+            self.lines[stack as usize].hand = block.id.0 + 1;
+            let hash = victim.hash();
             victims.push((victim.into_mutable().into_id(), hash));
             taken += 1;
             if taken == wanted {
@@ -342,16 +385,14 @@ impl Traffic {
     }
 
     fn dismiss_if(&mut self, inner: &Inner, stack: u16, whom: impl Fn(TenantId) -> bool) {
-        let line = &mut self.lines[stack as usize];
-        let mut gone = Vec::new();
-        for (entries, credited) in [(&mut line.entries, true), (&mut line.held, false)] {
-            // All of them before the blocks of any: what is given back is for who stays.
-            let (go, stay) = std::mem::take(entries).into_iter().partition(|entry| whom(entry.tenant));
-            *entries = stay;
-            let go: VecDeque<Entry> = go;
-            gone.extend(go.into_iter().map(|entry| (entry, credited)));
-        }
-        for (entry, credited) in gone {
+        // All of them before the blocks of any: what is given back is for who stays.
+        let entries = &mut self.lines[stack as usize].entries;
+        let (go, stay): (VecDeque<Entry>, _) =
+            std::mem::take(entries).into_iter().partition(|entry| whom(entry.tenant));
+        *entries = stay;
+        let held = self.held.take_if(|of, entry| of == stack && whom(entry.tenant));
+        let held = held.into_iter().map(|entry| (entry, false));
+        for (entry, credited) in go.into_iter().map(|entry| (entry, true)).chain(held) {
             match self.left_line(inner, stack, entry, credited) {
                 // Told when the lock has been given back.
                 Whose::Caller(to) => self.out.gone.push(to),

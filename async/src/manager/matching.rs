@@ -163,7 +163,17 @@ impl Inner {
         }
     }
 
-    /// The leading run that the device has.
+    /// The leading run that the device has, of which a use is noted.
+    pub(super) fn use_in_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+        let found = self.match_device(stack, hashes);
+        self.stack(stack).used(&hashes[..found.len()]);
+        if self.rules.mode == WriteMode::SecondUse {
+            self.used_again(stack, found.refs());
+        }
+        found
+    }
+
+    /// The leading run that the device has; no use is noted.
     pub(super) fn match_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
         let mut refs = Vec::with_capacity(hashes.len());
         self.stack(stack).device.pool.match_refs(hashes, &mut refs);

@@ -21,9 +21,9 @@
 //! | `deadlines.rs` | who has waited for too long |
 //! | `inner.rs`, `traffic.rs`, `out.rs` | the lock, what is under it, what is done outside |
 //! | `up.rs`, `down.rs`, `ended.rs`, `turn_back.rs` | flights, and their ends |
-//! | `room.rs`, `aside.rs` | the room that they need below, and in queues |
+//! | `room.rs`, `grounded.rs`, `aside.rs` | the room that they need below, and in queues; who waits for it |
 //! | `prefetch.rs` | bringing blocks up before they are asked for |
-//! | `schedule.rs` | the engine's clock, and what waits for its gates |
+//! | `schedule.rs`, `steps.rs` | the engine's clock, and what waits for its gates; copies down by layers |
 //! | `ahead.rs` | copies ahead of need: watermarks, idleness, what is owed |
 //! | `parked.rs` | blocks that are never used again |
 //! | `describe.rs` | for people |
@@ -40,7 +40,8 @@
 //! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed transfer fails exactly the
 //!   requests that wait for it.
 //! - I4: whoever waits is answered: by the end of a flight, by a deadline, or by shutdown.
-//! - I5: who allocates is served in order of arrival, wholly; what can never be served is refused at once.
+//! - I5: who allocates is served in order of arrival, wholly, of all groups that it asks for; but for who waits at its tenant's quota, who holds up
+//!   its own tenant only (`tenants/held.rs`). What can never be served is refused at once.
 //! - I6: a hash is on its way up once, and on its way down once; in host and disk it is once. In the device it may be twice: where an engine
 //!   has registered a copy when one is registered that somebody reads, turned back from its way down, or announced layer by layer
 //!   (`register_beside`). Both have the hash's bytes, a look-up finds one of them, and each leaves by itself; the one that leaves
@@ -61,6 +62,7 @@ mod devices;
 mod down;
 mod ended;
 mod forget;
+mod grounded;
 mod group;
 mod groups;
 mod inner;
@@ -78,6 +80,7 @@ mod rules;
 mod schedule;
 mod shutdown;
 mod stack;
+mod steps;
 mod tenants;
 mod traffic;
 mod turn_back;
@@ -158,9 +161,14 @@ impl KvBlockManager {
         self.inner.match_prefix(0, hashes).by(self.tenant)
     }
 
-    /// The longest leading run that the device has, held.
+    /// The longest leading run that the device has, held; one use of each of its blocks.
     #[must_use]
     pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
+        self.inner.use_in_device(0, hashes)
+    }
+
+    /// The same, for a request whose use of them was noted when it was matched.
+    pub(crate) fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
         self.inner.match_device(0, hashes)
     }
 
@@ -253,7 +261,8 @@ impl KvBlockManager {
     }
 
     /// Takes the hint that a sequence will be asked for: its blocks are brought up when nobody needs the room more, as many at a time as
-    /// `prefetch.blocks` allows. Drop what this returns to withdraw the hint.
+    /// `prefetch.blocks` allows. Of a sequence that is longer than the device has blocks, the leading ones that it could have are remembered; the others
+    /// count in [`ManagerStats::hints_cut`]. Drop what this returns to withdraw the hint.
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
         let number = self.inner.with(|traffic| traffic.hint(&self.inner, 0, hashes, self.tenant));
         Prefetch { inner: Some(Arc::clone(&self.inner)), number }
@@ -337,6 +346,12 @@ impl KvBlockManager {
     #[must_use]
     pub fn pool_stats(&self, tier: Tier) -> kvstrata_core::pool::Stats {
         self.inner.stack(0).pool(tier).map_or_else(Default::default, kvstrata_core::BlockPool::stats)
+    }
+
+    /// Blocks of a tier of the first group that are free, or that nobody holds: what an allocation can have, as far as others do not take it before.
+    #[must_use]
+    pub fn available(&self, tier: Tier) -> usize {
+        self.inner.stack(0).pool(tier).map_or(0, kvstrata_core::BlockPool::available)
     }
 
     /// Blocks of a tier of the first group; 0 where there is none.

@@ -26,11 +26,17 @@ pub struct OffloadOptions {
     pub class: Class,
     /// Whose it is: requests of one class take turns. 0: nobody's.
     pub request: u64,
-    /// What must be over before: a layer or an iteration that still writes the blocks. A copy takes all of a block's layers: one that is to wait for a
-    /// layer waits for the last. Until then they are held, and cannot be evicted, also
-    /// where their handles and the [`Offload`] have been dropped: what they will hold is not there yet. What has waited for that for the
-    /// manager's `deadline.offload`, whatever `deadline` says here, is let go, and fails by [`Cause::Deadline`]: an engine that iterates no
-    /// more keeps no blocks.
+    /// What must be over before: a layer or an iteration that still writes the blocks.
+    ///
+    /// Behind layer `k` a block goes down in steps of `k + 1` layers, each when its last layer is done, the last step being shorter if need be:
+    /// what is left when the pass ends is one step, and not all of the block. What several steps have opened goes in one copy. The tier below
+    /// has the block when all of its layers are there. Where a model has several groups of layers, a group's are not told apart by
+    /// [`layer_done`](super::KvBlockManager::layer_done): there a block goes whole, when the last layer of the model is done.
+    ///
+    /// Until all of it is down a block is held, and cannot be evicted, also where its handles and the [`Offload`] have been dropped: what it
+    /// will hold is not there yet. So an engine that awaits blocks in the midst of a pass may wait for those that only its own pass lets go. What has
+    /// waited for a gate, or for the next of its layers, for the manager's `deadline.offload`, whatever `deadline` says here, is let go, and
+    /// fails by [`Cause::Deadline`]: an engine that iterates no more keeps no blocks.
     pub gate: Gate,
     /// How long to wait at most; the manager's `deadline.offload` unless told. Copies go on.
     pub deadline: Option<Duration>,
@@ -128,13 +134,15 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
     let above = hashes.iter().filter(|hash| !on_disk(hash) && !in_host(hash));
     let refs = above.filter_map(|hash| of.device.pool.lookup_ref(*hash)).collect();
     let blocks = Blocks::new(Arc::clone(inner), stack, refs);
+    let mut nowhere = 0;
     // One for both halves.
     let due = inner.due_in(inner.rules.offload_deadline);
     let key = inner.with(|traffic| {
         let key = traffic.offload(inner, &blocks, OffloadOptions::default(), false);
         // Victims, which the device has no more and the host not yet.
         for hash in hashes.iter().filter(|hash| !of.device.pool.contains(**hash)) {
-            traffic.join_down(key, stack, *hash, None);
+            let joined = traffic.join_down(key, stack, *hash, None);
+            nowhere += usize::from(!joined && !on_disk(hash) && !in_host(hash));
         }
         traffic.offload_due(key, due);
         key
@@ -146,8 +154,10 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
     if first.cause == Some(Cause::Deadline) {
         // What has come to the host has not come further.
         let there = hashes.iter().filter(|hash| on_disk(hash)).count();
-        let failed = hashes.len().saturating_sub(there + first.refused);
-        return Offloaded { copied: 0, there, failed, ..first };
+        let failed = hashes.len().saturating_sub(there + first.refused + nowhere);
+        let further = failed.saturating_sub(first.failed);
+        (0..further).for_each(|_| inner.counts.failed(Path::HostToDisk, Cause::Deadline));
+        return all_counted(inner, hashes, Offloaded { copied: 0, there, failed, ..first });
     }
     let key = inner.with(|traffic| {
         let key = traffic.offload_to_disk(inner, stack, hashes);
@@ -243,8 +253,10 @@ impl Traffic {
         let (mut there, mut refused) = (0, 0);
         // A list that finds room goes whole: the device's blocks bound it.
         let OffloadOptions { class, request, gate, .. } = options;
-        // A block is copied with all of its layers, those that are written last too.
-        let gate = self.clock.of_all_layers(gate);
+        let (all, steps) = self.steps_of(of, gate);
+        let written = whole || self.clock.passed(all);
+        // A block that is copied whole is so with the layers that are written last, too.
+        let gate = if steps.is_some() { gate } else { all };
         let at_once = whole || self.clock.passed(gate) && self.has_room(Path::DeviceToHost, class);
         for block in blocks.refs() {
             // Held, and purged: nobody is to have it any more.
@@ -260,6 +272,9 @@ impl Traffic {
                 books.ages.second_use(held, inner.now());
             }
             if self.join_down(key, stack, name.hash, None) {
+                if written {
+                    self.lift(inner, stack, name.hash, held);
+                }
                 let_go(books, Have::Held(held), inner.now());
                 continue;
             }
@@ -273,12 +288,12 @@ impl Traffic {
                 self.offload_whole(
                     inner,
                     (stack, key),
-                    Cargo { source: Have::Held(held), name, class, request },
+                    Cargo { source: Have::Held(held), name, class, request, steps },
                 );
                 continue;
             }
             let (block, asked, since) = (held, Some(key), inner.elapsed());
-            self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, asked, since });
+            self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, steps, asked, since });
         }
         let so_far = &mut self.offloadings[key as usize].so_far;
         so_far.there = there;
@@ -363,11 +378,26 @@ impl Traffic {
     }
 
     /// The deadline has passed.
-    pub(super) fn late_offloading(&mut self, key: u32) {
+    pub(super) fn late_offloading(&mut self, inner: &Inner, key: u32) {
         if let Some(of) = self.offloadings.get_mut(key as usize) {
             of.late = true;
             self.out.wakes.extend(of.waker.take());
+            self.count_late(inner, key);
         }
+    }
+
+    /// Counts the blocks that somebody has waited for in vain, where they are; those that wait for a gate are not counted again when that is
+    /// given up.
+    fn count_late(&self, inner: &Inner, key: u32) {
+        let flying = self.downs.iter().filter(|(_, down)| down.asked.contains(&key));
+        let gated = self.gated.iter().filter(|waiter| waiter.is_copy_for(key));
+        let paths = flying.map(|(_, down)| down.path()).chain(gated.map(|_| Path::DeviceToHost));
+        paths.for_each(|path| inner.counts.failed(path, Cause::Deadline));
+    }
+
+    /// Whether that has been counted.
+    pub(super) fn is_late(&self, key: u32) -> bool {
+        self.offloadings.get(key as usize).is_some_and(|of| of.late)
     }
 
     /// One that was asked for finds no room.

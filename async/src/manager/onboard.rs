@@ -3,10 +3,10 @@
 use super::blocks::Blocks;
 use super::deadlines::Waits;
 use super::inner::Inner;
-use super::line::Whose;
+use super::line::{Want, Wants, Whose};
 use super::matching::{Found, Place, PrefixMatch};
 use super::onboarding::{Onboarding, State};
-use super::tenants::TenantId;
+use super::tenants::{Shares, TenantId};
 use super::traffic::Traffic;
 use super::up::{Source, Up};
 use crate::tier::Tier;
@@ -103,7 +103,12 @@ impl Onboard {
         // A run that is all there has nothing to wait for, and nothing to lock.
         let key = match found.is_ready() {
             true => None,
-            false => Some(inner.with(|traffic| traffic.begin_onboarding(inner, &mut found, options))?),
+            false => Some(inner.with(|traffic| {
+                let mut wants = Wants::default();
+                let key = traffic.begin_onboarding(inner, &mut found, options, &mut wants);
+                traffic.enter_lines(inner, wants, None);
+                key
+            })?),
         };
         Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()) })
     }
@@ -116,7 +121,11 @@ impl Onboard {
     ) -> Result<Vec<Onboard>, OnboardError> {
         found.iter().try_for_each(|found| check(inner, found))?;
         let keys: Vec<_> = inner.with(|traffic| {
-            found.iter_mut().map(|found| traffic.begin_onboarding(inner, found, options)).collect()
+            let mut wants = Wants::default();
+            let begin = |found| traffic.begin_onboarding(inner, found, options, &mut wants);
+            let keys = found.iter_mut().map(begin).collect();
+            traffic.enter_lines(inner, wants, None);
+            keys
         });
         // Those that have begun end with what they have, if one is refused.
         let begun = keys.into_iter().zip(found).map(|(key, found)| {
@@ -132,6 +141,7 @@ impl Onboard {
     /// # Errors
     /// The cause, if a block has failed, or is late: what follows is to be computed.
     pub async fn layer_ready(&self, layer: u32) -> Result<(), Cause> {
+        let mut waiter = Waiter { of: self, number: None };
         poll_fn(|context| {
             let Some(key) = self.key else {
                 return Poll::Ready(self.device.as_ref().map(drop).ok_or(Cause::Cancelled));
@@ -144,7 +154,8 @@ impl Onboard {
             match of.has_layer(layer) {
                 Some(outcome) => Poll::Ready(outcome),
                 None => {
-                    let spare = of.tell(waker);
+                    let number = *waiter.number.get_or_insert_with(|| of.new_waiter());
+                    let spare = of.tell(number, waker);
                     drop(traffic);
                     drop(spare);
                     Poll::Pending
@@ -179,7 +190,7 @@ impl Onboard {
         let Some(of) = traffic.onboardings.get_mut(key as usize).filter(|of| !of.is_done()) else {
             return true;
         };
-        let spare = of.tell(waker);
+        let spare = of.tell(0, waker);
         drop(traffic);
         drop(spare);
         false
@@ -206,6 +217,23 @@ impl Future for Onboard {
             return Poll::Pending;
         }
         self.end().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+/// A future that waits for a layer: its waker goes with it.
+struct Waiter<'o> {
+    of: &'o Onboard,
+    /// None: it has not waited.
+    number: Option<u32>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let (Some(number), Some(key)) = (self.number, self.of.key) else { return };
+        let mut traffic = self.of.inner.look();
+        let spare = traffic.onboardings.get_mut(key as usize).and_then(|of| of.quit(number));
+        drop(traffic);
+        drop(spare);
     }
 }
 
@@ -237,38 +265,14 @@ fn check(inner: &Arc<Inner>, found: &PrefixMatch) -> Result<(), OnboardError> {
     }
 }
 
-/// How many blocks of a run each tenant has, or is to have, in the device: never more than it may, or the run would wait for itself.
-#[derive(Default)]
-struct Shares(Vec<(TenantId, usize)>);
-
-impl Shares {
-    /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may have it too.
-    fn has_room(&mut self, traffic: &Traffic, inner: &Inner, there: &Blocks, key: u32) -> bool {
-        let owners = &inner.stack(there.stack()).device.owners;
-        let Some(last) = traffic.onboardings[key as usize].wanted.last() else { return true };
-        let tenant = match last.state {
-            State::Here(block) => owners.owner(block.id),
-            State::Coming(flight) => traffic.ups[flight as usize].tenant,
-            State::Failed(_) => return true,
-        };
-        let Some(limit) = owners.limit(tenant) else { return true };
-        let known = self.0.iter().position(|(of, _)| *of == tenant);
-        let at = known.unwrap_or_else(|| {
-            let before = there.ids().filter(|block| owners.owner(*block) == tenant).count();
-            self.0.push((tenant, before));
-            self.0.len() - 1
-        });
-        self.0[at].1 += 1;
-        self.0[at].1 <= limit
-    }
-}
-
 impl Traffic {
+    /// Begins it but for the lines, which it is to get into for what it wants of them.
     fn begin_onboarding(
         &mut self,
         inner: &Inner,
         found: &mut PrefixMatch,
         options: OnboardOptions,
+        wants: &mut Wants,
     ) -> Result<u32, OnboardError> {
         let (stack, tenant) = (found.device.stack(), found.tenant);
         let beyond = std::mem::take(&mut found.beyond);
@@ -283,8 +287,6 @@ impl Traffic {
         let layers = inner.stack(stack).layers;
         let counted = if options.layers.is_some() { layers } else { 0 };
         let key = self.onboardings.insert(Onboarding::new(stack, counted, beyond.len(), due)) as u32;
-        // Of one tenant each: of more than one only where hashes are not salted.
-        let mut flights: Vec<(TenantId, VecDeque<u32>)> = Vec::new();
         let blocks = beyond.len();
         let mut beyond = beyond.into_iter();
         let mut shares = Shares::default();
@@ -292,22 +294,28 @@ impl Traffic {
             let wanted = self.want(inner, stack, key, found, options, tenant);
             if wanted.is_some() && !shares.has_room(self, inner, there, key) {
                 // It would wait for blocks of its own.
-                self.cut_off(inner, key, Cause::Deadline);
+                self.cut_off(inner, key, Cause::Quota);
                 break;
             }
             match wanted {
                 Some(Some(flight)) => {
-                    let whose = self.ups[flight as usize].tenant;
-                    match flights.last_mut() {
-                        Some((of, list)) if *of == whose => list.push_back(flight),
+                    // Of one tenant: of more only where hashes are not salted.
+                    let tenant = self.ups[flight as usize].tenant;
+                    let same = |of: &&mut Want| (of.stack, of.tenant) == (stack, tenant);
+                    match wants.parts.iter_mut().rev().find(same) {
+                        Some(Want { need, whose: Whose::Flights(flights), .. }) => {
+                            flights.push_back(flight);
+                            *need += 1;
+                        }
                         _ => {
-                            let mut list = VecDeque::with_capacity(blocks);
-                            list.push_back(flight);
-                            flights.push((whose, list));
+                            let mut flights = VecDeque::with_capacity(blocks);
+                            flights.push_back(flight);
+                            let whose = Whose::Flights(flights);
+                            wants.parts.push(Want { stack, need: 1, tenant, whose });
                         }
                     }
                 }
-                Some(None) => {}
+                Some(None) => self.note_joined(key, wants),
                 // The run is broken: what was pending has failed meanwhile.
                 None => {
                     self.onboardings[key as usize].gone();
@@ -318,17 +326,25 @@ impl Traffic {
         for found in beyond.rev() {
             self.release_found(inner, stack, found);
         }
-        for (whose, flights) in flights {
-            // The number that the entry will have.
-            let entry = self.next_serial();
-            flights.iter().for_each(|flight| self.ups[*flight as usize].entry = entry);
-            let got = self.enter_line(inner, stack, flights.len(), Whose::Flights(flights), whose, None);
-            debug_assert_eq!(got, entry);
-        }
         if !self.onboardings[key as usize].is_done() {
             self.due(due, Waits::Onboarding(key));
         }
         Ok(key)
+    }
+
+    /// Notes which entry brings up the last block that an onboarding wants, if that waits for credits: it is to come first.
+    fn note_joined(&self, key: u32, wants: &mut Wants) {
+        if self.held.is_empty() {
+            return;
+        }
+        let Some(State::Coming(flight)) = self.onboardings[key as usize].wanted.last().map(|of| of.state)
+        else {
+            return;
+        };
+        let entry = self.ups[flight as usize].entry;
+        if self.held.has(entry) && !wants.joined.contains(&entry) {
+            wants.joined.push(entry);
+        }
     }
 
     /// Wants a block: one that is there, a flight that is under way, or a new one, which is given. None: it is nowhere any more.

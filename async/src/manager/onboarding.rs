@@ -13,6 +13,7 @@
 //! - I1: `wanted[i]` is `Coming(f)` exactly while the list of flight `f` has it.
 //! - I2: `coming` counts those before `first_failed`; at 0 the onboarding has ended.
 //! - I3: sources are released when the onboarding ends, the last first, so that what is below keeps the order of sequences.
+//! - I4: of each future that waits there is one waker at most, the last that polled it, and none once it is dropped.
 
 use super::deadlines::Waits;
 use super::inner::Inner;
@@ -57,7 +58,9 @@ pub(super) struct Onboarding {
     spent: Vec<(u32, Source)>,
     /// By layer: wanted blocks that lack it. Empty unless layers are asked for.
     layers_left: Vec<u32>,
-    wakers: Vec<Waker>,
+    wakers: Vec<(u32, Waker)>,
+    /// Futures that have waited for layers.
+    waiters: u32,
     /// When what has not come is not waited for any more.
     due: Option<Instant>,
 }
@@ -81,6 +84,7 @@ impl Onboarding {
             spent: Vec::with_capacity(blocks),
             layers_left: vec![0; layers as usize],
             wakers: Vec::new(),
+            waiters: 0,
             due,
         }
     }
@@ -103,13 +107,33 @@ impl Onboarding {
         (!lacking || self.coming == 0).then_some(Ok(()))
     }
 
-    /// Leaves word whom to tell of any progress that ends a wait. Gives back a waker that is not needed: to be dropped outside the lock.
-    pub(super) fn tell(&mut self, waker: Waker) -> Option<Waker> {
-        if self.wakers.iter().any(|known| known.will_wake(&waker)) {
-            return Some(waker);
+    /// A number for one more future that waits. 0 is the onboarding's own.
+    pub(super) fn new_waiter(&mut self) -> u32 {
+        self.waiters += 1;
+        self.waiters
+    }
+
+    /// Leaves word whom to tell, of a future that waits, of any progress that ends a wait. Gives back the waker that is not needed any more: to be
+    /// dropped outside the lock.
+    pub(super) fn tell(&mut self, waiter: u32, waker: Waker) -> Option<Waker> {
+        match self.wakers.iter_mut().find(|(of, _)| *of == waiter) {
+            Some((_, known)) => Some(std::mem::replace(known, waker)),
+            None => {
+                self.wakers.push((waiter, waker));
+                None
+            }
         }
-        self.wakers.push(waker);
-        None
+    }
+
+    /// A future waits no more. Its waker is to be dropped outside the lock.
+    pub(super) fn quit(&mut self, waiter: u32) -> Option<Waker> {
+        let at = self.wakers.iter().position(|(of, _)| *of == waiter)?;
+        Some(self.wakers.swap_remove(at).1)
+    }
+
+    /// All who wait, to be told.
+    fn take_wakers(&mut self) -> impl Iterator<Item = Waker> {
+        self.wakers.drain(..).map(|(_, waker)| waker)
     }
 
     /// Wants a block that is there.
@@ -177,7 +201,7 @@ impl Traffic {
             Err(cause) => of.fail(index, cause),
         }
         if of.coming == 0 || outcome.is_err() {
-            self.out.wakes.append(&mut of.wakers);
+            self.out.wakes.extend(of.take_wakers());
         }
         if outcome.is_err() {
             self.abandon_behind(inner, link, Cause::Cancelled);
@@ -209,7 +233,7 @@ impl Traffic {
         self.unwant(inner, link, Cause::Deadline);
         let Some(of) = self.onboardings.get_mut(key as usize) else { return };
         of.fail(index, Cause::Deadline);
-        self.out.wakes.append(&mut of.wakers);
+        self.out.wakes.extend(of.take_wakers());
         self.abandon_behind(inner, link, Cause::Deadline);
     }
 
@@ -257,7 +281,7 @@ impl Traffic {
                 whole |= *left == 0;
             }
             if whole {
-                self.out.wakes.append(&mut of.wakers);
+                self.out.wakes.extend(of.take_wakers());
             }
             next = of.wanted[link.index as usize].next;
         }
@@ -291,7 +315,7 @@ impl Traffic {
         let mut of = self.onboardings.remove(key as usize);
         self.not_due(of.due, Waits::Onboarding(key));
         // Nobody waits; but a waker is a caller's code, and none of that runs under the lock.
-        self.out.wakes.append(&mut of.wakers);
+        self.out.wakes.extend(of.take_wakers());
         let stack = inner.stack(of.stack);
         let (mut run, mut beyond) = (Vec::with_capacity(of.wanted.len()), Vec::new());
         let mut whole = true;

@@ -1,8 +1,8 @@
 //! What follows from a change, and is done when the lock has been given back: movers started, waiters woken, blocks handed over.
 //!
 //! Invariants
-//! - I1: all of it is done, whatever a waker does: one that panics has said so by the panic hook, and keeps neither others from being woken
-//!   nor blocks from their owner, and ends no thread of a mover's.
+//! - I1: all of it is done, whatever a waker, a mover or a disk does: one that panics has said so by the panic hook, and keeps neither others from
+//!   being woken nor blocks from their owner, and ends no thread of a mover's and no task. What it was given and drops is answered by that.
 
 use super::blocks::BlocksMut;
 use super::checked::Checked;
@@ -121,14 +121,15 @@ impl Out {
     pub(super) fn perform(&mut self, inner: &Arc<Inner>) {
         // Reads first: they take longest.
         for (disk, read) in self.reads.drain(..) {
-            disk.read(read);
+            contained(|| disk.read(read));
         }
         for (stack, _, list) in self.copies.drain(..) {
-            inner.stack(stack).mover.start(Copies::new(list, inner.landing()));
+            let copies = Copies::new(list, inner.landing());
+            contained(|| inner.stack(stack).mover.start(copies));
         }
         for (disk, write, memory) in self.writes.drain(..) {
             match memory {
-                None => disk.write(write),
+                None => contained(|| disk.write(write)),
                 Some(memory) => {
                     // The task is gone with its runtime: dropped, the write is answered.
                     let _ = inner.checks.send(Checked::new(disk, memory, write));
@@ -137,7 +138,8 @@ impl Out {
         }
         // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken until then.
         if std::mem::take(&mut self.given_back) {
-            inner.stacks.iter().flat_map(|of| &of.disk).for_each(|disk| disk.forget_given_back());
+            let disks = inner.stacks.iter().flat_map(|of| &of.disk);
+            disks.for_each(|disk| contained(|| disk.forget_given_back()));
         }
         // They came before those who are served now.
         for (to, late) in self.late.drain(..) {
@@ -179,8 +181,8 @@ fn after(inner: &Arc<Inner>, pause: Duration, then: impl FnOnce(&Arc<Inner>) + S
     });
 }
 
-/// Calls wakers, which are callers' code (I1).
-fn contained(wake: impl FnOnce()) {
+/// Calls wakers and ports, which are callers' code (I1).
+pub(super) fn contained(call: impl FnOnce()) {
     // What the manager owns is as it should be before and after each call.
-    let _ = catch_unwind(AssertUnwindSafe(wake));
+    let _ = catch_unwind(AssertUnwindSafe(call));
 }

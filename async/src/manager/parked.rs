@@ -78,12 +78,23 @@ impl Traffic {
 
     /// Whether all of a group's staging is: then nobody waits for some.
     pub(super) fn is_without_staging(&self, inner: &Inner, stack: u16) -> bool {
-        let parked = self.parked.iter().filter(|of| matches!(of.piece, Piece::Staged(of, _) if of == stack));
-        !self.parked.is_empty() && parked.count() >= inner.stack(stack).staging
+        is_without_staging(inner, &self.parked, stack)
     }
 
-    /// Those with bytes of a tenant's.
-    pub(super) fn parked_of(&self, tenant: TenantId) -> usize {
-        self.parked.iter().filter(|parked| parked.tenant == tenant).count()
+    /// A slot has a tenant's block, and its volume is out of service: nobody uses either, but the next opening may find it.
+    pub(super) fn note_lost(&mut self, tenant: TenantId) {
+        *self.lost.entry(tenant).or_default() += 1;
     }
+
+    /// Those with bytes of a tenant's, and its slots that are lost.
+    pub(super) fn parked_of(&self, tenant: TenantId) -> usize {
+        let lost = self.lost.get(&tenant).copied().unwrap_or_default();
+        lost + self.parked.iter().filter(|parked| parked.tenant == tenant).count()
+    }
+}
+
+/// The same, of what is parked.
+pub(super) fn is_without_staging(inner: &Inner, parked: &[Parked], stack: u16) -> bool {
+    let staged = parked.iter().filter(|of| matches!(of.piece, Piece::Staged(of, _) if of == stack));
+    !parked.is_empty() && staged.count() >= inner.stack(stack).staging
 }

@@ -1,7 +1,8 @@
 //! Bringing blocks up before they are asked for: on a hint, or since they are hot. A guess, so it goes last and is the first to be dropped.
 //!
 //! ```text
-//!   hints    [ request 7: h0 h1 h2 h3 … ] [ request 9: … ]     the oldest first, block by block, as far as `prefetch.blocks` allows
+//!   hints    [ request 7: h0 h1 h2 h3 … ] [ request 9: … ]     the oldest first, block by block, as far as `prefetch.blocks` allows; each at
+//!                                                              most as long as the device has blocks
 //!   hot      h h h                                             victims of the device that were used often: in free blocks, or in place of the
 //!                                                              next victim, if that is cold and has its copy below
 //! ```
@@ -84,6 +85,10 @@ impl Traffic {
         if inner.rules.prefetch_blocks == 0 || self.refusing {
             return number;
         }
+        // More than the device has cannot be there at a time; nor is a hint to keep more memory than that.
+        let most = hashes.len().min(inner.stack(stack).device.pool.capacity());
+        inner.counts.hint_cut(hashes.len() - most);
+        let hashes = &hashes[..most];
         // What the device has of it must not be what leaves for the rest.
         let mut there = Vec::with_capacity(hashes.len());
         let next = inner.stack(stack).device.pool.match_refs(hashes, &mut there);
@@ -170,8 +175,9 @@ impl Traffic {
     }
 
     fn may_guess(&self, inner: &Inner) -> bool {
-        let idle = self.lines.iter().all(super::line::Line::is_idle);
-        idle && !self.refusing && (self.guesses.flights.len() as u32) < inner.rules.prefetch_blocks
+        self.nobody_waits()
+            && !self.refusing
+            && (self.guesses.flights.len() as u32) < inner.rules.prefetch_blocks
     }
 
     /// The next block that the oldest hint lacks.

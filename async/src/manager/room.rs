@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Victims of the device may have the last free blocks of the host tier, its headroom; copies by choice leave them. It is kept free ahead of
-//! need where there is a disk: where there is none, a victim of the host costs nothing.
+//! need where there is a disk: where there is none, a victim of the host costs nothing. Who waits here: `grounded.rs`.
 
 use super::down::{Cargo, Have};
 use super::inner::Inner;
@@ -14,7 +14,7 @@ use super::stack::Stack;
 use super::tenants::{Piece, TenantId};
 use super::traffic::Traffic;
 use crate::tier::Tier;
-use crate::transfer::{Cause, Class, Failure};
+use crate::transfer::{Class, Path};
 use kvstrata_core::{BlockId, BlockPool, SequenceHash};
 use kvstrata_ffi::disk::Name;
 
@@ -27,7 +27,8 @@ pub(super) enum Slot {
 }
 
 impl Traffic {
-    /// A slot of the disk for a block that it does not have, if it is worth one: what is not is the tier's to count.
+    /// A slot of the disk for a block that it does not have, if it is worth one, and whose block is there still: what is not is the tier's to
+    /// count.
     pub(super) fn disk_slot(
         &mut self,
         inner: &Inner,
@@ -36,7 +37,7 @@ impl Traffic {
         from: Tier,
         source: Have,
         tenant: TenantId,
-    ) -> Option<BlockId> {
+    ) -> Option<(BlockId, TenantId)> {
         if !of.disk.as_ref()?.admits(name.hash, inner.elapsed()) {
             return None;
         }
@@ -50,8 +51,13 @@ impl Traffic {
     /// A block of host memory for a flight down.
     pub(super) fn host_slot(&mut self, inner: &Inner, stack: u16, source: Have, class: Class) -> Slot {
         let of = inner.stack(stack);
+        let victim = matches!(source, Have::Owned(_));
         let Some(host) = &of.host else {
-            return match self.lines[stack as usize].staging.pop() {
+            // Urgent reads take theirs when their turn in the queue comes.
+            let reads = self.queues[Path::DiskToDevice as usize].waiting_in(Class::Urgent, stack) as usize;
+            let staging = &mut self.lines[stack as usize].staging;
+            let spare = victim || staging.len() > reads;
+            return match staging.pop_if(|_| spare) {
                 Some(staged) => Slot::Now(staged),
                 None if self.is_without_staging(inner, stack) => Slot::Never,
                 // They come back: whoever has one owns all that it needs.
@@ -59,14 +65,17 @@ impl Traffic {
             };
         };
         // Victims of the device may have the last ones, and nobody else.
-        let victim = matches!(source, Have::Owned(_));
         let spared = if victim { 0 } else { inner.rules.host_headroom as usize };
         if host.pool.free() > spared && host.pool.allocate_free_ids(1, &mut self.slots).is_ok() {
             return self.slots.pop().map_or(Slot::Never, |slot| Slot::Now(slot.0));
         }
+        if !victim && !self.may_sink(of, class) {
+            // As many are on their way as may wait for the disk.
+            return Slot::Soon;
+        }
         match self.host_victim(inner, stack, class) {
-            // What passes through it can be a victim then.
-            Slot::Never if victim && self.lines[stack as usize].passes() => Slot::Soon,
+            // What passes through it can be a victim then, and costs a copy by choice nothing where the disk has it.
+            Slot::Never if (victim || of.disk.is_some()) && self.lines[stack as usize].passes() => Slot::Soon,
             slot => slot,
         }
     }
@@ -94,51 +103,27 @@ impl Traffic {
         self.one_victim.pop()
     }
 
-    /// A block of host memory is free: for the first flight that waits for one.
+    /// A block of host memory is free: the first victim's that waits for one. What is left is given out when it is seen who needs it.
     pub(super) fn freed_host(&mut self, inner: &Inner, stack: u16, block: u32) {
-        let of = inner.stack(stack);
-        let line = &mut self.lines[stack as usize];
-        match (line.grounded.pop_front(), &of.host) {
+        match (self.pop_victim(stack), &inner.stack(stack).host) {
             (Some(key), _) => self.take_off(inner, key, block),
             (None, Some(host)) => _ = host.pool.give_back_ids([BlockId(block)]),
-            (None, None) => line.staging.push(block),
+            (None, None) => self.lines[stack as usize].staging.push(block),
         }
     }
 
-    /// Looks after flights that wait for host blocks: as many host victims are on their way as they need, or they are dropped.
-    pub(super) fn serve_grounded(&mut self, inner: &Inner, stack: u16) {
-        loop {
-            let line = &self.lines[stack as usize];
-            let (waiting, sinking) = (line.grounded.len(), line.sinking as usize);
-            let Some(key) = line.grounded.front().copied() else { return };
-            let Some(down) = self.downs.get(key as usize) else { return };
-            if inner.stack(stack).host.is_none() {
-                // Without a host tier it is staging that comes back, from flights up too.
-                match self.lines[stack as usize].staging.pop() {
-                    Some(staged) => self.freed_host(inner, stack, staged),
-                    None if self.is_without_staging(inner, stack) => {
-                        self.lines[stack as usize].grounded.pop_front();
-                        self.down_failed(inner, key, Failure::of(Cause::Device));
-                    }
-                    None => return,
-                }
-                continue;
-            }
-            if sinking >= waiting {
-                return;
-            }
-            let (source, class) = (down.source, down.class);
-            match self.host_slot(inner, stack, source, class) {
-                // No victim went: one will when something has landed.
-                Slot::Soon if self.lines[stack as usize].sinking as usize == sinking => return,
-                Slot::Soon => {}
-                Slot::Now(block) => self.freed_host(inner, stack, block),
-                Slot::Never => {
-                    self.lines[stack as usize].grounded.pop_front();
-                    self.down_failed(inner, key, Failure::of(Cause::Cancelled));
-                }
-            }
-        }
+    /// Whether a copy by choice may begin: its path's queue has room, and host memory is to be had without more on the way to the disk than
+    /// may wait for that.
+    pub(super) fn may_copy(&self, inner: &Inner, stack: u16, class: Class) -> bool {
+        let of = inner.stack(stack);
+        let spared = inner.rules.host_headroom as usize;
+        self.has_room(Path::DeviceToHost, class)
+            && (of.host.as_ref().is_none_or(|host| host.pool.free() > spared) || self.may_sink(of, class))
+    }
+
+    /// Whether a block of the host may leave for the sake of a copy by choice.
+    fn may_sink(&self, of: &Stack, class: Class) -> bool {
+        of.disk.is_none() || self.has_room(Path::HostToDisk, class)
     }
 
     /// Keeps some host blocks free ahead of need: the tier's headroom.
@@ -148,7 +133,8 @@ impl Traffic {
         loop {
             let line = &self.lines[stack as usize];
             let ahead = host.pool.free() + line.sinking as usize;
-            if !line.grounded.is_empty() || ahead >= inner.rules.host_headroom as usize || self.closed {
+            let needed = inner.rules.host_headroom as usize + line.grounded.victims();
+            if ahead >= needed || self.closed {
                 return;
             }
             match self.host_victim(inner, stack, Class::Offload) {

@@ -4,6 +4,7 @@ use super::counts::Refusal;
 use super::deadlines::Waits;
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
+use super::steps::Steps;
 use super::traffic::Traffic;
 use crate::scheduler::{Gate, Misuse};
 use crate::transfer::{Cause, Class, Path};
@@ -21,9 +22,40 @@ pub(super) struct GatedCopy {
     pub(super) name: Name,
     pub(super) class: Class,
     pub(super) request: u64,
+    pub(super) steps: Option<Steps>,
     pub(super) asked: Option<u32>,
     /// Since when, as the manager counts time.
     pub(super) since: Duration,
+}
+
+/// A flight down that waits for the next of its layers (`steps.rs`).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GatedFlight {
+    pub(super) key: u32,
+    /// The flight's: a key is used again.
+    pub(super) serial: u64,
+    pub(super) since: Duration,
+}
+
+/// What waits for a gate.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    Copy(GatedCopy),
+    Flight(GatedFlight),
+}
+
+impl Waiter {
+    fn since(&self) -> Duration {
+        match self {
+            Waiter::Copy(copy) => copy.since,
+            Waiter::Flight(flight) => flight.since,
+        }
+    }
+
+    /// Whether it is a copy that has not begun, of an offload that somebody has asked for.
+    pub(super) fn is_copy_for(&self, offload: u32) -> bool {
+        matches!(self, Waiter::Copy(copy) if copy.asked == Some(offload))
+    }
 }
 
 impl Inner {
@@ -74,17 +106,20 @@ impl Traffic {
     /// What has waited for the layer or the iteration goes on.
     fn open_gates(&mut self, inner: &Inner) {
         let mut open = std::mem::take(&mut self.opened);
-        self.gated.released(&self.clock, |copy| open.push(copy));
-        for copy in open.drain(..) {
-            self.let_through(inner, copy);
+        self.gated.released(&self.clock, |waiter| open.push(waiter));
+        for waiter in open.drain(..) {
+            match waiter {
+                Waiter::Copy(copy) => self.let_through(inner, copy),
+                Waiter::Flight(flight) => self.go_on(inner, flight),
+            }
         }
         self.opened = open;
     }
 
     fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
-        let GatedCopy { stack, block, name, class, request, asked, .. } = copy;
+        let GatedCopy { stack, block, name, class, request, steps, asked, .. } = copy;
         let source = Have::Held(block);
-        match self.copy_down(inner, stack, Cargo { source, name, class, request }) {
+        match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
             Some(flight) => self.downs[flight as usize].asked.extend(asked),
             None => {
                 let why = self.why_refused(Path::DeviceToHost, class);
@@ -101,15 +136,18 @@ impl Traffic {
         if self.clock.passed(gate) {
             return self.let_through(inner, copy);
         }
-        match self.gated.hold(gate, copy) {
+        match self.gated.hold(gate, Waiter::Copy(copy)) {
             Ok(_) => self.watch_gates(inner.rules.offload_deadline),
-            Err(full) => {
-                let GatedCopy { stack, block, asked, .. } = full.item;
-                let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
-                if let Some(asked) = asked {
-                    self.offload_refused(inner, asked, Refusal::Gates);
-                }
-            }
+            Err(full) => self.refuse_gated(inner, full.item, Refusal::Gates),
+        }
+    }
+
+    /// One that has not begun never will. What has begun is ended where it is.
+    fn refuse_gated(&mut self, inner: &Inner, waiter: Waiter, why: Refusal) {
+        let Waiter::Copy(GatedCopy { stack, block, asked, .. }) = waiter else { return };
+        let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
+        if let Some(asked) = asked {
+            self.offload_refused(inner, asked, why);
         }
     }
 
@@ -133,7 +171,7 @@ impl Traffic {
     }
 
     /// Sees to a look at what waits for gates, unless somebody is to look already: then it is no later, for all wait for as long.
-    fn watch_gates(&mut self, after: Duration) {
+    pub(super) fn watch_gates(&mut self, after: Duration) {
         if !std::mem::replace(&mut self.gates_watched, true) {
             self.out.look_at_gates = Some(after);
         }
@@ -144,27 +182,31 @@ impl Traffic {
         self.gates_watched = false;
         let (now, patience) = (inner.elapsed(), inner.rules.offload_deadline);
         let mut late = std::mem::take(&mut self.opened);
-        self.gated.give_up(|copy| copy.since + patience <= now, |copy| late.push(copy));
-        for GatedCopy { stack, block, asked, .. } in late.drain(..) {
-            inner.counts.failed(Path::DeviceToHost, Cause::Deadline);
-            let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
-            if let Some(asked) = asked {
-                self.offload_answered(asked, Err(Cause::Deadline));
+        self.gated.give_up(|waiter| waiter.since() + patience <= now, |waiter| late.push(waiter));
+        for waiter in late.drain(..) {
+            match waiter {
+                Waiter::Copy(GatedCopy { stack, block, asked, .. }) => {
+                    if !asked.is_some_and(|asked| self.is_late(asked)) {
+                        inner.counts.failed(Path::DeviceToHost, Cause::Deadline);
+                    }
+                    let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
+                    if let Some(asked) = asked {
+                        self.offload_answered(asked, Err(Cause::Deadline));
+                    }
+                }
+                Waiter::Flight(flight) => self.late_for_layer(inner, flight),
             }
         }
         self.opened = late;
-        if let Some(oldest) = self.gated.iter().map(|copy| copy.since).min() {
+        if let Some(oldest) = self.gated.iter().map(Waiter::since).min() {
             self.watch_gates((oldest + patience).saturating_sub(now));
         }
     }
 
-    /// Everything that waits for a gate is let go of.
+    /// Nothing waits for a gate any more: copies are refused, and whoever closes ends the flights.
     pub(super) fn drop_gated(&mut self, inner: &Inner) {
-        while let Some(GatedCopy { stack, block, asked, .. }) = self.gated.pop() {
-            let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
-            if let Some(asked) = asked {
-                self.offload_refused(inner, asked, Refusal::Closed);
-            }
+        while let Some(waiter) = self.gated.pop() {
+            self.refuse_gated(inner, waiter, Refusal::Closed);
         }
     }
 }

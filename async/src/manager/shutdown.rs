@@ -1,6 +1,9 @@
 //! The end: what is under way is waited for, or cancelled, in bounded time.
 //!
-//! What a mover has begun cannot be called back: it keeps its memory, and the manager, until it answers.
+//! In the first half copies go on that were owed (`ahead.rs`): what was written through is below when a shutdown says that it was clean.
+//!
+//! What a mover has begun cannot be called back: it keeps its memory, and the manager, until it answers. What waits for the engine is not waited
+//! for: nobody iterates any more.
 //!
 //! ```text
 //!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed: the mark of a clean end
@@ -28,6 +31,7 @@ impl Traffic {
             return;
         }
         self.drop_gated(inner);
+        self.forget_owed();
         for stack in 0..self.lines.len() as u16 {
             self.dissolve_line(inner, stack);
         }
@@ -54,6 +58,7 @@ impl Traffic {
         match at {
             At::Moving => return false,
             At::Queued(path, ticket) => _ = self.queues[path as usize].cancel(ticket),
+            At::Gated(key) => _ = self.gated.remove(key),
             At::Wants | At::Pausing => {}
         }
         true

@@ -60,6 +60,11 @@ impl Books {
         self.classes.get(block)
     }
 
+    /// Whether no block has been given a class.
+    pub(super) fn are_of_one_class(&self) -> bool {
+        self.classes.are_normal()
+    }
+
     /// Gives a block a class for eviction.
     pub(super) fn classify(&self, held: &ImmutableBlock<'_>, class: Priority) {
         if held.priority() != class {

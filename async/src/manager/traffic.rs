@@ -4,10 +4,10 @@
 //! longer by orders of magnitude than the lock is held: under it there is no copy, no system call, no waking, no mover ([`Out`]).
 //!
 //! ```text
-//!   a call, or a landing ──► change ──► advance: flights that wait for host blocks, headroom, the line, who waits beside a queue, the queues ──► Out
+//!   a call, or a landing ──► change ──► advance: victims that wait for host memory, headroom, other copies, the line, who waits beside a queue, the queues ──► Out
 //! ```
 
-use super::ahead::{Looks, Owed};
+use super::ahead::{Looks, Owed, PART};
 use super::aside::Aside;
 use super::deadlines::Deadlines;
 use super::down::Down;
@@ -18,10 +18,10 @@ use super::onboarding::Onboarding;
 use super::out::Out;
 use super::parked::Parked;
 use super::prefetch::Guesses;
-use super::schedule::GatedCopy;
-use super::tenants::Purging;
+use super::schedule::Waiter;
+use super::tenants::{Held, Purging, TenantId};
 use super::up::Up;
-use crate::scheduler::{Clock, Gated};
+use crate::scheduler::{Clock, Gated, Key};
 use crate::transfer::{Allowance, Limits, Queue, Ticket};
 use crate::transfer::{Class, Copy, Failure, HostSide, Landed, Path, Token};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
@@ -65,6 +65,8 @@ pub(super) enum At {
     Moving,
     /// Before another attempt.
     Pausing,
+    /// Down, with both its ends: for a layer of the engine's. See `steps.rs`.
+    Gated(Key),
 }
 
 /// Hashes are hashes already.
@@ -104,6 +106,8 @@ pub(super) struct Traffic {
     pub(super) forgotten: HashSet<(u16, SequenceHash), BuildHasherDefault<Plain>>,
     /// One a stack.
     pub(super) lines: Box<[Line]>,
+    /// Who waits for credits, and is in no line yet.
+    pub(super) held: Held,
     pub(super) deadlines: Deadlines,
     pub(super) out: Out,
     /// Lists of copies that have landed, to be used again.
@@ -115,8 +119,8 @@ pub(super) struct Traffic {
     pub(super) one_victim: Vec<(BlockId, SequenceHash)>,
     /// How far the model is, and what waits for it.
     pub(super) clock: Clock,
-    pub(super) gated: Gated<GatedCopy>,
-    pub(super) opened: Vec<GatedCopy>,
+    pub(super) gated: Gated<Waiter>,
+    pub(super) opened: Vec<Waiter>,
     /// Somebody will look for those that have waited too long.
     pub(super) gates_watched: bool,
     /// The iteration after which another is waited for, for its bytes; and whether it ran when that began.
@@ -135,6 +139,8 @@ pub(super) struct Traffic {
     pub(super) purging: Vec<Purging>,
     /// Blocks that are never used again.
     pub(super) parked: Vec<Parked>,
+    /// By tenant: slots that a purge has found, of volumes that are out of service.
+    pub(super) lost: HashMap<TenantId, usize>,
     /// Paths' bounds: transfers that may wait.
     bounds: [u32; 4],
     serial: u64,
@@ -159,6 +165,7 @@ impl Traffic {
             looks: lines.iter().map(|_| Default::default()).collect(),
             owed: Owed::default(),
             lines,
+            held: Held::default(),
             deadlines: Deadlines::default(),
             out: Out::default(),
             spare: Vec::new(),
@@ -177,6 +184,7 @@ impl Traffic {
             busy_since: [None; 4],
             purging: Vec::new(),
             parked: Vec::new(),
+            lost: HashMap::new(),
             bounds: std::array::from_fn(|path| limits[path].waiting),
             serial: 0,
             again: false,
@@ -193,9 +201,15 @@ impl Traffic {
         self.serial
     }
 
-    /// Whether nothing is under way, and nobody waits.
+    /// Whether nothing is under way, and nobody waits; but for the engine, which may go on or not.
     pub(super) fn is_idle(&self) -> bool {
-        self.ups.is_empty() && self.downs.is_empty() && self.lines.iter().all(Line::is_idle)
+        let mut downs = self.downs.iter().map(|(_, down)| down.at);
+        self.ups.is_empty() && downs.all(|at| matches!(at, At::Gated(_))) && self.nobody_waits()
+    }
+
+    /// Whether nobody waits for blocks, nor for credits.
+    pub(super) fn nobody_waits(&self) -> bool {
+        self.held.is_empty() && self.lines.iter().all(Line::is_empty)
     }
 
     /// An iteration begins: its bytes are anew, and the next path is asked first.
@@ -204,17 +218,35 @@ impl Traffic {
         self.first_path = (self.first_path + 1) % Path::ALL.len();
     }
 
-    /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room.
+    /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room; what waits for host memory is to come to it.
     pub(super) fn has_room(&self, path: Path, class: Class) -> bool {
-        let queue = &self.queues[path as usize];
-        let before = Class::ALL.into_iter().take_while(|other| *other <= class);
-        before.map(|other| queue.waiting_of(other)).sum::<u32>() < self.bounds[path as usize]
+        self.has_room_in(path, 0, class)
     }
 
-    /// Puts a flight into a queue.
-    pub(super) fn enqueue(&mut self, path: Path, class: Class, request: u64, bytes: u64, item: Id) -> At {
+    /// The same for a lane, of which there is one but for reads from the disk: those of one group take no room of another's.
+    pub(super) fn has_room_in(&self, path: Path, lane: u16, class: Class) -> bool {
+        let (queue, down) = (&self.queues[path as usize], path == Path::DeviceToHost);
+        let grounded = |other| {
+            let of = if down { &self.lines[..] } else { &[] };
+            of.iter().map(|line| line.grounded.chosen_of(other)).sum::<usize>()
+        };
+        let before = Class::ALL.into_iter().take_while(|other| *other <= class);
+        let waiting =
+            before.map(|other| queue.waiting_in(other, lane) as usize + grounded(other)).sum::<usize>();
+        waiting < self.bounds[path as usize] as usize
+    }
+
+    /// Puts a flight into a lane of a queue.
+    pub(super) fn enqueue(
+        &mut self,
+        (path, lane): (Path, u16),
+        class: Class,
+        request: u64,
+        bytes: u64,
+        item: Id,
+    ) -> At {
         // It owns its ends already: refusing it would not make room. What is bounded is what begins.
-        let ticket = self.queues[path as usize].push_beyond(class, request, bytes, item);
+        let ticket = self.queues[path as usize].push_beyond(class, request, lane, bytes, item);
         At::Queued(path, ticket)
     }
 
@@ -297,22 +329,25 @@ impl Traffic {
     }
 
     fn advance_once(&mut self, inner: &Arc<Inner>) {
-        for stack in 0..self.lines.len() as u16 {
-            self.serve_grounded(inner, stack);
+        let stacks = self.lines.len() as u16;
+        for stack in 0..stacks {
+            self.serve_victims(inner, stack);
             self.serve_headroom(inner, stack);
-            self.serve_held(inner, stack);
+            self.serve_chosen(inner, stack);
+        }
+        self.serve_held(inner);
+        for stack in 0..stacks {
             self.serve_line(inner, stack);
         }
         self.serve_guesses(inner);
         self.serve_aside(inner);
         self.press_for_reads(inner);
         // Whoever is asked first has the most of an iteration's budget: each has its turn.
-        let first = self.first_path;
+        let (first, mut part) = (self.first_path, PART);
         loop {
             for turn in 0..Path::ALL.len() {
                 let path = Path::ALL[(first + turn) % Path::ALL.len()];
-                while !(path == Path::DiskToDevice && self.lacks_staging(inner).is_some()) {
-                    let Some(next) = self.queues[path as usize].pop(&mut self.allowance) else { break };
+                while let Some(next) = self.next_on(inner, path) {
                     match next.item {
                         Id::Up(key) => self.start_up(inner, key, path, next.bytes),
                         Id::Down(key) => self.start_down(inner, key, path, next.bytes),
@@ -321,7 +356,10 @@ impl Traffic {
                 self.count_busy(inner, path as usize);
             }
             // Who has left made room; if it has failed at once, nothing will land.
-            if !self.serve_aside(inner) {
+            let left = self.serve_aside(inner);
+            let begun = self.copy_owed(inner, part);
+            part = part.saturating_sub(begun);
+            if !left && begun == 0 {
                 return self.expect_iteration(inner);
             }
         }

@@ -113,8 +113,8 @@ impl Traffic {
             Path::DiskToDevice => stack.block_bytes,
             _ => stack.bytes_of(&up.layers(stack.layers)),
         };
-        let (class, request) = (up.class, up.request);
-        let at = self.enqueue(path, class, request, bytes, Id::Up(key));
+        let (class, request, lane) = (up.class, up.request, up.lane());
+        let at = self.enqueue((path, lane), class, request, bytes, Id::Up(key));
         self.ups[key as usize].at = at;
     }
 
@@ -142,7 +142,8 @@ impl Traffic {
             let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
             let (of, slot, hash) = (up.stack, block.id, up.name.hash);
             self.note_staged(inner, of, staged, Id::Up(key));
-            let read = DiskRead { token, slot, hash, urgency, buffer, landing: inner.landing() };
+            let landing = inner.landing().of_read(token);
+            let read = DiskRead { token, slot, hash, urgency, buffer, landing };
             return self.out.read(Arc::clone(disk), read);
         }
         let (from, verify) = match up.source {
@@ -372,7 +373,7 @@ impl Traffic {
                 let (stack, entry) = (up.stack, up.entry);
                 self.leave_line(inner, stack, entry, key);
             }
-            At::Pausing => {}
+            At::Pausing | At::Gated(_) => {}
         }
         self.up_failed(inner, key, Failure::of(cause));
     }

@@ -75,6 +75,7 @@ impl From<TierError> for DiskError {
             "stripe_index" | "stripe_count" | "set_id" => {
                 "give the disk.paths that it was made with, in that order"
             }
+            "version" => "it was made by another version of kvstrata, which may open it still",
             "key" => "give the key that it was made with (disk.key_file, disk.key_env)",
             _ => "give the settings that it was made with",
         };

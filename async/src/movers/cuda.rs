@@ -163,6 +163,10 @@ impl Default for CudaMoverOptions {
 pub struct EngineOrder {
     /// Offloads, and overwriting, come after what this stream has queued when they are submitted: the engine's last writes.
     pub offload_after: Option<LentStream>,
+    /// Onboards, and overwriting, come after what this stream has queued when they are submitted: for engines that release blocks on the CPU while
+    /// kernels that read them are still queued, as with asynchronous scheduling. Where it is not set, what reads a block must be over
+    /// before the block's last handle is dropped ([`Blocks`](crate::manager::Blocks)).
+    pub onboard_after: Option<LentStream>,
     /// What this stream queues after an onboard was submitted comes after it. An answer tells that it has ended: for engines that launch
     /// before they have seen it.
     pub onboard_before: Option<LentStream>,

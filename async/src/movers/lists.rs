@@ -3,18 +3,19 @@
 //! ```text
 //!   a list that was started     copy 0 │ copy 1 │ … │ copy n-1
 //!                               ◄─ taken ─► ◄─ untaken ─►           of those that are taken, with threads: `out`
-//!   order                       key of the oldest list with untaken copies, of the next one, …
+//!   order                       by direction: key of the oldest list with untaken copies, of the next one, …
 //! ```
 //!
 //! Invariants
 //! - I1: a list is in `running` from its start until its last copy has ended; then it leaves, to be answered outside the lock.
-//! - I2: a key is in `order` exactly while its list has untaken copies.
+//! - I2: a key is in `order` exactly while its list has untaken copies; of each copy that is handed out it is asked anew which direction goes
+//!   first (`turns.rs`).
 //! - I3: a copy comes back to its place: a list is answered in the order in which it was given.
 //! - I4: when the lists are closed, no copy is handed out any more: untaken ones end as abandoned, those that are out as they will.
 
+use super::turns::{Turns, brings_up};
 use crate::transfer::{Cause, Copies, Copy, Failure};
 use slab::Slab;
-use std::collections::VecDeque;
 
 /// A list of which copies are untaken or out.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub(super) struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     running: Slab<Running>,
-    order: VecDeque<usize>,
+    order: Turns<usize>,
     closed: bool,
 }
 
@@ -46,19 +47,21 @@ impl Lists {
         if copies.list().is_empty() || self.closed {
             return Some(copies);
         }
-        self.order.push_back(self.running.insert(Running { copies, next: 0, out: 0 }));
+        let up = brings_up(&copies);
+        self.order.push(up, self.running.insert(Running { copies, next: 0, out: 0 }));
         None
     }
 
-    /// Hands out a copy of the oldest list that has any, with its place.
+    /// Hands out a copy of the oldest list of the direction whose turn it is, with its place.
     pub(super) fn take(&mut self) -> Option<(Place, Copy)> {
-        let key = *self.order.front()?;
+        let order = self.order.turn()?;
+        let key = *order.front()?;
         let list = &mut self.running[key];
         let place = Place { key, at: list.next };
         list.next += 1;
         list.out += 1;
         if list.next == list.copies.list().len() {
-            self.order.pop_front();
+            order.pop_front();
         }
         Some((place, list.copies.lend(place.at)))
     }
@@ -76,7 +79,7 @@ impl Lists {
     pub(super) fn close(&mut self) -> Vec<Copies> {
         self.closed = true;
         let mut ended = Vec::new();
-        while let Some(key) = self.order.pop_front() {
+        while let Some(key) = self.order.turn().and_then(|order| order.pop_front()) {
             let list = &mut self.running[key];
             for copy in &mut list.copies.list_mut()[list.next..] {
                 copy.outcome = Err(Failure::of(Cause::Abandoned));

@@ -7,13 +7,14 @@
 //! | [`CudaMover`] | between a CUDA device's tensors and pinned host memory | `cuda.rs`, `cuda/` |
 //! | [`PortMover`] | through any device's own port, on threads of its own | `port.rs` |
 //!
-//! `pool.rs` and `lists.rs` are threads that carry out lists of copies, whatever a copy is.
+//! `pool.rs` and `lists.rs` are threads that carry out lists of copies, whatever a copy is; `turns.rs`, which direction goes first.
 
 mod cuda;
 mod lists;
 mod pool;
 mod port;
 mod threads;
+mod turns;
 
 pub use cuda::{CudaMover, CudaMoverError, CudaMoverOptions, EngineOrder};
 pub use port::PortMover;

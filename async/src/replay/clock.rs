@@ -7,7 +7,7 @@
 //! `now` is Relaxed: it publishes nothing, and one request earlier or later is as good.
 
 use crate::disk::DiskMover;
-use crate::transfer::{DiskPort, DiskRead, DiskWrite, Erasing};
+use crate::transfer::{DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata_ffi::disk::OwnerId;
 use std::sync::Arc;
@@ -87,6 +87,10 @@ impl DiskPort for TimedDisk {
 
     fn forget_given_back(&self) {
         self.disk.forget_given_back();
+    }
+
+    fn forget_for_good(&self) -> Forgetting {
+        self.disk.forget_for_good()
     }
 
     fn reads_at_once(&self) -> u32 {

@@ -109,7 +109,7 @@ impl Worker {
         let (mut rest, mut missing) = (Vec::new(), 0);
         let mut at = range.start;
         while at < range.end {
-            let there = self.tiers.manager.match_sequence_hashes(&self.hashes[at..range.end]);
+            let there = self.tiers.manager.match_noted(&self.hashes[at..range.end]);
             at += there.len();
             if !there.is_empty() {
                 if missing > 0 {

@@ -26,6 +26,8 @@
 //! | calls `step` while one runs | refused, as `begin` is |
 //! | calls `begin` and `end`, and `step` between iterations | each step is one more iteration: blocks become idle sooner |
 
+use std::cmp::Ordering;
+
 #[cfg(test)]
 mod tests;
 
@@ -188,6 +190,23 @@ impl Clock {
         match gate {
             Gate::Layer { iteration, .. } => Gate::Layer { iteration, layer: self.layers.saturating_sub(1) },
             gate => gate,
+        }
+    }
+
+    /// The layers of the model.
+    #[must_use]
+    pub const fn layers(&self) -> u32 {
+        self.layers
+    }
+
+    /// How many layers of an iteration are done: none of one to come, and all of one that is over, however many the engine has told of.
+    #[must_use]
+    pub fn layers_done(&self, iteration: u64) -> u32 {
+        let due = self.due();
+        match due.iteration.cmp(&iteration) {
+            Ordering::Less => 0,
+            Ordering::Equal => due.layers.min(self.layers),
+            Ordering::Greater => self.layers,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What waits for a gate: bounded, let through in the order of the gates, and in that of arrival at the same gate.
+//! What waits for a gate: bounded but for what has begun, let through in the order of the gates, and in that of arrival at the same gate.
 //!
 //! ```text
 //!   heap    [ the first due │ … │ … ]        by (due, number), in an array: of i, 2i + 1 and 2i + 2 come later
@@ -48,19 +48,18 @@ impl<T> Gated<T> {
         Gated { limit, waiting: Slab::new(), heap: Vec::new(), number: 0 }
     }
 
+    /// Lets one wait, whatever the limit: for what has begun already, so that refusing it makes no room.
+    pub fn hold_beyond(&mut self, gate: Gate, item: T) -> Key {
+        self.insert(Due::of(gate), item)
+    }
+
     /// Lets one wait. If its gate is open already, the next [`released`](Gated::released) lets it through.
     pub fn hold(&mut self, gate: Gate, item: T) -> Result<Key, Full<T>> {
         let waiting = self.waiting();
         if waiting >= self.limit {
             return Err(Full { waiting, limit: self.limit, item });
         }
-        let number = self.number;
-        self.number += 1;
-        let place = self.heap.len();
-        let slot = self.waiting.insert(Waiting { item, due: Due::of(gate), number, place }) as u32;
-        self.heap.push(slot);
-        self.up(place);
-        Ok(Key { slot, number })
+        Ok(self.insert(Due::of(gate), item))
     }
 
     /// Hands out all whose gates the clock has passed. How many.
@@ -107,6 +106,16 @@ impl<T> Gated<T> {
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.heap.len() as u32
+    }
+
+    fn insert(&mut self, due: Due, item: T) -> Key {
+        let number = self.number;
+        self.number += 1;
+        let place = self.heap.len();
+        let slot = self.waiting.insert(Waiting { item, due, number, place }) as u32;
+        self.heap.push(slot);
+        self.up(place);
+        Key { slot, number }
     }
 
     fn take(&mut self, slot: u32) -> T {

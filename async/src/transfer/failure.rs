@@ -26,11 +26,13 @@ pub enum Cause {
     Cancelled,
     /// Not in time: it was not there, or what it waited for had not come (an offload's gate).
     Deadline,
+    /// It would be more than its owner may have in the tier (`quota.*`).
+    Quota,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 10] = [
         Cause::Mismatch,
         Cause::Device,
         Cause::Busy,
@@ -40,6 +42,7 @@ impl Cause {
         Cause::Abandoned,
         Cause::Cancelled,
         Cause::Deadline,
+        Cause::Quota,
     ];
 
     /// As metrics spell it.
@@ -55,6 +58,7 @@ impl Cause {
             Cause::Abandoned => "abandoned",
             Cause::Cancelled => "cancelled",
             Cause::Deadline => "deadline",
+            Cause::Quota => "quota",
         }
     }
 }

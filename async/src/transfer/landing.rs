@@ -1,9 +1,13 @@
 //! How a transfer is answered: once, by whatever thread, whatever happens.
+//!
+//! # Orderings
+//! Relaxed: whether an answer is owed is told to nobody else than who drops the landing, which is ordered behind all that was done with it.
 
 use super::copies::Copy;
-use super::failure::Failure;
+use super::failure::{Cause, Failure};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Which transfer it was: the manager's own number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -26,20 +30,65 @@ pub trait Lands: Send + Sync {
     fn landed(&self, landed: Landed);
 }
 
-/// Where a transfer is answered.
-#[derive(Clone)]
-pub struct Landing(Arc<dyn Lands>);
+/// Where a transfer is answered. That of a read or a write of the disk answers by itself, when it is dropped before somebody has: with
+/// [`Cause::Abandoned`](super::Cause::Abandoned). Cloned, it leaves that to whoever has the clone.
+pub struct Landing {
+    lands: Arc<dyn Lands>,
+    /// Nobody has answered yet.
+    owes: AtomicBool,
+    of: Of,
+}
+
+/// What is answered.
+#[derive(Clone, Copy)]
+enum Of {
+    Any,
+    Read(Token),
+    Write(Token),
+}
 
 impl Landing {
     /// Tells `lands`.
     #[must_use]
     pub fn new(lands: Arc<dyn Lands>) -> Landing {
-        Landing(lands)
+        Landing { lands, owes: AtomicBool::new(false), of: Of::Any }
+    }
+
+    /// Of a read, which is answered whatever happens.
+    pub(crate) fn of_read(mut self, token: Token) -> Landing {
+        (self.of, self.owes) = (Of::Read(token), AtomicBool::new(true));
+        self
+    }
+
+    /// Of a write.
+    pub(crate) fn of_write(mut self, token: Token) -> Landing {
+        (self.of, self.owes) = (Of::Write(token), AtomicBool::new(true));
+        self
     }
 
     /// Answers.
     pub fn land(&self, landed: Landed) {
-        self.0.landed(landed);
+        self.owes.store(false, Relaxed);
+        self.lands.landed(landed);
+    }
+}
+
+impl Clone for Landing {
+    fn clone(&self) -> Landing {
+        self.owes.store(false, Relaxed);
+        Landing::new(Arc::clone(&self.lands))
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        let abandoned = Failure::of(Cause::Abandoned);
+        match self.of {
+            _ if !*self.owes.get_mut() => {}
+            Of::Any => {}
+            Of::Read(token) => self.lands.landed(Landed::Read(token, Err(abandoned))),
+            Of::Write(token) => self.lands.landed(Landed::Write(token, Err(abandoned))),
+        }
     }
 }
 

@@ -31,5 +31,5 @@ pub use failure::{Cause, Failure};
 pub use landing::{Landed, Landing, Lands, Token};
 pub use memory::{HostMemory, MemoryError};
 pub use path::{Class, Path};
-pub use port::{Closing, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing};
+pub use port::{Closing, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 pub use queue::{Allowance, Full, Limits, Popped, Queue, Ticket};

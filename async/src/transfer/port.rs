@@ -64,13 +64,17 @@ pub struct DiskWrite {
 /// Slots on their way to be erased; in the end those that could not be. What is under way goes on if this is dropped.
 pub type Erasing = Pin<Box<dyn Future<Output = Vec<BlockId>> + Send>>;
 
+/// What was given back on its way to be forgotten for good; in the end, whether it is. What is under way goes on if this is dropped.
+pub type Forgetting = Pin<Box<dyn Future<Output = bool> + Send>>;
+
 /// A disk tier, books and bytes.
 ///
 /// - Nothing here waits for the device: who has as many reads and writes under way as [`reads_at_once`](DiskPort::reads_at_once) and
 ///   [`writes_at_once`](DiskPort::writes_at_once) say costs nobody a thread.
 /// - [`take`](DiskPort::take), [`take_this`](DiskPort::take_this) and [`give_back`](DiskPort::give_back) touch the books alone: no system
 ///   call, so that they may be made under a lock.
-/// - Every read and write is answered, once, also when the device fails, is gone, or the port is dropped.
+/// - Every read and write is answered, once, also when the device fails, is gone, or the port is dropped. One that is dropped is answered
+///   by that, as if it had failed ([`Landing`]): by a port that panics, too.
 /// - A write's block is found from its answer on, if that is a success, and not before its bytes are down.
 pub trait DiskPort: Send + Sync + Debug {
     /// The books.
@@ -100,16 +104,23 @@ pub trait DiskPort: Send + Sync + Debug {
     }
 
     /// Makes what taken slots held be found by no restart; with `zero` it overwrites their bytes before. Ends when that is on the device, with
-    /// the slots that could not be overwritten; to be [given back](DiskPort::give_back) are the others.
+    /// the slots of which it is not, nor may ever be: they could not be overwritten, or their device could not write down that they are
+    /// forgotten. To be [given back](DiskPort::give_back) are the others.
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing;
 
     /// Frees a slot that was taken and not written. What it held before is found by no restart: if it held something, it is free from
-    /// [`forget_given_back`](DiskPort::forget_given_back) on, or a while later, and [`erase`](DiskPort::erase) and
+    /// [`forget_given_back`](DiskPort::forget_given_back) on, or a while later; [`forget_for_good`](DiskPort::forget_for_good) and
     /// [`close`](DiskPort::close) see to it too.
     fn give_back(&self, slot: BlockId);
 
     /// To be called after [`give_back`](DiskPort::give_back), without a lock. For a port that has something to do then.
     fn forget_given_back(&self) {}
+
+    /// Ends when what slots held that were given back before is found by no restart, and whether that is so. A device that is known to be
+    /// [lost](DiskPort::is_lost) is passed over. For a port where that takes a while.
+    fn forget_for_good(&self) -> Forgetting {
+        Box::pin(std::future::ready(true))
+    }
 
     /// Reads that it takes without making anybody wait, whatever slots they are of.
     fn reads_at_once(&self) -> u32 {

@@ -8,16 +8,21 @@
 //!   Prefetch   request 8 ► request 7          [g]        [h]
 //! ```
 //!
+//! What a request's transfers need beside the path may be of several kinds, of which one may be short while others are not: blocks of staging, which each
+//! group of layers has of its own. So a transfer is in a lane, and who pops says which lanes are open. What is in a shut one waits as it is; all
+//! others go as if it were not there.
+//!
 //! Between the requests of a class bytes are shared by deficit round robin (Shreedhar & Varghese, SIGCOMM 1995): a request's turn adds
 //! the quantum to its deficit, and lasts while the deficit pays for its next transfer.
 //!
 //! Invariants
-//! - I1: nothing of a class goes while something of an earlier class waits. What may not go yet (what is in flight, the iteration's
-//!   budget) keeps what is behind it waiting, its own request and others: passed by small ones, a large one would never go.
+//! - I1: nothing of a class goes while something of an earlier class waits in an open lane. What may not go yet (what is in flight, the
+//!   iteration's budget) keeps what is behind it waiting, its own request and others: passed by small ones, a large one would never go.
 //! - I2: transfers and bytes in flight are at most the limits, or one transfer, alone. They are those popped less those ended.
-//! - I3: in the order of arrival within a request and class. One that is tried again goes in front: it came before them.
-//! - I4: two requests of a class, from when both wait until one does not, have had bytes that differ by less than the quantum and two of
-//!   the largest transfer; by less than the quantum and one of them where neither had been served before.
+//! - I3: in the order of arrival within a request, class and lane. One that is tried again goes in front: it came before them.
+//! - I4: two requests of a class, from when both wait in open lanes until one does not, have had bytes that differ by less than the quantum and
+//!   two of the largest transfer; by less than the quantum and one of them where neither had been served before. A request whose lanes are shut
+//!   keeps its place in the round, its turn and what is left of it.
 //! - I5: no allocation once it has held as much as it does; a request is known only while something of it waits.
 //! - I6: a ticket is good from the push until the transfer leaves, however often its place is used again: it has the push's number.
 
@@ -30,14 +35,15 @@ mod tests;
 pub use allowance::Allowance;
 
 use super::path::Class;
-use flow::{Flow, Flows};
+use flow::{Flow, Flows, Lane};
 use list::{Linked, Links, List};
 use slab::Slab;
 
-/// The kinds of lists: a flow's transfers, a class's transfers by age, a class's flows.
+/// The kinds of lists: a flow's transfers of a lane, a class's transfers by age, a class's flows, a flow's lanes.
 const FIFO: usize = 0;
 const AGE: usize = 1;
 const ROUND: usize = 2;
+const LANE: usize = 3;
 
 /// What a queue holds at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +87,8 @@ pub struct Popped<T> {
     pub class: Class,
     /// Whose it is.
     pub request: u64,
+    /// The lane in which it waited.
+    pub lane: u16,
     /// What it moves.
     pub bytes: u64,
 }
@@ -90,7 +98,8 @@ struct Waiting<T> {
     item: T,
     bytes: u64,
     number: u64,
-    flow: u32,
+    /// The key of its flow's lane.
+    lane: u32,
     fifo: Links,
     age: Links,
 }
@@ -119,6 +128,8 @@ enum End {
 struct Backlog {
     round: List<ROUND>,
     ages: List<AGE>,
+    /// By lane: how many wait.
+    lanes: Vec<u32>,
 }
 
 /// The queue of a path.
@@ -143,7 +154,11 @@ impl<T: Copy> Queue<T> {
             limits: Limits { quantum_bytes: limits.quantum_bytes.max(1), ..limits },
             transfers: Slab::new(),
             flows: Flows::new(),
-            backlogs: Class::ALL.map(|_| Backlog { round: List::EMPTY, ages: List::EMPTY }),
+            backlogs: Class::ALL.map(|_| Backlog {
+                round: List::EMPTY,
+                ages: List::EMPTY,
+                lanes: Vec::new(),
+            }),
             number: 0,
             waiting_bytes: 0,
             in_flight: 0,
@@ -151,19 +166,19 @@ impl<T: Copy> Queue<T> {
         }
     }
 
-    /// Lets a transfer of a request wait, behind those of the request that are there.
+    /// Lets a transfer of a request wait in lane 0, behind those of the request that are there.
     pub fn push(&mut self, class: Class, request: u64, bytes: u64, item: T) -> Result<Ticket, Full<T>> {
         let (waiting, limit) = (self.waiting(), self.limits.waiting);
         if waiting >= limit {
             return Err(Full { waiting, limit, item });
         }
-        Ok(self.insert(Popped { item, class, request, bytes }, End::Last))
+        Ok(self.insert(Popped { item, class, request, lane: 0, bytes }, End::Last))
     }
 
-    /// As [`push`](Queue::push), whatever the limit: for one that owns what it touches already, so that refusing it makes no room. Who
+    /// As [`push`](Queue::push), in any lane, and whatever the limit: for one that owns what it touches already, so that refusing it makes no room. Who
     /// begins something looks at [`waiting`](Queue::waiting) before.
-    pub fn push_beyond(&mut self, class: Class, request: u64, bytes: u64, item: T) -> Ticket {
-        self.insert(Popped { item, class, request, bytes }, End::Last)
+    pub fn push_beyond(&mut self, class: Class, request: u64, lane: u16, bytes: u64, item: T) -> Ticket {
+        self.insert(Popped { item, class, request, lane, bytes }, End::Last)
     }
 
     /// Lets one that was under way, and has [`ended`](Queue::ended), wait again: in front of its request's, and even if the queue is full,
@@ -175,13 +190,15 @@ impl<T: Copy> Queue<T> {
     /// What goes next; it is then under way. None if nothing waits, or if the next one must go on waiting for bytes in flight or for the
     /// iteration's budget: then after [`ended`](Queue::ended), or a refill.
     pub fn pop(&mut self, allowance: &mut Allowance) -> Option<Popped<T>> {
-        let class = Class::ALL.into_iter().find(|&class| self.waiting_of(class) > 0)?;
-        let (flow, key) = self.turn(class)?;
+        self.pop_open(allowance, |_| true)
+    }
+
+    /// As [`pop`](Queue::pop), of the lanes that are open.
+    pub fn pop_open(&mut self, allowance: &mut Allowance, open: impl Fn(u16) -> bool) -> Option<Popped<T>> {
+        let next = |class| Some((class, self.turn(class, &open)?));
+        let (class, (flow, key)) = Class::ALL.into_iter().find_map(next)?;
         let bytes = self.transfers[key as usize].bytes;
-        let after = self.in_flight_bytes.checked_add(bytes);
-        let full = self.in_flight >= self.limits.in_flight
-            || after.is_none_or(|after| after > self.limits.in_flight_bytes);
-        if self.in_flight > 0 && full {
+        if !self.has_room(bytes) {
             return None;
         }
         if class != Class::Urgent {
@@ -196,11 +213,13 @@ impl<T: Copy> Queue<T> {
         Some(self.remove(key))
     }
 
-    /// What goes next, if bytes in flight and the iteration's budget allow it, and its class.
-    pub fn peek(&mut self) -> Option<(T, Class)> {
-        let class = Class::ALL.into_iter().find(|&class| self.waiting_of(class) > 0)?;
-        let (_, key) = self.turn(class)?;
-        Some((self.transfers[key as usize].item, class))
+    /// Whether so many bytes more may be under way.
+    #[must_use]
+    pub fn has_room(&self, bytes: u64) -> bool {
+        let after = self.in_flight_bytes.checked_add(bytes);
+        let full = self.in_flight >= self.limits.in_flight
+            || after.is_none_or(|after| after > self.limits.in_flight_bytes);
+        self.in_flight == 0 || !full
     }
 
     /// One that was popped is no longer under way, whatever came of it.
@@ -226,8 +245,8 @@ impl<T: Copy> Queue<T> {
     pub fn promote(&mut self, ticket: Ticket, class: Class) -> bool {
         let Some(key) = self.key(ticket) else { return false };
         if class < self.class(key) {
-            let request = self.unlink(key).1;
-            self.link(key, class, request, End::Last);
+            let (_, request, lane) = self.unlink(key);
+            self.link(key, (class, request, lane), End::Last);
         }
         true
     }
@@ -259,6 +278,12 @@ impl<T: Copy> Queue<T> {
         self.backlogs[class as usize].ages.length()
     }
 
+    /// Those of a class in a lane.
+    #[must_use]
+    pub fn waiting_in(&self, class: Class, lane: u16) -> u32 {
+        self.backlogs[class as usize].lanes.get(usize::from(lane)).copied().unwrap_or(0)
+    }
+
     /// Their bytes.
     #[must_use]
     pub fn waiting_bytes(&self) -> u64 {
@@ -277,37 +302,44 @@ impl<T: Copy> Queue<T> {
         self.in_flight_bytes
     }
 
-    /// The flow of a class whose turn it is, and its first transfer, for which its deficit pays. Asked again, the answer is the same.
-    fn turn(&mut self, class: Class) -> Option<(u32, u32)> {
-        let (round, slab) = (&mut self.backlogs[class as usize].round, &mut self.flows.slab);
+    /// The flow of a class whose turn it is, and its first transfer, for which its deficit pays; of those with something in an open lane. Asked
+    /// again, the answer is the same.
+    fn turn(&mut self, class: Class, open: impl Fn(u16) -> bool) -> Option<(u32, u32)> {
         let quantum = self.limits.quantum_bytes;
-        // The least number of turns that one of those passed over still needs, and how many were passed over.
-        let (mut turns, mut passed) = (u64::MAX, 0);
+        let backlog = &mut self.backlogs[class as usize];
+        let mut waiting = (0..).zip(&backlog.lanes).filter(|(_, waiting)| **waiting > 0);
+        if !waiting.any(|(lane, _)| open(lane)) {
+            return None;
+        }
         loop {
-            let key = round.first()?;
-            let flow = &mut slab[key as usize];
-            let first = flow.transfers.first()?;
-            if !flow.its_turn {
-                flow.its_turn = true;
-                flow.deficit = flow.deficit.saturating_add(quantum);
-            }
-            let cost = cost(self.transfers[first as usize].bytes);
-            if flow.deficit >= cost {
-                return Some((key, first));
-            }
-            turns = turns.min((cost - flow.deficit).div_ceil(quantum));
-            flow.its_turn = false;
-            round.rotate(slab);
-            passed += 1;
-            if passed == round.length() {
-                // Nobody can go in this round: all those in which nobody could, at once.
-                let mut next = round.first();
-                while let Some(key) = next {
-                    let flow = &mut slab[key as usize];
-                    flow.deficit = flow.deficit.saturating_add(quantum.saturating_mul(turns - 1));
-                    next = round.after(slab, key);
+            // The least number of turns that one of those passed over still needs. Who is passed over is behind all others then.
+            let mut turns = u64::MAX;
+            let mut next = backlog.round.first();
+            for _ in 0..backlog.round.length() {
+                let key = next?;
+                next = backlog.round.after(&mut self.flows.slab, key);
+                let Some(first) = first_of(&mut self.flows, &self.transfers, key, &open) else { continue };
+                let flow = &mut self.flows.slab[key as usize];
+                if !flow.its_turn {
+                    flow.its_turn = true;
+                    flow.deficit = flow.deficit.saturating_add(quantum);
                 }
-                (turns, passed) = (u64::MAX, 0);
+                let cost = cost(self.transfers[first as usize].bytes);
+                if flow.deficit >= cost {
+                    return Some((key, first));
+                }
+                turns = turns.min((cost - flow.deficit).div_ceil(quantum));
+                flow.its_turn = false;
+                backlog.round.make_last(&mut self.flows.slab, key);
+            }
+            // Nobody can go in this round: all those in which nobody could, at once.
+            let mut next = backlog.round.first();
+            while let Some(key) = next {
+                next = backlog.round.after(&mut self.flows.slab, key);
+                if first_of(&mut self.flows, &self.transfers, key, &open).is_some() {
+                    let flow = &mut self.flows.slab[key as usize];
+                    flow.deficit = flow.deficit.saturating_add(quantum.saturating_mul(turns - 1));
+                }
             }
         }
     }
@@ -318,32 +350,34 @@ impl<T: Copy> Queue<T> {
     }
 
     fn class(&self, key: u32) -> Class {
-        self.flows.slab[self.transfers[key as usize].flow as usize].class
+        let lane = self.transfers[key as usize].lane;
+        self.flows.slab[self.flows.lanes[lane as usize].flow as usize].class
     }
 
-    fn insert(&mut self, Popped { item, class, request, bytes }: Popped<T>, end: End) -> Ticket {
+    fn insert(&mut self, Popped { item, class, request, lane, bytes }: Popped<T>, end: End) -> Ticket {
         let number = self.number;
         self.number += 1;
         // Beyond 2⁶⁴ it is the sum's remainder, which what leaves makes right again.
         self.waiting_bytes = self.waiting_bytes.wrapping_add(bytes);
-        let waiting = Waiting { item, bytes, number, flow: 0, fifo: Links::NONE, age: Links::NONE };
+        let waiting = Waiting { item, bytes, number, lane: 0, fifo: Links::NONE, age: Links::NONE };
         let key = self.transfers.insert(waiting) as u32;
-        self.link(key, class, request, end);
+        self.link(key, (class, request, lane), end);
         Ticket { key, number }
     }
 
     fn remove(&mut self, key: u32) -> Popped<T> {
-        let (class, request) = self.unlink(key);
+        let (class, request, lane) = self.unlink(key);
         let Waiting { item, bytes, .. } = self.transfers.remove(key as usize);
         self.waiting_bytes = self.waiting_bytes.wrapping_sub(bytes);
-        Popped { item, class, request, bytes }
+        Popped { item, class, request, lane, bytes }
     }
 
-    fn link(&mut self, key: u32, class: Class, request: u64, end: End) {
+    fn link(&mut self, key: u32, (class, request, number): (Class, u64, u16), end: End) {
         let backlog = &mut self.backlogs[class as usize];
         let flow = self.flows.find_or_add(&mut backlog.round, class, request);
-        self.transfers[key as usize].flow = flow;
-        let transfers = &mut self.flows.slab[flow as usize].transfers;
+        let lane = self.flows.lane(flow, number);
+        self.transfers[key as usize].lane = lane;
+        let transfers = &mut self.flows.lanes[lane as usize].transfers;
         match end {
             End::First => {
                 transfers.push_first(&mut self.transfers, key);
@@ -354,20 +388,45 @@ impl<T: Copy> Queue<T> {
                 backlog.ages.push_last(&mut self.transfers, key);
             }
         }
+        let number = usize::from(number);
+        if backlog.lanes.len() <= number {
+            backlog.lanes.resize(number + 1, 0);
+        }
+        backlog.lanes[number] += 1;
     }
 
-    fn unlink(&mut self, key: u32) -> (Class, u64) {
-        let flow = self.transfers[key as usize].flow;
-        let Flow { class, request, ref mut transfers, .. } = self.flows.slab[flow as usize];
+    fn unlink(&mut self, key: u32) -> (Class, u64, u16) {
+        let lane = self.transfers[key as usize].lane;
+        let Lane { flow, number, ref mut transfers, .. } = self.flows.lanes[lane as usize];
         transfers.remove(&mut self.transfers, key);
         let empty = transfers.length() == 0;
+        let Flow { class, request, .. } = self.flows.slab[flow as usize];
         let backlog = &mut self.backlogs[class as usize];
         backlog.ages.remove(&mut self.transfers, key);
+        backlog.lanes[usize::from(number)] -= 1;
         if empty {
-            self.flows.remove(&mut backlog.round, flow);
+            self.flows.remove_lane(&mut backlog.round, lane);
         }
-        (class, request)
+        (class, request, number)
     }
+}
+
+/// What of a flow goes first, of its open lanes: what has come first of all that is first in one.
+fn first_of<T>(
+    flows: &mut Flows,
+    transfers: &Slab<Waiting<T>>,
+    flow: u32,
+    open: impl Fn(u16) -> bool,
+) -> Option<u32> {
+    let (mut first, mut next) = (None, flows.slab[flow as usize].lanes.first());
+    while let Some(key) = next {
+        let lane = &flows.lanes[key as usize];
+        let of_lane = lane.transfers.first().filter(|_| open(lane.number));
+        let number = |key: u32| transfers[key as usize].number;
+        first = [first, of_lane].into_iter().flatten().min_by_key(|key| number(*key));
+        next = flows.lane_after(flow, key);
+    }
+    first
 }
 
 /// Bytes, as turns count them: what moves none still takes part of a turn, or a request of such transfers would never end its own.

@@ -57,7 +57,7 @@ fn offloads_come_after_what_the_engine_has_written() {
     for seed in 1..25 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new());
         let stream = Stream::new(&ground.device);
-        let order = EngineOrder { offload_after: Some(stream.lent()), onboard_before: None };
+        let order = EngineOrder { offload_after: Some(stream.lent()), ..EngineOrder::default() };
         ground.mover().set_engine_order(order);
         ground.double.hold();
         ground.tensors.iter().for_each(|tensor| stream.fills(tensor, 7));
@@ -81,7 +81,7 @@ fn zeros_come_after_what_the_engine_has_written() {
     for seed in 1..25 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new());
         let stream = Stream::new(&ground.device);
-        let order = EngineOrder { offload_after: Some(stream.lent()), onboard_before: None };
+        let order = EngineOrder { offload_after: Some(stream.lent()), ..EngineOrder::default() };
         ground.mover().set_engine_order(order);
         ground.double.hold();
         ground.tensors.iter().for_each(|tensor| stream.fills(tensor, 7));
@@ -98,12 +98,43 @@ fn zeros_come_after_what_the_engine_has_written() {
     }
 }
 
+/// Kernels that use a block are still queued when the CPU has released it, and its bytes are replaced: by what is brought up, or by zeros.
+#[test]
+fn onboards_and_zeros_come_after_what_still_uses_the_blocks() {
+    for seed in 1..25 {
+        let ground = Ground::seeded(seed, CudaMoverOptions::new());
+        let stream = Stream::new(&ground.device);
+        let order = EngineOrder { onboard_after: Some(stream.lent()), ..EngineOrder::default() };
+        ground.mover().set_engine_order(order);
+        let fresh = pattern(11, BLOCK_BYTES);
+        ground.seal(0, &fresh);
+        ground.double.hold();
+        ground.tensors.iter().for_each(|tensor| stream.fills(tensor, 7));
+        let heard = Heard::new();
+        // Two transfers of one list, behind one mark.
+        ground.start(vec![ground.up(0, 5, 0..LAYERS, true), ground.up(0, 6, 1..2, true)], &heard);
+        until("the transfers and the mark before them", || ground.double.calls("cuEventRecord") == 3);
+        ground.start(vec![ground.zeros(3)], &heard);
+        until("the zeros and the mark before them", || ground.double.calls("cuEventRecord") == 5);
+        ground.double.release();
+        assert!(heard.wait(2).iter().flatten().all(|copy| copy.outcome == Ok(())));
+        assert!(ground.peek(5) == fresh, "seed {seed}: brought up too early");
+        let layer = ground.memory.layer(1).expect("one");
+        assert!(ground.peek(6)[layer.clone()] == fresh[layer], "seed {seed}: brought up too early");
+        assert!(ground.peek(3) == [0; BLOCK_BYTES], "seed {seed}: overwritten too early");
+        assert!(ground.peek(4) == [7; BLOCK_BYTES]);
+        ground.mover().set_engine_order(EngineOrder::default());
+        drop(stream);
+        ground.finish();
+    }
+}
+
 #[test]
 fn what_the_engine_queues_later_comes_after_onboards() {
     for seed in 1..25 {
         let ground = Ground::seeded(seed, CudaMoverOptions::new());
         let stream = Stream::new(&ground.device);
-        let order = EngineOrder { offload_after: None, onboard_before: Some(stream.lent()) };
+        let order = EngineOrder { onboard_before: Some(stream.lent()), ..EngineOrder::default() };
         ground.mover().set_engine_order(order);
         ground.seal(0, &pattern(1, BLOCK_BYTES));
         ground.double.hold();
@@ -126,17 +157,24 @@ fn what_the_engine_queues_later_comes_after_onboards() {
 fn a_capture_of_the_engines_is_a_failure_that_passes() {
     let ground = Ground::new(CudaMoverOptions::new());
     let stream = Stream::new(&ground.device);
-    let order = EngineOrder { offload_after: Some(stream.lent()), onboard_before: Some(stream.lent()) };
-    ground.mover().set_engine_order(order);
     ground.seal(0, &pattern(1, BLOCK_BYTES));
     ground.double.capture_stream(stream.handle as u64, true);
-    let list = ground.carry_out(vec![ground.down(1, 1, 0..LAYERS), ground.up(0, 5, 0..LAYERS, true)]);
-    for copy in &list {
-        assert_eq!(copy.outcome, Err(Failure::passing(Cause::Device)), "{copy:?}");
-        assert!(!matches!(copy.host, HostSide::Kept { .. }));
+    let (before, after) = (Some(stream.lent()), Some(stream.lent()));
+    let orders = [
+        EngineOrder { offload_after: after.clone(), onboard_before: before, ..EngineOrder::default() },
+        EngineOrder { offload_after: after.clone(), onboard_after: after, ..EngineOrder::default() },
+    ];
+    for (block, order) in (5..).zip(orders) {
+        ground.mover().set_engine_order(order);
+        let list = ground.carry_out(vec![ground.down(1, 1, 0..LAYERS), ground.up(0, block, 0..LAYERS, true)]);
+        for copy in &list {
+            assert_eq!(copy.outcome, Err(Failure::passing(Cause::Device)), "{copy:?}");
+            assert!(!matches!(copy.host, HostSide::Kept { .. }));
+        }
+        drop(list);
+        assert!(ground.host(1) == [0; BLOCK_BYTES], "not offloaded");
     }
-    drop(list);
-    assert!(ground.host(1) == [0; BLOCK_BYTES], "not offloaded");
+    assert!(ground.peek(6) == pattern(6, BLOCK_BYTES), "nor brought up, where that was to come after");
     ground.double.capture_stream(stream.handle as u64, false);
     let list = ground.carry_out(vec![ground.down(1, 1, 0..LAYERS), ground.up(0, 5, 0..LAYERS, true)]);
     assert!(list.iter().all(|copy| copy.outcome == Ok(())));

@@ -1,19 +1,23 @@
-//! A volume whose queue of writes is full: whoever calls goes on, and what has to wait does so elsewhere. What slots held that were given
-//! back is forgotten before they are anybody's, before a purge ends, and before the volume is closed.
+//! A volume whose queue of writes is full, or that hangs: whoever calls goes on, and so do other volumes and the end of the runtime; what
+//! has to wait does so elsewhere. What slots held that were given back is forgotten before they are anybody's, before a purge ends, and before the
+//! volume is closed.
 
 use crate::common::volume;
-use crate::ground::{BYTES, Ground, PATIENCE, SLOTS, hash};
+use crate::ground::{BYTES, Ground, PATIENCE, SLOTS, hash, name, token};
 use crate::volume::{Nothing, folder, ground_on, one_thread, stall};
 use kvstrata::core::{BlockId, PoolConfig};
-use kvstrata::disk::{DiskTier, TierOptions};
-use kvstrata::ffi::disk::VolumeOptions;
-use kvstrata::transfer::{Cause, Failure, Landed};
+use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::ffi::arena::BlockRead;
+use kvstrata::ffi::disk::{Pending, VolumeOptions};
+use kvstrata::transfer::{Cause, Failure, HostMemory, Landed};
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::task::{Context, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 use tokio::task::yield_now;
 
@@ -23,7 +27,7 @@ const QUEUE: u64 = 4;
 const SOON: Duration = Duration::from_secs(10);
 
 struct Full {
-    /// While it is there, the volume takes nothing out of its queues. The first to go: the others' ends wait for the volume.
+    /// While it is there, the first volume takes nothing out of its queues. The first to go: the others' ends wait for the volume.
     stalled: Option<Sender<()>>,
     ground: Ground,
     tier: Arc<DiskTier>,
@@ -31,16 +35,50 @@ struct Full {
     place: PathBuf,
 }
 
-fn open(folder: &Path) -> DiskTier {
-    let volume = VolumeOptions::new(folder.join("volume"), SLOTS, BYTES).keep(true).queue(QUEUE as usize);
-    DiskTier::open(vec![volume], PoolConfig::new(SLOTS), TierOptions::default()).expect("a tier").0
+/// The first one's is the one that a ground knows.
+const FILES: [&str; 2] = ["volume", "other"];
+
+fn open(folder: &Path, volumes: usize) -> DiskTier {
+    let slots = SLOTS / volumes as u32;
+    let volume = |file| VolumeOptions::new(folder.join(file), slots, BYTES).keep(true).queue(QUEUE as usize);
+    let volumes = FILES[..volumes].iter().map(volume).collect();
+    DiskTier::open(volumes, PoolConfig::new(SLOTS), TierOptions::default()).expect("a tier").0
+}
+
+/// Whether a slot is of the first of two volumes.
+fn of_the_first(slot: &BlockId) -> bool {
+    slot.0.is_multiple_of(2)
+}
+
+/// Ends soon, whatever a device does that hangs until it is told to go on.
+fn soon<R: Send>(stalled: &mut Option<Sender<()>>, body: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| {
+        let (done, is_done) = channel();
+        scope.spawn(move || done.send(body()));
+        is_done.recv_timeout(SOON).unwrap_or_else(|_| {
+            // So that it ends.
+            drop(stalled.take());
+            panic!("it waits for the device")
+        })
+    })
+}
+
+/// Others of the runtime have their turn.
+async fn turns() {
+    for _ in 0..8 {
+        yield_now().await;
+    }
 }
 
 impl Full {
     fn new() -> Full {
+        Full::over(1)
+    }
+
+    fn over(volumes: usize) -> Full {
         let (folder, runtime) = (folder(), one_thread());
         let place = folder.path().to_owned();
-        let tier = Arc::new(open(&place));
+        let tier = Arc::new(open(&place, volumes));
         let ground = ground_on(folder, &tier, runtime.handle());
         Full { stalled: None, ground, tier, runtime, place }
     }
@@ -51,18 +89,25 @@ impl Full {
         (0..QUEUE).for_each(|number| _ = self.ground.write(100 + number, 200 + number as u32));
     }
 
+    /// The same of the first volume, and of somebody else's, who knows nothing of the port.
+    fn fill_from_elsewhere(&mut self) -> Vec<Pending<BlockRead>> {
+        let volumes = self.tier.volumes().volumes().len() as u32;
+        let free = self.ground.take(self.ground.port.pool().free()).into_iter();
+        let (slots, others): (Vec<BlockId>, Vec<BlockId>) = free.partition(|slot| slot.0 % volumes == 0);
+        let (filled, free) = slots.split_at(QUEUE as usize);
+        self.ground.give_back(free.iter().chain(&others).copied());
+        self.stalled = Some(stall(&self.tier));
+        let write = |(slot, number): (&BlockId, u64)| {
+            let bytes = self.ground.filled(200 + number as u32, 100 + number);
+            self.tier.write_slot(*slot, name(100 + number), bytes)
+        };
+        filled.iter().zip(0..).map(write).collect()
+    }
+
     /// What must not wait for the device.
     fn at_once<R: Send>(&mut self, body: impl FnOnce(&mut Ground, &Runtime) -> R + Send) -> R {
         let Full { ground, runtime, stalled, .. } = self;
-        thread::scope(|scope| {
-            let (done, is_done) = channel();
-            scope.spawn(move || done.send(body(ground, runtime)));
-            is_done.recv_timeout(SOON).unwrap_or_else(|_| {
-                // So that it ends.
-                drop(stalled.take());
-                panic!("it waits for room")
-            })
-        })
+        soon(stalled, || body(ground, runtime))
     }
 
     /// Takes the slot of a block.
@@ -78,11 +123,12 @@ impl Full {
     /// The next opening's blocks.
     fn reopened(self) -> DiskTier {
         let Full { mut ground, tier, runtime, place, .. } = self;
+        let volumes = tier.volumes().volumes().len();
         // The folder stays as long as this.
         let faults = std::mem::replace(&mut ground.faults, Box::new(Nothing));
         runtime.block_on(ground.close());
         drop((tier, runtime));
-        let tier = open(&place);
+        let tier = open(&place, volumes);
         drop(faults);
         tier
     }
@@ -136,19 +182,21 @@ fn a_read_that_has_failed_is_answered_once_its_record_is_about_to_end_and_keeps_
     full.runtime.block_on(full.ground.store(0..1));
     full.ground.faults.fail_reads(true);
     let (held, _) = full.ground.read(0, 0).expect("found");
+    let since = Instant::now();
     while full.tier.volumes().stats().failures == 0 {
+        assert!(since.elapsed() < PATIENCE, "reads do not fail");
         thread::yield_now();
     }
     full.ground.faults.fail_reads(false);
     full.fill();
     // Its task looks at what has ended, and others have their turn.
-    full.at_once(|_, runtime| {
+    let answered = full.at_once(|ground, runtime| {
         runtime.block_on(async {
-            for _ in 0..8 {
-                yield_now().await;
-            }
-        });
+            turns().await;
+            pin!(ground.next()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        })
     });
+    assert!(!answered, "its record is to end first: a later one of the slot's would");
     drop(full.stalled.take());
     let (ground, runtime) = (&mut full.ground, &full.runtime);
     let mut failures = Vec::new();
@@ -177,9 +225,7 @@ fn a_purge_keeps_no_task_from_its_turn() {
     let (over, erasing) = full.at_once(|ground, runtime| {
         runtime.block_on(async {
             let erasing = tokio::spawn(ground.port.erase(taken, false));
-            for _ in 0..8 {
-                yield_now().await;
-            }
+            turns().await;
             (erasing.is_finished(), erasing)
         })
     });
@@ -188,19 +234,182 @@ fn a_purge_keeps_no_task_from_its_turn() {
     assert_eq!(full.wait(erasing).expect("no panic"), []);
 }
 
+/// The blocks of these that the next opening of a volume would find.
+fn in_file(file: &Path, numbers: std::ops::Range<u64>) -> Vec<u64> {
+    let there = volume::read(file).expect("a superblock").blocks;
+    numbers.filter(|number| there.contains_key(&hash(*number).to_u128())).collect()
+}
+
 #[test]
-fn what_was_given_back_before_a_purge_is_found_by_no_restart_after_it() {
+fn what_was_given_back_is_found_by_no_restart_once_it_is_forgotten_for_good_or_something_else_erased() {
     let mut full = Full::new();
+    let file = full.place.join("volume");
     full.runtime.block_on(full.ground.store(0..4));
+    full.tier.volumes().flush().into_iter().for_each(|flush| flush.wait().expect("flushed"));
+    assert_eq!(in_file(&file, 0..4), [0, 1, 2, 3]);
     let (back, erased) = (full.take(1), full.take(2));
     full.ground.port.give_back(back);
+    assert!(full.wait(full.ground.port.forget_for_good()));
+    assert_eq!(in_file(&file, 0..4), [0, 2, 3]);
+    full.ground.port.give_back(full.take(0));
     assert_eq!(full.wait(full.ground.port.erase(vec![erased], false)), []);
-    let there = volume::read(&full.place.join("volume")).expect("a superblock").blocks;
-    let there: Vec<u64> = (0..4).filter(|number| there.contains_key(&hash(*number).to_u128())).collect();
-    assert_eq!(there, [0, 3]);
-    // The purge has forgotten it, so that it is free at once.
+    assert_eq!(in_file(&file, 0..4), [3]);
+    // It has been forgotten, so that it is free at once.
     full.ground.port.give_back(erased);
-    assert_eq!(full.ground.port.pool().free(), SLOTS as usize - 2);
+    assert_eq!(full.ground.port.pool().free(), SLOTS as usize - 1);
+}
+
+/// Each volume has a list of its own, and a number of its own for a slot.
+#[test]
+fn a_volume_that_hangs_keeps_no_slot_of_another_nor_its_end() {
+    let mut full = Full::over(2);
+    let stored = &full.runtime.block_on(full.ground.store(0..16));
+    let numbers = |first| (0..16).filter(move |number| of_the_first(&stored[*number as usize]) == first);
+    let gone: Vec<u64> = numbers(true).take(1).chain(numbers(false).skip(1).take(3)).collect();
+    let slots: Vec<BlockId> = gone.iter().map(|number| full.take(*number)).collect();
+    let ([first, other @ ..], 4) = (&slots[..], slots.len()) else { panic!("blocks of both") };
+    let pending = full.fill_from_elsewhere();
+    let free = full.ground.port.pool().free();
+    // Somebody waits for room in the first.
+    full.at_once(|ground, _| ground.give_back([*first]));
+    full.at_once(|ground, _| {
+        ground.give_back(other[..2].iter().copied());
+        assert_eq!(ground.port.pool().free(), free + 2, "the other volume has room");
+    });
+    // So does one that fails, and one that is told to wait.
+    let mut free = full.ground.take(full.ground.port.pool().free());
+    let at = free.iter().position(|slot| !of_the_first(slot)).expect("one of the other");
+    let slot = free.swap_remove(at);
+    full.ground.give_back(free);
+    full.at_once(|ground, runtime| {
+        let bytes = ground.filled(0, 50);
+        ground.write_to(slot, 50, bytes);
+        runtime.block_on(ground.written()).expect("written");
+    });
+    let erased = other[2];
+    full.at_once(|ground, runtime| {
+        assert_eq!(runtime.block_on(ground.port.erase(vec![erased], true)), [], "overwritten");
+    });
+    let close = full.ground.port.close().expect("volumes to be closed");
+    let closing = thread::spawn(close);
+    let since = Instant::now();
+    let file = full.place.join(FILES[1]);
+    while !volume::read(&file).expect("a superblock").clean {
+        assert!(since.elapsed() < SOON, "it waits for the first");
+        thread::yield_now();
+    }
+    assert!(!volume::read(&full.place.join(FILES[0])).expect("a superblock").clean);
+    drop(full.stalled.take());
+    closing.join().expect("no panic");
+    pending.into_iter().for_each(|pending| drop(pending.wait().expect("written")));
+    let left: Vec<u64> = (0..16).filter(|number| !gone.contains(number)).collect();
+    let tier = full.reopened();
+    let found: Vec<u64> = (0..100).filter(|number| tier.lookup(hash(*number)).is_some()).collect();
+    assert_eq!(found, [left, vec![50]].concat());
+}
+
+/// What waits for the device does so on threads that no runtime joins.
+#[test]
+fn a_runtime_ends_though_a_volume_hangs_in_which_something_is_erased_and_something_waits_for_room() {
+    let mut full = Full::new();
+    full.runtime.block_on(full.ground.store(0..4));
+    let taken: Vec<BlockId> = (0..4).map(|number| full.take(number)).collect();
+    full.fill();
+    full.at_once(|ground, runtime| {
+        runtime.block_on(async {
+            drop(tokio::spawn(ground.port.erase(taken, false)));
+            let (slot, bytes) = (ground.take(1)[0], ground.filled(0, 104));
+            ground.write_to(slot, 104, bytes);
+            turns().await;
+        });
+    });
+    let Full { mut stalled, mut ground, tier, runtime, .. } = full;
+    soon(&mut stalled, move || drop(runtime));
+    drop(stalled);
+    one_thread().block_on(async {
+        for _ in 0..=QUEUE {
+            let _ = ground.written().await;
+        }
+    });
+    drop((ground, tier));
+}
+
+#[test]
+fn nobody_waits_for_room_where_the_runtime_has_gone() {
+    let mut full = Full::new();
+    full.runtime.block_on(full.ground.store(0..1));
+    full.fill();
+    let (held, _) = full.ground.read(0, 100).expect("found");
+    let Full { mut stalled, mut ground, tier, runtime, .. } = full;
+    drop(runtime);
+    let slots = ground.take(6);
+    soon(&mut stalled, || {
+        for (slot, number) in slots.iter().zip(0..) {
+            let bytes = ground.filled(number, 104 + u64::from(number));
+            ground.write_to(*slot, 104 + u64::from(number), bytes);
+        }
+    });
+    assert_eq!(ground.outstanding(), 4 + 1 + 6);
+    drop(stalled);
+    one_thread().block_on(async {
+        for _ in 0..4 + 1 + 6 {
+            drop(ground.next().await);
+        }
+    });
+    ground.release(held);
+    drop(tier);
+}
+
+/// The port's end does not keep what a thread has still to bring from being answered as it went.
+#[test]
+fn what_waits_for_room_when_the_port_is_dropped_is_answered_as_it_ends() {
+    let mut full = Full::new();
+    let pending = full.fill_from_elsewhere();
+    let (slot, bytes) = (full.ground.take(1)[0], full.ground.filled(0, 5));
+    full.at_once(|ground, _| ground.write_to(slot, 5, bytes));
+    let Full { mut stalled, ground, tier, runtime, .. } = full;
+    let last = runtime.block_on(async {
+        let mut closing = pin!(ground.close());
+        assert!(closing.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        // The task has seen that nothing more will be asked for.
+        turns().await;
+        drop(stalled.take());
+        closing.await
+    });
+    assert!(matches!(last[..], [Landed::Write(_, Ok(_))]), "{last:?}");
+    drop((pending, tier));
+}
+
+/// One waits for room in its volume, and the next, of another volume, does not.
+#[test]
+fn writes_in_order_end_in_order_though_one_has_waited_for_room() {
+    let mut full = Full::over(2);
+    let pending = full.fill_from_elsewhere();
+    let mover = DiskMover::new(Arc::clone(&full.tier), full.runtime.handle()).in_order();
+    let memory = HostMemory::new(8, &[BYTES]).expect("memory");
+    let mut ground = Ground::new(Arc::new(mover), memory, Box::new(Nothing));
+    let slots = ground.take(8);
+    let (of_first, other): (Vec<BlockId>, Vec<BlockId>) = slots.into_iter().partition(of_the_first);
+    let written = full.tier.volumes().stats().writes + 2;
+    let asked = [(of_first[0], 0), (other[0], 1), (of_first[1], 2), (other[1], 3)].map(|(slot, number)| {
+        let bytes = ground.filled(number as u32, number);
+        ground.write_to(slot, number, bytes).0
+    });
+    let since = Instant::now();
+    while full.tier.volumes().stats().writes < written {
+        assert!(since.elapsed() < PATIENCE, "the other volume has room");
+        thread::yield_now();
+    }
+    full.runtime.block_on(turns());
+    drop(full.stalled.take());
+    let mut ended = Vec::new();
+    full.runtime.block_on(async {
+        for _ in asked {
+            ended.push(token(&ground.next().await));
+        }
+    });
+    assert_eq!(ended, asked);
+    drop(pending);
 }
 
 #[test]

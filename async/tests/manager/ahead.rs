@@ -120,6 +120,20 @@ async fn what_is_written_through_goes_on_to_the_disk() {
 }
 
 #[tokio::test]
+async fn a_second_use_is_one_of_what_the_device_has_too() {
+    let manager = build(settings(8, 16).offload_mode(WriteMode::SecondUse));
+    let all = hashes(1, 2);
+    let held = compute(&manager, &all, None).await;
+    assert!(manager.access(all[1]));
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 1);
+    drop(manager.match_sequence_hashes(&all));
+    rest(&manager).await;
+    assert_eq!(manager.stats().offloaded[0], 2);
+    drop(held);
+}
+
+#[tokio::test]
 async fn what_a_full_queue_refuses_is_written_through_later() {
     for mode in [WriteMode::Through, WriteMode::SecondUse] {
         let bytes = Some(BYTES as u64);
@@ -139,26 +153,46 @@ async fn what_a_full_queue_refuses_is_written_through_later() {
 }
 
 #[tokio::test]
+async fn what_a_full_queue_refuses_is_written_through_though_nobody_iterates() {
+    for mode in [WriteMode::Through, WriteMode::SecondUse] {
+        let one_at_a_time = settings(8, 16).transfer_queue(2).transfer_in_flight(BYTES as u64);
+        let (_directory, settings) = with_disk(one_at_a_time.offload_mode(mode));
+        let manager = build(settings);
+        let held = compute(&manager, &hashes(1, 8), None).await;
+        drop(manager.match_prefix(&hashes(1, 8)));
+        rest(&manager).await;
+        let below = if mode == WriteMode::Through { 8 } else { 0 };
+        assert_eq!(manager.stats().offloaded, [8, below], "{mode:?}");
+        drop(held);
+    }
+}
+
+#[tokio::test]
 async fn what_is_owed_is_made_up_for_in_parts() {
-    // The queue takes a third, whose copies take all that an iteration may move.
-    const THIRD: u64 = 4600;
-    const BLOCKS: u32 = 3 * THIRD as u32;
-    let settings = settings(BLOCKS, BLOCKS).geometry_block_bytes(Some(64)).offload_mode(WriteMode::Through);
-    let manager = build(settings.transfer_queue(THIRD as u32).iteration_bytes(Some(64 * THIRD)));
-    let mut held = Vec::new();
-    for third in 1..=3 {
-        held.push(register(&manager, &hashes(third, THIRD)).await);
-        still(&manager).await;
-    }
-    assert_eq!(manager.stats().offloaded[0], THIRD);
-    assert_eq!(manager.census().queued as u64, THIRD, "and as many are owed");
-    let mut copied = Vec::new();
-    for _ in 0..3 {
-        manager.step().expect("no iteration runs");
-        still(&manager).await;
-        copied.push(manager.stats().offloaded[0]);
-    }
-    assert_eq!(copied, [2 * THIRD, 2 * THIRD + 4096, 3 * THIRD], "no more than some between two iterations");
+    // At a time, under the lock.
+    const PART: usize = 64;
+    const QUEUE: u32 = 2 * PART as u32;
+    const BLOCKS: u32 = 4 * QUEUE;
+    let bytes = u64::from(QUEUE) * BYTES as u64;
+    let settings = settings(BLOCKS, BLOCKS).offload_mode(WriteMode::Through).transfer_queue(QUEUE);
+    let ground = Ground::of(settings.iteration_bytes(Some(bytes)), BLOCKS, BLOCKS);
+    let manager = &ground.manager;
+    ground.mover.close();
+    let held = register(manager, &hashes(1, u64::from(BLOCKS))).await;
+    let census = manager.census();
+    // The queue was full, and all of it went, for which the iteration had bytes.
+    assert_eq!((census.moving, census.queued), (QUEUE as usize, PART));
+    ground.mover.open();
+    still(manager).await;
+    assert_eq!(manager.census().queued, QUEUE as usize, "each that ends brings on others");
+    let all = async {
+        while manager.stats().offloaded[0] < u64::from(BLOCKS) {
+            manager.step().expect("no iteration runs");
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(5), all).await.is_ok());
+    drop(held);
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use super::gated::Ground;
 use super::ground::{BYTES, build, check, compute, hashes, settings};
 use crate::common::volume;
 use crate::sim::{Plan, SimDisk};
+use kvstrata::config::WriteMode;
 use kvstrata::manager::{KvBlockManager, OnboardOptions, Purge};
 use kvstrata::tier::Tier;
 use std::path::Path;
@@ -64,6 +65,23 @@ async fn the_last_handle_closes_the_volume_where_nobody_has() {
     assert_eq!(over(&file).match_prefix(&all).in_tier(Tier::Disk), 4);
 }
 
+/// The queue takes two at a time: the others are owed when it begins, and from the host on too.
+#[tokio::test]
+async fn a_clean_shutdown_has_written_through_what_was_owed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let settings = settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]);
+    let few = settings.transfer_queue(2).transfer_in_flight(BYTES as u64).iteration_bytes(Some(BYTES as u64));
+    let first = build(few.offload_mode(WriteMode::Through));
+    let all = hashes(1, 8);
+    let held = compute(&first, &all, None).await;
+    assert!(first.stats().offloaded[1] < 8, "an iteration has bytes for one");
+    assert!(first.shutdown().await);
+    drop((held, first));
+    let second = over(&file);
+    assert_eq!(second.match_prefix(&all).in_tier(Tier::Disk), 8);
+}
+
 /// The same hashes, and other bytes: what old weights have computed is no hit for new ones.
 #[tokio::test]
 async fn a_volume_of_other_weights_is_refused() {
@@ -84,6 +102,37 @@ async fn a_volume_of_other_weights_is_refused() {
     }
     let again = KvBlockManager::new(&of(Some("toy@1"))).expect("a manager");
     assert_eq!(again.match_prefix(&all).in_tier(Tier::Disk), 4);
+}
+
+/// Other settings would not help.
+#[tokio::test]
+async fn a_volume_of_another_version_is_refused_and_what_to_do_is_said() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let all = hashes(1, 4);
+    let first = over(&file);
+    drop(compute(&first, &all, None).await);
+    assert_eq!(first.persist(&all).await.copied, 4);
+    assert!(first.shutdown().await);
+    let mut bytes = std::fs::read(&file).expect("there");
+    for copy in [0, bytes.len() - 4096] {
+        let superblock = &mut bytes[copy..copy + 4096];
+        superblock[8] = 1;
+        let sum = twox_hash::XxHash3_64::oneshot(&superblock[..4088]);
+        superblock[4088..].copy_from_slice(&sum.to_le_bytes());
+    }
+    std::fs::write(&file, bytes).expect("written");
+    let of = || settings(8, 16).disk_blocks(32).disk_paths(vec![file.clone()]);
+    let error = KvBlockManager::new(&of().build().expect("a configuration")).expect_err("of another version");
+    let error = error.to_string();
+    let said = [
+        "its version is 1, and 2 is wanted; it was made by another version of kvstrata",
+        "disk.paths",
+        "disk.reinitialize",
+    ];
+    assert!(said.iter().all(|said| error.contains(said)) && !error.contains("give the"), "{error}");
+    let again = build(of().disk_reinitialize(true));
+    assert_eq!(again.match_prefix(&all).in_tier(Tier::Disk), 0);
 }
 
 #[test]

@@ -184,6 +184,40 @@ async fn what_is_late_counts_by_one_cause_wherever_it_was() {
 }
 
 #[tokio::test]
+async fn an_offload_that_is_late_counts_where_its_blocks_are() {
+    let late = OffloadOptions { deadline: Some(Duration::from_millis(10)), ..OffloadOptions::default() };
+    let gated = OffloadOptions { gate: Gate::Iteration(1), ..late };
+    let by_deadline = |ground: &Ground| {
+        let stats = ground.manager.stats();
+        let all = stats.paths.iter().flat_map(|path| path.failed);
+        (stats.path(Path::DeviceToHost).failed_by(Cause::Deadline), all.sum::<u64>())
+    };
+    // With the mover; one of them, and the others in the queue; at a gate.
+    for (in_flight, options) in [(4, late), (1, late), (4, gated)] {
+        let settings = settings(8, 16).transfer_in_flight(in_flight * BYTES as u64);
+        let ground = Ground::of(settings.deadline_offload(Duration::from_millis(20)), 8, 16);
+        let manager = &ground.manager;
+        let blocks = compute(manager, &hashes(1, 4), None).await;
+        ground.mover.close();
+        let down = manager.offload(&blocks, options).await;
+        assert_eq!((down.failed, down.cause), (4, Some(Cause::Deadline)));
+        assert_eq!(by_deadline(&ground), (4, 4), "{in_flight} in flight");
+        // What goes on, or is given up by its gate, does not count again.
+        ground.mover.open();
+        rest(manager).await;
+        assert_eq!(by_deadline(&ground), (4, 4), "{in_flight} in flight");
+        // Nobody waits for that.
+        ground.mover.close();
+        drop(manager.offload(&compute(manager, &hashes(2, 2), None).await, late));
+        let other = compute(manager, &hashes(3, 1), None).await;
+        assert_eq!(manager.offload(&other, late).await.failed, 1);
+        assert_eq!(by_deadline(&ground), (5, 5), "{in_flight} in flight");
+        ground.mover.open();
+        rest(manager).await;
+    }
+}
+
+#[tokio::test]
 async fn what_is_refused_counts_by_why() {
     let refused = |down: Offloaded, blocks| assert_eq!((down.refused, down.there), (blocks, 0));
     // There is no tier below.

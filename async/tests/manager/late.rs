@@ -5,10 +5,10 @@ use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::sim::{ALWAYS, Plan, SimDisk};
 use kvstrata::core::SequenceHash;
 use kvstrata::manager::{
-    AllocateError, BuildError, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions,
+    AllocateError, BuildError, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions, Refusal,
 };
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
+use kvstrata::transfer::{Cause, Path};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,6 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 fn look<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What a deadline ends: without one it would not.
+async fn in_time<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, future).await.expect("answered by its deadline")
 }
 
 /// The device has none of these, and the host all.
@@ -109,13 +114,13 @@ async fn an_offload_is_answered_by_its_deadline_and_its_copies_go_on() {
     let options = OffloadOptions { deadline: Some(Duration::from_millis(1)), ..OffloadOptions::default() };
     let offload = manager.offload(&blocks, options);
     let unpolled = manager.offload(&blocks, options);
-    let late = offload.await;
+    let late = in_time(offload).await;
     assert_eq!((late.copied, late.failed, late.cause), (0, 4, Some(Cause::Deadline)));
-    let late = manager.persist(&all).await;
+    let late = in_time(manager.persist(&all)).await;
     assert_eq!((late.failed, late.cause), (4, Some(Cause::Deadline)));
     let partial = manager.try_allocate(1).expect("a free one");
     let mut preempted = manager.preempt(blocks, partial, 1).expect("one manager");
-    let late = preempted.settled().await;
+    let late = in_time(preempted.settled()).await;
     assert_eq!((late.copied, late.failed, late.cause), (0, 5, Some(Cause::Deadline)));
     ground.mover.open();
     rest(manager).await;
@@ -142,13 +147,24 @@ async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
     assert_eq!(there, 2);
     let rest_of_all = compute(manager, &all[4..], Some(&held)).await;
     held.append(rest_of_all).expect("one manager");
-    let late = Offloaded { there: 2, failed: 4, cause: Some(Cause::Deadline), ..Offloaded::default() };
+    let cause = Some(Cause::Deadline);
+    let late = Offloaded { there: 2, failed: 4, refused: 1, cause, ..Offloaded::default() };
+    let all = [&all[..], &hashes(2, 1)].concat();
+    let stats = || {
+        let stats = manager.stats();
+        let late = |path| stats.path(path).failed_by(Cause::Deadline);
+        [late(Path::DeviceToHost), late(Path::HostToDisk), stats.refused_by(Refusal::Room)]
+    };
+    let before = stats();
+    let counted = || std::array::from_fn(|of| stats()[of] - before[of]);
     ground.mover.close();
-    assert_eq!(manager.persist(&all).await, late, "the copies to the host wait");
+    assert_eq!(in_time(manager.persist(&all)).await, late, "the copies to the host wait");
+    assert_eq!(counted(), [2, 2, 1], "one is nowhere");
     ground.mover.open();
     rest(manager).await;
     disk.change(|plan| plan.hang = ALWAYS);
-    assert_eq!(manager.persist(&all).await, late, "those to the disk do");
+    assert_eq!(in_time(manager.persist(&all)).await, late, "those to the disk do");
+    assert_eq!(counted(), [2, 6, 2]);
     disk.shutdown();
     rest(manager).await;
     assert_eq!(manager.pool_stats(Tier::Disk).stored, 2);

@@ -1,6 +1,7 @@
 //! The manager from outside, over a simulated device: the life of blocks, and the bytes that come back.
 
 mod ahead;
+mod by_layers;
 mod calls;
 mod classes;
 mod closing;
@@ -14,12 +15,14 @@ mod flying;
 #[path = "../tenants/gated.rs"]
 mod gated;
 mod ground;
+mod grounded;
 mod group;
 mod groups;
 mod last_owner;
 mod late;
 mod life;
 mod own_runtime;
+mod panics;
 mod parts;
 mod policies;
 mod preempt;

@@ -1,8 +1,10 @@
 //! Blocks that nobody holds are to be had, whatever the policy keeps them for.
 
 use super::flying::look;
-use super::ground::{BYTES, build, compute, hashes, settings};
-use kvstrata::core::Policy;
+use super::gated::Ground;
+use super::ground::{BYTES, build, compute, hashes, rest, settings};
+use kvstrata::config::WriteMode;
+use kvstrata::core::{Policy, Priority};
 use kvstrata::manager::OffloadOptions;
 use kvstrata::transfer::Class;
 use std::pin::pin;
@@ -27,6 +29,24 @@ async fn parents_that_nobody_holds_are_had_though_their_children_are_held() {
 }
 
 #[tokio::test]
+async fn parents_of_lower_classes_are_had_first() {
+    for policy in Policy::ALL {
+        let manager = build(settings(4, 0).device_policy(policy));
+        let all = hashes(1, 4);
+        let mut blocks = compute(&manager, &all, None).await;
+        for (block, class) in [(0, Priority::High), (1, Priority::Normal), (2, Priority::Low)] {
+            manager.match_sequence_hashes(&all[block..=block]).set_priority(class);
+        }
+        blocks.drop_first(3);
+        let mut had = Vec::new();
+        for left in [2, 1, 0] {
+            had.push(manager.try_allocate(1).expect("a parent that nobody holds"));
+            assert_eq!(manager.match_sequence_hashes(&all[..3]).len(), left, "{policy}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_copy_of_a_host_block_keeps_no_parent_in_the_device() {
     let one_an_iteration = settings(4, 16).iteration_bytes(Some(BYTES as u64));
     let manager =
@@ -42,4 +62,22 @@ async fn a_copy_of_a_host_block_keeps_no_parent_in_the_device() {
     let two = manager.try_allocate(2);
     assert_eq!(two.map(|two| two.len()), Some(2));
     assert!(manager.census().down > 0, "they still are");
+}
+
+/// A copy of a block that somebody holds brings nothing when it has ended.
+#[tokio::test]
+async fn a_copy_of_a_block_that_is_held_keeps_no_parent_in_the_device() {
+    let settings = settings(6, 16).device_policy(Policy::Sieve).offload_mode(WriteMode::Through);
+    let ground = Ground::of(settings, 6, 16);
+    let manager = &ground.manager;
+    let mut blocks = compute(manager, &hashes(1, 4), None).await;
+    rest(manager).await;
+    blocks.drop_first(2);
+    ground.mover.close();
+    let held = compute(manager, &hashes(2, 2), None).await;
+    assert!(manager.census().down > 0, "they are being written through");
+    let two = look(pin!(manager.allocate(2)));
+    assert!(matches!(&two, Poll::Ready(Ok(two)) if two.len() == 2), "{two:?}");
+    ground.mover.open();
+    drop(held);
 }

@@ -26,6 +26,27 @@ async fn a_hint_brings_blocks_up_and_keeps_what_is_there() {
     assert_eq!(manager.stats().onboarded[0], 3);
 }
 
+/// A hint keeps no more memory than the device's blocks need.
+#[tokio::test]
+async fn a_hint_is_as_long_as_the_device_at_most_and_what_is_cut_counts() {
+    let manager = build(settings(4, 32));
+    let wanted = hashes(1, 12);
+    for part in wanted.chunks(4) {
+        drop(compute(&manager, part, None).await);
+    }
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(&manager).await;
+    assert_eq!(manager.match_prefix(&wanted).in_tier(Tier::Host), 12);
+    manager.prefetch(&wanted[..4]).detach();
+    rest(&manager).await;
+    assert_eq!((manager.stats().hints_cut, manager.stats().onboarded[0]), (0, 4));
+    manager.prefetch(&wanted).detach();
+    rest(&manager).await;
+    let found = manager.match_prefix(&wanted);
+    assert_eq!((found.in_tier(Tier::Device), found.in_tier(Tier::Host)), (4, 8));
+    assert_eq!((manager.stats().hints_cut, manager.stats().onboarded[0]), (8, 4));
+}
+
 #[tokio::test]
 async fn whoever_waits_for_blocks_has_them_before_a_guess_has() {
     let manager = build(settings(8, 32).prefetch_blocks(8));
@@ -89,8 +110,10 @@ async fn heat_is_not_forgotten_while_a_block_is_on_its_way_down() {
     let ground = Ground::of(settings(8, 32).prefetch_threshold(0.2), 8, 32);
     let hot = hashes(1, 4);
     drop(compute(&ground.manager, &hot, None).await);
-    for _ in 0..4 {
-        drop(ground.manager.match_prefix(&hot));
+    // Uses in the device alone are uses, too.
+    for _ in 0..2 {
+        drop(ground.manager.match_sequence_hashes(&hot));
+        hot.iter().for_each(|hash| assert!(ground.manager.access(*hash)));
     }
     let others = ground.manager.try_allocate(4).expect("free ones");
     ground.mover.close();

@@ -1,9 +1,8 @@
 //! What is done ahead of need, and when.
 
-use super::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings};
+use super::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::gated::Ground;
 use kvstrata::config::WriteMode;
-use kvstrata::core::layout::DType;
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
@@ -100,39 +99,6 @@ async fn an_offload_waits_for_its_gate() {
     manager.iteration_end().expect("one runs");
     assert_eq!(offload.await.copied, 4);
     assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.there, 4);
-}
-
-/// A copy takes all layers of its blocks: asked for behind one of them, it waits for the last, whose bytes are written last.
-#[tokio::test]
-async fn an_offload_waits_until_all_layers_are_written() {
-    let layers =
-        settings(8, 16).geometry_block_bytes(None).geometry_layers(Some(4)).geometry_kv_heads(Some(1));
-    let manager =
-        build(layers.geometry_head_size(Some((BYTES / 256) as u32)).geometry_dtype(Some(DType::BF16)));
-    let all = hashes(1, 4);
-    let iteration = manager.iteration_begin().expect("none runs");
-    let blocks = manager.allocate(4).await.expect("blocks").register(&all, None).expect("registered");
-    let gate = Gate::Layer { iteration, layer: 1 };
-    let offload = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
-    let port = manager.device_port().expect("a simulated device");
-    for layer in 0..4 {
-        assert_eq!(
-            (manager.census().gated, manager.stats().offloaded[0]),
-            (4, 0),
-            "layer {layer} is written"
-        );
-        for (block, hash) in blocks.ids().zip(&all) {
-            let part = layer as usize * BYTES / 4..(layer as usize + 1) * BYTES / 4;
-            port.copy_in(block.0, part.start, &bytes_of(*hash)[part]).expect("in range");
-        }
-        manager.layer_done(layer).expect("in turn");
-    }
-    assert_eq!((manager.census().gated, offload.await.copied), (0, 4));
-    manager.iteration_end().expect("one runs");
-    drop(blocks);
-    drop(manager.allocate(8).await.expect("all of them"));
-    let up = manager.restore_to_gpu(&all).await.expect("fits");
-    check(&manager, &up.blocks, &all);
 }
 
 #[tokio::test]

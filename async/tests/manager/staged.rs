@@ -1,12 +1,13 @@
 //! Staging: little, and none of it is lost.
 
 use crate::ground::{BYTES, settings};
-use crate::sim::{Plan, SimDisk};
+use crate::sim::{ALWAYS, Plan, SimDisk};
+use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::core::{DevicePort, PoolConfig};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, OffloadOptions, OnboardOptions, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::{Cause, DiskPort, HostMemory};
+use kvstrata::transfer::{Cause, Class, DiskPort, HostMemory};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,12 @@ fn two() -> (KvBlockManager, Arc<HostMemory>) {
 
 /// The same with as many blocks of the device, and of staging.
 pub fn over(disk: Arc<dyn DiskPort>, blocks: u32, staging: usize) -> (KvBlockManager, Arc<HostMemory>) {
+    let (stack, memory) = stack(disk, blocks, staging);
+    (of_stacks(settings(blocks, 0), vec![stack]), memory)
+}
+
+/// A group without a host tier, and its staging.
+fn stack(disk: Arc<dyn DiskPort>, blocks: u32, staging: usize) -> (StackParts, Arc<HostMemory>) {
     let layers = [BYTES];
     let memory = HostMemory::new(staging, &layers).expect("memory");
     let device = Arc::new(SimDevice::with_layers(0, blocks as usize, &layers).expect("memory"));
@@ -35,11 +42,56 @@ pub fn over(disk: Arc<dyn DiskPort>, blocks: u32, staging: usize) -> (KvBlockMan
         needs: Needs::All { page: 16 },
         linked: false,
     };
-    let parts =
-        Parts { stacks: vec![stack], runtime: tokio::runtime::Handle::current(), own: None, names: None };
-    let config = settings(blocks, 0).build().expect("a configuration");
-    let manager = KvBlockManager::of_parts(&config, parts).expect("parts that fit");
-    (manager, memory)
+    (stack, memory)
+}
+
+fn of_stacks(settings: ManagerConfigBuilder, stacks: Vec<StackParts>) -> KvBlockManager {
+    let parts = Parts { stacks, runtime: tokio::runtime::Handle::current(), own: None, names: None };
+    let config = settings.build().expect("a configuration");
+    KvBlockManager::of_parts(&config, parts).expect("parts that fit")
+}
+
+/// Reads of a group whose disk hangs have all of its staging, wait for some, and wait beside their part of the queue.
+#[tokio::test]
+async fn a_group_without_staging_holds_up_no_other_groups_reads() {
+    for may_wait in [1024, 1] {
+        let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
+        let disks = [1, 2].map(|seed| Arc::new(SimDisk::new(8, BYTES, Plan { seed, ..quick.clone() })));
+        let stacks = disks.each_ref().map(|disk| stack(Arc::<SimDisk>::clone(disk), 8, 2).0);
+        let manager = of_stacks(settings(8, 0).transfer_queue(may_wait), stacks.into());
+        let all = crate::ground::hashes(1, 6);
+        for group in [0, 1].map(|group| manager.group(group).expect("two")) {
+            let blocks = manager.allocate_group(group.number(), 6).await.expect("blocks");
+            drop(blocks.register(&all, None).expect("registered"));
+            // As many at a time as may wait.
+            for hash in &all {
+                assert_eq!(group.persist(&[*hash]).await.copied, 1);
+            }
+            drop(manager.allocate_group(group.number(), 8).await.expect("all of them"));
+        }
+        disks[0].change(|plan| plan.hang = ALWAYS);
+        let up = |group: usize, class, deadline| {
+            let group = manager.group(group).expect("two");
+            let options = OnboardOptions { class, deadline: Some(deadline), ..OnboardOptions::default() };
+            group.onboard(group.match_prefix(&all), options).expect("fits")
+        };
+        let patience = Duration::from_secs(5);
+        let hangs = up(0, Class::Urgent, Duration::from_secs(3600));
+        let census = manager.census();
+        assert_eq!(
+            (census.moving, census.staging),
+            (2, 2),
+            "four of the first group wait, the other has its own"
+        );
+        let others = up(1, Class::Background, patience).await;
+        assert_eq!((others.blocks.len(), others.missed), (6, None), "{may_wait} may wait");
+        // And they go when there is some again.
+        disks[0].change(|plan| plan.hang = 0);
+        disks[0].shutdown();
+        assert!(hangs.await.missed.is_some(), "what hung was given up");
+        crate::ground::rest(&manager).await;
+        assert_eq!(manager.census().staging, 4);
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
-//! Wakers are callers' code: one that panics takes nothing with it.
+//! Wakers are callers' code: one that panics takes nothing with it, and none is kept that nobody will wake.
 
 use super::gated::Ground;
 use super::ground::{build, compute, hashes, rest, settings};
-use kvstrata::manager::{KvBlockManager, OffloadOptions};
+use kvstrata::manager::{KvBlockManager, OffloadOptions, Onboard, OnboardOptions};
 use std::future::Future;
-use std::pin::pin;
-use std::sync::Arc;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -73,6 +74,61 @@ async fn a_waker_that_panics_keeps_nobody_from_being_woken() {
     rest(&ground.manager).await;
     let answer = panicking.poll(&mut Context::from_waker(Waker::noop()));
     assert!(matches!(answer, Poll::Ready(down) if down.copied == 2), "{answer:?}");
+}
+
+/// Says when it is dropped, and how often it was woken.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Wake for Counted {
+    fn wake(self: Arc<Counted>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// Of each future that waits, the last waker is kept, and none that it was polled with before.
+#[tokio::test]
+async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
+    let ground = Ground::new(8, 16);
+    let all = hashes(1, 4);
+    drop(compute(&ground.manager, &all, None).await);
+    drop(ground.manager.allocate(8).await.expect("blocks"));
+    rest(&ground.manager).await;
+    ground.mover.close();
+    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let mut up = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
+    let mut made: Vec<Weak<Counted>> = Vec::new();
+    let mut poll = |future: Pin<&mut dyn Future<Output = ()>>| {
+        let counted = Arc::<Counted>::default();
+        made.push(Arc::downgrade(&counted));
+        assert!(future.poll(&mut Context::from_waker(&Waker::from(counted))).is_pending());
+        made.iter().filter(|counted| counted.strong_count() > 0).count()
+    };
+    {
+        let (mut first, mut second) = (pin!(layer(&up, 0)), pin!(layer(&up, 1)));
+        for _ in 0..100 {
+            assert!(poll(first.as_mut()) <= 2 && poll(second.as_mut()) <= 2);
+        }
+        // Each round another future, which is dropped.
+        for _ in 0..100 {
+            assert!(poll(pin!(layer(&up, 0))) <= 3);
+        }
+    }
+    for _ in 0..100 {
+        let mut whole = pin!(async { _ = (&mut up).await });
+        assert_eq!(poll(whole.as_mut()), 1, "the others are gone");
+    }
+    let last = made.last().and_then(Weak::upgrade).expect("kept");
+    ground.mover.open();
+    // It is told.
+    while last.0.load(Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(up.await.blocks.len(), 4);
+}
+
+async fn layer(up: &Onboard, layer: u32) {
+    up.layer_ready(layer).await.expect("it comes");
 }
 
 /// Blocks of the device that are free, at rest.

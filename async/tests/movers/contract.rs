@@ -39,6 +39,37 @@ pub fn layers_both_ways(ground: &dyn Ground) {
     }
 }
 
+/// A block in parts, each in a list of its own, in any order: each leaves the bytes and the sums of the others as they are.
+pub fn layers_in_any_order(ground: &dyn Ground) {
+    for (field, mut oracle) in fields(ground, 3) {
+        let mut random = Random(u64::from(field.layers().end));
+        for round in 0..12 {
+            let (host, mut parts, mut from) = (round % 3, Vec::new(), 0);
+            while from < field.layers().end {
+                let to = from + 1 + random.below(u64::from(field.layers().end - from)) as u32;
+                parts.push(from..to);
+                from = to;
+            }
+            (1..parts.len()).for_each(|at| parts.swap(at, random.below(at as u64 + 1) as usize));
+            for layers in parts {
+                let part = [Move { up: false, device: (round + 1) % 3, host, layers, verify: true }];
+                // A copy that faults hinder is made again.
+                let mut copied = false;
+                while !copied {
+                    let outcomes = field.run(&part);
+                    copied = outcomes[0].is_ok();
+                    oracle.note(&field, &part, &outcomes);
+                    oracle.check(&field);
+                }
+            }
+            let up = moves(&field, true, true, [((round + 2) % 3, host)].into_iter());
+            let outcomes = field.run(&up);
+            oracle.note(&field, &up, &outcomes);
+            oracle.check(&field);
+        }
+    }
+}
+
 /// Lists of any length, several at once, between blocks that nobody else has meanwhile.
 pub fn random_lists(ground: &dyn Ground) {
     for (field, mut oracle) in fields(ground, 12) {

@@ -63,9 +63,10 @@ impl World {
                 "of {staging} blocks of staging {free} are free, {taken} taken, {staging_kept} kept"
             ));
         }
-        // Nobody waits for what is there; of the host, until what leaves it for the disk has left.
+        // Nobody waits for what is there; of staging, but for what urgent reads are to have, and of the host, until what leaves it for the
+        // disk has left.
         let spare = match self.settings.host {
-            0 => census.staging > 0,
+            0 => census.staging > census.urgent_reads,
             _ => census.queued + census.moving == 0 && host.free > self.settings.headroom as usize,
         };
         if census.grounded > 0 && spare {

@@ -184,6 +184,9 @@ impl Engine {
         if self.chance(3) {
             self.offload(&request).await;
         }
+        if self.chance(2) {
+            self.offload_behind_layers().await;
+        }
         if self.chance(1) {
             self.persist(&request).await;
         }

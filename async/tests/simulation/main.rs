@@ -16,7 +16,7 @@
 //! | `seeds.rs` | the seeds, and that each does the same twice |
 //! | `settings.rs`, `world.rs` | what a seed says; the manager, its tiers, a run from its beginning to its end |
 //! | `engine.rs`, `seldom.rs` | a request after another; what engines do seldom |
-//! | `pace.rs` | the model's iterations; who waits for one |
+//! | `pace.rs`, `layers.rs` | the model's iterations; who waits for one; blocks that go down behind the layers of one |
 //! | `classes.rs` | classes for eviction, and pins |
 //! | `groups.rs` | two groups of layers |
 //! | `directed.rs`, `purges.rs` | what seeds find rarely |
@@ -49,6 +49,7 @@ mod directed;
 mod drops;
 mod engine;
 mod groups;
+mod layers;
 mod pace;
 mod patience;
 mod purges;

@@ -9,6 +9,7 @@
 //! Invariants
 //! - I1: what is urgent (an allocation, an onboarding, a resumption) waits for no iteration.
 
+use crate::layers::Written;
 use crate::patience::pass;
 use crate::world::World;
 use kvstrata::manager::Census;
@@ -28,6 +29,8 @@ pub struct Pace {
     requests: Cell<u64>,
     waiting: Cell<u64>,
     trial: RefCell<Option<Trial>>,
+    /// Blocks that iterations write.
+    pub written: RefCell<Vec<Written>>,
 }
 
 /// What has happened first since an iteration on trial.
@@ -86,21 +89,6 @@ impl World {
         }
     }
 
-    async fn one_iteration(&self, every: Duration) {
-        let manager = self.manager();
-        match manager.iteration_begin() {
-            Ok(iteration) => self.iteration.set(iteration),
-            Err(error) => self.violation(error.to_string()),
-        }
-        pass(every / 2).await;
-        let done = manager.layer_done(0);
-        pass(every / 2).await;
-        if let Err(error) = done.and(manager.iteration_end()) {
-            self.violation(error.to_string());
-        }
-        self.check();
-    }
-
     /// While some request decodes; and one on trial, where all wait and nothing goes on.
     pub async fn pace(self: Rc<World>, every: Duration) {
         let mut still: Option<(Census, Instant)> = None;
@@ -132,9 +120,8 @@ impl World {
     async fn trial(&self) {
         let before = self.manager().census();
         *self.pace.trial.borrow_mut() = Some(Trial::default());
-        match self.manager().step() {
-            Ok(iteration) => self.iteration.set(iteration),
-            Err(error) => self.violation(error.to_string()),
+        if let Err(error) = self.step() {
+            self.violation(error.to_string());
         }
         let (mut last, mut since) = (before.clone(), Instant::now());
         while since.elapsed() < STILL && self.happened().is_none() {

@@ -6,8 +6,8 @@ use kvstrata::core::{BlockId, BlockPool, BlockRef, ImmutableBlock, Priority, Seq
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::ffi::disk::OwnerId;
 use kvstrata::transfer::{
-    Closing, Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, HostSide, Landed, Landing, Lands,
-    Path,
+    Closing, Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting, HostSide, Landed,
+    Landing, Lands, Path,
 };
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};
@@ -245,6 +245,10 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
 
     fn forget_given_back(&self) {
         self.disk.forget_given_back();
+    }
+
+    fn forget_for_good(&self) -> Forgetting {
+        self.disk.forget_for_good()
     }
 
     fn reads_at_once(&self) -> u32 {

@@ -45,7 +45,7 @@ pub struct World {
     pub notes: Shared,
     pub stored: [Stored; 2],
     /// Gone once nothing of the manager is left.
-    memory: Weak<HostMemory>,
+    pub memory: Weak<HostMemory>,
     manager: RefCell<Option<KvBlockManager>>,
     engines_left: Cell<u64>,
     pub closing: Cell<bool>,
@@ -227,7 +227,7 @@ impl World {
             // What waits for an iteration, or for the bytes that it may move.
             if same > 200 {
                 same = 0;
-                if let Err(error) = self.manager().step() {
+                if let Err(error) = self.step() {
                     self.violation(error.to_string());
                 }
             }

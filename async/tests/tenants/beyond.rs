@@ -35,7 +35,7 @@ async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that
     for _ in 0..2 {
         let restored = tokio::time::timeout(SOON, manager.restore_to_gpu(&run)).await;
         let up = restored.expect("at once").expect("it fits the device");
-        assert_eq!((up.blocks.len(), up.missed), (4, Some(Cause::Deadline)));
+        assert_eq!((up.blocks.len(), up.missed), (4, Some(Cause::Quota)));
         check(&manager, &up.blocks, &run[..4]);
         assert_eq!(manager.census().waiting, 0, "nobody waits");
         drop(up);

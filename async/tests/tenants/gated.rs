@@ -2,12 +2,13 @@
 
 use crate::ground::{BYTES, settings};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{BlockId, DevicePort, PoolConfig};
+use kvstrata::core::{BlockId, DevicePort, Policy, PoolConfig};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::{Cause, Copies, DeviceMover, DiskPort, Failure, HostMemory, HostSide};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Starts nothing until it is opened.
@@ -20,6 +21,10 @@ pub struct Gated {
     up: AtomicUsize,
     /// Blocks to be overwritten that will be in no answer.
     passed_over: AtomicUsize,
+    /// Copies towards host memory that were asked for: blocks of the device, and which layers.
+    down: Mutex<Vec<(u32, Range<u32>)>>,
+    /// The next start does.
+    panics: AtomicBool,
 }
 
 impl Gated {
@@ -47,8 +52,20 @@ impl Gated {
         kept.into_iter().flatten().for_each(how);
     }
 
+    /// The layers of a device's block that have been asked for so far: begin and end of each copy.
+    pub fn layers_down(&self, BlockId(block): BlockId) -> Vec<(u32, u32)> {
+        let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
+        down.iter().filter(|(of, _)| *of == block).map(|(_, layers)| (layers.start, layers.end)).collect()
+    }
+
     pub fn copies_up(&self) -> usize {
         self.up.load(Relaxed)
+    }
+
+    /// The next list that is started is dropped by a panic.
+    #[allow(dead_code, reason = "not each test that has this file does it")]
+    pub fn panic_once(&self) {
+        self.panics.store(true, Relaxed);
     }
 
     /// Of the next blocks to be overwritten, so many are not, and are in no answer.
@@ -59,8 +76,12 @@ impl Gated {
 
 impl DeviceMover for Gated {
     fn start(&self, mut copies: Copies) {
+        assert!(!self.panics.swap(false, Relaxed), "a mover of a test panics");
         let up = copies.list().iter().filter(|copy| matches!(copy.host, HostSide::Read(_)));
         self.up.fetch_add(up.count(), Relaxed);
+        let down = copies.list().iter().filter(|copy| matches!(copy.host, HostSide::Write(_)));
+        let down = down.map(|copy| (copy.device.0, copy.layers.clone()));
+        self.down.lock().unwrap_or_else(PoisonError::into_inner).extend(down);
         if copies.list().iter().any(|copy| matches!(copy.host, HostSide::Zeros)) {
             let passed_over = self.passed_over.swap(0, Relaxed);
             copies.list_mut().iter_mut().take(passed_over).for_each(|copy| copy.device = BlockId(u32::MAX));
@@ -99,33 +120,43 @@ impl Ground {
         Ground::over(settings, device, host, None)
     }
 
-    /// The same, over a disk.
+    /// The same, over a disk; with no blocks of the host, without that tier.
     pub fn over(
         settings: ManagerConfigBuilder,
         device: u32,
         host: u32,
         disk: Option<Arc<dyn DiskPort>>,
     ) -> Ground {
+        Ground::with_layers(settings, (device, host), 2, disk)
+    }
+
+    /// The same, in blocks of so many layers; without a host tier, if that is of 0 blocks.
+    pub fn with_layers(
+        settings: ManagerConfigBuilder,
+        (device, host): (u32, u32),
+        layers: usize,
+        disk: Option<Arc<dyn DiskPort>>,
+    ) -> Ground {
         let config = settings.build().expect("a configuration");
-        let layers = [BYTES / 2; 2];
+        let layers = vec![BYTES / layers; layers];
         let staging = if disk.is_some() { 2 } else { 0 };
         let memory = HostMemory::new(host as usize + staging, &layers).expect("memory");
         let sim = Arc::new(SimDevice::with_layers(0, device as usize, &layers).expect("memory"));
         let inner = ThreadsMover::new(Arc::clone(&sim), Arc::clone(&memory), 1).expect("a thread");
-        let (up, passed_over) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let mover = Arc::new(Gated { inner, kept: Mutex::new(None), up, passed_over });
+        let (up, passed_over, panics, down) = Default::default();
+        let mover = Arc::new(Gated { inner, kept: Mutex::new(None), up, passed_over, panics, down });
         let parts = StackParts {
             name: "gated".to_owned(),
-            device: PoolConfig::new(device),
+            device: PoolConfig::new(device).policy(config.device.policy),
             port: Some(Arc::<SimDevice>::clone(&sim)),
             mover: Arc::<Gated>::clone(&mover),
             memory: Some(Arc::clone(&memory)),
-            host: Some(PoolConfig::new(host)),
+            host: (host > 0).then(|| PoolConfig::new(host)),
             disk,
             block_bytes: BYTES as u64,
-            layers: 2,
+            layers: layers.len() as u32,
             needs: Needs::All { page: 2 },
-            linked: false,
+            linked: config.device.policy != Policy::Lru,
         };
         let runtime = tokio::runtime::Handle::current();
         let parts = Parts { stacks: vec![parts], runtime, own: None, names: None };

@@ -1,15 +1,22 @@
 //! Tenants of one manager: what they do not share, what they may have, and what is left of one that is purged: nothing.
 
 mod beyond;
+mod circle;
+#[path = "../common/mod.rs"]
+mod common;
 mod edges;
+#[expect(dead_code, reason = "this test uses some of it")]
 mod gated;
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "../manager/ground.rs"]
 mod ground;
+mod left;
 mod proof;
 mod purge;
 mod quota;
 mod restart;
+#[path = "../common/sim/mod.rs"]
+mod sim;
 
 use kvstrata::core::{SequenceHash, TokenBlockSequence};
 use kvstrata::manager::{Tenant, TenantError};

@@ -3,8 +3,8 @@
 use crate::gated::Ground;
 use crate::ground::{build, check, compute, rest, settings};
 use crate::sequence;
-use kvstrata::config::TenantSettings;
-use kvstrata::core::{Policy, SequenceHash};
+use kvstrata::config::{TenantSettings, WriteMode};
+use kvstrata::core::{Policy, Priority, SequenceHash};
 use kvstrata::manager::{AllocateError, OnboardError, OnboardOptions, Tenant};
 use kvstrata::tier::Tier;
 use std::sync::Arc;
@@ -215,4 +215,66 @@ async fn at_its_quota_a_tenant_has_its_parents_that_eviction_has_passed() {
         assert_eq!(manager.pool_stats(Tier::Device).evicted - before, 2, "{policy}");
         drop(theirs);
     }
+}
+
+/// Of four that wait for credits, there are two: they are had once the other two are not wanted any more.
+#[tokio::test]
+async fn who_is_held_and_needs_fewer_is_looked_after() {
+    let ground = Ground::of(settings(8, 8).quota_device(0.5), 8, 8);
+    let a = ground.manager.tenant("a").expect("few tenants");
+    let run = sequence(&a, 1, 4);
+    drop(compute(&a, &run, None).await);
+    drop(ground.manager.allocate(8).await.expect("evictable ones"));
+    rest(&ground.manager).await;
+    let own = compute(&a, &sequence(&a, 2, 2), None).await;
+    let four = a.onboard(a.match_prefix(&run), OnboardOptions::default()).expect("fits");
+    let options = OnboardOptions { deadline: Some(Duration::from_secs(5)), ..OnboardOptions::default() };
+    let two = a.onboard(a.match_prefix(&run[..2]), options).expect("fits");
+    assert_eq!(a.usage(Tier::Device).blocks, 2, "both wait for credits");
+    drop(four);
+    let two = two.await;
+    assert_eq!((two.blocks.len(), two.missed), (2, None));
+    check(&a, &two.blocks, &run[..2]);
+    drop(own);
+}
+
+#[tokio::test]
+async fn copies_of_others_keep_no_parents_from_a_tenant_at_its_quota() {
+    for policy in [Policy::Sieve, Policy::S3Fifo, Policy::Lfu] {
+        let settings = settings(12, 24).device_policy(policy).quota_device(1.0 / 3.0);
+        let ground = Ground::of(settings.offload_mode(WriteMode::Through), 12, 24);
+        let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
+        let mut own = compute(&a, &sequence(&a, 1, 4), None).await;
+        own.drop_first(2);
+        drop(compute(&b, &sequence(&b, 1, 4), None).await);
+        rest(&ground.manager).await;
+        // The search for theirs has passed the parents.
+        let theirs = ground.manager.allocate(8).await.expect("evictable ones");
+        assert_eq!(a.usage(Tier::Device).blocks, 4, "{policy}");
+        ground.mover.close();
+        drop(theirs.register(&sequence(&b, 2, 8), None).expect("registered"));
+        assert!(a.census().down > 0, "{policy}: theirs are being copied");
+        assert_eq!(a.try_allocate(2).map(|two| two.len()), Some(2), "{policy}: nobody holds its parents");
+        ground.mover.open();
+    }
+}
+
+#[tokio::test]
+async fn at_its_quota_a_tenant_has_its_parents_of_lower_classes_first() {
+    let manager = build(settings(8, 0).device_policy(Policy::Sieve).quota_device(0.5));
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let run = sequence(&a, 1, 4);
+    let mut own = compute(&a, &run, None).await;
+    let mut cheap = own.clone();
+    cheap.drop_first(1);
+    cheap.truncate(1);
+    cheap.set_priority(Priority::Low);
+    drop(cheap);
+    own.drop_first(3);
+    // Eviction passes them, and takes the other's.
+    drop(compute(&b, &sequence(&b, 1, 4), None).await);
+    let _theirs = manager.try_allocate(4).expect("evictable ones");
+    assert_eq!(a.usage(Tier::Device).blocks, 4);
+    let _one = a.allocate_within(1, Duration::ZERO).await.expect("nobody holds its parents");
+    assert_eq!(a.match_sequence_hashes(&run[..3]).len(), 1, "the second is gone");
 }

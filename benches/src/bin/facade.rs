@@ -2,7 +2,7 @@
 
 use kvstrata_benches::disk::Failure;
 use kvstrata_benches::facade::report::Table;
-use kvstrata_benches::facade::{PARTS, beside, counts, disk, hits, host, load};
+use kvstrata_benches::facade::{PARTS, beside, counts, disk, hits, host, layers, load};
 use kvstrata_benches::machine;
 use kvstrata_benches::rounds::Effort;
 use serde_json::json;
@@ -53,7 +53,10 @@ impl Options {
                 disk::measure(effort(15, 0.4), &self.folder, if self.quick { 256 << 20 } else { 1 << 30 })
             }
             "counts" => counts::measure(),
-            "load" => load::measure(load::Length { rounds: rounds(5, 1), turn: seconds(8.0, 2.0) }),
+            "load" => {
+                load::measure(load::Length { rounds: rounds(5, 1), turn: seconds(8.0, 2.0) }, &self.folder)
+            }
+            "layers" => layers::measure(rounds(31, 3)),
             _ => beside::measure(beside::Length { rounds: rounds(15, 3), turn: seconds(0.5, 0.1) }),
         }
     }

@@ -14,6 +14,7 @@ use crate::inputs::sequence;
 use crate::{CAPACITY, PREFIX};
 use futures_executor::block_on;
 use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata::tier::Tier;
 use kvstrata_testing::counting::counted;
 use serde_json::{Value, json};
 use std::process::Command;
@@ -50,6 +51,19 @@ fn cycle(manager: &KvBlockManager, blocks: usize) -> Box<dyn FnMut()> {
     })
 }
 
+/// Makes prefixes of some shape, below a device.
+type Below = fn(Shape) -> Result<Ground, Failure>;
+
+fn on_host(shape: Shape) -> Result<Ground, Failure> {
+    Ground::host(shape, 8 * shape.bytes(), 2)
+}
+
+/// Four prefixes, below a device of one: each takes the place of one that the disk has.
+fn on_disk(shape: Shape) -> Result<Ground, Failure> {
+    let device = shape.blocks as u32;
+    Ground::filled(build(shape.settings(device, 0).disk_blocks(4 * device))?, shape, Tier::Disk, 4)
+}
+
 /// What is counted, and how often a request allocates.
 ///
 /// # Errors
@@ -78,20 +92,20 @@ pub fn count() -> Result<Value, Failure> {
     let alone = full(0)?;
     row("allocate by eviction, register, release; no tier below", each(|blocks| cycle(&alone, blocks)));
     let mut failed = None;
-    for (what, layers, step) in
-        [("onboard from host, whole", 1, None), ("onboard from host, 4 layers one by one", 4, Some(1))]
-    {
-        let counts = each(|blocks| {
-            let shape = Shape { block_bytes: BLOCK_BYTES, blocks, layers };
-            match Ground::host(shape, 8 * shape.bytes(), 2) {
-                Ok(ground) => {
-                    let options = OnboardOptions { layers: step, ..OnboardOptions::default() };
-                    Box::new(move || drop(ground.bring(options)))
-                }
-                Err(error) => {
-                    failed = Some(error);
-                    Box::new(|| {})
-                }
+    let each_brought = [
+        ("onboard from host, whole", 1, None, on_host as Below),
+        ("onboard from host, 4 layers one by one", 4, Some(1), on_host),
+        ("onboard from disk, cold", 1, None, on_disk),
+    ];
+    for (what, layers, step, below) in each_brought {
+        let counts = each(|blocks| match below(Shape { block_bytes: BLOCK_BYTES, blocks, layers }) {
+            Ok(ground) => {
+                let options = OnboardOptions { layers: step, ..OnboardOptions::default() };
+                Box::new(move || drop(ground.bring(options)))
+            }
+            Err(error) => {
+                failed = Some(error);
+                Box::new(|| {})
             }
         });
         row(what, counts);
@@ -104,6 +118,12 @@ pub fn count() -> Result<Value, Failure> {
     row(
         "allocate by eviction with offload, register, release; the host full too",
         each(|blocks| cycle(&full_below, blocks)),
+    );
+    // The disk is full as well: each block that goes there takes the slot of another.
+    let full_disk = build(settings(BLOCK_BYTES, 512, 0).disk_blocks(1024))?;
+    row(
+        "allocate by eviction with a write to the disk, register, release; the disk full too",
+        each(|blocks| cycle(&full_disk, blocks)),
     );
     Ok(Value::Array(rows))
 }

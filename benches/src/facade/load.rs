@@ -8,19 +8,22 @@
 //!
 //! The load is one that the machine can bear: all that is registered has to go down some time, so 16,000 blocks of 64 KiB a second are
 //! 1 GB/s of copies, some part of what memory gives; and half of the device is held at any time. What is found here is what waiting the
-//! manager itself causes. The same tasks over two more managers, in turns with it: without a tier below, where victims have nowhere to
+//! manager itself causes. The same tasks over more managers, in turns with it: without a tier below, where victims have nowhere to
 //! go, they show what the machine adds; with nothing copied ahead, where an allocation's own victims go down while it waits, what being
-//! ahead is worth.
+//! ahead is worth. Over a disk below the host, which is full too: there each block that comes to the host has another one written to the
+//! disk, and an allocation may wait for that.
 //!
 //! Two workers of a runtime, and two copying threads, as the settings give on a machine of two cores.
 
 use super::ground::{build, settings};
 use super::report::{Cell, Table};
 use crate::disk::Failure;
+use crate::disk::files::Folder;
 use crate::inputs::{mix, sequence};
 use crate::rounds::Spread;
 use kvstrata::manager::KvBlockManager;
 use std::future::{Future, poll_fn};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,6 +38,10 @@ const BLOCK_BYTES: usize = 64 << 10;
 const DEVICE: u32 = 8192;
 /// Blocks of the host, full too.
 const HOST: u32 = 16_384;
+/// Blocks of the disk, where there is one: each is written anew after some seconds.
+const DISK: u32 = 2 * HOST;
+/// Blocks of the host that are kept free for victims where there is a disk.
+const HEADROOM: u32 = 16;
 /// Blocks of a request, at most.
 const MOST: u64 = 64;
 /// On average; both are drawn from half of it to one and a half.
@@ -140,16 +147,26 @@ async fn awaited<T>(future: impl Future<Output = T>) -> (T, bool) {
     .await
 }
 
-/// Whom the tasks ask: its name, its host blocks, and the watermarks.
-const MANAGERS: [(&str, u32, [f64; 2]); 3] = [
-    ("façade, offload running", HOST, [0.90, 0.85]),
-    ("façade, no tier below", 0, [0.90, 0.85]),
-    ("façade, nothing copied ahead", HOST, [1.0, 0.85]),
+/// Whom the tasks ask: its name, its host blocks, those of its disk, and the device's watermarks.
+const MANAGERS: [(&str, u32, u32, [f64; 2]); 4] = [
+    ("façade, offload running", HOST, 0, [0.90, 0.85]),
+    ("façade, no tier below", 0, 0, [0.90, 0.85]),
+    ("façade, nothing copied ahead", HOST, 0, [1.0, 0.85]),
+    ("façade, with a disk", HOST, DISK, [0.90, 0.85]),
 ];
 
-/// Fills the device, and with it the host.
-async fn filled(host: u32, [high, low]: [f64; 2]) -> Result<KvBlockManager, Failure> {
-    let marks = settings(BLOCK_BYTES, DEVICE, host).watermark_device(high).watermark_device_low(low);
+/// Fills the device, and with it the host. Above a disk the host has a headroom and watermarks as the settings give.
+async fn filled(
+    host: u32,
+    disk: u32,
+    [high, low]: [f64; 2],
+    folder: &Folder,
+) -> Result<KvBlockManager, Failure> {
+    let mut marks = settings(BLOCK_BYTES, DEVICE, host).watermark_device(high).watermark_device_low(low);
+    if disk > 0 {
+        let volume = vec![folder.file("facade-load")];
+        marks = marks.disk_blocks(disk).disk_paths(volume).host_headroom(HEADROOM).watermark_host(0.90);
+    }
     let manager = build(marks)?;
     let request = MOST as u32;
     for number in 0..(DEVICE + host) / request {
@@ -198,14 +215,15 @@ async fn turn(manager: &KvBlockManager, round: usize, length: Duration) -> Resul
 /// The part.
 ///
 /// # Errors
-/// A manager that cannot be made, or an allocation that failed.
-pub fn measure(length: Length) -> Result<Vec<Table>, Failure> {
+/// No room in the folder, a manager that cannot be made, or an allocation that failed.
+pub fn measure(length: Length, parent: &Path) -> Result<Vec<Table>, Failure> {
+    let folder = Folder::new(parent, u64::from(DISK) * BLOCK_BYTES as u64 + (256 << 20))?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_time().build()?;
     runtime.block_on(async {
         let mut managers = Vec::new();
-        for (_, host, marks) in MANAGERS {
-            managers.push(filled(host, marks).await?);
+        for (_, host, disk, marks) in MANAGERS {
+            managers.push(filled(host, disk, marks, &folder).await?);
         }
         let mut turns: [Vec<(Seen, f64)>; MANAGERS.len()] = Default::default();
         for round in 0..length.rounds {

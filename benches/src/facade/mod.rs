@@ -5,8 +5,9 @@
 //!   host      blocks up from host memory   beside memcpy and HostCopy over the same bytes, cold
 //!   disk      blocks up from a volume      beside reads of the same tier, slot by slot, as deep
 //!   counts    allocations a block          (a program of its own: counting slows down what others time)
-//!   load      1,000 requests at once       beside the same without a tier below
+//!   load      1,000 requests at once       beside the same without a tier below, and with a disk
 //!   beside    offload, and a busy thread   beside a bare memcpy of the same bytes at the same rate
+//!   layers    offload behind a pass        by its layers beside by its end: how long after it all is below
 //! ```
 //!
 //! There is no GPU in any of them: the device is host memory that poses as one ([`SimDevice`](kvstrata::ffi::device::SimDevice)), copied
@@ -17,7 +18,7 @@
 //! |---|---|
 //! | `ground.rs` | managers to measure, their prefixes and bytes |
 //! | `bare.rs` | the same bytes copied without a manager |
-//! | `hits.rs`, `host.rs`, `disk.rs`, `counts.rs`, `load.rs`, `beside.rs` | the parts |
+//! | `hits.rs`, `host.rs`, `disk.rs`, `counts.rs`, `load.rs`, `beside.rs`, `layers.rs` | the parts |
 //! | `report.rs` | tables, as Markdown and JSON |
 //!
 //! [`KvBlockManager`]: kvstrata::manager::KvBlockManager
@@ -29,8 +30,9 @@ pub mod disk;
 pub mod ground;
 pub mod hits;
 pub mod host;
+pub mod layers;
 pub mod load;
 pub mod report;
 
 /// The parts, each of which can be measured alone.
-pub const PARTS: [&str; 6] = ["hits", "host", "disk", "counts", "load", "beside"];
+pub const PARTS: [&str; 7] = ["hits", "host", "disk", "counts", "load", "beside", "layers"];

@@ -105,7 +105,7 @@ impl Cache for Lru {
     }
 }
 
-/// LFU with dynamic ageing, uses to 15, ties by recency: as the core has it.
+/// LFU with dynamic ageing, uses to 15, the first included, ties by recency: as the core has it.
 struct Lfu {
     c: usize,
     order: BTreeSet<(u64, u64, u32)>,
@@ -133,7 +133,7 @@ impl Cache for Lfu {
                     self.age = worth;
                     self.state[victim as usize] = None;
                 }
-                0
+                1
             }
         };
         let worth = self.age + uses;
@@ -351,7 +351,7 @@ impl Cache for TwoQ {
 pub enum Classic {
     /// Least recently released.
     Lru,
-    /// LFU with dynamic ageing; a block's first use is worth 0.
+    /// LFU with dynamic ageing.
     Lfu,
     /// SIEVE.
     Sieve,

@@ -1,10 +1,13 @@
 //! LFU with dynamic ageing (LFU-DA; Arlitt, Cherkasova, Dilley, Friedrich and Jin, 1999), ties by recency.
 //!
 //! A block's worth is `age + uses` when it is released; the one of least worth goes, and `age` becomes its worth. So what was
-//! popular once and is not touched any more is overtaken after a while, with no counter ever halved.
+//! popular once and is not touched any more is overtaken after a while, with no counter ever halved. To be registered is the first
+//! use, as in the paper: if it were none, blocks that are used once would leave without the age going on, and a stream of them would
+//! overtake nothing.
 //!
 //! ```text
 //!   worth:   age   age+1   …   age+15        16 lists a class, worth mod 16: a wheel that age turns
+//!            └ what has come to the age, and parents that are back
 //! ```
 //!
 //! A parent that is deferred was the one of least worth: `age` becomes its worth too, and when its last child is gone it is worth the
@@ -16,8 +19,8 @@ use super::{Eviction, Hunt};
 use crate::slot::{Priority, Slot};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
-/// Lists a class: the most uses that are told apart, plus one. Two in models, or there would be little but empty lists to look at.
-pub(super) const WHEEL: u32 = if cfg!(loom) { 2 } else { 16 };
+/// Lists a class: the most uses that are told apart, plus one. Three in models, or there would be little but empty lists to look at.
+pub(super) const WHEEL: u32 = if cfg!(loom) { 3 } else { 16 };
 
 pub(crate) struct Lfu {
     ages: [CachePadded<AtomicU32>; Priority::EVICTABLE],
@@ -36,10 +39,10 @@ impl Eviction for Lfu {
 
     #[inline]
     fn on_hit(&self, slot: &Slot) {
-        // Relaxed, and a lost count now and then: an estimate.
-        let uses = slot.heat.load(Relaxed);
-        if u32::from(uses) < WHEEL - 1 {
-            slot.heat.store(uses + 1, Relaxed);
+        // Relaxed, and a lost count now and then: an estimate. Hits, which are the uses but the first.
+        let hits = slot.heat.load(Relaxed);
+        if u32::from(hits) + 1 < WHEEL - 1 {
+            slot.heat.store(hits + 1, Relaxed);
         }
     }
 
@@ -50,7 +53,7 @@ impl Eviction for Lfu {
 
     #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
-        self.list(priority, slot.heat.load(Relaxed))
+        self.list(priority, slot.heat.load(Relaxed) + 1)
     }
 
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {

@@ -16,6 +16,7 @@
 //! numbers and not handles, `by_number`.
 
 mod allocate;
+mod among;
 mod by_number;
 mod config;
 mod evict;
@@ -28,6 +29,7 @@ mod stats;
 mod unplaced;
 mod withdraw;
 
+pub use among::Passed;
 pub use config::{Duplicates, MAX_CAPACITY, PoolConfig};
 pub(crate) use evict::Hunt;
 pub use evict::VictimsSeen;

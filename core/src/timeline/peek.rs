@@ -8,6 +8,11 @@ use crate::slot::Slot;
 use crate::sync::{Acquire, Relaxed};
 
 impl Timeline {
+    /// Where the next slot to be put will be, or a later one.
+    pub(crate) fn young_end(&self) -> u64 {
+        self.tail().0
+    }
+
     /// Shows the inactive slots of a list to `see`, the oldest first, from a place on (0: all of them), until that says false or there are no
     /// more. Where to go on; none if there were no more.
     pub(crate) fn peek(

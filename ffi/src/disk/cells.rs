@@ -1,4 +1,4 @@
-//! Cells that are used again: in steady state a request allocates none.
+//! Cells that are used again: in steady state a request allocates none, with as many as [`MOST`] under way.
 //!
 //! ```text
 //!   front ─► the one that was given out first ─ … ─ the last one ◄─ back       each is in here too, while a request and a Pending have it

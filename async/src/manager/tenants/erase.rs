@@ -7,7 +7,7 @@
 //! | disk | a write of zeros to the slot, encrypted if the volume is; then its record is forgotten, and its bytes punched with `disk.trim` | free |
 //!
 //! What a drive keeps of sectors that were overwritten is the drive's affair; against that there is `disk.key_file`, and the end of the key.
-//! A block that cannot be overwritten is never free again, and counted. The mover is asked as often as for other copies.
+//! A block that cannot be overwritten is never free again, and counted; so is a slot whose volume cannot write down that it is forgotten. The mover is asked as often as for other copies.
 
 use super::TenantId;
 use crate::manager::inner::Inner;
@@ -72,6 +72,17 @@ pub(super) async fn erase(inner: &Inner, pieces: Vec<Piece>, zero: bool) -> Eras
         }
     }
     erased
+}
+
+/// Ends when no restart finds what slots of disks held that were given up before; whether that is so of all disks that are in service.
+pub(super) async fn forget(inner: &Inner) -> bool {
+    let disks = inner.stacks.iter().flat_map(|of| &of.disk);
+    let all: Vec<_> = disks.map(|disk| disk.forget_for_good()).collect();
+    let mut forgotten = true;
+    for one in all {
+        forgotten &= one.await;
+    }
+    forgotten
 }
 
 /// Blocks of a list at least, where so many are left: a list after the other, so that what else moves is not far behind.
@@ -144,10 +155,17 @@ impl Erased {
 }
 
 impl Traffic {
-    /// They are free, or parked.
+    /// They are free, or parked, or lost with their volume.
     pub(super) fn put_back(&mut self, inner: &Inner, tenant: TenantId, erased: Erased) {
         self.erased(tenant);
         for piece in erased.failed {
+            if let Piece::Disk(stack, slot) = piece
+                && inner.stack(stack).disk.as_ref().is_some_and(|disk| disk.is_lost(slot))
+            {
+                inner.stack(stack).disk_owners.hand_over(slot, TenantId::NOBODY);
+                self.note_lost(tenant);
+                continue;
+            }
             // A slot's credit is given back when the purge ends.
             self.park_piece(tenant, piece, false);
         }

@@ -10,6 +10,8 @@
 //! |---|---|
 //! | `names.rs` | names and numbers, in this process and over restarts |
 //! | `quota.rs` | at its quota a tenant gives up its own blocks first, and waits for its own only |
+//! | `held.rs` | who waits for that, and is in no line; why nobody waits in a circle |
+//! | `shares.rs` | what of a run each tenant has |
 //! | `purge.rs`, `purge/`, `erase.rs` | all of a tenant's blocks leave, with proof; their bytes overwritten |
 //!
 //! Tags and credits of a tier are the core's [`Owners`].
@@ -26,17 +28,21 @@
 //! - I3: a block of nobody's that a tenant uses is the tenant's, in this process. Its record says what it was written as, and so does a restart.
 
 mod erase;
+mod held;
 mod names;
 mod purge;
 mod quota;
+mod shares;
 
 pub use kvstrata_core::TenantId;
 pub use purge::{Purge, PurgeError, Purged, PurgedTier};
 
 pub(super) use erase::Piece;
+pub(super) use held::Held;
 pub(super) use kvstrata_core::owners::{Ends, MAX_TENANTS, Owners};
 use names::Names;
-pub(super) use purge::Purging;
+pub(super) use purge::{Purging, note_left};
+pub(super) use shares::Shares;
 
 use super::KvBlockManager;
 use crate::config::ManagerConfig;

@@ -9,7 +9,7 @@
 //!
 //! A restart finds owner ids before anybody asks for their names. They get numbers all the same, and the name finds its number by its id, with all
 //! that counts for it. But old disks never use up the numbers of those who come: at most half of them go to what is found, the newest blocks'
-//! owners first. The blocks of the others are nobody's, and counted.
+//! owners first, of each group in turn: the ages of several groups' blocks cannot be compared. The blocks of the others are nobody's, and counted.
 //!
 //! A cryptographic hash, since names may be chosen by those whom they name: another tenant's id is not to be had by choosing.
 //!
@@ -101,22 +101,31 @@ impl Names {
         Ok((number, name))
     }
 
-    /// Tells whose the blocks are that were found on a disk, oldest first.
+    /// Tells whose the blocks are that were found on disks, each one's oldest first: on which disk, and where.
     pub(in crate::manager) fn recovered(
         &self,
-        blocks: &[(BlockId, OwnerId)],
-        mut tell: impl FnMut(BlockId, TenantId),
+        disks: &[Vec<(BlockId, OwnerId)>],
+        mut tell: impl FnMut(usize, BlockId, TenantId),
     ) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        for (block, id) in blocks.iter().rev().copied() {
-            let left = usize::from(known.last) < MAX_TENANTS / 2;
-            let number = known.by_id.get(&id).copied();
-            let number = number.or_else(|| left.then(|| self.number(&mut known, id)).flatten());
-            match number {
-                Some(number) => tell(block, number),
-                None => {
-                    self.beyond.fetch_add(1, Relaxed);
+        let mut newest_first: Vec<_> = disks.iter().map(|blocks| blocks.iter().rev().copied()).collect();
+        loop {
+            let mut more = false;
+            for (disk, blocks) in newest_first.iter_mut().enumerate() {
+                let Some((block, id)) = blocks.next() else { continue };
+                more = true;
+                let left = usize::from(known.last) < MAX_TENANTS / 2;
+                let number = known.by_id.get(&id).copied();
+                let number = number.or_else(|| left.then(|| self.number(&mut known, id)).flatten());
+                match number {
+                    Some(number) => tell(disk, block, number),
+                    None => {
+                        self.beyond.fetch_add(1, Relaxed);
+                    }
                 }
+            }
+            if !more {
+                return;
             }
         }
     }
@@ -149,7 +158,7 @@ mod tests {
         let number = |name: &str| names.intern(name).map(|(number, _)| number.0);
         let found = ["y", "b", "a", "b"].map(|name| (BlockId(7), owner_id(name)));
         let mut numbers = Vec::new();
-        names.recovered(&found, |block, number| numbers.push((block.0, number.0)));
+        names.recovered(&[found.to_vec()], |_, block, number| numbers.push((block.0, number.0)));
         assert_eq!(numbers, [3, 4, 3, 2].map(|number| (7, number)));
         assert_eq!((number("a"), number("c"), number("b"), number("x")), (Ok(4), Ok(5), Ok(3), Ok(1)));
         assert_eq!(
@@ -165,12 +174,32 @@ mod tests {
         let (last, most) = (MAX_TENANTS as u32, MAX_TENANTS as u32 / 2);
         let found: Vec<_> = (2..last + 2).map(|id| (BlockId(id), OwnerId(u64::from(id)))).collect();
         let mut told = Vec::new();
-        names.recovered(&found, |block, number| told.push((block.0, u32::from(number.0))));
+        let all = std::slice::from_ref(&found);
+        names.recovered(all, |_, block, number| told.push((block.0, u32::from(number.0))));
         // One is named already.
         let newest = (2..=most).map(|number| (last + 3 - number, number));
         assert_eq!(told, newest.collect::<Vec<_>>());
         assert_eq!(names.beyond(), found.len() - told.len());
         assert_eq!(names.intern("new").map(|(number, _)| u32::from(number.0)), Ok(most + 1));
         assert_eq!(names.intern("x").map(|(number, _)| number.0), Ok(1));
+    }
+    /// Groups take turns: the newest owner of one has a number, whatever there is of another.
+    #[test]
+    fn the_newest_owners_of_each_group_have_numbers() {
+        let names = Names::new(std::iter::empty());
+        let most = MAX_TENANTS / 2;
+        let of = |group: u64, blocks: usize| {
+            (0..blocks as u64).map(|id| (BlockId(id as u32), OwnerId((group << 32) | (id + 1)))).collect()
+        };
+        let found: [Vec<_>; 3] = [of(1, 2 * most), of(2, 3), of(3, 2 * most)];
+        let mut told = [0; 3];
+        let mut last = [u32::MAX; 3];
+        names.recovered(&found, |disk, block, _| {
+            assert!(block.0 < last[disk], "newest first");
+            (told[disk], last[disk]) = (told[disk] + 1, block.0);
+        });
+        let (large, others) = ((most - 3) / 2, 3);
+        assert_eq!(told, [most - others - large, others, large]);
+        assert_eq!(names.beyond(), 4 * most + 3 - most);
     }
 }

@@ -5,20 +5,27 @@
 //!   sweep     idle blocks are taken out, held ones withdrawn, by a reference of the purge's own ◄─────┐
 //!   erase     what is in its hands is overwritten, forgotten, free                                    │ told: something was released,
 //!   over?     no credit, no flight, nothing held ── no: wait ─────────────────────────────────────────┘ dropped, or has landed
+//!             └── yes: what slots held that were given up before is forgotten for good
 //! ```
 //!
 //! A task of its own, so that it ends whoever drops the future; the deadline is the answer's, not the task's. What is held is withdrawn with
 //! the purge's reference on it, so that its last holder's release frees nothing: the purge finds itself alone with the block, and has it. What lands
 //! for the tenant is not registered; on the disk it is for a moment, under a hash of the tenant's, and is swept (`purge/sweep.rs`).
 //!
-//! What a failed device keeps (`parked.rs`) is withdrawn too, and not waited for.
+//! What a failed device keeps (`parked.rs`) is withdrawn too, and not waited for. What a volume has that is out of service, or cannot write down what
+//! it forgets, is counted: the next opening may find it.
+//!
+//! A slot that another's copy has taken has the tenant's block until it is written, record and all. The purge has that slot, and the copy gets
+//! another; or the purge waits, if it moves.
 //!
 //! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released before; on the disk, blocks that were written
-//! as nobody's, in a process before this one, or whose owner no number was left for (`names.rs`); and files that are not open.
+//! as nobody's, in a process before this one, or whose owner no number was left for (`names.rs`); what was given up and not yet forgotten when a
+//! volume was lost before the purge; and files that are not open.
 //!
 //! Invariants
 //! - I1: between `begin` and the end no block of the tenant is registered but by who was about to, who tells the purge (`register`); and no
-//!   block that was the tenant's is free before it is erased.
+//!   block that was the tenant's is free before it is erased; but for slots whose write fails, which are their port's: counted, where bytes are
+//!   to be overwritten.
 //! - I2: each block that a sweep has found is counted once: as purged when it is erased, or parked, and as busy until then.
 //!
 //! # Orderings
@@ -26,13 +33,16 @@
 //! [`Waiting`](kvstrata_core::waiting::Waiting), as `core/tests/loom_sweep.rs` shows.
 
 use super::TenantId;
-use super::erase::{Erased, Piece, erase};
+use super::erase::{Piece, erase, forget};
+use crate::manager::down::Down;
 use crate::manager::inner::Inner;
+use crate::manager::stack::give_up_slot;
 use crate::manager::traffic::Traffic;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -68,7 +78,7 @@ impl Default for Purge {
 pub struct PurgedTier {
     /// Blocks of the tenant that were found in this tier: registered, or withdrawn before and still held.
     pub found: usize,
-    /// Those that are gone; what could not be overwritten too ([`Purged::failed`]).
+    /// Those that are gone; what could not be overwritten, or forgotten for good, too ([`Purged::failed`]).
     pub purged: usize,
     /// Those that requests still held at the deadline, or that were still being overwritten: found by nobody any more, and gone when that ends.
     pub busy: usize,
@@ -87,7 +97,9 @@ pub struct Purged {
     pub in_flight: usize,
     /// Bytes that were overwritten, in all tiers.
     pub zeroed_bytes: u64,
-    /// Blocks with bytes of the tenant's that are never used again: they could not be overwritten, or a device that has failed keeps them.
+    /// Blocks that may have bytes of the tenant's still: they could not be overwritten, or a device that has failed keeps them, and are never used
+    /// again; a write of them to the disk has failed, and they were to be overwritten; or their volume is out of service, or has failed to write down
+    /// that they are forgotten, so that the next opening may find them. One more for a volume that has failed to do that for what was given up before.
     pub failed: usize,
     /// Blocks that some lookup still finds under the hash of one that was purged: another tenant's, whose hashes are not salted.
     pub still_found: usize,
@@ -120,6 +132,10 @@ pub enum PurgeError {
 #[derive(Debug)]
 pub(in crate::manager) struct Purging {
     tenant: TenantId,
+    /// Bytes are to be overwritten.
+    zero: bool,
+    /// Slots whose write has failed, which the port has freed as they are; not counted yet.
+    left: usize,
     /// What has come into its hands.
     pieces: Vec<Piece>,
     /// What its task has taken over, to be erased.
@@ -161,9 +177,11 @@ pub(super) async fn purge(
     let (held, turn, heard, hashes) = (BTreeMap::new(), None, Vec::new(), Vec::new());
     let mut work = Work { tenant, held, turn, heard, hashes, erasing: [0; 3], done, begun: None };
     inner.with(|traffic| {
-        work.done.in_flight = traffic.begin_purge(inner, tenant)?;
+        work.done.in_flight = traffic.begin_purge(inner, tenant, options.zero)?;
         // Before anything that follows from this evicts some.
         traffic.first_sweep(inner, &mut work);
+        // What they could be given is no slot of the tenant's any more.
+        traffic.take_slots(inner, tenant);
         Ok(())
     })?;
     work.begun = Some(Begun(Arc::clone(inner), tenant));
@@ -177,6 +195,8 @@ impl Work {
         let now = Instant::now();
         let deadline = now.checked_add(options.deadline).unwrap_or(now + FAR);
         let mut answer = Some(answer);
+        // What slots held that were given up, by this purge too.
+        let mut forgotten = inner.stacks.iter().all(|of| of.disk.is_none());
         loop {
             let told = inner.purge_told.notified();
             tokio::pin!(told);
@@ -184,7 +204,8 @@ impl Work {
             told.as_mut().enable();
             let (pieces, over) = inner.change(|traffic| traffic.sweep(&inner, &mut self));
             if !pieces.is_empty() {
-                let erased = self.erase(&inner, pieces, options.zero, deadline, &mut answer).await;
+                let erasing = erase(&inner, pieces, options.zero);
+                let erased = self.ends(&inner, erasing, deadline, &mut answer).await;
                 self.done.zeroed_bytes += erased.zeroed_bytes;
                 for (tier, blocks) in Tier::ALL.into_iter().zip(std::mem::take(&mut self.erasing)) {
                     self.done.tier(tier).purged += blocks;
@@ -192,8 +213,14 @@ impl Work {
                 inner.change(|traffic| traffic.put_back(&inner, self.tenant, erased));
                 continue;
             }
-            if over {
+            if over && forgotten {
                 break;
+            }
+            if over {
+                let known = self.ends(&inner, forget(&inner), deadline, &mut answer).await;
+                self.done.failed += usize::from(!known);
+                forgotten = true;
+                continue;
             }
             if answer.is_none() {
                 told.await;
@@ -205,28 +232,27 @@ impl Work {
         self.answer(&inner, answer, true);
     }
 
-    /// Erases, and answers meanwhile if it is time.
-    async fn erase(
+    /// Waits for a part of it, and answers meanwhile if it is time.
+    async fn ends<T>(
         &mut self,
         inner: &Arc<Inner>,
-        pieces: Vec<Piece>,
-        zero: bool,
+        part: impl Future<Output = T>,
         deadline: Instant,
         answer: &mut Option<oneshot::Sender<Purged>>,
-    ) -> Erased {
-        let mut erasing = std::pin::pin!(erase(inner, pieces, zero));
+    ) -> T {
+        let mut part = std::pin::pin!(part);
         if answer.is_some() {
-            if let Ok(erased) = tokio::time::timeout_at(deadline, erasing.as_mut()).await {
-                return erased;
+            if let Ok(ended) = tokio::time::timeout_at(deadline, part.as_mut()).await {
+                return ended;
             }
             self.answer(inner, answer.take(), false);
         }
-        erasing.await
+        part.await
     }
 
     fn answer(&mut self, inner: &Inner, answer: Option<oneshot::Sender<Purged>>, complete: bool) {
         let Some(answer) = answer else { return };
-        let failed = inner.look().parked_of(self.tenant);
+        let failed = self.done.failed + inner.look().parked_of(self.tenant);
         let mut done = Purged { complete, failed, ..self.done };
         for (tier, blocks) in Tier::ALL.into_iter().zip(self.erasing) {
             done.tier(tier).busy += blocks;
@@ -293,14 +319,14 @@ impl Traffic {
     }
 
     /// Calls back what has not begun to move. How many flights the tenant has.
-    fn begin_purge(&mut self, inner: &Inner, tenant: TenantId) -> Result<usize, PurgeError> {
+    fn begin_purge(&mut self, inner: &Inner, tenant: TenantId, zero: bool) -> Result<usize, PurgeError> {
         if self.refusing {
             return Err(PurgeError::Closed);
         }
         if self.is_purging(tenant) {
             return Err(PurgeError::UnderWay);
         }
-        self.purging.push(Purging::of(tenant));
+        self.purging.push(Purging::of(tenant, zero));
         inner.tenants.purges.enter();
         // Who releases from now on tells.
         inner.waiting.enter();
@@ -330,6 +356,43 @@ impl Traffic {
         Ok(in_flight)
     }
 
+    /// Takes the slots of others' flights that have a block of the tenant's until they are written; the flights get others, or end.
+    fn take_slots(&mut self, inner: &Inner, tenant: TenantId) {
+        let has = |down: &Down| down.was == tenant && down.tenant != tenant && down.disk.is_some();
+        let theirs = self.downs.iter().filter(|(_, down)| has(down));
+        let theirs: Vec<u32> = theirs.map(|(key, _)| key as u32).collect();
+        for key in theirs {
+            let Some(down) = self.downs.get_mut(key as usize) else { continue };
+            let (at, stack, other) = (down.at, down.stack, down.tenant);
+            (down.slot, down.was) = (None, TenantId::NOBODY);
+            let slot = down.disk.take();
+            self.slot_left(inner, stack, slot, tenant);
+            // One that moves to the staging ends there.
+            if !self.give_slot(inner, key, other) && self.recall(at) {
+                self.lines[stack as usize].grounded.retain(|waits| *waits != key);
+                self.down_failed(inner, key, Failure::of(Cause::Cancelled));
+            }
+        }
+    }
+
+    /// A slot that a flight has not written, with a block that was a tenant's: the purge's, if there is one, or free when that is forgotten.
+    pub(in crate::manager) fn slot_left(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        slot: Option<BlockId>,
+        was: TenantId,
+    ) {
+        let of = inner.stack(stack);
+        match slot.filter(|_| self.is_purging(was)) {
+            Some(slot) => {
+                of.disk_owners.hand_over(slot, TenantId::NOBODY);
+                self.hand_to_purge(was, Piece::Disk(stack, slot));
+            }
+            None => give_up_slot(&mut self.out, of, slot),
+        }
+    }
+
     /// What the task had has an owner again, or never will.
     pub(super) fn erased(&mut self, tenant: TenantId) {
         let of = self.purging.iter_mut().filter(|purging| purging.tenant == tenant);
@@ -341,4 +404,11 @@ impl Traffic {
         inner.tenants.purges.leave();
         inner.waiting.leave();
     }
+}
+
+/// A write to the disk has failed, of a tenant's block to a slot that has had another's: what of it is in the slot nobody overwrites; and what of it
+/// is found, if the volume is lost, nobody forgets.
+pub(in crate::manager) fn note_left(purging: &mut [Purging], tenants: [TenantId; 2], lost: bool) {
+    let of = purging.iter_mut().filter(|purging| tenants.contains(&purging.tenant));
+    of.filter(|purging| purging.zero || lost).for_each(|purging| purging.left += 1);
 }

@@ -6,7 +6,8 @@
 //!              └── waker, of the queue's thread ◄────────┘
 //! ```
 //!
-//! Lists in `ready` are bounded by nobody here: whoever starts them bounds the bytes in flight.
+//! Lists in `ready` are bounded by nobody here: whoever starts them bounds the bytes in flight. Those that bring up go first
+//! ([`turns.rs`](crate::movers::turns)); one that takes down gives way also between the sums of a step.
 //!
 //! Invariants
 //! - I1: `under_way` counts the flights that have a list. Threads end when the crew closes, and none has one.
@@ -19,9 +20,9 @@ mod tests;
 use super::CudaMoverError;
 use super::ends::Ends;
 use super::flight::Flight;
+use crate::movers::turns::Turns;
 use crate::transfer::Copies;
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -45,7 +46,7 @@ pub(super) struct Shared {
 }
 
 struct State {
-    ready: VecDeque<Arc<Flight>>,
+    ready: Turns<Arc<Flight>>,
     idle: Vec<Arc<Flight>>,
     under_way: usize,
     closing: bool,
@@ -54,7 +55,7 @@ struct State {
 impl Crew {
     pub(super) fn new(ends: Ends, threads: usize) -> Result<Crew, CudaMoverError> {
         let state = State {
-            ready: VecDeque::with_capacity(USUAL),
+            ready: Turns::with_capacity(USUAL),
             idle: Vec::with_capacity(USUAL),
             under_way: 0,
             closing: false,
@@ -124,7 +125,7 @@ impl Shared {
     pub(super) fn ready(&self, flight: &Arc<Flight>, threads: usize) {
         let mut state = self.lock();
         for _ in 0..threads {
-            state.ready.push_back(Arc::clone(flight));
+            state.ready.push(flight.brings_up(), Arc::clone(flight));
         }
         drop(state);
         if threads == 1 { self.work.notify_one() } else { self.work.notify_all() }
@@ -133,6 +134,11 @@ impl Shared {
     /// How many threads besides this one are worth asking for so many sums.
     pub(super) fn helpers(&self, sums: usize) -> usize {
         self.threads.min(sums).saturating_sub(1)
+    }
+
+    /// Whether one that takes down is to give way.
+    pub(super) fn has_up(&self) -> bool {
+        self.lock().ready.has_up()
     }
 
     pub(super) fn is_closing(&self) -> bool {
@@ -161,7 +167,7 @@ impl Shared {
     fn serve(self: Arc<Self>) {
         let mut state = self.lock();
         loop {
-            if let Some(flight) = state.ready.pop_front() {
+            if let Some(flight) = state.ready.turn().and_then(|ready| ready.pop_front()) {
                 drop(state);
                 if catch_unwind(AssertUnwindSafe(|| flight.step(&self))).is_err() {
                     flight.crash(&self);

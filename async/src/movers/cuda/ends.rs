@@ -49,10 +49,18 @@ impl Ends {
         drop(old);
     }
 
-    /// What is queued to be offloaded, or overwritten, from now on comes after what the engine has written, if it asked for that.
-    pub(super) fn follow_engine(&self) -> Result<(), CudaError> {
+    /// What is queued of a way from now on comes after what the engine has queued, if it asked for that: what reads, after its writes; what
+    /// writes, after its reads; what overwrites, after both.
+    pub(super) fn follow_engine(&self, way: Way) -> Result<(), CudaError> {
         let order = self.order.read().unwrap_or_else(PoisonError::into_inner);
-        order.offload_after.as_ref().map_or(Ok(()), |stream| self.offload.wait_for_lent(stream))
+        let (reads, writes) = (order.offload_after.as_ref(), order.onboard_after.as_ref());
+        let streams = match way {
+            Way::Offload => [reads, None],
+            Way::Onboard => [None, writes],
+            Way::Erase => [reads, writes],
+        };
+        let queue = self.queue(way);
+        streams.into_iter().flatten().try_for_each(|stream| queue.wait_for_lent(stream))
     }
 
     /// What the engine queues from now on comes after what is queued to be onboarded, if it asked for that.

@@ -16,6 +16,7 @@
 use super::crew::Shared;
 use super::ends::Ends;
 use super::plans::Way;
+use crate::movers::turns::brings_up;
 use crate::transfer::{Cause, Copies, Copy, Failure, HostMemory, HostSide};
 use core::future::Future;
 use core::pin::Pin;
@@ -24,12 +25,15 @@ use kvstrata_core::BlockId;
 use kvstrata_ffi::cuda::{Batch, CudaError, Held, Transfer};
 use std::mem::take;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Wake;
 
 /// A place for a list, used for one after the other. Waking it has a thread look at it.
 pub(super) struct Flight {
     crew: Weak<Shared>,
+    /// Whether its list brings blocks up: who goes first. A hint, which publishes nothing: Relaxed.
+    up: AtomicBool,
     leg: Mutex<Leg>,
 }
 
@@ -72,7 +76,7 @@ struct Sent {
 
 impl Flight {
     pub(super) fn new(crew: &Arc<Shared>) -> Arc<Flight> {
-        Arc::new(Flight { crew: Arc::downgrade(crew), leg: Mutex::default() })
+        Arc::new(Flight { crew: Arc::downgrade(crew), up: AtomicBool::new(false), leg: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Leg> {
@@ -82,9 +86,30 @@ impl Flight {
 
     /// Takes a list.
     pub(super) fn board(&self, copies: Copies) {
+        self.up.store(brings_up(&copies), Relaxed);
         let mut leg = self.lock();
         leg.copies = Some(copies);
         leg.stage = Stage::New;
+    }
+
+    pub(super) fn brings_up(&self) -> bool {
+        self.up.load(Relaxed)
+    }
+
+    /// Takes a list that the device has written: how many sums are to be made.
+    #[cfg(test)]
+    pub(super) fn board_written(&self, copies: Copies) -> usize {
+        let blocks = copies.list().len();
+        self.board(copies);
+        let mut leg = self.lock();
+        leg.fates.resize(blocks, None);
+        leg.begin_sums(Stage::After)
+    }
+
+    /// Sums that are not made yet.
+    #[cfg(test)]
+    pub(super) fn sums_left(&self) -> usize {
+        self.lock().to_sum
     }
 
     /// Takes a list at a stage that it has not come to: a step panics.
@@ -107,9 +132,14 @@ impl Flight {
                     self.ask_for_help(crew, sums);
                 }
                 Stage::Before | Stage::After => {
-                    leg = self.sum(leg, crew.ends.memory());
+                    let given_way;
+                    (leg, given_way) = self.sum(leg, crew);
                     if leg.to_sum > 0 {
-                        // Another thread makes the last one, and goes on.
+                        drop(leg);
+                        if given_way {
+                            crew.ready(self, 1);
+                        }
+                        // Otherwise another thread makes the last one, and goes on.
                         return;
                     }
                     if leg.stage == Stage::After {
@@ -138,15 +168,19 @@ impl Flight {
         }
     }
 
-    /// Sums what nobody has taken yet, under no lock.
-    fn sum<'a>(&'a self, mut leg: MutexGuard<'a, Leg>, memory: &HostMemory) -> MutexGuard<'a, Leg> {
+    /// Sums what nobody has taken yet, under no lock. Whether it has stopped before the end, for a list that brings up.
+    fn sum<'a>(&'a self, mut leg: MutexGuard<'a, Leg>, crew: &Shared) -> (MutexGuard<'a, Leg>, bool) {
         while let Some((at, host, layers)) = leg.next_to_sum() {
             drop(leg);
-            let fate = sum(memory, &host, layers);
+            let fate = sum(crew.ends.memory(), &host, layers);
+            let gives_way = !self.brings_up() && crew.has_up();
             leg = self.lock();
             leg.summed(at, host, fate);
+            if gives_way {
+                return (leg, true);
+            }
         }
-        leg
+        (leg, false)
     }
 
     fn answer(self: &Arc<Self>, mut leg: MutexGuard<'_, Leg>, crew: &Shared) {
@@ -239,16 +273,16 @@ impl Leg {
         let Leg { order, fates, .. } = self;
         // A wrong sum is a fate.
         order.retain(|(.., at)| fates[*at].is_none());
-        let (mut from, mut follows) = (0, None);
+        let (mut from, mut follows) = (0, None::<(Way, Result<(), CudaError>)>);
         while let Some((way, start, end, _)) = self.order.get(from).copied() {
             let alike = |of: &&(Way, u32, u32, usize)| (of.0, of.1, of.2) == (way, start, end);
             let of = from..from + self.order[from..].iter().take_while(alike).count();
             from = of.end;
-            let follows = match way {
-                Way::Offload | Way::Erase => follows.get_or_insert_with(|| ends.follow_engine()).clone(),
-                Way::Onboard => Ok(()),
-            };
-            if let Err(error) = follows.and_then(|()| self.submit(ends, way, start..end, of.clone())) {
+            // Once for all of a way, which lie side by side.
+            follows.take_if(|(of, _)| *of != way);
+            let (_, follows) = follows.get_or_insert_with(|| (way, ends.follow_engine(way)));
+            if let Err(error) = follows.clone().and_then(|()| self.submit(ends, way, start..end, of.clone()))
+            {
                 self.settle(of, Err(Failure::from(&error)));
             }
         }

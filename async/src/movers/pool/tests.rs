@@ -76,6 +76,37 @@ fn a_list_is_shared_between_threads_and_answered_once() {
 }
 
 #[test]
+fn what_brings_up_goes_before_what_has_been_started_to_go_down_and_what_is_out_stays_out() {
+    let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel::<()>());
+    let (begun, may_go_on) = (Mutex::new(begun), Mutex::new(may_go_on));
+    let work = move |copy: &mut Copy| {
+        begun.lock().expect("no panic").send(copy.token.0).expect("the test listens");
+        may_go_on.lock().expect("no panic").recv().expect("the test goes on");
+        Ok(())
+    };
+    let memory = HostMemory::new(2, &[1]).expect("memory");
+    let pool = Pool::new(1, Box::new(work)).expect("a thread");
+    let (landing, answers) = landing();
+    let down = |token, host| Copy::new(Token(token), BlockId(0), host, 0..1, false);
+    let write = |block| HostSide::Write(memory.write(block).expect("free"));
+    pool.start(Copies::new(vec![down(10, write(0)), down(11, write(1))], landing.clone()));
+    let mut order = vec![hear(&has_begun).expect("the first one")];
+    // While that is out, of the only thread.
+    pool.start(Copies::new(vec![down(12, HostSide::Zeros)], landing.clone()));
+    pool.start(copies(&[1, 2], &landing));
+    pool.start(copies(&[3, 4, 5], &landing));
+    for _ in 0..7 {
+        go_on.send(()).expect("a thread that waits");
+        order.push(hear(&has_begun).expect("the next one"));
+    }
+    go_on.send(()).expect("a thread that waits");
+    // One of five goes down all the same.
+    assert_eq!(order, [10, 1, 2, 3, 4, 11, 5, 12]);
+    let answered: Vec<_> = (0..4).map(|_| hear(&answers).expect("an answer")[0].0).collect();
+    assert_eq!(answered, [1, 10, 3, 12]);
+}
+
+#[test]
 fn what_is_queued_at_the_end_is_abandoned_and_what_runs_is_finished() {
     let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel::<()>());
     let (begun, may_go_on) = (Mutex::new(begun), Mutex::new(may_go_on));

@@ -83,6 +83,11 @@ enum Operation {
         ahead: u64,
         layer: Option<u32>,
     },
+    /// Whatever the limit.
+    HoldBeyond {
+        ahead: u64,
+        layer: u32,
+    },
     HoldOpen,
     /// By any key ever given.
     Remove {
@@ -98,6 +103,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => Just(Operation::End),
         1 => Just(Operation::Step),
         12 => (0u64..4, prop::option::weighted(0.8, 0..LAYERS + 2)).prop_map(|(ahead, layer)| Operation::Hold { ahead, layer }),
+        2 => (0u64..4, 0..LAYERS + 2).prop_map(|(ahead, layer)| Operation::HoldBeyond { ahead, layer }),
         1 => Just(Operation::HoldOpen),
         4 => any::<u8>().prop_map(|which| Operation::Remove { which }),
         4 => Just(Operation::Release),
@@ -196,9 +202,14 @@ proptest! {
                         Err(full) => {
                             let waiting = waiting.len() as u32;
                             prop_assert_eq!(full, Full { waiting, limit, item });
-                            prop_assert_eq!(waiting, limit);
+                            prop_assert!(waiting >= limit);
                         }
                     }
+                }
+                Operation::HoldBeyond { ahead, layer } => {
+                    let (gate, item) = (Gate::Layer { iteration: naive.iteration + ahead, layer }, keys.len());
+                    keys.push(gated.hold_beyond(gate, item));
+                    waiting.push((gate, item));
                 }
                 Operation::Remove { which } if !keys.is_empty() => {
                     let item = usize::from(which) * keys.len() / 256;
@@ -221,6 +232,10 @@ proptest! {
             prop_assert_eq!(clock.iteration(), naive.iteration);
             prop_assert_eq!(clock.is_running(), naive.running);
             prop_assert_eq!(gated.waiting() as usize, waiting.len());
+            for iteration in naive.iteration.max(2) - 1..naive.iteration + 2 {
+                let done = (0..LAYERS).filter(|layer| naive.done.contains(&(iteration, *layer))).count();
+                prop_assert_eq!(clock.layers_done(iteration) as usize, done);
+            }
             for &(gate, _) in &waiting {
                 prop_assert_eq!(clock.passed(gate), naive.is_open(gate), "{:?}", gate);
             }

@@ -3,12 +3,14 @@
 //! ```text
 //!   buckets [h(class, request)] ──► flow ──chain──► flow          to find one
 //!   of a class:  flow ◄──► flow ◄──► flow                         the round: the first one's turn is it
+//!                  │
+//!                lane 0 ◄──► lane 3                               of a flow: lanes of which something waits
 //!                  │ first … last
 //!                  transfers, FIFO
 //! ```
 
 use super::list::{Linked, Links, List};
-use super::{FIFO, ROUND};
+use super::{FIFO, LANE, ROUND};
 use crate::transfer::Class;
 use slab::Slab;
 
@@ -21,13 +23,28 @@ const LEAST_BUCKETS: usize = 16;
 pub(super) struct Flow {
     pub(super) class: Class,
     pub(super) request: u64,
-    pub(super) transfers: List<FIFO>,
+    pub(super) lanes: List<LANE>,
     /// Bytes that it may move before its turn ends; what is left of them stays for its next turn.
     pub(super) deficit: u64,
     /// Whether its turn has begun: its quantum is in the deficit.
     pub(super) its_turn: bool,
     round: Links,
     chain: u32,
+}
+
+/// A flow's transfers of a lane.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) flow: u32,
+    pub(super) number: u16,
+    pub(super) transfers: List<FIFO>,
+    links: Links,
+}
+
+impl Linked<LANE> for Lane {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
 }
 
 impl Linked<ROUND> for Flow {
@@ -40,13 +57,14 @@ impl Linked<ROUND> for Flow {
 #[derive(Debug)]
 pub(super) struct Flows {
     pub(super) slab: Slab<Flow>,
+    pub(super) lanes: Slab<Lane>,
     /// A power of two of them, at least as many as there have been flows at a time.
     buckets: Vec<u32>,
 }
 
 impl Flows {
     pub(super) fn new() -> Flows {
-        Flows { slab: Slab::new(), buckets: vec![NONE; LEAST_BUCKETS] }
+        Flows { slab: Slab::new(), lanes: Slab::new(), buckets: vec![NONE; LEAST_BUCKETS] }
     }
 
     fn bucket(&self, class: Class, request: u64) -> usize {
@@ -78,7 +96,7 @@ impl Flows {
         let key = self.slab.insert(Flow {
             class,
             request,
-            transfers: List::EMPTY,
+            lanes: List::EMPTY,
             deficit: 0,
             its_turn: false,
             round: Links::NONE,
@@ -89,8 +107,38 @@ impl Flows {
         key
     }
 
-    /// Forgets one of which nothing waits.
-    pub(super) fn remove(&mut self, round: &mut List<ROUND>, key: u32) {
+    /// The flow's lane of a number, or a new one.
+    pub(super) fn lane(&mut self, flow: u32, number: u16) -> u32 {
+        let mut next = self.slab[flow as usize].lanes.first();
+        while let Some(key) = next {
+            if self.lanes[key as usize].number == number {
+                return key;
+            }
+            next = self.lane_after(flow, key);
+        }
+        let lane = Lane { flow, number, transfers: List::EMPTY, links: Links::NONE };
+        let key = self.lanes.insert(lane) as u32;
+        self.slab[flow as usize].lanes.push_last(&mut self.lanes, key);
+        key
+    }
+
+    /// The flow's lane behind one of its lanes.
+    pub(super) fn lane_after(&mut self, flow: u32, key: u32) -> Option<u32> {
+        self.slab[flow as usize].lanes.after(&mut self.lanes, key)
+    }
+
+    /// Forgets a lane of which nothing waits, and with the last one its flow.
+    pub(super) fn remove_lane(&mut self, round: &mut List<ROUND>, key: u32) {
+        let flow = self.lanes[key as usize].flow;
+        let lanes = &mut self.slab[flow as usize].lanes;
+        lanes.remove(&mut self.lanes, key);
+        self.lanes.remove(key as usize);
+        if lanes.length() == 0 {
+            self.remove(round, flow);
+        }
+    }
+
+    fn remove(&mut self, round: &mut List<ROUND>, key: u32) {
         round.remove(&mut self.slab, key);
         let Flow { class, request, chain, .. } = self.slab.remove(key as usize);
         let bucket = self.bucket(class, request);

@@ -78,12 +78,10 @@ impl<const KIND: usize> List<KIND> {
         self.length -= 1;
     }
 
-    /// Makes the first one the last.
-    pub(super) fn rotate(&mut self, entries: &mut Slab<impl Linked<KIND>>) {
-        if let Some(first) = self.first() {
-            self.remove(entries, first);
-            self.push_last(entries, first);
-        }
+    /// Makes `key`, which is in this list, the last one.
+    pub(super) fn make_last(&mut self, entries: &mut Slab<impl Linked<KIND>>, key: u32) {
+        self.remove(entries, key);
+        self.push_last(entries, key);
     }
 
     /// The one behind `key`, which is in this list.

@@ -33,13 +33,40 @@ fn classes_go_one_after_the_other_and_requests_in_turn() {
     assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), expected);
 }
 
+/// Lanes of staging: of one there is none, and its transfers, first of all that wait, hold up none of the other's.
+#[test]
+fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
+    let mut queue = queue(100, 1000, 10);
+    let allowance = &mut NO_LIMIT.clone();
+    // Two transfers are a turn.
+    for (class, request, lane, items) in [
+        (Class::Urgent, 1, 0, 0..3),
+        (Class::Urgent, 2, 0, 3..6),
+        (Class::Urgent, 2, 1, 6..9),
+        (Class::Background, 3, 1, 9..10),
+        (Class::Background, 4, 0, 10..11),
+    ] {
+        items.for_each(|item| _ = queue.push_beyond(class, request, lane, 5, item));
+    }
+    let of = |queue: &mut Queue<u32>, lanes: &[u16], count: usize| -> Vec<u32> {
+        let mut allowance = NO_LIMIT.clone();
+        let next = || queue.pop_open(&mut allowance, |lane| lanes.contains(&lane));
+        std::iter::from_fn(next).take(count).map(|popped| popped.item).collect()
+    };
+    assert!(of(&mut queue, &[], 9).is_empty());
+    assert_eq!(of(&mut queue, &[0], 1), [0], "in the midst of its turn");
+    assert_eq!(of(&mut queue, &[1], 9), [6, 7, 8, 9], "also what is less urgent");
+    assert_eq!((queue.waiting_in(Class::Urgent, 0), queue.waiting_in(Class::Urgent, 1)), (5, 0));
+    assert_eq!(items(&mut queue, allowance), [1, 3, 2, 4, 5, 10], "the turn goes on where it was");
+}
+
 #[test]
 fn a_full_queue_gives_the_item_back_and_takes_one_that_was_in_before() {
     let mut queue = queue(2, 1000, 10);
     let allowance = &mut NO_LIMIT.clone();
     push(&mut queue, Class::Urgent, 1, 5, 0);
     let popped = queue.pop(allowance).expect("nothing else");
-    assert_eq!(popped, Popped { item: 0, class: Class::Urgent, request: 1, bytes: 5 });
+    assert_eq!(popped, Popped { item: 0, class: Class::Urgent, request: 1, lane: 0, bytes: 5 });
     push(&mut queue, Class::Prefetch, 1, 5, 1);
     push(&mut queue, Class::Urgent, 1, 5, 2);
     let full = queue.push(Class::Urgent, 1, 5, 3).expect_err("full");

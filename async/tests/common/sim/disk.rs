@@ -1,6 +1,6 @@
 //! A disk tier in virtual time.
 
-use super::{Fate, Fault, Plan, RUBBISH, Stage, UnderWay, flip, lock};
+use super::{Asked, Ear, Fate, Fault, Gate, Plan, RUBBISH, Stage, UnderWay, flip, lock};
 use kvstrata::core::{
     BlockId, BlockPool, BlockRef, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
@@ -71,33 +71,6 @@ struct Stored {
     sum: u64,
 }
 
-/// What a listener hears of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
-    Write,
-    Forget,
-}
-
-type Listener = Arc<dyn Fn(Asked) + Send + Sync>;
-
-#[derive(Default)]
-struct Ear(Mutex<Option<Listener>>);
-
-impl Ear {
-    fn hears(&self, asked: Asked) {
-        let ear = lock(&self.0).clone();
-        if let Some(ear) = ear {
-            ear(asked);
-        }
-    }
-}
-
-impl std::fmt::Debug for Ear {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Ear")
-    }
-}
-
 impl SimDisk {
     /// On the runtime that it is called on.
     pub fn new(slots: u32, slot_bytes: usize, plan: Plan) -> SimDisk {
@@ -139,6 +112,10 @@ impl SimDisk {
         let (go_on, end) = mpsc::channel();
         *lock(&self.0.end) = Some(end);
         go_on
+    }
+
+    pub fn gate(&self) -> &Gate {
+        &self.0.stage.gate
     }
 
     pub fn shutdown(&self) {
@@ -240,6 +217,7 @@ impl DiskPort for SimDisk {
     }
 
     fn read(&self, mut read: DiskRead) {
+        self.0.ear.hears(Asked::Read);
         read.buffer.fill(RUBBISH);
         let mut books = lock(&self.0.books);
         books.begins(read.slot, false);
@@ -465,7 +443,7 @@ struct Erased {
 }
 
 impl Erased {
-    /// Forgets all, and says which could not be overwritten.
+    /// Forgets all, and says of which a restart may find something still.
     fn answer(&mut self, failed: impl FnOnce(&mut Books) -> bool) {
         let Some(answer) = self.answer.take() else { return };
         let mut books = lock(&self.disk.books);
@@ -473,8 +451,7 @@ impl Erased {
             books.ends(*slot, true);
             books.slots.remove(&slot.0);
         }
-        let failed =
-            if failed(&mut books) && self.zero { std::mem::take(&mut self.slots) } else { Vec::new() };
+        let failed = if failed(&mut books) { std::mem::take(&mut self.slots) } else { Vec::new() };
         books.counts.parked += failed.len() as u64;
         drop(books);
         let _ = answer.send(failed);

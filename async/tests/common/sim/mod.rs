@@ -18,7 +18,7 @@ mod device;
 mod disk;
 
 pub use device::{Kept, SimMover};
-pub use disk::{Asked, Counts, SimDisk};
+pub use disk::{Counts, SimDisk};
 
 use crate::common::Random;
 use std::ops::Range;
@@ -109,13 +109,35 @@ struct Stage {
     play: Mutex<(Plan, Random)>,
     /// Without permits; closed at the shutdown. (A `watch` wakes in an order that is random.)
     shut: Arc<Semaphore>,
+    gate: Gate,
+}
+
+/// What is asked for while it holds ends as it lets go, in the order of its times.
+#[derive(Debug, Default)]
+pub struct Gate(Mutex<Option<Arc<Semaphore>>>);
+
+impl Gate {
+    /// What is asked for from now on does not end before it is let go.
+    pub fn hold(&self) {
+        lock(&self.0).get_or_insert_with(|| Arc::new(Semaphore::new(0)));
+    }
+
+    /// So many end, now or when their time is over.
+    pub fn let_go(&self, requests: usize) {
+        lock(&self.0).iter().for_each(|gate| gate.add_permits(requests));
+    }
+
+    /// All do.
+    pub fn open(&self) {
+        lock(&self.0).take().iter().for_each(|gate| gate.close());
+    }
 }
 
 impl Stage {
     /// On the runtime that it is called on.
     fn new(plan: Plan) -> Stage {
         let play = Mutex::new((plan.clone(), Random(plan.seed)));
-        Stage { runtime: Handle::current(), play, shut: Arc::new(Semaphore::new(0)) }
+        Stage { runtime: Handle::current(), play, shut: Arc::new(Semaphore::new(0)), gate: Gate::default() }
     }
 
     fn change(&self, change: impl FnOnce(&mut Plan)) {
@@ -153,9 +175,14 @@ impl Stage {
 
     fn perform(&self, fate: Fate, request: impl UnderWay) {
         let until = Instant::now() + fate.takes;
-        let shut = Arc::clone(&self.shut);
+        let (shut, gate) = (Arc::clone(&self.shut), lock(&self.gate.0).clone());
         self.runtime.spawn(async move {
             sleep_until(until).await;
+            if let Some(gate) = gate
+                && let Ok(permit) = gate.acquire().await
+            {
+                permit.forget();
+            }
             if fate.fault == Some(Fault::Hangs) {
                 let _ = shut.acquire().await;
                 return drop(request);
@@ -166,7 +193,36 @@ impl Stage {
 
     /// Whatever hangs, or will, is answered.
     fn shutdown(&self) {
+        self.gate.open();
         self.shut.close();
+    }
+}
+
+/// What a listener hears of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Read,
+    Write,
+    Forget,
+}
+
+type Listener = Arc<dyn Fn(Asked) + Send + Sync>;
+
+#[derive(Default)]
+struct Ear(Mutex<Option<Listener>>);
+
+impl Ear {
+    fn hears(&self, asked: Asked) {
+        let ear = lock(&self.0).clone();
+        if let Some(ear) = ear {
+            ear(asked);
+        }
+    }
+}
+
+impl std::fmt::Debug for Ear {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ear")
     }
 }
 

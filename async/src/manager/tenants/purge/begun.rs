@@ -23,9 +23,11 @@ impl Drop for Begun {
 }
 
 impl Purging {
-    pub(super) fn of(tenant: TenantId) -> Purging {
+    pub(super) fn of(tenant: TenantId, zero: bool) -> Purging {
         Purging {
             tenant,
+            zero,
+            left: 0,
             pieces: Vec::new(),
             erasing: Vec::new(),
             again: true,

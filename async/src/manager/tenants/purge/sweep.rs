@@ -103,6 +103,7 @@ impl Traffic {
         if let Some(purging) = self.purging.iter_mut().find(|purging| purging.tenant == tenant) {
             pieces.append(&mut purging.pieces);
             purging.erasing.clone_from(&pieces);
+            work.done.failed += std::mem::take(&mut purging.left);
         }
         if !pieces.is_empty() || !work.held.is_empty() {
             return (pieces, false);
@@ -120,15 +121,22 @@ impl Traffic {
             return self.sweep(inner, work);
         }
         for of in &inner.stacks {
-            // Slots whose blocks went without a word: of a volume that is lost, or whose read has failed.
-            of.disk_owners.tagged(tenant).for_each(|slot| of.disk_owners.hand_over(slot, TenantId::NOBODY));
+            // Slots whose blocks went without a word: their read has failed, and their record ended; or their volume is lost, which may be opened
+            // again.
+            for slot in of.disk_owners.tagged(tenant) {
+                if of.disk.as_ref().is_some_and(|disk| disk.is_lost(slot)) {
+                    self.note_lost(tenant);
+                }
+                of.disk_owners.hand_over(slot, TenantId::NOBODY);
+            }
         }
         (pieces, true)
     }
 
+    /// Whether it has a flight, or another's is about to end what a slot holds of its.
     fn flies(&self, tenant: TenantId) -> bool {
         self.ups.iter().any(|(_, up)| up.tenant == tenant)
-            || self.downs.iter().any(|(_, down)| down.tenant == tenant)
+            || self.downs.iter().any(|(_, down)| down.tenant == tenant || down.was == tenant)
     }
 
     /// Looks through the tags.

@@ -12,6 +12,8 @@ use std::time::Duration;
 thread_local! {
     /// Searches of the eviction order, by this thread.
     pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
+    /// Blocks that were looked at in them.
+    pub(super) static PASSED: Cell<usize> = const { Cell::new(0) };
 }
 
 #[tokio::test]
@@ -82,4 +84,28 @@ async fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_
     drop(own);
     assert_eq!(held.await.expect("in time").len(), 2);
     drop(offloads);
+}
+
+#[tokio::test]
+async fn others_blocks_are_passed_once_and_not_with_each_block() {
+    let settings = ManagerConfig::builder()
+        .geometry_block_bytes(Some(64))
+        .device_blocks(512)
+        .host_blocks(0)
+        .watermark_device(1.0)
+        .quota_device(1.0 / 64.0);
+    let manager = KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager");
+    let tenant = manager.tenant("a").expect("few tenants");
+    let names = |of: std::ops::Range<u128>| -> Vec<_> {
+        of.map(|number| SequenceHash::from_u128(number << 64 | 1)).collect()
+    };
+    let theirs = manager.try_allocate(400).expect("free ones");
+    drop(theirs.register(&names(0..400), None).expect("registered"));
+    let before = PASSED.get();
+    for number in 1000..1200 {
+        let own = tenant.try_allocate(1).expect("its own make room");
+        drop(own.register(&names(number..number + 1), None).expect("registered"));
+    }
+    let looked_at = PASSED.get() - before;
+    assert!((400..3000).contains(&looked_at), "{looked_at} blocks were looked at for 192");
 }

@@ -1,8 +1,10 @@
-//! Random operations on the queue and on a naive one: lists that are searched, and rounds gone through one by one.
+//! Random operations on the queue and on a naive one: lists that are searched, and rounds gone through one by one. Lanes open and shut.
 
 use crate::transfer::Class;
 use crate::transfer::queue::{Allowance, Limits, Popped, Queue, Ticket};
 use proptest::prelude::*;
+
+const LANES: usize = 3;
 
 /// Numbers are taken modulo what there is.
 #[derive(Clone, Copy, Debug)]
@@ -10,9 +12,13 @@ enum Operation {
     Push {
         class: Class,
         request: u64,
+        lane: u16,
         bytes: u64,
     },
-    Pop,
+    /// Of the lanes that are open.
+    Pop {
+        open: [bool; LANES],
+    },
     /// One that is under way ends; it may be tried again.
     End {
         which: u8,
@@ -36,8 +42,9 @@ enum Operation {
 fn operation() -> impl Strategy<Value = Operation> {
     let class = || prop::sample::select(Class::ALL.to_vec());
     prop_oneof![
-        8 => (class(), 0u64..5, 0u64..40).prop_map(|(class, request, bytes)| Operation::Push { class, request, bytes }),
-        6 => Just(Operation::Pop),
+        8 => (class(), 0u64..5, 0..LANES as u16, 0u64..40)
+            .prop_map(|(class, request, lane, bytes)| Operation::Push { class, request, lane, bytes }),
+        6 => any::<[bool; LANES]>().prop_map(|open| Operation::Pop { open }),
         4 => (any::<u8>(), any::<bool>()).prop_map(|(which, again)| Operation::End { which, again }),
         1 => any::<u8>().prop_map(|which| Operation::Cancel { which }),
         1 => (any::<u8>(), class()).prop_map(|(which, class)| Operation::Promote { which, class }),
@@ -68,10 +75,19 @@ struct Naive {
     left: u64,
     classes: [NaiveClass; 4],
     all: Vec<Popped<u32>>,
+    /// By item: when it was pushed last.
+    pushed: Vec<u64>,
+    pushes: u64,
     in_flight: Vec<u32>,
 }
 
 impl Naive {
+    fn push(&mut self, item: u32) {
+        self.pushed.resize(self.all.len(), 0);
+        self.pushed[item as usize] = self.pushes;
+        self.pushes += 1;
+    }
+
     fn waiting(&self) -> usize {
         self.classes.iter().map(|class| class.ages.len()).sum()
     }
@@ -102,20 +118,35 @@ impl Naive {
         class.round.retain(|request| !request.items.is_empty());
     }
 
-    fn pop(&mut self) -> Option<u32> {
-        let class = self.classes.iter_mut().position(|class| !class.ages.is_empty())?;
-        let item = loop {
+    /// What goes first of a request: of each open lane it is the first, and of these what was pushed first.
+    fn first(&self, items: &[u32], open: [bool; LANES]) -> Option<u32> {
+        let lane = |item: u32| usize::from(self.all[item as usize].lane);
+        let of_lane = |of: usize| items.iter().copied().find(|item| lane(*item) == of);
+        let firsts = (0..LANES).filter(|lane| open[*lane]).filter_map(of_lane);
+        firsts.min_by_key(|item| self.pushed[*item as usize])
+    }
+
+    fn pop(&mut self, open: [bool; LANES]) -> Option<u32> {
+        let is_open = |item: &u32| open[usize::from(self.all[*item as usize].lane)];
+        let class = self.classes.iter().position(|class| class.ages.iter().any(is_open))?;
+        // Who has nothing in an open lane keeps its place: the first of the others is the one whose turn it is.
+        let (item, number) = loop {
+            let round = &self.classes[class].round;
+            let firsts = round.iter().map(|request| self.first(&request.items, open));
+            let (at, item) =
+                firsts.enumerate().find_map(|(at, item)| Some((at, item?))).expect("one is open");
             let round = &mut self.classes[class].round;
-            let request = &mut round[0];
+            let request = &mut round[at];
             if !request.its_turn {
                 request.its_turn = true;
                 request.deficit += self.limits.quantum_bytes;
             }
-            if request.deficit >= self.all[request.items[0] as usize].bytes.max(1) {
-                break request.items[0];
+            if request.deficit >= self.all[item as usize].bytes.max(1) {
+                break (item, request.number);
             }
             request.its_turn = false;
-            round.rotate_left(1);
+            let last = round.remove(at);
+            round.push(last);
         };
         let bytes = self.all[item as usize].bytes;
         let fits = self.in_flight.is_empty()
@@ -128,7 +159,8 @@ impl Naive {
         if budget.is_some() {
             self.left = self.left.saturating_sub(bytes);
         }
-        self.classes[class].round[0].deficit -= bytes.max(1);
+        let round = self.classes[class].round.iter_mut();
+        round.filter(|request| request.number == number).for_each(|request| request.deficit -= bytes.max(1));
         self.remove(item);
         self.in_flight.push(item);
         Some(item)
@@ -144,6 +176,8 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
         left: budget.unwrap_or(0),
         classes: Default::default(),
         all: Vec::new(),
+        pushed: Vec::new(),
+        pushes: 0,
         in_flight: Vec::new(),
     };
     // Every ticket ever given, and for which item.
@@ -156,22 +190,30 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
     for operation in operations {
         let any = |which: u8, count: usize| (count > 0).then(|| usize::from(which) * count / 256);
         match operation {
-            Operation::Push { class, request, bytes } => {
+            Operation::Push { class, request, lane, bytes } => {
                 let item = naive.all.len() as u32;
                 let full = naive.waiting() >= limits.waiting as usize;
-                match queue.push(class, request, bytes, item) {
+                let pushed = match (full, lane) {
+                    (false, 1..) => Ok(queue.push_beyond(class, request, lane, bytes, item)),
+                    _ => queue.push(class, request, bytes, item),
+                };
+                match pushed {
                     Ok(ticket) => {
                         prop_assert!(!full);
                         tickets.push((ticket, item));
-                        naive.all.push(Popped { item, class, request, bytes });
+                        naive.all.push(Popped { item, class, request, lane, bytes });
+                        naive.push(item);
                         naive.insert(item, false);
                     }
                     Err(refused) => prop_assert!(full && refused.item == item),
                 }
             }
-            Operation::Pop => {
-                let popped = queue.pop(&mut allowance);
-                let expected = naive.pop().map(|item| naive.all[item as usize]);
+            Operation::Pop { open } => {
+                let popped = match open {
+                    [true, true, true] => queue.pop(&mut allowance),
+                    _ => queue.pop_open(&mut allowance, |lane| open[usize::from(lane)]),
+                };
+                let expected = naive.pop(open).map(|item| naive.all[item as usize]);
                 prop_assert_eq!(popped, expected);
             }
             Operation::End { which, again } => {
@@ -181,6 +223,7 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
                 queue.ended(popped.bytes);
                 if again {
                     tickets.push((queue.push_back_for_retry(popped), item));
+                    naive.push(item);
                     naive.insert(item, true);
                 }
             }
@@ -224,12 +267,18 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
         prop_assert_eq!(queue.in_flight() as usize, naive.in_flight.len());
         prop_assert_eq!(queue.in_flight_bytes(), naive.bytes(&naive.in_flight));
         prop_assert_eq!(allowance.left(), budget.map(|_| naive.left));
+        let lane_of = |item: u32| naive.all[item as usize].lane;
         for class in Class::ALL {
-            let naive = &naive.classes[class as usize];
-            prop_assert_eq!(queue.waiting_of(class) as usize, naive.ages.len());
+            let ages = &naive.classes[class as usize].ages;
+            prop_assert_eq!(queue.waiting_of(class) as usize, ages.len());
+            for lane in 0..LANES as u16 {
+                let of_lane = ages.iter().filter(|item| lane_of(**item) == lane).count();
+                prop_assert_eq!(queue.waiting_in(class, lane) as usize, of_lane);
+            }
         }
         let requests: usize = naive.classes.iter().map(|class| class.round.len()).sum();
         prop_assert_eq!(queue.flows.slab.len(), requests, "a request is known only while something waits");
+        prop_assert!(queue.flows.lanes.len() >= requests && queue.flows.lanes.len() <= waiting.len());
     }
     Ok(())
 }

@@ -1,0 +1,40 @@
+//! How many blocks of a run each tenant has, or is to have, in the device: never more than it may, or the run would wait for itself
+//! (`quota.rs` I2).
+
+use super::TenantId;
+use crate::manager::blocks::Blocks;
+use crate::manager::inner::Inner;
+use crate::manager::onboarding::State;
+use crate::manager::traffic::Traffic;
+
+/// By tenant: how many.
+#[derive(Default)]
+pub(in crate::manager) struct Shares(Vec<(TenantId, usize)>);
+
+impl Shares {
+    /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may have it too.
+    pub(in crate::manager) fn has_room(
+        &mut self,
+        traffic: &Traffic,
+        inner: &Inner,
+        there: &Blocks,
+        key: u32,
+    ) -> bool {
+        let owners = &inner.stack(there.stack()).device.owners;
+        let Some(last) = traffic.onboardings[key as usize].wanted.last() else { return true };
+        let tenant = match last.state {
+            State::Here(block) => owners.owner(block.id),
+            State::Coming(flight) => traffic.ups[flight as usize].tenant,
+            State::Failed(_) => return true,
+        };
+        let Some(limit) = owners.limit(tenant) else { return true };
+        let known = self.0.iter().position(|(of, _)| *of == tenant);
+        let at = known.unwrap_or_else(|| {
+            let before = there.ids().filter(|block| owners.owner(*block) == tenant).count();
+            self.0.push((tenant, before));
+            self.0.len() - 1
+        });
+        self.0[at].1 += 1;
+        self.0[at].1 <= limit
+    }
+}

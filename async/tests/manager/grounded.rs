@@ -1,0 +1,220 @@
+//! Who waits for host memory: victims and urgent reads before copies by choice, of which no more wait than may.
+
+use crate::flying::look;
+use crate::gated::Ground;
+use crate::ground::{BYTES, check, compute, hashes, rest, settings};
+use crate::sim::{Asked, Plan, SimDisk};
+use crate::staged;
+use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions, Refusal};
+use kvstrata::transfer::{Class, DiskPort};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::task::yield_now;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+const HEADROOM: u32 = 2;
+/// Blocks of the host, which the disk lacks.
+const INACTIVE: u64 = 6;
+const HOST: u32 = HEADROOM + INACTIVE as u32;
+
+fn disk() -> Arc<SimDisk> {
+    let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
+    Arc::new(SimDisk::new(64, BYTES, quick))
+}
+
+/// A device full of `hashes(2, 16)`, over a host that is full but for its headroom, over a disk that has nothing, writes one at a time, and
+/// ends none from now on before it is let go.
+async fn full(settings: ManagerConfigBuilder) -> (Arc<SimDisk>, Ground) {
+    let disk = disk();
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let settings = settings.host_headroom(HEADROOM).transfer_in_flight_host_to_disk(Some(BYTES as u64));
+    let ground = Ground::over(settings, 16, HOST, Some(port));
+    let manager = &ground.manager;
+    drop(compute(manager, &hashes(1, INACTIVE), None).await);
+    drop(manager.allocate(16).await.expect("blocks"));
+    rest(manager).await;
+    assert_eq!((free(manager), disk.counts().written), (HEADROOM as usize, 0));
+    drop(compute(manager, &hashes(2, 16), None).await);
+    disk.gate().hold();
+    (disk, ground)
+}
+
+/// Free blocks of the host.
+fn free(manager: &KvBlockManager) -> usize {
+    manager.census().tiers[0][1].free
+}
+
+/// Waits until this is so.
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let all = async {
+        while !is_so() {
+            yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok(), "{what}");
+}
+
+#[tokio::test]
+async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
+    let disk = disk();
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let (manager, _) = staged::over(port, 12, 2);
+    let urgent = hashes(1, 1);
+    drop(compute(&manager, &urgent, None).await);
+    assert_eq!(manager.persist(&urgent).await.copied, 1);
+    drop(manager.allocate(12).await.expect("blocks"));
+    rest(&manager).await;
+    let held = compute(&manager, &hashes(2, 8), None).await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
+    disk.listen(move |what| noted.lock().expect("no panic").push(what));
+    let asked = || asked.lock().expect("no panic").clone();
+    disk.gate().hold();
+    let offload = manager.offload(&held, OffloadOptions::default());
+    until("written as far as there is staging", || asked().len() == 2).await;
+    let up = manager.onboard(manager.match_prefix(&urgent), OnboardOptions::default()).expect("fits");
+    assert_eq!(manager.census().grounded, 6);
+    disk.gate().let_go(1);
+    until("a block of staging is used again", || asked().len() == 3).await;
+    assert_eq!(asked(), [Asked::Write, Asked::Write, Asked::Read]);
+    disk.gate().open();
+    check(&manager, &up.await.blocks, &urgent);
+    assert_eq!(offload.await.copied, 8);
+}
+
+#[tokio::test]
+async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
+    let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.5)).await;
+    let manager = &ground.manager;
+    manager.step().expect("none runs");
+    assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
+    let mut blocks = pin!(manager.allocate_within(HEADROOM as usize + 2, PATIENCE));
+    assert!(look(blocks.as_mut()).is_pending());
+    assert_eq!((manager.census().grounded, free(manager)), (10, 0));
+    disk.gate().let_go(2);
+    assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 2);
+    assert_eq!(disk.counts().written, 2);
+    disk.gate().open();
+    rest(manager).await;
+}
+
+#[tokio::test]
+async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
+    let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.5)).await;
+    let manager = &ground.manager;
+    let first = hashes(1, INACTIVE / 2);
+    let mut persisted = pin!(manager.persist(&first));
+    assert!(look(persisted.as_mut()).is_pending());
+    manager.step().expect("none runs");
+    let mut blocks = pin!(manager.allocate_within(HEADROOM as usize + 2, PATIENCE));
+    assert!(look(blocks.as_mut()).is_pending());
+    // The one that had begun, and two for the victims.
+    disk.gate().let_go(3);
+    assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 2);
+    assert_eq!(disk.counts().written, 3);
+    disk.gate().open();
+    assert_eq!(persisted.await.copied, first.len());
+    rest(manager).await;
+}
+
+#[tokio::test]
+async fn the_headroom_is_made_again_while_victims_wait() {
+    let (disk, ground) = full(settings(16, HOST)).await;
+    let manager = &ground.manager;
+    let mut blocks = pin!(manager.allocate_within(HEADROOM as usize + 1, PATIENCE));
+    assert!(look(blocks.as_mut()).is_pending());
+    until("the headroom was had", || manager.census().moving == 1).await;
+    let census = manager.census();
+    assert_eq!((census.grounded, census.moving, census.queued), (1, 1, HEADROOM as usize));
+    disk.gate().open();
+    assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 1);
+    rest(manager).await;
+}
+
+#[tokio::test]
+async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
+    let (disk, ground) = full(settings(16, HOST)).await;
+    let manager = &ground.manager;
+    let held = manager.match_sequence_hashes(&hashes(2, 8));
+    let urgent = OffloadOptions { class: Class::Urgent, ..OffloadOptions::default() };
+    let offload = manager.offload(&held, urgent);
+    assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
+    // Victims have it.
+    let blocks = manager.allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    assert_eq!((manager.census().grounded, free(manager)), (8, 0));
+    disk.gate().let_go(HEADROOM as usize);
+    until("written", || disk.counts().written == u64::from(HEADROOM)).await;
+    until("and given back", || manager.census().tiers[0][1].free == HEADROOM as usize).await;
+    assert_eq!(manager.census().grounded, 8);
+    // And have it again, at once.
+    let again = manager.allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    assert_eq!((disk.counts().written, manager.census().grounded), (u64::from(HEADROOM), 8));
+    disk.gate().open();
+    assert_eq!(offload.await.copied, 8);
+    drop((blocks, again));
+    rest(manager).await;
+}
+
+#[tokio::test]
+async fn no_more_copies_by_choice_wait_for_host_blocks_than_may_wait_and_others_are_put_off() {
+    const BOUND: u32 = 3;
+    let marks = settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0);
+    let (disk, ground) = full(marks.transfer_queue(BOUND)).await;
+    let manager = &ground.manager;
+    for _ in 0..3 {
+        manager.step().expect("none runs");
+        let census = manager.census();
+        assert_eq!(census.grounded, BOUND as usize);
+        // Their own way down, and one that writes.
+        assert!(census.queued + census.moving <= BOUND as usize + 1, "{census:?}");
+    }
+    // A caller's are refused, and counted.
+    let held = manager.match_sequence_hashes(&hashes(2, 16));
+    let offload = manager.offload(&held, OffloadOptions::default());
+    assert_eq!(manager.stats().refused_by(Refusal::Queue), 16 - u64::from(BOUND));
+    disk.gate().open();
+    assert_eq!(offload.await.refused, 16 - BOUND as usize);
+    drop(held);
+    let all = async {
+        while manager.stats().offloaded[0] < 16 + INACTIVE {
+            manager.step().expect("none runs");
+            yield_now().await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, all).await.is_ok(), "{:?}", manager.stats());
+}
+
+#[tokio::test]
+async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
+    let marks = settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0);
+    let (disk, ground) = full(marks.transfer_queue(3)).await;
+    let manager = &ground.manager;
+    let first = hashes(1, INACTIVE / 2);
+    let mut persisted = pin!(manager.persist(&first));
+    assert!(look(persisted.as_mut()).is_pending());
+    for _ in 0..3 {
+        manager.step().expect("none runs");
+        let census = manager.census();
+        assert_eq!((census.grounded, census.moving, census.queued), (1, 1, 3));
+    }
+    disk.gate().open();
+    assert_eq!(persisted.await.copied, first.len());
+    rest(manager).await;
+}
+
+#[tokio::test]
+async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
+    let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.0)).await;
+    let manager = &ground.manager;
+    manager.step().expect("none runs");
+    assert_eq!(manager.census().grounded, 16, "they keep all blocks of the device");
+    let blocks = manager.allocate_within(HEADROOM as usize, PATIENCE).await.expect("in time");
+    assert_eq!((disk.counts().written, manager.census().grounded), (0, 16 - HEADROOM as usize));
+    drop(blocks);
+    disk.gate().open();
+    rest(manager).await;
+    // The next victims were called off.
+    assert_eq!(manager.match_sequence_hashes(&hashes(2, 16)).len(), 14);
+}

@@ -1,0 +1,251 @@
+//! A pass of the model over blocks of an engine's own, which are offloaded behind its layers: written layer by layer while the iterations go on,
+//! as the engine tells of them or not.
+//!
+//! ```text
+//!   engine   allocates, registers, offloads behind layer k of the next iteration ──► waits until they are written ──► releases
+//!   model    iteration: │ layer 0 written, told of │ layer 1 written │ layer 2 written, told of │ … │ over
+//! ```
+//!
+//! What is checked: what has come to the host has the bytes of all layers. Until a layer is written its part of the block holds what nobody has
+//! computed, so that a copy which is too early is found out.
+
+use crate::content::bytes_of;
+use crate::engine::Engine;
+use crate::patience::pass;
+use crate::recorder::lock;
+use crate::world::World;
+use kvstrata::config::WriteMode;
+use kvstrata::core::storage::DevicePort;
+use kvstrata::core::{BlockId, SequenceHash};
+use kvstrata::manager::{OffloadOptions, RegisterFault};
+use kvstrata::scheduler::{Gate, Misuse};
+use kvstrata::transfer::{Cause, Class};
+use std::time::Duration;
+
+/// What nobody has computed.
+const NOTHING: u8 = 0x5A;
+
+/// A block that an iteration writes, and the layers that it has.
+#[derive(Debug)]
+pub struct Written {
+    iteration: u64,
+    block: BlockId,
+    hash: SequenceHash,
+    layers: u32,
+}
+
+impl World {
+    /// The model runs a layer of an iteration.
+    fn write_layer(&self, iteration: u64, layer: u32) {
+        let bytes = self.settings.layer_bytes;
+        let at = layer as usize * bytes..(layer as usize + 1) * bytes;
+        let mut written = self.pace.written.borrow_mut();
+        for of in written.iter_mut().filter(|of| of.iteration == iteration) {
+            let content = bytes_of(of.hash, self.settings.block_bytes());
+            if let Err(error) = self.device.copy_in(of.block.0, at.start, &content[at.clone()]) {
+                self.violation(format!("layer {layer} of block {} cannot be written: {error}", of.block));
+            }
+            of.layers = layer + 1;
+        }
+    }
+
+    /// A whole iteration of an engine that does not tell of its layers.
+    pub fn step(&self) -> Result<u64, Misuse> {
+        let next = self.iteration.get() + 1;
+        (0..self.settings.layers).for_each(|layer| self.write_layer(next, layer));
+        let iteration = self.manager().step()?;
+        self.iteration.set(iteration);
+        Ok(iteration)
+    }
+
+    /// An iteration. Some tell of each layer, some of every other, some of none.
+    pub async fn one_iteration(&self, every: Duration) {
+        let (manager, layers) = (self.manager(), self.settings.layers);
+        let iteration = match manager.iteration_begin() {
+            Ok(iteration) => iteration,
+            Err(error) => return self.violation(error.to_string()),
+        };
+        self.iteration.set(iteration);
+        for layer in 0..layers {
+            pass(every / (layers + 1)).await;
+            self.write_layer(iteration, layer);
+            let tells = match iteration % 5 {
+                0 => false,
+                1 => layer % 2 == 1,
+                _ => true,
+            };
+            if tells && let Err(error) = manager.layer_done(layer) {
+                self.violation(error.to_string());
+            }
+        }
+        pass(every / (layers + 1)).await;
+        if let Err(error) = manager.iteration_end() {
+            self.violation(error.to_string());
+        }
+        self.check();
+    }
+
+    /// Whether these are written.
+    fn is_written(&self, ids: &[BlockId]) -> bool {
+        let written = self.pace.written.borrow();
+        let lacks = |of: &Written| ids.contains(&of.block) && of.layers < self.settings.layers;
+        !written.iter().any(lacks)
+    }
+
+    /// What the host has of these hashes has their bytes.
+    fn believe_host(&self, hashes: &[SequenceHash]) {
+        let Some(memory) = self.memory.upgrade().filter(|_| self.settings.rot == 0) else { return };
+        for hash in hashes {
+            let there = lock(&self.stored[1]).get(&hash.to_u128()).copied();
+            let bytes = there.and_then(|there| memory.read(there.id.0).ok());
+            if bytes.is_some_and(|bytes| *bytes != *bytes_of(*hash, self.settings.block_bytes())) {
+                self.violation(format!("{hash:?} is in the host before all of it was written"));
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Blocks that a pass writes. Nobody else asks for them before they are.
+    pub async fn offload_behind_layers(&mut self) {
+        let settings = &self.world.settings;
+        // What is written through is copied when it is registered.
+        if settings.iteration.is_none() || settings.mode == WriteMode::Through {
+            return;
+        }
+        let count = 1 + self.random.below(settings.depth.min(4)) as usize;
+        let Some(blocks) = self.allocate(count).await else { return };
+        let ids = blocks.ids().to_vec();
+        let hashes: Vec<SequenceHash> =
+            ids.iter().map(|_| crate::content::child(None, self.random.next() | 1 << 62)).collect();
+        for block in &ids {
+            self.world.device.copy_in(block.0, 0, &vec![NOTHING; self.bytes()]).expect("in range");
+        }
+        {
+            let mut books = self.world.books.borrow_mut();
+            ids.iter().for_each(|block| books.disown(*block));
+            books.unsure += 1;
+        }
+        match blocks.register(&hashes, None) {
+            Ok(registered) => {
+                self.world.registered(&ids, &registered, &hashes);
+                self.run_pass(&registered, &ids, &hashes).await;
+                self.world.pace.written.borrow_mut().retain(|of| !ids.contains(&of.block));
+            }
+            Err(error) if error.why == RegisterFault::Purging && self.is_purging() => {}
+            Err(error) => self.world.violation(format!("{error}")),
+        }
+        self.world.books.borrow_mut().unsure -= 1;
+        self.world.check();
+    }
+
+    async fn run_pass(
+        &mut self,
+        blocks: &kvstrata::manager::Blocks,
+        ids: &[BlockId],
+        hashes: &[SequenceHash],
+    ) {
+        let iteration = self.world.iteration.get() + 1;
+        let of = |(block, hash): (&BlockId, &SequenceHash)| Written {
+            iteration,
+            block: *block,
+            hash: *hash,
+            layers: 0,
+        };
+        self.world.pace.written.borrow_mut().extend(ids.iter().zip(hashes).map(of));
+        let layer = self.random.below(u64::from(self.world.settings.layers) + 1) as u32;
+        let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
+        let gate = Gate::Layer { iteration, layer };
+        let options = OffloadOptions { class, request: self.number, gate, deadline: None };
+        let mut offload = Box::pin(self.manager().offload(blocks, options));
+        self.note(&format!("offloads {} behind layer {layer} of iteration {iteration}", ids.len()));
+        self.world.check();
+        let patience = self.patience();
+        let early = patience.wait(&mut offload).await;
+        while !self.world.is_written(ids) {
+            pass(Duration::from_millis(1)).await;
+        }
+        self.believe(ids.iter().copied(), hashes, "written by layers");
+        self.world.books.borrow_mut().registered(self.tenant, hashes);
+        let outcome = match early {
+            Some(outcome) => Some(outcome),
+            None => self.patience().wait(offload).await,
+        };
+        self.note(&format!("offloaded behind a layer: {outcome:?}"));
+        self.world.believe_host(hashes);
+        if let Some(of) = outcome {
+            let all = of.copied + of.there + of.refused + of.failed;
+            if all != ids.len() {
+                self.world.violation(format!("{of:?} of {} blocks behind a layer", ids.len()));
+            }
+            if of.cause == Some(Cause::Deadline) && of.failed == 0 {
+                self.world.violation(format!("late, and none has failed: {of:?}"));
+            }
+        }
+        self.believe(ids.iter().copied(), hashes, "held behind a layer");
+    }
+}
+
+/// Offloads behind layers of who serves nothing else, so that each seed has many.
+mod directed {
+    use super::*;
+    use crate::common::Random;
+    use crate::directed::play;
+    use crate::drops::{compute, sequence};
+    use crate::sim::Plan;
+    use crate::world::calm;
+    use std::rc::Rc;
+
+    /// A world of four layers, whose model iterates.
+    fn paced(seed: u64, mover: Plan) -> crate::settings::Settings {
+        let mut settings = calm(seed);
+        (settings.device, settings.host, settings.disk) = (12, 16, [0, 24][seed as usize % 2]);
+        (settings.layers, settings.layer_bytes) = (4, 16);
+        (settings.iteration, settings.iteration_bytes) = (Some(Duration::from_millis(20)), None);
+        (settings.mode, settings.depth, settings.headroom) = (WriteMode::Back, 4, 0);
+        settings.offload = Duration::from_secs(5);
+        settings.mover = mover;
+        settings
+    }
+
+    /// Each wait has its time: an engine may take long over a pass.
+    #[test]
+    fn the_deadline_is_of_each_layer_and_not_of_the_pass() {
+        let quick = Duration::from_millis(1)..Duration::from_millis(2);
+        let mut settings = paced(0, Plan { latency: quick, ..Plan::calm(0) });
+        (settings.offload, settings.queue) = (Duration::from_millis(100), 1024);
+        play(settings, |world, manager| async move {
+            let blocks = compute(&world, &manager, &sequence(1, 2)).await;
+            let iteration = manager.iteration_begin().expect("none runs");
+            let (gate, deadline) = (Gate::Layer { iteration, layer: 0 }, Some(Duration::from_secs(5)));
+            let offload =
+                manager.offload(&blocks, OffloadOptions { gate, deadline, ..OffloadOptions::default() });
+            for layer in 0..world.settings.layers {
+                pass(Duration::from_millis(60)).await;
+                manager.layer_done(layer).expect("in turn");
+            }
+            let down = offload.await;
+            assert_eq!((down.copied, down.cause), (2, None));
+            manager.iteration_end().expect("one runs");
+            drop(blocks);
+        });
+    }
+
+    #[test]
+    fn what_goes_down_behind_layers_has_the_bytes_of_all_of_them() {
+        for seed in 0..40 {
+            let plan = if seed % 3 == 0 { Plan { hang: 0, ..Plan::rough(seed) } } else { Plan::calm(seed) };
+            let quick = Duration::from_millis(1)..Duration::from_millis(8);
+            play(paced(seed, Plan { latency: quick, ..plan }), |world, _| async move {
+                let every = Duration::from_millis(20);
+                let model = tokio::task::spawn_local(Rc::clone(&world).iterate(every));
+                let mut engine = Engine::new(Rc::clone(&world), 1, Random(seed));
+                for _ in 0..12 {
+                    engine.offload_behind_layers().await;
+                }
+                (0..world.settings.engines).for_each(|_| world.engine_ends());
+                model.await.expect("no panic");
+            });
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! What a purge says of disks is true: of slots that others have taken, or that were given up before, and of disks that fail.
+
+use crate::common::volume;
+use crate::gated::Ground;
+use crate::ground::{BYTES, compute, rest, settings, stepping};
+use crate::sequence;
+use crate::sim::{ALWAYS, Asked, Plan, SimDisk};
+use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::core::{PoolConfig, SequenceHash};
+use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::ffi::disk::VolumeOptions;
+use kvstrata::manager::{KvBlockManager, OnboardOptions, Purge, Purged};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Cause;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::task::yield_now;
+
+const SOON: Duration = Duration::from_secs(20);
+const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
+
+/// Volumes that write their tables when they are told to, or closed, and not before.
+struct Disks {
+    _folder: TempDir,
+    files: Vec<PathBuf>,
+    slots: u32,
+}
+
+impl Disks {
+    fn new(volumes: usize, slots: u32) -> Disks {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = (0..volumes).map(|number| folder.path().join(number.to_string())).collect();
+        Disks { _folder: folder, files, slots }
+    }
+
+    fn open(&self) -> Arc<DiskTier> {
+        let volume = |file: &PathBuf| {
+            VolumeOptions::new(file, self.slots, BYTES).keep(true).table_delay(Duration::from_secs(1000))
+        };
+        let blocks = PoolConfig::new(self.slots * self.files.len() as u32);
+        let volumes = self.files.iter().map(volume).collect();
+        Arc::new(DiskTier::open(volumes, blocks, TierOptions::default()).expect("a tier").0)
+    }
+
+    /// What a crash at this moment would leave on the first: hashes that the next opening finds.
+    fn left(&self) -> Vec<SequenceHash> {
+        let blocks = volume::read(&self.files[0]).expect("a superblock").blocks;
+        blocks.into_keys().map(SequenceHash::from_u128).collect()
+    }
+}
+
+fn over(settings: ManagerConfigBuilder, host: u32, tier: &Arc<DiskTier>) -> Ground {
+    let port = DiskMover::new(Arc::clone(tier), &tokio::runtime::Handle::current());
+    let settings = settings.disk_blocks(tier.pool().capacity() as u32).host_headroom(0);
+    Ground::over(settings, 4, host, Some(Arc::new(port)))
+}
+
+fn flush(tier: &DiskTier) {
+    tier.volumes().flush().into_iter().for_each(|flush| flush.wait().expect("flushed"));
+}
+
+/// Computes a run, and has it on the disk.
+async fn persist(manager: &KvBlockManager, run: &[SequenceHash]) {
+    drop(compute(manager, run, None).await);
+    assert_eq!(stepping(manager, manager.persist(run)).await.copied, run.len());
+    stepping(manager, rest(manager)).await;
+}
+
+fn nothing_is_left(purged: Purged) {
+    assert_eq!((purged.complete, purged.failed, purged.still_found), (true, 0, 0), "{purged:?}");
+}
+
+/// A copy of another's has taken the slot of a tenant's block, and is not written yet: the block is there whole, record and all.
+#[tokio::test]
+async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_another_slot() {
+    for zero in [false, true] {
+        let disks = Disks::new(1, 6);
+        let tier = disks.open();
+        let ground = over(settings(4, 4).iteration_bytes(Some(BYTES as u64)), 4, &tier);
+        let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
+        let (of_a, of_b, of_nobody) = (sequence(&a, 1, 4), sequence(&b, 1, 1), sequence(&b, 2, 2));
+        persist(&a, &of_a).await;
+        persist(&ground.manager, &of_nobody).await;
+        flush(&tier);
+        assert_eq!((a.usage(Tier::Disk).blocks, disks.left().len(), tier.pool().free()), (4, 6, 0));
+        drop(compute(&b, &of_b, None).await);
+        // The iteration has bytes for the way to the host, and none for that to the disk.
+        ground.manager.step().expect("none runs");
+        let persisted = tokio::spawn({
+            let (b, of_b) = (b.clone(), of_b.clone());
+            async move { b.persist(&of_b).await }
+        });
+        let taken = async {
+            while a.usage(Tier::Disk).blocks == 4 {
+                yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, taken).await.expect("of the block that was used least of late");
+        assert_eq!(disks.left().len(), 6, "nothing was written");
+        let purged = a.purge(Purge { zero, ..ZERO }).await.expect("open");
+        nothing_is_left(purged);
+        assert!(disks.left().iter().all(|hash| of_nobody.contains(hash)), "found after a crash");
+        assert_eq!(purged.disk.found, 3, "the fourth was not registered any more");
+        let bytes = std::fs::read(&disks.files[0]).expect("there");
+        let there = |hash: &&SequenceHash| {
+            let its = crate::ground::bytes_of(**hash);
+            bytes.chunks(64).any(|some| some == &its[..64])
+        };
+        assert_eq!(of_a.iter().filter(there).count(), if zero { 0 } else { 4 });
+        let persisted = stepping(&b, persisted).await.expect("no panic");
+        assert_eq!((persisted.copied, persisted.failed), (1, 0), "{persisted:?}");
+        assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::Disk).blocks), [0, 1]);
+        assert_eq!((tier.pool().census().free, tier.pool().census().owned), (4, 0));
+    }
+}
+
+/// The name of a block that was not full is nobody's, when its request gives it up; its slot is given up then.
+#[tokio::test]
+async fn what_was_given_up_before_a_purge_is_forgotten_for_good_when_it_is_over() {
+    let disks = Disks::new(1, 4);
+    let tier = disks.open();
+    // Without a host tier: what is preempted goes to the disk.
+    let Ground { manager, .. } = over(settings(4, 0), 0, &tier);
+    let a = manager.tenant("a").expect("few tenants");
+    let none = compute(&a, &[], None).await;
+    let partial = a.allocate(1).await.expect("free");
+    let mut preempted = a.preempt(none, partial, 1).expect("one manager");
+    assert_eq!(preempted.settled().await.copied, 1);
+    flush(&tier);
+    assert_eq!(disks.left().len(), 1);
+    drop(preempted);
+    rest(&manager).await;
+    assert_eq!((tier.pool().census().inactive, disks.left().len()), (0, 1), "not on the device yet");
+    let purged = a.purge(Purge::default()).await.expect("open");
+    nothing_is_left(purged);
+    assert_eq!((purged.disk.found, disks.left()), (0, vec![]));
+}
+
+/// A volume is out of service: the next opening finds what it holds, whoever was purged.
+#[tokio::test]
+async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has_noticed_or_not() {
+    for noticed in [false, true] {
+        let disks = Disks::new(2, 8);
+        let tier = disks.open();
+        let ground = over(settings(4, 4), 4, &tier);
+        let a = ground.manager.tenant("a").expect("few tenants");
+        let runs = [1, 2].map(|number| sequence(&a, number, 4));
+        persist(&a, &runs[0]).await;
+        persist(&a, &runs[1]).await;
+        flush(&tier);
+        let all: Vec<SequenceHash> = runs.concat();
+        let of_second = |hash: &&SequenceHash| {
+            let slot = tier.lookup(**hash).map_or(0, |block| block.id().0);
+            slot % 2 == 1
+        };
+        let lost: Vec<SequenceHash> = all.iter().filter(of_second).copied().collect();
+        assert!(!lost.is_empty() && lost.len() < all.len(), "{} on the second", lost.len());
+        tier.volumes().volumes()[1].retire();
+        if noticed {
+            // Neither device nor host has them.
+            drop(a.allocate(4).await.expect("evictable"));
+            for number in 10..14 {
+                drop(compute(&ground.manager, &sequence(&a, number, 4), None).await);
+                rest(&a).await;
+            }
+            drop(a.onboard(a.match_prefix(&lost[..1]), OnboardOptions::default()).expect("fits").await);
+            assert!(lost.iter().all(|hash| a.match_prefix(&[*hash]).is_empty()), "looked up in vain");
+        }
+        let purged = a.purge(Purge::default()).await.expect("open");
+        assert_eq!((purged.complete, purged.failed), (true, lost.len()), "{noticed}: {purged:?}");
+        assert_eq!(a.usage(Tier::Disk).blocks, 0);
+        let again = a.purge(Purge::default()).await.expect("open");
+        assert_eq!((again.failed, again.disk.found), (lost.len(), 0), "it says so each time");
+        drop((a, ground, tier));
+        let tier = disks.open();
+        let found: Vec<SequenceHash> = all.into_iter().filter(|hash| tier.lookup(*hash).is_some()).collect();
+        assert_eq!(found, lost, "so it is");
+    }
+}
+
+/// The slot is the port's, which frees it: with what was written of the block, and what was there before.
+#[tokio::test]
+async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() {
+    for (zero, left) in [(true, 1), (false, 0)] {
+        let plan = Plan { fail: ALWAYS, ..Plan::calm(1) };
+        let disk = Arc::new(SimDisk::new(8, BYTES, plan));
+        let writes = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&writes);
+        disk.listen(move |asked| _ = counted.fetch_add(usize::from(asked == Asked::Write), Relaxed));
+        let port = Arc::<SimDisk>::clone(&disk);
+        let ground = Ground::over(settings(4, 4).disk_blocks(8).host_headroom(0), 4, 4, Some(port));
+        let a = ground.manager.tenant("a").expect("few tenants");
+        let run = sequence(&a, 1, 1);
+        drop(compute(&a, &run, None).await);
+        let persisted = tokio::spawn({
+            let (a, run) = (a.clone(), run.clone());
+            async move { a.persist(&run).await }
+        });
+        let begun = async {
+            while writes.load(Relaxed) == 0 {
+                yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, begun).await.expect("written");
+        disk.change(|plan| plan.fail = 0);
+        let purged = a.purge(Purge { zero, ..ZERO }).await.expect("open");
+        assert_eq!(persisted.await.expect("no panic").cause, Some(Cause::Disk), "it was under way");
+        assert_eq!((purged.complete, purged.in_flight, purged.failed), (true, 1, left), "{purged:?}");
+    }
+}

@@ -1,0 +1,154 @@
+//! The next victims among some of the blocks, one owner's say, where the others are not passed again at each look.
+//!
+//! ```text
+//!   a list   others' others' others' │ own  others' own …           passed: up to the first that was found, or to the young end
+//! ```
+//!
+//! I1. What a look has found lies behind no place of `Passed`: places of blocks only move towards the young end (`timeline/compact.rs`).
+//! I2. What a look has passed may become one of them all the same: a parent that comes back to its old place, a block that keeps its place
+//!     while it is in use, one that was just being released. So where too few are found all is looked at anew.
+
+use super::BlockPool;
+use crate::id::{BlockId, BlockRef};
+use crate::policy::Eviction;
+use crate::slot::{NO_TICKET, Priority};
+use alloc::vec::Vec;
+
+/// How far looks for the same blocks have come, in each list of the policy: nowhere, to begin with.
+#[derive(Debug, Clone, Default)]
+pub struct Passed(Vec<u64>);
+
+impl BlockPool {
+    /// Appends up to `n` of those blocks that eviction would take next of which `is_one` is true, in about the policy's order: exactly that of
+    /// LRU. Nothing is taken or held, as with [`next_victims`](BlockPool::next_victims). What `passed` has passed is not asked for again unless
+    /// too few are found: many looks cost about as much as one from the oldest to the youngest. What was found, and is still there, is found again.
+    pub fn next_victims_among(
+        &self,
+        passed: &mut Passed,
+        n: usize,
+        mut is_one: impl FnMut(BlockRef) -> bool,
+        out: &mut Vec<BlockRef>,
+    ) {
+        let before = out.len();
+        let is_first = passed.0.iter().all(|place| *place == 0);
+        self.look_among(passed, n, &mut is_one, out);
+        if out.len() - before < n && !is_first {
+            out.truncate(before);
+            passed.0.fill(0);
+            self.look_among(passed, n, &mut is_one, out);
+        }
+    }
+
+    fn look_among(
+        &self,
+        passed: &mut Passed,
+        n: usize,
+        is_one: &mut impl FnMut(BlockRef) -> bool,
+        out: &mut Vec<BlockRef>,
+    ) {
+        let end = out.len().saturating_add(n);
+        passed.0.resize(self.policy.lists(), 0);
+        for (list, place) in passed.0.iter_mut().enumerate() {
+            if out.len() >= end {
+                return;
+            }
+            let mut go_on = self.timeline.young_end();
+            self.timeline.peek(&self.slots, list, *place, |slot, number| {
+                let word = slot.word();
+                let block = BlockRef { id: BlockId(number), generation: word.generation() };
+                if word.inactive() && word.priority() != Priority::Pinned && is_one(block) {
+                    // Where it is by now: no earlier than where it was met. Gone, it may be anywhere when it comes back: from here on, at the least.
+                    go_on = go_on
+                        .min(Some(slot.ticket()).filter(|ticket| *ticket != NO_TICKET).unwrap_or(*place));
+                    out.push(block);
+                }
+                out.len() < end
+            });
+            *place = go_on;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Policy, PoolConfig, SequenceHash};
+
+    fn hash(number: u64) -> SequenceHash {
+        SequenceHash::from_u128(u128::from(number) << 32)
+    }
+
+    fn pool(policy: Policy, capacity: u32) -> BlockPool {
+        BlockPool::new(PoolConfig::new(capacity).policy(policy).lanes(1).lane_of(|| 0))
+            .expect("a valid setup")
+    }
+
+    fn store(pool: &BlockPool, number: u64) -> BlockRef {
+        let mut blocks = Vec::new();
+        pool.allocate(1, &mut blocks).expect("there is room");
+        let block = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+        let held = pool.register(block, None).into_block();
+        let block = held.downgrade();
+        drop(held);
+        block
+    }
+
+    /// Blocks that were asked about.
+    fn look(pool: &BlockPool, passed: &mut Passed, own: &[BlockRef], n: usize) -> (Vec<BlockRef>, usize) {
+        let (mut found, mut asked) = (Vec::new(), 0);
+        let is_one = |block: BlockRef| {
+            asked += 1;
+            own.contains(&block)
+        };
+        pool.next_victims_among(passed, n, is_one, &mut found);
+        (found, asked)
+    }
+
+    #[test]
+    fn others_are_passed_once() {
+        for policy in Policy::ALL {
+            let pool = pool(policy, 1000);
+            (0..900).for_each(|number| _ = store(&pool, number));
+            let mut own: Vec<BlockRef> = (1000..1010).map(|number| store(&pool, number)).collect();
+            let mut passed = Passed::default();
+            let (found, asked) = look(&pool, &mut passed, &own, 1);
+            assert_eq!((found.len(), asked >= 901), (1, true), "{policy}");
+            let mut all = 0;
+            for number in 2000..2500 {
+                let (found, asked) = look(&pool, &mut passed, &own, 1);
+                all += asked;
+                let victim = pool.evict_this(found[0]).expect("nobody holds it");
+                own.retain(|block| *block != found[0]);
+                drop(victim.into_mutable());
+                own.push(store(&pool, number));
+            }
+            assert!(all < 500 * 20, "{policy}: {all} were asked about for 500");
+        }
+    }
+
+    #[test]
+    fn what_was_passed_is_found_if_it_becomes_one() {
+        for policy in Policy::ALL {
+            let pool = pool(policy, 100);
+            let others: Vec<BlockRef> = (0..50).map(|number| store(&pool, number)).collect();
+            let mut passed = Passed::default();
+            let last = store(&pool, 99);
+            assert_eq!(look(&pool, &mut passed, &[last], 1).0, [last], "{policy}");
+            assert_eq!(look(&pool, &mut passed, &others[..1], 1).0, [others[0]], "{policy}");
+        }
+    }
+
+    #[test]
+    fn what_was_found_is_found_again_in_order() {
+        let pool = pool(Policy::Lru, 100);
+        let all: Vec<BlockRef> = (0..60).map(|number| store(&pool, number)).collect();
+        let own = [all[20], all[30], all[40]];
+        let mut passed = Passed::default();
+        for n in [1, 3, 2, 5] {
+            assert_eq!(look(&pool, &mut passed, &own, n).0, own[..n.min(3)]);
+        }
+        // Used: it is the youngest.
+        drop(pool.lookup(hash(20)));
+        assert_eq!(look(&pool, &mut passed, &own, 3).0, [all[30], all[40], all[20]]);
+    }
+}
