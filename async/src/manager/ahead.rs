@@ -234,9 +234,13 @@ impl Traffic {
     }
 
     fn copy_or_owe(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) {
-        if self.copy_through(inner, of, block) {
-            return;
+        if !self.copy_through(inner, of, block) {
+            self.owe(inner, of, block);
         }
+    }
+
+    /// To be made when there is room (I2).
+    pub(super) fn owe(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) {
         if self.owed.copies.len() >= MANY_OWED.max(2 * self.owed.looked) {
             self.owed.copies.retain(|(stack, tier, block)| {
                 let there = inner.stack(*stack).pool(*tier).and_then(|pool| pool.registered(block.id));

@@ -145,12 +145,14 @@ impl Traffic {
         }
     }
 
-    /// Urgent reads that lack nothing but staging are not to wait for what waits for the engine itself. Whether that had some.
+    /// Reads that somebody waits for, and that lack nothing but staging, are not to wait for what waits for the engine itself. Whether that had
+    /// some.
     fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
         (0..self.lines.len() as u16).any(|stack| {
             let reads = &self.queues[Path::DiskToDevice as usize];
-            let goes =
-                reads.waiting_in(Class::Urgent, stack) > 0 && reads.has_room(inner.stack(stack).block_bytes);
+            let awaited = [Class::Urgent, Class::Offload, Class::Background];
+            let goes = awaited.iter().any(|class| reads.waiting_in(*class, stack) > 0)
+                && reads.has_room(inner.stack(stack).block_bytes);
             let lacks = !has_staging(inner, &self.lines[stack as usize], &self.parked, stack);
             goes && lacks && self.reclaim_staging(inner, stack)
         })

@@ -20,6 +20,7 @@ use super::down::{Down, Have};
 use super::inner::Inner;
 use super::room::Slot;
 use super::traffic::Traffic;
+use crate::config::WriteMode;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
 use std::collections::VecDeque;
@@ -157,8 +158,8 @@ impl Traffic {
         loop {
             let line = &self.lines[stack as usize];
             let (Some(key), 0) = (line.grounded.first_chosen(), line.grounded.victims()) else { return };
-            let Some(Down { source, class, .. }) = self.downs.get(key as usize) else { return };
-            let (source, class, sinking) = (*source, *class, line.sinking);
+            let Some(Down { source, class, steps, .. }) = self.downs.get(key as usize) else { return };
+            let (source, class, whole, sinking) = (*source, *class, steps.is_none(), line.sinking);
             let host = &inner.stack(stack).host;
             if let Some(host) = host {
                 let (free, headroom) = (host.pool.free(), inner.rules.host_headroom as usize);
@@ -172,6 +173,8 @@ impl Traffic {
                     self.lines[stack as usize].grounded.pop_chosen();
                     self.take_off(inner, key, block);
                 }
+                // What is written waits for nothing that waits for the engine.
+                Slot::Soon if host.is_none() && whole && self.reclaim_staging(inner, stack) => {}
                 Slot::Soon if self.lines[stack as usize].sinking == sinking => return,
                 Slot::Soon => {}
                 Slot::Never => {
@@ -183,20 +186,30 @@ impl Traffic {
         }
     }
 
-    /// Somebody waits for blocks of the device that copies by choice keep, which nobody has asked for and which wait themselves: up to `wanted`
-    /// of them are called off (I4). Their blocks may leave, as victims. Whether there was one.
+    /// Somebody waits for blocks of the device that copies by choice alone keep, which nobody has asked for and which wait themselves: up to
+    /// `wanted` of them are called off (I4). Their blocks may leave, as victims; what is to be written through is owed. Whether there was one.
     pub(super) fn call_off_chosen(&mut self, inner: &Inner, stack: u16, wanted: usize) -> bool {
-        let keeps = |down: &Down| {
-            down.from == Tier::Device && matches!(down.source, Have::Leased(_)) && down.asked.is_empty()
+        let pool = &inner.stack(stack).device.pool;
+        // Of a block that somebody holds nobody would have anything.
+        let keeps = |down: &Down| match down.source {
+            Have::Leased(block) => {
+                down.from == Tier::Device && down.asked.is_empty() && pool.evictable(block).is_some()
+            }
+            Have::Owned(_) | Have::Held(_) => false,
         };
         let grounded = &self.lines[stack as usize].grounded;
-        // The first are the next victims.
         let chosen = grounded.chosen.iter().flatten();
         let chosen = chosen.filter(|key| self.downs.get(**key as usize).is_some_and(keeps));
         let mut off: Vec<u32> = chosen.take(wanted).copied().collect();
         off.sort_unstable();
         self.lines[stack as usize].grounded.retain(|key| off.binary_search(key).is_err());
-        off.iter().for_each(|key| self.down_failed(inner, *key, Failure::of(Cause::Cancelled)));
+        for key in &off {
+            let source = self.downs.get(*key as usize).map(|down| down.source);
+            self.down_failed(inner, *key, Failure::of(Cause::Cancelled));
+            if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
+                self.owe(inner, (stack, Tier::Device), block);
+            }
+        }
         !off.is_empty()
     }
 }

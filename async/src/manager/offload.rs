@@ -33,6 +33,11 @@ pub struct OffloadOptions {
     /// has the block when all of its layers are there. Where a model has several groups of layers, a group's are not told apart by
     /// [`layer_done`](super::KvBlockManager::layer_done): there a block goes whole, when the last layer of the model is done.
     ///
+    /// A block that is registered before it is written, for others to find it in the device, is to go down by such an offload alone: not with
+    /// `offload.mode` through or second-use, which copy what is registered, nor given up, by its last handle, before it is written where no gate
+    /// holds it. An offload whose gate is open says that its blocks are written, and so does the preemption of the request that has asked for theirs;
+    /// [`persist`](super::KvBlockManager::persist), and whoever else asks, waits for the layers.
+    ///
     /// Until all of it is down a block is held, and cannot be evicted, also where its handles and the [`Offload`] have been dropped: what it
     /// will hold is not there yet. So an engine that awaits blocks in the midst of a pass may wait for those that only its own pass lets go. What has
     /// waited for a gate, or for the next of its layers, for the manager's `deadline.offload`, whatever `deadline` says here, is let go, and
@@ -88,7 +93,7 @@ impl Offload {
         let inner = Arc::clone(blocks.inner());
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
         let key = inner.with(|traffic| {
-            let key = traffic.offload(&inner, blocks, options, false);
+            let key = traffic.offload(&inner, blocks, options, Asks::Written);
             traffic.offload_due(key, due);
             key
         });
@@ -101,7 +106,7 @@ impl Offload {
         let options = OffloadOptions { request, ..OffloadOptions::default() };
         let due = inner.due_in(inner.rules.offload_deadline);
         let key = inner.with(|traffic| {
-            let key = traffic.offload(&inner, blocks, options, true);
+            let key = traffic.offload(&inner, blocks, options, Asks::Whole);
             traffic.offload_due(key, due);
             key
         });
@@ -138,7 +143,7 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
     // One for both halves.
     let due = inner.due_in(inner.rules.offload_deadline);
     let key = inner.with(|traffic| {
-        let key = traffic.offload(inner, &blocks, OffloadOptions::default(), false);
+        let key = traffic.offload(inner, &blocks, OffloadOptions::default(), Asks::Anybody);
         // Victims, which the device has no more and the host not yet.
         for hash in hashes.iter().filter(|hash| !of.device.pool.contains(**hash)) {
             let joined = traffic.join_down(key, stack, *hash, None);
@@ -239,8 +244,20 @@ impl fmt::Debug for Offload {
     }
 }
 
+/// Who asks for copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    /// The engine, of blocks that are written when their gate is open.
+    Written,
+    /// The engine, of a request that has written all of its blocks; also beyond the queue's bound.
+    Whole,
+    /// Somebody who may not know that a pass still writes them.
+    Anybody,
+}
+
 impl Traffic {
-    fn offload(&mut self, inner: &Inner, blocks: &Blocks, options: OffloadOptions, whole: bool) -> u32 {
+    fn offload(&mut self, inner: &Inner, blocks: &Blocks, options: OffloadOptions, asks: Asks) -> u32 {
+        let whole = asks == Asks::Whole;
         let stack = blocks.stack();
         let of = inner.stack(stack);
         let books = &of.device;
@@ -272,8 +289,9 @@ impl Traffic {
                 books.ages.second_use(held, inner.now());
             }
             if self.join_down(key, stack, name.hash, None) {
-                if written {
-                    self.lift(inner, stack, name.hash, held);
+                let by = if whole { Some(request) } else { None };
+                if written && asks != Asks::Anybody {
+                    self.lift(inner, stack, (name.hash, held), by);
                 }
                 let_go(books, Have::Held(held), inner.now());
                 continue;
@@ -404,6 +422,11 @@ impl Traffic {
     pub(super) fn offload_refused(&mut self, inner: &Inner, key: u32, why: Refusal) {
         inner.counts.refused(why, 1);
         self.offload_counted(key, |so_far| so_far.refused += 1);
+    }
+
+    /// One that was asked for is below by now.
+    pub(super) fn offload_there(&mut self, key: u32) {
+        self.offload_counted(key, |so_far| so_far.there += 1);
     }
 
     /// Why a copy that was asked for has not begun.

@@ -122,10 +122,16 @@ impl Traffic {
         match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
             Some(flight) => self.downs[flight as usize].asked.extend(asked),
             None => {
+                let of = inner.stack(stack);
                 let why = self.why_refused(Path::DeviceToHost, class);
-                let_go(&inner.stack(stack).device, source, inner.now());
-                if let Some(asked) = asked {
-                    self.offload_refused(inner, asked, why);
+                let wanted = self.wants_copy(of, stack, name, of.device.class(block.id));
+                let_go(&of.device, source, inner.now());
+                let Some(asked) = asked else { return };
+                match self.down_of.get(&(stack, name.hash)) {
+                    // Somebody else has asked for it, too.
+                    Some(flight) => self.downs[*flight as usize].asked.push(asked),
+                    None if !wanted => self.offload_there(asked),
+                    None => self.offload_refused(inner, asked, why),
                 }
             }
         }

@@ -53,6 +53,17 @@ impl Traffic {
         }
     }
 
+    /// What waits for the engine waits in vain, and so would who waits for that.
+    fn end_gated(&mut self, inner: &Inner) {
+        let gated = self.downs.iter().filter(|(_, down)| matches!(down.at, At::Gated(_)));
+        let gated: Vec<(u32, At)> = gated.map(|(key, down)| (key as u32, down.at)).collect();
+        for (key, at) in gated {
+            self.recall(at);
+            self.down_failed(inner, key, Failure::of(Cause::Cancelled));
+        }
+        self.drop_gated(inner);
+    }
+
     /// Takes a flight out of its queue. False: it is under way.
     pub(super) fn recall(&mut self, at: At) -> bool {
         match at {
@@ -77,6 +88,7 @@ impl Inner {
             traffic.refusing = true;
             // Nobody iterates any more.
             traffic.allowance = Allowance::new(None);
+            traffic.end_gated(self);
         });
         // Half the time for what waits to be moved, half for what then still moves.
         let drained = self.idle_by(deadline - self.rules.shutdown_deadline / 2).await;

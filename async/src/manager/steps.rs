@@ -138,11 +138,20 @@ impl Traffic {
         self.queue_layers(inner, key);
     }
 
-    /// Somebody asks for a block that is on its way down, and says that all of it is written: it waits for no layer any more.
-    pub(super) fn lift(&mut self, inner: &Inner, stack: u16, hash: SequenceHash, block: BlockRef) {
+    /// The engine asks for a block that is on its way down, and says that all of it is written: it waits for no layer any more. A request that
+    /// is preempted says so of what it has asked for itself.
+    pub(super) fn lift(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        (hash, block): (SequenceHash, BlockRef),
+        by: Option<u64>,
+    ) {
         let Some(key) = self.down_of.get(&(stack, hash)).copied() else { return };
-        // Another block of the hash may still be written.
-        let of_it = |down: &&mut Down| down.source == Have::Held(block);
+        // Another block of the hash may still be written, and this one by another request.
+        let of_it = |down: &&mut Down| {
+            down.source == Have::Held(block) && by.is_none_or(|request| down.request == request)
+        };
         let Some(down) = self.downs.get_mut(key as usize).filter(of_it) else { return };
         down.steps = None;
         let (at, serial) = (down.at, down.serial);

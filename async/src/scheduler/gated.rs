@@ -29,6 +29,8 @@ struct Waiting<T> {
     due: Due,
     number: u64,
     place: usize,
+    /// Of those that may not be more than the limit.
+    counted: bool,
 }
 
 /// Items that wait for gates.
@@ -37,6 +39,7 @@ pub struct Gated<T> {
     limit: u32,
     waiting: Slab<Waiting<T>>,
     heap: Vec<u32>,
+    counted: u32,
     /// Of the next item.
     number: u64,
 }
@@ -45,21 +48,21 @@ impl<T> Gated<T> {
     /// Nothing; at most `limit` may wait.
     #[must_use]
     pub fn new(limit: u32) -> Gated<T> {
-        Gated { limit, waiting: Slab::new(), heap: Vec::new(), number: 0 }
+        Gated { limit, waiting: Slab::new(), heap: Vec::new(), counted: 0, number: 0 }
     }
 
     /// Lets one wait, whatever the limit: for what has begun already, so that refusing it makes no room.
     pub fn hold_beyond(&mut self, gate: Gate, item: T) -> Key {
-        self.insert(Due::of(gate), item)
+        self.insert(Due::of(gate), item, false)
     }
 
     /// Lets one wait. If its gate is open already, the next [`released`](Gated::released) lets it through.
     pub fn hold(&mut self, gate: Gate, item: T) -> Result<Key, Full<T>> {
-        let waiting = self.waiting();
-        if waiting >= self.limit {
-            return Err(Full { waiting, limit: self.limit, item });
+        if self.counted >= self.limit {
+            return Err(Full { waiting: self.counted, limit: self.limit, item });
         }
-        Ok(self.insert(Due::of(gate), item))
+        self.counted += 1;
+        Ok(self.insert(Due::of(gate), item, true))
     }
 
     /// Hands out all whose gates the clock has passed. How many.
@@ -108,18 +111,19 @@ impl<T> Gated<T> {
         self.heap.len() as u32
     }
 
-    fn insert(&mut self, due: Due, item: T) -> Key {
+    fn insert(&mut self, due: Due, item: T, counted: bool) -> Key {
         let number = self.number;
         self.number += 1;
         let place = self.heap.len();
-        let slot = self.waiting.insert(Waiting { item, due, number, place }) as u32;
+        let slot = self.waiting.insert(Waiting { item, due, number, place, counted }) as u32;
         self.heap.push(slot);
         self.up(place);
         Key { slot, number }
     }
 
     fn take(&mut self, slot: u32) -> T {
-        let Waiting { item, place, .. } = self.waiting.remove(slot as usize);
+        let Waiting { item, place, counted, .. } = self.waiting.remove(slot as usize);
+        self.counted -= u32::from(counted);
         self.heap.swap_remove(place);
         if let Some(&moved) = self.heap.get(place) {
             self.waiting[moved as usize].place = place;

@@ -10,7 +10,7 @@ use kvstrata::core::{DevicePort, SequenceHash};
 use kvstrata::manager::{Blocks, KvBlockManager, Offload, OffloadOptions, OnboardOptions, Purge};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, DiskPort, Path};
+use kvstrata::transfer::{Cause, Class, DiskPort, Path};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ impl Pass<'_> {
     /// Behind a layer of this pass.
     fn offload(&self, layer: u32) -> Offload {
         let gate = Gate::Layer { iteration: self.iteration, layer };
-        let options = OffloadOptions { gate, deadline: Some(PATIENCE), ..OffloadOptions::default() };
+        let options =
+            OffloadOptions { gate, request: 1, deadline: Some(PATIENCE), ..OffloadOptions::default() };
         self.ground.manager.offload(&self.blocks, options)
     }
 
@@ -270,6 +271,31 @@ async fn who_says_that_all_is_written_waits_for_no_layer() {
     pass.back().await;
 }
 
+/// They may not know that a pass still writes what they ask for.
+#[tokio::test]
+async fn others_who_ask_for_a_copy_wait_for_the_layers() {
+    let ground = ground();
+    let manager = &ground.manager;
+    let pass = Pass::begin(&ground, manager, (1, 2)).await;
+    let offload = pass.offload(1);
+    // The same once more, before the first step.
+    let twice = pass.offload(1);
+    pass.run(0..2).await;
+    let wanted = pass.hashes.clone();
+    let mut persist = pin!(manager.persist(&wanted));
+    assert!(look(persist.as_mut()).is_pending());
+    let none = manager.try_allocate(0).expect("none");
+    let mut preempted = manager.preempt(pass.blocks.clone(), none, 2).expect("one manager");
+    still(manager).await;
+    assert_eq!(pass.copied(), [(0, 2)]);
+    pass.run(2..8).await;
+    let (offload, twice) = (offload.await, twice.await);
+    assert_eq!((offload.copied, twice.copied, twice.refused), (2, 2, 0));
+    assert_eq!((soon(persist).await.failed, soon(preempted.settled()).await.copied), (0, 2));
+    pass.end();
+    pass.back().await;
+}
+
 #[tokio::test]
 async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
     for moves in [false, true] {
@@ -467,6 +493,53 @@ async fn neither_a_read_nor_a_victim_waits_for_staging_until_the_engine_goes_on(
     pass.end();
     drop(taken);
     pass.back().await;
+}
+
+#[tokio::test]
+async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
+    let (ground, _disk) = over_disk(4);
+    let manager = &ground.manager;
+    let others = super::ground::compute(manager, &hashes(2, 2), None).await;
+    let pass = Pass::begin(&ground, manager, (1, 2)).await;
+    let offload = pass.offload(3);
+    pass.run(0..4).await;
+    assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
+    let none = manager.try_allocate(0).expect("none");
+    let preempted = manager.preempt(others, none, 7).expect("one manager");
+    let two = soon(manager.allocate(2)).await.expect("those of the preempted");
+    pass.run(4..8).await;
+    assert_eq!(offload.await.copied, 2);
+    pass.end();
+    drop((two, preempted, pass));
+    rest(manager).await;
+
+    // Nor does a read that somebody awaits, however little it hurries.
+    let pass = Pass::begin(&ground, manager, (3, 2)).await;
+    let offload = pass.offload(3);
+    pass.run(0..4).await;
+    assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
+    let (others, found) = (hashes(2, 2), manager.match_prefix(&hashes(2, 2)));
+    assert_eq!(found.in_tier(Tier::Disk), 2);
+    let options = OnboardOptions { class: Class::Background, ..OnboardOptions::default() };
+    let up = soon(manager.onboard(found, options).expect("fits")).await;
+    check(manager, &up.blocks, &others);
+    pass.run(4..8).await;
+    assert_eq!(offload.await.copied, 2);
+    pass.end();
+}
+
+#[tokio::test]
+async fn a_shutdown_waits_for_nothing_that_waits_for_what_waits_for_the_engine() {
+    let (ground, _disk) = over_disk(4);
+    let manager = &ground.manager;
+    let pass = Pass::begin(&ground, manager, (1, 4)).await;
+    let offload = pass.offload(3);
+    pass.run(0..4).await;
+    assert_eq!((manager.census().staged, manager.census().gated, manager.census().down), (2, 2, 4));
+    let began = tokio::time::Instant::now();
+    assert!(manager.shutdown().await, "nothing moves");
+    assert!(began.elapsed() < Duration::from_secs(4), "half of its deadline is {:?}", began.elapsed());
+    assert_eq!(offload.await.failed, 4);
 }
 
 impl Pass<'_> {

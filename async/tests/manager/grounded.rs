@@ -5,9 +5,9 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, check, compute, hashes, rest, settings};
 use crate::sim::{Asked, Plan, SimDisk};
 use crate::staged;
-use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions, Refusal};
-use kvstrata::transfer::{Class, DiskPort};
+use kvstrata::transfer::{Cause, Class, DiskPort, Path};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -202,6 +202,29 @@ async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
     disk.gate().open();
     assert_eq!(persisted.await.copied, first.len());
     rest(manager).await;
+}
+
+/// To call those off would free nothing.
+#[tokio::test]
+async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
+    let disk = disk();
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    // Two blocks of staging, and no host tier.
+    let ground = Ground::over(settings(4, 0).offload_mode(WriteMode::Through), 4, 0, Some(port));
+    let manager = &ground.manager;
+    disk.gate().hold();
+    let held = compute(manager, &hashes(1, 4), None).await;
+    assert_eq!(manager.census().grounded, 2);
+    {
+        let waits = pin!(manager.allocate(1));
+        assert!(look(waits).is_pending(), "all are held");
+        let called_off = manager.stats().path(Path::DeviceToHost).failed_by(Cause::Cancelled);
+        assert_eq!((manager.census().grounded, called_off), (2, 0));
+    }
+    disk.gate().open();
+    rest(manager).await;
+    assert_eq!(disk.counts().written, 4);
+    drop(held);
 }
 
 #[tokio::test]

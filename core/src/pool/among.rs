@@ -6,7 +6,8 @@
 //!
 //! I1. What a look has found lies behind no place of `Passed`: places of blocks only move towards the young end (`timeline/compact.rs`).
 //! I2. What a look has passed may become one of them all the same: a parent that comes back to its old place, a block that keeps its place
-//!     while it is in use, one that was just being released. So where too few are found all is looked at anew.
+//!     while it is in use, one that was just being released. So where too few are found all is looked at anew; and also when as many were found
+//!     as the last look at all has passed, so that none of these is left for ever.
 
 use super::BlockPool;
 use crate::id::{BlockId, BlockRef};
@@ -14,9 +15,15 @@ use crate::policy::Eviction;
 use crate::slot::{NO_TICKET, Priority};
 use alloc::vec::Vec;
 
-/// How far looks for the same blocks have come, in each list of the policy: nowhere, to begin with.
+/// How far looks for the same blocks have come: nowhere, to begin with.
 #[derive(Debug, Clone, Default)]
-pub struct Passed(Vec<u64>);
+pub struct Passed {
+    /// In each list of the policy.
+    places: Vec<u64>,
+    /// Blocks that the last look at all has asked about, and those that were found since.
+    asked: usize,
+    found: usize,
+}
 
 impl BlockPool {
     /// Appends up to `n` of those blocks that eviction would take next of which `is_one` is true, in about the policy's order: exactly that of
@@ -30,13 +37,22 @@ impl BlockPool {
         out: &mut Vec<BlockRef>,
     ) {
         let before = out.len();
-        let is_first = passed.0.iter().all(|place| *place == 0);
-        self.look_among(passed, n, &mut is_one, out);
-        if out.len() - before < n && !is_first {
-            out.truncate(before);
-            passed.0.fill(0);
+        if passed.found < passed.asked {
             self.look_among(passed, n, &mut is_one, out);
+            if out.len() - before == n {
+                passed.found += n;
+                return;
+            }
+            out.truncate(before);
         }
+        let mut asked = 0;
+        let mut is_one = |block| {
+            asked += 1;
+            is_one(block)
+        };
+        passed.places.clear();
+        self.look_among(passed, n, &mut is_one, out);
+        (passed.asked, passed.found) = (asked, 0);
     }
 
     fn look_among(
@@ -47,8 +63,9 @@ impl BlockPool {
         out: &mut Vec<BlockRef>,
     ) {
         let end = out.len().saturating_add(n);
-        passed.0.resize(self.policy.lists(), 0);
-        for (list, place) in passed.0.iter_mut().enumerate() {
+        // Of a list with a hand, too, from the oldest, and not from where the hand stands.
+        passed.places.resize(self.policy.lists(), self.timeline.old_end());
+        for (list, place) in passed.places.iter_mut().enumerate() {
             if out.len() >= end {
                 return;
             }
@@ -135,6 +152,48 @@ mod tests {
             let last = store(&pool, 99);
             assert_eq!(look(&pool, &mut passed, &[last], 1).0, [last], "{policy}");
             assert_eq!(look(&pool, &mut passed, &others[..1], 1).0, [others[0]], "{policy}");
+        }
+    }
+
+    /// SIEVE's hand has spared them, and stands behind them.
+    #[test]
+    fn what_a_hand_has_passed_is_found() {
+        for policy in Policy::ALL {
+            let pool = pool(policy, 400);
+            let all: Vec<BlockRef> = (0..300).map(|number| store(&pool, number)).collect();
+            (0..100).for_each(|number| drop(pool.lookup(hash(number))));
+            let mut victims = Vec::new();
+            pool.evict(120, &mut victims);
+            let gone: Vec<_> = victims.iter().map(|victim| victim.hash()).collect();
+            let left: Vec<BlockRef> = (0..100)
+                .filter(|number| !gone.contains(&hash(*number)))
+                .map(|number| all[number as usize])
+                .collect();
+            let (found, _) = look(&pool, &mut Passed::default(), &left, left.len());
+            assert_eq!(found.len(), left.len(), "{policy}");
+        }
+    }
+
+    /// A block that keeps its place while it is in use is found in the end, though there is always another ahead.
+    #[test]
+    fn what_was_in_use_when_it_was_passed_is_not_left_for_ever() {
+        // LFU has it behind those of fewer uses.
+        for policy in [Policy::Lru, Policy::Sieve, Policy::S3Fifo] {
+            let pool = pool(policy, 100);
+            let first = store(&pool, 0);
+            let mut own = vec![first, store(&pool, 1)];
+            let mut passed = Passed::default();
+            let held = pool.lookup(hash(0));
+            assert_eq!(look(&pool, &mut passed, &own, 1).0, [own[1]], "{policy}");
+            drop(held);
+            let gone = (2..200).any(|number| {
+                let victim = look(&pool, &mut passed, &own, 1).0[0];
+                drop(pool.evict_this(victim).expect("nobody holds it").into_mutable());
+                own.retain(|block| *block != victim);
+                own.push(store(&pool, number));
+                victim == first
+            });
+            assert!(gone, "{policy}");
         }
     }
 

@@ -13,7 +13,12 @@ impl Timeline {
         self.tail().0
     }
 
-    /// Shows the inactive slots of a list to `see`, the oldest first, from a place on (0: all of them), until that says false or there are no
+    /// Where the oldest slot is, or an earlier place.
+    pub(crate) fn old_end(&self) -> u64 {
+        self.head().0
+    }
+
+    /// Shows the inactive slots of a list to `see`, the oldest first, from a place on (0: from the list's cursor, which of a sweep is its hand), until that says false or there are no
     /// more. Where to go on; none if there were no more.
     pub(crate) fn peek(
         &self,
@@ -24,7 +29,8 @@ impl Timeline {
     ) -> Option<u64> {
         let of = &self.lists[list];
         // Relaxed: a place to begin at. What becomes older meanwhile is missed.
-        let oldest = Position(of.cursor.load(Relaxed)).max(self.head().word_start()).word_start();
+        let cursor = if self.sweeps && from > 0 { 0 } else { of.cursor.load(Relaxed) };
+        let oldest = Position(cursor).max(self.head().word_start()).word_start();
         let mut at = oldest.max(Position(from).word_start());
         let tail = self.tail();
         while at < tail {
