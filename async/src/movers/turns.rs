@@ -21,6 +21,9 @@ use std::collections::VecDeque;
 /// So many that bring up are taken before one that takes down.
 const UPS: u32 = 4;
 
+/// As many seldom wait at a time, of a direction: more cost an allocation.
+const USUAL: usize = 64;
+
 /// Whether a list brings blocks up. Zeros are nobody's to wait for.
 pub(super) fn brings_up(copies: &Copies) -> bool {
     copies.list().iter().any(|copy| matches!(copy.host, HostSide::Read(_)))
@@ -37,7 +40,7 @@ pub(super) struct Turns<T> {
 
 impl<T> Default for Turns<T> {
     fn default() -> Turns<T> {
-        Turns::with_capacity(0)
+        Turns::with_capacity(USUAL)
     }
 }
 
