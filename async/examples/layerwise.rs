@@ -30,10 +30,10 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let layer_bytes = block_bytes / LAYERS as usize;
     let hashes: Vec<_> = (1..=u128::from(BLOCKS)).map(SequenceHash::from_u128).collect();
 
-    // A prefix is computed. It goes down four layers at a time, each four when the pass has written them; nobody else asks for it before.
+    // A prefix is computed. It goes down four layers at a time, each four when the pass has written them; whoever asks for a copy waits for that.
     let port = manager.device_port().ok_or("no device")?.clone();
     let iteration = manager.iteration_begin()?;
-    let blocks = manager.allocate(hashes.len()).await?.register(&hashes, None)?;
+    let (blocks, ahead) = manager.allocate(hashes.len()).await?.register_ahead(&hashes, None, iteration)?;
     let gate = Gate::Layer { iteration, layer: 3 };
     let down = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
     for layer in 0..LAYERS {
@@ -45,6 +45,8 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     }
     let ended = Instant::now();
     manager.iteration_end()?;
+    // A pass that has failed would have said so before its last layer, and nobody would find its blocks: ahead.withdraw().
+    drop(ahead);
     let down = down.await;
     println!("{} blocks are in host memory {:?} after the pass", down.copied, ended.elapsed());
     assert_eq!(down.copied, hashes.len());

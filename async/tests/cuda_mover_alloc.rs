@@ -60,7 +60,7 @@ fn in_steady_state_nothing_is_allocated() {
     start_all_threads(&ground);
     until("the guards are back", || (0..2).all(|block| ground.memory.write(block).is_ok()));
     let kept = Arc::new(Kept::default());
-    let landing = Landing::new(Arc::<Kept>::clone(&kept));
+    let landing = || Landing::new(Arc::<Kept>::clone(&kept));
     // Whole blocks, and single layers: two transfers a list, alike, so that each batch does for either.
     let whole = |_: u32| 0..LAYERS;
     let single = |block: u32| block % 2..block % 2 + 1;
@@ -74,7 +74,7 @@ fn in_steady_state_nothing_is_allocated() {
         let mut list: Vec<_> = (0..BLOCKS).map(copy).collect();
         for round in 0..20 {
             let (back, count) = counted(|| {
-                ground.mover().start(Copies::new(list, landing.clone()));
+                ground.mover().start(Copies::new(list, landing()));
                 let answer = kept.list.lock().expect("no panic under it");
                 let answer = kept.came.wait_while(answer, |list| list.is_none());
                 answer.expect("no panic under it").take().expect("there")

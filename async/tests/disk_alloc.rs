@@ -56,7 +56,7 @@ fn neither_a_read_nor_a_write_allocates() {
     let (tier, arena) = (Arc::new(tier), HostArena::new(AT_ONCE, BYTES).expect("memory"));
     let mover = DiskMover::new(Arc::clone(&tier), runtime.handle());
     let ear = Arc::new(Ear::default());
-    let landing = Landing::new(Arc::clone(&ear) as Arc<dyn Lands>);
+    let landing = || Landing::new(Arc::clone(&ear) as Arc<dyn Lands>);
     let token = Token(0);
     let mut slots: Vec<BlockId> = Vec::with_capacity(AT_ONCE);
     let mut sent = 0;
@@ -68,7 +68,7 @@ fn neither_a_read_nor_a_write_allocates() {
             for (number, slot) in slots.iter().enumerate() {
                 let name = Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY };
                 let bytes = arena.read(number).expect("idle");
-                mover.write(DiskWrite { token, slot: *slot, name, bytes, landing: landing.clone() });
+                mover.write(DiskWrite { token, slot: *slot, name, bytes, landing: landing() });
             }
             runtime.block_on(ear.all.notified());
         };
@@ -78,7 +78,7 @@ fn neither_a_read_nor_a_write_allocates() {
     let reads = counted(|| {
         for (number, slot) in slots.iter().enumerate() {
             let (hash, buffer) = (hash(number), arena.write(number).expect("idle"));
-            let (urgency, landing) = (Urgency::Ordinary, landing.clone());
+            let (urgency, landing) = (Urgency::Ordinary, landing());
             mover.read(DiskRead { token, slot: *slot, hash, urgency, buffer, landing });
         }
         runtime.block_on(ear.all.notified());

@@ -44,7 +44,7 @@ fn nothing_is_allocated_for_a_copy() {
     let memory = HostMemory::new(blocks as usize, &layers).expect("memory");
     let mover = ThreadsMover::new(device, Arc::clone(&memory), 2).expect("threads");
     let inbox = Arc::new(Inbox::default());
-    let landing = Landing::new(Arc::<Inbox>::clone(&inbox));
+    let landing = || Landing::new(Arc::<Inbox>::clone(&inbox));
     let start = |number: u32, mut list: Vec<Copy>, up: bool| {
         list.clear();
         list.extend((number * COPIES..(number + 1) * COPIES).map(|block| {
@@ -55,7 +55,7 @@ fn nothing_is_allocated_for_a_copy() {
             };
             Copy::new(Token(u64::from(block)), BlockId(block), host, 0..2, true)
         }));
-        mover.start(Copies::new(list, landing.clone()));
+        mover.start(Copies::new(list, landing()));
     };
     let wait = |lists: u32| {
         let state = inbox.state.lock().expect("no panic");

@@ -38,7 +38,7 @@ struct Ground {
     mover: SimMover,
     device: Arc<SimDevice>,
     memory: Arc<HostMemory>,
-    landing: Landing,
+    ear: Arc<dyn Lands>,
     answers: mpsc::UnboundedReceiver<Vec<Copy>>,
 }
 
@@ -48,7 +48,7 @@ impl Ground {
         let memory = HostMemory::new(8, &LAYERS).expect("memory");
         let (heard, answers) = mpsc::unbounded_channel();
         let mover = SimMover::new(Arc::clone(&device), Arc::clone(&memory), plan);
-        Ground { mover, device, memory, landing: Landing::new(Arc::new(Ear(heard))), answers }
+        Ground { mover, device, memory, ear: Arc::new(Ear(heard)), answers }
     }
 
     fn down(&self, device: u32, host: u32) -> Copy {
@@ -62,7 +62,7 @@ impl Ground {
     }
 
     fn start(&self, list: Vec<Copy>) {
-        self.mover.start(Copies::new(list, self.landing.clone()));
+        self.mover.start(Copies::new(list, Landing::new(Arc::clone(&self.ear))));
     }
 
     /// How the copies of the next list ended.
@@ -194,15 +194,15 @@ fn failures_are_for_now_for_good_or_never_answered_until_the_shutdown() {
 #[test]
 fn dropped_it_answers_what_is_under_way() {
     run(async {
-        let Ground { mover, device, memory, landing, mut answers } = Ground::new(Plan::calm(1));
+        let Ground { mover, device, memory, ear, mut answers } = Ground::new(Plan::calm(1));
         device.copy_in(0, 0, &bytes(5)).expect("in range");
         mover.change(|plan| plan.hang = ALWAYS / 2);
         for block in 0..8 {
             let host = HostSide::Write(memory.write(block).expect("idle"));
             let copy = Copy::new(Token(0), BlockId(block), host, 0..3, true);
-            mover.start(Copies::new(vec![copy], landing.clone()));
+            mover.start(Copies::new(vec![copy], Landing::new(Arc::clone(&ear))));
         }
-        drop((mover, landing));
+        drop((mover, ear));
         let mut outcomes = Vec::new();
         let patience = Duration::from_secs(60);
         while let Some(list) = tokio::time::timeout(patience, answers.recv()).await.expect("answered") {

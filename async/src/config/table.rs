@@ -267,13 +267,13 @@ settings! {
         /// Bytes written a day at most.
         disk_write_budget => write_budget: Option<u64> = None, Maybe(bytes(1));
     }
-    /// How full a tier may be before blocks are offloaded from it between iterations.
+    /// How full a tier may be before its next victims are copied to the tier below, between iterations. They stay where they are until they must go, and are found there; blocks in use are all that are not free, those that nobody holds included.
     watermark: WatermarkSettings {
-        /// Above this part of the device's blocks in use, offloading starts.
+        /// Above this part of the device's blocks in use, copying starts.
         watermark_device => device: f64 = 0.90, Fraction;
         /// It goes on down to this part.
         watermark_device_low => device_low: f64 = 0.85, Fraction;
-        /// Above this part of the host's blocks in use, offloading to the disk starts.
+        /// Above this part of the host's blocks in use, copying to the disk starts.
         watermark_host => host: f64 = 0.90, Fraction;
         /// It goes on down to this part.
         watermark_host_low => host_low: f64 = 0.85, Fraction;
@@ -298,7 +298,7 @@ settings! {
     }
     /// Bringing blocks up before they are asked for.
     prefetch: PrefetchSettings {
-        /// The heat, from 0 to 1, from which a prefix is fetched ahead.
+        /// The heat, from 0 to 1, from which a block that has left the device is fetched ahead: its uses of late, of the 15 that are counted.
         prefetch_threshold => threshold: f64 = 0.7, Fraction;
         /// Blocks under way at a time, at most those of the device; 0 leaves prefetching out.
         prefetch_blocks => blocks: u32 = 64, blocks(0);
@@ -307,7 +307,7 @@ settings! {
     }
     /// Queues of transfers, one a path: device to host, host to disk, host to device, disk to device.
     transfer: TransferSettings {
-        /// Transfers that wait in a path's queue at most, for reads from the disk in each group's part of it, or for host memory before they come to it, not counting those of less urgent classes; then runs to be brought up wait beside it, copies on request are refused, and copies ahead are put off. A list that finds room goes whole; victims never wait for room here.
+        /// Transfers of a class, and of more urgent ones, that wait in a path's queue at most, or for host memory before they come to it; for reads from the disk, in each group's part of the queue. Then runs to be brought up wait beside it, copies on request are refused, and copies ahead are put off. A list that finds room goes whole; victims never wait for room here. As many copies at most wait for the gates of their offloads.
         transfer_queue => queue: u32 = 1024, number(1, 1 << 20, "transfers");
         /// Bytes under way on a path at most; at least one block.
         transfer_in_flight => in_flight: u64 = 64 << 20, bytes(1);
@@ -340,7 +340,8 @@ settings! {
         /// For blocks to come up.
         deadline_onboard => onboard: Duration = Duration::from_secs(30), deadline();
         /// For blocks that a caller asked for to be below: an offload, what is to persist, a preempted request. Their copies go on, but for those
-        /// that still wait for the gate of their offload, a layer or an iteration: those have held their blocks, which are let go.
+        /// that still wait for the gate of their offload, a layer or an iteration: those have held their blocks, which are let go. Blocks that were
+        /// registered ahead of a pass are withdrawn when the engine has said nothing for so long.
         deadline_offload => offload: Duration = Duration::from_secs(30), deadline();
         /// For transfers to end at shutdown; those that have not are cancelled.
         deadline_shutdown => shutdown: Duration = Duration::from_secs(10), deadline();

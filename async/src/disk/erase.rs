@@ -9,16 +9,59 @@
 //! Invariants
 //! - I1: a slot here is the caller's, so no block of anybody's is registered in it.
 //! - I2: each volume does its part for itself, so that one that hangs keeps no other from it.
+//! - I3: of a volume one is under way at a time, and whoever asks meanwhile is served by the next, all of them at once: one thread, and one table that
+//!   is written, however many ask. What is asked for and not begun has one errand.
 
+use super::errand::Errands;
 use super::tier::DiskTier;
 use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::{BlockId, BlockRef, MutableBlock, SequenceHash, Xxh3};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{FailureCause, Name, OwnerId};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::oneshot;
 
 /// Writes of zeros under way at most.
 const AT_ONCE: usize = 32;
+
+/// What is to be erased of a volume.
+#[derive(Debug, Default)]
+pub(super) struct Erasures {
+    /// Not begun (I3).
+    asked: Mutex<Vec<Erasure>>,
+    pub(super) errands: Errands,
+}
+
+/// Slots of one who asks; it may be none, for the sake of what was given back before.
+#[derive(Debug)]
+struct Erasure {
+    slots: Vec<BlockId>,
+    zero: bool,
+    tell: oneshot::Sender<Erased>,
+}
+
+/// What has become of it.
+#[derive(Debug)]
+pub(super) struct Erased {
+    /// The slots of which it is not so that nobody finds what they held: they could not be overwritten, or the volume has not written down that they
+    /// are forgotten.
+    pub(super) kept: Vec<BlockId>,
+    /// Whether what was given back before is found by no restart.
+    pub(super) forgotten: bool,
+}
+
+impl Erasures {
+    /// Those whose turn has not come.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Erasure>> {
+        // Nothing that panics runs under it.
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl DiskTier {
     /// Takes the slot of a particular block that nobody holds. None: it is held, gone, or its volume lost.
@@ -36,23 +79,48 @@ impl DiskTier {
         }
     }
 
-    /// Erases slots of a volume, which the caller has taken; ends when that is on the device for good. Gives those of which that is not so:
-    /// they could not be overwritten, or the volume has not written down that they are forgotten. What slots of it that were given back
-    /// before held is found by no restart either. Blocks until then.
-    pub(super) fn erase(&self, volume: usize, slots: &[BlockId], zero: bool) -> Vec<BlockId> {
-        let kept = if zero { self.overwrite(slots) } else { Vec::new() };
+    /// Erases slots of a volume, which the caller has taken, and forgets what those held that were given back before. Told when that is on the device
+    /// for good, or is known never to be; nothing is told where nobody could be found to do it.
+    pub(super) fn erase(
+        self: &Arc<DiskTier>,
+        volume: usize,
+        slots: Vec<BlockId>,
+        zero: bool,
+    ) -> oneshot::Receiver<Erased> {
+        let (tell, told) = oneshot::channel();
+        let erasures = &self.erasures[volume];
+        let first = {
+            let mut asked = erasures.lock();
+            asked.push(Erasure { slots, zero, tell });
+            asked.len() == 1
+        };
+        if first {
+            let tier = Arc::clone(self);
+            erasures.errands.run(Box::new(move |may_wait| {
+                let asked = std::mem::take(&mut *tier.erasures[volume].lock());
+                if may_wait.is_ok() {
+                    tier.erase_all(volume, asked);
+                }
+            }));
+        }
+        told
+    }
+
+    /// Blocks until it is on the device.
+    fn erase_all(&self, volume: usize, asked: Vec<Erasure>) {
+        let overwrite = |asked: &Erasure| if asked.zero { self.overwrite(&asked.slots) } else { Vec::new() };
+        let kept: Vec<_> = asked.iter().map(overwrite).collect();
         self.forget_all(volume);
-        for slot in slots {
+        for slot in asked.iter().flat_map(|asked| &asked.slots) {
             self.volumes.forget(slot.0);
             self.set_stale(*slot, false);
         }
-        if self.flush(volume) { kept } else { slots.to_vec() }
-    }
-
-    /// Forgets what slots of a volume held that were given back; whether that is on the device for good. Blocks until then.
-    pub(super) fn forget_for_good(&self, volume: usize) -> bool {
-        self.forget_all(volume);
-        self.flush(volume)
+        let forgotten = self.flush(volume);
+        for (Erasure { slots, tell, .. }, kept) in asked.into_iter().zip(kept) {
+            let kept = if forgotten { kept } else { slots };
+            // Who does not listen any more has asked all the same.
+            let _ = tell.send(Erased { kept, forgotten });
+        }
     }
 
     fn flush(&self, volume: usize) -> bool {

@@ -1,21 +1,25 @@
-//! What has to wait for room in a volume's queue, done by a thread of the tier's own, which may.
+//! What has to wait for a volume, done by a thread of the tier's own, which may.
 //!
 //! ```text
 //!   a full queue ──► errands of its volume, in order ──► their thread, while there are any: each waits for room
 //!                                    └── no thread to be had: each is told so, where it was asked for, and does not wait
 //! ```
 //!
-//! A thread a volume, so that one that hangs holds up no other; started by the first errand and over with the last, so that there is none
-//! while all goes well. Nobody joins it: a runtime, or whoever drops a mover, would wait as long as a device hangs. There is one errand at most for
-//! each request that is under way, and one for the list (`unforgotten.rs`).
+//! A volume has two lines, each with a thread of its own: what waits for room in the volume's queue, and what waits for the device (`erase.rs`), which
+//! takes longer. So there are two threads a volume at the most, whoever asks for how much, and a volume that hangs holds up no other. A thread is started
+//! by the first errand of its line and over with the last, so that there is none while all goes well. Nobody joins it: a runtime, or whoever drops
+//! a mover, would wait as long as a device hangs. There is one errand at most for each request that is under way, one for the list
+//! (`unforgotten.rs`), and one for all that is to be erased next.
 //!
 //! Invariants
 //! - I1: each errand is done, once, or told that there is no thread.
-//! - I2: errands of a volume are done in the order that they were asked for.
+//! - I2: errands of a line are done in the order that they were asked for.
 
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(test)]
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -26,13 +30,18 @@ pub(super) struct NoThread;
 /// Something to be done, by somebody who may wait or is told that he may not. It keeps what it needs, the tier included.
 pub(super) type Errand = Box<dyn FnOnce(Result<(), NoThread>) + Send>;
 
-/// Of one volume.
+/// A line of a volume.
 #[derive(Default)]
 pub(super) struct Errands {
     line: Arc<Mutex<Line>>,
     /// There is no thread to be had.
     #[cfg(test)]
-    pub(super) without: std::sync::atomic::AtomicBool,
+    pub(super) without: AtomicBool,
+    /// What is asked of the volume next panics.
+    #[cfg(test)]
+    pub(super) panics: AtomicBool,
+    #[cfg(test)]
+    pub(super) threads: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -43,7 +52,7 @@ struct Line {
 }
 
 impl Errands {
-    /// Does it on the volume's thread. Where there is none to be had: here, which must not wait.
+    /// Does it on the line's thread. Where there is none to be had: here, which must not wait.
     pub(super) fn run(&self, errand: Errand) {
         {
             let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,11 +67,6 @@ impl Errands {
         }
     }
 
-    /// Does something that waits for the device on a thread of its own. An error: it is dropped.
-    pub(super) fn alone(&self, errand: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.start(errand)
-    }
-
     /// Those whose turn has not come.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
@@ -71,9 +75,11 @@ impl Errands {
 
     fn start(&self, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         #[cfg(test)]
-        if self.without.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.without.load(Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        #[cfg(test)]
+        self.threads.fetch_add(1, Relaxed);
         thread::Builder::new().name("kvstrata-disk".to_owned()).spawn(body).map(drop)
     }
 }
@@ -102,7 +108,6 @@ impl std::fmt::Debug for Errands {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering::Relaxed;
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
@@ -148,7 +153,6 @@ mod tests {
             let _ = more.send((1, may_wait.is_ok()));
         }));
         assert_eq!(is_done.try_iter().collect::<Vec<_>>(), [(1, false), (2, false)]);
-        assert!(errands.alone(|| panic!("there is nobody to do it")).is_err());
         errands.without.store(false, Relaxed);
         errands.run(Box::new(move |may_wait| _ = done.send((3, may_wait.is_ok()))));
         assert_eq!(is_done.recv_timeout(SOON), Ok((3, true)));

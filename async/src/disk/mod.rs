@@ -11,9 +11,9 @@
 //! | file | what |
 //! |---|---|
 //! | `tier.rs` | [`DiskTier`]: lookups, reads, slots, those of lost volumes |
-//! | `erase.rs` | slots forgotten for good, overwritten if asked for |
+//! | `erase.rs` | slots forgotten for good, overwritten if asked for, for all who ask at once |
 //! | `unforgotten.rs` | slots that are free once what they held is forgotten |
-//! | `errand.rs` | what has to wait for room in a volume's queue, and the threads that do |
+//! | `errand.rs` | what has to wait for a volume, and the threads that do |
 //! | `write.rs` | its writes, from a slot to a block that is found |
 //! | `mover.rs`, `mover/request.rs` | [`DiskMover`]: the tier behind the port of transfers; what it has in hand |
 //! | `recover.rs` | what a restart finds, put into the pool |

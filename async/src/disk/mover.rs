@@ -39,7 +39,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 mod request;
 #[cfg(test)]
@@ -88,14 +87,12 @@ impl DiskMover {
 
     /// The same, begun by a thread that may wait.
     fn follow_later(&self, whose: Whose, asked: Asked) {
-        let (tier, desk) = (Arc::clone(&self.tier), Arc::clone(&self.desk));
-        desk.lock().away += 1;
+        let mut away = Away::of(&self.desk, &self.tier, whose, &asked);
         self.tier.errands_of(asked.slot()).run(Box::new(move |may_wait| {
-            let transfer = match may_wait {
-                Ok(()) => asked.begin(&tier),
-                Err(NoThread) => asked.give_up(&tier),
-            };
-            desk.put(Request(Some(UnderWay { tier, whose, transfer })), true);
+            away.begin(|tier| match may_wait {
+                Ok(()) => asked.begin(tier),
+                Err(NoThread) => asked.give_up(tier),
+            });
         }));
     }
 }
@@ -133,10 +130,7 @@ impl DiskPort for DiskMover {
         let mut parts = vec![Vec::new(); self.tier.errands.len()];
         slots.into_iter().for_each(|slot| parts[self.tier.volume_of(slot.0)].push(slot));
         let begin = |(volume, given): (usize, Vec<BlockId>)| {
-            let ((tell, told), tier, slots) = (oneshot::channel(), Arc::clone(&self.tier), given.clone());
-            let errand = move || _ = tell.send(tier.erase(volume, &slots, zero));
-            // Without a thread nothing of it is erased.
-            let _ = self.tier.errands[volume].alone(errand);
+            let told = self.tier.erase(volume, given.clone(), zero);
             (given, told)
         };
         let parts = parts.into_iter().enumerate().filter(|(_, slots)| !slots.is_empty());
@@ -144,7 +138,8 @@ impl DiskPort for DiskMover {
         Box::pin(async move {
             let mut kept = Vec::new();
             for (given, told) in parts {
-                kept.extend(told.await.unwrap_or(given));
+                // Without a thread nothing of it is erased.
+                kept.extend(told.await.map_or(given, |erased| erased.kept));
             }
             kept
         })
@@ -152,17 +147,11 @@ impl DiskPort for DiskMover {
 
     fn forget_for_good(&self) -> Forgetting {
         let volumes = (0..self.tier.errands.len()).filter(|volume| !self.tier.is_lost_volume(*volume));
-        let all = volumes.map(|volume| {
-            let ((tell, told), tier) = (oneshot::channel(), Arc::clone(&self.tier));
-            let errand = move || _ = tell.send(tier.forget_for_good(volume));
-            let _ = self.tier.errands[volume].alone(errand);
-            told
-        });
-        let all: Vec<_> = all.collect();
+        let all: Vec<_> = volumes.map(|volume| self.tier.erase(volume, Vec::new(), false)).collect();
         Box::pin(async move {
             let mut forgotten = true;
             for told in all {
-                forgotten &= told.await.unwrap_or(false);
+                forgotten &= told.await.is_ok_and(|erased| erased.forgotten);
             }
             forgotten
         })
@@ -303,6 +292,40 @@ impl Desk {
         let mut books = self.lock();
         books.gone = true;
         (books.task.take(), std::mem::take(&mut books.asked))
+    }
+}
+
+/// A request with a thread that brings it to the desk, whatever becomes of the thread (I4, I5).
+struct Away {
+    desk: Arc<Desk>,
+    /// Given up, until it has begun.
+    under_way: Option<UnderWay>,
+    /// That of a write, of which nobody knows yet whether the device will have it.
+    slot: Option<BlockId>,
+}
+
+impl Away {
+    fn of(desk: &Arc<Desk>, tier: &Arc<DiskTier>, whose: Whose, asked: &Asked) -> Away {
+        let (tier, transfer) = (Arc::clone(tier), Transfer::GivenUp { is_write: asked.is_write() });
+        desk.lock().away += 1;
+        let slot = Some(asked.slot()).filter(|_| asked.is_write());
+        Away { desk: Arc::clone(desk), under_way: Some(UnderWay { tier, whose, transfer }), slot }
+    }
+
+    fn begin(&mut self, begin: impl FnOnce(&DiskTier) -> Transfer) {
+        if let Some(UnderWay { tier, transfer, .. }) = &mut self.under_way {
+            *transfer = begin(tier);
+            self.slot = None;
+        }
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if let (Some(slot), Some(UnderWay { tier, .. })) = (self.slot, &self.under_way) {
+            tier.abandoned(slot);
+        }
+        self.desk.put(Request(self.under_way.take()), true);
     }
 }
 

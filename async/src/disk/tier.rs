@@ -23,6 +23,7 @@
 
 use super::admission::{Admission, AdmissionPolicy};
 use super::budget::Budget;
+use super::erase::Erasures;
 use super::errand::Errands;
 use super::recover::{self, RecoveryReport};
 use super::stats::{Counters, Rejected, TierStats};
@@ -93,6 +94,8 @@ pub struct DiskTier {
     pub(super) unforgotten: Box<[Unforgotten]>,
     /// One a volume.
     pub(super) errands: Box<[Arc<Errands>]>,
+    /// One a volume.
+    pub(super) erasures: Box<[Erasures]>,
     pub(super) counters: Counters,
 }
 
@@ -139,6 +142,7 @@ impl DiskTier {
             victims: Mutex::default(),
             unforgotten: volumes.volumes().iter().map(|_| Unforgotten::default()).collect(),
             errands: volumes.volumes().iter().map(|_| Arc::default()).collect(),
+            erasures: volumes.volumes().iter().map(|_| Erasures::default()).collect(),
             counters: Counters::default(),
             pool,
             volumes,

@@ -15,8 +15,12 @@
 //! Invariants
 //! - I1: a look goes on where the one before it has stopped, so that it comes to each block of the window, and to each that is idle, in a
 //!   bounded number of iterations; what is copied already, or in use, keeps it from none.
-//! - I2: what is written through and finds its queue full is owed, while the block is registered: it is made when there is room, whoever iterates,
-//!   some at a time, each of which brings on the next when it has ended. So nothing is owed when nothing is under way.
+//! - I2: what is written through and finds its queue full, or no block of the host to be had, is owed, while the block is registered: it is made
+//!   when there is room, whoever iterates, some at a time, each of which brings on the next when it has ended. So nothing is owed when
+//!   nothing is under way; but for what finds a host that is held by who has found its blocks: that is made with the next change after
+//!   they are let go of, which a shutdown is, too.
+//!   A tenant's that finds no credit is copied when it must leave.
+//! - I3: what finds no room for a while, a block of the host or its tenant's credit, is not marked as what need not be copied.
 
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
@@ -67,12 +71,31 @@ pub(super) struct Looks {
     passed: usize,
 }
 
-/// Copies that are to be made when there is room in the queue, each once: the oldest first.
+/// Copies that are to be made when there is room: of each tier of each group the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    copies: VecDeque<(u16, Tier, BlockRef)>,
-    /// How many there were when it was last looked which of them are gone.
+    /// Of group 0's device and host, of group 1's, …
+    copies: Vec<VecDeque<BlockRef>>,
+    /// How many there are, and were when it was last looked which of them are gone.
+    all: usize,
     looked: usize,
+    /// Who is asked first.
+    first: usize,
+}
+
+impl Owed {
+    fn of(&mut self, (stack, tier): (u16, Tier)) -> &mut VecDeque<BlockRef> {
+        let at = 2 * usize::from(stack) + usize::from(tier == Tier::Host);
+        if self.copies.len() <= at {
+            self.copies.resize_with(at + 1, VecDeque::new);
+        }
+        &mut self.copies[at]
+    }
+}
+
+/// Whose copies are at a place of those that are owed.
+fn owed_at(place: usize) -> (u16, Tier) {
+    ((place / 2) as u16, if place.is_multiple_of(2) { Tier::Device } else { Tier::Host })
 }
 
 /// When a flight's source was last used.
@@ -170,7 +193,7 @@ impl Traffic {
         tier != Tier::Device || inner.rules.mode != WriteMode::SecondUse || books.ages.used_again(block.id)
     }
 
-    /// Copies one block down, if the tier below lacks it. False: there is no room in the queue.
+    /// Copies one block down, if the tier below lacks it. False: there is no room for now.
     fn one_ahead(
         &mut self,
         inner: &Inner,
@@ -214,15 +237,26 @@ impl Traffic {
             _ => self.sink(inner, stack, cargo),
         };
         if flight.is_none() {
-            // No room below, or not worth it: not to be asked about again and again.
-            books.ages.set_clean(block);
+            let owner = books.owners.owner(block.id);
             let_go(books, source, inner.now());
+            if tier == Tier::Device && self.lines[stack as usize].full.is_some() {
+                // No host block is to be had: what waits for the engine may have them all, for a pass.
+                return false;
+            }
+            if tier == Tier::Host || !self.waits_for_host_credit(inner, stack, owner) {
+                // No room below, or not worth it: not to be asked about again and again.
+                books.ages.set_clean(block);
+            }
         }
         true
     }
 
-    /// A copy of a block that its engine has just registered, or has used a second time, and holds.
+    /// A copy of a block that its engine has just registered, or has used a second time, and holds; or has written by now, if it was registered
+    /// before.
     pub(super) fn write_through(&mut self, inner: &Inner, stack: u16, block: BlockRef) {
+        if self.unwritten.iteration(stack, block.id).is_some() {
+            return;
+        }
         self.copy_or_owe(inner, (stack, Tier::Device), block);
     }
 
@@ -241,17 +275,33 @@ impl Traffic {
 
     /// To be made when there is room (I2).
     pub(super) fn owe(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) {
-        if self.owed.copies.len() >= MANY_OWED.max(2 * self.owed.looked) {
-            self.owed.copies.retain(|(stack, tier, block)| {
-                let there = inner.stack(*stack).pool(*tier).and_then(|pool| pool.registered(block.id));
-                there.is_some_and(|(there, _)| there == *block)
-            });
-            self.owed.looked = self.owed.copies.len();
+        if self.owed.all >= MANY_OWED.max(2 * self.owed.looked) {
+            self.sweep_owed(inner);
         }
-        self.owed.copies.push_back((of.0, of.1, block));
+        self.owed.of(of).push_back(block);
+        self.owed.all += 1;
     }
 
-    /// False: there is no room in the queue.
+    /// Of blocks that are gone nothing is owed, nor of those that the tier below has.
+    fn sweep_owed(&mut self, inner: &Inner) {
+        for (place, copies) in self.owed.copies.iter_mut().enumerate() {
+            let (stack, tier) = owed_at(place);
+            let of = inner.stack(stack);
+            let below = |hash| match (tier, &of.host, &of.disk) {
+                (Tier::Device, Some(host), _) => host.pool.contains(hash),
+                (_, _, Some(disk)) => disk.pool().contains(hash),
+                _ => true,
+            };
+            copies.retain(|block| {
+                let there = of.pool(tier).and_then(|pool| pool.registered(block.id));
+                there.is_some_and(|(there, hash)| there == *block && !below(hash))
+            });
+        }
+        self.owed.all = self.owed.copies.iter().map(VecDeque::len).sum();
+        self.owed.looked = self.owed.all;
+    }
+
+    /// False: there is no room for now.
     fn copy_through(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) -> bool {
         let books = match (of.1, &inner.stack(of.0).host) {
             (Tier::Host, Some(host)) => host,
@@ -265,22 +315,41 @@ impl Traffic {
         }
     }
 
-    /// What queues have refused (I2), at most so many. Of several tiers, the first that finds no room ends it: what is behind it waits for the
-    /// next time. How many have begun.
+    /// What has found no room (I2), at most so many; each tier of each group is asked first in turn. How many have begun.
     pub(super) fn copy_owed(&mut self, inner: &Inner, most: usize) -> usize {
-        let before = self.downs.len();
-        while self.downs.len() < before + most {
-            let Some((stack, tier, block)) = self.owed.copies.front().copied() else { break };
-            if !self.copy_through(inner, (stack, tier), block) {
-                break;
+        let (before, places) = (self.downs.len(), self.owed.copies.len());
+        let mut first = self.owed.first;
+        for turn in 0..places {
+            let place = (self.owed.first + turn) % places;
+            let at_first = self.downs.len();
+            while self.downs.len() < before + most {
+                let Some(block) = self.owed.copies[place].front().copied() else { break };
+                if self.wait_enough(inner, owed_at(place)) || !self.copy_through(inner, owed_at(place), block)
+                {
+                    break;
+                }
+                self.owed.copies[place].pop_front();
+                self.owed.all -= 1;
             }
-            self.owed.copies.pop_front();
+            if self.downs.len() > at_first {
+                // The next one has its turn.
+                first = (place + 1) % places;
+            }
         }
+        self.owed.first = first;
         self.downs.len() - before
+    }
+
+    /// Whether as many copies wait for blocks of the host as there are on their way: more would be called off.
+    fn wait_enough(&self, inner: &Inner, (stack, tier): (u16, Tier)) -> bool {
+        let line = &self.lines[stack as usize];
+        let coming = (line.landing + line.sinking + line.written) as usize;
+        let full = || inner.stack(stack).host.as_ref().is_some_and(|host| host.pool.free() == 0);
+        tier == Tier::Device && coming > 0 && line.grounded.chosen() >= coming && full()
     }
 
     /// Nothing begins any more.
     pub(super) fn forget_owed(&mut self) {
-        self.owed.copies.clear();
+        self.owed = Owed::default();
     }
 }

@@ -84,10 +84,42 @@ pub(super) async fn allocate(
     if let Some(blocks) = free_ones(inner, stack, count, tenant) {
         return Ok(blocks);
     }
-    let blocks =
-        InLine::enter(inner, [(stack, count)].into_iter(), tenant, deadline)?.served(deadline).await?;
+    let place = match take_or_wait(inner, stack, count, deadline, tenant)? {
+        Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), stack, ids, tenant)),
+        Taken::Place(place) => place,
+    };
+    let in_line = InLine { inner, places: VecDeque::from([place]) };
     // One that was asked for.
-    blocks.into_iter().next().ok_or(AllocateError::Closed)
+    in_line.served(deadline).await?.into_iter().next().ok_or(AllocateError::Closed)
+}
+
+enum Taken {
+    All(Vec<BlockId>),
+    Place(Place),
+}
+
+/// All that is asked for, if there is nobody before and no victim is to be copied; a place in line otherwise, with what there was.
+fn take_or_wait(
+    inner: &Arc<Inner>,
+    stack: u16,
+    need: usize,
+    deadline: Duration,
+    tenant: TenantId,
+) -> Result<Taken, AllocateError> {
+    inner.take(|traffic| {
+        traffic.may_wait(tenant)?;
+        let mut got = Vec::with_capacity(need);
+        let owners = &inner.stack(stack).device.owners;
+        let first = traffic.nobody_waits() && traffic.guesses.none_fly() && owners.limit(tenant).is_none();
+        if first && traffic.gather(inner, stack, need, true, &mut got) && owners.take(tenant, need) {
+            return Ok(Taken::All(got));
+        }
+        let (to, blocks) = oneshot::channel();
+        let want = Want { stack, need, tenant, got, whose: Whose::Caller(to) };
+        let wants = Wants { parts: vec![want], ..Wants::default() };
+        let number = traffic.enter_lines(inner, wants, inner.due_in(deadline));
+        Ok(Taken::Place(Place { stack, number, count: need, blocks }))
+    })
 }
 
 /// Blocks of every group, all or none. Who comes gets into all lines at once, and not before it has its credits for all of them, so that of
@@ -160,7 +192,7 @@ pub(super) fn try_allocate(
             // Of a manager that is shut down: what preempts has its list.
             return Some(BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant));
         }
-        let ids = inner.with(|traffic| {
+        let ids = inner.take(|traffic| {
             let earlier = traffic.held.holds(stack, tenant);
             let may = !earlier && !traffic.is_purging(tenant);
             if !may || !traffic.take_credits(inner, stack, tenant, count, Class::Offload) {
@@ -202,15 +234,10 @@ impl<'i> InLine<'i> {
         for (stack, need) in lines {
             let (to, blocks) = oneshot::channel();
             places.push_back(Place { stack, number: 0, count: need, blocks });
-            wants.parts.push(Want { stack, need, tenant, whose: Whose::Caller(to) });
+            wants.parts.push(Want { stack, need, tenant, got: Vec::new(), whose: Whose::Caller(to) });
         }
         let first = inner.with(|traffic| {
-            if traffic.refusing {
-                return Err(AllocateError::Closed);
-            }
-            if traffic.is_purging(tenant) {
-                return Err(AllocateError::Purging);
-            }
+            traffic.may_wait(tenant)?;
             Ok(traffic.enter_lines(inner, wants, due))
         })?;
         (first..).zip(&mut places).for_each(|(number, place)| place.number = number);
@@ -252,40 +279,59 @@ impl Drop for InLine<'_> {
 }
 
 impl Traffic {
+    /// Whoever is not to have any need not wait.
+    fn may_wait(&self, tenant: TenantId) -> Result<(), AllocateError> {
+        if self.refusing {
+            return Err(AllocateError::Closed);
+        }
+        if self.is_purging(tenant) { Err(AllocateError::Purging) } else { Ok(()) }
+    }
+
     fn take_at_once(&mut self, inner: &Inner, stack: u16, count: usize) -> Option<Vec<BlockId>> {
         let pool = &inner.stack(stack).device.pool;
         if self.refusing || !self.lines[stack as usize].is_empty() || pool.available() < count {
             return None;
         }
         let mut got = Vec::with_capacity(count);
-        while got.len() < count {
-            let missing = count - got.len();
-            let free = pool.free().min(missing);
-            if free > 0 && pool.allocate_free_ids(free, &mut got).is_ok() {
-                continue;
-            }
-            let mut victims = std::mem::take(&mut self.victims);
-            if self.evict(inner, stack, missing, &mut victims) == 0 {
-                self.victims = victims;
-                break;
-            }
-            let before = got.len();
-            for (block, hash) in victims.drain(..) {
-                let name = inner.stack(stack).device.name(block, hash);
-                if let Left::Free(block) = self.victim(inner, stack, block, name, Class::Offload) {
-                    got.push(block);
-                }
-            }
-            self.victims = victims;
-            // The others are on their way down, so that the next call finds them.
-            if got.len() == before {
-                break;
-            }
-        }
-        if got.len() == count {
+        if self.gather(inner, stack, count, false, &mut got) {
             return Some(got);
         }
         pool.give_back_ids(got);
         None
+    }
+
+    /// Takes free blocks, and those of victims that need not be copied. Others are on their way down: who waits for them looks no further. Whether
+    /// there are enough.
+    fn gather(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        need: usize,
+        waits: bool,
+        got: &mut Vec<BlockId>,
+    ) -> bool {
+        let class = if waits { Class::Urgent } else { Class::Offload };
+        let pool = &inner.stack(stack).device.pool;
+        while got.len() < need {
+            let missing = need - got.len();
+            let free = pool.free().min(missing);
+            if free > 0 && pool.allocate_free_ids(free, got).is_ok() {
+                continue;
+            }
+            let mut victims = std::mem::take(&mut self.victims);
+            self.evict(inner, stack, missing, &mut victims);
+            let (before, all) = (got.len(), got.len() + victims.len());
+            for (block, hash) in victims.drain(..) {
+                let name = inner.stack(stack).device.name(block, hash);
+                if let Left::Free(block) = self.victim(inner, stack, block, name, class) {
+                    got.push(block);
+                }
+            }
+            self.victims = victims;
+            if got.len() == before || waits && got.len() < all {
+                return false;
+            }
+        }
+        true
     }
 }

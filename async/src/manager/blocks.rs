@@ -5,6 +5,7 @@
 
 use super::inner::Inner;
 use super::tenants::TenantId;
+use super::unwritten::Ahead;
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TransitionError};
 use std::sync::Arc;
 use std::{fmt, mem};
@@ -121,14 +122,46 @@ impl BlocksMut {
     /// Makes full blocks known, in the order of their sequence, behind `parent`'s last one. One of a hash that is there already gives way
     /// to that, so ids may differ from before.
     ///
-    /// The bytes must be in the device's memory by now, or the order of the device's streams must see to it.
+    /// The bytes must be in the device's memory by now, or the mover must order its copies behind what writes them: copies may begin at once. Blocks
+    /// that a pass is still to write are [registered ahead](BlocksMut::register_ahead); what others have registered so gives way to these.
     ///
     /// # Errors
     /// [`RegisterError`], with the blocks.
-    pub fn register(
+    pub fn register(self, hashes: &[SequenceHash], parent: Option<&Blocks>) -> Result<Blocks, RegisterError> {
+        self.register_by(hashes, parent, None)
+    }
+
+    /// As [`register`](BlocksMut::register), ahead of being written: all of their bytes are there when the last layer of `iteration`, which runs or
+    /// comes next, is done, or it is over. Others find them in the device at once; what reads them there is to be queued behind what writes them,
+    /// which one stream sees to ([`Blocks::written_in`] tells). Nobody copies them before: what is to be written through, offloaded, persisted or
+    /// preempted waits for the iteration, and [behind a layer](super::OffloadOptions::gate) they go down while it runs.
+    ///
+    /// Until it is over they are held, also where their handles have been dropped, so that an engine which awaits blocks meanwhile may wait for those
+    /// that only its own pass lets go. If it does not end, for the manager's `deadline.offload` after the engine last told how far it is, they are
+    /// withdrawn: nobody finds them any more, and [`ManagerStats::unwritten`](super::ManagerStats::unwritten) counts them; whose pass may still come
+    /// keeps its handles.
+    ///
+    /// The manager believes that the iteration writes them. Where it does not, since it has failed, or the request was not in it (cancelled, or
+    /// preempted before), the engine says so by [`Ahead::withdraw`], before it tells of the last layer: to drop the handles is not enough.
+    ///
+    /// # Errors
+    /// [`RegisterError`], with the blocks.
+    pub fn register_ahead(
+        self,
+        hashes: &[SequenceHash],
+        parent: Option<&Blocks>,
+        iteration: u64,
+    ) -> Result<(Blocks, Ahead), RegisterError> {
+        let mut ahead = Ahead::new(&self.inner);
+        let blocks = self.register_by(hashes, parent, Some((iteration, &mut ahead)))?;
+        Ok((blocks, ahead))
+    }
+
+    fn register_by(
         mut self,
         hashes: &[SequenceHash],
         parent: Option<&Blocks>,
+        ahead: Option<(u64, &mut Ahead)>,
     ) -> Result<Blocks, RegisterError> {
         let (inner, stack) = (Arc::clone(&self.inner), self.stack);
         let refused = |blocks, why| Err(RegisterError { blocks, why });
@@ -152,9 +185,25 @@ impl BlocksMut {
             above = Some(*hash);
         }
         let mut refs = Vec::with_capacity(hashes.len());
-        let registered = match books.links() {
-            true => books.pool.register_ids(&self.ids, hashes, before, &mut refs),
-            false => books.pool.register_ids_apart(&self.ids, hashes, &mut refs),
+        let register = |refs: &mut Vec<BlockRef>| match books.links() {
+            true => books.pool.register_ids(&self.ids, hashes, before, refs),
+            false => books.pool.register_ids_apart(&self.ids, hashes, refs),
+        };
+        let registered = match ahead {
+            None if !inner.registers_ahead() => register(&mut refs),
+            None => inner.with(|traffic| {
+                traffic.give_way(&inner, stack, hashes);
+                register(&mut refs)
+            }),
+            // Nobody who copies finds them before they are marked: that is asked under the lock.
+            Some((iteration, ahead)) => inner.with_ahead(|traffic| {
+                let registered = register(&mut refs);
+                if registered.is_ok() {
+                    let list = self.ids.iter().copied().zip(refs.iter().copied());
+                    ahead.mark(traffic.mark_unwritten(&inner, stack, iteration, list));
+                }
+                registered
+            }),
         };
         match registered {
             Ok(there) => {
@@ -245,6 +294,21 @@ impl Blocks {
     pub fn drop_first(&mut self, count: usize) {
         let rest = self.refs.split_off(count.min(self.refs.len()));
         give_back(&self.inner, self.stack, mem::replace(&mut self.refs, rest));
+    }
+
+    /// Which iteration writes the last of them, if that is not over: they were [registered ahead](BlocksMut::register_ahead) of it, by whomever.
+    #[must_use]
+    pub fn written_in(&self) -> Option<u64> {
+        let traffic = self.inner.look();
+        self.refs.iter().filter_map(|block| traffic.unwritten.iteration(self.stack, block.id)).max()
+    }
+
+    /// How many of them, from the first on, are still found under their hashes. What is behind was withdrawn while it was held: it is not written
+    /// ([`Ahead::withdraw`]), was rotten, or its tenant is purged; nothing is to be computed from it.
+    #[must_use]
+    pub fn registered(&self) -> usize {
+        let pool = &self.inner.stack(self.stack).device.pool;
+        self.refs.iter().take_while(|block| pool.upgrade(**block).is_some()).count()
     }
 
     /// Appends what follows in the sequence.

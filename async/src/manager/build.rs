@@ -303,7 +303,13 @@ fn assemble(
         stacks.push(Stack { note, ..stack });
         lines.push(line);
     }
-    let traffic = Traffic::new(limits(config, &stacks), config.iteration.bytes, layers, lines.into());
+    let traffic = Traffic::new(
+        limits(config, &stacks),
+        config.transfer.queue,
+        config.iteration.bytes,
+        layers,
+        lines.into(),
+    );
     let tenants = Tenants::of(config);
     let recovered = |stack: &Stack| stack.disk.iter().flat_map(|disk| disk.recovered()).collect();
     let recovered: Vec<Vec<_>> = stacks.iter().map(recovered).collect();
@@ -410,7 +416,7 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
     Ok((stack, line))
 }
 
-/// What paths' queues hold, by the settings, and by what the disks take without making anybody wait: the one that takes least, since the
+/// What paths have in flight, by the settings, and by what the disks take without making anybody wait: the one that takes least, since the
 /// groups share the queue.
 fn limits(config: &ManagerConfig, stacks: &[Stack]) -> [Limits; 4] {
     let transfer = &config.transfer;
@@ -428,7 +434,6 @@ fn limits(config: &ManagerConfig, stacks: &[Stack]) -> [Limits; 4] {
             Path::DiskToDevice => transfer.in_flight_disk_to_device,
         };
         Limits {
-            waiting: transfer.queue,
             in_flight: in_flight.unwrap_or(u32::MAX),
             in_flight_bytes: own.unwrap_or(transfer.in_flight),
             quantum_bytes: transfer.quantum,

@@ -3,6 +3,7 @@
 use super::down::Have;
 use super::inner::Inner;
 use super::line::Line;
+use super::schedule::Waiter;
 use super::tenants::Piece;
 use super::traffic::Traffic;
 use super::up::Source;
@@ -48,6 +49,8 @@ pub struct Census {
     /// Copies down that wait for a layer or an iteration of the engine's, each with a reference; those that have some of their layers down
     /// are flights, too.
     pub gated: usize,
+    /// Blocks of the device that were registered ahead of a pass that is not over, or withdrawn since: references to them.
+    pub unwritten: usize,
     /// Flights down that wait for a block of host memory.
     pub grounded: usize,
     /// Purges under way.
@@ -97,7 +100,8 @@ pub(super) fn census(inner: &Inner) -> Census {
         staged: staged(inner, &traffic),
         inside: (0..inner.stacks.len()).map(|s| inside(inner, &traffic, s as u16)).collect(),
         staging: traffic.lines.iter().map(|line| line.staging.len()).sum(),
-        gated: traffic.gated.waiting() as usize,
+        gated: traffic.gated.iter().filter(|waiter| waiter.marked() == 0).count(),
+        unwritten: traffic.gated.iter().map(Waiter::marked).sum(),
         grounded: traffic.lines.iter().map(|line| line.grounded.len()).sum(),
         purges: traffic.purging.len(),
         parked: (0..inner.stacks.len()).map(|s| parked(&traffic, s as u16)).collect(),

@@ -26,6 +26,7 @@ pub(super) struct Counts {
     parked: AtomicU64,
     missed: [AtomicU64; Cause::ALL.len()],
     late: AtomicU64,
+    unwritten: AtomicU64,
     hints_cut: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
 }
@@ -104,6 +105,8 @@ pub struct ManagerStats {
     pub missed: [u64; Cause::ALL.len()],
     /// Allocations that were not served in time.
     pub late: u64,
+    /// Blocks that were registered ahead of a pass that did not write them: withdrawn.
+    pub unwritten: u64,
     /// Blocks of hints that were forgotten at once, being more than the device has.
     pub hints_cut: u64,
     /// Blocks that a caller wanted copied down, and that were refused, by why, in the order of [`Refusal::ALL`].
@@ -163,6 +166,10 @@ impl Counts {
         count(&self.late, 1);
     }
 
+    pub(super) fn unwritten(&self) {
+        count(&self.unwritten, 1);
+    }
+
     pub(super) fn hint_cut(&self, blocks: usize) {
         count(&self.hints_cut, blocks as u64);
     }
@@ -203,6 +210,7 @@ impl Counts {
             parked: get(&self.parked),
             missed: std::array::from_fn(|cause| get(&self.missed[cause])),
             late: get(&self.late),
+            unwritten: get(&self.unwritten),
             hints_cut: get(&self.hints_cut),
             refused: std::array::from_fn(|why| get(&self.refused[why])),
         }

@@ -13,7 +13,8 @@
 //! on it is held.
 //!
 //! Why nothing waits for ever: a flight waits for a host block only while host victims are on their way to the disk, or blocks of the
-//! device on theirs to the host, each of which owns both of its ends and so ends; or, by choice, while the way to the disk is full of what ends.
+//! device on theirs to the host, each of which owns both of its ends and so ends; or, by choice, while blocks that stay in the host are on their way to
+//! the disk, or that way is full of what ends.
 //! If there are none, and no host victim is to be had, there is no waiting: the block is dropped, as a cache may. Who goes first: `grounded.rs`.
 //!
 //! A flight that goes by layers (`steps.rs`) waits for the engine in between, and so for no other flight; it goes on, or ends by
@@ -23,7 +24,8 @@
 //! them, or until its own deadline. It never waits for ever.
 //!
 //! Invariants
-//! - I1: a hash has one flight down at most in a stack, and none if the tier below has it.
+//! - I1: a hash has one flight down at most in a stack, and none if the tier below has it; but for those of blocks that were withdrawn
+//!   while they moved (`unwritten.rs`), of which nobody knows.
 //! - I2: a flight keeps its source, owned, held or leased, and owns its target, until it ends; what is `Moving` ends with its landing only.
 //! - I3: a block is registered below when the bytes of all its layers have landed, and never otherwise.
 //!
@@ -114,6 +116,8 @@ pub(super) struct Down {
     pub(super) attempts: u32,
     /// A failed device keeps its blocks.
     pub(super) parked: bool,
+    /// Its block will not be written: when it lands it ends, and nothing is registered.
+    pub(super) withdrawn: bool,
     /// It was used often: when it is down it may come up again.
     pub(super) hot: bool,
     pub(super) serial: u64,
@@ -233,6 +237,7 @@ impl Traffic {
     fn down(&mut self, stack: u16, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
         let Cargo { source, name, class, request, steps } = cargo;
         let (at, serial, credit, parked, hot, attempts) = (At::Wants, self.serial(), false, false, false, 0);
+        let withdrawn = false;
         let (slot, was, host, disk, asked) = (None, TenantId::NOBODY, None, None, Vec::new());
         self.lines[stack as usize].news = true;
         Down {
@@ -253,6 +258,7 @@ impl Traffic {
             layers: 0..0,
             attempts,
             parked,
+            withdrawn,
             hot,
             serial,
             asked,
@@ -277,8 +283,10 @@ impl Traffic {
         let key = self.downs.insert(down) as u32;
         self.down_of.insert((stack, name.hash), key);
         inner.entered(1);
-        if matches!(source, Have::Owned(_)) {
-            self.lines[stack as usize].sinking += 1;
+        let line = &mut self.lines[stack as usize];
+        match source {
+            Have::Owned(_) => line.sinking += 1,
+            Have::Held(_) | Have::Leased(_) => line.written += 1,
         }
         self.queue_down(inner, key, Path::HostToDisk);
         Some(key)

@@ -23,11 +23,13 @@ use kvstrata_core::{BlockId, BlockRef};
 impl Traffic {
     /// A part of it has ended.
     pub(super) fn land_down(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
-        let unwanted =
-            |down: &Down| self.is_purging(down.tenant) || self.is_forgotten(down.stack, down.name.hash);
+        let is_unwanted = |down: &Down| {
+            down.withdrawn || self.is_purging(down.tenant) || self.is_forgotten(down.stack, down.name.hash)
+        };
+        let unwanted = self.downs.get(key as usize).is_some_and(is_unwanted);
         // What has been written to the disk is known there: it will be found, and go then.
-        if path == Path::DeviceToHost && self.downs.get(key as usize).is_some_and(unwanted) {
-            inner.counts.failed(path, Cause::Cancelled);
+        if path == Path::DeviceToHost && unwanted {
+            inner.counts.failed(path, outcome.err().map_or(Cause::Cancelled, |failure| failure.cause));
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
         let Some(down) = self.downs.get_mut(key as usize) else { return };
@@ -61,6 +63,9 @@ impl Traffic {
                 if let (Some(of), Some(slot)) = (of, down.slot) {
                     stack.classify_slot(slot, down.name.hash, of.class(down.source.id()));
                 }
+                if let Some(slot) = down.slot {
+                    stack.disk_owners.stir(slot);
+                }
                 self.look_again(tenant);
                 self.ended_down(inner, key, Ok(()));
             }
@@ -76,7 +81,7 @@ impl Traffic {
                 // The slot was the port's, and is gone.
                 let again = failure.retryable && !down.parked && path == Path::DeviceToHost;
                 let lost = failure.cause == Cause::Lost;
-                if (again || lost) && down.attempts < inner.rules.retries && !self.closed {
+                if (again || lost) && !unwanted && down.attempts < inner.rules.retries && !self.closed {
                     down.attempts += 1;
                     if lost {
                         let tenant = down.tenant;
@@ -138,7 +143,11 @@ impl Traffic {
     /// Gives back all that the flight had.
     pub(super) fn ended_down(&mut self, inner: &Inner, key: u32, outcome: Result<(), Cause>) {
         let down = self.downs.remove(key as usize);
-        self.down_of.remove(&(down.stack, down.name.hash));
+        let name = (down.stack, down.name.hash);
+        // Of a block that was withdrawn on its way another one may be on its own by now.
+        if self.down_of.get(&name) == Some(&key) {
+            self.down_of.remove(&name);
+        }
         inner.left(1);
         let of = inner.stack(down.stack);
         give_credit(of, down.tenant, down.credit);
@@ -149,8 +158,9 @@ impl Traffic {
         if down.parked {
             match (down.from, down.source) {
                 (Tier::Device, Have::Owned(_)) => self.lines[down.stack as usize].draining -= 1,
+                (Tier::Device, _) => {}
                 (_, Have::Owned(_)) => self.lines[down.stack as usize].sinking -= 1,
-                _ => {}
+                _ => self.lines[down.stack as usize].written -= 1,
             }
             self.slot_left(inner, down.stack, down.disk, down.was);
             self.park_ends_down(inner, &down);
@@ -193,6 +203,8 @@ impl Traffic {
                 self.freed_host_by(inner, down.stack, down.tenant, block.0);
             }
             (_, kept) => {
+                let line = &mut self.lines[down.stack as usize];
+                line.written -= 1;
                 if let Some(host) = &of.host {
                     if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
                         host.ages.set_clean(kept_ref(kept));
@@ -203,6 +215,9 @@ impl Traffic {
                     let_go(host, kept, inner.now());
                     if rotten && !held {
                         let _ = host.pool.unregister(kept_ref(kept));
+                    }
+                    if host.pool.evictable(kept_ref(kept)).is_some() {
+                        line.full = None;
                     }
                 }
             }

@@ -11,10 +11,14 @@
 //! - I1: no copy by choice has host memory for which a victim waits, nor the last of the host tier's headroom, nor a block of staging for which
 //!   an urgent read waits.
 //! - I2: copies by choice that wait here count as waiting in their path's queue (`transfer.queue`): more are put off, or refused and counted so.
-//!   Beyond that are a list that has found room and goes whole, a preempted request's, and victims that were turned back: no more
-//!   than the device has blocks.
+//!   Beyond that are a list that has found room and goes whole, a preempted request's, victims that were turned back, and flights by layers
+//!   whose next step has opened: no more than the device has blocks. Of the last ones, which wait for the engine and move nothing
+//!   meanwhile, none is counted before: others would be refused for their sake for a whole pass.
 //! - I3: whoever is here waits for flights that own all that they need, or for room in a queue of such: where there are none it is dropped.
-//! - I4: who waits for blocks of the device waits for no copy by choice that is here, unless somebody has asked for that copy.
+//! - I4: who waits for blocks of the device, or for its credits there, waits for no copy by choice that is here, unless somebody has asked for
+//!   that copy.
+//! - I5: a copy that nobody has asked for, and for which no host block is to be had, is put off; nothing is tried of its kind before more
+//!   blocks of the host are available than were. It is not marked as one that need not be copied.
 
 use super::down::{Down, Have};
 use super::inner::Inner;
@@ -23,6 +27,7 @@ use super::traffic::Traffic;
 use crate::config::WriteMode;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
+use kvstrata_core::{BlockId, BlockRef};
 use std::collections::VecDeque;
 
 /// By who goes first, in the order of arrival.
@@ -48,7 +53,7 @@ impl Grounded {
         self.victims.len()
     }
 
-    fn chosen(&self) -> usize {
+    pub(super) fn chosen(&self) -> usize {
         self.chosen.iter().map(VecDeque::len).sum()
     }
 
@@ -158,8 +163,9 @@ impl Traffic {
         loop {
             let line = &self.lines[stack as usize];
             let (Some(key), 0) = (line.grounded.first_chosen(), line.grounded.victims()) else { return };
-            let Some(Down { source, class, steps, .. }) = self.downs.get(key as usize) else { return };
+            let Some(Down { source, class, steps, asked, .. }) = self.downs.get(key as usize) else { return };
             let (source, class, whole, sinking) = (*source, *class, steps.is_none(), line.sinking);
+            let unasked = asked.is_empty();
             let host = &inner.stack(stack).host;
             if let Some(host) = host {
                 let (free, headroom) = (host.pool.free(), inner.rules.host_headroom as usize);
@@ -177,6 +183,11 @@ impl Traffic {
                 Slot::Soon if host.is_none() && whole && self.reclaim_staging(inner, stack) => {}
                 Slot::Soon if self.lines[stack as usize].sinking == sinking => return,
                 Slot::Soon => {}
+                // Nobody has asked for it: for when there is some again.
+                Slot::Never if host.is_some() && unasked => {
+                    self.lines[stack as usize].grounded.pop_chosen();
+                    self.called_off(inner, stack, key);
+                }
                 Slot::Never => {
                     let cause = if host.is_some() { Cause::Cancelled } else { Cause::Device };
                     self.lines[stack as usize].grounded.pop_chosen();
@@ -186,30 +197,51 @@ impl Traffic {
         }
     }
 
-    /// Somebody waits for blocks of the device that copies by choice alone keep, which nobody has asked for and which wait themselves: up to
-    /// `wanted` of them are called off (I4). Their blocks may leave, as victims; what is to be written through is owed. Whether there was one.
-    pub(super) fn call_off_chosen(&mut self, inner: &Inner, stack: u16, wanted: usize) -> bool {
+    /// Up to `wanted` of the copies by choice that nobody has asked for, which wait themselves, and alone keep such a block of the device from
+    /// leaving; and the block.
+    pub(super) fn kept_by_choice(
+        &self,
+        inner: &Inner,
+        stack: u16,
+        wanted: usize,
+        such: impl Fn(BlockId) -> bool,
+    ) -> Vec<(u32, BlockRef)> {
         let pool = &inner.stack(stack).device.pool;
-        // Of a block that somebody holds nobody would have anything.
-        let keeps = |down: &Down| match down.source {
-            Have::Leased(block) => {
-                down.from == Tier::Device && down.asked.is_empty() && pool.evictable(block).is_some()
-            }
-            Have::Owned(_) | Have::Held(_) => false,
+        let kept = |key: &u32| {
+            let down = self.downs.get(*key as usize).filter(|down| down.asked.is_empty())?;
+            let Have::Leased(block) = down.source else { return None };
+            // Of a block that somebody holds nobody would have anything.
+            let keeps = such(block.id) && pool.evictable(block).is_some();
+            keeps.then_some((*key, block))
         };
         let grounded = &self.lines[stack as usize].grounded;
-        let chosen = grounded.chosen.iter().flatten();
-        let chosen = chosen.filter(|key| self.downs.get(**key as usize).is_some_and(keeps));
-        let mut off: Vec<u32> = chosen.take(wanted).copied().collect();
-        off.sort_unstable();
-        self.lines[stack as usize].grounded.retain(|key| off.binary_search(key).is_err());
-        for key in &off {
-            let source = self.downs.get(*key as usize).map(|down| down.source);
-            self.down_failed(inner, *key, Failure::of(Cause::Cancelled));
-            if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
-                self.owe(inner, (stack, Tier::Device), block);
-            }
+        grounded.chosen.iter().flatten().filter_map(kept).take(wanted).collect()
+    }
+
+    /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be written through is owed.
+    pub(super) fn call_off(&mut self, inner: &Inner, stack: u16, copies: &[u32]) {
+        if copies.is_empty() {
+            return;
         }
-        !off.is_empty()
+        self.lines[stack as usize].grounded.retain(|key| copies.binary_search(key).is_err());
+        copies.iter().for_each(|key| self.called_off(inner, stack, *key));
+    }
+
+    fn called_off(&mut self, inner: &Inner, stack: u16, key: u32) {
+        let source = self.downs.get(key as usize).map(|down| down.source);
+        self.down_failed(inner, key, Failure::of(Cause::Cancelled));
+        if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
+            self.owe(inner, (stack, Tier::Device), block);
+        }
+    }
+
+    /// Somebody waits for blocks of the device that copies by choice alone keep: up to `wanted` of these are called off (I4). Whether there was
+    /// one.
+    pub(super) fn call_off_chosen(&mut self, inner: &Inner, stack: u16, wanted: usize) -> bool {
+        let mut copies: Vec<u32> =
+            self.kept_by_choice(inner, stack, wanted, |_| true).into_iter().map(|(key, _)| key).collect();
+        copies.sort_unstable();
+        self.call_off(inner, stack, &copies);
+        !copies.is_empty()
     }
 }

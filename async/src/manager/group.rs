@@ -140,6 +140,12 @@ impl Group {
         allocate::try_allocate(self.inner(), self.stack, count, self.manager.tenant)
     }
 
+    /// [`KvBlockManager::available`].
+    #[must_use]
+    pub fn available(&self, tier: Tier) -> usize {
+        self.inner().stack(self.stack).pool(tier).map_or(0, BlockPool::available)
+    }
+
     /// [`KvBlockManager::offload`].
     pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
         self.manager.offload(blocks, options)

@@ -13,7 +13,7 @@
 //!   under the inbox's lock.
 //!
 //! # Orderings
-//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing.
+//! `pending`, `iteration`, `refusing` and `aheads` are Relaxed: hints, which publish nothing.
 
 use super::checked::{self, Checked};
 use super::counts::Counts;
@@ -73,6 +73,8 @@ pub(super) struct Inner {
     began: Instant,
     /// No more is given: said before the lock says so, for those who do not take it.
     pub(super) refusing: AtomicBool,
+    /// Something has ever been registered ahead of being written: said before the lock is taken for that.
+    aheads: AtomicBool,
     /// Told when nothing is under way, while that is waited for.
     pub(super) idle: Notify,
     pub(super) tenants: Tenants,
@@ -112,6 +114,7 @@ impl Inner {
             iteration: AtomicU64::new(0),
             began,
             refusing: AtomicBool::new(false),
+            aheads: AtomicBool::new(false),
             idle: Notify::new(),
             tenants,
             naming,
@@ -184,19 +187,52 @@ impl Inner {
     pub(super) fn change<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let result = change(&mut traffic);
+        self.follow(traffic);
+        result
+    }
+
+    /// The same for who takes blocks: where none was to be copied, and nobody waits, nothing follows from that.
+    pub(super) fn take<R>(self: &Arc<Inner>, take: impl FnOnce(&mut Traffic) -> R) -> R {
+        let mut traffic = self.look();
+        let before = traffic.begun();
+        let result = take(&mut traffic);
+        let purges = !traffic.purging.is_empty();
+        let same = traffic.begun() == before && traffic.out.is_empty() && traffic.nobody_waits();
+        if same && !purges {
+            return result;
+        }
+        self.follow(traffic);
+        if purges {
+            self.purge_told.notify_waiters();
+        }
+        result
+    }
+
+    /// As [`with`](Inner::with), for blocks that are registered ahead of being written.
+    pub(super) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+        self.aheads.store(true, Relaxed);
+        self.with(change)
+    }
+
+    /// Whether there may be blocks that are registered and not written.
+    pub(super) fn registers_ahead(&self) -> bool {
+        self.aheads.load(Relaxed)
+    }
+
+    /// All that follows from a change.
+    fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
         traffic.advance(self);
         if traffic.refusing && traffic.is_idle() {
             traffic.out.idle = true;
         }
         if traffic.out.is_empty() {
-            return result;
+            return;
         }
         let mut out = std::mem::take(&mut traffic.out);
         drop(traffic);
         out.perform(self);
         // For its memory.
         self.look().out.absorb(out);
-        result
     }
 
     /// Takes what has landed, unless somebody is at it (I1).

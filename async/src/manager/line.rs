@@ -19,12 +19,11 @@ use super::deadlines::Waits;
 use super::down::{Down, Have, Left};
 use super::grounded::Grounded;
 use super::inner::Inner;
-use super::tenants::TenantId;
+use super::tenants::{OwnLooks, TenantId};
 use super::traffic::{Id, Traffic};
 use super::up::Up;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
-use kvstrata_core::pool::Passed;
 use kvstrata_core::{BlockId, SequenceHash};
 use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
@@ -38,6 +37,10 @@ pub(super) struct Line {
     pub(super) draining: u32,
     /// Victims of the host on their way to the disk.
     pub(super) sinking: u32,
+    /// Blocks of the host that stay there, and are on their way to the disk: who takes them then loses nothing.
+    pub(super) written: u32,
+    /// When no block of the host was to be had for a copy by choice: how many seemed available all the same; or how few since.
+    pub(super) full: Option<usize>,
     /// Flights from the device that have their host block, which will be the host tier's, and wait for no layer of the engine's.
     pub(super) landing: u32,
     /// Flights down that wait for a host block.
@@ -50,8 +53,8 @@ pub(super) struct Line {
     pub(super) news: bool,
     /// By place: such a block, and the last flight that had it.
     pub(super) staged: Vec<Option<(u32, Id)>>,
-    /// How far looks for a tenant's victims have come in a tier.
-    pub(super) passed: HashMap<(Tier, TenantId), Passed>,
+    /// By tier and tenant: looks for the tenant's victims.
+    pub(super) own_looks: HashMap<(Tier, TenantId), OwnLooks>,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,8 @@ pub(super) struct Want {
     pub(super) stack: u16,
     pub(super) need: usize,
     pub(super) tenant: TenantId,
+    /// Those that it has.
+    pub(super) got: Vec<BlockId>,
     pub(super) whose: Whose,
 }
 
@@ -110,6 +115,12 @@ impl Line {
         self.landing + self.sinking > 0
     }
 
+    /// Whether no block of the host is to be had for a copy by choice still: no more are available than when there was none.
+    pub(super) fn is_full(&mut self, available: impl Fn() -> usize) -> bool {
+        self.full = self.full.and_then(|before| Some(available()).filter(|now| *now <= before));
+        self.full.is_some()
+    }
+
     /// Blocks that the line has gathered.
     pub(super) fn gathered(&self) -> usize {
         self.entries.iter().map(|entry| entry.got.len()).sum()
@@ -140,11 +151,12 @@ impl Traffic {
             // Without a limit there are always some.
             let credited = unlimited && owners(&want).take(want.tenant, want.need);
             debug_assert_eq!(credited, unlimited);
-            let Want { stack, need, tenant, whose } = want;
+            let Want { stack, need, tenant, mut got, whose } = want;
+            got.reserve_exact(need - got.len());
             if let Whose::Flights(flights) = &whose {
                 flights.iter().for_each(|flight| self.ups[*flight as usize].entry = number);
             }
-            let entry = Entry { number, need, tenant, got: Vec::with_capacity(need), whose, due };
+            let entry = Entry { number, need, tenant, got, whose, due };
             self.due(due, Waits::Place { stack, number });
             // Before the line is served: who releases from now on looks after it.
             inner.waiting.enter();
@@ -268,16 +280,16 @@ impl Traffic {
         }
     }
 
-    /// Whether a block of the device is under a copy, which nobody holds: it counts as available and is not. It will be, when the copy has
-    /// ended, and so will its parent. Of whom that is told: the end of others' copies changes nothing for a tenant at its quota.
-    pub(super) fn is_copying(&self, inner: &Inner, stack: u16, whose: impl Fn(TenantId) -> bool) -> bool {
+    /// Whether a block of the device is under such a copy, which nobody holds: it counts as available and is not. It will be, when the copy has
+    /// ended, and so will its parent. By key, of which copies that is asked: the end of others' changes nothing for a tenant at its quota.
+    pub(super) fn is_copying(&self, inner: &Inner, stack: u16, such: impl Fn(u32, &Down) -> bool) -> bool {
         let pool = &inner.stack(stack).device.pool;
         let unheld = |down: &Down| match down.source {
             Have::Leased(block) => pool.evictable(block).is_some(),
             Have::Owned(_) | Have::Held(_) => false,
         };
         let of_device = |down: &Down| (down.stack, down.from) == (stack, Tier::Device);
-        self.downs.iter().any(|(_, down)| of_device(down) && whose(down.tenant) && unheld(down))
+        self.downs.iter().any(|(key, down)| of_device(down) && such(key as u32, down) && unheld(down))
     }
 
     /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes of those that the policy
@@ -294,7 +306,7 @@ impl Traffic {
         if evicted > 0
             || !books.links()
             || books.pool.available() == 0
-            || self.is_copying(inner, stack, |_| true)
+            || self.is_copying(inner, stack, |_, _| true)
         {
             return evicted;
         }

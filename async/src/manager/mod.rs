@@ -23,7 +23,7 @@
 //! | `up.rs`, `down.rs`, `ended.rs`, `turn_back.rs` | flights, and their ends |
 //! | `room.rs`, `grounded.rs`, `aside.rs` | the room that they need below, and in queues; who waits for it |
 //! | `prefetch.rs` | bringing blocks up before they are asked for |
-//! | `schedule.rs`, `steps.rs` | the engine's clock, and what waits for its gates; copies down by layers |
+//! | `schedule.rs`, `steps.rs`, `unwritten.rs` | the engine's clock, and what waits for its gates; copies down by layers; blocks registered before they are written |
 //! | `ahead.rs` | copies ahead of need: watermarks, idleness, what is owed |
 //! | `parked.rs` | blocks that are never used again |
 //! | `describe.rs` | for people |
@@ -84,6 +84,7 @@ mod steps;
 mod tenants;
 mod traffic;
 mod turn_back;
+mod unwritten;
 mod up;
 mod volumes;
 
@@ -101,6 +102,7 @@ pub use preempt::{Preempted, Resumed};
 pub use prefetch::Prefetch;
 pub use stack::Needs;
 pub use tenants::{Purge, PurgeError, Purged, PurgedTier, Tenant, TenantError, TenantId, TenantUse};
+pub use unwritten::Ahead;
 pub use volumes::DiskError;
 
 use crate::config::ManagerConfig;
@@ -244,6 +246,9 @@ impl KvBlockManager {
 
     /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future is dropped, or
     /// answers by its deadline (`deadline.offload`).
+    ///
+    /// Within an iteration whose bytes (`iteration.bytes`) are spent a copy waits for the next one. So whoever begins the iterations does not await
+    /// this within one, nor [`persist`](KvBlockManager::persist), nor an onboarding of a class that does not hurry: it would wait until the deadline.
     pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
         Offload::begin(blocks, options)
     }
@@ -256,6 +261,7 @@ impl KvBlockManager {
 
     /// Copies blocks to the disk tier, wherever above they are, so that they outlive the process. Ends when they are down; what the tier
     /// has no room for or its admission refuses, and what is nowhere, is counted as refused, and stays where it is. What is not down by the deadline (`deadline.offload`) is counted as failed.
+    /// What a pass still writes waits for it; about awaiting this within an iteration see [`offload`](KvBlockManager::offload).
     pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
         offload::persist(&self.inner, 0, hashes).await
     }
@@ -364,6 +370,9 @@ impl KvBlockManager {
     /// over by the deadline (`deadline.shutdown`) goes on without anybody, and owns its memory until the hardware has answered. Returns
     /// whether all was over. Then the disk tier is closed too, with the mark of a clean end, whoever still has a handle: the next manager
     /// over its files may be made at once. Without a shutdown that is done when the last handle is dropped, whose thread waits for it as long.
+    ///
+    /// Blocks of device and host are not written to the disk for that, but for what is owed by `offload.mode = "through"` and finds room: what is to outlive the process is
+    /// [persisted](KvBlockManager::persist) before.
     pub async fn shutdown(&self) -> bool {
         self.inner.shutdown().await
     }

@@ -7,6 +7,7 @@ use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
 use super::schedule::GatedCopy;
 use super::traffic::Traffic;
+use super::unwritten::written_after;
 use crate::scheduler::Gate;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
@@ -33,10 +34,8 @@ pub struct OffloadOptions {
     /// has the block when all of its layers are there. Where a model has several groups of layers, a group's are not told apart by
     /// [`layer_done`](super::KvBlockManager::layer_done): there a block goes whole, when the last layer of the model is done.
     ///
-    /// A block that is registered before it is written, for others to find it in the device, is to go down by such an offload alone: not with
-    /// `offload.mode` through or second-use, which copy what is registered, nor given up, by its last handle, before it is written where no gate
-    /// holds it. An offload whose gate is open says that its blocks are written, and so does the preemption of the request that has asked for theirs;
-    /// [`persist`](super::KvBlockManager::persist), and whoever else asks, waits for the layers.
+    /// A block that is [registered ahead](super::BlocksMut::register_ahead) of the pass that writes it goes down when that is over, whatever is said
+    /// here, or by the layers of that pass: so does the copy that anybody else asks for.
     ///
     /// Until all of it is down a block is held, and cannot be evicted, also where its handles and the [`Offload`] have been dropped: what it
     /// will hold is not there yet. So an engine that awaits blocks in the midst of a pass may wait for those that only its own pass lets go. What has
@@ -93,7 +92,7 @@ impl Offload {
         let inner = Arc::clone(blocks.inner());
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
         let key = inner.with(|traffic| {
-            let key = traffic.offload(&inner, blocks, options, Asks::Written);
+            let key = traffic.offload(&inner, blocks, options, false);
             traffic.offload_due(key, due);
             key
         });
@@ -106,7 +105,7 @@ impl Offload {
         let options = OffloadOptions { request, ..OffloadOptions::default() };
         let due = inner.due_in(inner.rules.offload_deadline);
         let key = inner.with(|traffic| {
-            let key = traffic.offload(&inner, blocks, options, Asks::Whole);
+            let key = traffic.offload(&inner, blocks, options, true);
             traffic.offload_due(key, due);
             key
         });
@@ -143,7 +142,7 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
     // One for both halves.
     let due = inner.due_in(inner.rules.offload_deadline);
     let key = inner.with(|traffic| {
-        let key = traffic.offload(inner, &blocks, OffloadOptions::default(), Asks::Anybody);
+        let key = traffic.offload(inner, &blocks, OffloadOptions::default(), false);
         // Victims, which the device has no more and the host not yet.
         for hash in hashes.iter().filter(|hash| !of.device.pool.contains(**hash)) {
             let joined = traffic.join_down(key, stack, *hash, None);
@@ -176,9 +175,17 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
     all_counted(inner, hashes, Offloaded { refused, failed, cause, ..second })
 }
 
-/// What has left the host between the two halves, or never was anywhere, is refused, too.
+/// What has left the host between the two halves, or never was anywhere, is refused, too; and what was refused or has failed in the first, and has
+/// come to the host by another's copy, is counted by the second.
 fn all_counted(inner: &Inner, hashes: &[SequenceHash], so_far: Offloaded) -> Offloaded {
     let counted = so_far.copied + so_far.there + so_far.refused + so_far.failed;
+    if counted > hashes.len() {
+        let twice = counted - hashes.len();
+        let refused = so_far.refused.saturating_sub(twice);
+        let failed = so_far.failed.saturating_sub(twice - (so_far.refused - refused));
+        let cause = so_far.cause.filter(|_| failed > 0);
+        return Offloaded { refused, failed, cause, ..so_far };
+    }
     let gone = hashes.len().saturating_sub(counted);
     inner.counts.refused(Refusal::Room, gone);
     Offloaded { refused: so_far.refused + gone, ..so_far }
@@ -244,20 +251,9 @@ impl fmt::Debug for Offload {
     }
 }
 
-/// Who asks for copies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asks {
-    /// The engine, of blocks that are written when their gate is open.
-    Written,
-    /// The engine, of a request that has written all of its blocks; also beyond the queue's bound.
-    Whole,
-    /// Somebody who may not know that a pass still writes them.
-    Anybody,
-}
-
 impl Traffic {
-    fn offload(&mut self, inner: &Inner, blocks: &Blocks, options: OffloadOptions, asks: Asks) -> u32 {
-        let whole = asks == Asks::Whole;
+    /// `whole`: of a request that is preempted, and also beyond the queue's bound; but for what is not written yet.
+    fn offload(&mut self, inner: &Inner, blocks: &Blocks, options: OffloadOptions, whole: bool) -> u32 {
         let stack = blocks.stack();
         let of = inner.stack(stack);
         let books = &of.device;
@@ -271,7 +267,6 @@ impl Traffic {
         // A list that finds room goes whole: the device's blocks bound it.
         let OffloadOptions { class, request, gate, .. } = options;
         let (all, steps) = self.steps_of(of, gate);
-        let written = whole || self.clock.passed(all);
         // A block that is copied whole is so with the layers that are written last, too.
         let gate = if steps.is_some() { gate } else { all };
         let at_once = whole || self.clock.passed(gate) && self.has_room(Path::DeviceToHost, class);
@@ -289,10 +284,6 @@ impl Traffic {
                 books.ages.second_use(held, inner.now());
             }
             if self.join_down(key, stack, name.hash, None) {
-                let by = if whole { Some(request) } else { None };
-                if written && asks != Asks::Anybody {
-                    self.lift(inner, stack, (name.hash, held), by);
-                }
                 let_go(books, Have::Held(held), inner.now());
                 continue;
             }
@@ -302,7 +293,8 @@ impl Traffic {
                 continue;
             }
             self.offloadings[key as usize].left += 1;
-            if at_once {
+            let writes = self.unwritten.iteration(stack, held.id);
+            if at_once && writes.is_none() {
                 self.offload_whole(
                     inner,
                     (stack, key),
@@ -311,6 +303,10 @@ impl Traffic {
                 continue;
             }
             let (block, asked, since) = (held, Some(key), inner.elapsed());
+            // By the layers of a pass before the one that writes it nothing is written.
+            let steps = steps.filter(|steps| writes.is_none_or(|writes| writes <= steps.iteration));
+            let written = writes.map_or(Gate::Open, |writes| self.clock.of_all_layers(written_after(writes)));
+            let gate = if steps.is_some() { gate } else { all.later(written) };
             self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, steps, asked, since });
         }
         let so_far = &mut self.offloadings[key as usize].so_far;

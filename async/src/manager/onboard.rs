@@ -311,7 +311,7 @@ impl Traffic {
                             let mut flights = VecDeque::with_capacity(blocks);
                             flights.push_back(flight);
                             let whose = Whose::Flights(flights);
-                            wants.parts.push(Want { stack, need: 1, tenant, whose });
+                            wants.parts.push(Want { stack, need: 1, tenant, got: Vec::new(), whose });
                         }
                     }
                 }
@@ -383,7 +383,15 @@ impl Traffic {
             source.into_iter().for_each(|source| self.spend(link, source));
             return Some(None);
         }
-        if let Some(block) = of.device.pool.lookup_ref(hash) {
+        let there = of.device.pool.lookup_ref(hash).filter(|block| {
+            // Bytes that are there are not exchanged for what a pass is still to write.
+            let unwritten = source.is_some() && self.unwritten.iteration(stack, block.id).is_some();
+            if unwritten {
+                of.device.release(*block, inner.now());
+            }
+            !unwritten
+        });
+        if let Some(block) = there {
             self.onboardings[key as usize].here(block);
             source.into_iter().for_each(|source| self.spend(link, source));
             return Some(None);

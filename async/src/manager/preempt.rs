@@ -97,7 +97,8 @@ impl Naming {
 impl KvBlockManager {
     /// Gives up a request's blocks: all are copied to the tier below, whole, and the device's are free when others need them. `partial`
     /// are those at the end that are not full; an empty list, if there are none (`try_allocate(0)`, which is never refused). The engine's last
-    /// write to them is over, as with [`BlocksMut::register`]: the copies begin at once.
+    /// write to `partial` is over, as with [`BlocksMut::register`]: the copies begin at once. Blocks that were
+    /// [registered ahead](BlocksMut::register_ahead) of a pass which the request will not be in are [withdrawn](super::Ahead::withdraw) before.
     ///
     /// # Errors
     /// The blocks, if the lists are of different groups or managers.

@@ -60,8 +60,17 @@ struct Hint {
 pub(super) struct Guesses {
     hints: VecDeque<Hint>,
     hot: VecDeque<(u16, Name)>,
+    /// How often something was said to be hot.
+    pub(super) noted: u64,
     /// Flights of this class.
     flights: BTreeSet<u32>,
+}
+
+impl Guesses {
+    /// Whether no flight has a block that others may need.
+    pub(super) fn none_fly(&self) -> bool {
+        self.flights.is_empty()
+    }
 }
 
 /// Where a guess is for, for whom, and by which hint; 0: since it is hot.
@@ -118,6 +127,7 @@ impl Traffic {
             self.guesses.hot.pop_front();
         }
         self.guesses.hot.push_back((stack, name));
+        self.guesses.noted += 1;
     }
 
     fn withdraw_hint(&mut self, inner: &Inner, number: u64) {

@@ -73,9 +73,16 @@ impl Traffic {
             // As many are on their way as may wait for the disk.
             return Slot::Soon;
         }
-        match self.host_victim(inner, stack, class) {
+        let slot = self.host_victim(inner, stack, class);
+        let line = &mut self.lines[stack as usize];
+        match slot {
+            Slot::Never if victim && line.passes() => Slot::Soon,
             // What passes through it can be a victim then, and costs a copy by choice nothing where the disk has it.
-            Slot::Never if (victim || of.disk.is_some()) && self.lines[stack as usize].passes() => Slot::Soon,
+            Slot::Never if !victim && of.disk.is_some() && (line.passes() || line.written > 0) => Slot::Soon,
+            Slot::Never if !victim => {
+                line.full = Some(host.pool.available());
+                Slot::Never
+            }
             slot => slot,
         }
     }
@@ -112,11 +119,15 @@ impl Traffic {
         }
     }
 
-    /// Whether a copy by choice may begin: its path's queue has room, and host memory is to be had without more on the way to the disk than
-    /// may wait for that.
-    pub(super) fn may_copy(&self, inner: &Inner, stack: u16, class: Class) -> bool {
+    /// Whether a copy by choice may begin: its path's queue has room, and host memory is to be had, as far as is known, without more on the way to
+    /// the disk than may wait for that.
+    pub(super) fn may_copy(&mut self, inner: &Inner, stack: u16, class: Class) -> bool {
         let of = inner.stack(stack);
         let spared = inner.rules.host_headroom as usize;
+        let line = &mut self.lines[stack as usize];
+        if of.host.as_ref().is_some_and(|host| line.is_full(|| host.pool.available())) {
+            return false;
+        }
         self.has_room(Path::DeviceToHost, class)
             && (of.host.as_ref().is_none_or(|host| host.pool.free() > spared) || self.may_sink(of, class))
     }

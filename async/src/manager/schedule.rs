@@ -6,6 +6,7 @@ use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
 use super::steps::Steps;
 use super::traffic::Traffic;
+use super::unwritten::Marked;
 use crate::scheduler::{Gate, Misuse};
 use crate::transfer::{Cause, Class, Path};
 use kvstrata_core::BlockRef;
@@ -42,14 +43,23 @@ pub(super) struct GatedFlight {
 pub(super) enum Waiter {
     Copy(GatedCopy),
     Flight(GatedFlight),
+    /// Blocks that are registered, until they are written.
+    Marked(Marked),
 }
 
 impl Waiter {
-    fn since(&self) -> Duration {
+    /// Since when it waits; what is to be written, since the engine last went on.
+    fn since(&self, engine: (u64, Duration)) -> Duration {
         match self {
             Waiter::Copy(copy) => copy.since,
             Waiter::Flight(flight) => flight.since,
+            Waiter::Marked(marked) => marked.since(engine),
         }
+    }
+
+    /// How many blocks wait to be written.
+    pub(super) fn marked(&self) -> usize {
+        if let Waiter::Marked(marked) = self { marked.len() } else { 0 }
     }
 
     /// Whether it is a copy that has not begun, of an offload that somebody has asked for.
@@ -63,6 +73,7 @@ impl Inner {
     pub(super) fn iteration_begin(self: &Arc<Inner>) -> Result<u64, Misuse> {
         self.with(|traffic| {
             let iteration = traffic.clock.begin()?;
+            traffic.went_on = self.elapsed();
             self.iteration.store(iteration, Relaxed);
             traffic.refill();
             Ok(iteration)
@@ -72,6 +83,7 @@ impl Inner {
     pub(super) fn layer_done(self: &Arc<Inner>, layer: u32) -> Result<(), Misuse> {
         self.with(|traffic| {
             traffic.clock.layer_done(layer)?;
+            traffic.went_on = self.elapsed();
             traffic.open_gates(self);
             Ok(())
         })
@@ -80,6 +92,7 @@ impl Inner {
     pub(super) fn iteration_end(self: &Arc<Inner>) -> Result<u64, Misuse> {
         self.with(|traffic| {
             let iteration = traffic.clock.end()?;
+            traffic.went_on = self.elapsed();
             traffic.open_gates(self);
             traffic.copy_ahead(self);
             Ok(iteration)
@@ -89,6 +102,7 @@ impl Inner {
     pub(super) fn step(self: &Arc<Inner>) -> Result<u64, Misuse> {
         self.with(|traffic| {
             let iteration = traffic.clock.step()?;
+            traffic.went_on = self.elapsed();
             self.iteration.store(iteration, Relaxed);
             traffic.refill();
             traffic.open_gates(self);
@@ -111,6 +125,7 @@ impl Traffic {
             match waiter {
                 Waiter::Copy(copy) => self.let_through(inner, copy),
                 Waiter::Flight(flight) => self.go_on(inner, flight),
+                Waiter::Marked(marked) => self.written(inner, marked),
             }
         }
         self.opened = open;
@@ -119,6 +134,14 @@ impl Traffic {
     fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
         let GatedCopy { stack, block, name, class, request, steps, asked, .. } = copy;
         let source = Have::Held(block);
+        let there = inner.stack(stack).device.pool.registered(block.id);
+        if there.is_none_or(|(there, _)| there != block) {
+            // Withdrawn meanwhile.
+            let_go(&inner.stack(stack).device, source, inner.now());
+            inner.counts.failed(Path::DeviceToHost, Cause::Cancelled);
+            asked.iter().for_each(|asked| self.offload_answered(*asked, Err(Cause::Cancelled)));
+            return;
+        }
         match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
             Some(flight) => self.downs[flight as usize].asked.extend(asked),
             None => {
@@ -150,7 +173,11 @@ impl Traffic {
 
     /// One that has not begun never will. What has begun is ended where it is.
     fn refuse_gated(&mut self, inner: &Inner, waiter: Waiter, why: Refusal) {
-        let Waiter::Copy(GatedCopy { stack, block, asked, .. }) = waiter else { return };
+        let GatedCopy { stack, block, asked, .. } = match waiter {
+            Waiter::Copy(copy) => copy,
+            Waiter::Flight(_) => return,
+            Waiter::Marked(marked) => return self.never_written(inner, marked, Cause::Cancelled),
+        };
         let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
         if let Some(asked) = asked {
             self.offload_refused(inner, asked, why);
@@ -188,7 +215,8 @@ impl Traffic {
         self.gates_watched = false;
         let (now, patience) = (inner.elapsed(), inner.rules.offload_deadline);
         let mut late = std::mem::take(&mut self.opened);
-        self.gated.give_up(|waiter| waiter.since() + patience <= now, |waiter| late.push(waiter));
+        let engine = (self.clock.iteration(), self.went_on);
+        self.gated.give_up(|waiter| waiter.since(engine) + patience <= now, |waiter| late.push(waiter));
         for waiter in late.drain(..) {
             match waiter {
                 Waiter::Copy(GatedCopy { stack, block, asked, .. }) => {
@@ -201,10 +229,11 @@ impl Traffic {
                     }
                 }
                 Waiter::Flight(flight) => self.late_for_layer(inner, flight),
+                Waiter::Marked(marked) => self.never_written(inner, marked, Cause::Deadline),
             }
         }
         self.opened = late;
-        if let Some(oldest) = self.gated.iter().map(Waiter::since).min() {
+        if let Some(oldest) = self.gated.iter().map(|waiter| waiter.since(engine)).min() {
             self.watch_gates((oldest + patience).saturating_sub(now));
         }
     }

@@ -1,6 +1,7 @@
 //! The end: what is under way is waited for, or cancelled, in bounded time.
 //!
-//! In the first half copies go on that were owed (`ahead.rs`): what was written through is below when a shutdown says that it was clean.
+//! In the first half copies go on that were owed (`ahead.rs`): what was written through is below when a shutdown says that it was clean, but for what
+//! finds no block of the host to be had, since matches hold them all, or a failed device.
 //!
 //! What a mover has begun cannot be called back: it keeps its memory, and the manager, until it answers. What waits for the engine is not waited
 //! for: nobody iterates any more.

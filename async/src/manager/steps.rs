@@ -21,25 +21,23 @@
 //! deadlines.
 //!
 //! Invariants
-//! - I1: no layer is copied before the clock has passed the last one of its step; but where somebody asks for the same block with a gate that
-//!   is open, and so says that all of it is written.
+//! - I1: no layer is copied before the clock has passed the last one of its step.
 //! - I2: who is Gated is in `gated`, once, until it goes on or ends: whatever ends it takes it out there.
 //! - I3: a flight gives its staging up once at most: from then on it goes whole.
 
-use super::down::{Down, Have};
+use super::down::Down;
 use super::inner::Inner;
 use super::schedule::{GatedFlight, Waiter};
 use super::stack::Stack;
 use super::traffic::{At, Id, Traffic};
 use crate::scheduler::Gate;
 use crate::transfer::{Cause, Failure, Path};
-use kvstrata_core::{BlockRef, SequenceHash};
 
 /// How a copy goes down by layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Steps {
     /// Whose layers it waits for.
-    iteration: u64,
+    pub(super) iteration: u64,
     /// Layers a step; the last one may have fewer.
     step: u32,
 }
@@ -136,29 +134,6 @@ impl Traffic {
         }
         line.landing += 1;
         self.queue_layers(inner, key);
-    }
-
-    /// The engine asks for a block that is on its way down, and says that all of it is written: it waits for no layer any more. A request that
-    /// is preempted says so of what it has asked for itself.
-    pub(super) fn lift(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        (hash, block): (SequenceHash, BlockRef),
-        by: Option<u64>,
-    ) {
-        let Some(key) = self.down_of.get(&(stack, hash)).copied() else { return };
-        // Another block of the hash may still be written, and this one by another request.
-        let of_it = |down: &&mut Down| {
-            down.source == Have::Held(block) && by.is_none_or(|request| down.request == request)
-        };
-        let Some(down) = self.downs.get_mut(key as usize).filter(of_it) else { return };
-        down.steps = None;
-        let (at, serial) = (down.at, down.serial);
-        if let At::Gated(waits) = at {
-            self.gated.remove(waits);
-            self.go_on(inner, GatedFlight { key, serial, since: inner.elapsed() });
-        }
     }
 
     /// Somebody needs staging: a flight that waits for the engine gives its own up, and comes whole when the last layer is done (I3).

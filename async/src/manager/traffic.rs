@@ -4,7 +4,10 @@
 //! longer by orders of magnitude than the lock is held: under it there is no copy, no system call, no waking, no mover ([`Out`]).
 //!
 //! ```text
-//!   a call, or a landing ──► change ──► advance: victims that wait for host memory, headroom, other copies, the line, who waits beside a queue, the queues ──► Out
+//!   a call, or a landing ──► change ──► advance ──► Out
+//!
+//!   advance: victims that wait for host memory, headroom, other copies ─► who is held for credits ─► the line ─► guesses ─► who waits beside a
+//!            queue ─► reads that are pressed ─► the queues, who waits beside them, what is owed: until nothing more begins
 //! ```
 
 use super::ahead::{Looks, Owed, PART};
@@ -20,6 +23,7 @@ use super::parked::Parked;
 use super::prefetch::Guesses;
 use super::schedule::Waiter;
 use super::tenants::{Held, Purging, TenantId};
+use super::unwritten::Unwritten;
 use super::up::Up;
 use crate::scheduler::{Clock, Gated, Key};
 use crate::transfer::{Allowance, Limits, Queue, Ticket};
@@ -65,7 +69,7 @@ pub(super) enum At {
     Moving,
     /// Before another attempt.
     Pausing,
-    /// Down, with both its ends: for a layer of the engine's. See `steps.rs`.
+    /// Down: for a layer of the engine's, with its host block, or without, if somebody needed that more. See `steps.rs`.
     Gated(Key),
 }
 
@@ -121,6 +125,10 @@ pub(super) struct Traffic {
     pub(super) clock: Clock,
     pub(super) gated: Gated<Waiter>,
     pub(super) opened: Vec<Waiter>,
+    /// When the engine last said how far it is.
+    pub(super) went_on: Duration,
+    /// Blocks of devices that are registered and not written yet.
+    pub(super) unwritten: Unwritten,
     /// Somebody will look for those that have waited too long.
     pub(super) gates_watched: bool,
     /// The iteration after which another is waited for, for its bytes; and whether it ran when that began.
@@ -141,15 +149,21 @@ pub(super) struct Traffic {
     pub(super) parked: Vec<Parked>,
     /// By tenant: slots that a purge has found, of volumes that are out of service.
     pub(super) lost: HashMap<TenantId, usize>,
-    /// Paths' bounds: transfers that may wait.
-    bounds: [u32; 4],
+    /// Of each path: transfers that may wait (`transfer.queue`).
+    bound: u32,
     serial: u64,
     /// Something could not even begin, and what it had is free: who waits for that is served.
     pub(super) again: bool,
 }
 
 impl Traffic {
-    pub(super) fn new(limits: [Limits; 4], budget: Option<u64>, layers: u32, lines: Box<[Line]>) -> Traffic {
+    pub(super) fn new(
+        limits: [Limits; 4],
+        bound: u32,
+        budget: Option<u64>,
+        layers: u32,
+        lines: Box<[Line]>,
+    ) -> Traffic {
         Traffic {
             queues: std::array::from_fn(|path| Queue::new(limits[path])),
             aside: Aside::default(),
@@ -174,8 +188,10 @@ impl Traffic {
             victims: Vec::new(),
             one_victim: Vec::new(),
             clock: Clock::new(layers),
-            gated: Gated::new(limits[Path::DeviceToHost as usize].waiting),
+            gated: Gated::new(bound),
             opened: Vec::new(),
+            went_on: Duration::ZERO,
+            unwritten: Unwritten::default(),
             gates_watched: false,
             expected_after: None,
             next: Vec::new(),
@@ -185,7 +201,7 @@ impl Traffic {
             purging: Vec::new(),
             parked: Vec::new(),
             lost: HashMap::new(),
-            bounds: std::array::from_fn(|path| limits[path].waiting),
+            bound,
             serial: 0,
             again: false,
         }
@@ -194,6 +210,11 @@ impl Traffic {
     /// What [`serial`](Traffic::serial) will give next.
     pub(super) fn next_serial(&self) -> u64 {
         self.serial + 1
+    }
+
+    /// Other when a flight has begun since, or a guess may.
+    pub(super) fn begun(&self) -> (u64, u64) {
+        (self.serial, self.guesses.noted)
     }
 
     pub(super) fn serial(&mut self) -> u64 {
@@ -218,7 +239,8 @@ impl Traffic {
         self.first_path = (self.first_path + 1) % Path::ALL.len();
     }
 
-    /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room; what waits for host memory is to come to it.
+    /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room; what waits for host memory is to come to it,
+    /// and is counted. What waits for the engine is not (`grounded.rs` I2).
     pub(super) fn has_room(&self, path: Path, class: Class) -> bool {
         self.has_room_in(path, 0, class)
     }
@@ -233,7 +255,7 @@ impl Traffic {
         let before = Class::ALL.into_iter().take_while(|other| *other <= class);
         let waiting =
             before.map(|other| queue.waiting_in(other, lane) as usize + grounded(other)).sum::<usize>();
-        waiting < self.bounds[path as usize] as usize
+        waiting < self.bound as usize
     }
 
     /// Puts a flight into a lane of a queue.
@@ -246,7 +268,7 @@ impl Traffic {
         item: Id,
     ) -> At {
         // It owns its ends already: refusing it would not make room. What is bounded is what begins.
-        let ticket = self.queues[path as usize].push_beyond(class, request, lane, bytes, item);
+        let ticket = self.queues[path as usize].push(class, request, lane, bytes, item);
         At::Queued(path, ticket)
     }
 

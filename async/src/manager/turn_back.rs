@@ -38,7 +38,7 @@ impl Traffic {
                 let line = &mut self.lines[down.stack as usize];
                 match tier {
                     Tier::Device => line.draining -= 1,
-                    _ => line.sinking -= 1,
+                    _ => (line.sinking, line.written) = (line.sinking - 1, line.written + 1),
                 }
                 down.source = Have::Held(held);
                 held

@@ -246,8 +246,12 @@ impl Traffic {
             Source::Host(block) => stack.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
             Source::Disk(block, _) => stack.disk_class(block),
         };
-        // The ids that were announced are those that come: somebody computes with them, whoever else has registered the hash meanwhile.
-        let registered = match up.announced {
+        // The ids that were announced are those that come: somebody computes with them, whoever else has registered the hash meanwhile. Nor does
+        // what is here give way to what a pass is still to write.
+        let there = || stack.device.pool.lookup(up.name.hash).map(|there| there.id());
+        let unwritten = !self.unwritten.is_empty()
+            && there().is_some_and(|there| self.unwritten.iteration(up.stack, there).is_some());
+        let registered = match up.announced || unwritten {
             true => stack.device.register_beside(device, up.name, up.tenant, class),
             false => stack.device.register(device, up.name, up.tenant, class),
         };
@@ -273,7 +277,8 @@ impl Traffic {
         self.forget_again(inner, up.stack, up.name.hash);
     }
 
-    /// It will not come: each waiter has a miss, unless the bytes are to be had from further down.
+    /// It will not come: each waiter has a miss, unless the bytes are to be had from further down. Of a guess there is none: somebody may wait for its
+    /// block.
     pub(super) fn up_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
         let Some(up) = self.ups.get_mut(key as usize) else { return };
         if up.parked {
@@ -288,6 +293,7 @@ impl Traffic {
         let stack = inner.stack(up.stack);
         if let (Source::Host(block), Cause::Mismatch) = (up.source, failure.cause)
             && let (Some(host), Some(disk)) = (&stack.host, &stack.disk)
+            && up.class != Class::Prefetch
             && let Some(lower) = disk.lookup(up.name.hash)
         {
             // Layers that have landed were verified, and somebody may compute with them: it goes on behind them.

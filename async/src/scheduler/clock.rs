@@ -47,6 +47,14 @@ pub enum Gate {
     Iteration(u64),
 }
 
+impl Gate {
+    /// The one of two that opens last.
+    #[must_use]
+    pub fn later(self, other: Gate) -> Gate {
+        if Due::of(other) > Due::of(self) { other } else { self }
+    }
+}
+
 /// The engine's calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {

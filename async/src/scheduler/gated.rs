@@ -13,8 +13,19 @@
 //! - I4: no allocation once it has held as many as it does.
 
 use super::clock::{Clock, Due, Gate};
-use crate::transfer::Full;
 use slab::Slab;
+
+/// Refused: as many wait as may. The item is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{waiting} wait, of {limit} that may; wait for one to leave")]
+pub struct Full<T> {
+    /// How many wait.
+    pub waiting: u32,
+    /// How many may.
+    pub limit: u32,
+    /// What was to wait.
+    pub item: T,
+}
 
 /// Something that waits for a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -97,6 +108,12 @@ impl<T> Gated<T> {
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let waiting = self.waiting.get(key.slot as usize)?;
         (waiting.number == key.number).then(|| self.take(key.slot))
+    }
+
+    /// One that waits; none if it has left.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        let waiting = self.waiting.get_mut(key.slot as usize)?;
+        (waiting.number == key.number).then_some(&mut waiting.item)
     }
 
     /// Takes out the first, whether its gate is open or not.

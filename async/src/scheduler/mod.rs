@@ -10,5 +10,5 @@ mod clock;
 mod gated;
 
 pub use clock::{Call, Clock, Gate, Misuse, Reason};
-pub use gated::{Gated, Key};
+pub use gated::{Full, Gated, Key};
 pub use kvstrata_core::ages::{Ages, Search};

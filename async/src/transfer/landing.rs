@@ -31,7 +31,14 @@ pub trait Lands: Send + Sync {
 }
 
 /// Where a transfer is answered. That of a read or a write of the disk answers by itself, when it is dropped before somebody has: with
-/// [`Cause::Abandoned`](super::Cause::Abandoned). Cloned, it leaves that to whoever has the clone.
+/// [`Cause::Abandoned`](super::Cause::Abandoned). So it is no more than one: who hands a transfer on, hands this on, and who wants to hear of its
+/// end gives a landing of its own, and keeps this one for the answer.
+///
+/// ```compile_fail,E0599
+/// fn two_duties(read: &kvstrata::transfer::DiskRead) -> kvstrata::transfer::Landing {
+///     read.landing.clone()
+/// }
+/// ```
 pub struct Landing {
     lands: Arc<dyn Lands>,
     /// Nobody has answered yet.
@@ -40,7 +47,6 @@ pub struct Landing {
 }
 
 /// What is answered.
-#[derive(Clone, Copy)]
 enum Of {
     Any,
     Read(Token),
@@ -70,13 +76,6 @@ impl Landing {
     pub fn land(&self, landed: Landed) {
         self.owes.store(false, Relaxed);
         self.lands.landed(landed);
-    }
-}
-
-impl Clone for Landing {
-    fn clone(&self) -> Landing {
-        self.owes.store(false, Relaxed);
-        Landing::new(Arc::clone(&self.lands))
     }
 }
 

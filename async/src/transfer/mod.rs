@@ -32,4 +32,4 @@ pub use landing::{Landed, Landing, Lands, Token};
 pub use memory::{HostMemory, MemoryError};
 pub use path::{Class, Path};
 pub use port::{Closing, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
-pub use queue::{Allowance, Full, Limits, Popped, Queue, Ticket};
+pub use queue::{Allowance, Limits, Popped, Queue, Ticket};

@@ -3,10 +3,12 @@
 //! ```text
 //!   class      round of requests              transfers of each, FIFO
 //!   Urgent     request 7 ► request 9          [a]─[b]    [c]
-//!   Offload    request 7                      [d]─[e]─[f]            each class also lists all of its transfers by
-//!   Background                                                       age: the newest is the first to be dropped
+//!   Offload    request 7                      [d]─[e]─[f]
+//!   Background
 //!   Prefetch   request 8 ► request 7          [g]        [h]
 //! ```
+//!
+//! It refuses nothing: what waits owns what it touches, so that refusing it would make no room. Who begins something looks before at how much waits.
 //!
 //! What a request's transfers need beside the path may be of several kinds, of which one may be short while others are not: blocks of staging, which each
 //! group of layers has of its own. So a transfer is in a lane, and who pops says which lanes are open. What is in a shut one waits as it is; all
@@ -19,7 +21,7 @@
 //! - I1: nothing of a class goes while something of an earlier class waits in an open lane. What may not go yet (what is in flight, the
 //!   iteration's budget) keeps what is behind it waiting, its own request and others: passed by small ones, a large one would never go.
 //! - I2: transfers and bytes in flight are at most the limits, or one transfer, alone. They are those popped less those ended.
-//! - I3: in the order of arrival within a request, class and lane. One that is tried again goes in front: it came before them.
+//! - I3: in the order of arrival within a request, class and lane. One that is tried again arrives anew.
 //! - I4: two requests of a class, from when both wait in open lanes until one does not, have had bytes that differ by less than the quantum and
 //!   two of the largest transfer; by less than the quantum and one of them where neither had been served before. A request whose lanes are shut
 //!   keeps its place in the round, its turn and what is left of it.
@@ -39,17 +41,14 @@ use flow::{Flow, Flows, Lane};
 use list::{Linked, Links, List};
 use slab::Slab;
 
-/// The kinds of lists: a flow's transfers of a lane, a class's transfers by age, a class's flows, a flow's lanes.
+/// The kinds of lists: a flow's transfers of a lane, a class's flows, a flow's lanes.
 const FIFO: usize = 0;
-const AGE: usize = 1;
-const ROUND: usize = 2;
-const LANE: usize = 3;
+const ROUND: usize = 1;
+const LANE: usize = 2;
 
-/// What a queue holds at most.
+/// What a queue has in flight at most, and how it is shared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Transfers that wait (`transfer.queue`).
-    pub waiting: u32,
     /// Transfers in flight: as many as what carries them out takes. Of none, one goes all the same.
     pub in_flight: u32,
     /// Bytes in flight (`transfer.in_flight`).
@@ -57,18 +56,6 @@ pub struct Limits {
     /// Bytes that a request may move before the next one's turn (`transfer.quantum`). Fewer than a transfer has cost a walk over the
     /// requests for some transfers, and are as fair.
     pub quantum_bytes: u64,
-}
-
-/// Refused: as many wait as may. The item is given back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{waiting} wait, of {limit} that may; wait for one to leave")]
-pub struct Full<T> {
-    /// How many wait.
-    pub waiting: u32,
-    /// How many may.
-    pub limit: u32,
-    /// What was to wait.
-    pub item: T,
 }
 
 /// A transfer that waits. Once it has left, whatever the way, its ticket is stale: nothing else answers to it.
@@ -101,7 +88,6 @@ struct Waiting<T> {
     /// The key of its flow's lane.
     lane: u32,
     fifo: Links,
-    age: Links,
 }
 
 impl<T> Linked<FIFO> for Waiting<T> {
@@ -110,24 +96,10 @@ impl<T> Linked<FIFO> for Waiting<T> {
     }
 }
 
-impl<T> Linked<AGE> for Waiting<T> {
-    fn links(&mut self) -> &mut Links {
-        &mut self.age
-    }
-}
-
-/// Which end of its request's transfers, and of its class's.
-#[derive(Clone, Copy)]
-enum End {
-    First,
-    Last,
-}
-
-/// A class: its requests that have something waiting, and all that waits, the oldest first.
+/// A class: its requests that have something waiting.
 #[derive(Debug)]
 struct Backlog {
     round: List<ROUND>,
-    ages: List<AGE>,
     /// By lane: how many wait.
     lanes: Vec<u32>,
 }
@@ -141,7 +113,6 @@ pub struct Queue<T> {
     backlogs: [Backlog; Class::ALL.len()],
     /// Of the next push.
     number: u64,
-    waiting_bytes: u64,
     in_flight: u32,
     in_flight_bytes: u64,
 }
@@ -154,37 +125,21 @@ impl<T: Copy> Queue<T> {
             limits: Limits { quantum_bytes: limits.quantum_bytes.max(1), ..limits },
             transfers: Slab::new(),
             flows: Flows::new(),
-            backlogs: Class::ALL.map(|_| Backlog {
-                round: List::EMPTY,
-                ages: List::EMPTY,
-                lanes: Vec::new(),
-            }),
+            backlogs: Class::ALL.map(|_| Backlog { round: List::EMPTY, lanes: Vec::new() }),
             number: 0,
-            waiting_bytes: 0,
             in_flight: 0,
             in_flight_bytes: 0,
         }
     }
 
-    /// Lets a transfer of a request wait in lane 0, behind those of the request that are there.
-    pub fn push(&mut self, class: Class, request: u64, bytes: u64, item: T) -> Result<Ticket, Full<T>> {
-        let (waiting, limit) = (self.waiting(), self.limits.waiting);
-        if waiting >= limit {
-            return Err(Full { waiting, limit, item });
-        }
-        Ok(self.insert(Popped { item, class, request, lane: 0, bytes }, End::Last))
-    }
-
-    /// As [`push`](Queue::push), in any lane, and whatever the limit: for one that owns what it touches already, so that refusing it makes no room. Who
-    /// begins something looks at [`waiting`](Queue::waiting) before.
-    pub fn push_beyond(&mut self, class: Class, request: u64, lane: u16, bytes: u64, item: T) -> Ticket {
-        self.insert(Popped { item, class, request, lane, bytes }, End::Last)
-    }
-
-    /// Lets one that was under way, and has [`ended`](Queue::ended), wait again: in front of its request's, and even if the queue is full,
-    /// for it was in before. So no more wait than may, and those that were under way at a time.
-    pub fn push_back_for_retry(&mut self, again: Popped<T>) -> Ticket {
-        self.insert(again, End::First)
+    /// Lets a transfer of a request wait in a lane, behind those of the request that are there.
+    pub fn push(&mut self, class: Class, request: u64, lane: u16, bytes: u64, item: T) -> Ticket {
+        let number = self.number;
+        self.number += 1;
+        let waiting = Waiting { item, bytes, number, lane: 0, fifo: Links::NONE };
+        let key = self.transfers.insert(waiting) as u32;
+        self.link(key, (class, request, lane));
+        Ticket { key, number }
     }
 
     /// What goes next; it is then under way. None if nothing waits, or if the next one must go on waiting for bytes in flight or for the
@@ -246,24 +201,9 @@ impl<T: Copy> Queue<T> {
         let Some(key) = self.key(ticket) else { return false };
         if class < self.class(key) {
             let (_, request, lane) = self.unlink(key);
-            self.link(key, (class, request, lane), End::Last);
+            self.link(key, (class, request, lane));
         }
         true
-    }
-
-    /// Takes out at most `count` of a class, the newest first. How many.
-    pub fn drop_class(&mut self, class: Class, count: u32, mut dropped: impl FnMut(T)) -> u32 {
-        for done in 0..count {
-            let Some(newest) = self.backlogs[class as usize].ages.last() else { return done };
-            dropped(self.remove(newest).item);
-        }
-        count
-    }
-
-    /// The class in which one waits; none if it has left.
-    #[must_use]
-    pub fn class_of(&self, ticket: Ticket) -> Option<Class> {
-        self.key(ticket).map(|key| self.class(key))
     }
 
     /// Transfers that wait.
@@ -275,19 +215,13 @@ impl<T: Copy> Queue<T> {
     /// Those of a class.
     #[must_use]
     pub fn waiting_of(&self, class: Class) -> u32 {
-        self.backlogs[class as usize].ages.length()
+        self.backlogs[class as usize].lanes.iter().sum()
     }
 
     /// Those of a class in a lane.
     #[must_use]
     pub fn waiting_in(&self, class: Class, lane: u16) -> u32 {
         self.backlogs[class as usize].lanes.get(usize::from(lane)).copied().unwrap_or(0)
-    }
-
-    /// Their bytes.
-    #[must_use]
-    pub fn waiting_bytes(&self) -> u64 {
-        self.waiting_bytes
     }
 
     /// Transfers under way.
@@ -354,40 +288,18 @@ impl<T: Copy> Queue<T> {
         self.flows.slab[self.flows.lanes[lane as usize].flow as usize].class
     }
 
-    fn insert(&mut self, Popped { item, class, request, lane, bytes }: Popped<T>, end: End) -> Ticket {
-        let number = self.number;
-        self.number += 1;
-        // Beyond 2⁶⁴ it is the sum's remainder, which what leaves makes right again.
-        self.waiting_bytes = self.waiting_bytes.wrapping_add(bytes);
-        let waiting = Waiting { item, bytes, number, lane: 0, fifo: Links::NONE, age: Links::NONE };
-        let key = self.transfers.insert(waiting) as u32;
-        self.link(key, (class, request, lane), end);
-        Ticket { key, number }
-    }
-
     fn remove(&mut self, key: u32) -> Popped<T> {
         let (class, request, lane) = self.unlink(key);
         let Waiting { item, bytes, .. } = self.transfers.remove(key as usize);
-        self.waiting_bytes = self.waiting_bytes.wrapping_sub(bytes);
         Popped { item, class, request, lane, bytes }
     }
 
-    fn link(&mut self, key: u32, (class, request, number): (Class, u64, u16), end: End) {
+    fn link(&mut self, key: u32, (class, request, number): (Class, u64, u16)) {
         let backlog = &mut self.backlogs[class as usize];
         let flow = self.flows.find_or_add(&mut backlog.round, class, request);
         let lane = self.flows.lane(flow, number);
         self.transfers[key as usize].lane = lane;
-        let transfers = &mut self.flows.lanes[lane as usize].transfers;
-        match end {
-            End::First => {
-                transfers.push_first(&mut self.transfers, key);
-                backlog.ages.push_first(&mut self.transfers, key);
-            }
-            End::Last => {
-                transfers.push_last(&mut self.transfers, key);
-                backlog.ages.push_last(&mut self.transfers, key);
-            }
-        }
+        self.flows.lanes[lane as usize].transfers.push_last(&mut self.transfers, key);
         let number = usize::from(number);
         if backlog.lanes.len() <= number {
             backlog.lanes.resize(number + 1, 0);
@@ -402,7 +314,6 @@ impl<T: Copy> Queue<T> {
         let empty = transfers.length() == 0;
         let Flow { class, request, .. } = self.flows.slab[flow as usize];
         let backlog = &mut self.backlogs[class as usize];
-        backlog.ages.remove(&mut self.transfers, key);
         backlog.lanes[usize::from(number)] -= 1;
         if empty {
             self.flows.remove_lane(&mut backlog.round, lane);

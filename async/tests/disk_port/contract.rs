@@ -5,7 +5,7 @@ use kvstrata::core::BlockRef;
 use kvstrata::ffi::disk::Urgency;
 use kvstrata::transfer::{DiskPort, DiskRead, HostMemory, Landed, Landing, Lands, Token};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Weak};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -49,7 +49,7 @@ impl Lands for Finds {
 
 pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
     let (found, mut answers) = mpsc::unbounded_channel();
-    let landing = Landing::new(Arc::new(Finds { port: Arc::clone(&ground.port), found }));
+    let ear: Arc<dyn Lands> = Arc::new(Finds { port: Arc::clone(&ground.port), found });
     for number in 0..20 {
         assert!(ground.port.lookup(hash(number)).is_none(), "not before it is written");
         let slot = ground.take(1).pop().expect("a slot");
@@ -58,7 +58,7 @@ pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
             slot,
             name: name(number),
             bytes: ground.filled(0, number),
-            landing: landing.clone(),
+            landing: Landing::new(Arc::clone(&ear)),
         });
         let answer = timeout(PATIENCE, answers.recv()).await;
         assert_eq!(answer, Ok(Some(true)), "block {number}");
@@ -169,12 +169,12 @@ struct Chain {
     memory: Arc<HostMemory>,
     blocks: u64,
     end: mpsc::UnboundedSender<u64>,
-    this: Mutex<Option<Landing>>,
+    this: Weak<Chain>,
 }
 
 impl Chain {
     fn ask(&self, number: u64) {
-        let landing = self.this.lock().expect("no panic").clone().expect("set");
+        let landing = Landing::new(self.this.upgrade().expect("it asks"));
         // Nobody evicts here, so it need not be held.
         let slot = self.port.lookup(hash(number)).expect("found").id();
         self.port.read(DiskRead {
@@ -205,12 +205,9 @@ pub async fn a_landing_may_ask_for_more(mut ground: Ground) {
     ground.store(0..blocks).await;
     let (end, mut ended) = mpsc::unbounded_channel();
     let (port, memory) = (Arc::clone(&ground.port), Arc::clone(&ground.memory));
-    let chain = Arc::new(Chain { port, memory, blocks, end, this: Mutex::new(None) });
-    *chain.this.lock().expect("no panic") = Some(Landing::new(Arc::clone(&chain) as Arc<dyn Lands>));
+    let chain = Arc::new_cyclic(|this| Chain { port, memory, blocks, end, this: Weak::clone(this) });
     chain.ask(0);
     assert_eq!(timeout(PATIENCE, ended.recv()).await, Ok(Some(blocks - 1)));
-    // A ring of references.
-    chain.this.lock().expect("no panic").take();
 }
 
 pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: Ground) {

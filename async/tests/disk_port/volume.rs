@@ -278,17 +278,17 @@ fn the_last_answer_is_given_when_nobody_keeps_the_tier_any_more() {
     let (tier, _) = open(folder.path(), SLOTS, TierOptions::default());
     let (tier, arena) = (Arc::new(tier), HostArena::new(8, BYTES).expect("memory"));
     let (heard, mut keepers) = mpsc::unbounded_channel();
-    let landing = Landing::new(Arc::new(Keepers(Arc::downgrade(&tier), heard)));
+    let ear: Arc<dyn Lands> = Arc::new(Keepers(Arc::downgrade(&tier), heard));
     let stalled = stall(&tier);
     let mover = DiskMover::new(tier, runtime.handle());
     let mut slots = Vec::new();
     mover.take(8, &mut slots);
     for (slot, number) in slots.into_iter().zip(0..) {
         let bytes = arena.read(number as usize).expect("idle");
-        let (token, landing) = (Token(number), landing.clone());
+        let (token, landing) = (Token(number), Landing::new(Arc::clone(&ear)));
         mover.write(DiskWrite { token, slot, name: name(number), bytes, landing });
     }
-    drop((mover, landing));
+    drop((mover, ear));
     drop(stalled);
     let mut counts = Vec::new();
     runtime.block_on(async {

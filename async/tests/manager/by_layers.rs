@@ -38,7 +38,7 @@ impl Pass<'_> {
             ground.device.copy_in(block.0, 0, &[0xEE; BYTES]).expect("in range");
         }
         let iteration = of.iteration_begin().expect("none runs");
-        let blocks = blocks.register(&hashes, None).expect("registered");
+        let (blocks, _) = blocks.register_ahead(&hashes, None, iteration).expect("registered");
         Pass { ground, iteration, blocks, hashes }
     }
 
@@ -241,56 +241,27 @@ async fn an_engine_that_stops_within_a_pass_keeps_nothing_beyond_the_deadline() 
     assert_eq!(soon(ground.manager.allocate(8)).await.expect("nobody holds them").len(), 8);
 }
 
-/// A request that gives its blocks up says that they are written; and so does whoever offloads them without a gate.
+/// Whatever their gate, and whoever they are: an offload without one, persist, a preemption.
 #[tokio::test]
-async fn who_says_that_all_is_written_waits_for_no_layer() {
-    let ground = ground();
-    let manager = &ground.manager;
-    let pass = Pass::begin(&ground, manager, (1, 2)).await;
-    let offload = pass.offload(1);
-    pass.run(0..2).await;
-    pass.write(2..8).await;
-    assert_eq!(manager.offload(&pass.blocks, OffloadOptions::default()).await.copied, 2);
-    assert_eq!((offload.await.copied, pass.copied()), (2, vec![(0, 2), (2, 8)]));
-    pass.end();
-    drop(pass);
-
-    let pass = Pass::begin(&ground, manager, (2, 3)).await;
-    let offload = pass.offload(1);
-    ground.mover.close();
-    pass.run(0..2).await;
-    // While its first step moves: what is left is one copy.
-    let partial = manager.try_allocate(0).expect("none");
-    let blocks = pass.blocks.clone();
-    let mut preempted = manager.preempt(blocks, partial, 1).expect("one manager");
-    pass.write(2..8).await;
-    ground.mover.open();
-    let settled = soon(preempted.settled()).await;
-    assert_eq!((settled.copied, offload.await.copied, pass.copied()), (3, 3, vec![(0, 2), (2, 8)]));
-    pass.end();
-    pass.back().await;
-}
-
-/// They may not know that a pass still writes what they ask for.
-#[tokio::test]
-async fn others_who_ask_for_a_copy_wait_for_the_layers() {
+async fn whoever_asks_for_a_copy_of_what_a_pass_writes_waits_for_the_layers() {
     let ground = ground();
     let manager = &ground.manager;
     let pass = Pass::begin(&ground, manager, (1, 2)).await;
     let offload = pass.offload(1);
     // The same once more, before the first step.
-    let twice = pass.offload(1);
+    let (twice, open) = (pass.offload(1), manager.offload(&pass.blocks, OffloadOptions::default()));
     pass.run(0..2).await;
     let wanted = pass.hashes.clone();
     let mut persist = pin!(manager.persist(&wanted));
     assert!(look(persist.as_mut()).is_pending());
     let none = manager.try_allocate(0).expect("none");
-    let mut preempted = manager.preempt(pass.blocks.clone(), none, 2).expect("one manager");
+    let mut preempted = manager.preempt(pass.blocks.clone(), none, 1).expect("one manager");
     still(manager).await;
     assert_eq!(pass.copied(), [(0, 2)]);
     pass.run(2..8).await;
-    let (offload, twice) = (offload.await, twice.await);
+    let (offload, twice, open) = (offload.await, twice.await, open.await);
     assert_eq!((offload.copied, twice.copied, twice.refused), (2, 2, 0));
+    assert_eq!((open.copied + open.there, open.refused + open.failed), (2, 0));
     assert_eq!((soon(persist).await.failed, soon(preempted.settled()).await.copied), (0, 2));
     pass.end();
     pass.back().await;
@@ -313,6 +284,8 @@ async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
         assert!(look(purge.as_mut()).is_pending(), "held");
         drop(blocks);
         ground.mover.open();
+        // Until then it writes.
+        ground.manager.iteration_end().expect("one runs");
         let purged = soon(purge).await.expect("open");
         assert_eq!((purged.complete, purged.in_flight, purged.device.purged), (true, 3, 3), "{moves}");
         let down = offload.await;
@@ -325,7 +298,6 @@ async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
             let mut layers = bytes.chunks(LAYER).zip(all.chunks(LAYER));
             assert!(layers.all(|(found, of)| found != of), "a layer of {hash:?} is in block {block}");
         }
-        ground.manager.iteration_end().expect("one runs");
         rest(&ground.manager).await;
     }
 }

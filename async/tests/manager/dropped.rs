@@ -4,7 +4,7 @@
 use super::gated::Ground;
 use super::ground::{build, check, compute, hashes, rest, settings};
 use kvstrata::core::SequenceHash;
-use kvstrata::manager::{KvBlockManager, OnboardOptions, Preempted, Purge};
+use kvstrata::manager::{BlocksMut, KvBlockManager, OnboardOptions, Preempted, Purge};
 use kvstrata::tier::Tier;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -240,4 +240,66 @@ async fn an_allocation_that_is_held_at_a_quota() {
         ended
     })
     .await;
+}
+
+/// In the lines of both groups, the first of which is served before the other.
+#[tokio::test]
+async fn an_allocation_of_all_groups() {
+    give_up(async |polls| {
+        let manager = two_groups();
+        let held =
+            [0, 1].map(|group| manager.group(group).expect("two").try_allocate(4).expect("all of them"));
+        // One group after the other, with turns for others between.
+        tokio::spawn(async move {
+            for blocks in held {
+                for _ in 0..4 {
+                    tokio::task::yield_now().await;
+                }
+                drop(blocks);
+            }
+        });
+        let got = within(polls, manager.allocate_groups(&[3, 3])).await;
+        let ended = got.map(|got| assert_eq!(got.expect("in time").len(), 2)).is_some();
+        assert_eq!(manager.census().waiting, 0, "its places are given up at once, after {polls} polls");
+        // Whoever comes next is served.
+        for group in 0..2 {
+            let all = manager.group(group).expect("two").capacity(Tier::Device);
+            assert_eq!(manager.allocate_group(group, all).await.expect("all of them").len(), all);
+        }
+        rest(&manager).await;
+        let census = manager.census();
+        assert!(census.tiers.iter().all(|[device, _]| (device.owned, device.active) == (0, 0)), "{census:?}");
+        ended
+    })
+    .await;
+}
+
+/// Calls that hand on to others.
+#[tokio::test]
+async fn what_waits_for_one_block_and_the_calls_of_a_group() {
+    let manager = two_groups();
+    let group = manager.group(1).expect("two");
+    let (first, all) = (all_of(&manager, 0), all_of(&manager, 1));
+    assert!(within(1, manager.get_mutable_block()).await.is_none());
+    assert!(within(1, manager.allocate_within(1, Duration::from_secs(5))).await.is_none());
+    assert!(within(1, group.get_mutable_block()).await.is_none());
+    assert!(within(1, group.allocate(1)).await.is_none());
+    assert!(within(1, group.allocate_within(1, Duration::from_secs(5))).await.is_none());
+    assert_eq!(manager.census().waiting, 0);
+    drop((all, first));
+    drop(all_of(&manager, 1));
+    is_whole(&manager).await;
+}
+
+fn all_of(manager: &KvBlockManager, group: usize) -> BlocksMut {
+    let group = manager.group(group).expect("two");
+    group.try_allocate(group.capacity(Tier::Device)).expect("all of them")
+}
+
+/// Two groups of a few blocks, over nothing.
+fn two_groups() -> KvBlockManager {
+    let group =
+        |layer| format!("[[group]]\nlayers = [{layer}]\npage_size = 16\nkv_heads = 1\nhead_size = 64\n");
+    let text = format!("[geometry]\nlayers = 2\n{}{}", group(0), group(1));
+    build(settings(4, 0).geometry_block_bytes(None).toml("groups.toml", text))
 }

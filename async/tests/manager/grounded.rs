@@ -14,19 +14,19 @@ use std::time::Duration;
 use tokio::task::yield_now;
 
 const PATIENCE: Duration = Duration::from_secs(5);
-const HEADROOM: u32 = 2;
+pub const HEADROOM: u32 = 2;
 /// Blocks of the host, which the disk lacks.
-const INACTIVE: u64 = 6;
-const HOST: u32 = HEADROOM + INACTIVE as u32;
+pub const INACTIVE: u64 = 6;
+pub const HOST: u32 = HEADROOM + INACTIVE as u32;
 
-fn disk() -> Arc<SimDisk> {
+pub fn disk() -> Arc<SimDisk> {
     let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
     Arc::new(SimDisk::new(64, BYTES, quick))
 }
 
 /// A device full of `hashes(2, 16)`, over a host that is full but for its headroom, over a disk that has nothing, writes one at a time, and
 /// ends none from now on before it is let go.
-async fn full(settings: ManagerConfigBuilder) -> (Arc<SimDisk>, Ground) {
+pub async fn full(settings: ManagerConfigBuilder) -> (Arc<SimDisk>, Ground) {
     let disk = disk();
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
     let settings = settings.host_headroom(HEADROOM).transfer_in_flight_host_to_disk(Some(BYTES as u64));
@@ -47,7 +47,7 @@ fn free(manager: &KvBlockManager) -> usize {
 }
 
 /// Waits until this is so.
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let all = async {
         while !is_so() {
             yield_now().await;

@@ -70,6 +70,7 @@ async fn each_group_has_all_calls_of_the_manager() {
             (group.number(), group.capacity(Tier::Device), group.capacity(Tier::Host)),
             (number, 64, 128)
         );
+        assert_eq!((group.available(Tier::Device), group.available(Tier::Host)), (64, 128));
         let error = group.allocate(65).await.expect_err("more than there are");
         assert_eq!(error, AllocateError::TooMany { requested: 65, capacity: 64 });
         drop(compute(&group, &all).await);

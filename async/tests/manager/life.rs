@@ -1,10 +1,13 @@
 //! The life of blocks: computed, found, evicted, brought back.
 
+use super::flying::look;
 use super::ground::{BYTES, rest};
 use super::ground::{build, check, compute, hashes, settings};
+use crate::gated::Ground;
 use kvstrata::core::Priority;
-use kvstrata::manager::{AllocateError, OnboardOptions};
+use kvstrata::manager::{AllocateError, OffloadOptions, OnboardOptions};
 use kvstrata::tier::Tier;
+use std::pin::pin;
 use std::time::Duration;
 
 #[tokio::test]
@@ -101,4 +104,25 @@ async fn what_is_pinned_stays_and_what_matters_more_leaves_last() {
     kept.set_priority(Priority::Normal);
     drop(kept);
     assert_eq!(manager.allocate(8).await.expect("all").len(), 8);
+}
+
+/// What need not be copied is had at once, and no more leaves than is asked for.
+#[tokio::test]
+async fn who_waits_for_a_copy_lets_no_more_blocks_leave_than_it_needs() {
+    let ground = Ground::of(settings(8, 16), 8, 16);
+    let manager = &ground.manager;
+    let all = hashes(1, 8);
+    let blocks = compute(manager, &all, None).await;
+    let mut first = blocks.clone();
+    // The next victim: the last of them, since a request's tail leaves first.
+    first.drop_first(7);
+    assert_eq!(manager.offload(&first, OffloadOptions::default()).await.copied, 1);
+    drop((first, blocks));
+    ground.mover.close();
+    let mut three = pin!(manager.allocate(3));
+    assert!(look(three.as_mut()).is_pending(), "two are to be copied");
+    let census = manager.census();
+    assert_eq!((census.tiers[0][0].inactive, census.down, census.gathered), (5, 2, 1));
+    ground.mover.open();
+    assert_eq!(three.await.expect("soon").len(), 3);
 }

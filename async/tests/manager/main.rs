@@ -27,10 +27,12 @@ mod parts;
 mod policies;
 mod preempt;
 mod prefetch;
+mod put_off;
 mod schedule;
 #[path = "../common/sim/mod.rs"]
 mod sim;
 mod staged;
+mod unwritten;
 mod urgency;
 mod wakers;
 mod whole;

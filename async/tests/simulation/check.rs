@@ -38,8 +38,8 @@ impl World {
                 books.owned.len()
             ));
         }
-        let at_rest =
-            books.unsure == 0 && !purged && census.up + census.down + census.gated + census.onboardings == 0;
+        let under_way = census.up + census.down + census.gated + census.unwritten + census.onboardings;
+        let at_rest = books.unsure == 0 && !purged && under_way == 0;
         let most = books.held.len() + kept_down;
         if !purged && (device.active < books.held.len() || at_rest && device.active > most) {
             wrong.push(format!(
@@ -128,8 +128,12 @@ impl World {
         }
         if let Some(disk) = &self.disk {
             let (counted, parked) = (disk.pool().census(), disk.counts().parked as usize);
-            if counted.active != 0 || counted.owned != parked {
+            let (unforgotten, expected) = disk.unforgotten();
+            if counted.active != 0 || counted.owned != parked + unforgotten {
                 books.violation(format!("of the disk's blocks {parked} are parked, and {counted:?}"));
+            }
+            if unforgotten > 0 && !expected {
+                books.violation(format!("{unforgotten} slots that were given back nobody has forgotten"));
             }
         }
         self.check_tenants(&mut books);
@@ -141,6 +145,10 @@ impl World {
         for number in 1..=self.settings.tenants {
             for tier in Tier::ALL {
                 let usage = self.tenant(number).usage(tier);
+                // What a restart finds was somebody's before.
+                if tier == Tier::Disk && self.is_restarted {
+                    continue;
+                }
                 if usage.quota.is_some_and(|quota| usage.blocks > quota) {
                     wrong.push(format!("tenant {number} has of the {tier} {usage:?}"));
                 }
@@ -176,7 +184,7 @@ impl World {
         let Some(disk) = &self.disk else { return };
         for number in 1..=self.settings.tenants {
             let known = books.known_of(number, None);
-            let there = known.iter().filter(|hash| disk.pool().contains(**hash)).count();
+            let there = known.iter().filter(|hash| disk.has(**hash)).count();
             let used = self.tenant(number).usage(Tier::Disk).blocks;
             if used < there {
                 books.violation(format!("tenant {number} has {there} of the disk, and {used} are counted"));

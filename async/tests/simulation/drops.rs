@@ -3,10 +3,11 @@
 //!
 //! | what a caller may wait for in | given up in |
 //! |---|---|
-//! | `allocate`, `onboard`, `layer_ready`, `offload`, `shutdown` until all is idle, and until the disks are closed | here |
-//! | `restore_to_gpu`, `onboard_groups`, `settled`, `resume` until all is up, and until copies have ended, `persist`, `purge` | `tests/manager/dropped.rs` |
+//! | `allocate`, `onboard`, `layer_ready`, `offload`, `shutdown` until all is idle, until what moves has ended, and until the disks are closed | here |
+//! | `restore_to_gpu`, `onboard_groups`, `allocate_groups`, `settled`, `resume` until all is up, and until copies have ended, `persist`, `purge` | `tests/manager/dropped.rs` |
+//! | a purge's own work, with its runtime | `tests/tenants/edges.rs` |
 //!
-//! Other awaits are in tasks of the manager's own (a purge's work, pauses, deadlines): those end with the runtime.
+//! Other awaits are in tasks of the manager's own (pauses, deadlines): those end with the runtime.
 
 use crate::content::{self, bytes_of};
 use crate::directed::play;
@@ -185,6 +186,26 @@ fn a_shutdown_can_be_given_up_at_any_point_and_asked_for_again() {
         drop(onboard);
         ended
     });
+}
+
+/// What still moves when the first half of the time is over is waited for in the second.
+#[test]
+fn a_shutdown_can_be_given_up_while_it_waits_for_what_moves() {
+    for mut settings in grounds() {
+        settings.shutdown = Duration::from_secs(8);
+        settings.mover.latency = Duration::from_secs(7)..Duration::from_millis(7001);
+        play(settings, |world, manager| async move {
+            let blocks = compute(&world, &manager, &sequence(1, 1)).await;
+            let offload = manager.offload(&blocks, OffloadOptions::default());
+            let mut shutdown = Box::pin(manager.shutdown());
+            // Nothing is cancelled in the first half; and what moves cannot be in the second.
+            assert_eq!(Patience::Time(Duration::from_secs(6)).wait(&mut shutdown).await, None);
+            assert!(manager.census().moving > 0 && manager.try_allocate(1).is_none());
+            drop((shutdown, blocks));
+            assert!(world.shut_down_now().await, "it has ended by then");
+            drop(offload);
+        });
+    }
 }
 
 /// The same of the wait for disks that close: where nothing is under way, it is the first.

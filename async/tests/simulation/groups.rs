@@ -1,8 +1,8 @@
-//! Two groups of layers, full attention and a window, each with tiers of its own that fail as they do: prefixes that both have, found and
-//! brought up together.
+//! Three groups of layers, full attention, a window and recurrent state, each with tiers of its own that fail as they do: prefixes that all have,
+//! found and brought up together; blocks of each group by itself, and of all of them or none.
 //!
 //! What is checked: what is found, and what comes up, covers exactly so many tokens of each group, with its bytes, held; what is missed is
-//! missed by both; and of each group's tiers all blocks add up.
+//! missed by all; and of each group's tiers all blocks add up.
 
 use crate::common::Random;
 use crate::content::{self, bytes_of};
@@ -16,7 +16,7 @@ use kvstrata::core::storage::DevicePort;
 use kvstrata::core::{BlockId, PoolConfig, SequenceHash};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{
-    Blocks, GroupsMatch, GroupsOnboarded, KvBlockManager, Needs, OnboardOptions, Parts, StackParts,
+    Blocks, BlocksMut, GroupsMatch, GroupsOnboarded, KvBlockManager, Needs, OnboardOptions, Parts, StackParts,
 };
 use kvstrata::transfer::{DiskPort, HostMemory};
 use kvstrata_testing::seeds::Seeds;
@@ -32,8 +32,9 @@ use tokio::runtime::Handle;
 const SEEDS: Range<u64> = 0..400;
 const LAYERS: [usize; 2] = [32, 32];
 const BYTES: usize = 64;
-/// Tokens a block of each group; of both together the longer ones.
-const PAGES: [u64; 2] = [16, 32];
+const GROUPS: usize = 3;
+/// Tokens a block of each group; of all together the longer ones.
+const PAGES: [u64; GROUPS] = [16, 32, 32];
 
 struct Group {
     needs: Needs,
@@ -66,7 +67,9 @@ impl Model {
             .deadline_allocate(deadline)
             .deadline_onboard(deadline);
         let config = config.build().expect("a configuration");
-        let needs = [Needs::All { page: PAGES[0] }, Needs::Last { page: PAGES[1], window }];
+        let [all, last, state] = PAGES;
+        let needs =
+            [Needs::All { page: all }, Needs::Last { page: last, window }, Needs::State { page: state }];
         let (mut groups, mut stacks) = (Vec::new(), Vec::new());
         for needs in needs {
             let device_blocks = 8 + random.below(12) as u32;
@@ -122,7 +125,8 @@ impl Model {
     fn needed(&self, group: usize, tokens: u64) -> Range<usize> {
         let from = match self.groups[group].needs {
             Needs::Last { .. } => tokens.saturating_sub(self.window),
-            _ => 0,
+            Needs::State { page } => tokens.saturating_sub(page),
+            Needs::All { .. } => 0,
         };
         (from / PAGES[group]) as usize..(tokens / PAGES[group]) as usize
     }
@@ -192,9 +196,9 @@ impl Engine {
     }
 
     /// Hashes of the same tokens, by group.
-    fn sequence(&mut self) -> [Vec<SequenceHash>; 2] {
+    fn sequence(&mut self) -> [Vec<SequenceHash>; GROUPS] {
         let (which, tokens) = (self.random.below(3), 32 * (1 + self.random.below(4)));
-        [0, 1].map(|group| {
+        [0, 1, 2].map(|group| {
             let mut hashes: Vec<SequenceHash> = Vec::new();
             for _ in 0..tokens / PAGES[group] {
                 hashes.push(content::child(hashes.last().copied(), which << 8 | group as u64));
@@ -205,7 +209,7 @@ impl Engine {
 
     async fn request(&mut self) {
         let (model, of) = (Rc::clone(&self.model), self.sequence());
-        let found = model.manager.match_groups(&[&of[0], &of[1]]);
+        let found = model.manager.match_groups(&[&of[0], &of[1], &of[2]]);
         self.found(&found, &of);
         self.pause(50).await;
         let (had, deadline) = (found.tokens(), model.deadline);
@@ -232,21 +236,25 @@ impl Engine {
         }
         model.check();
         self.pause(100).await;
-        for (group, hashes) in of.iter().enumerate() {
-            let have = (tokens / PAGES[group]) as usize;
-            if !self.compute(group, hashes, have, &mut groups).await {
-                break;
+        if self.random.below(4) == 0 {
+            self.compute_all(&of, tokens, &mut groups).await;
+        } else {
+            for (group, hashes) in of.iter().enumerate() {
+                let have = (tokens / PAGES[group]) as usize;
+                if !self.compute(group, hashes, have, &mut groups).await {
+                    break;
+                }
             }
         }
         self.pause(100).await;
         for (number, (first, blocks)) in groups.iter().enumerate() {
-            let group = number % 2;
+            let group = number % GROUPS;
             model.believe(group, blocks, &of[group][*first..], "released");
         }
     }
 
     /// What is found covers what it says, and no more.
-    fn found(&self, found: &GroupsMatch, of: &[Vec<SequenceHash>; 2]) {
+    fn found(&self, found: &GroupsMatch, of: &[Vec<SequenceHash>; GROUPS]) {
         let tokens = found.tokens();
         self.model.note(&format!("found {tokens} of {}", of[1].len() * 32));
         for (group, part) in found.groups().iter().enumerate() {
@@ -262,7 +270,7 @@ impl Engine {
         &self,
         up: GroupsOnboarded,
         had: u64,
-        of: &[Vec<SequenceHash>; 2],
+        of: &[Vec<SequenceHash>; GROUPS],
     ) -> (u64, Vec<(usize, Blocks)>) {
         let GroupsOnboarded { tokens, groups, missed } = up;
         self.model.note(&format!("onboarded {tokens} of {had}: {missed:?}"));
@@ -288,15 +296,50 @@ impl Engine {
         have: usize,
         groups: &mut Vec<(usize, Blocks)>,
     ) -> bool {
-        let (model, missing) = (Rc::clone(&self.model), &hashes[have..]);
-        if missing.is_empty() {
+        let (model, missing) = (Rc::clone(&self.model), hashes.len() - have);
+        if missing == 0 {
             return true;
         }
         let patience = Patience::draw(&mut self.random, model.hasty);
-        let Some(Ok(blocks)) = patience.wait(model.manager.allocate_group(group, missing.len())).await else {
+        let Some(Ok(blocks)) = patience.wait(model.manager.allocate_group(group, missing)).await else {
             model.note(&format!("no room in group {group}"));
             return false;
         };
+        self.fill(group, blocks, (hashes, have), groups).await;
+        true
+    }
+
+    /// The same of all groups at once, or of none.
+    async fn compute_all(
+        &mut self,
+        of: &[Vec<SequenceHash>; GROUPS],
+        tokens: u64,
+        groups: &mut Vec<(usize, Blocks)>,
+    ) {
+        let model = Rc::clone(&self.model);
+        let have = [0, 1, 2].map(|group| (tokens / PAGES[group]) as usize);
+        let counts = [0, 1, 2].map(|group| of[group].len() - have[group]);
+        let patience = Patience::draw(&mut self.random, model.hasty);
+        let Some(Ok(lists)) = patience.wait(model.manager.allocate_groups(&counts)).await else {
+            return model.note("no room in all groups");
+        };
+        if !lists.iter().map(BlocksMut::len).eq(counts) {
+            model.violation(format!("{lists:?}, and {counts:?} were asked for"));
+        }
+        for (group, blocks) in lists.into_iter().enumerate().filter(|(_, blocks)| !blocks.is_empty()) {
+            self.fill(group, blocks, (&of[group], have[group]), groups).await;
+        }
+    }
+
+    /// Computes the blocks of a sequence behind those that it has.
+    async fn fill(
+        &mut self,
+        group: usize,
+        blocks: BlocksMut,
+        (hashes, have): (&[SequenceHash], usize),
+        groups: &mut Vec<(usize, Blocks)>,
+    ) {
+        let (model, missing) = (Rc::clone(&self.model), &hashes[have..]);
         let (ids, of) = (blocks.ids().to_vec(), &model.groups[group]);
         let fresh = ids.iter().filter(|block| of.filled.borrow_mut().insert(block.0)).count();
         if fresh < missing.len() {
@@ -311,14 +354,13 @@ impl Engine {
             Ok(blocks) => {
                 model.believe(group, &blocks, missing, "registered");
                 // Behind those that came up, which end with the last group's.
-                while groups.len() % 2 != group {
+                while groups.len() % GROUPS != group {
                     groups.push((0, model.manager.match_sequence_hashes(&[])));
                 }
                 groups.push((have, blocks));
             }
             Err(error) => model.violation(error.to_string()),
         }
-        true
     }
 }
 
@@ -345,7 +387,7 @@ fn run(seed: u64) -> (u64, Option<String>) {
 }
 
 #[test]
-fn two_groups_have_the_same_prefix_or_none() {
+fn all_groups_have_the_same_prefix_or_none() {
     Seeds::asked(SEEDS).run("cargo test -p kvstrata --test simulation groups -- --nocapture", |seed, _| {
         let (trace, violation) = run(seed);
         match violation {

@@ -2,7 +2,8 @@
 //! as the engine tells of them or not.
 //!
 //! ```text
-//!   engine   allocates, registers, offloads behind layer k of the next iteration ──► waits until they are written ──► releases
+//!   engine   allocates, registers ahead of the next iteration, offloads behind its layer k ──► waits until they are written ──► releases
+//!   others   find them, persist them: with what the engine has registered, whatever the write mode
 //!   model    iteration: │ layer 0 written, told of │ layer 1 written │ layer 2 written, told of │ … │ over
 //! ```
 //!
@@ -14,12 +15,13 @@ use crate::engine::Engine;
 use crate::patience::pass;
 use crate::recorder::lock;
 use crate::world::World;
-use kvstrata::config::WriteMode;
 use kvstrata::core::storage::DevicePort;
 use kvstrata::core::{BlockId, SequenceHash};
-use kvstrata::manager::{OffloadOptions, RegisterFault};
+use kvstrata::manager::{Ahead, Blocks, Offload, OffloadOptions, RegisterFault};
 use kvstrata::scheduler::{Gate, Misuse};
+use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Class};
+use std::pin::Pin;
 use std::time::Duration;
 
 /// What nobody has computed.
@@ -92,6 +94,12 @@ impl World {
         !written.iter().any(lacks)
     }
 
+    /// The blocks of a pass that has ended, or come to nothing, may be others' by now.
+    fn writes_no_more(&self, iteration: u64, ids: &[BlockId]) {
+        let its = |of: &Written| of.iteration == iteration && ids.contains(&of.block);
+        self.pace.written.borrow_mut().retain(|of| !its(of));
+    }
+
     /// What the host has of these hashes has their bytes.
     fn believe_host(&self, hashes: &[SequenceHash]) {
         let Some(memory) = self.memory.upgrade().filter(|_| self.settings.rot == 0) else { return };
@@ -106,11 +114,10 @@ impl World {
 }
 
 impl Engine {
-    /// Blocks that a pass writes. Nobody else asks for them before they are.
+    /// Blocks that a pass writes. Others may ask for them before they are.
     pub async fn offload_behind_layers(&mut self) {
         let settings = &self.world.settings;
-        // What is written through is copied when it is registered.
-        if settings.iteration.is_none() || settings.mode == WriteMode::Through {
+        if settings.iteration.is_none() {
             return;
         }
         let count = 1 + self.random.below(settings.depth.min(4)) as usize;
@@ -126,11 +133,12 @@ impl Engine {
             ids.iter().for_each(|block| books.disown(*block));
             books.unsure += 1;
         }
-        match blocks.register(&hashes, None) {
-            Ok(registered) => {
+        let iteration = self.world.iteration.get() + 1;
+        match blocks.register_ahead(&hashes, None, iteration) {
+            Ok((registered, ahead)) => {
                 self.world.registered(&ids, &registered, &hashes);
-                self.run_pass(&registered, &ids, &hashes).await;
-                self.world.pace.written.borrow_mut().retain(|of| !ids.contains(&of.block));
+                self.run_pass(iteration, (registered, ahead), &ids, &hashes).await;
+                self.world.writes_no_more(iteration, &ids);
             }
             Err(error) if error.why == RegisterFault::Purging && self.is_purging() => {}
             Err(error) => self.world.violation(format!("{error}")),
@@ -141,11 +149,11 @@ impl Engine {
 
     async fn run_pass(
         &mut self,
-        blocks: &kvstrata::manager::Blocks,
+        iteration: u64,
+        (blocks, ahead): (Blocks, Ahead),
         ids: &[BlockId],
         hashes: &[SequenceHash],
     ) {
-        let iteration = self.world.iteration.get() + 1;
         let of = |(block, hash): (&BlockId, &SequenceHash)| Written {
             iteration,
             block: *block,
@@ -157,9 +165,13 @@ impl Engine {
         let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
         let gate = Gate::Layer { iteration, layer };
         let options = OffloadOptions { class, request: self.number, gate, deadline: None };
-        let mut offload = Box::pin(self.manager().offload(blocks, options));
+        let mut offload = Box::pin(self.manager().offload(&blocks, options));
         self.note(&format!("offloads {} behind layer {layer} of iteration {iteration}", ids.len()));
         self.world.check();
+        self.ask_early(hashes).await;
+        if self.chance(1) {
+            return self.fail_pass(iteration, (blocks, ahead), ids, hashes, offload).await;
+        }
         let patience = self.patience();
         let early = patience.wait(&mut offload).await;
         while !self.world.is_written(ids) {
@@ -184,6 +196,59 @@ impl Engine {
         }
         self.believe(ids.iter().copied(), hashes, "held behind a layer");
     }
+
+    /// Somebody else asks for what the pass is still to write: it is found in the device, and copied when it is written.
+    async fn ask_early(&mut self, hashes: &[SequenceHash]) {
+        let manager = self.manager();
+        if self.chance(3) {
+            let found = manager.match_prefix(hashes);
+            if found.in_tier(Tier::Device) < hashes.len() && !self.is_purging() && !self.world.closing.get() {
+                self.world.violation(format!("{found:?} of {} that are registered and held", hashes.len()));
+            }
+        }
+        if self.chance(3) {
+            let patience = self.patience();
+            let outcome = patience.wait(manager.persist(hashes)).await;
+            self.note(&format!("persists what a pass writes: {outcome:?}"));
+            self.world.believe_host(hashes);
+            self.world.check();
+        }
+    }
+
+    /// The pass has failed, or is said to have.
+    async fn fail_pass(
+        &mut self,
+        iteration: u64,
+        (blocks, ahead): (Blocks, Ahead),
+        ids: &[BlockId],
+        hashes: &[SequenceHash],
+        offload: Pin<Box<Offload>>,
+    ) {
+        self.pause(30).await;
+        // What is written by now stays.
+        if blocks.written_in().is_none() {
+            return;
+        }
+        self.world.writes_no_more(iteration, ids);
+        ahead.withdraw();
+        drop(blocks);
+        self.note("withdraws what a pass was to write");
+        let found = self.manager().match_prefix(hashes);
+        if !found.is_empty() {
+            self.world.violation(format!("{found:?} of what was withdrawn"));
+        }
+        drop(found);
+        self.world.check();
+        let outcome = self.patience().wait(offload).await;
+        self.note(&format!("offloaded what was withdrawn: {outcome:?}"));
+        // The pass has come to nothing, and its blocks are nobody's when it is over.
+        while self.world.iteration.get() <= iteration && !self.world.closing.get() {
+            pass(Duration::from_millis(1)).await;
+        }
+        if !self.manager().match_prefix(hashes).is_empty() {
+            self.world.violation(format!("{hashes:?}: withdrawn, and there"));
+        }
+    }
 }
 
 /// Offloads behind layers of who serves nothing else, so that each seed has many.
@@ -194,6 +259,7 @@ mod directed {
     use crate::drops::{compute, sequence};
     use crate::sim::Plan;
     use crate::world::calm;
+    use kvstrata::config::WriteMode;
     use std::rc::Rc;
 
     /// A world of four layers, whose model iterates.

@@ -3,7 +3,8 @@
 //! ```text
 //!   seed ──► settings ──► manager over a simulated device, host memory and disk
 //!        ──► engines: match ─ onboard ─ check bytes ─ allocate ─ fill ─ register ─ decode ─ offload ─ release
-//!        ──► a ticker: rot, a lost disk, a shutdown in between                        └── checks after each step ──┘
+//!        ──► a ticker: rot, a lost volume, a shutdown in between                      └── checks after each step ──┘
+//!        ──► the next process, over the same disk
 //! ```
 //!
 //! Each run is of one thread, and time jumps to the next timer when all wait: what a seed does, it does each time.
@@ -19,7 +20,7 @@
 //! | `pace.rs`, `layers.rs` | the model's iterations; who waits for one; blocks that go down behind the layers of one |
 //! | `classes.rs` | classes for eviction, and pins |
 //! | `groups.rs` | two groups of layers |
-//! | `directed.rs`, `purges.rs` | what seeds find rarely |
+//! | `directed.rs`, `purges.rs`, `restart.rs` | what seeds find rarely |
 //! | `watchdog.rs` | a loop that does not end |
 //! | `books.rs`, `check.rs` | what engines hold, and what must be true of it |
 //! | `recorder.rs` | what the ports and pools are asked for |
@@ -54,6 +55,7 @@ mod pace;
 mod patience;
 mod purges;
 mod recorder;
+mod restart;
 mod seeds;
 mod seldom;
 mod settings;

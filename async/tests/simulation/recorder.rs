@@ -259,6 +259,14 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
         self.disk.writes_at_once()
     }
 
+    fn losses(&self) -> u64 {
+        self.disk.losses()
+    }
+
+    fn is_lost(&self, slot: BlockId) -> bool {
+        self.disk.is_lost(slot)
+    }
+
     fn read(&self, read: DiskRead) {
         let landing = self.ear(Path::DiskToDevice, read.hash, read.landing);
         self.disk.read(DiskRead { landing, ..read });

@@ -9,7 +9,7 @@ use kvstrata::manager::{
     BlocksMut, OffloadOptions, Onboard, OnboardError, OnboardOptions, Purge, PurgeError, Purged, Resumed,
 };
 use kvstrata::scheduler::Gate;
-use kvstrata::transfer::{Cause, Class};
+use kvstrata::transfer::{Cause, Class, DiskPort};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -58,8 +58,9 @@ impl Engine {
         let outcome = patience.wait(manager.persist(&request.hashes)).await;
         self.in_time(began, began + self.world.settings.offload, "persisting");
         self.note(&format!("persists {}: {outcome:?}", request.hashes.len()));
+        // Each is in one count.
         if let Some(of) = outcome
-            && of.copied + of.there + of.refused + of.failed > 2 * request.hashes.len()
+            && of.copied + of.there + of.refused + of.failed != request.hashes.len()
         {
             self.world.violation(format!("{of:?} of {} blocks", request.hashes.len()));
         }
@@ -215,6 +216,17 @@ impl Engine {
             let found = self.manager().match_prefix(&[hash]);
             if !found.is_empty() {
                 self.world.violation(format!("purged, and there is {hash:?}: {found:?}"));
+            }
+        }
+        // What was given up, and not forgotten when a volume was lost, a restart may find.
+        let Some(disk) = self.world.disk.as_ref().filter(|disk| purged.failed == 0 && disk.losses() == 0)
+        else {
+            return;
+        };
+        let left = disk.left();
+        for hash in self.world.books.borrow().known_of(self.tenant, Some(until)) {
+            if left.contains(&hash.to_u128()) {
+                self.world.violation(format!("purged, and a restart would find {hash:?}"));
             }
         }
     }

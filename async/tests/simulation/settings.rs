@@ -11,6 +11,10 @@ pub struct Settings {
     pub device: u32,
     pub host: u32,
     pub disk: u32,
+    /// Of the disk.
+    pub volumes: u32,
+    /// Whether there is another process over the same disk, after this one.
+    pub restarts: bool,
     pub staging: u32,
     pub layers: u32,
     pub layer_bytes: usize,
@@ -90,6 +94,7 @@ pub fn plan(random: &mut Random, scale: u64) -> Plan {
     plan.hang += odds(random, 1, 50);
     plan.lose += odds(random, 1, 50);
     plan.refuse += odds(random, 1, 1000);
+    plan.full += odds(random, 2, 1000);
     plan.latency = Duration::from_millis(scale)..Duration::from_millis(scale * (2 + random.below(10)));
     plan
 }
@@ -123,10 +128,13 @@ impl Settings {
         let short = paced.then(|| block * (1 + later.below(3)));
         // A purge takes what is pinned, too.
         let classes = if purges == 0 { one(&mut later, &[0, 3, 6]) } else { 0 };
+        let (volumes, restarts) = (1 + later.below(3) as u32, later.below(2) == 0);
         Settings {
             device,
             host,
             disk,
+            volumes,
+            restarts,
             staging: 2 + random.below(4) as u32,
             layers: layers as u32,
             layer_bytes: words as usize * 8,

@@ -27,8 +27,8 @@ use tokio::time::{Instant, timeout};
 /// What a tier's pool has, by hash.
 type Stored = Arc<Mutex<BTreeMap<u128, kvstrata::core::BlockRef>>>;
 
-/// Longer than all deadlines and retries together.
-const LONG: Duration = Duration::from_secs(60);
+/// Longer than all deadlines and retries together, also where each block passes through a host tier of one.
+const LONG: Duration = Duration::from_secs(600);
 
 /// How a seed is replayed, behind its number.
 pub const REPLAY: &str = "cargo test -p kvstrata --test simulation seeds -- --nocapture";
@@ -47,6 +47,8 @@ pub struct World {
     /// Gone once nothing of the manager is left.
     pub memory: Weak<HostMemory>,
     manager: RefCell<Option<KvBlockManager>>,
+    /// Over a disk that another has written.
+    pub is_restarted: bool,
     engines_left: Cell<u64>,
     pub closing: Cell<bool>,
     /// That is running, or was.
@@ -56,6 +58,25 @@ pub struct World {
 
 impl World {
     pub fn new(settings: Settings) -> Rc<World> {
+        // Few: what the settings allow in flight is more, now and then.
+        let at_once = 2 + settings.queue % 7;
+        let (bytes, plan) = (settings.block_bytes(), settings.disk_plan.clone());
+        let disk = || SimDisk::striped(settings.disk, bytes, plan, at_once, settings.volumes);
+        let disk = (settings.disk > 0).then(|| Arc::new(disk()));
+        World::over(settings, disk, false)
+    }
+
+    /// The next process over the same disk. To engines it is the same one, that has lost what was not on the disk.
+    pub fn restarted(&self) -> Option<Rc<World>> {
+        let disk = self.disk.as_ref()?;
+        let plan = Plan { seed: !self.settings.disk_plan.seed, ..self.settings.disk_plan.clone() };
+        let next = World::over(self.settings.clone(), Some(Arc::new(disk.reopened(plan))), true);
+        next.books.swap(&self.books);
+        next.note(0, &format!("a restart: {} blocks", disk.left().len()));
+        Some(next)
+    }
+
+    fn over(settings: Settings, disk: Option<Arc<SimDisk>>, restarted: bool) -> Rc<World> {
         let bytes = settings.block_bytes();
         let layers = vec![settings.layer_bytes; settings.layers as usize];
         let device = SimDevice::with_layers(0, settings.device as usize, &layers).expect("memory");
@@ -75,10 +96,6 @@ impl World {
         };
         let mover = SimMover::new(Arc::clone(&device), Arc::clone(&memory), settings.mover.clone());
         let mover = Arc::new(mover);
-        // Few: what the settings allow in flight is more, now and then.
-        let at_once = 2 + settings.queue % 7;
-        let disk = || SimDisk::with_at_once(settings.disk, bytes, settings.disk_plan.clone(), at_once);
-        let disk = (settings.disk > 0).then(|| Arc::new(disk()));
         let watched =
             Watched { mover: Arc::clone(&mover), device: Arc::clone(&device), notes: Arc::clone(&notes) };
         let rots = settings.rot > 0;
@@ -98,7 +115,12 @@ impl World {
             needs: Needs::All { page: 16 },
             linked: settings.linked,
         };
-        let parts = Parts { stacks: vec![stack], runtime: Handle::current(), own: None, names: Some(0) };
+        let parts = Parts {
+            stacks: vec![stack],
+            runtime: Handle::current(),
+            own: None,
+            names: Some(u64::from(restarted)),
+        };
         let manager = KvBlockManager::of_parts(&settings.config(), parts).expect("parts that fit");
         Rc::new(World {
             books: RefCell::default(),
@@ -109,6 +131,7 @@ impl World {
             stored,
             memory: Arc::downgrade(&memory),
             manager: RefCell::new(Some(manager)),
+            is_restarted: restarted,
             engines_left: Cell::new(settings.engines),
             closing: Cell::new(false),
             iteration: Cell::new(0),
@@ -156,7 +179,7 @@ impl World {
             if let (Some(after), Some(disk)) = (self.settings.lose_disk_after, &self.disk)
                 && began.elapsed() >= after
             {
-                disk.lose();
+                disk.lose_volume_of(BlockId(0));
             }
         }
     }
@@ -246,7 +269,9 @@ impl World {
                 Ok(blocks) => drop(blocks),
                 // It has failed just now.
                 Err(_) if kept() => {}
-                Err(error) => self.violation(format!("at rest, and yet: {error}")),
+                Err(error) => {
+                    self.violation(format!("at rest, and yet: {error}; {:?}", self.manager().census()))
+                }
             }
         }
         let known: Vec<u128> = self.books.borrow().known.keys().copied().collect();
@@ -337,12 +362,22 @@ pub fn run(seed: u64, tell: bool) -> Outcome {
     }
     let _watch = watch(&format!("KVSTRATA_SEED={seed} {REPLAY}"));
     in_virtual_time(async {
-        let world = World::new(settings);
-        if timeout(LIMIT, world.live(seed, &mut random, tell)).await.is_err() {
-            world.violation("hangs".to_owned());
+        let mut world = World::new(settings);
+        let mut counts = vec![0; 4];
+        loop {
+            if timeout(LIMIT, world.live(seed, &mut random, tell)).await.is_err() {
+                world.violation("hangs".to_owned());
+            }
+            let landed = lock(&world.notes).landed;
+            counts.iter_mut().zip(landed).for_each(|(all, landed)| *all += landed);
+            let whole = world.books.borrow().violations.is_empty();
+            if !whole || !world.settings.restarts || world.is_restarted {
+                break;
+            }
+            let Some(next) = world.restarted() else { break };
+            world = next;
         }
         let books = world.books.borrow();
-        let counts = crate::recorder::lock(&world.notes).landed.to_vec();
         Outcome { trace: books.trace(), violation: books.violations.first().cloned(), counts }
     })
 }
@@ -355,6 +390,7 @@ pub fn calm(seed: u64) -> Settings {
     settings.mover.keep = false;
     (settings.tenants, settings.quotas, settings.purges) = (0, [1.0; 3], 0);
     (settings.paced, settings.iteration_idle, settings.classes) = (false, None, 0);
+    (settings.volumes, settings.restarts) = (1, false);
     (settings.rot, settings.lose_disk_after, settings.shutdown_after) = (0, None, None);
     settings
 }

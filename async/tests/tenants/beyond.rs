@@ -44,6 +44,24 @@ async fn a_run_that_is_longer_than_its_owners_quota_is_brought_up_as_far_as_that
     assert_eq!(a.allocate_within(1, SOON).await.expect("in time").len(), 1);
 }
 
+/// Its own blocks in the device are held by the run, and keep the first one from coming up: so one of them is let go.
+#[tokio::test]
+async fn a_run_whose_blocks_in_the_device_are_all_that_its_owner_may_have_waits_for_none_of_them() {
+    let manager = build(settings(16, 16).quota_device(0.25));
+    let a = manager.tenant("a").expect("few tenants");
+    let run = sequence(&a, 1, 5);
+    drop(compute(&a, &run[..1], None).await);
+    drop(manager.allocate(16).await.expect("evictable"));
+    rest(&manager).await;
+    drop(compute(&a, &run[1..], None).await);
+    let there = [Tier::Host, Tier::Device].map(|tier| manager.match_prefix(&run).in_tier(tier));
+    assert_eq!(there, [1, 4]);
+    let restored = tokio::time::timeout(SOON, manager.restore_to_gpu(&run)).await;
+    let up = restored.expect("at once").expect("it fits the device");
+    assert_eq!((up.blocks.len(), up.missed), (4, Some(Cause::Quota)));
+    check(&manager, &up.blocks, &run[..4]);
+}
+
 /// Blocks of a purged tenant that another's request holds are withdrawn, and so nowhere when it comes back: it is told so, and what lies behind
 /// them is not given for what they were.
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The edges of a purge: what moves while it begins, how it ends, and what it leaves on the disk.
 
+use crate::gated::Ground;
 use crate::ground::{BYTES, build, compute, rest, settings};
 use crate::sequence;
 use kvstrata::manager::{OffloadOptions, OnboardOptions, Purge, PurgeError};
@@ -85,6 +86,45 @@ fn a_purge_whose_runtime_is_gone_is_over() {
     }
     assert_eq!(manager.census().purges, 0);
     assert_eq!(a.try_allocate(1).map(|blocks| blocks.len()), Some(1), "it may have blocks");
+}
+
+/// It waits for who holds a block; or for the device that overwrites: what it had then is never used again, and all else is.
+#[test]
+fn a_purge_whose_runtime_ends_in_the_midst_of_it_is_over() {
+    for erases in [false, true] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let (ground, a, held, mut purge) = runtime.block_on(async {
+            let ground = Ground::new(4, 4);
+            let a = ground.manager.tenant("a").expect("few tenants");
+            let mut held = Some(compute(&a, &sequence(&a, 1, 3), None).await);
+            if erases {
+                held = None;
+                ground.mover.close();
+            }
+            let mut purge = Box::pin({
+                let a = a.clone();
+                async move { a.purge(ZERO).await }
+            });
+            for _ in 0..16 {
+                let ended = purge.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                assert!(ended.is_pending(), "{ended:?}");
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(ground.manager.census().purges, 1);
+            (ground, a, held, purge)
+        });
+        drop(runtime);
+        let ended = purge.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(ended, Poll::Ready(Err(PurgeError::Closed))), "{ended:?}");
+        assert_eq!(ground.manager.census().purges, 0);
+        ground.mover.open();
+        drop(held);
+        let device = ground.manager.census().tiers[0][0];
+        let kept = if erases { (3, 0) } else { (0, 3) };
+        assert_eq!((device.free, (device.owned, device.active)), (1, kept), "{erases}: {device:?}");
+        assert_eq!(a.try_allocate(1).map(|blocks| blocks.len()), Some(1), "it may have blocks");
+        assert!(ground.manager.match_prefix(&sequence(&a, 1, 3)).is_empty());
+    }
 }
 
 /// A copy has taken the slot of a tenant's block, and was not written.

@@ -211,3 +211,37 @@ async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() 
         assert_eq!((purged.complete, purged.in_flight, purged.failed), (true, 1, left), "{purged:?}");
     }
 }
+
+/// Another slot would do for it; but it is not wanted any more.
+#[tokio::test]
+async fn a_write_that_is_lost_with_its_volume_is_not_made_again_for_a_tenant_that_is_being_purged() {
+    for purges in [false, true] {
+        let plan = Plan { lose: ALWAYS, ..Plan::calm(1) };
+        let disk = Arc::new(SimDisk::striped(8, BYTES, plan, u32::MAX, 2));
+        let writes = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&writes);
+        disk.listen(move |asked| _ = counted.fetch_add(usize::from(asked == Asked::Write), Relaxed));
+        let port = Arc::<SimDisk>::clone(&disk);
+        let ground = Ground::over(settings(4, 4).disk_blocks(8).host_headroom(0), 4, 4, Some(port));
+        let a = ground.manager.tenant("a").expect("few tenants");
+        let run = sequence(&a, 1, 1);
+        drop(compute(&a, &run, None).await);
+        let persisted = tokio::spawn({
+            let (a, run) = (a.clone(), run.clone());
+            async move { a.persist(&run).await }
+        });
+        let begun = async {
+            while writes.load(Relaxed) == 0 {
+                yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, begun).await.expect("written");
+        disk.change(|plan| plan.lose = 0);
+        if purges {
+            let purged = a.purge(Purge::default()).await.expect("open");
+            assert_eq!((purged.complete, purged.in_flight, purged.disk.found), (true, 1, 0), "{purged:?}");
+        }
+        assert_eq!(persisted.await.expect("no panic").copied, usize::from(!purges));
+        assert_eq!(writes.load(Relaxed), 2 - usize::from(purges));
+    }
+}

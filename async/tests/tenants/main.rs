@@ -10,6 +10,7 @@ mod gated;
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "../manager/ground.rs"]
 mod ground;
+mod kept;
 mod left;
 mod proof;
 mod purge;

@@ -5,7 +5,7 @@ use crate::ground::{build, check, compute, rest, settings};
 use crate::sequence;
 use kvstrata::config::{TenantSettings, WriteMode};
 use kvstrata::core::{Policy, Priority, SequenceHash};
-use kvstrata::manager::{AllocateError, OnboardError, OnboardOptions, Tenant};
+use kvstrata::manager::{AllocateError, OffloadOptions, OnboardError, OnboardOptions, Tenant};
 use kvstrata::tier::Tier;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -195,6 +195,27 @@ async fn a_tenant_at_its_quota_passes_its_blocks_that_are_being_copied() {
     std::thread::spawn(move || ended.send(a.try_allocate(4).map(|blocks| blocks.len())));
     assert_eq!(when.recv_timeout(Duration::from_secs(20)), Ok(None));
     ground.mover.open();
+}
+
+/// Of the host it has all that it may: two blocks, which are being copied.
+#[tokio::test]
+async fn what_finds_no_credit_below_for_now_is_copied_later() {
+    let settings = settings(8, 16).watermark_device(0.3).watermark_device_low(0.0).quota_host(0.125);
+    let ground = Ground::of(settings, 8, 16);
+    let a = ground.manager.tenant("a").expect("few tenants");
+    let held = compute(&a, &sequence(&a, 1, 2), None).await;
+    drop(compute(&a, &sequence(&a, 2, 4), None).await);
+    ground.mover.close();
+    let offload = a.offload(&held, OffloadOptions::default());
+    a.check_watermark();
+    assert_eq!((a.census().down, a.usage(Tier::Host).blocks), (2, 2));
+    ground.mover.open();
+    assert_eq!(offload.await.copied, 2);
+    for _ in 0..4 {
+        a.check_watermark();
+        rest(&a).await;
+    }
+    assert_eq!((a.stats().offloaded[0], a.usage(Tier::Host).blocks), (6, 2));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 //!
 //! I1. What a look has found lies behind no place of `Passed`: places of blocks only move towards the young end (`timeline/compact.rs`).
 //! I2. What a look has passed may become one of them all the same: a parent that comes back to its old place, a block that keeps its place
-//!     while it is in use, one that was just being released. So where too few are found all is looked at anew; and also when as many were found
+//!     while it is in use or leased, one that was just being released. So where too few are found all is looked at anew; and also when as many were found
 //!     as the last look at all has passed, so that none of these is left for ever.
 
 use super::BlockPool;
@@ -27,7 +27,7 @@ pub struct Passed {
 
 impl BlockPool {
     /// Appends up to `n` of those blocks that eviction would take next of which `is_one` is true, in about the policy's order: exactly that of
-    /// LRU. Nothing is taken or held, as with [`next_victims`](BlockPool::next_victims). What `passed` has passed is not asked for again unless
+    /// LRU; what is leased is none of them. Nothing is taken or held, as with [`next_victims`](BlockPool::next_victims). What `passed` has passed is not asked for again unless
     /// too few are found: many looks cost about as much as one from the oldest to the youngest. What was found, and is still there, is found again.
     pub fn next_victims_among(
         &self,
@@ -73,7 +73,8 @@ impl BlockPool {
             self.timeline.peek(&self.slots, list, *place, |slot, number| {
                 let word = slot.word();
                 let block = BlockRef { id: BlockId(number), generation: word.generation() };
-                if word.inactive() && word.priority() != Priority::Pinned && is_one(block) {
+                let may_leave = word.inactive() && word.leases() == 0 && word.priority() != Priority::Pinned;
+                if may_leave && is_one(block) {
                     // Where it is by now: no earlier than where it was met. Gone, it may be anywhere when it comes back: from here on, at the least.
                     go_on = go_on
                         .min(Some(slot.ticket()).filter(|ticket| *ticket != NO_TICKET).unwrap_or(*place));
@@ -194,6 +195,22 @@ mod tests {
                 victim == first
             });
             assert!(gone, "{policy}");
+        }
+    }
+
+    /// To whoever wants to evict it, it is of no use; and it is again when its lease has ended.
+    #[test]
+    fn what_is_leased_is_not_found() {
+        for policy in Policy::ALL {
+            let pool = pool(policy, 100);
+            let own: Vec<BlockRef> = (0..3).map(|number| store(&pool, number)).collect();
+            let mut passed = Passed::default();
+            assert!(pool.lease(own[0]) && pool.is_leased(own[0]) && !pool.is_leased(own[1]), "{policy}");
+            let (mut found, asked) = look(&pool, &mut passed, &own, 3);
+            found.sort_unstable_by_key(|block| block.id);
+            assert_eq!((&found[..], asked), (&own[1..], 2), "{policy}");
+            pool.end_lease(own[0]);
+            assert_eq!(look(&pool, &mut passed, &own, 3).0.len(), 3, "{policy}");
         }
     }
 

@@ -70,6 +70,13 @@ impl BlockPool {
         }
     }
 
+    /// Whether a registered block is leased: true for this moment only.
+    #[must_use]
+    pub fn is_leased(&self, block: BlockRef) -> bool {
+        let word = self.slots.get(block.id.index()).map(|slot| slot.word());
+        word.is_some_and(|word| word.generation() == block.generation && word.leases() > 0)
+    }
+
     /// Takes a particular inactive block, as if it had been evicted: its bytes are intact and the caller's. It counts as removed, not as
     /// evicted.
     ///

@@ -20,6 +20,8 @@ use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::{IoFailure, Name, Pending, Urgency};
 use std::pin::Pin;
 use std::sync::Arc;
+#[cfg(test)]
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 
 /// A transfer, with whom to answer; `None` once that has been done.
@@ -74,8 +76,14 @@ impl Asked {
         }
     }
 
+    pub(super) fn is_write(&self) -> bool {
+        matches!(self, Asked::Write { .. })
+    }
+
     /// Waits for room.
     pub(super) fn begin(self, tier: &DiskTier) -> Transfer {
+        #[cfg(test)]
+        assert!(!tier.errands_of(self.slot()).panics.swap(false, Relaxed), "a panic, as it should be");
         match self {
             Asked::Read { slot, hash, urgency, buffer } => {
                 Transfer::Read { slot, pending: tier.read_slot(slot, hash, urgency, buffer) }
@@ -88,7 +96,7 @@ impl Asked {
 
     /// The buffer is its owner's, and a slot that was to be written free, or on the list of those that will be.
     pub(super) fn give_up(self, tier: &DiskTier) -> Transfer {
-        let is_write = matches!(self, Asked::Write { .. });
+        let is_write = self.is_write();
         if is_write {
             tier.put_back(self.slot());
         }

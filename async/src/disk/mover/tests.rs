@@ -108,6 +108,7 @@ impl Ground {
 
     fn without_threads(&self, without: bool) {
         self.mover.tier().errands[0].without.store(without, Relaxed);
+        self.mover.tier().erasures[0].errands.without.store(without, Relaxed);
     }
 
     /// So many answers.
@@ -193,6 +194,57 @@ fn what_is_given_back_while_the_queue_is_full_costs_one_errand() {
     drop(go_on);
     drop(ground.stalled.take());
     ground.free(free + 4);
+}
+
+/// Purges, each of which asks each volume for its own, of a device that hangs.
+#[test]
+fn whoever_asks_a_volume_that_hangs_to_erase_something_is_served_by_one_thread_in_its_next_turn() {
+    let mut ground = Ground::new();
+    let slots = [(); 3].map(|()| ground.take());
+    ground.fill();
+    let mut asked = vec![ground.mover.forget_for_good()];
+    let erasures = &ground.mover.tier().erasures[0];
+    let since = Instant::now();
+    while erasures.waiting() > 0 && since.elapsed() < SOON {
+        std::thread::yield_now();
+    }
+    let erased = slots.map(|slot| ground.mover.erase(vec![slot], true));
+    asked.extend((0..5).map(|_| ground.mover.forget_for_good()));
+    assert_eq!((erasures.waiting(), erasures.errands.waiting()), (8, 1), "one turn");
+    drop(ground.stalled.take());
+    for asked in asked {
+        assert!(ground.runtime.block_on(asked));
+    }
+    for erased in erased {
+        assert_eq!(ground.runtime.block_on(erased), []);
+    }
+    assert_eq!(erasures.errands.threads.load(Relaxed), 1);
+}
+
+/// Of a write nobody knows whether the device will have it.
+#[test]
+fn a_request_whose_errand_panics_is_given_up_and_those_behind_it_have_their_turn() {
+    let ground = Ground::new();
+    let mut ground = Ground { mover: ground.mover.in_order(), ..ground };
+    let (slots, free) = ([ground.take(), ground.take()], ground.mover.pool().free());
+    ground.fill();
+    ground.mover.tier().errands[0].panics.store(true, Relaxed);
+    ground.write(slots[0], 1);
+    assert_eq!(ground.answers(1), [(1, Some(ABANDONED))]);
+    assert_eq!((ground.mover.tier().stats().abandoned, ground.mover.pool().free()), (1, free));
+    ground.write(slots[1], 2);
+    drop(ground.stalled.take());
+    assert_eq!(ground.answers(1), [(2, None)]);
+    let Ground { mover, runtime, .. } = ground;
+    let desk = Arc::downgrade(&mover.desk);
+    drop(mover);
+    let since = Instant::now();
+    runtime.block_on(async {
+        while desk.strong_count() > 0 {
+            assert!(since.elapsed() < SOON, "the task waits for one that never comes");
+            yield_now().await;
+        }
+    });
 }
 
 /// Its record is to end before the answer. Where nobody can see to that the block stays as it is, and may be asked for again.

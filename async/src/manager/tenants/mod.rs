@@ -42,6 +42,7 @@ pub(super) use held::Held;
 pub(super) use kvstrata_core::owners::{Ends, MAX_TENANTS, Owners};
 use names::Names;
 pub(super) use purge::{Purging, note_left};
+pub(super) use quota::OwnLooks;
 pub(super) use shares::Shares;
 
 use super::KvBlockManager;

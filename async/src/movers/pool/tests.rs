@@ -22,19 +22,19 @@ impl Lands for ToTest {
     }
 }
 
-fn landing() -> (Landing, Receiver<Answer>) {
+fn lands() -> (Arc<dyn Lands>, Receiver<Answer>) {
     let (to, answers) = channel();
-    (Landing::new(Arc::new(ToTest(Mutex::new(to)))), answers)
+    (Arc::new(ToTest(Mutex::new(to))), answers)
 }
 
 /// Copies of these tokens; of one block of host memory, which the pool never looks at.
-fn copies(tokens: &[u64], landing: &Landing) -> Copies {
+fn copies(tokens: &[u64], lands: &Arc<dyn Lands>) -> Copies {
     let memory = HostMemory::new(1, &[1]).expect("memory");
     let copy = |token: &u64| {
         let host = HostSide::Read(memory.read(0).expect("readers share"));
         Copy { outcome: Ok(()), ..Copy::new(Token(*token), BlockId(0), host, 0..1, false) }
     };
-    Copies::new(tokens.iter().map(copy).collect(), landing.clone())
+    Copies::new(tokens.iter().map(copy).collect(), Landing::new(Arc::clone(lands)))
 }
 
 /// What the test waits for, which hangs if it takes this long.
@@ -50,9 +50,9 @@ fn all(tokens: &[u64], outcome: Result<(), Failure>) -> Answer {
 fn a_panic_is_one_copys_and_the_thread_goes_on() {
     let work = |copy: &mut Copy| if copy.token.0 == 2 { panic!("as told") } else { Ok(()) };
     let pool = Pool::new(1, Box::new(work)).expect("a thread");
-    let (landing, answers) = landing();
-    pool.start(copies(&[1, 2, 3], &landing));
-    pool.start(copies(&[4], &landing));
+    let (lands, answers) = lands();
+    pool.start(copies(&[1, 2, 3], &lands));
+    pool.start(copies(&[4], &lands));
     assert_eq!(hear(&answers), Some(vec![(1, Ok(())), (2, ABANDONED), (3, Ok(()))]));
     assert_eq!(hear(&answers), Some(all(&[4], Ok(()))));
 }
@@ -66,12 +66,12 @@ fn a_list_is_shared_between_threads_and_answered_once() {
         Ok(())
     };
     let pool = Pool::new(3, Box::new(work)).expect("threads");
-    let (landing, answers) = landing();
+    let (lands, answers) = lands();
     for first in [0, 10, 20] {
-        pool.start(copies(&[first, first + 1, first + 2], &landing));
+        pool.start(copies(&[first, first + 1, first + 2], &lands));
         assert_eq!(hear(&answers), Some(all(&[first, first + 1, first + 2], Ok(()))));
     }
-    drop((pool, landing));
+    drop((pool, lands));
     assert!(answers.try_recv().is_err(), "no answer more");
 }
 
@@ -86,15 +86,15 @@ fn what_brings_up_goes_before_what_has_been_started_to_go_down_and_what_is_out_s
     };
     let memory = HostMemory::new(2, &[1]).expect("memory");
     let pool = Pool::new(1, Box::new(work)).expect("a thread");
-    let (landing, answers) = landing();
+    let (lands, answers) = lands();
     let down = |token, host| Copy::new(Token(token), BlockId(0), host, 0..1, false);
     let write = |block| HostSide::Write(memory.write(block).expect("free"));
-    pool.start(Copies::new(vec![down(10, write(0)), down(11, write(1))], landing.clone()));
+    pool.start(Copies::new(vec![down(10, write(0)), down(11, write(1))], Landing::new(Arc::clone(&lands))));
     let mut order = vec![hear(&has_begun).expect("the first one")];
     // While that is out, of the only thread.
-    pool.start(Copies::new(vec![down(12, HostSide::Zeros)], landing.clone()));
-    pool.start(copies(&[1, 2], &landing));
-    pool.start(copies(&[3, 4, 5], &landing));
+    pool.start(Copies::new(vec![down(12, HostSide::Zeros)], Landing::new(Arc::clone(&lands))));
+    pool.start(copies(&[1, 2], &lands));
+    pool.start(copies(&[3, 4, 5], &lands));
     for _ in 0..7 {
         go_on.send(()).expect("a thread that waits");
         order.push(hear(&has_begun).expect("the next one"));
@@ -116,9 +116,9 @@ fn what_is_queued_at_the_end_is_abandoned_and_what_runs_is_finished() {
         Ok(())
     };
     let pool = Pool::new(1, Box::new(work)).expect("a thread");
-    let (landing, answers) = landing();
-    pool.start(copies(&[1, 2, 3], &landing));
-    pool.start(copies(&[4, 5], &landing));
+    let (lands, answers) = lands();
+    pool.start(copies(&[1, 2, 3], &lands));
+    pool.start(copies(&[4, 5], &lands));
     let running = hear(&has_begun).expect("the first one");
     let answers = &answers;
     // With the sender inside, a failure lets the thread go, too.
@@ -154,9 +154,9 @@ fn a_landing_may_panic() {
         }
     }
     let pool = Pool::new(1, Box::new(|_: &mut Copy| Ok(()))).expect("a thread");
-    pool.start(copies(&[1, 2], &Landing::new(Arc::new(Panics))));
-    let (landing, answers) = landing();
-    pool.start(copies(&[3], &landing));
+    pool.start(copies(&[1, 2], &(Arc::new(Panics) as Arc<dyn Lands>)));
+    let (lands, answers) = lands();
+    pool.start(copies(&[3], &lands));
     assert_eq!(hear(&answers), Some(all(&[3], Ok(()))), "the thread goes on");
 }
 
@@ -174,7 +174,7 @@ fn a_landing_may_drop_the_pool_by_whose_thread_it_is_called() {
     let drops = Arc::new(Drops(Mutex::new((None, to))));
     let mut held = drops.0.lock().expect("no panic");
     let pool = held.0.insert(Pool::new(2, Box::new(|_: &mut Copy| Ok(()))).expect("threads"));
-    pool.start(copies(&[1], &Landing::new(Arc::<Drops>::clone(&drops))));
+    pool.start(copies(&[1], &(Arc::<Drops>::clone(&drops) as Arc<dyn Lands>)));
     drop(held);
     assert_eq!(hear(&answers), Some(()));
 }
@@ -182,8 +182,8 @@ fn a_landing_may_drop_the_pool_by_whose_thread_it_is_called() {
 #[test]
 fn nothing_to_do_is_answered_at_once_and_no_threads_are_refused() {
     let pool = Pool::new(1, Box::new(|_: &mut Copy| Ok(()))).expect("a thread");
-    let (landing, answers) = landing();
-    pool.start(copies(&[], &landing));
+    let (lands, answers) = lands();
+    pool.start(copies(&[], &lands));
     assert_eq!(answers.try_recv(), Ok(vec![]));
     assert!(matches!(Pool::new(0, Box::new(|_: &mut Copy| Ok(()))), Err(ThreadsError::NoThreads)));
 }

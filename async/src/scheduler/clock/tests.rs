@@ -1,8 +1,7 @@
 //! The clock and what waits for it, against a set of what has been done; the words of each misuse.
 
 use super::{Call, Clock, Gate};
-use crate::scheduler::{Gated, Key};
-use crate::transfer::Full;
+use crate::scheduler::{Full, Gated, Key};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -70,6 +69,16 @@ fn engines_that_tell_less_keep_nothing_waiting() {
     assert_eq!(clock.step(), Ok(3));
     assert_eq!(gated.released(&clock, |item| seen.push(item)), 1);
     assert_eq!(seen, [0, 1, 3, 2, 5, 4]);
+}
+
+#[test]
+fn one_more_than_may_wait_is_given_back() {
+    let mut gated = Gated::new(1);
+    gated.hold_beyond(Gate::Open, 'a');
+    gated.hold(Gate::Open, 'b').expect("room: what has begun takes none");
+    let full = gated.hold(Gate::Open, 'c').expect_err("full");
+    assert_eq!(full, Full { waiting: 1, limit: 1, item: 'c' });
+    assert_eq!(full.to_string(), "1 wait, of 1 that may; wait for one to leave");
 }
 
 #[derive(Clone, Copy, Debug)]

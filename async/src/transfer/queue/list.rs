@@ -36,10 +36,6 @@ impl<const KIND: usize> List<KIND> {
         (self.first != NONE).then_some(self.first)
     }
 
-    pub(super) fn last(&self) -> Option<u32> {
-        (self.last != NONE).then_some(self.last)
-    }
-
     pub(super) fn length(&self) -> u32 {
         self.length
     }
@@ -51,16 +47,6 @@ impl<const KIND: usize> List<KIND> {
             last => entries[last as usize].links().after = key,
         }
         self.last = key;
-        self.length += 1;
-    }
-
-    pub(super) fn push_first(&mut self, entries: &mut Slab<impl Linked<KIND>>, key: u32) {
-        *entries[key as usize].links() = Links { before: NONE, after: self.first };
-        match self.first {
-            NONE => self.last = key,
-            first => entries[first as usize].links().before = key,
-        }
-        self.first = key;
         self.length += 1;
     }
 

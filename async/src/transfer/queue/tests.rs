@@ -3,17 +3,18 @@
 mod model;
 mod shares;
 
-use super::{Allowance, Full, Limits, Popped, Queue};
+use super::{Allowance, Limits, Popped, Queue};
 use crate::transfer::Class;
 
 const NO_LIMIT: Allowance = Allowance::new(None);
 
-fn queue(waiting: u32, in_flight_bytes: u64, quantum_bytes: u64) -> Queue<u32> {
-    Queue::new(Limits { waiting, in_flight: u32::MAX, in_flight_bytes, quantum_bytes })
+fn queue(in_flight_bytes: u64, quantum_bytes: u64) -> Queue<u32> {
+    Queue::new(Limits { in_flight: u32::MAX, in_flight_bytes, quantum_bytes })
 }
 
+/// In the first lane.
 fn push(queue: &mut Queue<u32>, class: Class, request: u64, bytes: u64, item: u32) -> super::Ticket {
-    queue.push(class, request, bytes, item).expect("room")
+    queue.push(class, request, 0, bytes, item)
 }
 
 fn items(queue: &mut Queue<u32>, allowance: &mut Allowance) -> Vec<u32> {
@@ -22,7 +23,7 @@ fn items(queue: &mut Queue<u32>, allowance: &mut Allowance) -> Vec<u32> {
 
 #[test]
 fn classes_go_one_after_the_other_and_requests_in_turn() {
-    let mut queue = queue(100, 1000, 10);
+    let mut queue = queue(1000, 10);
     for (class, first) in [(Class::Prefetch, 0), (Class::Background, 10), (Class::Urgent, 20)] {
         for (request, item) in [(1, 0), (1, 1), (1, 2), (2, 3), (2, 4)] {
             push(&mut queue, class, request, 5, first + item);
@@ -36,7 +37,7 @@ fn classes_go_one_after_the_other_and_requests_in_turn() {
 /// Lanes of staging: of one there is none, and its transfers, first of all that wait, hold up none of the other's.
 #[test]
 fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
-    let mut queue = queue(100, 1000, 10);
+    let mut queue = queue(1000, 10);
     let allowance = &mut NO_LIMIT.clone();
     // Two transfers are a turn.
     for (class, request, lane, items) in [
@@ -46,7 +47,7 @@ fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
         (Class::Background, 3, 1, 9..10),
         (Class::Background, 4, 0, 10..11),
     ] {
-        items.for_each(|item| _ = queue.push_beyond(class, request, lane, 5, item));
+        items.for_each(|item| _ = queue.push(class, request, lane, 5, item));
     }
     let of = |queue: &mut Queue<u32>, lanes: &[u16], count: usize| -> Vec<u32> {
         let mut allowance = NO_LIMIT.clone();
@@ -60,27 +61,24 @@ fn what_is_in_a_shut_lane_waits_as_it_is_and_holds_up_nothing_else() {
     assert_eq!(items(&mut queue, allowance), [1, 3, 2, 4, 5, 10], "the turn goes on where it was");
 }
 
+/// It arrives anew.
 #[test]
-fn a_full_queue_gives_the_item_back_and_takes_one_that_was_in_before() {
-    let mut queue = queue(2, 1000, 10);
+fn one_that_is_tried_again_goes_behind_those_that_came_meanwhile() {
+    let mut queue = queue(1000, 10);
     let allowance = &mut NO_LIMIT.clone();
-    push(&mut queue, Class::Urgent, 1, 5, 0);
+    queue.push(Class::Urgent, 1, 3, 5, 0);
     let popped = queue.pop(allowance).expect("nothing else");
-    assert_eq!(popped, Popped { item: 0, class: Class::Urgent, request: 1, lane: 0, bytes: 5 });
+    assert_eq!(popped, Popped { item: 0, class: Class::Urgent, request: 1, lane: 3, bytes: 5 });
     push(&mut queue, Class::Prefetch, 1, 5, 1);
     push(&mut queue, Class::Urgent, 1, 5, 2);
-    let full = queue.push(Class::Urgent, 1, 5, 3).expect_err("full");
-    assert_eq!(full, Full { waiting: 2, limit: 2, item: 3 });
-    assert_eq!(full.to_string(), "2 wait, of 2 that may; wait for one to leave");
     queue.ended(popped.bytes);
-    let again = queue.push_back_for_retry(popped);
-    assert_eq!((queue.waiting(), queue.class_of(again)), (3, Some(Class::Urgent)));
-    assert_eq!(items(&mut queue, allowance), [0, 2, 1], "in front of what came later");
+    queue.push(popped.class, popped.request, popped.lane, popped.bytes, popped.item);
+    assert_eq!(items(&mut queue, allowance), [2, 0, 1]);
 }
 
 #[test]
 fn bytes_in_flight_are_bounded_and_a_larger_one_goes_alone() {
-    let mut queue = queue(10, 100, 1000);
+    let mut queue = queue(100, 1000);
     let allowance = &mut NO_LIMIT.clone();
     for (request, bytes) in [(1, 60), (2, 40), (3, 101), (4, 1)] {
         push(&mut queue, Class::Offload, request, bytes, request as u32);
@@ -90,7 +88,7 @@ fn bytes_in_flight_are_bounded_and_a_larger_one_goes_alone() {
     assert_eq!(queue.pop(allowance), None);
     queue.ended(40);
     assert_eq!(items(&mut queue, allowance), [3], "alone");
-    assert_eq!((queue.in_flight(), queue.in_flight_bytes(), queue.waiting_bytes()), (1, 101, 1));
+    assert_eq!((queue.in_flight(), queue.in_flight_bytes(), queue.waiting()), (1, 101, 1));
     push(&mut queue, Class::Urgent, 5, 1, 5);
     assert_eq!(queue.pop(allowance), None);
     queue.ended(101);
@@ -106,7 +104,7 @@ fn bytes_in_flight_are_bounded_and_a_larger_one_goes_alone() {
 fn transfers_in_flight_are_bounded_however_small_they_are() {
     let allowance = &mut NO_LIMIT.clone();
     for (in_flight, expected) in [(2, 2), (0, 1)] {
-        let limits = Limits { waiting: 10, in_flight, in_flight_bytes: 1000, quantum_bytes: 10 };
+        let limits = Limits { in_flight, in_flight_bytes: 1000, quantum_bytes: 10 };
         let mut queue = Queue::new(limits);
         (0..4).for_each(|item| _ = push(&mut queue, Class::Urgent, 1, 1, item));
         assert_eq!(items(&mut queue, allowance).len(), expected, "of {in_flight}, and one goes in any case");
@@ -117,7 +115,7 @@ fn transfers_in_flight_are_bounded_however_small_they_are() {
 
 #[test]
 fn an_iteration_allows_its_bytes_urgent_ones_apart() {
-    let mut queues = [queue(10, 10_000, 1), queue(10, 10_000, 1_000)];
+    let mut queues = [queue(10_000, 1), queue(10_000, 1_000)];
     let mut allowance = Allowance::new(Some(100));
     for queue in &mut queues {
         push(queue, Class::Urgent, 1, 500, 0);
@@ -142,54 +140,37 @@ fn an_iteration_allows_its_bytes_urgent_ones_apart() {
 
 #[test]
 fn a_ticket_is_stale_once_its_transfer_has_left() {
-    let mut queue = queue(10, 1000, 10);
+    let mut queue = queue(1000, 10);
     let allowance = &mut NO_LIMIT.clone();
     let popped = push(&mut queue, Class::Prefetch, 1, 5, 0);
-    assert_eq!(queue.class_of(popped), Some(Class::Prefetch));
     assert_eq!(items(&mut queue, allowance), [0]);
     let cancelled = push(&mut queue, Class::Prefetch, 1, 5, 1);
     assert_eq!(queue.cancel(cancelled), Some(1));
-    let dropped = push(&mut queue, Class::Prefetch, 1, 5, 2);
-    assert_eq!(queue.drop_class(Class::Prefetch, 9, |item| assert_eq!(item, 2)), 1);
-    // In the place that all of them had.
+    // In the place that both of them had.
     let waits = push(&mut queue, Class::Prefetch, 1, 5, 3);
-    for ticket in [popped, cancelled, dropped] {
-        assert_eq!((queue.cancel(ticket), queue.class_of(ticket)), (None, None));
+    for ticket in [popped, cancelled] {
+        assert_eq!(queue.cancel(ticket), None);
         assert!(!queue.promote(ticket, Class::Urgent));
     }
-    assert_eq!((queue.waiting(), queue.waiting_bytes(), queue.cancel(waits)), (1, 5, Some(3)));
+    assert_eq!((queue.waiting_of(Class::Prefetch), queue.cancel(waits), queue.waiting()), (1, Some(3), 0));
 }
 
 #[test]
 fn a_prefetch_for_which_somebody_waits_goes_before_others_and_never_back() {
-    let mut queue = queue(10, 1000, 100);
+    let mut queue = queue(1000, 100);
     let tickets: Vec<_> = (0..3).map(|item| push(&mut queue, Class::Prefetch, 1, 5, item)).collect();
     push(&mut queue, Class::Urgent, 1, 5, 9);
     assert!(queue.promote(tickets[2], Class::Urgent));
     assert!(queue.promote(tickets[2], Class::Background), "it waits, and before that class");
-    assert_eq!(queue.class_of(tickets[2]), Some(Class::Urgent));
     assert_eq!((queue.waiting_of(Class::Urgent), queue.waiting_of(Class::Prefetch)), (2, 2));
     assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), [9, 2, 0, 1]);
-}
-
-#[test]
-fn the_newest_of_a_class_are_dropped_first() {
-    let mut queue = queue(10, 1000, 100);
-    for item in 0..6 {
-        push(&mut queue, Class::Prefetch, u64::from(item % 3), 5, item);
-    }
-    push(&mut queue, Class::Background, 1, 5, 9);
-    let mut dropped = Vec::new();
-    assert_eq!(queue.drop_class(Class::Prefetch, 4, |item| dropped.push(item)), 4);
-    assert_eq!(dropped, [5, 4, 3, 2]);
-    assert_eq!(items(&mut queue, &mut NO_LIMIT.clone()), [9, 0, 1]);
 }
 
 /// As many as the table of requests must grow for, several times.
 #[test]
 fn many_requests_are_found_again_and_forgotten() {
     const REQUESTS: u64 = 1000;
-    let mut queue = queue(u32::MAX, 1000, 10);
+    let mut queue = queue(1000, 10);
     let pushed = |queue: &mut Queue<u32>| -> Vec<_> {
         (0..REQUESTS).map(|request| push(queue, Class::Offload, request * request, 5, 0)).collect()
     };

@@ -1,17 +1,21 @@
-//! A disk tier in virtual time.
+//! A disk tier in virtual time: slots of one or several volumes, each of which may be lost; a slot that held something and is given back is free once
+//! that is forgotten, at once or a while later. What was written and not forgotten the next one over it finds ([`SimDisk::reopened`]).
 
-use super::{Asked, Ear, Fate, Fault, Gate, Plan, RUBBISH, Stage, UnderWay, flip, lock};
+use super::{Asked, Ear, Fate, Fault, Gate, Plan, RUBBISH, Stage, flip, lock};
 use kvstrata::core::{
     BlockId, BlockPool, BlockRef, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
-use kvstrata::ffi::arena::{BlockRead, BlockWrite};
 use kvstrata::ffi::disk::OwnerId;
-use kvstrata::transfer::{Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Failure, Landed};
-use std::collections::BTreeMap;
+use kvstrata::transfer::{Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use twox_hash::XxHash3_64;
+
+mod under_way;
+
+use under_way::{Erased, Forgets, Reading, Writing};
 
 /// What is in flight.
 const READS: usize = 0;
@@ -45,6 +49,8 @@ struct Disk {
     stage: Stage,
     /// Reads that it takes at once, and writes.
     at_once: u32,
+    /// Slot s is of volume s mod so many.
+    volumes: u32,
     books: Mutex<Books>,
     ear: Ear,
     /// What its end waits for.
@@ -53,20 +59,29 @@ struct Disk {
 
 #[derive(Debug, Default)]
 struct Books {
+    /// What a restart would find.
     slots: BTreeMap<u32, Stored>,
+    writes: u64,
+    /// Of those that the opening has found.
+    owners: Vec<(BlockId, OwnerId)>,
     /// By slot: how many reads, and whether a write.
     under_way: BTreeMap<u32, (u32, bool)>,
     /// How many reads in all, and writes of the manager's.
     in_flight: [u32; 2],
-    /// Slots that are free once it is told to forget them.
-    given_back: Vec<BlockId>,
-    lost: bool,
+    /// Slots that are free once what they held is forgotten.
+    unforgotten: Vec<BlockId>,
+    /// Somebody who waits for room is about to see to it.
+    expected: bool,
+    lost: BTreeSet<u32>,
     counts: Counts,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Stored {
     hash: SequenceHash,
+    owner: OwnerId,
+    /// Of two of a hash the later one is found.
+    number: u64,
     bytes: Vec<u8>,
     sum: u64,
 }
@@ -79,10 +94,66 @@ impl SimDisk {
 
     /// The same, and who asks for more reads at once, or writes, violates the contract.
     pub fn with_at_once(slots: u32, slot_bytes: usize, plan: Plan, at_once: u32) -> SimDisk {
+        SimDisk::striped(slots, slot_bytes, plan, at_once, 1)
+    }
+
+    /// The same, over so many volumes.
+    pub fn striped(slots: u32, slot_bytes: usize, plan: Plan, at_once: u32, volumes: u32) -> SimDisk {
         let pool = BlockPool::new(PoolConfig::new(slots).lanes(1)).expect("a pool");
         let stage = Stage::new(plan);
         let (books, ear, end) = Default::default();
-        SimDisk(Arc::new(Disk { pool, slot_bytes, stage, at_once, books, ear, end }))
+        SimDisk(Arc::new(Disk { pool, slot_bytes, stage, at_once, volumes, books, ear, end }))
+    }
+
+    /// As the next process finds it, with all of its volumes; nothing may be asked of this one any more.
+    pub fn reopened(&self, plan: Plan) -> SimDisk {
+        let Disk { pool, slot_bytes, at_once, volumes, .. } = &*self.0;
+        let next = SimDisk::striped(pool.capacity() as u32, *slot_bytes, plan, *at_once, *volumes);
+        let old = lock(&self.0.books);
+        let mut found: Vec<_> = old.slots.iter().collect();
+        found.sort_unstable_by_key(|(_, stored)| stored.number);
+        let mut books = lock(&next.0.books);
+        books.writes = old.writes;
+        let mut all = Vec::new();
+        let _ = next.0.pool.allocate_free(pool.capacity(), &mut all);
+        let mut all: BTreeMap<u32, _> = all.into_iter().map(|slot| (slot.id().0, slot)).collect();
+        let last: BTreeMap<u128, u32> =
+            found.iter().map(|(slot, stored)| (stored.hash.to_u128(), **slot)).collect();
+        for (slot, stored) in found {
+            let free = all.remove(slot).filter(|_| last.get(&stored.hash.to_u128()) == Some(slot));
+            if let Some(Ok(complete)) = free.map(|free| free.complete(stored.hash)) {
+                drop(next.0.pool.register(complete, None));
+                books.slots.insert(*slot, stored.clone());
+                if stored.owner != OwnerId::NOBODY {
+                    books.owners.push((BlockId(*slot), stored.owner));
+                }
+            }
+        }
+        drop((all, books, old));
+        next
+    }
+
+    /// Hashes that a restart would find now.
+    pub fn left(&self) -> BTreeSet<u128> {
+        lock(&self.0.books).slots.values().map(|stored| stored.hash.to_u128()).collect()
+    }
+
+    /// Whether a block is there, on a volume that is not lost.
+    pub fn has(&self, hash: SequenceHash) -> bool {
+        let books = lock(&self.0.books);
+        let is_it = |(slot, stored): (&u32, &Stored)| {
+            let slot = BlockId(*slot);
+            stored.hash == hash
+                && !books.unforgotten.contains(&slot)
+                && !books.lost.contains(&self.0.volume_of(slot))
+        };
+        self.0.pool.contains(hash) && books.slots.iter().any(is_it)
+    }
+
+    /// Slots that are not free yet, for what they held is not forgotten; and whether somebody sees to that.
+    pub fn unforgotten(&self) -> (usize, bool) {
+        let books = lock(&self.0.books);
+        (books.unforgotten.len(), books.expected)
     }
 
     /// What is asked for from now on goes by another plan.
@@ -104,7 +175,12 @@ impl SimDisk {
 
     /// The whole disk is gone.
     pub fn lose(&self) {
-        lock(&self.0.books).lost = true;
+        lock(&self.0.books).lost.extend(0..self.0.volumes);
+    }
+
+    /// The volume of a slot.
+    pub fn lose_volume_of(&self, slot: BlockId) {
+        self.0.lose(&mut lock(&self.0.books), slot);
     }
 
     /// Its end hangs until it is told to go on, or has been waited for in vain: then there is nobody to be told.
@@ -139,12 +215,12 @@ impl DiskPort for SimDisk {
     }
 
     fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
-        Vec::new()
+        std::mem::take(&mut lock(&self.0.books).owners)
     }
 
     fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
         let block = self.0.pool.lookup(hash)?;
-        if !lock(&self.0.books).lost {
+        if !self.is_lost(block.id()) {
             return Some(block);
         }
         let reference = block.downgrade();
@@ -166,15 +242,31 @@ impl DiskPort for SimDisk {
     }
 
     fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        let Disk { pool, books, .. } = &*self.0;
-        if lock(books).lost {
-            return;
+        let (disk, end) = (&*self.0, slots.len() + wanted);
+        let mut books = lock(&disk.books);
+        while slots.len() < end && books.lost.len() < disk.volumes as usize {
+            let (mut free, mut victims) = (Vec::new(), Vec::new());
+            let _ = disk.pool.allocate_free(disk.pool.free().min(end - slots.len()), &mut free);
+            disk.pool.evict(end - slots.len() - free.len(), &mut victims);
+            let taken = free.into_iter().chain(victims.into_iter().map(EvictedBlock::into_mutable));
+            let taken: Vec<BlockId> = taken.map(MutableBlock::into_id).collect();
+            if taken.is_empty() {
+                break;
+            }
+            // Those of a lost volume are nobody's for good.
+            let (parked, good): (Vec<_>, Vec<_>) =
+                taken.into_iter().partition(|slot| books.lost.contains(&disk.volume_of(*slot)));
+            books.counts.parked += parked.len() as u64;
+            slots.extend(good);
         }
-        let (mut free, mut victims) = (Vec::new(), Vec::new());
-        let _ = pool.allocate_free(pool.free().min(wanted), &mut free);
-        pool.evict(wanted - free.len(), &mut victims);
-        let taken = free.into_iter().chain(victims.into_iter().map(EvictedBlock::into_mutable));
-        slots.extend(taken.map(MutableBlock::into_id));
+    }
+
+    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
+        let slot = self.0.pool.take_out(block).ok()?.into_mutable().into_id();
+        let mut books = lock(&self.0.books);
+        let lost = books.lost.contains(&self.0.volume_of(slot));
+        books.counts.parked += u64::from(lost);
+        (!lost).then_some(slot)
     }
 
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
@@ -195,17 +287,30 @@ impl DiskPort for SimDisk {
 
     fn give_back(&self, slot: BlockId) {
         let mut books = lock(&self.0.books);
-        match self.0.pool.adopt_mutable(slot).map(MutableBlock::into_id) {
-            Ok(slot) => books.given_back.push(slot),
+        match self.0.pool.adopt_mutable(slot) {
+            Ok(slot) => books.put_back(slot),
             Err(_) => books.violation(format!("{slot} is given back, and was not taken")),
         }
     }
 
     fn forget_given_back(&self) {
         self.0.ear.hears(Asked::Forget);
-        for slot in lock(&self.0.books).given_back.drain(..) {
-            drop(self.0.pool.adopt_mutable(slot));
-        }
+        self.0.try_forget();
+    }
+
+    fn forget_for_good(&self) -> Forgetting {
+        let (disk, fate) = (Arc::clone(&self.0), self.0.stage.draw(0));
+        let (answer, answered) = oneshot::channel();
+        self.0.stage.perform(fate, Forgets { disk, answer: Some(answer) });
+        Box::pin(async move { answered.await.unwrap_or(false) })
+    }
+
+    fn losses(&self) -> u64 {
+        lock(&self.0.books).lost.len() as u64
+    }
+
+    fn is_lost(&self, slot: BlockId) -> bool {
+        lock(&self.0.books).lost.contains(&self.0.volume_of(slot))
     }
 
     fn reads_at_once(&self) -> u32 {
@@ -256,7 +361,57 @@ impl DiskPort for SimDisk {
     }
 }
 
+impl Disk {
+    fn volume_of(&self, slot: BlockId) -> u32 {
+        slot.0 % self.volumes
+    }
+
+    fn lose(&self, books: &mut Books, slot: BlockId) {
+        books.lost.insert(self.volume_of(slot));
+    }
+
+    /// Whether a request of a slot finds its volume lost, or loses it.
+    fn is_lost_now(&self, books: &mut Books, slot: BlockId, fate: Fate) -> bool {
+        if fate.fault == Some(Fault::Lost) {
+            self.lose(books, slot);
+        }
+        books.lost.contains(&self.volume_of(slot))
+    }
+
+    /// Forgets what was given back, now or when there is room for it.
+    fn try_forget(self: &Arc<Disk>) {
+        let mut books = lock(&self.books);
+        if books.unforgotten.is_empty() || books.expected {
+            return;
+        }
+        if !self.stage.is_full() {
+            return self.forget(&mut books);
+        }
+        books.expected = true;
+        drop(books);
+        let fate = Fate { fault: None, ..self.stage.draw(0) };
+        self.stage.perform(fate, Forgets { disk: Arc::clone(self), answer: None });
+    }
+
+    fn forget(&self, books: &mut Books) {
+        books.expected = false;
+        for slot in std::mem::take(&mut books.unforgotten) {
+            if !books.lost.contains(&self.volume_of(slot)) {
+                books.slots.remove(&slot.0);
+            }
+            drop(self.pool.adopt_mutable(slot));
+        }
+    }
+}
+
 impl Books {
+    /// A slot is free, or will be.
+    fn put_back(&mut self, slot: MutableBlock<'_>) {
+        if self.slots.contains_key(&slot.id().0) {
+            self.unforgotten.push(slot.into_id());
+        }
+    }
+
     fn violation(&mut self, what: String) {
         self.counts.violations.push(what);
     }
@@ -300,10 +455,6 @@ impl Books {
         buffer: &mut [u8],
         fate: Fate,
     ) -> Result<(), Cause> {
-        self.lost |= fate.fault == Some(Fault::Lost);
-        if self.lost {
-            return Err(Cause::Lost);
-        }
         if fate.fault == Some(Fault::Fails) {
             self.slots.remove(&slot.0);
             self.counts.failed += 1;
@@ -331,144 +482,5 @@ impl Books {
                 Err(Cause::Rejected)
             }
         }
-    }
-}
-
-struct Reading {
-    disk: Arc<Disk>,
-    read: Option<DiskRead>,
-}
-
-impl Reading {
-    fn answer(&mut self, outcome: impl FnOnce(&mut Books, &mut DiskRead) -> Result<(), Cause>) {
-        let Some(mut read) = self.read.take() else { return };
-        let mut books = lock(&self.disk.books);
-        books.ends(read.slot, false);
-        books.in_flight[READS] -= 1;
-        let outcome = outcome(&mut books, &mut read);
-        drop(books);
-        let DiskRead { token, buffer, landing, .. } = read;
-        let answer: Result<BlockWrite, Failure> = match outcome {
-            Ok(()) => Ok(buffer),
-            Err(cause) => {
-                drop(buffer);
-                Err(Failure::of(cause))
-            }
-        };
-        landing.land(Landed::Read(token, answer));
-    }
-}
-
-impl UnderWay for Reading {
-    fn end(mut self, fate: Fate) {
-        self.answer(|books, read| books.bring(read.slot, read.hash, &mut read.buffer, fate));
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.answer(|_, _| Err(Cause::Abandoned));
-    }
-}
-
-struct Writing {
-    disk: Arc<Disk>,
-    write: Option<DiskWrite>,
-    /// The bytes as they were at the start, if they were read then.
-    early: Option<Vec<u8>>,
-}
-
-impl Writing {
-    fn answer(&mut self, outcome: impl FnOnce(&Disk, &mut Books, &DiskWrite) -> Result<(), Cause>) {
-        let Some(write) = self.write.take() else { return };
-        let mut books = lock(&self.disk.books);
-        books.ends(write.slot, true);
-        books.in_flight[WRITES] -= 1;
-        let outcome = outcome(&self.disk, &mut books, &write);
-        match outcome {
-            Ok(()) => books.counts.written += 1,
-            Err(Cause::Lost | Cause::Abandoned) => books.counts.parked += 1,
-            Err(_) => books.counts.failed += 1,
-        }
-        drop(books);
-        let parked = matches!(outcome, Err(Cause::Lost | Cause::Abandoned));
-        if !parked && let Ok(slot) = self.disk.pool.adopt_mutable(write.slot) {
-            let DiskWrite { name, .. } = &write;
-            if outcome.is_ok()
-                && self.disk.pool.lookup(name.hash).is_none()
-                && let Ok(complete) = slot.complete(name.hash)
-            {
-                drop(self.disk.pool.register(complete, None));
-            }
-        }
-        let DiskWrite { token, bytes, landing, .. } = write;
-        let answer: Result<BlockRead, Failure> = outcome.map_err(Failure::of).map(|()| bytes);
-        landing.land(Landed::Write(token, answer));
-    }
-}
-
-impl UnderWay for Writing {
-    fn end(mut self, fate: Fate) {
-        let early = self.early.take();
-        self.answer(|disk, books, write| {
-            books.lost |= fate.fault == Some(Fault::Lost);
-            if books.lost {
-                return Err(Cause::Lost);
-            }
-            if fate.fault == Some(Fault::Fails) || write.bytes.len() != disk.slot_bytes {
-                return Err(Cause::Disk);
-            }
-            let mut bytes = early.unwrap_or_else(|| write.bytes.to_vec());
-            let sum = XxHash3_64::oneshot(&bytes);
-            if fate.fault == Some(Fault::Damaged) {
-                flip(&mut bytes, fate.number);
-            }
-            books.slots.insert(write.slot.0, Stored { hash: write.name.hash, bytes, sum });
-            Ok(())
-        });
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        self.answer(|_, _, _| Err(Cause::Abandoned));
-    }
-}
-
-struct Erased {
-    disk: Arc<Disk>,
-    slots: Vec<BlockId>,
-    zero: bool,
-    answer: Option<oneshot::Sender<Vec<BlockId>>>,
-}
-
-impl Erased {
-    /// Forgets all, and says of which a restart may find something still.
-    fn answer(&mut self, failed: impl FnOnce(&mut Books) -> bool) {
-        let Some(answer) = self.answer.take() else { return };
-        let mut books = lock(&self.disk.books);
-        for slot in &self.slots {
-            books.ends(*slot, true);
-            books.slots.remove(&slot.0);
-        }
-        let failed = if failed(&mut books) { std::mem::take(&mut self.slots) } else { Vec::new() };
-        books.counts.parked += failed.len() as u64;
-        drop(books);
-        let _ = answer.send(failed);
-    }
-}
-
-impl UnderWay for Erased {
-    fn end(mut self, fate: Fate) {
-        self.answer(|books| {
-            books.lost |= fate.fault == Some(Fault::Lost);
-            books.lost || fate.fault == Some(Fault::Fails)
-        });
-    }
-}
-
-impl Drop for Erased {
-    fn drop(&mut self) {
-        self.answer(|_| true);
     }
 }

@@ -53,6 +53,8 @@ pub struct Plan {
     pub hang: u64,
     /// Blocks that the disk does not take.
     pub refuse: u64,
+    /// Times that the disk is told to forget what was given back, and has no room for that just now.
+    pub full: u64,
 }
 
 impl Plan {
@@ -70,12 +72,13 @@ impl Plan {
             keep: false,
             hang: 0,
             refuse: 0,
+            full: 0,
         }
     }
 
     /// Where everything does, but for what ends the whole run.
     pub fn rough(seed: u64) -> Plan {
-        Plan { spike: 50, fail: 50, damage: 50, hang: 5, refuse: 50, ..Plan::calm(seed) }
+        Plan { spike: 50, fail: 50, damage: 50, hang: 5, refuse: 50, full: 200, ..Plan::calm(seed) }
     }
 }
 
@@ -171,6 +174,11 @@ impl Stage {
     fn refuses(&self) -> bool {
         let (plan, random) = &mut *lock(&self.play);
         random.below(ALWAYS) < plan.refuse
+    }
+
+    fn is_full(&self) -> bool {
+        let (plan, random) = &mut *lock(&self.play);
+        random.below(ALWAYS) < plan.full
     }
 
     fn perform(&self, fate: Fate, request: impl UnderWay) {

@@ -1,10 +1,12 @@
-//! How much is looked at for who is held.
+//! How much is looked at for who is held, or finds no room below; and what counts as a victim.
 
-use crate::config::ManagerConfig;
+use crate::config::{ManagerConfig, ManagerConfigBuilder};
 use crate::manager::line::tests::HURRIES;
-use crate::manager::{KvBlockManager, OffloadOptions};
+use crate::manager::{KvBlockManager, OffloadOptions, Tenant};
+use crate::tier::Tier;
 use kvstrata_core::SequenceHash;
 use std::cell::Cell;
+use std::ops::Range;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -16,21 +18,36 @@ thread_local! {
     pub(super) static PASSED: Cell<usize> = const { Cell::new(0) };
 }
 
-#[tokio::test]
-async fn who_is_held_is_looked_after_when_its_own_has_changed_and_not_at_each_change() {
-    let settings = ManagerConfig::builder()
+/// Small blocks, of which nothing is copied ahead of need.
+fn settings(device: u32) -> ManagerConfigBuilder {
+    ManagerConfig::builder()
         .geometry_block_bytes(Some(64))
-        .device_blocks(8)
+        .device_blocks(device)
         .host_blocks(0)
         .watermark_device(1.0)
-        .quota_device(0.5);
+        .watermark_host(1.0)
+        .idle_host_after(None)
+        .idle_disk_after(None)
+}
+
+/// A manager, and a tenant of it.
+fn build(settings: ManagerConfigBuilder) -> (KvBlockManager, Tenant) {
     let manager = KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager");
     let tenant = manager.tenant("a").expect("few tenants");
-    let name = |number: u128| SequenceHash::from_u128(number << 64 | 1);
+    (manager, tenant)
+}
+
+fn names(of: Range<u128>) -> Vec<SequenceHash> {
+    of.map(|number| SequenceHash::from_u128(number << 64 | 1)).collect()
+}
+
+#[tokio::test]
+async fn who_is_held_is_looked_after_when_its_own_has_changed_and_not_at_each_change() {
+    let (manager, tenant) = build(settings(8).quota_device(0.5));
     let theirs = manager.try_allocate(3).expect("free ones");
-    let theirs = theirs.register(&[1, 2, 3].map(name), None).expect("registered");
+    let theirs = theirs.register(&names(1..4), None).expect("registered");
     let own = tenant.try_allocate(4).expect("its quota");
-    let mut own = own.register(&[4, 5, 6, 7].map(name), None).expect("registered");
+    let mut own = own.register(&names(4..8), None).expect("registered");
     let mut held = pin!(tenant.allocate(2));
     let mut context = Context::from_waker(Waker::noop());
     assert!(held.as_mut().poll(&mut context).is_pending());
@@ -51,20 +68,11 @@ async fn who_is_held_is_looked_after_when_its_own_has_changed_and_not_at_each_ch
 
 #[tokio::test]
 async fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_at_each_change() {
-    let settings = ManagerConfig::builder()
-        .geometry_block_bytes(Some(64))
-        .device_blocks(8)
-        .host_blocks(16)
-        .watermark_device(1.0)
-        .iteration_bytes(Some(64))
-        .quota_device(0.5);
-    let manager = KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager");
-    let tenant = manager.tenant("a").expect("few tenants");
-    let name = |number: u128| SequenceHash::from_u128(number << 64 | 1);
+    let (manager, tenant) = build(settings(8).host_blocks(16).iteration_bytes(Some(64)).quota_device(0.5));
     let theirs = manager.try_allocate(3).expect("free ones");
-    let theirs = theirs.register(&[1, 2, 3].map(name), None).expect("registered");
+    let theirs = theirs.register(&names(1..4), None).expect("registered");
     let own = tenant.try_allocate(4).expect("its quota");
-    let own = own.register(&[4, 5, 6, 7].map(name), None).expect("registered");
+    let own = own.register(&names(4..8), None).expect("registered");
     let mut held = pin!(tenant.allocate_within(2, Duration::from_secs(20)));
     assert!(held.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let before = HURRIES.get();
@@ -88,17 +96,7 @@ async fn copies_are_hurried_for_who_is_held_when_there_is_something_new_and_not_
 
 #[tokio::test]
 async fn others_blocks_are_passed_once_and_not_with_each_block() {
-    let settings = ManagerConfig::builder()
-        .geometry_block_bytes(Some(64))
-        .device_blocks(512)
-        .host_blocks(0)
-        .watermark_device(1.0)
-        .quota_device(1.0 / 64.0);
-    let manager = KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager");
-    let tenant = manager.tenant("a").expect("few tenants");
-    let names = |of: std::ops::Range<u128>| -> Vec<_> {
-        of.map(|number| SequenceHash::from_u128(number << 64 | 1)).collect()
-    };
+    let (manager, tenant) = build(settings(512).quota_device(1.0 / 64.0));
     let theirs = manager.try_allocate(400).expect("free ones");
     drop(theirs.register(&names(0..400), None).expect("registered"));
     let before = PASSED.get();
@@ -108,4 +106,64 @@ async fn others_blocks_are_passed_once_and_not_with_each_block() {
     }
     let looked_at = PASSED.get() - before;
     assert!((400..3000).contains(&looked_at), "{looked_at} blocks were looked at for 192");
+}
+
+/// What is asked first of several groups, before the blocks of any leave.
+#[tokio::test]
+async fn what_is_being_copied_makes_no_room() {
+    let (manager, tenant) = build(settings(8).quota_device(0.5));
+    let own = tenant.try_allocate(4).expect("its quota");
+    let own = own.register(&names(0..4), None).expect("registered");
+    let copied = own.refs()[..3].to_vec();
+    drop(own);
+    let books = &manager.inner.stack(0).device;
+    let before = PASSED.get();
+    assert!(copied.iter().all(|block| books.pool.lease(*block)));
+    let has = |need| manager.inner.look().has_credits(&manager.inner, 0, tenant.id(), need);
+    assert_eq!([1, 2, 4].map(has), [true, false, false]);
+    assert!(tenant.try_allocate(2).is_none());
+    assert!(PASSED.get() - before < 20, "each is looked at once, however many are copied");
+    copied.iter().for_each(|block| books.end_lease(*block));
+    assert_eq!([1, 2, 4, 5].map(has), [true, true, true, false]);
+    assert_eq!(tenant.try_allocate(4).map(|blocks| blocks.len()), Some(4));
+}
+
+/// Copies of a list for which a tenant's quota below has no room, since all that it may have is being copied to.
+#[tokio::test]
+async fn where_nothing_of_its_own_can_leave_a_tier_below_it_is_not_looked_for_with_each_copy() {
+    const OTHERS: u128 = 2000;
+    const OWN: u128 = 200;
+    for tier in [Tier::Host, Tier::Disk] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = settings(OWN as u32).transfer_queue(OTHERS as u32);
+        let blocks = (OTHERS + 2 * OWN) as u32;
+        let part = 20.0 / f64::from(blocks);
+        let (manager, tenant) = build(match tier {
+            Tier::Host => settings.host_blocks(blocks).quota_host(part),
+            _ => {
+                let volume = vec![folder.path().join("volume")];
+                settings
+                    .geometry_block_bytes(Some(4096))
+                    .disk_blocks(blocks)
+                    .disk_paths(volume)
+                    .quota_disk(part)
+            }
+        });
+        for first in (0..OTHERS).step_by(OWN as usize) {
+            let theirs = manager.try_allocate(OWN as usize).expect("their copies are below");
+            let theirs = theirs.register(&names(first..first + OWN), None).expect("registered");
+            assert_eq!(manager.offload(&theirs, OffloadOptions::default()).await.copied, OWN as usize);
+        }
+        let own = tenant.try_allocate(OWN as usize).expect("their copies are below");
+        let own = own.register(&names(OTHERS..OTHERS + OWN), None).expect("registered");
+        let before = PASSED.get();
+        let copied = manager.offload(&own, OffloadOptions::default());
+        let looked_at = PASSED.get() - before;
+        assert!((OTHERS as usize..3 * OTHERS as usize).contains(&looked_at), "{tier:?}: {looked_at}");
+        let copied = copied.await;
+        assert_eq!((copied.copied, copied.refused), (20, OWN as usize - 20), "{tier:?}");
+        // And when they are there, they can.
+        let copied = manager.offload(&own, OffloadOptions::default()).await;
+        assert!(copied.copied >= 20 && copied.there <= 20, "{tier:?}: {copied:?}");
+    }
 }

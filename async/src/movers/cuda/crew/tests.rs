@@ -65,7 +65,8 @@ fn a_list_that_brings_up_goes_before_those_that_take_down_and_zeros() {
     let (double, device, memory, mover) = mover(2);
     let go_on = keep_the_thread(&mover);
     let (tells, heard) = channel();
-    let landing = Landing::new(Arc::new(Tells(Mutex::new(tells))));
+    let tells: Arc<dyn Lands> = Arc::new(Tells(Mutex::new(tells)));
+    let landing = || Landing::new(Arc::clone(&tells));
     for (token, host) in [
         (1, HostSide::Write(memory.write(0).expect("free"))),
         (2, HostSide::Zeros),
@@ -73,7 +74,7 @@ fn a_list_that_brings_up_goes_before_those_that_take_down_and_zeros() {
         (4, HostSide::Read(memory.read(1).expect("not written"))),
     ] {
         let copy = Copy { token: Token(token), ..nowhere(host) };
-        mover.crew.start(Copies::new(vec![copy], landing.clone()));
+        mover.crew.start(Copies::new(vec![copy], landing()));
     }
     go_on.send(()).expect("the thread waits");
     let answer = || match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
@@ -91,17 +92,18 @@ fn a_list_that_takes_down_gives_way_between_its_sums() {
     let (double, device, memory, mover) = mover(4);
     let go_on = keep_the_thread(&mover);
     let (tells, heard) = channel();
-    let landing = Landing::new(Arc::new(Tells(Mutex::new(tells))));
+    let tells: Arc<dyn Lands> = Arc::new(Tells(Mutex::new(tells)));
+    let landing = || Landing::new(Arc::clone(&tells));
     let shared = &mover.crew.shared;
     let written = |block| {
         let host = HostSide::Write(memory.write(block).expect("free"));
         Copy::new(Token(1), BlockId(block), host, 0..1, false)
     };
     let flight = Flight::new(shared);
-    assert_eq!(flight.board_written(Copies::new((0..3).map(written).collect(), landing.clone())), 3);
+    assert_eq!(flight.board_written(Copies::new((0..3).map(written).collect(), landing())), 3);
     shared.lock().under_way += 1;
     let up = nowhere(HostSide::Read(memory.read(3).expect("not written")));
-    mover.crew.start(Copies::new(vec![up], landing.clone()));
+    mover.crew.start(Copies::new(vec![up], landing()));
     // By this thread: one sum, for there is one that brings up.
     flight.step(shared);
     assert_eq!(flight.sums_left(), 2);
@@ -121,10 +123,11 @@ fn a_list_that_takes_down_gives_way_between_its_sums() {
 fn a_step_that_panics_answers_its_list_and_the_thread_goes_on() {
     let (double, device, memory, mover) = mover(2);
     let (tells, heard) = channel();
-    let landing = Landing::new(Arc::new(Tells(Mutex::new(tells))));
+    let tells: Arc<dyn Lands> = Arc::new(Tells(Mutex::new(tells)));
+    let landing = || Landing::new(Arc::clone(&tells));
     let list = |block| {
         let held = HostSide::Write(memory.write(block).expect("free"));
-        Copies::new(vec![Copy::new(Token(0), BlockId(block), held, 0..1, false)], landing.clone())
+        Copies::new(vec![Copy::new(Token(0), BlockId(block), held, 0..1, false)], landing())
     };
     let outcome = || match heard.recv_timeout(Duration::from_secs(60)).expect("an answer") {
         Landed::Copies(list) => (list[0].outcome, matches!(list[0].host, HostSide::Write(_))),

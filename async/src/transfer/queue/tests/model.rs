@@ -32,10 +32,6 @@ enum Operation {
         which: u8,
         class: Class,
     },
-    Drop {
-        class: Class,
-        count: u32,
-    },
     Refill,
 }
 
@@ -48,7 +44,6 @@ fn operation() -> impl Strategy<Value = Operation> {
         4 => (any::<u8>(), any::<bool>()).prop_map(|(which, again)| Operation::End { which, again }),
         1 => any::<u8>().prop_map(|which| Operation::Cancel { which }),
         1 => (any::<u8>(), class()).prop_map(|(which, class)| Operation::Promote { which, class }),
-        1 => (class(), 0u32..3).prop_map(|(class, count)| Operation::Drop { class, count }),
         1 => Just(Operation::Refill),
     ]
 }
@@ -64,7 +59,7 @@ struct Request {
 #[derive(Debug, Default)]
 struct NaiveClass {
     round: Vec<Request>,
-    ages: Vec<u32>,
+    waiting: Vec<u32>,
 }
 
 /// Items are numbered as they are pushed; what each is stays in `all`.
@@ -88,32 +83,29 @@ impl Naive {
         self.pushes += 1;
     }
 
-    fn waiting(&self) -> usize {
-        self.classes.iter().map(|class| class.ages.len()).sum()
-    }
-
     fn waits(&self, item: u32) -> bool {
-        self.classes.iter().any(|class| class.ages.contains(&item))
+        self.classes.iter().any(|class| class.waiting.contains(&item))
     }
 
     fn bytes(&self, items: &[u32]) -> u64 {
         items.iter().map(|&item| self.all[item as usize].bytes).sum()
     }
 
-    fn insert(&mut self, item: u32, front: bool) {
+    /// Behind those of its request that are there.
+    fn insert(&mut self, item: u32) {
         let Popped { class, request, .. } = self.all[item as usize];
         let class = &mut self.classes[class as usize];
         if !class.round.iter().any(|known| known.number == request) {
             class.round.push(Request { number: request, deficit: 0, its_turn: false, items: Vec::new() });
         }
         let known = class.round.iter_mut().find(|known| known.number == request).expect("just pushed");
-        known.items.insert(if front { 0 } else { known.items.len() }, item);
-        class.ages.insert(if front { 0 } else { class.ages.len() }, item);
+        known.items.push(item);
+        class.waiting.push(item);
     }
 
     fn remove(&mut self, item: u32) {
         let class = &mut self.classes[self.all[item as usize].class as usize];
-        class.ages.retain(|&other| other != item);
+        class.waiting.retain(|&other| other != item);
         class.round.iter_mut().for_each(|request| request.items.retain(|&other| other != item));
         class.round.retain(|request| !request.items.is_empty());
     }
@@ -128,7 +120,7 @@ impl Naive {
 
     fn pop(&mut self, open: [bool; LANES]) -> Option<u32> {
         let is_open = |item: &u32| open[usize::from(self.all[*item as usize].lane)];
-        let class = self.classes.iter().position(|class| class.ages.iter().any(is_open))?;
+        let class = self.classes.iter().position(|class| class.waiting.iter().any(is_open))?;
         // Who has nothing in an open lane keeps its place: the first of the others is the one whose turn it is.
         let (item, number) = loop {
             let round = &self.classes[class].round;
@@ -192,21 +184,10 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
         match operation {
             Operation::Push { class, request, lane, bytes } => {
                 let item = naive.all.len() as u32;
-                let full = naive.waiting() >= limits.waiting as usize;
-                let pushed = match (full, lane) {
-                    (false, 1..) => Ok(queue.push_beyond(class, request, lane, bytes, item)),
-                    _ => queue.push(class, request, bytes, item),
-                };
-                match pushed {
-                    Ok(ticket) => {
-                        prop_assert!(!full);
-                        tickets.push((ticket, item));
-                        naive.all.push(Popped { item, class, request, lane, bytes });
-                        naive.push(item);
-                        naive.insert(item, false);
-                    }
-                    Err(refused) => prop_assert!(full && refused.item == item),
-                }
+                tickets.push((queue.push(class, request, lane, bytes, item), item));
+                naive.all.push(Popped { item, class, request, lane, bytes });
+                naive.push(item);
+                naive.insert(item);
             }
             Operation::Pop { open } => {
                 let popped = match open {
@@ -222,9 +203,10 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
                 let popped = naive.all[item as usize];
                 queue.ended(popped.bytes);
                 if again {
-                    tickets.push((queue.push_back_for_retry(popped), item));
+                    let Popped { class, request, lane, bytes, .. } = popped;
+                    tickets.push((queue.push(class, request, lane, bytes, item), item));
                     naive.push(item);
-                    naive.insert(item, true);
+                    naive.insert(item);
                 }
             }
             Operation::Cancel { which } => {
@@ -242,37 +224,25 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
                 if waits && class < naive.all[item as usize].class {
                     naive.remove(item);
                     naive.all[item as usize].class = class;
-                    naive.insert(item, false);
+                    naive.insert(item);
                 }
-                let expected = waits.then(|| naive.all[item as usize].class);
-                prop_assert_eq!(queue.class_of(ticket), expected);
-            }
-            Operation::Drop { class, count } => {
-                let mut dropped = Vec::new();
-                let done = queue.drop_class(class, count, |item| dropped.push(item));
-                let expected: Vec<u32> =
-                    naive.classes[class as usize].ages.iter().rev().take(count as usize).copied().collect();
-                prop_assert_eq!(&dropped, &expected);
-                prop_assert_eq!(done as usize, expected.len());
-                expected.into_iter().for_each(|item| naive.remove(item));
             }
             Operation::Refill => {
                 allowance.refill();
                 naive.left = budget.unwrap_or(0);
             }
         }
-        let waiting: Vec<u32> = naive.classes.iter().flat_map(|class| class.ages.clone()).collect();
+        let waiting: Vec<u32> = naive.classes.iter().flat_map(|class| class.waiting.clone()).collect();
         prop_assert_eq!(queue.waiting() as usize, waiting.len());
-        prop_assert_eq!(queue.waiting_bytes(), naive.bytes(&waiting));
         prop_assert_eq!(queue.in_flight() as usize, naive.in_flight.len());
         prop_assert_eq!(queue.in_flight_bytes(), naive.bytes(&naive.in_flight));
         prop_assert_eq!(allowance.left(), budget.map(|_| naive.left));
         let lane_of = |item: u32| naive.all[item as usize].lane;
         for class in Class::ALL {
-            let ages = &naive.classes[class as usize].ages;
-            prop_assert_eq!(queue.waiting_of(class) as usize, ages.len());
+            let waiting = &naive.classes[class as usize].waiting;
+            prop_assert_eq!(queue.waiting_of(class) as usize, waiting.len());
             for lane in 0..LANES as u16 {
-                let of_lane = ages.iter().filter(|item| lane_of(**item) == lane).count();
+                let of_lane = waiting.iter().filter(|item| lane_of(**item) == lane).count();
                 prop_assert_eq!(queue.waiting_in(class, lane) as usize, of_lane);
             }
         }
@@ -286,13 +256,12 @@ fn run(limits: Limits, budget: Option<u64>, operations: Vec<Operation>) -> Resul
 proptest! {
     #[test]
     fn it_does_what_lists_and_rounds_do(
-        waiting in 1u32..60,
         in_flight in prop_oneof![Just(u32::MAX), 0u32..8],
         in_flight_bytes in 1u64..200,
         quantum_bytes in prop_oneof![1u64..8, 1u64..100],
         budget in prop_oneof![Just(None), (1u64..150).prop_map(Some)],
         operations in prop::collection::vec(operation(), 0..400),
     ) {
-        run(Limits { waiting, in_flight, in_flight_bytes, quantum_bytes }, budget, operations)?;
+        run(Limits { in_flight, in_flight_bytes, quantum_bytes }, budget, operations)?;
     }
 }

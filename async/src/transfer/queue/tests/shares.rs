@@ -1,6 +1,6 @@
 //! What requests of a class have had of the bytes, and that nobody pays for a small quantum.
 
-use super::{NO_LIMIT, queue};
+use super::{NO_LIMIT, push, queue};
 use crate::transfer::Class;
 use crate::transfer::queue::Queue;
 use proptest::prelude::*;
@@ -20,7 +20,7 @@ impl Backlogged {
         let sizes = &self.sizes[request];
         let bytes = sizes[self.pushed[request] % sizes.len()];
         self.pushed[request] += 1;
-        self.queue.push(Class::Offload, request as u64, bytes, request as u32).expect("room");
+        push(&mut self.queue, Class::Offload, request as u64, bytes, request as u32);
     }
 
     fn serve(&mut self) {
@@ -44,7 +44,7 @@ proptest! {
     ) {
         let requests = sizes.len();
         let mut all = Backlogged {
-            queue: queue(100, 1 << 20, quantum),
+            queue: queue(1 << 20, quantum),
             sizes,
             pushed: vec![0; requests],
             had: vec![0; requests],
@@ -71,9 +71,9 @@ proptest! {
 /// Gone through one by one, the rounds that this takes would not end.
 #[test]
 fn a_quantum_far_smaller_than_transfers_costs_no_rounds() {
-    let mut queue = queue(100, u64::MAX, 1);
+    let mut queue = queue(u64::MAX, 1);
     for request in 0..50 {
-        queue.push(Class::Offload, request, (1 << 50) - request, request as u32).expect("room");
+        push(&mut queue, Class::Offload, request, (1 << 50) - request, request as u32);
     }
     let mut allowance = NO_LIMIT.clone();
     let order: Vec<u32> =
@@ -84,11 +84,11 @@ fn a_quantum_far_smaller_than_transfers_costs_no_rounds() {
 /// What moves no bytes takes turns like anything else.
 #[test]
 fn transfers_of_nothing_keep_nobody_waiting() {
-    let mut queue = queue(100, 100, 4);
+    let mut queue = queue(100, 4);
     for item in 0..20 {
-        queue.push(Class::Offload, 1, 0, item).expect("room");
+        push(&mut queue, Class::Offload, 1, 0, item);
     }
-    queue.push(Class::Offload, 2, 1, 99).expect("room");
+    push(&mut queue, Class::Offload, 2, 1, 99);
     let mut allowance = NO_LIMIT.clone();
     let first: Vec<_> = (0..5).filter_map(|_| queue.pop(&mut allowance)).map(|popped| popped.item).collect();
     assert_eq!(first, [0, 1, 2, 3, 99]);

@@ -1,0 +1,241 @@
+//! Blocks that are registered before they are written: others find them in the device at once, and nobody copies them before the pass that writes
+//! them is over.
+//!
+//! ```text
+//!   register_ahead(hashes, parent, n) ──► marked ─┬─ all layers of iteration n are done ───► written: as any registered block
+//!                                                 ├─ the engine goes on no more: late ─────┐
+//!                                                 ├─ shutdown ─────────────────────────────┼─► withdrawn: nobody finds it any more
+//!                                                 └─ Ahead::withdraw: it does not write them ─┘
+//! ```
+//!
+//! Whoever finds such a block reads it in the device, where one stream orders it behind what writes it. A copy down is in no such order, and
+//! what it copied too early would be found below under the block's hash for ever.
+//!
+//! Invariants
+//! - I1: a mark holds its block until the iteration is over, or late: so the block is no victim, nor looked at by copies ahead of need, which are
+//!   of blocks that nobody holds.
+//! - I2: a block is marked before anybody can find it, and whoever copies one that may be held asks for its mark, under the lock, and waits for its
+//!   gate at least: offloads, persist and preemption (`offload.rs`), and what is written through (`ahead.rs`), which the end of the mark makes up for.
+//!   What lists have registered ahead together is written with the first of their passes that is over, and given up with the last.
+//! - I3: nothing of a block that is marked is registered below (I2, and I3 of `down.rs`). So of one that is given up nothing comes to be there: its
+//!   flight is called back, or nobody knows of it any more and it ends when it lands; and the same hash may be registered anew at once.
+
+use super::down::Have;
+use super::inner::Inner;
+use super::schedule::Waiter;
+use super::traffic::{Plain, Traffic};
+use crate::config::WriteMode;
+use crate::scheduler::{Gate, Key};
+use crate::transfer::{Cause, Failure};
+use kvstrata_core::{BlockId, BlockRef, SequenceHash};
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// By block: what is to write it.
+#[derive(Default)]
+pub(super) struct Unwritten(HashMap<(u16, BlockId), Mark, BuildHasherDefault<Plain>>);
+
+/// Of a block that one or several lists have registered ahead.
+struct Mark {
+    /// The last iteration that any of them names.
+    iteration: u64,
+    /// How many have not said that they will not write it.
+    lists: u32,
+}
+
+impl Unwritten {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The iteration that writes a block, if that is to come.
+    pub(super) fn iteration(&self, stack: u16, block: BlockId) -> Option<u64> {
+        if self.is_empty() { None } else { self.0.get(&(stack, block)).map(|mark| mark.iteration) }
+    }
+}
+
+/// Blocks that one iteration writes, each held: a list's.
+#[derive(Debug)]
+pub(super) struct Marked {
+    stack: u16,
+    blocks: Vec<BlockRef>,
+    iteration: u64,
+    /// Or not: then they are held alone.
+    withdrawn: bool,
+    since: Duration,
+}
+
+impl Marked {
+    /// How many, with those that were withdrawn.
+    pub(super) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Since when they wait, of an engine that last went on then, and is in this iteration: for the pass that runs or comes next it waits as
+    /// long as that goes on.
+    pub(super) fn since(&self, (iteration, went_on): (u64, Duration)) -> Duration {
+        if self.iteration <= iteration + 1 { self.since.max(went_on) } else { self.since }
+    }
+}
+
+/// Blocks of one list that were [registered ahead](super::BlocksMut::register_ahead) of the iteration that writes them. Dropped, nothing
+/// follows: the manager believes that it does.
+#[must_use = "if the pass does not write the blocks it is to withdraw() them"]
+pub struct Ahead {
+    inner: Arc<Inner>,
+    mark: Option<Key>,
+}
+
+impl Ahead {
+    /// Before anything is marked.
+    pub(super) fn new(inner: &Arc<Inner>) -> Ahead {
+        Ahead { inner: Arc::clone(inner), mark: None }
+    }
+
+    pub(super) fn mark(&mut self, mark: Option<Key>) {
+        self.mark = mark;
+    }
+
+    /// The iteration does not write them: it has failed, or the request is not in it. Blocks that no other list is to write are found by nobody from
+    /// now on, and no copy of them comes to be; how many these were. Their handles are still to be dropped, and their memory is kept until the
+    /// iteration is over. Whoever has found them meanwhile holds blocks that are wrong ([`Blocks::registered`](super::Blocks::registered) tells).
+    ///
+    /// To be said before the engine tells of the iteration's last layer, or of its end: from then on they count as written, and may have been copied.
+    /// That comes too late, and gives 0.
+    pub fn withdraw(self) -> usize {
+        let Some(mark) = self.mark else { return 0 };
+        self.inner.with(|traffic| traffic.withdraw_list(&self.inner, mark, Cause::Cancelled))
+    }
+}
+
+impl fmt::Debug for Ahead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ahead({:?})", self.mark)
+    }
+}
+
+/// The gate of what takes all layers of an iteration.
+pub(super) fn written_after(iteration: u64) -> Gate {
+    Gate::Layer { iteration, layer: u32::MAX }
+}
+
+impl Traffic {
+    /// Marks the blocks of a list as they are registered: those that are new, and those of others that are not written yet.
+    pub(super) fn mark_unwritten(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        iteration: u64,
+        list: impl Iterator<Item = (BlockId, BlockRef)>,
+    ) -> Option<Key> {
+        let gate = self.clock.of_all_layers(written_after(iteration));
+        if self.closed || self.clock.passed(gate) {
+            return None;
+        }
+        let pool = &inner.stack(stack).device.pool;
+        let mut blocks = Vec::new();
+        for (own, block) in list {
+            let name = (stack, block.id);
+            if own != block.id && !self.unwritten.0.contains_key(&name) {
+                continue;
+            }
+            let Some(held) = pool.hold_again(block) else { continue };
+            blocks.push(held);
+            let mark = self.unwritten.0.entry(name).or_insert(Mark { iteration, lists: 0 });
+            (mark.iteration, mark.lists) = (mark.iteration.max(iteration), mark.lists + 1);
+        }
+        if blocks.is_empty() {
+            return None;
+        }
+        let marked = Marked { stack, blocks, iteration, withdrawn: false, since: inner.elapsed() };
+        self.watch_gates(inner.rules.offload_deadline);
+        Some(self.gated.hold_beyond(gate, Waiter::Marked(marked)))
+    }
+
+    /// The pass is over: they are as any others, and what is written through goes down now.
+    pub(super) fn written(&mut self, inner: &Inner, marked: Marked) {
+        let Marked { stack, blocks, withdrawn, .. } = marked;
+        for block in blocks.iter().filter(|_| !withdrawn) {
+            if self.unwritten.0.remove(&(stack, block.id)).is_some() && inner.rules.mode != WriteMode::Back {
+                self.write_through(inner, stack, *block);
+            }
+        }
+        release(inner, stack, &blocks);
+    }
+
+    /// Its pass will not write them.
+    pub(super) fn never_written(&mut self, inner: &Inner, marked: Marked, why: Cause) {
+        let Marked { stack, blocks, withdrawn, .. } = marked;
+        for block in blocks.iter().filter(|_| !withdrawn) {
+            self.not_by_this(inner, stack, *block, why);
+        }
+        release(inner, stack, &blocks);
+    }
+
+    /// The same, and their memory stays until it is over. How many nobody writes.
+    fn withdraw_list(&mut self, inner: &Inner, mark: Key, why: Cause) -> usize {
+        let Some(Waiter::Marked(marked)) = self.gated.get_mut(mark) else { return 0 };
+        if std::mem::replace(&mut marked.withdrawn, true) {
+            return 0;
+        }
+        let (stack, blocks) = (marked.stack, marked.blocks.clone());
+        blocks.into_iter().filter(|block| self.not_by_this(inner, stack, *block, why)).count()
+    }
+
+    /// One list less is to write a block. Whether it was the last.
+    fn not_by_this(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) -> bool {
+        let Some(mark) = self.unwritten.0.get_mut(&(stack, block.id)) else { return false };
+        mark.lists -= 1;
+        let last = mark.lists == 0;
+        if last {
+            self.withdraw(inner, stack, block, why);
+        }
+        last
+    }
+
+    /// What a pass is still to write gives way to what is computed: it is to be registered under these hashes.
+    pub(super) fn give_way(&mut self, inner: &Inner, stack: u16, hashes: &[SequenceHash]) {
+        if self.unwritten.is_empty() {
+            return;
+        }
+        let books = &inner.stack(stack).device;
+        for hash in hashes {
+            let Some(there) = books.pool.lookup_ref(*hash) else { continue };
+            self.withdraw(inner, stack, there, Cause::Cancelled);
+            books.release(there, inner.now());
+        }
+    }
+
+    /// Takes a marked block that the caller holds out of the books, and ends its way down (I3).
+    fn withdraw(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) {
+        if self.unwritten.0.remove(&(stack, block.id)).is_none() {
+            return;
+        }
+        let pool = &inner.stack(stack).device.pool;
+        let there = pool.registered(block.id).filter(|(there, _)| *there == block);
+        let Some((_, hash)) = there else { return };
+        pool.withdraw_held(block);
+        inner.counts.unwritten();
+        let name = (stack, hash);
+        let Some(key) = self.down_of.get(&name).copied() else { return };
+        // Another block of the hash may be on its way.
+        let its = self.downs.get_mut(key as usize).filter(|down| down.source == Have::Held(block));
+        let Some(down) = its else { return };
+        down.withdrawn = true;
+        let at = down.at;
+        self.down_of.remove(&name);
+        if self.recall(at) {
+            self.lines[stack as usize].grounded.retain(|waits| *waits != key);
+            self.down_failed(inner, key, Failure::of(why));
+        }
+    }
+}
+
+/// The last one first, as any request.
+fn release(inner: &Inner, stack: u16, blocks: &[BlockRef]) {
+    let (books, now) = (&inner.stack(stack).device, inner.now());
+    blocks.iter().rev().for_each(|block| books.release(*block, now));
+}

@@ -1,0 +1,372 @@
+//! Blocks that are registered ahead of the pass that writes them: who finds them, and that nobody copies them before, or keeps them if they never
+//! are.
+
+use super::flying::look;
+use super::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings, still};
+use crate::gated::Ground;
+use kvstrata::config::{ManagerConfigBuilder, WriteMode};
+use kvstrata::core::{DevicePort, SequenceHash};
+use kvstrata::manager::{Ahead, Blocks, KvBlockManager, OffloadOptions, OnboardOptions};
+use kvstrata::scheduler::Gate;
+use kvstrata::tier::Tier;
+use kvstrata::transfer::{Cause, Path};
+use std::pin::pin;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn ground(settings: ManagerConfigBuilder) -> Ground {
+    Ground::of(settings, 8, 16)
+}
+
+/// Registered ahead of an iteration, with bytes that nobody computed.
+async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> (Blocks, Ahead) {
+    let blocks = ground.manager.allocate(hashes.len()).await.expect("blocks");
+    for block in blocks.ids() {
+        ground.device.copy_in(block.0, 0, &[0xEE; BYTES]).expect("in range");
+    }
+    blocks.register_ahead(hashes, None, iteration).expect("registered")
+}
+
+/// The pass writes them.
+fn write(ground: &Ground, blocks: &Blocks, hashes: &[SequenceHash]) {
+    for (block, hash) in blocks.ids().zip(hashes) {
+        ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("nobody copies it");
+    }
+}
+
+/// Pushed out of the device, and brought up again, they have their bytes.
+async fn back(manager: &KvBlockManager, hashes: &[SequenceHash]) {
+    drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("all of them"));
+    rest(manager).await;
+    let up = manager.restore_to_gpu(hashes).await.expect("fits");
+    check(manager, &up.blocks, hashes);
+}
+
+fn down(manager: &KvBlockManager) -> u64 {
+    manager.stats().path(Path::DeviceToHost).transfers
+}
+
+#[tokio::test]
+async fn what_is_written_through_is_copied_when_it_is_written() {
+    let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
+    let manager = &ground.manager;
+    let iteration = manager.iteration_begin().expect("none runs");
+    let hashes = hashes(1, 3);
+    let (blocks, _) = ahead(&ground, &hashes, iteration).await;
+    assert_eq!((manager.census().unwritten, manager.census().gated), (3, 0));
+    still(manager).await;
+    assert_eq!((down(manager), manager.census().down), (0, 0));
+    write(&ground, &blocks, &hashes);
+    manager.iteration_end().expect("one runs");
+    rest(manager).await;
+    assert_eq!((down(manager), manager.census().unwritten), (3, 0));
+    drop(blocks);
+    back(manager, &hashes).await;
+}
+
+#[tokio::test]
+async fn what_is_found_by_others_is_in_the_device_alone_until_it_is_written() {
+    let ground = ground(settings(8, 16).offload_mode(WriteMode::SecondUse));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 3);
+    // Of the next iteration, which has not begun.
+    let (blocks, _) = ahead(&ground, &hashes, 1).await;
+    let others = manager.match_prefix(&hashes);
+    assert_eq!(others.in_tier(Tier::Device), 3);
+    let mut persist = pin!(manager.persist(&hashes));
+    assert!(look(persist.as_mut()).is_pending());
+    still(manager).await;
+    assert_eq!((down(manager), manager.census().down), (0, 0), "their second use copies nothing");
+    write(&ground, &blocks, &hashes);
+    drop((blocks, others));
+    manager.step().expect("none runs");
+    assert_eq!(persist.await.failed, 0);
+    rest(manager).await;
+    assert_eq!(down(manager), 3);
+    back(manager, &hashes).await;
+}
+
+/// Its victims have bytes that nobody has computed.
+#[tokio::test]
+async fn what_everybody_has_let_go_of_is_no_victim_before_it_is_written() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let iteration = manager.iteration_begin().expect("none runs");
+    let hashes = hashes(1, 3);
+    let (blocks, _) = ahead(&ground, &hashes, iteration).await;
+    let places: Vec<_> = blocks.ids().collect();
+    drop(blocks);
+    assert!(manager.try_allocate(6).is_none(), "five are free");
+    drop(manager.try_allocate(5).expect("those"));
+    for (block, hash) in places.iter().zip(&hashes) {
+        ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("nobody copies it");
+    }
+    manager.iteration_end().expect("one runs");
+    back(manager, &hashes).await;
+}
+
+#[tokio::test]
+async fn a_gate_before_the_pass_and_one_behind_it_are_both_waited_for() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let (first, second) = (hashes(1, 2), hashes(2, 2));
+    let ((blocks, _), (others, _)) = (ahead(&ground, &first, 2).await, ahead(&ground, &second, 1).await);
+    let behind = |iteration| OffloadOptions { gate: Gate::Iteration(iteration), ..OffloadOptions::default() };
+    let early = manager.offload(&blocks, behind(1));
+    let late = manager.offload(&others, behind(2));
+    write(&ground, &others, &second);
+    manager.step().expect("none runs");
+    assert_eq!((manager.census().gated, manager.census().down), (4, 0));
+    write(&ground, &blocks, &first);
+    manager.step().expect("none runs");
+    assert_eq!((early.await.copied, late.await.copied), (2, 2));
+    drop((blocks, others));
+    back(manager, &first).await;
+    back(manager, &second).await;
+}
+
+/// So much later, whoever looks after the time has done so.
+async fn later(time: Duration) {
+    for advance in [Duration::ZERO, time] {
+        tokio::time::advance(advance).await;
+        for _ in 0..16 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// It goes on for as long as it tells of layers, and is given up when it does not.
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
+    let patience = Duration::from_millis(100);
+    let ground = ground(settings(8, 16).deadline_offload(patience).offload_mode(WriteMode::Through));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 3);
+    let iteration = manager.iteration_begin().expect("none runs");
+    let (blocks, _) = ahead(&ground, &hashes, iteration).await;
+    let mut offload = pin!(
+        manager.offload(&blocks, OffloadOptions { deadline: Some(PATIENCE), ..OffloadOptions::default() })
+    );
+    later(patience * 3 / 4).await;
+    manager.layer_done(0).expect("one runs");
+    later(patience * 3 / 4).await;
+    assert_eq!((manager.census().unwritten, manager.match_prefix(&hashes).len()), (3, 3));
+    assert!(look(offload.as_mut()).is_ready(), "a copy waits as long as any");
+    later(patience).await;
+    assert_eq!((manager.census().unwritten, manager.match_prefix(&hashes).len()), (0, 0));
+    assert_eq!(manager.stats().unwritten, 3);
+    manager.iteration_end().expect("one runs");
+    drop(blocks);
+    drop(manager.allocate(8).await.expect("nobody holds them"));
+    rest(manager).await;
+    assert_eq!((manager.stats().offloaded[0], manager.pool_stats(Tier::Host).stored), (0, 0));
+}
+
+#[tokio::test]
+async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered_anew() {
+    for moves in [false, true] {
+        let ground = ground(settings(8, 16));
+        let manager = &ground.manager;
+        let hashes = hashes(1, 3);
+        let iteration = manager.iteration_begin().expect("none runs");
+        let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
+        assert_eq!(blocks.written_in(), Some(iteration));
+        let gate = Gate::Layer { iteration, layer: 0 };
+        let offload = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        ground.mover.close();
+        if moves {
+            // Its first layer.
+            manager.layer_done(0).expect("one runs");
+            assert_eq!(manager.census().moving, 3);
+        }
+        assert_eq!((ahead.withdraw(), blocks.registered()), (3, 0));
+        drop(blocks);
+        assert!(manager.match_prefix(&hashes).is_empty());
+        // Until it is over it may still write.
+        let left = if moves { 3 } else { 0 };
+        assert_eq!(
+            (manager.census().down, manager.census().unwritten, manager.stats().unwritten),
+            (left, 3, 3)
+        );
+        assert!(manager.try_allocate(6).is_none());
+        // The next pass does it again, while what the first had begun still moves.
+        let (again, _) = self::ahead(&ground, &hashes, iteration + 1).await;
+        let second = manager.offload(&again, OffloadOptions::default());
+        manager.iteration_end().expect("one runs");
+        assert_eq!((again.written_in(), manager.census().gated), (Some(iteration + 1), 3));
+        write(&ground, &again, &hashes);
+        manager.step().expect("none runs");
+        assert_eq!(again.written_in(), None);
+        ground.mover.open();
+        let (ended, second) = (offload.await, second.await);
+        assert_eq!((ended.copied, ended.failed, ended.cause), (0, 3, Some(Cause::Cancelled)));
+        assert_eq!((second.copied, second.failed), (3, 0), "{moves}");
+        rest(manager).await;
+        drop(again);
+        assert_eq!(manager.match_prefix(&hashes).in_tier(Tier::Device), 3);
+        back(manager, &hashes).await;
+    }
+}
+
+/// A list may have blocks that were there before; and what its pass has written is written.
+#[tokio::test]
+async fn what_is_written_stays_when_the_rest_is_withdrawn() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let (all, late) = (hashes(1, 4), hashes(2, 1));
+    drop(compute(manager, &all[..2], None).await);
+    let (blocks, first) = ahead(&ground, &all, 1).await;
+    assert_eq!(manager.census().unwritten, 2);
+    assert_eq!((first.withdraw(), blocks.registered()), (2, 2));
+    drop(blocks);
+    assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 2);
+    manager.step().expect("none runs");
+    assert_eq!(manager.census().unwritten, 0);
+    back(manager, &all[..2]).await;
+    let iteration = manager.iteration_begin().expect("none runs");
+    let (blocks, second) = ahead(&ground, &late, iteration).await;
+    write(&ground, &blocks, &late);
+    manager.layer_done(1).expect("the last");
+    assert_eq!((second.withdraw(), blocks.registered()), (0, 1), "too late");
+    manager.iteration_end().expect("one runs");
+    assert_eq!(manager.match_prefix(&late).len(), 1);
+}
+
+/// Two requests with the same prefix, which is new: one of them is cancelled.
+#[tokio::test]
+async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
+    for (first_stays, written) in [(true, 1), (false, 2)] {
+        let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
+        let manager = &ground.manager;
+        let hashes = hashes(1, 2);
+        let (blocks, first) = ahead(&ground, &hashes, 1).await;
+        let (same, second) = ahead(&ground, &hashes, 2).await;
+        assert_eq!((blocks.ids().collect::<Vec<_>>(), manager.census().unwritten), (same.ids().collect(), 4));
+        let asked = manager.offload(&blocks, OffloadOptions::default());
+        let (stays, goes) = if first_stays { (first, second) } else { (second, first) };
+        assert_eq!((goes.withdraw(), blocks.registered()), (0, 2), "the other writes it");
+        for step in 1..=2 {
+            assert_eq!(down(manager), 0);
+            write(&ground, &blocks, &hashes);
+            manager.step().expect("none runs");
+            still(manager).await;
+            if step == written {
+                break;
+            }
+        }
+        assert_eq!((down(manager), stays.withdraw()), (2, 0));
+        drop((blocks, same));
+        manager.step().expect("none runs");
+        assert_eq!(asked.await.failed, 0);
+        back(manager, &hashes).await;
+    }
+    let ground = ground(settings(8, 16));
+    let hashes = hashes(1, 2);
+    let ((blocks, first), (same, second)) =
+        (ahead(&ground, &hashes, 1).await, ahead(&ground, &hashes, 1).await);
+    assert_eq!((first.withdraw(), second.withdraw(), same.registered()), (0, 2, 0));
+    drop((blocks, same));
+    assert!(ground.manager.match_prefix(&hashes).is_empty());
+    ground.manager.step().expect("none runs");
+    assert_eq!(ground.manager.try_allocate(8).expect("all of them").len(), 8);
+}
+
+/// Somebody has computed it: it is found from then on, whatever becomes of the pass.
+#[tokio::test]
+async fn what_a_pass_is_to_write_gives_way_to_what_is_computed() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 2);
+    let (blocks, _ahead) = ahead(&ground, &hashes, 1).await;
+    let offload = manager.offload(&blocks, OffloadOptions::default());
+    let computed = compute(manager, &hashes, None).await;
+    assert_eq!((blocks.registered(), computed.registered(), computed.written_in()), (0, 2, None));
+    check(manager, &manager.match_sequence_hashes(&hashes), &hashes);
+    drop(blocks);
+    manager.step().expect("none runs");
+    assert_eq!(offload.await.failed, 2);
+    drop(computed);
+    back(manager, &hashes).await;
+}
+
+/// Bytes that are there, or nearly, are not exchanged for those that a pass is still to write.
+#[tokio::test]
+async fn what_comes_up_meanwhile_is_not_exchanged_for_what_is_not_written() {
+    for begun in [false, true] {
+        let ground = ground(settings(8, 16));
+        let manager = &ground.manager;
+        let hashes = hashes(1, 2);
+        drop(compute(manager, &hashes, None).await);
+        drop(manager.allocate(8).await.expect("all of them"));
+        rest(manager).await;
+        let found = manager.match_prefix(&hashes);
+        assert_eq!(found.in_tier(Tier::Host), 2);
+        ground.mover.close();
+        let begin = |found| manager.onboard(found, OnboardOptions::default()).expect("fits");
+        let (up, (blocks, ahead)) = if begun {
+            let up = begin(found);
+            (up, ahead(&ground, &hashes, 1).await)
+        } else {
+            let list = ahead(&ground, &hashes, 1).await;
+            (begin(found), list)
+        };
+        ground.mover.open();
+        let up = up.await;
+        assert_eq!((up.missed, up.blocks.len(), up.blocks.written_in()), (None, 2, None), "{begun}");
+        check(manager, &up.blocks, &hashes);
+        assert_eq!((ahead.withdraw(), up.blocks.registered()), (2, 2));
+        drop(blocks);
+        manager.step().expect("none runs");
+        check(manager, &manager.match_sequence_hashes(&hashes), &hashes);
+    }
+}
+
+#[tokio::test]
+async fn what_is_there_already_stays_as_it_is() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 2);
+    let written = compute(manager, &hashes, None).await;
+    let (again, _) = ahead(&ground, &hashes, 1).await;
+    assert_eq!(manager.census().unwritten, 0, "they have given way");
+    assert_eq!(manager.offload(&again, OffloadOptions::default()).await.copied, 2);
+    drop((written, again));
+    back(manager, &hashes).await;
+    // Nor does an iteration that is over write anything.
+    manager.step().expect("none runs");
+    let (over, _) = ahead(&ground, &super::ground::hashes(2, 2), 1).await;
+    assert_eq!(manager.census().unwritten, 0);
+    drop(over);
+}
+
+#[tokio::test]
+async fn a_shutdown_withdraws_what_is_not_written() {
+    let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 3);
+    manager.iteration_begin().expect("none runs");
+    let (blocks, _) = ahead(&ground, &hashes, 1).await;
+    let offload = manager.offload(&blocks, OffloadOptions::default());
+    assert!(manager.shutdown().await);
+    assert_eq!((manager.census().unwritten, manager.match_prefix(&hashes).len()), (0, 0));
+    let ended = offload.await;
+    assert_eq!((ended.copied, ended.failed + ended.refused), (0, 3), "{:?}", ended.cause);
+    assert_ne!(ended.cause, Some(Cause::Deadline));
+    manager.iteration_end().expect("one runs");
+    assert_eq!(manager.stats().offloaded[0], 0);
+}
+
+/// An engine that counts otherwise, and goes on.
+#[tokio::test(start_paused = true)]
+async fn a_pass_that_is_far_away_is_not_waited_for_longer_than_anything() {
+    let patience = Duration::from_millis(100);
+    let ground = ground(settings(8, 16).deadline_offload(patience));
+    let (blocks, _) = ahead(&ground, &hashes(1, 3), u64::MAX).await;
+    for _ in 0..3 {
+        later(patience / 2).await;
+        ground.manager.step().expect("none runs");
+    }
+    assert_eq!((ground.manager.census().unwritten, ground.manager.stats().unwritten), (0, 3));
+    drop(blocks);
+}
