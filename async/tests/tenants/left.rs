@@ -9,7 +9,7 @@ use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::core::{PoolConfig, SequenceHash};
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata::ffi::disk::VolumeOptions;
-use kvstrata::manager::{KvBlockManager, OnboardOptions, Purge, Purged};
+use kvstrata::manager::{KvBlockManager, Offloaded, OnboardOptions, Purge, Purged, Tenant};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::task::yield_now;
+use tokio::task::{JoinHandle, yield_now};
 
 const SOON: Duration = Duration::from_secs(20);
 const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
@@ -181,30 +181,44 @@ async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has
     }
 }
 
+/// A tenant's block, whose write to the disk has been asked for.
+struct Written {
+    _ground: Ground,
+    a: Tenant,
+    persisted: JoinHandle<Offloaded>,
+    /// How many writes were.
+    writes: Arc<AtomicUsize>,
+}
+
+async fn write_one(disk: &Arc<SimDisk>) -> Written {
+    let writes = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&writes);
+    disk.listen(move |asked| _ = counted.fetch_add(usize::from(asked == Asked::Write), Relaxed));
+    let port = Arc::<SimDisk>::clone(disk);
+    let ground = Ground::over(settings(4, 4).disk_blocks(8).host_headroom(0), 4, 4, Some(port));
+    let a = ground.manager.tenant("a").expect("few tenants");
+    let run = sequence(&a, 1, 1);
+    drop(compute(&a, &run, None).await);
+    let persisted = tokio::spawn({
+        let a = a.clone();
+        async move { a.persist(&run).await }
+    });
+    let begun = async {
+        while writes.load(Relaxed) == 0 {
+            yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, begun).await.expect("written");
+    Written { _ground: ground, a, persisted, writes }
+}
+
 /// The slot is the port's, which frees it: with what was written of the block, and what was there before.
 #[tokio::test]
 async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() {
     for (zero, left) in [(true, 1), (false, 0)] {
         let plan = Plan { fail: ALWAYS, ..Plan::calm(1) };
         let disk = Arc::new(SimDisk::new(8, BYTES, plan));
-        let writes = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&writes);
-        disk.listen(move |asked| _ = counted.fetch_add(usize::from(asked == Asked::Write), Relaxed));
-        let port = Arc::<SimDisk>::clone(&disk);
-        let ground = Ground::over(settings(4, 4).disk_blocks(8).host_headroom(0), 4, 4, Some(port));
-        let a = ground.manager.tenant("a").expect("few tenants");
-        let run = sequence(&a, 1, 1);
-        drop(compute(&a, &run, None).await);
-        let persisted = tokio::spawn({
-            let (a, run) = (a.clone(), run.clone());
-            async move { a.persist(&run).await }
-        });
-        let begun = async {
-            while writes.load(Relaxed) == 0 {
-                yield_now().await;
-            }
-        };
-        tokio::time::timeout(SOON, begun).await.expect("written");
+        let Written { _ground, a, persisted, .. } = write_one(&disk).await;
         disk.change(|plan| plan.fail = 0);
         let purged = a.purge(Purge { zero, ..ZERO }).await.expect("open");
         assert_eq!(persisted.await.expect("no panic").cause, Some(Cause::Disk), "it was under way");
@@ -218,24 +232,7 @@ async fn a_write_that_is_lost_with_its_volume_is_not_made_again_for_a_tenant_tha
     for purges in [false, true] {
         let plan = Plan { lose: ALWAYS, ..Plan::calm(1) };
         let disk = Arc::new(SimDisk::striped(8, BYTES, plan, u32::MAX, 2));
-        let writes = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&writes);
-        disk.listen(move |asked| _ = counted.fetch_add(usize::from(asked == Asked::Write), Relaxed));
-        let port = Arc::<SimDisk>::clone(&disk);
-        let ground = Ground::over(settings(4, 4).disk_blocks(8).host_headroom(0), 4, 4, Some(port));
-        let a = ground.manager.tenant("a").expect("few tenants");
-        let run = sequence(&a, 1, 1);
-        drop(compute(&a, &run, None).await);
-        let persisted = tokio::spawn({
-            let (a, run) = (a.clone(), run.clone());
-            async move { a.persist(&run).await }
-        });
-        let begun = async {
-            while writes.load(Relaxed) == 0 {
-                yield_now().await;
-            }
-        };
-        tokio::time::timeout(SOON, begun).await.expect("written");
+        let Written { _ground, a, persisted, writes } = write_one(&disk).await;
         disk.change(|plan| plan.lose = 0);
         if purges {
             let purged = a.purge(Purge::default()).await.expect("open");
