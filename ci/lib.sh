@@ -16,6 +16,9 @@ mkdir -p "$base"
 base="$(cd "$base" && pwd)"
 export CARGO_TARGET_DIR="$base"
 
+# Link-time optimisation gains a test nothing, and each program would pay for it.
+export CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
+
 # The toolchain that the sanitizers, the fuzzers and Miri need.
 nightly="${KVSTRATA_NIGHTLY:-nightly}"
 

@@ -15,9 +15,7 @@ loom_build() { # builds all models once
         tests+=(--test "${file%.rs}")
     done
     mkdir -p "$base/ci-loom"
-    # Link-time optimisation gains a model nothing, and each of them would pay for it.
-    CARGO_TARGET_DIR="$base/ci-loom" RUSTFLAGS="--cfg loom" \
-        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_DEBUG=0 \
+    CARGO_TARGET_DIR="$base/ci-loom" RUSTFLAGS="--cfg loom" CARGO_PROFILE_RELEASE_DEBUG=0 \
         cargo test "${locked[@]}" --release "${packages[@]}" "${tests[@]}" --no-run \
         --message-format json-render-diagnostics >"$json"
     sed -nE 's/.*"manifest_path":"[^"]*\/([a-z]+)\/Cargo.toml".*"target":\{"kind":\["([a-z]+)"\].*"name":"([^"]+)","src_path".*"executable":"([^"]+)".*/\1 \2 \3 \4/p' "$json" |

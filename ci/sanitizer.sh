@@ -25,7 +25,6 @@ sanitizer_setup() { # NAME SANITIZER CANARY: exports the flags once the sanitize
 }
 
 sanitizer_test() { # ARGUMENTS…: cargo test under the sanitizer
-    CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-        CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
+    CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true \
         cargo "+$nightly" test "${locked[@]}" --release --target "$target" "$@"
 }

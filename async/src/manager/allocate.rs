@@ -318,8 +318,13 @@ impl Traffic {
             if free > 0 && pool.allocate_free_ids(free, got).is_ok() {
                 continue;
             }
+            // Those that leave already are somebody's who waits no more, or of the last look.
+            let wanted = missing.saturating_sub(self.lines[stack as usize].draining as usize);
+            if wanted == 0 {
+                return false;
+            }
             let mut victims = std::mem::take(&mut self.victims);
-            self.evict(inner, stack, missing, &mut victims);
+            self.evict(inner, stack, wanted, &mut victims);
             let (before, all) = (got.len(), got.len() + victims.len());
             for (block, hash) in victims.drain(..) {
                 let name = inner.stack(stack).device.name(block, hash);

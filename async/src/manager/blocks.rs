@@ -137,9 +137,13 @@ impl BlocksMut {
     /// preempted waits for the iteration, and [behind a layer](super::OffloadOptions::gate) they go down while it runs.
     ///
     /// Until it is over they are held, also where their handles have been dropped, so that an engine which awaits blocks meanwhile may wait for those
-    /// that only its own pass lets go. If it does not end, for the manager's `deadline.offload` after the engine last told how far it is, they are
-    /// withdrawn: nobody finds them any more, and [`ManagerStats::unwritten`](super::ManagerStats::unwritten) counts them; whose pass may still come
-    /// keeps its handles.
+    /// that only its own pass lets go. If it does not end, for the manager's `deadline.offload` after the engine last told how far it is (of an
+    /// iteration behind the next: after this call), they are withdrawn: nobody finds them any more, and
+    /// [`ManagerStats::unwritten`](super::ManagerStats::unwritten) counts them; whose pass may still come keeps its handles.
+    ///
+    /// Ids may differ from before here, too: of a hash that another list has registered ahead it is that list's block, written by the first of their
+    /// passes that is over, and copied from then on. A later pass reads it, and does not write it once more. So blocks are registered before
+    /// their pass writes anything of them.
     ///
     /// The manager believes that the iteration writes them. Where it does not, since it has failed, or the request was not in it (cancelled, or
     /// preempted before), the engine says so by [`Ahead::withdraw`], before it tells of the last layer: to drop the handles is not enough.
@@ -190,13 +194,17 @@ impl BlocksMut {
             false => books.pool.register_ids_apart(&self.ids, hashes, refs),
         };
         let registered = match ahead {
-            None if !inner.registers_ahead() => register(&mut refs),
-            None => inner.with(|traffic| {
-                traffic.give_way(&inner, stack, hashes);
-                register(&mut refs)
+            None => inner.without_ahead(|| register(&mut refs)).unwrap_or_else(|| {
+                inner.with(|traffic| {
+                    traffic.give_way(&inner, stack, hashes);
+                    register(&mut refs)
+                })
             }),
             // Nobody who copies finds them before they are marked: that is asked under the lock.
             Some((iteration, ahead)) => inner.with_ahead(|traffic| {
+                if traffic.is_written(iteration) {
+                    traffic.give_way(&inner, stack, hashes);
+                }
                 let registered = register(&mut refs);
                 if registered.is_ok() {
                     let list = self.ids.iter().copied().zip(refs.iter().copied());
@@ -308,7 +316,9 @@ impl Blocks {
     #[must_use]
     pub fn registered(&self) -> usize {
         let pool = &self.inner.stack(self.stack).device.pool;
-        self.refs.iter().take_while(|block| pool.upgrade(**block).is_some()).count()
+        let is_there =
+            |block: &&BlockRef| pool.registered(block.id).is_some_and(|(there, _)| there == **block);
+        self.refs.iter().take_while(is_there).count()
     }
 
     /// Appends what follows in the sequence.

@@ -105,7 +105,7 @@ pub struct ManagerStats {
     pub missed: [u64; Cause::ALL.len()],
     /// Allocations that were not served in time.
     pub late: u64,
-    /// Blocks that were registered ahead of a pass that did not write them: withdrawn.
+    /// Blocks that were registered ahead of a pass and withdrawn: it did not write them, or somebody had computed them before.
     pub unwritten: u64,
     /// Blocks of hints that were forgotten at once, being more than the device has.
     pub hints_cut: u64,

@@ -124,14 +124,11 @@ impl Traffic {
     pub(super) fn down_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
         if let Some(down) = self.downs.get(key as usize) {
             down.source.dropped(inner, down.from);
-            // Called off: what has moved is counted where it lands.
+            // Called off: what has moved is counted where it lands, and what is late for whoever has asked was counted then.
             match down.at {
                 At::Moving => {}
+                _ if down.asked.iter().any(|asked| self.is_late(*asked)) => {}
                 At::Queued(path, _) => inner.counts.failed(path, failure.cause),
-                // Late for whoever has asked, and counted then.
-                At::Gated(_)
-                    if failure.cause == Cause::Deadline
-                        && down.asked.iter().any(|asked| self.is_late(*asked)) => {}
                 At::Wants | At::Pausing | At::Gated(_) => {
                     inner.counts.failed(Path::DeviceToHost, failure.cause);
                 }

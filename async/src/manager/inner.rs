@@ -13,7 +13,8 @@
 //!   under the inbox's lock.
 //!
 //! # Orderings
-//! `pending`, `iteration`, `refusing` and `aheads` are Relaxed: hints, which publish nothing.
+//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`, which is good only where it says so, or under
+//! `without`.
 
 use super::checked::{self, Checked};
 use super::counts::Counts;
@@ -29,7 +30,7 @@ use kvstrata_core::BlockRef;
 use kvstrata_core::waiting::Waiting;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
@@ -75,6 +76,8 @@ pub(super) struct Inner {
     pub(super) refusing: AtomicBool,
     /// Something has ever been registered ahead of being written: said before the lock is taken for that.
     aheads: AtomicBool,
+    /// Shared by who registers without the lock, until then.
+    without: RwLock<()>,
     /// Told when nothing is under way, while that is waited for.
     pub(super) idle: Notify,
     pub(super) tenants: Tenants,
@@ -115,6 +118,7 @@ impl Inner {
             began,
             refusing: AtomicBool::new(false),
             aheads: AtomicBool::new(false),
+            without: RwLock::new(()),
             idle: Notify::new(),
             tenants,
             naming,
@@ -208,15 +212,23 @@ impl Inner {
         result
     }
 
-    /// As [`with`](Inner::with), for blocks that are registered ahead of being written.
+    /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first time it waits for whoever registers without the
+    /// lock.
     pub(super) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
-        self.aheads.store(true, Relaxed);
+        if !self.aheads.load(Relaxed) {
+            let _nobody = self.without.write().unwrap_or_else(PoisonError::into_inner);
+            self.aheads.store(true, Relaxed);
+        }
         self.with(change)
     }
 
-    /// Whether there may be blocks that are registered and not written.
-    pub(super) fn registers_ahead(&self) -> bool {
-        self.aheads.load(Relaxed)
+    /// Registers blocks without the lock, if there are none that are registered and not written, nor come to be meanwhile.
+    pub(super) fn without_ahead<R>(&self, register: impl FnOnce() -> R) -> Option<R> {
+        if self.aheads.load(Relaxed) {
+            return None;
+        }
+        let _somebody = self.without.read().unwrap_or_else(PoisonError::into_inner);
+        (!self.aheads.load(Relaxed)).then(register)
     }
 
     /// All that follows from a change.
@@ -228,11 +240,12 @@ impl Inner {
         if traffic.out.is_empty() {
             return;
         }
-        let mut out = std::mem::take(&mut traffic.out);
+        let next = traffic.performed.pop().unwrap_or_default();
+        let mut out = std::mem::replace(&mut traffic.out, next);
         drop(traffic);
         out.perform(self);
-        // For its memory.
-        self.look().out.absorb(out);
+        // For its memory: as many as there are threads that perform at once.
+        self.look().performed.push(out);
     }
 
     /// Takes what has landed, unless somebody is at it (I1).

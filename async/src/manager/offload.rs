@@ -134,61 +134,69 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
     let of = inner.stack(stack);
     let in_host = |hash: &SequenceHash| of.host.as_ref().is_some_and(|host| host.pool.contains(*hash));
     let on_disk = |hash: &SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(*hash));
-    let there = hashes.iter().filter(|hash| on_disk(hash)).count();
-    let above = hashes.iter().filter(|hash| !on_disk(hash) && !in_host(hash));
-    let refs = above.filter_map(|hash| of.device.pool.lookup_ref(*hash)).collect();
+    let (mut there, mut nowhere) = (0, Vec::new());
+    let (mut refs, mut missing) = (Vec::new(), Vec::new());
+    for hash in hashes.iter().copied() {
+        match () {
+            () if on_disk(&hash) => there += 1,
+            () if in_host(&hash) => {}
+            () => match of.device.pool.lookup_ref(hash) {
+                Some(block) => refs.push(block),
+                None => missing.push(hash),
+            },
+        }
+    }
     let blocks = Blocks::new(Arc::clone(inner), stack, refs);
-    let mut nowhere = 0;
     // One for both halves.
     let due = inner.due_in(inner.rules.offload_deadline);
     let key = inner.with(|traffic| {
         let key = traffic.offload(inner, &blocks, OffloadOptions::default(), false);
-        // Victims, which the device has no more and the host not yet.
-        for hash in hashes.iter().filter(|hash| !of.device.pool.contains(**hash)) {
-            let joined = traffic.join_down(key, stack, *hash, None);
-            nowhere += usize::from(!joined && !on_disk(hash) && !in_host(hash));
+        // Victims, which the device has no more and the host not yet; or they have come down since.
+        for hash in missing {
+            match traffic.join_down(key, stack, hash, None) {
+                false if on_disk(&hash) => there += 1,
+                false if !in_host(&hash) => nowhere.push(hash),
+                _ => {}
+            }
         }
         traffic.offload_due(key, due);
         key
     });
+    inner.counts.refused(Refusal::Room, nowhere.len());
     let first = Offload { inner: Arc::clone(inner), key: Some(key) }.await;
     if of.host.is_none() {
-        return all_counted(inner, hashes, Offloaded { there: first.there + there, ..first });
+        return Offloaded { there: first.there + there, refused: first.refused + nowhere.len(), ..first };
     }
-    if first.cause == Some(Cause::Deadline) {
+    let late = first.cause == Some(Cause::Deadline) && due.is_some_and(|due| due <= Instant::now());
+    if late {
         // What has come to the host has not come further.
         let there = hashes.iter().filter(|hash| on_disk(hash)).count();
-        let failed = hashes.len().saturating_sub(there + first.refused + nowhere);
+        let left = hashes.len() - there;
+        let refused = left.min(first.refused + nowhere.len());
+        let failed = left - refused;
         let further = failed.saturating_sub(first.failed);
         (0..further).for_each(|_| inner.counts.failed(Path::HostToDisk, Cause::Deadline));
-        return all_counted(inner, hashes, Offloaded { copied: 0, there, failed, ..first });
+        return Offloaded { copied: 0, there, refused, failed, cause: first.cause.filter(|_| failed > 0) };
     }
-    let key = inner.with(|traffic| {
-        let key = traffic.offload_to_disk(inner, stack, hashes);
+    let (key, left) = inner.with(|traffic| {
+        // In the order of `hashes`.
+        let mut gone = nowhere.iter().copied().peekable();
+        let known = hashes.iter().copied().filter(|hash| gone.next_if_eq(hash).is_none());
+        let (key, left) = traffic.offload_to_disk(inner, stack, known);
         traffic.offload_due(key, due);
-        key
+        (key, left)
     });
     let second = Offload { inner: Arc::clone(inner), key: Some(key) }.await;
-    // What has not reached the host has not been looked for in it.
-    let (refused, failed) = (first.refused + second.refused, first.failed + second.failed);
-    let cause = first.cause.or(second.cause);
-    all_counted(inner, hashes, Offloaded { refused, failed, cause, ..second })
-}
-
-/// What has left the host between the two halves, or never was anywhere, is refused, too; and what was refused or has failed in the first, and has
-/// come to the host by another's copy, is counted by the second.
-fn all_counted(inner: &Inner, hashes: &[SequenceHash], so_far: Offloaded) -> Offloaded {
-    let counted = so_far.copied + so_far.there + so_far.refused + so_far.failed;
-    if counted > hashes.len() {
-        let twice = counted - hashes.len();
-        let refused = so_far.refused.saturating_sub(twice);
-        let failed = so_far.failed.saturating_sub(twice - (so_far.refused - refused));
-        let cause = so_far.cause.filter(|_| failed > 0);
-        return Offloaded { refused, failed, cause, ..so_far };
+    // What was in the host by then is counted there, whatever has become of it before. Of the others some have failed; what has left the host
+    // again is refused as the rest.
+    let failed = left.min(first.failed);
+    inner.counts.refused(Refusal::Room, left.saturating_sub(first.failed + first.refused));
+    Offloaded {
+        refused: second.refused + nowhere.len() + left - failed,
+        failed: second.failed + failed,
+        cause: second.cause.or(first.cause.filter(|_| failed > 0)),
+        ..second
     }
-    let gone = hashes.len().saturating_sub(counted);
-    inner.counts.refused(Refusal::Room, gone);
-    Offloaded { refused: so_far.refused + gone, ..so_far }
 }
 
 impl Future for Offload {
@@ -343,24 +351,33 @@ impl Traffic {
         self.join_down(key, stack, hash, None);
     }
 
-    /// Blocks of the host on their way to the disk.
-    fn offload_to_disk(&mut self, inner: &Inner, stack: u16, hashes: &[SequenceHash]) -> u32 {
+    /// Blocks of the host on their way to the disk; and how many of the hashes are in neither.
+    fn offload_to_disk(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        hashes: impl Iterator<Item = SequenceHash>,
+    ) -> (u32, usize) {
         let key = self.offloadings.insert(Offloading::default()) as u32;
         let (Some(host), Some(disk)) = (&inner.stack(stack).host, &inner.stack(stack).disk) else {
-            return key;
+            return (key, hashes.count());
         };
+        let mut left = 0;
         for hash in hashes {
-            if disk.pool().contains(*hash) {
+            if disk.pool().contains(hash) {
                 self.offloadings[key as usize].so_far.there += 1;
                 continue;
             }
             // One that is still on its way to the host has come too late to go on from there.
-            if self.join_down(key, stack, *hash, Some(Tier::Host)) {
+            if self.join_down(key, stack, hash, Some(Tier::Host)) {
                 continue;
             }
-            let Some(block) = host.pool.lookup_ref(*hash) else { continue };
+            let Some(block) = host.pool.lookup_ref(hash) else {
+                left += 1;
+                continue;
+            };
             let source = Have::Held(block);
-            let name = host.name(block.id, *hash);
+            let name = host.name(block.id, hash);
             self.offloadings[key as usize].left += 1;
             match self.sink(inner, stack, Cargo::new(source, name, Class::Offload)) {
                 Some(flight) => self.downs[flight as usize].asked.push(key),
@@ -370,7 +387,7 @@ impl Traffic {
                 }
             }
         }
-        key
+        (key, left)
     }
 
     /// Waits for a block that is on its way down, if it is.

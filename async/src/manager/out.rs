@@ -95,13 +95,6 @@ impl Out {
         self.pauses.push((flight, serial));
     }
 
-    /// Takes the memory of one that has been performed, if it needs any.
-    pub(super) fn absorb(&mut self, other: Out) {
-        if self.is_empty() {
-            *self = other;
-        }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.wakes.is_empty()
             && self.copies.is_empty()

@@ -73,6 +73,8 @@ impl Traffic {
             // As many are on their way as may wait for the disk.
             return Slot::Soon;
         }
+        // Before the look and behind it: what is let go of meanwhile is more than there was.
+        let available = host.pool.available();
         let slot = self.host_victim(inner, stack, class);
         let line = &mut self.lines[stack as usize];
         match slot {
@@ -80,7 +82,7 @@ impl Traffic {
             // What passes through it can be a victim then, and costs a copy by choice nothing where the disk has it.
             Slot::Never if !victim && of.disk.is_some() && (line.passes() || line.written > 0) => Slot::Soon,
             Slot::Never if !victim => {
-                line.full = Some(host.pool.available());
+                line.full = Some(available.min(host.pool.available()));
                 Slot::Never
             }
             slot => slot,

@@ -6,7 +6,7 @@ use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
 use super::steps::Steps;
 use super::traffic::Traffic;
-use super::unwritten::Marked;
+use super::unwritten::{Marked, written_after};
 use crate::scheduler::{Gate, Misuse};
 use crate::transfer::{Cause, Class, Path};
 use kvstrata_core::BlockRef;
@@ -120,27 +120,42 @@ impl Traffic {
     /// What has waited for the layer or the iteration goes on.
     fn open_gates(&mut self, inner: &Inner) {
         let mut open = std::mem::take(&mut self.opened);
-        self.gated.released(&self.clock, |waiter| open.push(waiter));
-        for waiter in open.drain(..) {
-            match waiter {
-                Waiter::Copy(copy) => self.let_through(inner, copy),
-                Waiter::Flight(flight) => self.go_on(inner, flight),
-                Waiter::Marked(marked) => self.written(inner, marked),
+        // Twice: a copy may be let through before the mark of its block, of a list that came later, is gone, and waits for that then.
+        for _ in 0..2 {
+            if self.gated.released(&self.clock, |waiter| open.push(waiter)) == 0 {
+                break;
+            }
+            for waiter in open.drain(..) {
+                match waiter {
+                    Waiter::Copy(copy) => self.let_through(inner, copy),
+                    Waiter::Flight(flight) => self.go_on(inner, flight),
+                    Waiter::Marked(marked) => self.written(inner, marked),
+                }
             }
         }
         self.opened = open;
     }
 
-    fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
-        let GatedCopy { stack, block, name, class, request, steps, asked, .. } = copy;
+    pub(super) fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
+        let GatedCopy { stack, block, name, class, request, steps, asked, since } = copy;
         let source = Have::Held(block);
         let there = inner.stack(stack).device.pool.registered(block.id);
         if there.is_none_or(|(there, _)| there != block) {
             // Withdrawn meanwhile.
             let_go(&inner.stack(stack).device, source, inner.now());
-            inner.counts.failed(Path::DeviceToHost, Cause::Cancelled);
+            if !asked.is_some_and(|asked| self.is_late(asked)) {
+                inner.counts.failed(Path::DeviceToHost, Cause::Cancelled);
+            }
             asked.iter().for_each(|asked| self.offload_answered(*asked, Err(Cause::Cancelled)));
             return;
+        }
+        // The list of the pass that it has waited for has withdrawn, and another's is to write it.
+        let written_by = |writes: &u64| steps.is_none_or(|steps| steps.iteration < *writes);
+        if let Some(writes) = self.unwritten.iteration(stack, block.id).filter(written_by) {
+            let gate = self.clock.of_all_layers(written_after(writes));
+            let copy = GatedCopy { stack, block, name, class, request, steps: None, asked, since };
+            self.gated.hold_beyond(gate, Waiter::Copy(copy));
+            return self.watch_gates(inner.rules.offload_deadline);
         }
         match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
             Some(flight) => self.downs[flight as usize].asked.extend(asked),

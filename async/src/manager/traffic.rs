@@ -114,6 +114,8 @@ pub(super) struct Traffic {
     pub(super) held: Held,
     pub(super) deadlines: Deadlines,
     pub(super) out: Out,
+    /// What has been performed, and is empty: to be used again.
+    pub(super) performed: Vec<Out>,
     /// Lists of copies that have landed, to be used again.
     pub(super) spare: Vec<Vec<Copy>>,
     pub(super) guesses: Guesses,
@@ -182,6 +184,7 @@ impl Traffic {
             held: Held::default(),
             deadlines: Deadlines::default(),
             out: Out::default(),
+            performed: Vec::new(),
             spare: Vec::new(),
             guesses: Guesses::default(),
             slots: Vec::new(),

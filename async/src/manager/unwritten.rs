@@ -16,11 +16,12 @@
 //!   of blocks that nobody holds.
 //! - I2: a block is marked before anybody can find it, and whoever copies one that may be held asks for its mark, under the lock, and waits for its
 //!   gate at least: offloads, persist and preemption (`offload.rs`), and what is written through (`ahead.rs`), which the end of the mark makes up for.
-//!   What lists have registered ahead together is written with the first of their passes that is over, and given up with the last.
+//!   What lists have registered ahead together is written with the first of their passes that is over, and given up with the last. A copy
+//!   that waits for a pass, or goes by its layers, waits for the next one, or ends, when all lists of the passes up to that have withdrawn.
 //! - I3: nothing of a block that is marked is registered below (I2, and I3 of `down.rs`). So of one that is given up nothing comes to be there: its
 //!   flight is called back, or nobody knows of it any more and it ends when it lands; and the same hash may be registered anew at once.
 
-use super::down::Have;
+use super::down::{Down, Have};
 use super::inner::Inner;
 use super::schedule::Waiter;
 use super::traffic::{Plain, Traffic};
@@ -29,6 +30,7 @@ use crate::scheduler::{Gate, Key};
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -38,12 +40,29 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct Unwritten(HashMap<(u16, BlockId), Mark, BuildHasherDefault<Plain>>);
 
-/// Of a block that one or several lists have registered ahead.
+/// Of a block that one or several lists have registered ahead: the iterations that these name, but for those that have withdrawn.
 struct Mark {
-    /// The last iteration that any of them names.
-    iteration: u64,
-    /// How many have not said that they will not write it.
-    lists: u32,
+    one: u64,
+    others: Vec<u64>,
+}
+
+impl Mark {
+    /// The first, which writes it.
+    fn iteration(&self) -> u64 {
+        self.others.iter().copied().fold(self.one, u64::min)
+    }
+
+    /// One list less. Whether it was the last.
+    fn is_left_by(&mut self, iteration: u64) -> bool {
+        match self.others.iter().position(|of| *of == iteration) {
+            Some(at) => _ = self.others.swap_remove(at),
+            None => match self.others.pop() {
+                Some(other) => self.one = other,
+                None => return true,
+            },
+        }
+        false
+    }
 }
 
 impl Unwritten {
@@ -53,7 +72,7 @@ impl Unwritten {
 
     /// The iteration that writes a block, if that is to come.
     pub(super) fn iteration(&self, stack: u16, block: BlockId) -> Option<u64> {
-        if self.is_empty() { None } else { self.0.get(&(stack, block)).map(|mark| mark.iteration) }
+        if self.is_empty() { None } else { self.0.get(&(stack, block)).map(Mark::iteration) }
     }
 }
 
@@ -100,8 +119,9 @@ impl Ahead {
     }
 
     /// The iteration does not write them: it has failed, or the request is not in it. Blocks that no other list is to write are found by nobody from
-    /// now on, and no copy of them comes to be; how many these were. Their handles are still to be dropped, and their memory is kept until the
-    /// iteration is over. Whoever has found them meanwhile holds blocks that are wrong ([`Blocks::registered`](super::Blocks::registered) tells).
+    /// now on, and no copy of them comes to be; how many these were. Their handles are still to be dropped, and of an iteration that has begun their
+    /// memory is kept until it is over. Whoever has found them meanwhile holds blocks that are wrong ([`Blocks::registered`](super::Blocks::registered)
+    /// tells).
     ///
     /// To be said before the engine tells of the iteration's last layer, or of its end: from then on they count as written, and may have been copied.
     /// That comes too late, and gives 0.
@@ -131,10 +151,10 @@ impl Traffic {
         iteration: u64,
         list: impl Iterator<Item = (BlockId, BlockRef)>,
     ) -> Option<Key> {
-        let gate = self.clock.of_all_layers(written_after(iteration));
-        if self.closed || self.clock.passed(gate) {
+        if self.closed || self.is_written(iteration) {
             return None;
         }
+        let gate = self.clock.of_all_layers(written_after(iteration));
         let pool = &inner.stack(stack).device.pool;
         let mut blocks = Vec::new();
         for (own, block) in list {
@@ -144,8 +164,10 @@ impl Traffic {
             }
             let Some(held) = pool.hold_again(block) else { continue };
             blocks.push(held);
-            let mark = self.unwritten.0.entry(name).or_insert(Mark { iteration, lists: 0 });
-            (mark.iteration, mark.lists) = (mark.iteration.max(iteration), mark.lists + 1);
+            match self.unwritten.0.entry(name) {
+                Entry::Occupied(mark) => mark.into_mut().others.push(iteration),
+                Entry::Vacant(mark) => _ = mark.insert(Mark { one: iteration, others: Vec::new() }),
+            }
         }
         if blocks.is_empty() {
             return None;
@@ -153,6 +175,11 @@ impl Traffic {
         let marked = Marked { stack, blocks, iteration, withdrawn: false, since: inner.elapsed() };
         self.watch_gates(inner.rules.offload_deadline);
         Some(self.gated.hold_beyond(gate, Waiter::Marked(marked)))
+    }
+
+    /// Whether what was registered ahead of an iteration is written by now.
+    pub(super) fn is_written(&self, iteration: u64) -> bool {
+        self.clock.passed(self.clock.of_all_layers(written_after(iteration)))
     }
 
     /// The pass is over: they are as any others, and what is written through goes down now.
@@ -168,67 +195,125 @@ impl Traffic {
 
     /// Its pass will not write them.
     pub(super) fn never_written(&mut self, inner: &Inner, marked: Marked, why: Cause) {
-        let Marked { stack, blocks, withdrawn, .. } = marked;
-        for block in blocks.iter().filter(|_| !withdrawn) {
-            self.not_by_this(inner, stack, *block, why);
+        if !marked.withdrawn {
+            self.not_by_this(inner, &marked, why);
         }
-        release(inner, stack, &blocks);
+        release(inner, marked.stack, &marked.blocks);
     }
 
-    /// The same, and their memory stays until it is over. How many nobody writes.
+    /// The same, and where the pass has begun, and may be writing them, their memory stays until it is over. How many nobody writes.
     fn withdraw_list(&mut self, inner: &Inner, mark: Key, why: Cause) -> usize {
         let Some(Waiter::Marked(marked)) = self.gated.get_mut(mark) else { return 0 };
         if std::mem::replace(&mut marked.withdrawn, true) {
             return 0;
         }
-        let (stack, blocks) = (marked.stack, marked.blocks.clone());
-        blocks.into_iter().filter(|block| self.not_by_this(inner, stack, *block, why)).count()
-    }
-
-    /// One list less is to write a block. Whether it was the last.
-    fn not_by_this(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) -> bool {
-        let Some(mark) = self.unwritten.0.get_mut(&(stack, block.id)) else { return false };
-        mark.lists -= 1;
-        let last = mark.lists == 0;
-        if last {
-            self.withdraw(inner, stack, block, why);
+        let (stack, iteration) = (marked.stack, marked.iteration);
+        let marked = Marked { blocks: marked.blocks.clone(), ..*marked };
+        let count = self.not_by_this(inner, &marked, why);
+        if iteration > self.clock.iteration() {
+            self.gated.remove(mark);
+            release(inner, stack, &marked.blocks);
         }
-        last
+        count
     }
 
-    /// What a pass is still to write gives way to what is computed: it is to be registered under these hashes.
+    /// One list less is to write its blocks. Of how many it was the last.
+    fn not_by_this(&mut self, inner: &Inner, list: &Marked, why: Cause) -> usize {
+        let (stack, mut gone) = (list.stack, Vec::new());
+        for block in &list.blocks {
+            match self.unwritten.0.get_mut(&(stack, block.id)).map(|mark| mark.is_left_by(list.iteration)) {
+                Some(true) => {
+                    self.withdraw(inner, stack, *block, why);
+                    gone.push(*block);
+                }
+                Some(false) => self.by_others(inner, stack, *block, why),
+                None => {}
+            }
+        }
+        self.end_copies_of(inner, stack, &mut gone);
+        gone.len()
+    }
+
+    /// What one list is not to write, others are: a copy that goes by the layers of an earlier pass than theirs ends; and one whose pass is not
+    /// known any more, since its staging was needed.
+    fn by_others(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) {
+        let Some(first) = self.unwritten.iteration(stack, block.id) else { return };
+        let Some((_, hash)) = inner.stack(stack).device.pool.registered(block.id) else { return };
+        let its_pass = |down: &Down| down.steps.map_or(0, |steps| steps.iteration);
+        self.end_way_down(inner, (stack, hash), why, |down| {
+            down.source == Have::Held(block) && its_pass(down) < first
+        });
+    }
+
+    /// Copies of blocks that were withdrawn wait for their gates no longer, and hold them no longer.
+    fn end_copies_of(&mut self, inner: &Inner, stack: u16, blocks: &mut [BlockRef]) {
+        if blocks.is_empty() {
+            return;
+        }
+        blocks.sort_unstable_by_key(|block| block.id);
+        let of_these = |waiter: &Waiter| match waiter {
+            Waiter::Copy(copy) => {
+                copy.stack == stack && blocks.binary_search_by_key(&copy.block.id, |block| block.id).is_ok()
+            }
+            Waiter::Flight(_) | Waiter::Marked(_) => false,
+        };
+        let mut ended = Vec::new();
+        self.gated.give_up(of_these, |waiter| ended.push(waiter));
+        for waiter in ended {
+            if let Waiter::Copy(copy) = waiter {
+                self.let_through(inner, copy);
+            }
+        }
+    }
+
+    /// What a pass is still to write gives way to what is computed: it is to be registered under these hashes. That may fail still: then what has
+    /// given way is a miss.
     pub(super) fn give_way(&mut self, inner: &Inner, stack: u16, hashes: &[SequenceHash]) {
         if self.unwritten.is_empty() {
             return;
         }
         let books = &inner.stack(stack).device;
+        let mut gone = Vec::new();
         for hash in hashes {
             let Some(there) = books.pool.lookup_ref(*hash) else { continue };
-            self.withdraw(inner, stack, there, Cause::Cancelled);
+            if self.withdraw(inner, stack, there, Cause::Cancelled) {
+                gone.push(there);
+            }
             books.release(there, inner.now());
         }
+        self.end_copies_of(inner, stack, &mut gone);
     }
 
-    /// Takes a marked block that the caller holds out of the books, and ends its way down (I3).
-    fn withdraw(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) {
+    /// Takes a marked block that the caller holds out of the books, and ends its way down (I3). Whether it was marked.
+    fn withdraw(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) -> bool {
         if self.unwritten.0.remove(&(stack, block.id)).is_none() {
-            return;
+            return false;
         }
         let pool = &inner.stack(stack).device.pool;
         let there = pool.registered(block.id).filter(|(there, _)| *there == block);
-        let Some((_, hash)) = there else { return };
+        let Some((_, hash)) = there else { return true };
         pool.withdraw_held(block);
         inner.counts.unwritten();
-        let name = (stack, hash);
-        let Some(key) = self.down_of.get(&name).copied() else { return };
         // Another block of the hash may be on its way.
-        let its = self.downs.get_mut(key as usize).filter(|down| down.source == Have::Held(block));
-        let Some(down) = its else { return };
+        self.end_way_down(inner, (stack, hash), why, |down| down.source == Have::Held(block));
+        true
+    }
+
+    /// Ends such a copy of a hash: nothing of it will be found below.
+    fn end_way_down(
+        &mut self,
+        inner: &Inner,
+        name: (u16, SequenceHash),
+        why: Cause,
+        such: impl Fn(&Down) -> bool,
+    ) {
+        let Some(key) = self.down_of.get(&name).copied() else { return };
+        let Some(down) = self.downs.get_mut(key as usize).filter(|down| such(down)) else { return };
         down.withdrawn = true;
         let at = down.at;
         self.down_of.remove(&name);
         if self.recall(at) {
-            self.lines[stack as usize].grounded.retain(|waits| *waits != key);
+            self.lines[name.0 as usize].grounded.retain(|waits| *waits != key);
             self.down_failed(inner, key, Failure::of(why));
         }
     }

@@ -1,7 +1,9 @@
 //! Whatever fails, is refused or is late is counted, by its cause.
 
+use crate::flying::look;
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, compute, hashes, rest, settings, stepping};
+use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::core::{DevicePort, PoolConfig};
 use kvstrata::ffi::device::SimDevice;
@@ -11,7 +13,8 @@ use kvstrata::manager::{
 use kvstrata::movers::ThreadsMover;
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, Path};
+use kvstrata::transfer::{Cause, Copies, DeviceMover, DiskPort, Failure, HostMemory, Path};
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -20,10 +23,15 @@ use std::time::Duration;
 struct Told {
     inner: ThreadsMover,
     fails: Mutex<Option<Failure>>,
+    /// Copies that wait to be answered, if any are to.
+    waits: Mutex<Option<Vec<Copies>>>,
 }
 
 impl DeviceMover for Told {
     fn start(&self, copies: Copies) {
+        if let Some(waits) = &mut *self.waits.lock().expect("no panic") {
+            return waits.push(copies);
+        }
         match *self.fails.lock().expect("no panic") {
             Some(failure) => copies.end(Err(failure)),
             None => self.inner.start(copies),
@@ -40,17 +48,17 @@ impl DeviceMover for Told {
 }
 
 fn told() -> (KvBlockManager, Arc<Told>) {
-    told_of(settings(4, 16))
+    told_of(settings(4, 16), None)
 }
 
 /// The same, of settings for so many blocks.
-fn told_of(settings: ManagerConfigBuilder) -> (KvBlockManager, Arc<Told>) {
+fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn DiskPort>>) -> (KvBlockManager, Arc<Told>) {
     let config = settings.build().expect("a configuration");
     let layers = [BYTES];
-    let memory = HostMemory::new(16, &layers).expect("memory");
+    let memory = HostMemory::new(18, &layers).expect("memory");
     let sim = Arc::new(SimDevice::with_layers(0, 4, &layers).expect("memory"));
     let inner = ThreadsMover::new(Arc::clone(&sim), Arc::clone(&memory), 1).expect("a thread");
-    let mover = Arc::new(Told { inner, fails: Mutex::new(None) });
+    let mover = Arc::new(Told { inner, fails: Mutex::new(None), waits: Mutex::new(None) });
     let parts = StackParts {
         name: "told".to_owned(),
         device: PoolConfig::new(4),
@@ -58,7 +66,7 @@ fn told_of(settings: ManagerConfigBuilder) -> (KvBlockManager, Arc<Told>) {
         mover: Arc::<Told>::clone(&mover),
         memory: Some(memory),
         host: Some(PoolConfig::new(16)),
-        disk: None,
+        disk,
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 1 },
@@ -272,11 +280,35 @@ async fn whatever_is_to_persist_is_in_one_count() {
     drop(held);
 }
 
+/// What has failed on its way to the host, and has come there by another's copy, is counted by what becomes of it then.
+#[tokio::test]
+async fn what_is_to_persist_is_counted_by_where_it_has_come_to() {
+    let disk = Arc::new(SimDisk::new(1, BYTES, Plan::calm(1)));
+    let (manager, mover) = told_of(settings(4, 16), Some(disk));
+    let all = hashes(1, 3);
+    let held = compute(&manager, &all[..2], None).await;
+    *mover.waits.lock().expect("no panic") = Some(Vec::new());
+    let mut persist = pin!(manager.persist(&all));
+    assert!(look(persist.as_mut()).is_pending());
+    let mut both = mover.waits.lock().expect("no panic").take().expect("they wait");
+    assert_eq!(both.len(), 2);
+    both.remove(0).end(Err(Failure::of(Cause::Device)));
+    let again = manager.offload(&held, OffloadOptions::default());
+    mover.start(both.remove(0));
+    assert_eq!(again.await.copied, 2);
+    let down = persist.await;
+    assert_eq!(
+        (down.copied, down.refused, down.failed, down.cause),
+        (1, 2, 0, None),
+        "the disk has one slot"
+    );
+}
+
 /// A copy that is to be tried again, much later, keeps nothing from who opens the same files next.
 #[tokio::test]
 async fn a_pause_before_an_attempt_keeps_no_manager() {
     let patient = settings(4, 16).transfer_retries(3).transfer_retry_after(Duration::from_secs(3600));
-    let (manager, mover) = told_of(patient);
+    let (manager, mover) = told_of(patient, None);
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     *mover.fails.lock().expect("no panic") = Some(Failure::passing(Cause::Busy));
     let offload = manager.offload(&blocks, OffloadOptions::default());

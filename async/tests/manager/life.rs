@@ -126,3 +126,37 @@ async fn who_waits_for_a_copy_lets_no_more_blocks_leave_than_it_needs() {
     ground.mover.open();
     assert_eq!(three.await.expect("soon").len(), 3);
 }
+
+#[tokio::test]
+async fn who_asks_again_has_the_blocks_that_left_for_who_gave_up() {
+    let ground = Ground::of(settings(8, 16), 8, 16);
+    let manager = &ground.manager;
+    let all = hashes(1, 8);
+    drop(compute(manager, &all, None).await);
+    ground.mover.close();
+    assert!(look(manager.allocate(4)).is_pending(), "four are to be copied, and it waits no more");
+    let mut again = pin!(manager.allocate(4));
+    assert!(look(again.as_mut()).is_pending());
+    assert_eq!(manager.census().down, 4);
+    ground.mover.open();
+    assert_eq!(again.await.expect("soon").len(), 4);
+    rest(manager).await;
+    assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 4);
+}
+
+#[tokio::test]
+async fn who_tries_again_and_again_lets_no_more_blocks_leave() {
+    let ground = Ground::of(settings(8, 16), 8, 16);
+    let manager = &ground.manager;
+    let all = hashes(1, 8);
+    drop(compute(manager, &all, None).await);
+    ground.mover.close();
+    for _ in 0..3 {
+        assert!(manager.try_allocate(2).is_none(), "two are to be copied");
+        assert_eq!(manager.census().down, 2);
+    }
+    ground.mover.open();
+    rest(manager).await;
+    assert_eq!(manager.try_allocate(2).expect("they have gone").len(), 2);
+    assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 6);
+}

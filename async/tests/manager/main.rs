@@ -29,6 +29,7 @@ mod preempt;
 mod prefetch;
 mod put_off;
 mod schedule;
+mod several_lists;
 #[path = "../common/sim/mod.rs"]
 mod sim;
 mod staged;

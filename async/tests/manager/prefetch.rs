@@ -167,3 +167,23 @@ async fn guesses_that_do_not_move_yet_give_way_to_who_is_held_at_a_quota() {
     assert_eq!((manager.census().up, manager.census().moving), (1, 1));
     ground.mover.open();
 }
+
+#[tokio::test]
+async fn a_guess_that_does_not_move_yet_gives_its_block_before_anything_is_evicted() {
+    let one_at_a_time = settings(8, 32).transfer_in_flight(BYTES as u64);
+    let ground = Ground::of(one_at_a_time.prefetch_blocks(8).offload_mode(WriteMode::Through), 8, 32);
+    let manager = &ground.manager;
+    let (wanted, kept) = (hashes(1, 4), hashes(2, 4));
+    drop(compute(manager, &wanted, None).await);
+    drop(compute(manager, &kept, None).await);
+    rest(manager).await;
+    drop(manager.allocate(4).await.expect("those of the wanted ones"));
+    rest(manager).await;
+    ground.mover.close();
+    manager.prefetch(&wanted).detach();
+    assert_eq!((manager.census().up, manager.census().moving, manager.available(Tier::Device)), (4, 1, 4));
+    let three = manager.allocate(3).await.expect("of guesses");
+    assert_eq!((manager.census().up, manager.match_sequence_hashes(&kept).len()), (1, 4));
+    ground.mover.open();
+    drop(three);
+}

@@ -6,21 +6,22 @@ use super::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings, sti
 use crate::gated::Ground;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::core::{DevicePort, SequenceHash};
-use kvstrata::manager::{Ahead, Blocks, KvBlockManager, OffloadOptions, OnboardOptions};
+use kvstrata::manager::{Ahead, Blocks, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path};
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn ground(settings: ManagerConfigBuilder) -> Ground {
+pub fn ground(settings: ManagerConfigBuilder) -> Ground {
     Ground::of(settings, 8, 16)
 }
 
 /// Registered ahead of an iteration, with bytes that nobody computed.
-async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> (Blocks, Ahead) {
+pub async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> (Blocks, Ahead) {
     let blocks = ground.manager.allocate(hashes.len()).await.expect("blocks");
     for block in blocks.ids() {
         ground.device.copy_in(block.0, 0, &[0xEE; BYTES]).expect("in range");
@@ -29,21 +30,21 @@ async fn ahead(ground: &Ground, hashes: &[SequenceHash], iteration: u64) -> (Blo
 }
 
 /// The pass writes them.
-fn write(ground: &Ground, blocks: &Blocks, hashes: &[SequenceHash]) {
+pub fn write(ground: &Ground, blocks: &Blocks, hashes: &[SequenceHash]) {
     for (block, hash) in blocks.ids().zip(hashes) {
         ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("nobody copies it");
     }
 }
 
 /// Pushed out of the device, and brought up again, they have their bytes.
-async fn back(manager: &KvBlockManager, hashes: &[SequenceHash]) {
+pub async fn back(manager: &KvBlockManager, hashes: &[SequenceHash]) {
     drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("all of them"));
     rest(manager).await;
     let up = manager.restore_to_gpu(hashes).await.expect("fits");
     check(manager, &up.blocks, hashes);
 }
 
-fn down(manager: &KvBlockManager) -> u64 {
+pub fn down(manager: &KvBlockManager) -> u64 {
     manager.stats().path(Path::DeviceToHost).transfers
 }
 
@@ -209,6 +210,41 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
     }
 }
 
+/// What the failed pass had begun ends beside the copy of what the next one writes: whoever asks then joins that.
+#[tokio::test]
+async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 3);
+    let begun = |blocks: &Blocks, iteration| {
+        let gate = Gate::Layer { iteration, layer: 0 };
+        let asked = manager.offload(blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        manager.layer_done(0).expect("one runs");
+        asked
+    };
+    ground.mover.close();
+    let iteration = manager.iteration_begin().expect("none runs");
+    let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
+    let first = begun(&blocks, iteration);
+    assert_eq!((ahead.withdraw(), manager.census().moving), (3, 3));
+    drop(blocks);
+    manager.iteration_end().expect("one runs");
+    let iteration = manager.iteration_begin().expect("none runs");
+    let (again, _) = self::ahead(&ground, &hashes, iteration).await;
+    write(&ground, &again, &hashes);
+    let second = begun(&again, iteration);
+    assert_eq!(manager.census().down, 6);
+    ground.mover.open();
+    still(manager).await;
+    assert_eq!((manager.census().down, manager.census().gated), (3, 3), "behind their last layer");
+    let third = manager.offload(&again, OffloadOptions::default());
+    assert_eq!((manager.census().down, manager.census().gated), (3, 3));
+    manager.iteration_end().expect("one runs");
+    assert_eq!((first.await.failed, second.await.copied, third.await.copied), (3, 3, 3));
+    drop(again);
+    back(manager, &hashes).await;
+}
+
 /// A list may have blocks that were there before; and what its pass has written is written.
 #[tokio::test]
 async fn what_is_written_stays_when_the_rest_is_withdrawn() {
@@ -233,43 +269,65 @@ async fn what_is_written_stays_when_the_rest_is_withdrawn() {
     assert_eq!(manager.match_prefix(&late).len(), 1);
 }
 
-/// Two requests with the same prefix, which is new: one of them is cancelled.
+/// An iteration that is over has written what is registered ahead of it: that is as if it had been registered.
 #[tokio::test]
-async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
-    for (first_stays, written) in [(true, 1), (false, 2)] {
-        let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
-        let manager = &ground.manager;
-        let hashes = hashes(1, 2);
-        let (blocks, first) = ahead(&ground, &hashes, 1).await;
-        let (same, second) = ahead(&ground, &hashes, 2).await;
-        assert_eq!((blocks.ids().collect::<Vec<_>>(), manager.census().unwritten), (same.ids().collect(), 4));
-        let asked = manager.offload(&blocks, OffloadOptions::default());
-        let (stays, goes) = if first_stays { (first, second) } else { (second, first) };
-        assert_eq!((goes.withdraw(), blocks.registered()), (0, 2), "the other writes it");
-        for step in 1..=2 {
-            assert_eq!(down(manager), 0);
-            write(&ground, &blocks, &hashes);
-            manager.step().expect("none runs");
-            still(manager).await;
-            if step == written {
-                break;
-            }
-        }
-        assert_eq!((down(manager), stays.withdraw()), (2, 0));
-        drop((blocks, same));
-        manager.step().expect("none runs");
-        assert_eq!(asked.await.failed, 0);
-        back(manager, &hashes).await;
-    }
+async fn what_a_pass_is_to_write_gives_way_to_what_an_earlier_one_has_written() {
     let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
     let hashes = hashes(1, 2);
-    let ((blocks, first), (same, second)) =
-        (ahead(&ground, &hashes, 1).await, ahead(&ground, &hashes, 1).await);
-    assert_eq!((first.withdraw(), second.withdraw(), same.registered()), (0, 2, 0));
-    drop((blocks, same));
-    assert!(ground.manager.match_prefix(&hashes).is_empty());
-    ground.manager.step().expect("none runs");
-    assert_eq!(ground.manager.try_allocate(8).expect("all of them").len(), 8);
+    let (blocks, first) = ahead(&ground, &hashes, 3).await;
+    manager.step().expect("none runs");
+    let computed = manager.allocate(2).await.expect("blocks");
+    for (block, hash) in computed.ids().iter().zip(&hashes) {
+        ground.device.copy_in(block.0, 0, &bytes_of(*hash)).expect("in range");
+    }
+    let (computed, _) = computed.register_ahead(&hashes, None, 1).expect("registered");
+    assert_eq!((blocks.registered(), computed.registered(), computed.written_in()), (0, 2, None));
+    assert_eq!((first.withdraw(), computed.registered()), (0, 2));
+    check(manager, &computed, &hashes);
+}
+
+/// An iteration that has not begun writes nothing: whoever waits for blocks has them at once.
+#[tokio::test]
+async fn what_is_withdrawn_before_its_pass_begins_is_free_at_once() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 8);
+    let (blocks, ahead) = ahead(&ground, &hashes, 1).await;
+    let offload = manager.offload(&blocks, OffloadOptions::default());
+    let mut waits = pin!(manager.allocate(8));
+    assert!(look(waits.as_mut()).is_pending());
+    assert_eq!((ahead.withdraw(), manager.census().unwritten), (8, 0));
+    assert!(look(waits.as_mut()).is_pending(), "they are held");
+    drop(blocks);
+    assert!(look(waits).is_ready());
+    assert!(matches!(look(offload), Poll::Ready(Offloaded { failed: 8, cause: Some(Cause::Cancelled), .. })));
+}
+
+/// What has been counted as late is not counted once more when it comes to nothing.
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
+    let ground = ground(settings(8, 16).deadline_offload(PATIENCE));
+    let manager = &ground.manager;
+    let iteration = manager.iteration_begin().expect("none runs");
+    for (sequence, gate) in [(1, Gate::Open), (2, Gate::Layer { iteration, layer: 0 })] {
+        let hashes = hashes(sequence, 2);
+        let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
+        let deadline = Some(Duration::from_millis(100));
+        let asked = manager.offload(&blocks, OffloadOptions { gate, deadline, ..OffloadOptions::default() });
+        if gate != Gate::Open {
+            manager.layer_done(0).expect("one runs");
+            still(manager).await;
+        }
+        later(Duration::from_millis(150)).await;
+        assert_eq!(asked.await.failed, 2);
+        assert_eq!(ahead.withdraw(), 2);
+    }
+    manager.iteration_end().expect("one runs");
+    rest(manager).await;
+    let stats = manager.stats();
+    let failed = |cause| stats.path(Path::DeviceToHost).failed_by(cause);
+    assert_eq!((failed(Cause::Deadline), failed(Cause::Cancelled)), (4, 0));
 }
 
 /// Somebody has computed it: it is found from then on, whatever becomes of the pass.

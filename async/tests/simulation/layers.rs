@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   engine   allocates, registers ahead of the next iteration, offloads behind its layer k ──► waits until they are written ──► releases
-//!   others   find them, persist them: with what the engine has registered, whatever the write mode
+//!   others   find them, persist them: with what the engine has registered, whatever the write mode; register the same ahead of the same iteration or
+//!            another, and write it if the first does not
 //!   model    iteration: │ layer 0 written, told of │ layer 1 written │ layer 2 written, told of │ … │ over
 //! ```
 //!
@@ -27,6 +28,13 @@ use std::time::Duration;
 /// What nobody has computed.
 const NOTHING: u8 = 0x5A;
 
+/// Another list of the same hashes, and so of the same blocks, and the iteration that writes them if the first does not.
+struct Joined {
+    iteration: u64,
+    blocks: Blocks,
+    ahead: Ahead,
+}
+
 /// A block that an iteration writes, and the layers that it has.
 #[derive(Debug)]
 pub struct Written {
@@ -42,7 +50,11 @@ impl World {
         let bytes = self.settings.layer_bytes;
         let at = layer as usize * bytes..(layer as usize + 1) * bytes;
         let mut written = self.pace.written.borrow_mut();
-        for of in written.iter_mut().filter(|of| of.iteration == iteration) {
+        // Of several lists of a block the first one writes it.
+        let by_others: Vec<BlockId> =
+            written.iter().filter(|of| of.layers > layer).map(|of| of.block).collect();
+        let its = |of: &&mut Written| of.iteration == iteration && !by_others.contains(&of.block);
+        for of in written.iter_mut().filter(its) {
             let content = bytes_of(of.hash, self.settings.block_bytes());
             if let Err(error) = self.device.copy_in(of.block.0, at.start, &content[at.clone()]) {
                 self.violation(format!("layer {layer} of block {} cannot be written: {error}", of.block));
@@ -87,17 +99,22 @@ impl World {
         self.check();
     }
 
-    /// Whether these are written.
+    /// Whether these are written, by whichever list.
     fn is_written(&self, ids: &[BlockId]) -> bool {
         let written = self.pace.written.borrow();
-        let lacks = |of: &Written| ids.contains(&of.block) && of.layers < self.settings.layers;
-        !written.iter().any(lacks)
+        let layers =
+            |block: BlockId| written.iter().filter(move |of| of.block == block).map(|of| of.layers).max();
+        ids.iter().all(|block| layers(*block).is_none_or(|layers| layers == self.settings.layers))
     }
 
-    /// The blocks of a pass that has ended, or come to nothing, may be others' by now.
+    /// A list of blocks of a pass that has ended, or come to nothing: they may be others' by now.
     fn writes_no_more(&self, iteration: u64, ids: &[BlockId]) {
-        let its = |of: &Written| of.iteration == iteration && ids.contains(&of.block);
-        self.pace.written.borrow_mut().retain(|of| !its(of));
+        let mut written = self.pace.written.borrow_mut();
+        for block in ids {
+            // Of two lists of one pass one is as the other.
+            let its = written.iter().position(|of| (of.iteration, of.block) == (iteration, *block));
+            its.map(|at| written.swap_remove(at));
+        }
     }
 
     /// What the host has of these hashes has their bytes.
@@ -154,13 +171,7 @@ impl Engine {
         ids: &[BlockId],
         hashes: &[SequenceHash],
     ) {
-        let of = |(block, hash): (&BlockId, &SequenceHash)| Written {
-            iteration,
-            block: *block,
-            hash: *hash,
-            layers: 0,
-        };
-        self.world.pace.written.borrow_mut().extend(ids.iter().zip(hashes).map(of));
+        self.is_to_write(iteration, ids, hashes);
         let layer = self.random.below(u64::from(self.world.settings.layers) + 1) as u32;
         let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
         let gate = Gate::Layer { iteration, layer };
@@ -169,8 +180,16 @@ impl Engine {
         self.note(&format!("offloads {} behind layer {layer} of iteration {iteration}", ids.len()));
         self.world.check();
         self.ask_early(hashes).await;
-        if self.chance(1) {
-            return self.fail_pass(iteration, (blocks, ahead), ids, hashes, offload).await;
+        let mut joined = if self.chance(3) { self.join(ids, hashes).await } else { None };
+        if self.chance(if joined.is_some() { 4 } else { 1 }) {
+            return self.fail_pass(iteration, (blocks, ahead), ids, hashes, (offload, joined)).await;
+        }
+        if self.chance(5)
+            && let Some(Joined { iteration, ahead, .. }) = joined.take()
+        {
+            self.world.writes_no_more(iteration, ids);
+            ahead.withdraw();
+            self.note("withdraws what another list is to write, too");
         }
         let patience = self.patience();
         let early = patience.wait(&mut offload).await;
@@ -195,6 +214,7 @@ impl Engine {
             }
         }
         self.believe(ids.iter().copied(), hashes, "held behind a layer");
+        joined.iter().for_each(|joined| self.world.writes_no_more(joined.iteration, ids));
     }
 
     /// Somebody else asks for what the pass is still to write: it is found in the device, and copied when it is written.
@@ -215,6 +235,49 @@ impl Engine {
         }
     }
 
+    fn is_to_write(&self, iteration: u64, ids: &[BlockId], hashes: &[SequenceHash]) {
+        let of = |(block, hash): (&BlockId, &SequenceHash)| Written {
+            iteration,
+            block: *block,
+            hash: *hash,
+            layers: 0,
+        };
+        self.world.pace.written.borrow_mut().extend(ids.iter().zip(hashes).map(of));
+    }
+
+    /// Another request with the same blocks, for the next iteration or the one behind it. None: they are written by now, or withdrawn.
+    async fn join(&mut self, ids: &[BlockId], hashes: &[SequenceHash]) -> Option<Joined> {
+        let blocks = self.allocate(hashes.len()).await?;
+        for block in blocks.ids() {
+            self.world.device.copy_in(block.0, 0, &vec![NOTHING; self.bytes()]).expect("in range");
+            self.world.books.borrow_mut().disown(*block);
+        }
+        let own = blocks.ids().to_vec();
+        let iteration = self.world.iteration.get() + 1 + self.random.below(2);
+        let (blocks, ahead) = blocks.register_ahead(hashes, None, iteration).ok()?;
+        self.world.registered(&own, &blocks, hashes);
+        if blocks.written_in().is_none() || !blocks.ids().eq(ids.iter().copied()) {
+            ahead.withdraw();
+            return None;
+        }
+        self.is_to_write(iteration, ids, hashes);
+        self.note(&format!("joins {} blocks that are to be written, in iteration {iteration}", ids.len()));
+        Some(Joined { iteration, blocks, ahead })
+    }
+
+    /// The first list has withdrawn, and this one is to write them.
+    async fn write_instead(&mut self, joined: Joined, ids: &[BlockId], hashes: &[SequenceHash]) {
+        self.world.believe_host(hashes);
+        while !self.world.is_written(ids) && !self.world.closing.get() {
+            pass(Duration::from_millis(1)).await;
+        }
+        self.world.believe_host(hashes);
+        if self.world.is_written(ids) && joined.blocks.registered() == hashes.len() {
+            self.believe(ids.iter().copied(), hashes, "written by another list");
+        }
+        self.world.writes_no_more(joined.iteration, ids);
+    }
+
     /// The pass has failed, or is said to have.
     async fn fail_pass(
         &mut self,
@@ -222,17 +285,23 @@ impl Engine {
         (blocks, ahead): (Blocks, Ahead),
         ids: &[BlockId],
         hashes: &[SequenceHash],
-        offload: Pin<Box<Offload>>,
+        (offload, joined): (Pin<Box<Offload>>, Option<Joined>),
     ) {
         self.pause(30).await;
         // What is written by now stays.
         if blocks.written_in().is_none() {
+            joined.iter().for_each(|joined| self.world.writes_no_more(joined.iteration, ids));
             return;
         }
         self.world.writes_no_more(iteration, ids);
         ahead.withdraw();
         drop(blocks);
         self.note("withdraws what a pass was to write");
+        if let Some(joined) = joined {
+            self.write_instead(joined, ids, hashes).await;
+            let outcome = self.patience().wait(offload).await;
+            return self.note(&format!("offloaded what another list has written: {outcome:?}"));
+        }
         let found = self.manager().match_prefix(hashes);
         if !found.is_empty() {
             self.world.violation(format!("{found:?} of what was withdrawn"));
@@ -309,6 +378,8 @@ mod directed {
                 for _ in 0..12 {
                     engine.offload_behind_layers().await;
                 }
+                // The last pass that anything is registered ahead of may be the one behind the next.
+                pass(3 * every).await;
                 (0..world.settings.engines).for_each(|_| world.engine_ends());
                 model.await.expect("no panic");
             });

@@ -1,10 +1,12 @@
-//! How much is looked at for who waits for blocks.
+//! How much is looked at for who waits for blocks, and who has them.
 
 use crate::config::ManagerConfig;
 use crate::manager::KvBlockManager;
 use crate::tier::Tier;
 use kvstrata_core::{Policy, Priority, SequenceHash};
 use std::cell::Cell;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
 
 thread_local! {
     /// Walks over a tier for blocks that its policy keeps, by this thread.
@@ -37,4 +39,32 @@ async fn as_many_parents_as_are_wanted_are_taken_in_one_walk_and_count_as_evicte
     assert!(manager.try_allocate(1).is_none(), "two are pinned, and eight held");
     assert_eq!(manager.match_sequence_hashes(&hashes).len(), 2);
     assert_eq!(manager.pool_stats(Tier::Device).evicted, 22);
+}
+
+/// What is released is in the pool a moment before who waits is told of it.
+#[tokio::test]
+async fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
+    let settings = ManagerConfig::builder()
+        .geometry_block_bytes(Some(64))
+        .device_blocks(1)
+        .host_blocks(0)
+        .watermark_device(1.0);
+    let manager = KvBlockManager::new(&settings.build().expect("a configuration")).expect("a manager");
+    let hash = SequenceHash::from_u128(1);
+    let held = manager.try_allocate(1).expect("a free one").register(&[hash], None).expect("registered");
+    let books = &manager.inner.stack(0).device;
+    let also = books.pool.lookup_ref(hash).expect("registered");
+    let mut first = pin!(manager.allocate(1));
+    assert!(look(first.as_mut()).is_pending());
+    drop(held);
+    assert!(look(first.as_mut()).is_pending());
+    books.release(also, manager.inner.now());
+    let mut second = pin!(manager.allocate(1));
+    assert!(look(second.as_mut()).is_pending());
+    assert!(look(first).is_ready());
+}
+
+/// The outcome of a look at a future.
+fn look<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -1,0 +1,155 @@
+//! Blocks that several lists have registered ahead of passes: they are written by the first of these that is over, or by the next one, if that
+//! withdraws.
+
+use super::ground::{hashes, rest, settings, still};
+use super::unwritten::{ahead, back, down, ground, write};
+use kvstrata::config::WriteMode;
+use kvstrata::manager::OffloadOptions;
+use kvstrata::scheduler::Gate;
+use kvstrata::tier::Tier;
+
+/// Two requests with the same prefix, which is new: one of them is cancelled.
+#[tokio::test]
+async fn what_another_list_is_to_write_stays_until_that_is_withdrawn_too() {
+    for (first_stays, written) in [(true, 1), (false, 2)] {
+        let ground = ground(settings(8, 16).offload_mode(WriteMode::Through));
+        let manager = &ground.manager;
+        let hashes = hashes(1, 2);
+        let (blocks, first) = ahead(&ground, &hashes, 1).await;
+        let (same, second) = ahead(&ground, &hashes, 2).await;
+        assert_eq!((blocks.ids().collect::<Vec<_>>(), manager.census().unwritten), (same.ids().collect(), 4));
+        let asked = manager.offload(&blocks, OffloadOptions::default());
+        let (stays, goes) = if first_stays { (first, second) } else { (second, first) };
+        assert_eq!((goes.withdraw(), blocks.registered()), (0, 2), "the other writes it");
+        assert_eq!(blocks.written_in(), Some(written));
+        for step in 1..=2 {
+            assert_eq!(down(manager), 0);
+            write(&ground, &blocks, &hashes);
+            manager.step().expect("none runs");
+            still(manager).await;
+            if step == written {
+                break;
+            }
+        }
+        assert_eq!((down(manager), stays.withdraw()), (2, 0));
+        drop((blocks, same));
+        manager.step().expect("none runs");
+        assert_eq!(asked.await.failed, 0);
+        back(manager, &hashes).await;
+    }
+    let ground = ground(settings(8, 16));
+    let hashes = hashes(1, 2);
+    let ((blocks, first), (same, second)) =
+        (ahead(&ground, &hashes, 1).await, ahead(&ground, &hashes, 1).await);
+    assert_eq!((first.withdraw(), second.withdraw(), same.registered()), (0, 2, 0));
+    drop((blocks, same));
+    assert!(ground.manager.match_prefix(&hashes).is_empty());
+    ground.manager.step().expect("none runs");
+    assert_eq!(ground.manager.try_allocate(8).expect("all of them").len(), 8);
+}
+
+/// A copy that was to wait for the pass of a list which then withdraws waits for the pass of the other: nothing is copied before it is written.
+#[tokio::test]
+async fn a_copy_that_waits_for_a_pass_waits_for_the_next_one_when_that_is_to_write() {
+    enum Copy {
+        Whole,
+        Behind,
+        Begun,
+    }
+    for copy in [Copy::Whole, Copy::Behind, Copy::Begun] {
+        let ground = ground(settings(8, 16));
+        let manager = &ground.manager;
+        let hashes = hashes(1, 2);
+        let (blocks, first) = ahead(&ground, &hashes, 1).await;
+        let gate = match copy {
+            Copy::Whole => Gate::Open,
+            Copy::Behind | Copy::Begun => Gate::Layer { iteration: 1, layer: 0 },
+        };
+        let asked = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        manager.iteration_begin().expect("none runs");
+        if matches!(copy, Copy::Begun) {
+            manager.layer_done(0).expect("one runs");
+            still(manager).await;
+        }
+        let (same, _second) = ahead(&ground, &hashes, 2).await;
+        assert_eq!((first.withdraw(), same.registered(), same.written_in()), (0, 2, Some(2)));
+        manager.iteration_end().expect("one runs");
+        still(manager).await;
+        let begun = if matches!(copy, Copy::Begun) { 2 } else { 0 };
+        assert_eq!((down(manager), manager.pool_stats(Tier::Host).stored), (begun, 0));
+        write(&ground, &same, &hashes);
+        manager.step().expect("none runs");
+        rest(manager).await;
+        assert_eq!(asked.await.failed as u64, begun);
+        drop((blocks, same));
+        back(manager, &hashes).await;
+    }
+}
+
+/// Of two lists of one pass one is withdrawn: the copy that goes by its layers goes on.
+#[tokio::test]
+async fn a_copy_by_layers_goes_on_when_another_list_is_written_by_the_same_pass() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 2);
+    let iteration = manager.iteration_begin().expect("none runs");
+    let (blocks, first) = ahead(&ground, &hashes, iteration).await;
+    let (same, _second) = ahead(&ground, &hashes, iteration).await;
+    let gate = Gate::Layer { iteration, layer: 0 };
+    write(&ground, &blocks, &hashes);
+    manager.layer_done(0).expect("one runs");
+    let asked = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+    still(manager).await;
+    let (later, _third) = ahead(&ground, &hashes, iteration + 1).await;
+    assert_eq!(first.withdraw(), 0);
+    manager.iteration_end().expect("one runs");
+    assert_eq!((asked.await.copied, same.written_in()), (2, None));
+    drop((blocks, same, later));
+    // The third is over, too, and holds nothing any more.
+    manager.step().expect("none runs");
+    back(manager, &hashes).await;
+}
+
+/// A list that comes later, of the same pass or another, keeps no copy from what the first one has written.
+#[tokio::test]
+async fn a_copy_goes_with_the_first_pass_that_writes_its_block() {
+    for (withdraws, second_pass, by_layers) in
+        [(true, 1, false), (false, 2, false), (false, 2, true), (false, 1, true)]
+    {
+        let ground = ground(settings(8, 16));
+        let manager = &ground.manager;
+        let hashes = hashes(1, 2);
+        let (blocks, first) = ahead(&ground, &hashes, 1).await;
+        let gate = if by_layers { Gate::Layer { iteration: 1, layer: 0 } } else { Gate::Open };
+        let asked = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        let (same, _second) = ahead(&ground, &hashes, second_pass).await;
+        if withdraws {
+            assert_eq!(first.withdraw(), 0);
+        }
+        write(&ground, &blocks, &hashes);
+        manager.iteration_begin().expect("none runs");
+        manager.layer_done(0).expect("one runs");
+        still(manager).await;
+        assert_eq!(manager.census().down, if by_layers { 2 } else { 0 });
+        manager.iteration_end().expect("one runs");
+        assert_eq!(asked.await.copied, 2, "{withdraws} {second_pass} {by_layers}");
+        // What the second has named is over.
+        manager.step().expect("none runs");
+        drop((blocks, same));
+        back(manager, &hashes).await;
+    }
+}
+
+/// The same, if it is asked for when both are there.
+#[tokio::test]
+async fn a_copy_of_two_lists_waits_for_the_first_of_their_passes() {
+    let ground = ground(settings(8, 16));
+    let manager = &ground.manager;
+    let hashes = hashes(1, 2);
+    let ((blocks, _), (same, _)) = (ahead(&ground, &hashes, 1).await, ahead(&ground, &hashes, 2).await);
+    assert_eq!(same.written_in(), Some(1));
+    let asked = manager.offload(&same, OffloadOptions::default());
+    write(&ground, &blocks, &hashes);
+    manager.step().expect("none runs");
+    assert_eq!((asked.await.copied, same.written_in()), (2, None));
+}
