@@ -225,9 +225,9 @@ impl Checker {
         if let Some(i) = (1..disk.paths.len()).find(|i| disk.paths[..*i].contains(&disk.paths[*i])) {
             self.refuse("disk.paths", disk.paths[i].display(), "is there twice; each volume needs its own");
         }
-        if disk.blocks > 0 && disk.staging < 2 {
+        if let Some(staging) = disk.staging.filter(|staging| disk.blocks > 0 && *staging < 2) {
             let why = "must be at least 2 with a disk tier: bytes go through host memory, and while one block is copied up the next is read";
-            self.refuse("disk.staging", disk.staging, why);
+            self.refuse("disk.staging", staging, why);
         }
         if let (Some(file), Some(variable)) = (&disk.key_file, &disk.key_env) {
             let why = format!(

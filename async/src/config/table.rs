@@ -248,8 +248,8 @@ settings! {
         disk_weights => weights: Option<String> = None, Maybe(Text);
         /// Which blocks leave first.
         disk_policy => policy: Policy = Policy::Lru, Word;
-        /// Blocks of host memory in which bytes are staged between device and disk: no more reads are under way at a time.
-        disk_staging => staging: u32 = 40, blocks(0);
+        /// Blocks of host memory in which bytes are staged between device and disk: no more reads are under way at a time. As many as 16 MiB hold, 40 at least and 256 at most, unless given: a drive that is asked for small blocks wants many at once.
+        disk_staging => staging: Option<u32> = None, Maybe(blocks(0));
         /// How bytes are moved.
         disk_backend => backend: Backend = Backend::Auto, Word;
         /// When new files are written through, which makes later writes faster: before use, in the background, or not at all.

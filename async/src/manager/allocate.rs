@@ -318,8 +318,12 @@ impl Traffic {
             if free > 0 && pool.allocate_free_ids(free, got).is_ok() {
                 continue;
             }
-            // Those that leave already are somebody's who waits no more, or of the last look.
-            let wanted = missing.saturating_sub(self.lines[stack as usize].draining as usize);
+            // Those that leave already are somebody's who waits no more, or of the last look, and count. But a device may be slow, or have stopped: what
+            // needs no copy is had beside them.
+            let wanted = match self.lines[stack as usize].draining as usize {
+                0 => missing,
+                draining => missing.saturating_sub(draining).max(self.clean_ahead(inner, stack, missing)),
+            };
             if wanted == 0 {
                 return false;
             }

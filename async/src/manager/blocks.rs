@@ -5,6 +5,7 @@
 
 use super::inner::Inner;
 use super::tenants::TenantId;
+use super::traffic::Traffic;
 use super::unwritten::Ahead;
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TransitionError};
 use std::sync::Arc;
@@ -57,6 +58,19 @@ pub enum RegisterFault {
     /// The parent is of another manager, or another group.
     #[error("the parent is of another manager or group; give the sequence's own blocks")]
     Parent,
+    /// The parent was withdrawn: no pass has written it, or its tenant was purged; what was computed from it is wrong.
+    #[error("the parent was withdrawn; compute the blocks anew behind one that is registered")]
+    Withdrawn,
+    /// The parent is written by a later pass.
+    #[error(
+        "the parent is written in iteration {parent}, behind iteration {iteration}; register them ahead of that one, or later"
+    )]
+    Unwritten {
+        /// Of the parent.
+        parent: u64,
+        /// Of the blocks.
+        iteration: u64,
+    },
     /// The tenant is being purged; dropped, the blocks go with it.
     #[error("the tenant is being purged; drop the blocks")]
     Purging,
@@ -123,7 +137,8 @@ impl BlocksMut {
     /// to that, so ids may differ from before.
     ///
     /// The bytes must be in the device's memory by now, or the mover must order its copies behind what writes them: copies may begin at once. Blocks
-    /// that a pass is still to write are [registered ahead](BlocksMut::register_ahead); what others have registered so gives way to these.
+    /// that a pass is still to write are [registered ahead](BlocksMut::register_ahead); what others have registered so gives way to these. Behind
+    /// blocks that a pass is still to write, these count as written when those do.
     ///
     /// # Errors
     /// [`RegisterError`], with the blocks.
@@ -142,7 +157,8 @@ impl BlocksMut {
     /// [`ManagerStats::unwritten`](super::ManagerStats::unwritten) counts them; whose pass may still come keeps its handles.
     ///
     /// Ids may differ from before here, too: of a hash that another list has registered ahead it is that list's block, written by the first of their
-    /// passes that is over, and copied from then on. A later pass reads it, and does not write it once more. So blocks are registered before
+    /// passes that is over, and copied from then on; but for copies that were asked for when this one was not there, which wait for the pass
+    /// that they knew. A later pass reads it, and does not write it once more. So blocks are registered before
     /// their pass writes anything of them.
     ///
     /// The manager believes that the iteration writes them. Where it does not, since it has failed, or the request was not in it (cancelled, or
@@ -193,24 +209,38 @@ impl BlocksMut {
             true => books.pool.register_ids(&self.ids, hashes, before, refs),
             false => books.pool.register_ids_apart(&self.ids, hashes, refs),
         };
+        // What is withdrawn meanwhile by a purge is not wrong.
+        let withdrawn =
+            || before.is_some_and(|of| books.pool.registered(of.id).is_none_or(|(there, _)| there != of));
+        let anew = |refs: &mut Vec<BlockRef>| match withdrawn() {
+            true => Err(RegisterFault::Withdrawn),
+            false => register(refs).map_err(RegisterFault::from),
+        };
+        let written_with =
+            |traffic: &Traffic| before.and_then(|of| traffic.unwritten.iteration(stack, of.id));
+        let list = |refs: &Vec<BlockRef>| self.ids.iter().copied().zip(refs.clone());
         let registered = match ahead {
-            None => inner.without_ahead(|| register(&mut refs)).unwrap_or_else(|| {
+            None => inner.without_ahead(|| anew(&mut refs)).unwrap_or_else(|| {
                 inner.with(|traffic| {
                     traffic.give_way(&inner, stack, hashes);
-                    register(&mut refs)
+                    let registered = anew(&mut refs)?;
+                    if let Some(parents) = written_with(traffic) {
+                        traffic.mark_unwritten(&inner, stack, parents, before, list(&refs));
+                    }
+                    Ok(registered)
                 })
             }),
             // Nobody who copies finds them before they are marked: that is asked under the lock.
             Some((iteration, ahead)) => inner.with_ahead(|traffic| {
+                if let Some(parent) = written_with(traffic).filter(|parent| *parent > iteration) {
+                    return Err(RegisterFault::Unwritten { parent, iteration });
+                }
                 if traffic.is_written(iteration) {
                     traffic.give_way(&inner, stack, hashes);
                 }
-                let registered = register(&mut refs);
-                if registered.is_ok() {
-                    let list = self.ids.iter().copied().zip(refs.iter().copied());
-                    ahead.mark(traffic.mark_unwritten(&inner, stack, iteration, list));
-                }
-                registered
+                let registered = anew(&mut refs)?;
+                ahead.mark(traffic.mark_unwritten(&inner, stack, iteration, before, list(&refs)));
+                Ok(registered)
             }),
         };
         match registered {
@@ -231,7 +261,7 @@ impl BlocksMut {
                 }
                 Ok(Blocks { inner, stack, refs })
             }
-            Err(error) => refused(self, error.into()),
+            Err(why) => refused(self, why),
         }
     }
 }

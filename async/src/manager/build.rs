@@ -177,6 +177,12 @@ pub(super) fn from_config(config: &ManagerConfig) -> Result<KvBlockManager, Buil
     assemble(config, Parts { stacks, runtime, own, names: None }, notes)
 }
 
+/// Blocks of staging, unless the settings say how many. Reads of blocks that are side by side come to the drive as one, up to half a MiB and more, so that
+/// 32 of small blocks are a few, and the drive has nothing to do whenever those that ask for the next ones are late.
+fn usual_staging(block_bytes: u64) -> u32 {
+    ((16 << 20) / block_bytes).clamp(40, 256) as u32
+}
+
 /// There is no asking but by making a timer, which panics where there are none.
 fn has_timers(runtime: &Handle) -> bool {
     let _in = runtime.enter();
@@ -192,12 +198,14 @@ fn tiers(
     let name = group.name.clone();
     let layers = layer_bytes(group);
     let (device, host) = (group.blocks(config.device.blocks), group.blocks(config.host.blocks));
-    let staging = if config.disk.blocks > 0 { config.disk.staging } else { 0 };
+    let block_bytes: u64 = layers.iter().map(|bytes| *bytes as u64).sum();
+    let staging =
+        if config.disk.blocks > 0 { config.disk.staging.unwrap_or(usual_staging(block_bytes)) } else { 0 };
     let failed = |source| {
-        let (blocks, staged) = (&config.host.blocks, &config.disk.staging);
+        let blocks = &config.host.blocks;
         let given = match staging {
             0 => given(config, &[("host.blocks", blocks)]),
-            _ => given(config, &[("host.blocks", blocks), ("disk.staging", staged)]),
+            _ => given(config, &[("host.blocks", blocks), ("disk.staging", &staging)]),
         };
         BuildError::Memory { given, group: name.clone(), source }
     };
@@ -227,7 +235,7 @@ fn tiers(
         memory: (host + staging > 0).then_some(memory),
         host: (host > 0).then(|| pool(host, config.host.policy)),
         disk,
-        block_bytes: layers.iter().map(|bytes| *bytes as u64).sum(),
+        block_bytes,
         layers: layers.len() as u32,
         needs: needs(group),
         linked: config.device.policy != Policy::Lru,

@@ -39,10 +39,13 @@ use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
-use kvstrata_core::{BlockId, BlockRef, Priority};
+use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, VictimsSeen};
 use kvstrata_ffi::disk::Name;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Next victims that are looked at at a time.
+const PEEK: usize = 8;
 
 /// How a flight has its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,6 +180,27 @@ impl Traffic {
                 Left::Soon
             }
             None => Left::Free(block),
+        }
+    }
+
+    /// How many of the next victims, from the first on, need no copy: `most` at the most.
+    pub(super) fn clean_ahead(&mut self, inner: &Inner, stack: u16, most: usize) -> usize {
+        let of = inner.stack(stack);
+        let (mut seen, mut clean) = (VictimsSeen::default(), 0);
+        loop {
+            self.next.clear();
+            of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut self.next);
+            let needs_none = |(block, hash): &&(BlockRef, SequenceHash)| {
+                self.down_of.contains_key(&(stack, *hash))
+                    || of.is_below(*hash)
+                    || !inner.rules.keeps(of.device.ages.used_again(block.id))
+            };
+            let some = self.next.iter().take_while(needs_none).count();
+            clean += some;
+            if some < PEEK || clean == most {
+                self.next.clear();
+                return clean;
+            }
         }
     }
 

@@ -169,7 +169,7 @@ impl Inner {
 
     /// What is under way, without a change that anything follows from.
     pub(super) fn look(&self) -> MutexGuard<'_, Traffic> {
-        // No caller's code runs under the lock, so what panicked was ours, between two whole states or not: going on is the better of two.
+        // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked was ours, between two whole states or not: going on is the better of two.
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

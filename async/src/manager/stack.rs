@@ -269,6 +269,15 @@ impl Stack {
         }
     }
 
+    /// Whether the tier below the device has a block: for this moment, and no use of it.
+    pub(super) fn is_below(&self, hash: SequenceHash) -> bool {
+        match (&self.host, &self.disk) {
+            (Some(host), _) => host.pool.contains(hash),
+            (None, Some(disk)) => disk.pool().contains(hash),
+            (None, None) => true,
+        }
+    }
+
     /// Whether the disk has a block, which has this class from now on.
     pub(super) fn on_disk(&self, hash: SequenceHash, class: Priority) -> bool {
         let there = self.disk.as_ref().and_then(|disk| disk.lookup(hash));

@@ -135,6 +135,7 @@ pub(super) struct Traffic {
     pub(super) gates_watched: bool,
     /// The iteration after which another is waited for, for its bytes; and whether it ran when that began.
     pub(super) expected_after: Option<(u64, bool)>,
+    /// Scratch: the next victims.
     pub(super) next: Vec<(BlockRef, SequenceHash)>,
     /// Copies ahead of need: how far looks have come, of each stack's device and host; and what queues have refused.
     pub(super) looks: Box<[[Looks; 2]]>,

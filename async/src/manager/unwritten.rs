@@ -18,7 +18,9 @@
 //!   gate at least: offloads, persist and preemption (`offload.rs`), and what is written through (`ahead.rs`), which the end of the mark makes up for.
 //!   What lists have registered ahead together is written with the first of their passes that is over, and given up with the last. A copy
 //!   that waits for a pass, or goes by its layers, waits for the next one, or ends, when all lists of the passes up to that have withdrawn.
-//! - I3: nothing of a block that is marked is registered below (I2, and I3 of `down.rs`). So of one that is given up nothing comes to be there: its
+//! - I3: what is registered behind a marked block is marked for the same pass at least. It is computed from that block: with a block that is
+//!   withdrawn, or put off to a later pass than theirs, go those that are registered behind it.
+//! - I4: nothing of a block that is marked is registered below (I2, and I3 of `down.rs`). So of one that is given up nothing comes to be there: its
 //!   flight is called back, or nobody knows of it any more and it ends when it lands; and the same hash may be registered anew at once.
 
 use super::down::{Down, Have};
@@ -80,7 +82,7 @@ impl Unwritten {
 #[derive(Debug)]
 pub(super) struct Marked {
     stack: u16,
-    blocks: Vec<BlockRef>,
+    blocks: Vec<Link>,
     iteration: u64,
     /// Or not: then they are held alone.
     withdrawn: bool,
@@ -98,6 +100,13 @@ impl Marked {
     pub(super) fn since(&self, (iteration, went_on): (u64, Duration)) -> Duration {
         if self.iteration <= iteration + 1 { self.since.max(went_on) } else { self.since }
     }
+}
+
+/// A marked block, and what it was registered behind.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    block: BlockRef,
+    behind: Option<BlockRef>,
 }
 
 /// Blocks of one list that were [registered ahead](super::BlocksMut::register_ahead) of the iteration that writes them. Dropped, nothing
@@ -119,9 +128,10 @@ impl Ahead {
     }
 
     /// The iteration does not write them: it has failed, or the request is not in it. Blocks that no other list is to write are found by nobody from
-    /// now on, and no copy of them comes to be; how many these were. Their handles are still to be dropped, and of an iteration that has begun their
-    /// memory is kept until it is over. Whoever has found them meanwhile holds blocks that are wrong ([`Blocks::registered`](super::Blocks::registered)
-    /// tells).
+    /// now on, and no copy of them comes to be; nor of what is registered behind them, which is computed from them, or behind blocks that only a
+    /// later pass writes than theirs. How many these were. Their handles are still to be dropped, and of the iteration that runs or comes next
+    /// their memory is kept until it is over. Whoever has found them meanwhile holds blocks that are wrong:
+    /// [`Blocks::registered`](super::Blocks::registered) tells, and is to be asked, of what was found while it had not been written, before a pass reads it.
     ///
     /// To be said before the engine tells of the iteration's last layer, or of its end: from then on they count as written, and may have been copied.
     /// That comes too late, and gives 0.
@@ -143,12 +153,13 @@ pub(super) fn written_after(iteration: u64) -> Gate {
 }
 
 impl Traffic {
-    /// Marks the blocks of a list as they are registered: those that are new, and those of others that are not written yet.
+    /// Marks the blocks of a list as they are registered behind another: those that are new, and those of others that are not written yet.
     pub(super) fn mark_unwritten(
         &mut self,
         inner: &Inner,
         stack: u16,
         iteration: u64,
+        mut behind: Option<BlockRef>,
         list: impl Iterator<Item = (BlockId, BlockRef)>,
     ) -> Option<Key> {
         if self.closed || self.is_written(iteration) {
@@ -159,11 +170,12 @@ impl Traffic {
         let mut blocks = Vec::new();
         for (own, block) in list {
             let name = (stack, block.id);
+            let behind = behind.replace(block);
             if own != block.id && !self.unwritten.0.contains_key(&name) {
                 continue;
             }
-            let Some(held) = pool.hold_again(block) else { continue };
-            blocks.push(held);
+            let Some(block) = pool.hold_again(block) else { continue };
+            blocks.push(Link { block, behind });
             match self.unwritten.0.entry(name) {
                 Entry::Occupied(mark) => mark.into_mut().others.push(iteration),
                 Entry::Vacant(mark) => _ = mark.insert(Mark { one: iteration, others: Vec::new() }),
@@ -185,7 +197,7 @@ impl Traffic {
     /// The pass is over: they are as any others, and what is written through goes down now.
     pub(super) fn written(&mut self, inner: &Inner, marked: Marked) {
         let Marked { stack, blocks, withdrawn, .. } = marked;
-        for block in blocks.iter().filter(|_| !withdrawn) {
+        for Link { block, .. } in blocks.iter().filter(|_| !withdrawn) {
             if self.unwritten.0.remove(&(stack, block.id)).is_some() && inner.rules.mode != WriteMode::Back {
                 self.write_through(inner, stack, *block);
             }
@@ -201,7 +213,7 @@ impl Traffic {
         release(inner, marked.stack, &marked.blocks);
     }
 
-    /// The same, and where the pass has begun, and may be writing them, their memory stays until it is over. How many nobody writes.
+    /// The same, and where the pass may have begun, and be writing them, their memory stays until it is over. How many nobody writes.
     fn withdraw_list(&mut self, inner: &Inner, mark: Key, why: Cause) -> usize {
         let Some(Waiter::Marked(marked)) = self.gated.get_mut(mark) else { return 0 };
         if std::mem::replace(&mut marked.withdrawn, true) {
@@ -210,28 +222,71 @@ impl Traffic {
         let (stack, iteration) = (marked.stack, marked.iteration);
         let marked = Marked { blocks: marked.blocks.clone(), ..*marked };
         let count = self.not_by_this(inner, &marked, why);
-        if iteration > self.clock.iteration() {
+        // The next one may run already, of an engine that tells of no begin.
+        if iteration > self.clock.iteration() + 1 {
             self.gated.remove(mark);
             release(inner, stack, &marked.blocks);
         }
         count
     }
 
-    /// One list less is to write its blocks. Of how many it was the last.
+    /// One list less is to write its blocks. Of how many it was the last, and how many more go with these.
     fn not_by_this(&mut self, inner: &Inner, list: &Marked, why: Cause) -> usize {
-        let (stack, mut gone) = (list.stack, Vec::new());
-        for block in &list.blocks {
-            match self.unwritten.0.get_mut(&(stack, block.id)).map(|mark| mark.is_left_by(list.iteration)) {
-                Some(true) => {
-                    self.withdraw(inner, stack, *block, why);
-                    gone.push(*block);
-                }
-                Some(false) => self.by_others(inner, stack, *block, why),
-                None => {}
+        let (stack, mut gone, mut put_off) = (list.stack, Vec::new(), Vec::new());
+        for Link { block, .. } in &list.blocks {
+            let Some(mark) = self.unwritten.0.get_mut(&(stack, block.id)) else { continue };
+            let (is_last, first) = (mark.is_left_by(list.iteration), mark.iteration());
+            if is_last {
+                self.withdraw(inner, stack, *block, why);
+                gone.push(*block);
+            } else {
+                put_off.push((*block, first));
+                self.by_others(inner, stack, *block, why);
             }
         }
+        self.withdraw_behind(inner, stack, &mut gone, put_off, why);
         self.end_copies_of(inner, stack, &mut gone);
         gone.len()
+    }
+
+    /// Withdraws what is registered behind blocks that are gone, or that a later pass writes than theirs (I3), and adds it to them.
+    fn withdraw_behind(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        gone: &mut Vec<BlockRef>,
+        put_off: Vec<(BlockRef, u64)>,
+        why: Cause,
+    ) {
+        let lists = self.gated.iter().filter_map(|waiter| match waiter {
+            Waiter::Marked(list) if list.stack == stack && !list.withdrawn => Some(list),
+            Waiter::Marked(_) | Waiter::Flight(_) | Waiter::Copy(_) => None,
+        });
+        let behind_another = |list: &Marked| {
+            let iteration = list.iteration;
+            list.blocks
+                .clone()
+                .into_iter()
+                .filter_map(move |Link { block, behind }| Some((behind?, block, iteration)))
+        };
+        let mut links: Vec<_> = lists.flat_map(behind_another).collect();
+        // Before which passes they are not written.
+        let never = gone.iter().map(|block| (*block, u64::MAX));
+        let mut not_before: HashMap<BlockRef, u64> = put_off.into_iter().chain(never).collect();
+        loop {
+            let known = not_before.len();
+            links.retain(|(behind, block, iteration)| {
+                let right = not_before.get(behind).is_none_or(|first| iteration >= first);
+                if !right && self.withdraw(inner, stack, *block, why) {
+                    gone.push(*block);
+                    not_before.insert(*block, u64::MAX);
+                }
+                right
+            });
+            if not_before.len() == known {
+                return;
+            }
+        }
     }
 
     /// What one list is not to write, others are: a copy that goes by the layers of an earlier pass than theirs ends; and one whose pass is not
@@ -281,10 +336,15 @@ impl Traffic {
             }
             books.release(there, inner.now());
         }
+        if gone.is_empty() {
+            return;
+        }
+        // Whether the pass writes what has given way is not told any more.
+        self.withdraw_behind(inner, stack, &mut gone, Vec::new(), Cause::Cancelled);
         self.end_copies_of(inner, stack, &mut gone);
     }
 
-    /// Takes a marked block that the caller holds out of the books, and ends its way down (I3). Whether it was marked.
+    /// Takes a marked block that the caller holds out of the books, and ends its way down (I4). Whether it was marked.
     fn withdraw(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) -> bool {
         if self.unwritten.0.remove(&(stack, block.id)).is_none() {
             return false;
@@ -320,7 +380,7 @@ impl Traffic {
 }
 
 /// The last one first, as any request.
-fn release(inner: &Inner, stack: u16, blocks: &[BlockRef]) {
+fn release(inner: &Inner, stack: u16, blocks: &[Link]) {
     let (books, now) = (&inner.stack(stack).device, inner.now());
-    blocks.iter().rev().for_each(|block| books.release(*block, now));
+    blocks.iter().rev().for_each(|of| books.release(of.block, now));
 }

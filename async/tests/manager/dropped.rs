@@ -86,6 +86,19 @@ async fn a_restore() {
 }
 
 #[tokio::test]
+async fn a_restore_by_a_group() {
+    give_up(async |polls| {
+        let (ground, all) = below().await;
+        let group = ground.manager.group(0).expect("one");
+        let up = within(polls, group.restore_to_gpu(&all)).await;
+        let ended = up.map(|up| check(&ground.manager, &up.expect("fits").blocks, &all)).is_some();
+        is_whole(&ground.manager).await;
+        ended
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_onboarding_of_groups() {
     give_up(async |polls| {
         let (ground, all) = below().await;
@@ -175,20 +188,26 @@ async fn a_resume_behind_a_copy() {
 /// Large blocks, which take a while: first to the host, then to the disk.
 #[tokio::test]
 async fn a_persist() {
-    give_up(async |polls| {
-        let manager = build(settings(4, 8).geometry_block_bytes(Some(1 << 20)).disk_blocks(16));
-        let all = hashes(1, 4);
-        let blocks = manager.allocate(4).await.expect("blocks");
-        let held = blocks.register(&all, None).expect("registered");
-        let down = within(polls, manager.persist(&all)).await;
-        let ended = down.map(|down| assert_eq!((down.copied, down.failed), (4, 0), "{down:?}")).is_some();
-        drop(held);
-        is_whole(&manager).await;
-        assert_eq!(manager.persist(&all).await.failed, 0);
-        assert_eq!(manager.pool_stats(Tier::Disk).stored, 4);
-        ended
-    })
-    .await;
+    for of_group in [false, true] {
+        give_up(async |polls| {
+            let manager = build(settings(4, 8).geometry_block_bytes(Some(1 << 20)).disk_blocks(16));
+            let all = hashes(1, 4);
+            let blocks = manager.allocate(4).await.expect("blocks");
+            let held = blocks.register(&all, None).expect("registered");
+            let group = manager.group(0).filter(|_| of_group);
+            let down = match group {
+                Some(group) => within(polls, group.persist(&all)).await,
+                None => within(polls, manager.persist(&all)).await,
+            };
+            let ended = down.map(|down| assert_eq!((down.copied, down.failed), (4, 0), "{down:?}")).is_some();
+            drop(held);
+            is_whole(&manager).await;
+            assert_eq!(manager.persist(&all).await.failed, 0);
+            assert_eq!(manager.pool_stats(Tier::Disk).stored, 4);
+            ended
+        })
+        .await;
+    }
 }
 
 #[tokio::test]
@@ -282,6 +301,7 @@ async fn what_waits_for_one_block_and_the_calls_of_a_group() {
     let (first, all) = (all_of(&manager, 0), all_of(&manager, 1));
     assert!(within(1, manager.get_mutable_block()).await.is_none());
     assert!(within(1, manager.allocate_within(1, Duration::from_secs(5))).await.is_none());
+    assert!(within(1, manager.allocate_group(1, 1)).await.is_none());
     assert!(within(1, group.get_mutable_block()).await.is_none());
     assert!(within(1, group.allocate(1)).await.is_none());
     assert!(within(1, group.allocate_within(1, Duration::from_secs(5))).await.is_none());

@@ -8,6 +8,7 @@ use kvstrata::core::Priority;
 use kvstrata::manager::{AllocateError, OffloadOptions, OnboardOptions};
 use kvstrata::tier::Tier;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 #[tokio::test]
@@ -142,6 +143,32 @@ async fn who_asks_again_has_the_blocks_that_left_for_who_gave_up() {
     assert_eq!(again.await.expect("soon").len(), 4);
     rest(manager).await;
     assert_eq!(manager.match_prefix(&all).in_tier(Tier::Device), 4);
+}
+
+/// The device hangs over victims whose waiter has gone: what needs no copy is had all the same.
+#[tokio::test]
+async fn victims_that_leave_for_nobody_keep_nobody_from_those_that_need_no_copy() {
+    let ground = Ground::of(settings(8, 16), 8, 16);
+    let manager = &ground.manager;
+    let (dirty, clean) = (hashes(1, 2), hashes(2, 6));
+    drop(compute(manager, &dirty, None).await);
+    let blocks = compute(manager, &clean, None).await;
+    assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.copied, 6);
+    drop(blocks);
+    ground.mover.close();
+    assert!(look(pin!(manager.allocate(2))).is_pending(), "it goes, and its victims are on their way");
+    assert_eq!(manager.census().down, 2);
+    let two = match look(pin!(manager.allocate(2))) {
+        Poll::Ready(blocks) => blocks.expect("those that are below already"),
+        Poll::Pending => panic!("it waits for a device that hangs"),
+    };
+    assert!(manager.try_allocate(5).is_none(), "there are four");
+    assert_eq!(manager.match_prefix(&clean).in_tier(Tier::Device), 4, "and for nothing none is evicted");
+    assert_eq!(manager.try_allocate(4).expect("four").len() + two.len(), 6);
+    assert_eq!(manager.census().down, 2);
+    ground.mover.open();
+    rest(manager).await;
+    assert_eq!(manager.try_allocate(6).expect("nobody holds any").len(), 6);
 }
 
 #[tokio::test]

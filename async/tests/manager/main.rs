@@ -1,6 +1,7 @@
 //! The manager from outside, over a simulated device: the life of blocks, and the bytes that come back.
 
 mod ahead;
+mod behind;
 mod by_layers;
 mod calls;
 mod classes;
@@ -33,6 +34,7 @@ mod several_lists;
 #[path = "../common/sim/mod.rs"]
 mod sim;
 mod staged;
+mod threads;
 mod unwritten;
 mod urgency;
 mod wakers;

@@ -114,7 +114,7 @@ async fn what_cannot_be_had_names_its_settings_and_their_values() {
             && error.contains("use fewer or smaller blocks"),
         "{error}"
     );
-    let error = refusal(large(4, (1 << 28) - 2).disk_blocks(8).disk_staging(2));
+    let error = refusal(large(4, (1 << 28) - 2).disk_blocks(8).disk_staging(Some(2)));
     assert!(
         error
             .starts_with("host.blocks = 268435454 (builder) and disk.staging = 2 (builder), for host memory"),

@@ -58,7 +58,7 @@ async fn a_guess_that_has_been_read_gives_way_to_who_waits_for_blocks() {
 
 #[tokio::test]
 async fn an_urgent_read_does_not_wait_for_staging_that_waits_for_an_iteration() {
-    let (_directory, manager) = on_disk(settings(8, 0).disk_staging(2), 2);
+    let (_directory, manager) = on_disk(settings(8, 0).disk_staging(Some(2)), 2);
     let [slow, urgent] = [1, 2].map(|sequence| hashes(sequence, if sequence == 1 { 2 } else { 1 }));
     below(&manager, &slow, 8).await;
     below(&manager, &urgent, 8).await;
@@ -73,7 +73,7 @@ async fn an_urgent_read_does_not_wait_for_staging_that_waits_for_an_iteration() 
 
 #[tokio::test]
 async fn an_urgent_read_does_not_wait_for_staging_of_copies_down_that_wait_for_an_iteration() {
-    let (_directory, manager) = on_disk(settings(8, 0).disk_staging(2), 2);
+    let (_directory, manager) = on_disk(settings(8, 0).disk_staging(Some(2)), 2);
     let urgent = hashes(1, 1);
     below(&manager, &urgent, 8).await;
     let held = compute(&manager, &hashes(2, 2), None).await;
@@ -88,7 +88,7 @@ async fn an_urgent_read_does_not_wait_for_staging_of_copies_down_that_wait_for_a
 
 #[tokio::test]
 async fn a_victim_does_not_wait_for_staging_that_waits_for_an_iteration() {
-    let (_directory, manager) = on_disk(settings(4, 0).disk_staging(2), 2);
+    let (_directory, manager) = on_disk(settings(4, 0).disk_staging(Some(2)), 2);
     let slow = hashes(1, 2);
     below(&manager, &slow, 4).await;
     drop(compute(&manager, &hashes(2, 2), None).await);

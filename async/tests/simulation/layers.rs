@@ -4,14 +4,14 @@
 //! ```text
 //!   engine   allocates, registers ahead of the next iteration, offloads behind its layer k ──► waits until they are written ──► releases
 //!   others   find them, persist them: with what the engine has registered, whatever the write mode; register the same ahead of the same iteration or
-//!            another, and write it if the first does not
+//!            another, and write it if the first does not; compute blocks from them in the same pass, or the next, which are wrong if they are not written
 //!   model    iteration: │ layer 0 written, told of │ layer 1 written │ layer 2 written, told of │ … │ over
 //! ```
 //!
 //! What is checked: what has come to the host has the bytes of all layers. Until a layer is written its part of the block holds what nobody has
 //! computed, so that a copy which is too early is found out.
 
-use crate::content::bytes_of;
+use crate::content::{self, bytes_of};
 use crate::engine::Engine;
 use crate::patience::pass;
 use crate::recorder::lock;
@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// What nobody has computed.
 const NOTHING: u8 = 0x5A;
+/// What is computed from it.
+const WRONG: u8 = 0xA5;
 
 /// Another list of the same hashes, and so of the same blocks, and the iteration that writes them if the first does not.
 struct Joined {
@@ -35,12 +37,23 @@ struct Joined {
     ahead: Ahead,
 }
 
-/// A block that an iteration writes, and the layers that it has.
+/// A block that is computed from those of another list: of a pass, or as if it were written already.
+struct Behind {
+    iteration: u64,
+    blocks: Blocks,
+    hash: SequenceHash,
+    _ahead: Option<Ahead>,
+    /// Held until it is computed.
+    _from: Blocks,
+}
+
+/// A block that an iteration writes, from the one before it, and the layers that it has.
 #[derive(Debug)]
 pub struct Written {
     iteration: u64,
     block: BlockId,
     hash: SequenceHash,
+    from: Option<(BlockId, SequenceHash)>,
     layers: u32,
 }
 
@@ -50,12 +63,17 @@ impl World {
         let bytes = self.settings.layer_bytes;
         let at = layer as usize * bytes..(layer as usize + 1) * bytes;
         let mut written = self.pace.written.borrow_mut();
+        // What others are computed from comes first.
+        written.sort_by_key(|of| of.from.is_some());
         // Of several lists of a block the first one writes it.
         let by_others: Vec<BlockId> =
             written.iter().filter(|of| of.layers > layer).map(|of| of.block).collect();
         let its = |of: &&mut Written| of.iteration == iteration && !by_others.contains(&of.block);
         for of in written.iter_mut().filter(its) {
-            let content = bytes_of(of.hash, self.settings.block_bytes());
+            let mut content = bytes_of(of.hash, self.settings.block_bytes());
+            if of.from.is_some_and(|(block, hash)| !content::is(&self.device, block.0, hash, at.clone())) {
+                content.fill(WRONG);
+            }
             if let Err(error) = self.device.copy_in(of.block.0, at.start, &content[at.clone()]) {
                 self.violation(format!("layer {layer} of block {} cannot be written: {error}", of.block));
             }
@@ -154,8 +172,13 @@ impl Engine {
         match blocks.register_ahead(&hashes, None, iteration) {
             Ok((registered, ahead)) => {
                 self.world.registered(&ids, &registered, &hashes);
+                self.is_to_write(iteration, &ids, &hashes, None);
+                let behind = if self.chance(3) { self.compute_behind(&ids, &hashes).await } else { None };
                 self.run_pass(iteration, (registered, ahead), &ids, &hashes).await;
                 self.world.writes_no_more(iteration, &ids);
+                if let Some(behind) = behind {
+                    self.see_behind(behind).await;
+                }
             }
             Err(error) if error.why == RegisterFault::Purging && self.is_purging() => {}
             Err(error) => self.world.violation(format!("{error}")),
@@ -171,7 +194,6 @@ impl Engine {
         ids: &[BlockId],
         hashes: &[SequenceHash],
     ) {
-        self.is_to_write(iteration, ids, hashes);
         let layer = self.random.below(u64::from(self.world.settings.layers) + 1) as u32;
         let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
         let gate = Gate::Layer { iteration, layer };
@@ -235,14 +257,70 @@ impl Engine {
         }
     }
 
-    fn is_to_write(&self, iteration: u64, ids: &[BlockId], hashes: &[SequenceHash]) {
+    fn is_to_write(
+        &self,
+        iteration: u64,
+        ids: &[BlockId],
+        hashes: &[SequenceHash],
+        from: Option<(BlockId, SequenceHash)>,
+    ) {
         let of = |(block, hash): (&BlockId, &SequenceHash)| Written {
             iteration,
             block: *block,
             hash: *hash,
+            from,
             layers: 0,
         };
         self.world.pace.written.borrow_mut().extend(ids.iter().zip(hashes).map(of));
+    }
+
+    /// Another request finds the blocks, and computes the next one from them. None: they are not to be found any more, or written.
+    async fn compute_behind(&mut self, ids: &[BlockId], hashes: &[SequenceHash]) -> Option<Behind> {
+        let blocks = self.allocate(1).await?;
+        let block = blocks.ids()[0];
+        self.world.device.copy_in(block.0, 0, &vec![NOTHING; self.bytes()]).expect("in range");
+        self.world.books.borrow_mut().disown(block);
+        let found = self.manager().match_sequence_hashes(hashes);
+        let first = found.written_in().filter(|_| found.ids().eq(ids.iter().copied()))?;
+        let from = (*ids.last()?, *hashes.last()?);
+        let hash = content::child(Some(from.1), self.random.next() | 1 << 62);
+        // A pass that runs has begun without it.
+        let begun = self.world.iteration.get() >= first;
+        let iteration = first.max(self.world.iteration.get() + 1) + self.random.below(2);
+        let plain = self.chance(3) && !begun;
+        let registered = match plain {
+            true => blocks.register(&[hash], Some(&found)).map(|blocks| (blocks, None)),
+            false => blocks
+                .register_ahead(&[hash], Some(&found), iteration)
+                .map(|(blocks, ahead)| (blocks, Some(ahead))),
+        };
+        let iteration = if plain { first } else { iteration };
+        match registered {
+            Ok((blocks, _ahead)) => {
+                self.world.registered(&[block], &blocks, &[hash]);
+                self.is_to_write(iteration, &[block], &[hash], Some(from));
+                self.note(&format!("computes a block from them in iteration {iteration}"));
+                Some(Behind { iteration, blocks, hash, _ahead, _from: found })
+            }
+            Err(error) if error.why == RegisterFault::Purging && self.is_purging() => None,
+            Err(error) => {
+                self.world.violation(format!("behind blocks of iteration {first}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// It is right when it counts as written, or found nowhere.
+    async fn see_behind(&mut self, behind: Behind) {
+        let ids: Vec<BlockId> = behind.blocks.ids().collect();
+        while behind.blocks.written_in().is_some() && !self.world.closing.get() {
+            pass(Duration::from_millis(1)).await;
+        }
+        if behind.blocks.registered() == 1 && behind.blocks.written_in().is_none() {
+            self.believe(ids.iter().copied(), &[behind.hash], "computed from blocks that are written");
+        }
+        self.world.believe_host(&[behind.hash]);
+        self.world.writes_no_more(behind.iteration, &ids);
     }
 
     /// Another request with the same blocks, for the next iteration or the one behind it. None: they are written by now, or withdrawn.
@@ -260,7 +338,7 @@ impl Engine {
             ahead.withdraw();
             return None;
         }
-        self.is_to_write(iteration, ids, hashes);
+        self.is_to_write(iteration, ids, hashes, None);
         self.note(&format!("joins {} blocks that are to be written, in iteration {iteration}", ids.len()));
         Some(Joined { iteration, blocks, ahead })
     }

@@ -240,14 +240,14 @@ impl World {
         let census = || self.manager().census();
         let (mut last, mut same) = (census(), 0);
         for _ in 0..20_000 {
-            if last.is_idle() {
+            if last.is_idle() && last.unwritten == 0 {
                 return self.check_at_rest();
             }
             pass(Duration::from_millis(50)).await;
             let now = census();
             same = if now == last { same + 1 } else { 0 };
             last = now;
-            // What waits for an iteration, or for the bytes that it may move.
+            // What waits for an iteration, for the bytes that it may move, or to be written by it.
             if same > 200 {
                 same = 0;
                 if let Err(error) = self.step() {

@@ -68,6 +68,46 @@ async fn a_preempted_request_whose_first_block_was_purged_has_nothing() {
     assert_eq!((resumed.blocks.len(), resumed.missed), (0, Some(Cause::Cancelled)));
 }
 
+/// Whatever of it runs: it is over, and what it had in hand is nobody's.
+#[test]
+fn a_runtime_that_ends_at_any_point_of_a_purge_ends_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut polls = 0;
+    loop {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let file = folder.path().join(polls.to_string());
+        let (manager, a) = runtime.block_on(async {
+            let manager = build(settings(4, 4).disk_blocks(16).disk_paths(vec![file]));
+            let a = manager.tenant("a").expect("few tenants");
+            for first in 1..=3 {
+                drop(compute(&a, &sequence(&a, first, 4), None).await);
+            }
+            rest(&manager).await;
+            (manager, a)
+        });
+        assert!([Tier::Device, Tier::Host, Tier::Disk].iter().all(|tier| a.usage(*tier).blocks == 4));
+        let mut purge = Box::pin(a.purge(ZERO));
+        let over = runtime.block_on(async {
+            for _ in 0..polls {
+                if purge.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    return true;
+                }
+                tokio::task::yield_now().await;
+            }
+            false
+        });
+        drop((purge, runtime));
+        assert_eq!(manager.census().purges, 0, "after {polls}");
+        let found = manager.match_prefix(&sequence(&a, 3, 4)).len();
+        assert!(found == 0 || polls == 0, "{found} after {polls}");
+        if over {
+            assert!(polls > 8, "some of it takes several");
+            break;
+        }
+        polls += 1 + polls / 8;
+    }
+}
+
 #[test]
 fn a_purge_whose_runtime_is_gone_is_over() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build();

@@ -1,9 +1,9 @@
-//! Cold blocks brought up from a volume, beside reads of the same tier: the same blocks, in the same order, as many in flight, into the
-//! same host memory, but neither books nor a copy up.
+//! Cold blocks brought up from a volume, beside reads of the same tier: the same blocks, in the same order, into the same host memory, but
+//! neither books nor a copy up.
 //!
 //! ```text
-//!   façade   match, onboard ─► 32 reads in flight ─► staging ─► checked copy up     staging: 32 blocks to read into, 8 more to copy from
-//!   tier     look up each   ─► 32 reads in flight ─► staging
+//!   façade   match, onboard ─► reads ─► staging ─► checked copy up     what is copied up is not read into meanwhile
+//!   tier     look up each   ─► reads ─► staging                        all of it is read into, all the time
 //! ```
 
 use super::ground::{Ground, Shape, settings};
@@ -27,10 +27,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// Reads in flight.
-const DEPTH: usize = 32;
-/// Blocks that are copied up meanwhile.
-const COPYING: usize = 8;
+/// Blocks of staging: as many as a manager takes that is not told (`disk.staging`).
+fn staging(block_bytes: usize) -> usize {
+    ((16 << 20) / block_bytes).clamp(40, 256)
+}
+
 /// Threads that copy.
 const THREADS: usize = 2;
 
@@ -47,7 +48,7 @@ impl Below {
         let prefixes = (bytes / shape.bytes()).max(2);
         let slots = (prefixes * shape.blocks) as u32;
         let layers = [shape.block_bytes];
-        let memory = HostMemory::new(DEPTH + COPYING, &layers)?;
+        let memory = HostMemory::new(staging(shape.block_bytes), &layers)?;
         let device = Arc::new(SimDevice::with_layers(0, shape.blocks, &layers)?);
         let volume = VolumeOptions::new(
             folder.join(format!("facade-{}", shape.block_bytes)),
@@ -74,20 +75,18 @@ impl Below {
             needs: Needs::All { page: 16 },
             linked: false,
         };
-        let config = settings(shape.block_bytes, shape.blocks as u32, 0)
-            .transfer_in_flight_disk_to_device(Some((DEPTH * shape.block_bytes) as u64))
-            .build()?;
+        let config = settings(shape.block_bytes, shape.blocks as u32, 0).build()?;
         let parts = Parts { stacks: vec![stack], runtime: runtime.clone(), own: None, names: None };
         let manager = KvBlockManager::of_parts(&config, parts)?;
         let ground = Ground::filled(manager, shape, Tier::Disk, prefixes)?;
         Ok(Below { ground, tier, memory })
     }
 
-    /// Reads a prefix block by block, as the manager has them read.
+    /// Reads a prefix block by block, as the manager has them read, but into all of the staging.
     async fn read(&self, hashes: &[SequenceHash]) -> Result<(), Failure> {
         let mut under_way = UnderWay::default();
         let mut left = hashes.iter();
-        let mut free: Vec<u32> = (0..DEPTH as u32).collect();
+        let mut free: Vec<u32> = (0..self.memory.arena().blocks() as u32).collect();
         loop {
             while let (Some(buffer), Some(hash)) = (free.last().copied(), left.as_slice().first().copied()) {
                 let block = self.tier.lookup(hash).ok_or("a block of the prefix is not in the tier")?;
@@ -151,7 +150,7 @@ impl Reads<'_> {
 /// No room, a volume that cannot be made, or bytes that are wrong.
 pub fn measure(effort: Effort, parent: &Path, bytes: usize) -> Result<Vec<Table>, Failure> {
     let mut table = Table::new(
-        format!("Cold onboard from disk, simulated device: runs of blocks, {DEPTH} reads in flight"),
+        "Cold onboard from disk, simulated device: runs of blocks".to_owned(),
         &[
             "run",
             "disk tier alone, GB/s",
@@ -167,7 +166,7 @@ pub fn measure(effort: Effort, parent: &Path, bytes: usize) -> Result<Vec<Table>
     let runtime = runtime.worker_threads(2).enable_time().build()?;
     for (block_bytes, blocks) in [(128 << 10, 1024), (1 << 20, 128), (5 << 20, 64)] {
         // A run is a quarter of the footprint at the most, where that is small.
-        let blocks = blocks.min(bytes / 4 / block_bytes).max(DEPTH);
+        let blocks = blocks.min(bytes / 4 / block_bytes).max(32);
         let shape = Shape { block_bytes, blocks, layers: 1 };
         let below = Below::new(folder.path(), shape, bytes, runtime.handle())?;
         for volume in below.tier.volumes().descriptions() {
@@ -191,9 +190,8 @@ pub fn measure(effort: Effort, parent: &Path, bytes: usize) -> Result<Vec<Table>
         std::fs::remove_file(folder.file(&format!("facade-{block_bytes}")))?;
     }
     table.notes.push(format!(
-        "A volume of {} MiB, each block's checksum verified by both; staging of {} blocks, of which {DEPTH} are read into at a time; {THREADS} copying threads.",
-        bytes >> 20,
-        DEPTH + COPYING
+        "A volume of {} MiB, each block's checksum verified by both; staging of 16 MiB, 40 blocks at least; {THREADS} copying threads.",
+        bytes >> 20
     ));
     Ok(vec![table])
 }
