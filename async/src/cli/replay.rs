@@ -210,6 +210,8 @@ fn policies() -> impl TypedValueParser<Value = Policy> {
             "The first that a hand comes to which was not used since it passed (SIEVE, NSDI '24)"
         }
         Policy::S3Fifo => "Those that were used once, before the others (S3-FIFO, SOSP '23)",
+        Policy::Arc => "Those used once or those used again, as what was missed lately teaches (ARC, FAST '03)",
+        Policy::TwoQ => "What is new, but for a quarter; what came back after that, by LRU (2Q, VLDB '94)",
     })
 }
 
