@@ -434,7 +434,7 @@ fn the_help_teaches() {
         assert!(help.contains(part), "{part}");
     }
     assert!(!help.contains("flip-every"));
-    for command in ["replay", "doctor", "layout", "tune", "config"] {
+    for command in ["replay", "policies", "doctor", "layout", "tune", "config"] {
         let output = run(&[command, "--help"]);
         for part in ["Examples:", "Exit codes:"] {
             assert!(text(&output.stdout).contains(part), "{command}: {part}");
