@@ -9,6 +9,7 @@
 //! | [`costs`] | what copies cost on this machine's devices, as it was measured and stored |
 //! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
 //! | [`movers`] | who moves bytes between the tiers |
+//! | [`policies`] | what each eviction policy would hit on a trace, by capacity, beside the optimum |
 //! | [`replay`] | a request trace through all tiers, every byte checked |
 //! | [`manager`] | [`KvBlockManager`](manager::KvBlockManager): what an engine embeds |
 //! | [`scheduler`] | when transfers may touch blocks in use, and which blocks have been idle |
@@ -26,6 +27,7 @@ pub mod costs;
 pub mod disk;
 pub mod manager;
 pub mod movers;
+pub mod policies;
 pub mod replay;
 pub mod scheduler;
 pub mod tier;

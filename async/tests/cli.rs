@@ -198,7 +198,7 @@ fn impossible_options_are_refused_by_name_and_value() {
         (&["--block-bytes", "lots"], &["--block-bytes", "lots", "64KiB"]),
         (&["--concurrency", "0"], &["--concurrency 0: must be from 1 to 256"]),
         (&["--speed=-1"], &["--speed -1: must be from 0 to"]),
-        (&["--policy", "mru"], &["--policy", "mru", "lru, lfu, sieve, s3fifo"]),
+        (&["--policy", "mru"], &["--policy", "mru", "lru, lfu, sieve, s3fifo, arc, 2q"]),
         (&["--json", "/nonexistent/r.json"], &["--json /nonexistent/r.json", "its directory does not exist"]),
         (&["--host-blocks", "200M", "--block-bytes", "1G"], &["--host-blocks 209715200", "of memory"]),
         (
@@ -434,7 +434,7 @@ fn the_help_teaches() {
         assert!(help.contains(part), "{part}");
     }
     assert!(!help.contains("flip-every"));
-    for command in ["replay", "doctor", "layout", "tune", "config"] {
+    for command in ["replay", "policies", "doctor", "layout", "tune", "config"] {
         let output = run(&[command, "--help"]);
         for part in ["Examples:", "Exit codes:"] {
             assert!(text(&output.stdout).contains(part), "{command}: {part}");

@@ -4,6 +4,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 use kvstrata_benches::work::{Timed, Together};
 use kvstrata_benches::{CAPACITY, ours};
+use kvstrata_core::Policy;
 
 fn operations(criterion: &mut Criterion) {
     let mut measure = |name: &str, work: &mut dyn Timed| {
@@ -22,6 +23,14 @@ fn operations(criterion: &mut Criterion) {
     measure("match_128/active", &mut ours::MatchPrefix::active(&pool, &prefixes));
     measure("life_cycle_16", &mut ours::LifeCycle::new(&pool));
     measure("tokens_131072", &mut ours::Split::anew());
+
+    for policy in Policy::ALL {
+        let pool = ours::pool_by(policy, CAPACITY);
+        println!("{policy}: {:.1} bytes a block", pool.memory_bytes() as f64 / f64::from(CAPACITY));
+        ours::fill(&pool);
+        measure(&format!("evict_16/{policy}"), &mut ours::Evict::new(&pool));
+        measure(&format!("life_cycle_16/{policy}"), &mut ours::LifeCycle::new(&pool));
+    }
 }
 
 criterion_group!(benches, operations);

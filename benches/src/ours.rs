@@ -1,22 +1,30 @@
 //! The operations on our pool. The peer's are in `peers/src/kvbm.rs`, under the same names.
 
+use crate::clock::thread_time;
 use crate::inputs::{self, Scattered, sequence};
-use crate::work::Work;
+use crate::work::{Timed, Work};
 use crate::{CYCLE, PAGE, PREFIX, TOKENS};
 use kvstrata_core::tokens::TokenBlockSequence;
 use kvstrata_core::{
-    BlockPool, CompleteBlock, ImmutableBlock, MutableBlock, Policy, PoolConfig, Salt, SequenceHash,
+    BlockPool, CompleteBlock, EvictedBlock, ImmutableBlock, MutableBlock, Policy, PoolConfig, Salt,
+    SequenceHash,
 };
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Sequences from here on are in no pool yet.
 const FRESH: u64 = 1 << 32;
 
 /// A pool of `capacity` free blocks.
 pub fn pool(capacity: u32) -> BlockPool {
+    pool_by(Policy::Lru, capacity)
+}
+
+/// The same, of another policy.
+pub fn pool_by(policy: Policy, capacity: u32) -> BlockPool {
     // Threads are numbered, as `PoolConfig::lane_of` advises where there is std: the default guesses, and two may share a lane.
-    let config = PoolConfig::new(capacity).policy(Policy::Lru).page_size(PAGE).lane_of(thread_number);
+    let config = PoolConfig::new(capacity).policy(policy).page_size(PAGE).lane_of(thread_number);
     BlockPool::new(config).expect("a valid configuration")
 }
 
@@ -132,6 +140,61 @@ impl Work for LifeCycle<'_> {
         self.pool.release(self.held.drain(..).rev());
         assert_eq!(self.pool.match_prefix(hashes, &mut self.held), CYCLE);
         self.pool.release(self.held.drain(..).rev());
+    }
+}
+
+/// Evicts [`CYCLE`] blocks and frees them, out of a pool of sequences of which every other one was used again.
+pub struct Evict<'p> {
+    pool: &'p BlockPool,
+    number: u64,
+    victims: Vec<EvictedBlock<'p>>,
+}
+
+impl<'p> Evict<'p> {
+    /// In `pool`, which [`fill`] has filled.
+    pub fn new(pool: &'p BlockPool) -> Self {
+        Evict { pool, number: FRESH, victims: Vec::with_capacity(CYCLE) }
+    }
+
+    /// Fills the pool up.
+    fn refill(&mut self) {
+        let (mut blocks, mut complete, mut held, mut hashes) = (vec![], vec![], vec![], vec![]);
+        while self.pool.allocate_free(CYCLE, &mut blocks).is_ok() {
+            hashes.clear();
+            sequence(self.number, CYCLE, &mut hashes);
+            register(self.pool, &mut blocks, &mut complete, &hashes, &mut held);
+            self.pool.release(held.drain(..).rev());
+            if self.number.is_multiple_of(2) {
+                self.pool.match_prefix(&hashes, &mut held);
+                self.pool.release(held.drain(..).rev());
+            }
+            self.number += 1;
+        }
+    }
+}
+
+impl Timed for Evict<'_> {
+    fn items(&self) -> u64 {
+        CYCLE as u64
+    }
+
+    fn time(&mut self, runs: u64) -> Duration {
+        // A quarter of the pool at a time, and filled up in between.
+        let most = (self.pool.capacity() / 4 / CYCLE) as u64;
+        let (mut left, mut time) = (runs, Duration::ZERO);
+        while left > 0 {
+            self.refill();
+            let runs = left.min(most);
+            let start = thread_time();
+            for _ in 0..runs {
+                self.pool.evict(CYCLE, &mut self.victims);
+                assert_eq!(self.victims.len(), CYCLE);
+                self.victims.clear();
+            }
+            time += thread_time() - start;
+            left -= runs;
+        }
+        time
     }
 }
 

@@ -1,6 +1,6 @@
 //! What eviction would take next, asked without taking it.
 
-use kvstrata_core::{BlockPool, BlockRef, Policy, PoolConfig, Priority, SequenceHash};
+use kvstrata_core::{BlockPool, BlockRef, Policy, PoolConfig, Priority, SequenceHash, VictimsSeen};
 
 fn fill(pool: &BlockPool, hashes: std::ops::Range<u128>) {
     for hash in hashes.map(SequenceHash::from_u128) {
@@ -41,6 +41,39 @@ fn for_lru_they_are_what_is_evicted_and_asking_changes_nothing() {
     let evicted: Vec<u32> = victims.iter().map(|victim| victim.id().0).collect();
     assert_eq!(next.iter().map(|(block, _)| block.id.0).collect::<Vec<_>>(), evicted);
     drop(held);
+}
+
+/// Where nothing is spared they are what is evicted, whichever of its lists a policy begins with, and asked in parts or at once.
+#[test]
+fn for_policies_of_several_lists_they_are_what_is_evicted() {
+    for policy in [Policy::Lfu, Policy::Arc, Policy::TwoQ] {
+        let mut two_lists = 0;
+        for rounds in 1..40 {
+            let pool = BlockPool::new(PoolConfig::new(64).policy(policy)).expect("a pool");
+            // A few are used often, others come back when they have been evicted, most do not.
+            for number in 0..u128::from(rounds * 64u32) {
+                let hash = 1 + if number % 3 == 0 { number % 10 } else { number % 90 + number / 180 * 7 };
+                if pool.lookup(SequenceHash::from_u128(hash << 32)).is_none() {
+                    fill(&pool, hash << 32..(hash << 32) + 1);
+                }
+            }
+            let low = SequenceHash::from_u128(3 << 32);
+            pool.lookup(low).into_iter().for_each(|block| block.set_priority(Priority::Low));
+            let (mut next, mut parts, mut seen) = (Vec::new(), Vec::new(), VictimsSeen::default());
+            pool.next_victims(64, &mut next);
+            (0..10).for_each(|_| pool.victims_behind(&mut seen, 7, &mut parts));
+            assert_eq!(next, parts, "{policy}");
+            let mut victims = Vec::new();
+            pool.evict(64, &mut victims);
+            let evicted: Vec<u32> = victims.iter().map(|victim| victim.id().0).collect();
+            let next: Vec<u32> = next.iter().map(|(block, _)| block.id.0).collect();
+            assert_eq!(next, evicted, "{policy}");
+            let mut in_order = evicted.clone();
+            in_order.sort_unstable();
+            two_lists += usize::from(in_order != evicted);
+        }
+        assert!(two_lists > 0, "{policy}");
+    }
 }
 
 #[test]

@@ -8,13 +8,17 @@ mod config;
 mod doctor;
 mod json;
 mod layout;
+mod plot;
+mod policies;
 mod progress;
 mod replay;
 mod tune;
 
 use crate::number;
+use crate::trace::TraceSource;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// All went well.
@@ -30,6 +34,8 @@ Begin with:
       What this machine has for it, and what to do about what it lacks.
   kvstrata replay --requests 1000
       Requests of a chat service over three tiers on this machine, every byte checked.
+  kvstrata policies --plot curves.svg
+      How many blocks are worth having, and by which eviction policy.
   kvstrata layout --preset llama-3-8b
       How many bytes a block of a model has, and where they lie.
   kvstrata config --toml
@@ -59,6 +65,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Replay(Box<replay::ReplayArgs>),
+    Policies(policies::PoliciesArgs),
     Doctor(doctor::DoctorArgs),
     Layout(Box<layout::LayoutArgs>),
     Tune(tune::TuneArgs),
@@ -77,6 +84,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Replay(arguments) => replay::run(*arguments),
+        Command::Policies(arguments) => policies::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Layout(arguments) => layout::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
@@ -98,6 +106,15 @@ fn completions(shell: clap_complete::Shell) -> Result<u8, String> {
     clap_complete::generate(shell, &mut Cli::command(), "kvstrata", &mut script);
     print(&script)?;
     Ok(EXIT_OK)
+}
+
+/// The trace that `--trace` names.
+fn trace_source(path: Option<&Path>) -> TraceSource {
+    match path {
+        None => TraceSource::Bundled,
+        Some(path) if path.as_os_str() == "-" => TraceSource::Stdin,
+        Some(path) => TraceSource::File(path.to_owned()),
+    }
 }
 
 /// Writes to standard output. A reader that has seen enough and closes the pipe is no error.

@@ -65,19 +65,22 @@ impl FillBar {
     }
 }
 
-/// Shows how far the measurement of a device has come; nothing where nobody looks.
-pub(super) struct TuneBar(ProgressBar);
+/// Shows how many steps of a known number are done; nothing where nobody looks.
+pub(super) struct StepBar(ProgressBar);
 
-impl TuneBar {
-    pub(super) fn new() -> TuneBar {
+impl StepBar {
+    /// Of what: points, runs.
+    pub(super) fn new(of: &str) -> StepBar {
         let bar = match std::io::stderr().is_terminal() {
             true => ProgressBar::new(0),
             false => ProgressBar::hidden(),
         };
-        if let Ok(style) = ProgressStyle::with_template("{bar:40} {percent} % of the points, {elapsed}") {
+        if let Ok(style) =
+            ProgressStyle::with_template(&format!("{{bar:40}} {{percent}} % of the {of}, {{elapsed}}"))
+        {
             bar.set_style(style);
         }
-        TuneBar(bar)
+        StepBar(bar)
     }
 
     pub(super) fn show(&self, done: usize, of: usize) {

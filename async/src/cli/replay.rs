@@ -1,12 +1,13 @@
 //! `kvstrata replay`.
 
-use super::choice::choice;
+use super::choice::{choice, policies};
 use super::json::Target;
+use super::plot;
 use super::progress::{Bar, FillBar};
-use super::{EXIT_OK, EXIT_WRONG_BYTE, number};
+use super::{EXIT_OK, EXIT_WRONG_BYTE, number, trace_source};
 use crate::disk::AdmissionPolicy;
 use crate::movers::CudaMoverError;
-use crate::replay::{Device as ReplayDevice, FlippingPort, Replay, ReplayError, Report, Settings};
+use crate::replay::{Device as ReplayDevice, FlippingPort, Replay, ReplayError, Report, Sample, Settings};
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
@@ -30,6 +31,8 @@ Examples:
       Another trace, 16 GiB of an NVMe drive, four requests at a time. Run again, it finds what it left there.
   kvstrata replay --disk-admission second-use --disk-write-budget 64G
       Fewer writes, for the sake of the drive: what they are worth is in the report.
+  kvstrata replay --plot run.svg
+      When each tier was full, what it hit from then on, and what moved meanwhile, as a picture.
 
 Units: numbers of blocks and bytes take K, M, G and T, powers of 1024 (64K = 65,536).
 Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what.";
@@ -132,6 +135,12 @@ pub(super) struct ReplayArgs {
     /// Write the result as JSON to this file, or to standard output (-)
     #[arg(long, value_name = "FILE|-", value_parser = Target::parse)]
     json: Option<Target>,
+    /// Draw fill, hits and bandwidth over time, to this file: a .svg or a .png
+    ///
+    /// Fill and hits are over the trace's time, as they are the same however fast the run is; bandwidth, which is this machine's, over
+    /// the run's.
+    #[arg(long, value_name = "FILE", value_parser = plot::Target::parse)]
+    plot: Option<plot::Target>,
     /// Flip a bit in every Nth copy to the device: shows that wrong bytes are found
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     flip_every: u64,
@@ -202,22 +211,14 @@ fn admissions() -> impl TypedValueParser<Value = AdmissionPolicy> {
     })
 }
 
-fn policies() -> impl TypedValueParser<Value = Policy> {
-    choice(&Policy::ALL, Policy::name, |policy| match policy {
-        Policy::Lru => "The least recently released, exactly",
-        Policy::Lfu => "The least frequently used, with ageing (LFU-DA)",
-        Policy::Sieve => {
-            "The first that a hand comes to which was not used since it passed (SIEVE, NSDI '24)"
-        }
-        Policy::S3Fifo => "Those that were used once, before the others (S3-FIFO, SOSP '23)",
-    })
-}
-
 pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
     if let Some(target) = &arguments.json {
         target.check()?;
     }
-    let report = replay(&arguments).map_err(|error| error.to_string())?;
+    if let Some(target) = &arguments.plot {
+        target.check()?;
+    }
+    let (report, samples) = replay(&arguments).map_err(|error| error.to_string())?;
     match &arguments.json {
         Some(Target::Stdout) => {
             // JSON has standard output to itself; the table is for whoever watches.
@@ -227,6 +228,9 @@ pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
     }
     if let Some(target) = &arguments.json {
         target.write(&report)?;
+    }
+    if let Some(target) = &arguments.plot {
+        target.write(&plot::flow(&report, &samples))?;
     }
     Ok(if report.wrong_bytes == 0 { EXIT_OK } else { EXIT_WRONG_BYTE })
 }
@@ -246,12 +250,8 @@ fn disk_key(arguments: &ReplayArgs) -> Result<Option<Key>, ReplayError> {
     }
 }
 
-fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
-    let source = match &arguments.trace {
-        None => TraceSource::Bundled,
-        Some(path) if path.as_os_str() == "-" => TraceSource::Stdin,
-        Some(path) => TraceSource::File(path.clone()),
-    };
+fn replay(arguments: &ReplayArgs) -> Result<(Report, Vec<Sample>), ReplayError> {
+    let source = trace_source(arguments.trace.as_deref());
     let settings = Settings {
         requests: arguments.requests,
         device_blocks: arguments.device_blocks,
@@ -280,7 +280,7 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         (asked, there) => asked.or(there),
     };
     let device = device(arguments, &settings)?;
-    drive(settings, device, trace, requests)
+    drive(settings, device, trace, requests, arguments.plot.is_some())
 }
 
 /// The device that is asked for, with its mover; one that damages bytes is reached through its port alone.
@@ -319,7 +319,8 @@ fn drive(
     device: ReplayDevice,
     trace: TraceReader,
     requests: Option<u64>,
-) -> Result<Report, ReplayError> {
+    sampled: bool,
+) -> Result<(Report, Vec<Sample>), ReplayError> {
     let filling = Arc::new(FillBar::new());
     let shown = Arc::clone(&filling);
     let replay =
@@ -327,7 +328,11 @@ fn drive(
     filling.finish();
     // From here on, so that its estimate is of the replay alone.
     let bar = Bar::new(requests, trace.input_bytes());
-    let result = replay.run(trace, &|progress| bar.show(progress));
+    let observe = |progress| bar.show(progress);
+    let result = match sampled {
+        true => replay.run_sampled(trace, &observe),
+        false => replay.run(trace, &observe).map(|report| (report, Vec::new())),
+    };
     bar.finish();
     result
 }

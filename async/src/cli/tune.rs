@@ -1,6 +1,6 @@
 //! `kvstrata tune`: measures what each way to copy costs on a device, and stores it for whoever copies.
 
-use super::progress::TuneBar;
+use super::progress::StepBar;
 use super::{EXIT_OK, number};
 use crate::costs::{self, CostStore, Grids};
 use crate::files;
@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &TuneArgs) -> Result<u8, String> {
     let note = kernels.as_ref().err().map(ToString::to_string);
     let options =
         TuneOptions::new().time_limit(Duration::from_secs(arguments.seconds)).most_bytes(arguments.most);
-    let bar = TuneBar::new();
+    let bar = StepBar::new("points");
     let tuned = kvstrata_ffi::cuda::tune(&device, kernels, &mut |done, of| bar.show(done, of), options);
     bar.finish();
     let costs = tuned.map_err(refused)?;

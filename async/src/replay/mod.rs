@@ -38,6 +38,7 @@
 //! | `worker.rs` | one request, from match to release |
 //! | `pattern.rs` | what a block's bytes must be |
 //! | `tally.rs`, `histogram.rs` | counting |
+//! | `series.rs` | samples of what is counted, over time |
 //! | `report.rs`, `table.rs` | the result, for programs and for people |
 //! | `fault.rs` | a device that damages bytes, to see that it is noticed |
 //! | `machine.rs` | memory: how much is there, how much was used |
@@ -51,6 +52,7 @@ mod machine;
 mod pattern;
 mod report;
 mod run;
+mod series;
 mod settings;
 mod table;
 mod tally;
@@ -65,5 +67,7 @@ pub use histogram::Histogram;
 pub use pattern::{Mismatch, Pattern};
 pub use report::{Asked, ByPath, ByTier, Disk, Failures, Latencies, Latency, Report, Wrong};
 pub use run::{Progress, Replay};
+pub use series::Sample;
 pub use settings::{DiskFill, Settings};
+pub(crate) use tiers::hash_of;
 pub use volume::FillProgress;

@@ -17,6 +17,7 @@ use super::device::Device;
 use super::error::ReplayError;
 use super::pattern::Pattern;
 use super::report::Report;
+use super::series::{Sample, Series, Served};
 use super::settings::Settings;
 use super::tally::Tally;
 use super::tiers::{PATIENCE, Tiers};
@@ -64,8 +65,10 @@ struct Service<'r> {
     tiers: &'r Arc<Tiers>,
     room: Arc<Semaphore>,
     idle: Vec<Worker>,
-    busy: JoinSet<(Worker, Progress)>,
+    busy: JoinSet<(Worker, Progress, Served)>,
     observe: &'r dyn Fn(Progress),
+    /// Where anybody asks for it.
+    series: Option<Series>,
 }
 
 /// When requests come: the trace's times, so many times as fast.
@@ -106,6 +109,28 @@ impl Replay {
     /// # Errors
     /// [`ReplayError`]: the trace cannot be read on, or the machine does not go along.
     pub fn run(self, trace: TraceReader, observe: &dyn Fn(Progress)) -> Result<Report, ReplayError> {
+        self.run_and_sample(trace, observe, false).map(|(report, _)| report)
+    }
+
+    /// The same, with samples of what was counted and of what was in the tiers, from the beginning to the end: some thousand at most, each of
+    /// a time when a request had been served.
+    ///
+    /// # Errors
+    /// As [`run`](Replay::run).
+    pub fn run_sampled(
+        self,
+        trace: TraceReader,
+        observe: &dyn Fn(Progress),
+    ) -> Result<(Report, Vec<Sample>), ReplayError> {
+        self.run_and_sample(trace, observe, true)
+    }
+
+    fn run_and_sample(
+        self,
+        trace: TraceReader,
+        observe: &dyn Fn(Progress),
+        sampled: bool,
+    ) -> Result<(Report, Vec<Sample>), ReplayError> {
         let since = Instant::now();
         let origin = trace.source().to_string();
         let Replay { settings, tiers, setup } = self;
@@ -117,12 +142,16 @@ impl Replay {
             idle: Vec::new(),
             busy: JoinSet::new(),
             observe,
+            series: sampled.then(|| Series::new(&tiers)),
         };
         let served = handle.block_on(service.serve(trace));
         let wall = since.elapsed();
         // What is on its way ends, and is counted.
         handle.block_on(tiers.manager.shutdown());
-        let report = served.map(|tally| Report::new(&settings, origin, &tiers, &tally, setup, wall));
+        let report = served.map(|(tally, series)| {
+            let samples = series.map_or(Vec::new(), |series| series.end(&tiers));
+            (Report::new(&settings, origin, &tiers, &tally, setup, wall), samples)
+        });
         if let Some(tiers) = Arc::into_inner(tiers) {
             tiers.close();
         }
@@ -132,7 +161,7 @@ impl Replay {
 
 impl Service<'_> {
     /// Serves all requests, and gives what has been counted. After an error nothing is begun, and what has been is waited for.
-    async fn serve(mut self, mut trace: TraceReader) -> Result<Tally, ReplayError> {
+    async fn serve(mut self, mut trace: TraceReader) -> Result<(Tally, Option<Series>), ReplayError> {
         let served = self.serve_all(&mut trace).await;
         let ended = loop {
             match self.join().await {
@@ -144,7 +173,7 @@ impl Service<'_> {
         served.and(ended)?;
         let mut tally = Tally::default();
         self.idle.iter().for_each(|worker| tally.merge(&worker.tally));
-        Ok(tally)
+        Ok((tally, self.series))
     }
 
     async fn serve_all(&mut self, trace: &mut TraceReader) -> Result<(), ReplayError> {
@@ -192,9 +221,11 @@ impl Service<'_> {
             worker.tally.lateness.record(nanoseconds(due));
         }
         let served = async move {
+            let served = Served::begin(request.timestamp, &worker.tally);
             worker.serve(&request, line).await;
             drop(room);
-            (worker, progress)
+            let served = served.end(&worker.tally);
+            (worker, progress, served)
         };
         self.busy.spawn_on(served, self.tiers.runtime.handle());
     }
@@ -203,8 +234,11 @@ impl Service<'_> {
     async fn join(&mut self) -> Result<bool, ReplayError> {
         match self.busy.join_next().await {
             None => Ok(false),
-            Some(Ok((worker, progress))) => {
+            Some(Ok((worker, progress, served))) => {
                 self.idle.push(worker);
+                if let Some(series) = &mut self.series {
+                    series.add(&served, self.tiers);
+                }
                 (self.observe)(progress);
                 Ok(true)
             }

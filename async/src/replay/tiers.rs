@@ -175,7 +175,7 @@ pub(super) fn pool_config(blocks: u32, settings: &Settings) -> PoolConfig {
 
 /// The sequence hash of an id. An id stands for a block and all before it, as a sequence hash does, so it needs no
 /// chaining; each half is a bijection of it, so that no two ids meet.
-pub(super) fn hash_of(id: u64) -> SequenceHash {
+pub(crate) fn hash_of(id: u64) -> SequenceHash {
     use super::pattern::finish;
     let high = finish(id ^ 0x5851_f42d_4c95_7f2d);
     SequenceHash::from_u128(u128::from(high) << 64 | u128::from(finish(high ^ id.rotate_left(32))))

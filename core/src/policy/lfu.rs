@@ -15,7 +15,7 @@
 //!
 //! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release goes first.
 
-use super::{Eviction, Hunt};
+use super::{Eviction, Hunt, Turn};
 use crate::slot::{Priority, Slot};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
@@ -54,6 +54,13 @@ impl Eviction for Lfu {
     #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
         self.list(priority, slot.heat.load(Relaxed) + 1)
+    }
+
+    /// A class's lists from its age on.
+    fn turn(&self, nth: usize) -> Option<Turn> {
+        let (class, step) = (nth / WHEEL as usize, nth as u32 % WHEEL);
+        let age = self.ages.get(class)?.load(Relaxed);
+        Some(Turn::whole(class * WHEEL as usize + (age.wrapping_add(step) % WHEEL) as usize))
     }
 
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {

@@ -5,10 +5,14 @@
 //! policy: nothing of a higher class goes while a lower class has a block to give. Parents wait for their children
 //! (`Verdict::Deferred`).
 
+mod arc;
+mod ghosts;
 mod lfu;
 mod lru;
+mod pair;
 mod s3fifo;
 mod sieve;
+mod two_q;
 
 use crate::hash::SequenceHash;
 use crate::pool::Hunt;
@@ -28,11 +32,16 @@ pub enum Policy {
     Sieve,
     /// S3-FIFO (Yang et al., SOSP 2023): a small and a main FIFO, and a ghost of what was evicted from the small one.
     S3Fifo,
+    /// ARC (Megiddo and Modha, FAST 2003): used once, and used again, in a balance that ghosts of both teach.
+    Arc,
+    /// 2Q (Johnson and Shasha, VLDB 1994), the full version: a FIFO of a quarter, then a ghost, and LRU for what comes back.
+    TwoQ,
 }
 
 impl Policy {
     /// All of them, for help texts and tests.
-    pub const ALL: [Policy; 4] = [Policy::Lru, Policy::Lfu, Policy::Sieve, Policy::S3Fifo];
+    pub const ALL: [Policy; 6] =
+        [Policy::Lru, Policy::Lfu, Policy::Sieve, Policy::S3Fifo, Policy::Arc, Policy::TwoQ];
 
     /// The name as options spell it.
     pub const fn name(self) -> &'static str {
@@ -41,6 +50,8 @@ impl Policy {
             Policy::Lfu => "lfu",
             Policy::Sieve => "sieve",
             Policy::S3Fifo => "s3fifo",
+            Policy::Arc => "arc",
+            Policy::TwoQ => "2q",
         }
     }
 }
@@ -57,7 +68,7 @@ pub struct UnknownPolicy;
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown policy: lru, lfu, sieve and s3fifo are known")
+        f.write_str("unknown policy: lru, lfu, sieve, s3fifo, arc and 2q are known")
     }
 }
 
@@ -72,13 +83,13 @@ impl FromStr for Policy {
 
 /// What a policy is to the pool.
 pub(crate) trait Eviction {
-    /// Lists that it needs on the timeline.
+    /// Lists that it needs on the timeline, 64 at most.
     fn lists(&self) -> usize;
-    /// Whether a block keeps its place while it is in use (the FIFO family), or takes a new one at each release.
-    fn keeps_place(&self) -> bool {
+    /// Whether blocks of a list keep their places while they are in use (the FIFO family), or take new ones when they are released.
+    fn keeps_place(&self, _list: u8) -> bool {
         false
     }
-    /// A block was acquired by a lookup.
+    /// A block was used: acquired by a lookup, or found by whoever would register it.
     fn on_hit(&self, _slot: &Slot) {}
     /// A block that has a place leaves the registry.
     fn on_remove(&self, _slot: &Slot) {}
@@ -86,13 +97,35 @@ pub(crate) trait Eviction {
     fn list_of_returning(&self, _priority: Priority) -> Option<u8> {
         None
     }
+    /// A batch of blocks is about to be placed.
+    fn before_places<'s>(&self, _blocks: impl Iterator<Item = &'s Slot>) {}
     /// The list of a block that takes its place on the timeline now. The caller holds its only reference.
     fn place(&self, slot: &Slot, priority: Priority) -> u8;
+    /// The list that victims come from after those of `nth` turns, if nothing happened meanwhile; none: there are no more. A list has several
+    /// turns if it is only the last that takes all of it.
+    fn turn(&self, nth: usize) -> Option<Turn> {
+        (nth < self.lists()).then(|| Turn::whole(nth))
+    }
     /// Finds up to `wanted` victims.
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize;
     /// Bytes of its own, beside its lists on the timeline.
     fn memory_bytes(&self) -> usize {
         0
+    }
+}
+
+/// A list's turn in the order of eviction.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    pub(crate) list: usize,
+    /// How many blocks at most.
+    pub(crate) most: usize,
+}
+
+impl Turn {
+    /// All of a list.
+    fn whole(list: usize) -> Turn {
+        Turn { list, most: usize::MAX }
     }
 }
 
@@ -102,6 +135,8 @@ pub(crate) enum AnyPolicy {
     Lfu(lfu::Lfu),
     Sieve(sieve::Sieve),
     S3Fifo(s3fifo::S3Fifo),
+    Arc(arc::Arc),
+    TwoQ(two_q::TwoQ),
 }
 
 macro_rules! each {
@@ -111,6 +146,8 @@ macro_rules! each {
             AnyPolicy::Lfu($policy) => $call,
             AnyPolicy::Sieve($policy) => $call,
             AnyPolicy::S3Fifo($policy) => $call,
+            AnyPolicy::Arc($policy) => $call,
+            AnyPolicy::TwoQ($policy) => $call,
         }
     };
 }
@@ -122,6 +159,8 @@ impl AnyPolicy {
             Policy::Lfu => AnyPolicy::Lfu(lfu::Lfu::new()),
             Policy::Sieve => AnyPolicy::Sieve(sieve::Sieve),
             Policy::S3Fifo => AnyPolicy::S3Fifo(s3fifo::S3Fifo::new(capacity)),
+            Policy::Arc => AnyPolicy::Arc(arc::Arc::new(capacity)),
+            Policy::TwoQ => AnyPolicy::TwoQ(two_q::TwoQ::new(capacity)),
         }
     }
 }
@@ -131,8 +170,8 @@ impl Eviction for AnyPolicy {
         each!(self, policy => policy.lists())
     }
     #[inline]
-    fn keeps_place(&self) -> bool {
-        each!(self, policy => policy.keeps_place())
+    fn keeps_place(&self, list: u8) -> bool {
+        each!(self, policy => policy.keeps_place(list))
     }
     #[inline]
     fn on_hit(&self, slot: &Slot) {
@@ -147,8 +186,15 @@ impl Eviction for AnyPolicy {
         each!(self, policy => policy.list_of_returning(priority))
     }
     #[inline]
+    fn before_places<'s>(&self, blocks: impl Iterator<Item = &'s Slot>) {
+        each!(self, policy => policy.before_places(blocks));
+    }
+    #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
         each!(self, policy => policy.place(slot, priority))
+    }
+    fn turn(&self, nth: usize) -> Option<Turn> {
+        each!(self, policy => policy.turn(nth))
     }
     fn memory_bytes(&self) -> usize {
         each!(self, policy => policy.memory_bytes())

@@ -9,14 +9,13 @@
 //! The ghost is a table of fingerprints with the number of their insertion: as long as the pool, overwritten by collision, so
 //! its memory is eight bytes a block and it needs no queue of its own.
 
-use super::{Eviction, Hunt, fingerprint};
+use super::pair::{self, LISTS, PROVEN as MAIN};
+use super::{Eviction, Hunt, Turn, fingerprint};
 use crate::hash::SequenceHash;
 use crate::slot::{NO_LIST, Priority, Slot};
 use crate::sync::{AtomicU32, AtomicU64, CachePadded, Relaxed};
 use crate::timeline::Verdict;
 use alloc::boxed::Box;
-
-const MAIN: u8 = Priority::EVICTABLE as u8;
 
 pub(crate) struct S3Fifo {
     /// Blocks in small lists. Written at each registration: this policy's price, LRU has no such line.
@@ -93,10 +92,10 @@ fn cooled(verdict: Verdict, slot: &Slot, heat: u8) -> Verdict {
 
 impl Eviction for S3Fifo {
     fn lists(&self) -> usize {
-        2 * Priority::EVICTABLE
+        LISTS
     }
 
-    fn keeps_place(&self) -> bool {
+    fn keeps_place(&self, _list: u8) -> bool {
         true
     }
 
@@ -130,6 +129,10 @@ impl Eviction for S3Fifo {
             self.small.fetch_sub(1, Relaxed);
             slot.list.store(NO_LIST, Relaxed);
         }
+    }
+
+    fn turn(&self, nth: usize) -> Option<Turn> {
+        pair::turn(nth, (self.small.load(Relaxed) + 1).saturating_sub(self.small_target) as usize)
     }
 
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {

@@ -15,7 +15,7 @@ impl Eviction for Sieve {
         Priority::EVICTABLE
     }
 
-    fn keeps_place(&self) -> bool {
+    fn keeps_place(&self, _list: u8) -> bool {
         true
     }
 

@@ -65,10 +65,18 @@ impl BlockPool {
         let end = out.len().saturating_add(n);
         // Of a list with a hand, too, from the oldest, and not from where the hand stands.
         passed.places.resize(self.policy.lists(), self.timeline.old_end());
-        for (list, place) in passed.places.iter_mut().enumerate() {
+        let mut looked_at = 0u64;
+        let turns = (0..).map_while(|nth| self.policy.turn(nth));
+        for list in turns.filter(|turn| turn.most > 0).map(|turn| turn.list) {
             if out.len() >= end {
                 return;
             }
+            // At all of it, in its first turn. No policy has more lists than bits.
+            if looked_at & (1 << list) != 0 {
+                continue;
+            }
+            looked_at |= 1 << list;
+            let place = &mut passed.places[list];
             let mut go_on = self.timeline.young_end();
             self.timeline.peek(&self.slots, list, *place, |slot, number| {
                 let word = slot.word();
@@ -211,6 +219,23 @@ mod tests {
             assert_eq!((&found[..], asked), (&own[1..], 2), "{policy}");
             pool.end_lease(own[0]);
             assert_eq!(look(&pool, &mut passed, &own, 3).0.len(), 3, "{policy}");
+        }
+    }
+
+    /// Whichever of its policy's lists it is in.
+    #[test]
+    fn lower_classes_are_found_first() {
+        for policy in Policy::ALL {
+            let pool = pool(policy, 100);
+            let own: Vec<BlockRef> = (0..2).map(|number| store(&pool, number)).collect();
+            for (number, class) in [(0, Priority::High), (1, Priority::Low)] {
+                pool.lookup(hash(number)).expect("registered").set_priority(class);
+            }
+            // Used since it was new: ARC has it in another list than what is new.
+            let new = store(&pool, 2);
+            pool.upgrade(new).expect("registered").set_priority(Priority::High);
+            let all = [own[0], own[1], new];
+            assert_eq!(look(&pool, &mut Passed::default(), &all, 1).0, [own[1]], "{policy}");
         }
     }
 

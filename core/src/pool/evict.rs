@@ -20,9 +20,12 @@ use core::iter;
 /// How far a look at the eviction order has come: none of it, to begin with.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VictimsSeen {
-    list: usize,
-    /// On the timeline.
+    /// Which of the policy's turns, how many it has shown, and where on the timeline it stands, if it has shown any.
+    turn: usize,
+    count: usize,
     place: u64,
+    /// The list that a turn has left, and where: a later turn goes on there.
+    left: Option<(usize, u64)>,
 }
 
 /// A search for victims, as a policy sees it.
@@ -46,6 +49,18 @@ impl<'p> Hunt<'p> {
     /// Claims the oldest of a list, as they come.
     pub(crate) fn take_oldest(&self, list: usize, wanted: usize) -> usize {
         self.timeline().take_oldest(self.slots(), list, wanted, |candidate, _| self.claim(candidate))
+    }
+
+    /// Victims so far.
+    pub(crate) fn claimed(&self) -> usize {
+        self.claimed.get()
+    }
+
+    /// Victims behind so many, which are the caller's.
+    pub(crate) fn claimed_since(&self, before: usize) -> impl Iterator<Item = &'p Slot> {
+        self.victims[before..self.claimed.get()]
+            .iter()
+            .map(|victim| &self.pool.slots[victim.get().0 as usize])
     }
 
     /// Whether a parent came back into its list since the last call: an older victim than the next, perhaps of a lower class.
@@ -132,8 +147,8 @@ impl BlockPool {
         self.evict_slots(n, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
     }
 
-    /// Appends up to `n` blocks that eviction would take next, if nothing happened meanwhile, in about the policy's order: exactly that of
-    /// LRU; and the hash of each. Nothing is taken or held: to be checked with [`upgrade`](BlockPool::upgrade), [`lease`](BlockPool::lease) or
+    /// Appends up to `n` blocks that eviction would take next, if nothing happened meanwhile, in about the policy's order: exactly,
+    /// unless it spares blocks that were used (SIEVE, S3-FIFO), or parents come back; and the hash of each. Nothing is taken or held: to be checked with [`upgrade`](BlockPool::upgrade), [`lease`](BlockPool::lease) or
     /// [`take_out`](BlockPool::take_out).
     pub fn next_victims(&self, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
         self.victims_behind(&mut VictimsSeen::default(), n, out);
@@ -142,18 +157,39 @@ impl BlockPool {
     /// The same, behind those that a look has seen before, which has then seen these, too. Fewer than `n`: there are no more.
     pub fn victims_behind(&self, seen: &mut VictimsSeen, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
         let end = out.len().saturating_add(n);
-        while out.len() < end && seen.list < self.policy.lists() {
-            let place = self.timeline.peek(&self.slots, seen.list, seen.place, |slot, number| {
-                let word = slot.word();
-                if word.inactive() && word.priority() != Priority::Pinned {
-                    // Another's, if the block is recycled meanwhile: then its generation is another, too.
-                    out.push((BlockRef { id: BlockId(number), generation: word.generation() }, slot.key()));
-                }
-                out.len() < end
-            });
+        while out.len() < end
+            && let Some(turn) = self.policy.turn(seen.turn)
+        {
+            let before = out.len();
+            let most = end.min(before.saturating_add(turn.most.saturating_sub(seen.count)));
+            let from = match seen.left {
+                _ if seen.count > 0 => seen.place,
+                Some((list, place)) if list == turn.list => place,
+                _ => 0,
+            };
+            let place = if most == before {
+                Some(from)
+            } else {
+                self.timeline.peek(&self.slots, turn.list, from, |slot, number| {
+                    let word = slot.word();
+                    if word.inactive() && word.priority() != Priority::Pinned {
+                        // Another's, if the block is recycled meanwhile: then its generation is another, too.
+                        out.push((
+                            BlockRef { id: BlockId(number), generation: word.generation() },
+                            slot.key(),
+                        ));
+                    }
+                    out.len() < most
+                })
+            };
             match place {
-                Some(place) => seen.place = place,
-                None => *seen = VictimsSeen { list: seen.list + 1, place: 0 },
+                Some(place) if out.len() == end => {
+                    (seen.place, seen.count) = (place, seen.count + out.len() - before);
+                }
+                place => {
+                    let left = (turn.most < usize::MAX).then(|| (turn.list, place.unwrap_or(u64::MAX)));
+                    *seen = VictimsSeen { turn: seen.turn + 1, count: 0, place: 0, left: left.or(seen.left) };
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::id::{BlockId, BlockRef};
 use crate::policy::Eviction;
 use crate::registry::Acquired;
 use crate::slot::{MAX_REFERENCES, Priority, State};
+use crate::sync::Relaxed;
 use alloc::vec::Vec;
 
 /// How far ahead of the lookup the heads of the chains are asked for, and then the slots behind them: a miss of the last-level
@@ -74,7 +75,7 @@ impl BlockPool {
         self.registry.contains(&self.slots, hash)
     }
 
-    /// Turns a weak reference into one that holds, unless the block has been recycled or is not registered any more.
+    /// Turns a weak reference into one that holds, which is no use of the block, unless the block has been recycled or is not registered any more.
     pub fn upgrade(&self, block: BlockRef) -> Option<ImmutableBlock<'_>> {
         let slot = self.slots.get(block.id.index())?;
         let mut word = slot.word();
@@ -88,27 +89,41 @@ impl BlockPool {
             }
             match slot.try_acquire(word) {
                 Ok(()) => {
-                    return Some(self.activate(Acquired { slot: block.id.0, word }));
+                    return Some(self.hold(Acquired { slot: block.id.0, word }));
                 }
                 Err(seen) => word = seen,
             }
         }
     }
 
-    /// The books of one acquisition.
+    /// The books of one acquisition that is a use.
     pub(super) fn activate(&self, found: Acquired) -> ImmutableBlock<'_> {
+        self.policy.on_hit(&self.slots[found.slot as usize]);
+        self.hold(found)
+    }
+
+    /// The books of one acquisition that is none.
+    pub(super) fn hold(&self, found: Acquired) -> ImmutableBlock<'_> {
         let mut activated = Activated::default();
         activated.add(found);
         self.count_activated(&activated);
-        self.hit(found);
+        self.leave_place(found);
         ImmutableBlock::new(self, BlockId(found.slot))
     }
 
     #[inline]
     fn hit(&self, found: Acquired) {
+        self.policy.on_hit(&self.slots[found.slot as usize]);
+        self.leave_place(found);
+    }
+
+    /// What was acquired gives up its place, unless it keeps that.
+    #[inline]
+    fn leave_place(&self, found: Acquired) {
         let slot = &self.slots[found.slot as usize];
-        self.policy.on_hit(slot);
-        if found.was_inactive() && !self.keeps_place {
+        // Relaxed: written before the release that made it inactive.
+        let keeps = || self.keeps_place && self.policy.keeps_place(slot.list.load(Relaxed));
+        if found.was_inactive() && !keeps() {
             slot.forget_ticket();
         }
     }

@@ -58,6 +58,7 @@ pub struct BlockPool {
     timeline: Timeline,
     unplaced: unplaced::Unplaced,
     policy: AnyPolicy,
+    /// In some list of the policy.
     keeps_place: bool,
     kind: Policy,
     page_size: u32,
@@ -76,7 +77,7 @@ impl BlockPool {
         config.check()?;
         let capacity = config.capacity as usize;
         let policy = AnyPolicy::new(config.policy, capacity);
-        let keeps_place = policy.keeps_place();
+        let keeps_place = (0..policy.lists()).any(|list| policy.keeps_place(list as u8));
         Ok(BlockPool {
             slots: Slot::table(capacity),
             free: FreeMap::new(config.capacity, config.lanes),

@@ -119,6 +119,7 @@ impl BlockPool {
         let Ok(mut positions) = self.timeline.reserve(&self.slots, batch.len() as u32) else {
             return batch.iter().for_each(|number| self.release_unplaced(*number));
         };
+        self.policy.before_places(batch.iter().map(|number| &self.slots[*number as usize]));
         let mut settled = 0u64;
         for (i, number) in batch.iter().enumerate() {
             let slot = &self.slots[*number as usize];

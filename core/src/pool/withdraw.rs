@@ -57,7 +57,7 @@ impl BlockPool {
         };
         let word = self.try_update(slot, |word| kept(word).then(|| word.acquired()))?;
         // Kept by leases alone it counts as inactive.
-        let held = self.activate(Acquired { slot: block.0, word });
+        let held = self.hold(Acquired { slot: block.0, word });
         let hash = held.hash();
         Some((held.into_ref(), hash))
     }

@@ -1,0 +1,249 @@
+//! A panel: two axes, lines over them, and a legend beside them.
+
+use plotters::chart::{ChartBuilder, ChartContext};
+use plotters::coord::Shift;
+use plotters::coord::cartesian::Cartesian2d;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::drawing::{DrawingArea, DrawingAreaErrorKind};
+use plotters::element::{Circle, PathElement, Rectangle, Text, TriangleMarker};
+use plotters::series::{DashedLineSeries, LineSeries};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color, IntoFont, RGBColor, ShapeStyle, TextStyle, WHITE};
+use plotters_backend::DrawingBackend;
+use std::ops::Range;
+
+/// What text is set in: whatever a viewer of an SVG has, and in a PNG the font that comes along.
+pub(super) const FAMILY: &str = "sans-serif";
+
+const INK: RGBColor = RGBColor(0x33, 0x33, 0x33);
+const GRID: RGBColor = RGBColor(0xe2, 0xe2, 0xe2);
+/// Blue, vermillion, green, orange, purple, sky blue, grey, black: Okabe and Ito's, less the yellow that is too light for a line.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0x80, 0x80, 0x80),
+    RGBColor(0x00, 0x00, 0x00),
+];
+/// In pixels.
+const LEGEND: u32 = 170;
+const ROW: i32 = 22;
+
+pub(super) struct Panel {
+    pub(super) height: u32,
+    pub(super) title: &'static str,
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) lines: Vec<Line>,
+}
+
+#[derive(Clone)]
+pub(super) struct Axis {
+    /// With its unit.
+    pub(super) label: String,
+    pub(super) from: f64,
+    pub(super) to: f64,
+    /// Where it is labelled, and how.
+    pub(super) ticks: Vec<(f64, String)>,
+}
+
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) points: Vec<(f64, f64)>,
+    pub(super) look: Look,
+}
+
+/// How a line is told from others: by colour, by stroke, and, if it has few points, by their marks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) colour: usize,
+    pub(super) dashed: bool,
+    pub(super) marked: bool,
+}
+
+impl Look {
+    /// The `nth` of several.
+    pub(super) fn nth(nth: usize) -> Look {
+        Look { colour: nth % (COLOURS.len() - 1), dashed: nth % 2 == 1, marked: false }
+    }
+
+    /// The one that the others are measured by: black.
+    pub(super) const MEASURE: Look = Look { colour: COLOURS.len() - 1, dashed: false, marked: false };
+
+    pub(super) fn marked(self) -> Look {
+        Look { marked: true, ..self }
+    }
+
+    fn style(self) -> ShapeStyle {
+        COLOURS[self.colour].stroke_width(2)
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Size {
+    Title,
+    Heading,
+    Small,
+}
+
+fn style(size: Size) -> TextStyle<'static> {
+    let pixels = match size {
+        Size::Title => 20,
+        Size::Heading => 16,
+        Size::Small => 14,
+    };
+    (FAMILY, pixels).into_font().color(&INK)
+}
+
+/// Sets a line of text from a point on.
+pub(super) fn text<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    what: &str,
+    size: Size,
+    at: (i32, i32),
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    area.draw(&Text::new(what.to_owned(), at, style(size)))
+}
+
+impl Axis {
+    /// From 0 to a round number that is no less than `most`, or than `least`; in steps of 1, 2 or 5 times a power of ten, three to eight of them.
+    pub(super) fn linear(
+        label: impl Into<String>,
+        most: f64,
+        least: f64,
+        format: impl Fn(f64) -> String,
+    ) -> Axis {
+        let most = if most.is_finite() { most.max(least) } else { least };
+        let rough = most / 8.0;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].map(|times| times * power).into_iter().find(|step| *step >= rough);
+        let step = step.unwrap_or(10.0 * power);
+        let steps = (most / step - 1e-9).ceil();
+        let ticks = (0..=steps as u32).map(|at| f64::from(at) * step).map(|at| (at, format(at))).collect();
+        Axis { label: label.into(), from: 0.0, to: steps * step, ticks }
+    }
+
+    /// Between two numbers, by powers of two: of points at `x.log2()`.
+    pub(super) fn doubling(
+        label: impl Into<String>,
+        from: f64,
+        to: f64,
+        format: impl Fn(f64) -> String,
+    ) -> Axis {
+        let (from, to) = (from.log2(), to.log2());
+        let room = (0.03 * (to - from)).max(0.1);
+        // No more than a dozen, or their labels would meet.
+        let step = ((to - from) / 12.0).ceil().max(1.0);
+        let first = (from / step).ceil();
+        let ticks = (0..13).map(|nth| (first + f64::from(nth)) * step).take_while(|at| *at <= to + room);
+        let ticks = ticks.map(|at| (at, format(at.exp2()))).collect();
+        Axis { label: label.into(), from: from - room, to: to + room, ticks }
+    }
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, (first, last): (i32, i32)) -> i32 {
+        let part = (value - self.from) / (self.to - self.from);
+        first + (part * f64::from(last - first)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.ticks.iter().map(|(at, _)| *at).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.from..self.to
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, at: &f64) -> String {
+        self.ticks.iter().find(|(tick, _)| tick == at).map_or(String::new(), |(_, label)| label.clone())
+    }
+}
+
+type Chart<'a, B> = ChartContext<'a, B, Cartesian2d<Axis, Axis>>;
+
+impl Panel {
+    pub(super) fn on<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let (plot, legend) = area.split_horizontally(area.dim_in_pixel().0 - LEGEND);
+        text(&plot, self.title, Size::Heading, (16, 6))?;
+        let mut chart = ChartBuilder::on(&plot)
+            .margin_top(34)
+            .margin_bottom(8)
+            .margin_left(12)
+            .margin_right(16)
+            .x_label_area_size(48)
+            .y_label_area_size(72)
+            .build_cartesian_2d(self.x.clone(), self.y.clone())?;
+        chart
+            .configure_mesh()
+            .light_line_style(WHITE)
+            .bold_line_style(GRID)
+            .axis_style(INK)
+            .label_style(style(Size::Small))
+            .axis_desc_style(style(Size::Small))
+            .x_desc(&self.x.label)
+            .y_desc(&self.y.label)
+            .draw()?;
+        self.lines.iter().try_for_each(|line| line.on(&mut chart))?;
+        for (row, line) in (0..).zip(&self.lines) {
+            let y = 44 + row * ROW;
+            let sample = |from| PathElement::new([(from, y), (from + 11, y)], line.look.style());
+            legend.draw(&sample(4))?;
+            legend.draw(&sample(if line.look.dashed { 21 } else { 15 }))?;
+            if line.look.marked {
+                mark(&legend, line.look, (15, y))?;
+            }
+            let beside = style(Size::Small).pos(Pos::new(HPos::Left, VPos::Center));
+            legend.draw(&Text::new(line.name.clone(), (40, y), beside))?;
+        }
+        Ok(())
+    }
+}
+
+impl Line {
+    fn on<B: DrawingBackend>(
+        &self,
+        chart: &mut Chart<'_, B>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let (points, stroke) = (self.points.iter().copied(), self.look.style());
+        if self.look.dashed {
+            chart.draw_series(DashedLineSeries::new(points, 8, 4, stroke))?;
+        } else {
+            chart.draw_series(LineSeries::new(points, stroke))?;
+        }
+        if self.look.marked {
+            let plot = chart.plotting_area();
+            let pixels = plot.get_base_pixel();
+            let whole = plot.strip_coord_spec();
+            for point in &self.points {
+                let (x, y) = plot.map_coordinate(point);
+                mark(&whole, self.look, (x - pixels.0, y - pixels.1))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mark<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    look: Look,
+    at: (i32, i32),
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    let filled = COLOURS[look.colour].filled();
+    match look.colour % 3 {
+        0 => area.draw(&Circle::new(at, 4, filled)),
+        1 => area.draw(&TriangleMarker::new(at, 6, filled)),
+        _ => area.draw(&Rectangle::new([(at.0 - 4, at.1 - 4), (at.0 + 4, at.1 + 4)], filled)),
+    }
+}

@@ -1,0 +1,82 @@
+use super::*;
+use crate::trace::{TraceReader, TraceSource};
+use kvstrata_core::Policy;
+use std::io::Write;
+
+fn read(lines: &[&str]) -> Result<Prompts, String> {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    for ids in lines {
+        writeln!(
+            file,
+            "{{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [{ids}]}}"
+        )
+        .expect("written");
+    }
+    let trace = TraceReader::open(TraceSource::File(file.path().to_owned())).expect("there");
+    Prompts::read(trace, None, &|_| {}).map_err(|error| error.to_string())
+}
+
+#[test]
+fn prompts_are_renumbered() {
+    let prompts = read(&["7, 9", "", "7, 9, 4", "5"]).expect("a tree");
+    let all: Vec<&[u32]> = prompts.requests().collect();
+    assert_eq!(all, [&[0, 1][..], &[], &[0, 1, 2], &[3]]);
+    assert_eq!((prompts.blocks(), prompts.distinct()), (6, 4));
+    assert_eq!(prompts.requests().next_back(), Some(&[3][..]));
+}
+
+#[test]
+fn what_is_no_tree_is_refused_by_line() {
+    let cases: [(&[&str], &str); 6] = [
+        (&["7, 9", "8, 9, 8"], "line 2: hash_ids has 9 behind 8, and an earlier line has it behind 7"),
+        (&["7, 9", "8, 3, 8"], "line 2: hash_ids has 8 twice"),
+        (&["1, 1"], "line 1: hash_ids has 1 twice"),
+        (&["7, 9", "9"], "line 2: hash_ids has 9 first, and an earlier line has it behind 7"),
+        (&["7", "9, 7"], "line 2: hash_ids has 7 behind 9, and an earlier line has it first"),
+        (&["", ""], "no blocks"),
+    ];
+    for (lines, wanted) in cases {
+        let message = read(lines).expect_err("refused");
+        assert!(message.starts_with("--trace ") && message.contains(wanted), "{lines:?}: {message}");
+    }
+}
+
+#[test]
+fn the_optimum_knows_what_comes() {
+    let all = |lines: &[&str], capacity| {
+        let prompts = read(lines).expect("a tree");
+        optimum(prompts.requests(), prompts.distinct(), capacity)
+    };
+    // The one that comes again is kept, and what passes is not.
+    let passing = ["1", "2", "3", "4", "1", "5", "1"];
+    assert_eq!([0, 1, 2].map(|capacity| all(&passing, capacity)), [0, 2, 2]);
+    // Of two blocks of a prompt the first, without which the second is no hit.
+    assert_eq!([1, 2].map(|capacity| all(&["1, 2", "3", "1, 2"], capacity)), [1, 2]);
+    // A leading run alone is a hit.
+    assert_eq!(all(&["1, 2, 3", "1, 2, 4", "1, 2, 3"], 9), 5);
+}
+
+/// Known of the bundled trace: LRU and the optimum as they were found by other programs, the least that is more than both as the most.
+#[test]
+fn policies_lie_between_nothing_and_the_optimum() {
+    let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");
+    let prompts = Prompts::read(trace, None, &|_| {}).expect("a tree");
+    let told = std::cell::Cell::new((0, 0));
+    let tell = |done, all| told.set((done, all));
+    let report = Report::new("t".to_owned(), &prompts, &Policy::ALL, &[200_000, 1000, 1000], &tell);
+    let runs = 2 * (Policy::ALL.len() + 1);
+    assert_eq!((report.capacities.as_slice(), told.get()), (&[1000, 200_000][..], (runs, runs)));
+    assert_eq!(
+        report.policies[0],
+        Curve {
+            name: "lru",
+            hits: vec![12_847, report.repeated_blocks],
+            hit_ratio: vec![12_847.0 / 288_500.0, report.repeated_blocks as f64 / 288_500.0],
+        }
+    );
+    assert_eq!(report.optimum.hits, [55_019, report.repeated_blocks]);
+    for (curve, policy) in report.policies.iter().zip(Policy::ALL) {
+        assert_eq!((curve.name, curve.hits[1]), (policy.name(), report.repeated_blocks));
+        assert!((12_000..55_019).contains(&curve.hits[0]), "{curve:?}");
+    }
+}

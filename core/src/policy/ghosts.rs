@@ -1,0 +1,318 @@
+//! Ghosts: what was evicted lately, known by fingerprint, in queues that are oldest first and of which any can be taken out.
+//!
+//! ```text
+//!   a queue    │ · │ 1 │ 1 │ 0 │ 1 │ 1 │ · │ · │     a bit a number: whether the ghost that got it is still there
+//!                  tail ▲              ▲ head             numbers go round, and there are twice as many as ghosts
+//!   the table  │ fingerprint : queue : number │     a key is in one of two buckets of eight such words
+//! ```
+//!
+//! A ghost goes because its block comes back ([`Ghosts::take`]), because its queue is cut ([`Ghosts::trim`]), or because it is the
+//! oldest where a new one must go. Short of equal fingerprints a queue is exact, as its paper has it: with half of the table empty,
+//! two buckets are hardly ever both full, and a number is seldom needed anew while its last ghost is there.
+//!
+//! I1. A ghost is there while its bit is set. Who clears the bit, by a read-modify-write, has it, and counts it out: so it is counted
+//!     in and out once.
+//! I2. What the table says of a ghost that is not there is ignored: its number is before the tail, or its bit is not set.
+//!
+//! I3. No bit before the tail is set, or a thread is about to clear it.
+//!
+//! # Orderings
+//! Entries and bits are Relaxed: each is one word, by which nothing else is published. Bit and tail are Dekker's problem: who inserts sets a
+//! bit, then looks at the tail; who moves the tail has seen no bit, and looks again. Both do it by a read-modify-write of the tail, AcqRel:
+//! of two such, the later one sees what was before the earlier one (I3).
+
+use super::fingerprint;
+use crate::hash::SequenceHash;
+use crate::prefetch::prefetch;
+use crate::sync::{AcqRel, AtomicU32, AtomicU64, CachePadded, Relaxed, site, skipped};
+use alloc::boxed::Box;
+use core::array;
+
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// Entries of a bucket: a cache line of them.
+const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
+/// How often an entry is looked for while others take what was found.
+const TRIES: usize = 4;
+
+/// One queue or two, over one table.
+pub(super) struct Ghosts {
+    table: Box<[Bucket]>,
+    queues: Box<[Queue]>,
+    room: usize,
+}
+
+#[cfg_attr(not(loom), repr(align(64)))]
+struct Bucket([AtomicU64; WAYS]);
+
+struct Queue {
+    /// A power of two of them.
+    bits: Box<[AtomicU64]>,
+    ends: CachePadded<Ends>,
+}
+
+struct Ends {
+    /// The next number.
+    head: AtomicU32,
+    /// The oldest ghost's, or an earlier one.
+    tail: AtomicU32,
+    /// Ghosts that are there; below 0 for a moment, where one goes before who brought it has counted it.
+    len: AtomicU32,
+}
+
+/// `fingerprint : 31 | queue : 1 | number : 32`; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Entry(u64);
+
+impl Entry {
+    fn new(key: SequenceHash, queue: usize, number: u32) -> Entry {
+        Entry((Entry::print(key) << 33) | ((queue as u64) << 32) | u64::from(number))
+    }
+    fn print(key: SequenceHash) -> u64 {
+        u64::from(fingerprint(key) >> 1)
+    }
+    fn is_of(self, key: SequenceHash) -> bool {
+        self.0 >> 33 == Entry::print(key)
+    }
+    fn queue(self) -> usize {
+        (self.0 >> 32) as usize & 1
+    }
+    fn number(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl Ghosts {
+    /// So many queues, one or two, with room for so many ghosts in all.
+    pub(super) fn new(queues: usize, room: usize) -> Ghosts {
+        let buckets = (2 * room).div_ceil(WAYS);
+        Ghosts {
+            table: (0..buckets).map(|_| Bucket(array::from_fn(|_| AtomicU64::new(0)))).collect(),
+            queues: (0..queues).map(|_| Queue::new(2 * room)).collect(),
+            room,
+        }
+    }
+
+    /// Ghosts of a queue.
+    #[inline]
+    pub(super) fn len(&self, queue: usize) -> usize {
+        (self.queues[queue].ends.len.load(Relaxed) as i32).max(0) as usize
+    }
+
+    /// Brings into the cache what `insert` and `take` will look at.
+    #[inline]
+    pub(super) fn prefetch(&self, key: SequenceHash) {
+        self.buckets(key).into_iter().for_each(prefetch);
+    }
+
+    /// A block was evicted: its ghost is the youngest of a queue.
+    pub(super) fn insert(&self, queue: usize, key: SequenceHash) {
+        let all: usize = (0..self.queues.len()).map(|queue| self.len(queue)).sum();
+        if all >= self.room && !self.queues[queue].drop_oldest() {
+            self.queues.iter().any(Queue::drop_oldest);
+        }
+        let number = self.queues[queue].push();
+        if !self.enter(key, Entry::new(key, queue, number)) {
+            self.queues[queue].remove(number);
+        }
+    }
+
+    /// A block is back: takes its ghost out. Of which queue, if there was one.
+    pub(super) fn take(&self, key: SequenceHash) -> Option<usize> {
+        let seen = self.seen();
+        for bucket in self.buckets(key) {
+            for way in &bucket.0 {
+                let entry = Entry(way.load(Relaxed));
+                if entry.is_of(key) && seen.is_there(entry) && self.forget(entry) {
+                    // If it fails, another ghost has the entry already.
+                    let _ = way.compare_exchange(entry.0, 0, Relaxed, Relaxed);
+                    return Some(entry.queue());
+                }
+            }
+        }
+        None
+    }
+
+    /// Drops the oldest of a queue, until it has so many.
+    pub(super) fn trim(&self, queue: usize, len: usize) {
+        while self.len(queue) > len && self.queues[queue].drop_oldest() {}
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        let bits: usize = self.queues.iter().map(|queue| size_of_val(&*queue.bits)).sum();
+        size_of_val(&*self.table) + size_of_val(&*self.queues) + bits
+    }
+
+    fn buckets(&self, key: SequenceHash) -> [&Bucket; 2] {
+        let mixed = fingerprint(key).wrapping_mul(0x9e37_79b9);
+        [key.to_u128() as u32, mixed].map(|number| {
+            let index = (u64::from(number) * self.table.len() as u64) >> 32;
+            &self.table[index as usize]
+        })
+    }
+
+    fn seen(&self) -> Seen {
+        let ends = |queue: usize| self.queues.get(queue).map_or([0; 2], |queue| queue.ends.seen());
+        Seen([ends(0), ends(1)])
+    }
+
+    /// Takes what an entry names out of its queue; false if somebody else has.
+    fn forget(&self, entry: Entry) -> bool {
+        self.queues[entry.queue()].remove(entry.number())
+    }
+
+    /// Writes an entry: into the emptier of its buckets, or over the oldest of both.
+    fn enter(&self, key: SequenceHash, entry: Entry) -> bool {
+        let seen = self.seen();
+        (0..TRIES).any(|_| {
+            let [one, other] = self.buckets(key).map(|bucket| seen.place_in(bucket));
+            let place = if (one.empty, one.age) >= (other.empty, other.age) { one } else { other };
+            let entered = place.way.compare_exchange(place.seen.0, entry.0, Relaxed, Relaxed).is_ok();
+            if entered && place.empty == 0 {
+                self.forget(place.seen);
+            }
+            entered
+        })
+    }
+}
+
+/// Heads and tails of the queues, as they were seen: late, perhaps, and then entries seem to be younger, or to be there.
+struct Seen([[u32; 2]; 2]);
+
+impl Seen {
+    /// Whether an entry's ghost is there, as far as the tail tells.
+    #[inline]
+    fn is_there(&self, entry: Entry) -> bool {
+        let [_, tail] = self.0[entry.queue()];
+        // No branch: which it is cannot be foretold.
+        (entry.0 != 0) & (tail.wrapping_sub(entry.number()) as i32 <= 0)
+    }
+
+    /// How many came into its queue since an entry did.
+    fn age(&self, entry: Entry) -> u32 {
+        let [head, _] = self.0[entry.queue()];
+        (head.wrapping_sub(entry.number()) as i32).max(0) as u32
+    }
+
+    /// A bucket's entry for a new ghost: one that is empty, else the oldest.
+    fn place_in<'b>(&self, bucket: &'b Bucket) -> Place<'b> {
+        let entries = bucket.0.each_ref().map(|way| Entry(way.load(Relaxed)));
+        let mut empty = 0u32;
+        for (way, entry) in entries.iter().enumerate() {
+            empty |= u32::from(!self.is_there(*entry)) << way;
+        }
+        let oldest = || (0..WAYS).max_by_key(|way| self.age(entries[*way])).unwrap_or(0);
+        let way = if empty == 0 { oldest() } else { empty.trailing_zeros() as usize };
+        let age = if empty == 0 { self.age(entries[way]) } else { 0 };
+        Place { way: &bucket.0[way], seen: entries[way], age, empty: empty.count_ones() }
+    }
+}
+
+impl Ends {
+    fn seen(&self) -> [u32; 2] {
+        [&self.head, &self.tail].map(|end| end.load(Relaxed))
+    }
+}
+
+/// Where a new ghost may go, and what is there.
+struct Place<'b> {
+    way: &'b AtomicU64,
+    seen: Entry,
+    age: u32,
+    /// Entries of the bucket that are empty.
+    empty: u32,
+}
+
+impl Queue {
+    fn new(numbers: usize) -> Queue {
+        let words = numbers.next_power_of_two().div_ceil(64);
+        let [head, tail] = [1, 1].map(AtomicU32::new);
+        Queue {
+            bits: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            ends: CachePadded(Ends { head, tail, len: AtomicU32::new(0) }),
+        }
+    }
+
+    fn bit(&self, number: u32) -> (&AtomicU64, u64) {
+        let word = (number as usize / 64) & (self.bits.len() - 1);
+        (&self.bits[word], 1 << (number % 64))
+    }
+
+    /// Takes the next number, and sets its bit.
+    fn push(&self) -> u32 {
+        let number = self.ends.head.fetch_add(1, Relaxed);
+        // Before the bit is anybody's again.
+        let numbers = 64 * self.bits.len() as u32;
+        while number.wrapping_sub(self.ends.tail.load(Relaxed)) >= numbers && self.drop_before(number) {}
+        let (word, bit) = self.bit(number);
+        if word.fetch_or(bit, Relaxed) & bit == 0 {
+            self.ends.len.fetch_add(1, Relaxed);
+        }
+        // AcqRel: pairs with `pass` (I3).
+        let tail = self.ends.tail.fetch_add(0, site!("ghost_tail_relaxed", AcqRel));
+        if (number.wrapping_sub(tail) as i32) < 0 {
+            self.remove(number);
+        }
+        number
+    }
+
+    /// False: it was not there any more (I1).
+    fn remove(&self, number: u32) -> bool {
+        let (word, bit) = self.bit(number);
+        let there = word.fetch_and(!bit, Relaxed) & bit != 0 || skipped!("ghost_counted_twice");
+        if there {
+            self.ends.len.fetch_sub(1, Relaxed);
+        }
+        there
+    }
+
+    /// False: there is none.
+    fn drop_oldest(&self) -> bool {
+        self.drop_before(self.ends.head.load(Relaxed))
+    }
+
+    /// Drops the oldest, if its number is before this one.
+    fn drop_before(&self, end: u32) -> bool {
+        loop {
+            let tail = self.ends.tail.load(Relaxed);
+            let left = end.wrapping_sub(tail) as i32;
+            if left <= 0 {
+                return false;
+            }
+            let (word, bit) = self.bit(tail);
+            // From the tail on; what follows the end is not looked at.
+            let there = word.load(Relaxed) & bit.wrapping_neg();
+            let step =
+                if there == 0 { 64 - tail % 64 } else { there.trailing_zeros() - bit.trailing_zeros() };
+            if step >= left as u32 {
+                self.pass(tail, end);
+                return false;
+            }
+            let oldest = tail.wrapping_add(step);
+            if there == 0 {
+                self.pass(tail, oldest);
+            } else if self.remove(oldest) {
+                self.pass(tail, oldest.wrapping_add(1));
+                return true;
+            }
+        }
+    }
+
+    /// Moves the tail over numbers of one word, unless somebody else has; what has come there since it was looked at goes.
+    fn pass(&self, from: u32, to: u32) {
+        // AcqRel: pairs with itself and with `push` (I3).
+        let order = site!("ghost_tail_relaxed", AcqRel);
+        if self.ends.tail.compare_exchange(from, to, order, Relaxed).is_err() || skipped!("ghost_pass_blind")
+        {
+            return;
+        }
+        let (word, first) = self.bit(from);
+        let passed = (u64::MAX >> (64 - to.wrapping_sub(from))) << first.trailing_zeros();
+        if word.load(Relaxed) & passed != 0 {
+            (0..to.wrapping_sub(from)).for_each(|step| _ = self.remove(from.wrapping_add(step)));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Models of the queues alone: at rest, as many ghosts are there as are counted. Under loom a bucket has two entries.
+
+use super::*;
+use crate::sync::{Arc, model, spawn};
+
+fn key(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number) << 33)
+}
+
+/// At rest: as many are there as are counted.
+fn at_rest(ghosts: &Ghosts) {
+    let counted = ghosts.len(0);
+    let there = (1..4).filter(|number| ghosts.take(key(*number)).is_some());
+    assert_eq!((there.count(), ghosts.len(0)), (counted, 0));
+}
+
+/// A block is back while its ghost is dropped as the oldest: it is counted out once (I1).
+#[test]
+fn a_ghost_is_had_once() {
+    model(|| {
+        let ghosts = Arc::new(Ghosts::new(1, 2));
+        ghosts.insert(0, key(1));
+        ghosts.insert(0, key(2));
+        let other = ghosts.clone();
+        let trimming = spawn(move || other.trim(0, 1));
+        ghosts.take(key(1));
+        trimming.join().expect("no panic");
+        at_rest(&ghosts);
+    });
+}
+
+/// Two blocks of one hash are back: one has the ghost.
+#[test]
+fn a_ghost_is_had_by_one() {
+    model(|| {
+        let ghosts = Arc::new(Ghosts::new(1, 2));
+        ghosts.insert(0, key(1));
+        let other = ghosts.clone();
+        let taking = spawn(move || usize::from(other.take(key(1)).is_some()));
+        let mine = usize::from(ghosts.take(key(1)).is_some());
+        assert_eq!(mine + taking.join().expect("no panic"), 1);
+        at_rest(&ghosts);
+    });
+}
+
+/// The tail passes a number whose bit is not set yet: its ghost is given up, or stays, but it is not counted and lost (I3).
+#[test]
+fn the_tail_passes_a_new_ghost() {
+    model(|| {
+        let ghosts = Arc::new(Ghosts::new(1, 2));
+        let other = ghosts.clone();
+        let dropping = spawn(move || other.queues[0].drop_oldest());
+        ghosts.insert(0, key(1));
+        dropping.join().expect("no panic");
+        at_rest(&ghosts);
+    });
+}
+
+/// Two evictors leave ghosts where there is room for two in all, and one is there.
+#[test]
+fn two_leave_ghosts() {
+    model(|| {
+        let ghosts = Arc::new(Ghosts::new(1, 2));
+        ghosts.insert(0, key(1));
+        let other = ghosts.clone();
+        let leaving = spawn(move || other.insert(0, key(2)));
+        ghosts.insert(0, key(3));
+        leaving.join().expect("no panic");
+        at_rest(&ghosts);
+    });
+}

@@ -1,0 +1,73 @@
+use super::*;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+fn key(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+/// Against queues that are searched: the same lengths and the same answers, over many rounds of the numbers.
+#[test]
+fn queues_are_exact() {
+    let ghosts = Ghosts::new(2, 200);
+    let mut queues = [VecDeque::new(), VecDeque::new()];
+    let mut state = 0x1234_5678_9abc_def1u64;
+    let (mut next, mut taken) = (0, 0);
+    for _ in 0..200_000 {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let queue = state as usize >> 40 & 1;
+        match state % 8 {
+            0..=4 => {
+                ghosts.insert(queue, key(next));
+                queues[queue].push_back(next);
+                next += 1;
+            }
+            5 | 6 => {
+                let asked = next.saturating_sub(1 + (state >> 20) % 300);
+                let found = (0..2).find(|queue| queues[*queue].contains(&asked));
+                if let Some(queue) = found {
+                    queues[queue].retain(|other| *other != asked);
+                    taken += 1;
+                }
+                assert_eq!(ghosts.take(key(asked)), found);
+            }
+            _ => {}
+        }
+        for (queue, most) in [(0, 120), (1, 70)] {
+            ghosts.trim(queue, most);
+            while queues[queue].len() > most {
+                queues[queue].pop_front();
+            }
+        }
+        assert_eq!([ghosts.len(0), ghosts.len(1)], [0, 1].map(|queue: usize| queues[queue].len()));
+    }
+    assert!(taken > 10_000, "{taken} came back");
+}
+
+/// With no room left the oldest goes, and the youngest is there.
+#[test]
+fn room_is_bounded() {
+    let ghosts = Ghosts::new(1, 50);
+    for number in 0..10_000 {
+        ghosts.insert(0, key(number));
+        assert!(ghosts.len(0) <= 50);
+        assert_eq!(ghosts.take(key(number)), Some(0));
+        ghosts.insert(0, key(number));
+    }
+    let there = (0..10_000).filter(|number| ghosts.take(key(*number)).is_some());
+    assert_eq!(there.collect::<Vec<_>>(), (9950..10_000).collect::<Vec<_>>());
+}
+
+/// One that is never asked for does not keep the numbers from going round.
+#[test]
+fn an_old_one_makes_way_for_its_number() {
+    let ghosts = Ghosts::new(1, 32);
+    ghosts.insert(0, key(0));
+    for number in 1..500 {
+        ghosts.insert(0, key(number));
+        assert_eq!(ghosts.take(key(number)), Some(0));
+    }
+    assert_eq!((ghosts.len(0), ghosts.take(key(0))), (0, None));
+}
