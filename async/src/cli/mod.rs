@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod json;
 mod layout;
+mod metrics;
 mod progress;
 mod replay;
 mod tune;
@@ -63,6 +64,7 @@ enum Command {
     Layout(Box<layout::LayoutArgs>),
     Tune(tune::TuneArgs),
     Config(config::ConfigArgs),
+    Metrics(metrics::MetricsArgs),
     /// Print a completion script for a shell
     #[command(long_about = "Print a completion script for a shell.\n\n  kvstrata completions bash > \
                             ~/.local/share/bash-completion/completions/kvstrata\n  kvstrata completions zsh > \
@@ -81,6 +83,7 @@ pub fn main() -> ExitCode {
         Command::Layout(arguments) => layout::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Completions { shell } => completions(shell),
     };
     match result {

@@ -47,7 +47,7 @@ pub use lists::{GroupSettings, TenantSettings};
 pub use reference::{Entry, keys, markdown, reference, text};
 pub use table::{
     DeadlineSettings, DeviceSettings, DiskSettings, GeometrySettings, HostSettings, IdleSettings,
-    IterationSettings, OffloadSettings, OnboardSettings, PrefetchSettings, QuotaSettings, RuntimeSettings,
+    IterationSettings, MetricsSettings, OffloadSettings, OnboardSettings, PrefetchSettings, QuotaSettings, RuntimeSettings,
     Settings, TransferSettings, WatermarkSettings,
 };
 pub use variables::CONFIG_VARIABLE;

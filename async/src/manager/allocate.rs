@@ -6,6 +6,7 @@ use super::inner::Inner;
 use super::line::{Grant, Late, Want, Wants, Whose};
 use super::tenants::TenantId;
 use super::traffic::Traffic;
+use crate::metrics::Call;
 use crate::transfer::Class;
 use kvstrata_core::BlockId;
 use std::collections::VecDeque;
@@ -81,6 +82,19 @@ pub(super) async fn allocate(
     tenant: TenantId,
 ) -> Result<BlocksMut, AllocateError> {
     check(inner, stack, count, tenant)?;
+    let since = inner.watch.now();
+    let answer = at_once_or_in_line(inner, stack, count, deadline, tenant).await;
+    inner.watch.answered(Call::Allocate, since);
+    answer
+}
+
+async fn at_once_or_in_line(
+    inner: &Arc<Inner>,
+    stack: u16,
+    count: usize,
+    deadline: Duration,
+    tenant: TenantId,
+) -> Result<BlocksMut, AllocateError> {
     if let Some(blocks) = free_ones(inner, stack, count, tenant) {
         return Ok(blocks);
     }
@@ -138,6 +152,19 @@ pub(super) async fn allocate_groups(
     }
     let wanted = || (0..).zip(counts.iter().copied());
     wanted().try_for_each(|(stack, count)| check(inner, stack, count, tenant))?;
+    let since = inner.watch.now();
+    let answer = groups_at_once_or_in_line(inner, counts, deadline, tenant).await;
+    inner.watch.answered(Call::Allocate, since);
+    answer
+}
+
+async fn groups_at_once_or_in_line(
+    inner: &Arc<Inner>,
+    counts: &[usize],
+    deadline: Duration,
+    tenant: TenantId,
+) -> Result<Vec<BlocksMut>, AllocateError> {
+    let wanted = || (0..).zip(counts.iter().copied());
     let at_once = wanted().map(|(stack, count)| free_ones(inner, stack, count, tenant));
     if let Some(all) = at_once.collect() {
         return Ok(all);

@@ -9,6 +9,8 @@ use super::onboarding::{Onboarding, State};
 use super::tenants::{Shares, TenantId};
 use super::traffic::Traffic;
 use super::up::{Source, Up};
+use super::watch::Since;
+use crate::metrics::Call;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class};
 use kvstrata_core::BlockId;
@@ -91,6 +93,8 @@ pub struct Onboard {
     key: Option<u32>,
     /// None: it has ended.
     device: Option<Blocks>,
+    /// When it was asked for; of none that was all there.
+    since: Since,
 }
 
 impl Onboard {
@@ -100,6 +104,7 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Onboard, OnboardError> {
         check(inner, &found)?;
+        let since = since(inner, &found);
         // A run that is all there has nothing to wait for, and nothing to lock.
         let key = match found.is_ready() {
             true => None,
@@ -110,7 +115,7 @@ impl Onboard {
                 key
             })?),
         };
-        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()) })
+        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), since })
     }
 
     /// Runs of several groups, at once, in the lines of all groups: see [`allocate_groups`](super::allocate::allocate_groups).
@@ -120,6 +125,7 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Vec<Onboard>, OnboardError> {
         found.iter().try_for_each(|found| check(inner, found))?;
+        let since: Vec<Since> = found.iter().map(|found| since(inner, found)).collect();
         let keys: Vec<_> = inner.with(|traffic| {
             let mut wants = Wants::default();
             let begin = |found| traffic.begin_onboarding(inner, found, options, &mut wants);
@@ -128,9 +134,9 @@ impl Onboard {
             keys
         });
         // Those that have begun end with what they have, if one is refused.
-        let begun = keys.into_iter().zip(found).map(|(key, found)| {
+        let begun = keys.into_iter().zip(found).zip(since).map(|((key, found), since)| {
             let device = Some(found.into_device());
-            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device })
+            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, since })
         });
         begun.collect::<Vec<_>>().into_iter().collect()
     }
@@ -196,8 +202,15 @@ impl Onboard {
         false
     }
 
+    /// Takes what has come, for who has waited for it.
+    pub(super) fn answer(&mut self) -> Option<Onboarded> {
+        let answer = self.end()?;
+        self.inner.watch.answered(Call::Onboard, self.since);
+        Some(answer)
+    }
+
     /// Takes what has come; once.
-    pub(super) fn end(&mut self) -> Option<Onboarded> {
+    fn end(&mut self) -> Option<Onboarded> {
         let mut blocks = self.device.take()?;
         let Some(key) = self.key.take() else { return Some(Onboarded { blocks, missed: None }) };
         let ended = self.inner.with(|traffic| traffic.end_onboarding(&self.inner, key));
@@ -216,7 +229,7 @@ impl Future for Onboard {
         if !self.is_over(context) {
             return Poll::Pending;
         }
-        self.end().map_or(Poll::Pending, Poll::Ready)
+        self.answer().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -247,6 +260,11 @@ impl fmt::Debug for Onboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Onboard({:?})", self.key)
     }
+}
+
+/// When a run is asked for; of one that is all there nobody waits for anything.
+fn since(inner: &Inner, found: &PrefixMatch) -> Since {
+    if found.is_ready() { Since::default() } else { inner.watch.now() }
 }
 
 /// Refuses what will never fit, and what is another manager's.

@@ -22,7 +22,9 @@ use super::tally::Tally;
 use super::tiers::{PATIENCE, Tiers};
 use super::volume::FillProgress;
 use super::worker::{Worker, nanoseconds};
+use crate::metrics::Requests;
 use crate::trace::{Request, TraceReader};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -99,6 +101,12 @@ impl Replay {
         Ok(Replay { settings, tiers, setup: since.elapsed() })
     }
 
+    /// Where the manager's figures are served, if they are.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.tiers.manager.metrics_address()
+    }
+
     /// Serves the trace. `observe` is called between requests, for each that has been served.
     ///
     /// A wrong byte is no error but a result: see [`Report::wrong_bytes`].
@@ -157,10 +165,21 @@ impl Service<'_> {
             let Some(request) = trace.next_request()? else { return Ok(()) };
             let (line, input_bytes) = (trace.line(), trace.consumed_bytes());
             let due = pace.wait_for(&request).await;
+            self.tell(1);
             let room = self.admit(&request).await?;
+            self.tell(0);
             self.begin(request, line, due, room, Progress { requests, input_bytes });
         }
         Ok(())
+    }
+
+    /// What a router asks of a worker; `waiting`: requests that have come and are not admitted.
+    fn tell(&self, waiting: u64) {
+        self.tiers.manager.tell_requests(Requests {
+            active_slots: self.busy.len() as u64,
+            total_slots: self.settings.concurrency as u64,
+            waiting,
+        });
     }
 
     /// Waits for room for all that the request may come to hold. By I1 that takes long only where a transfer does not end.

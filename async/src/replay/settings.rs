@@ -8,6 +8,7 @@ use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;
 use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
 use kvstrata_ffi::disk::{Backend, Key};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The settings of a replay; each is an option of `kvstrata replay`.
@@ -51,6 +52,8 @@ pub struct Settings {
     pub concurrency: usize,
     /// How many times as fast as in the trace requests come; 0: each as soon as the one before it leaves room.
     pub speed: f64,
+    /// Where the manager's figures are served meanwhile (`metrics.listen`); `None`: nowhere.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// When what was never written of a file is written through: it is slower to write.

@@ -135,6 +135,7 @@ fn config(settings: &Settings) -> Result<ManagerConfig, ReplayError> {
         .idle_host_after(None)
         .idle_disk_after(None)
         .prefetch_blocks(0)
+        .metrics_listen(settings.metrics)
         .deadline_allocate(PATIENCE)
         .deadline_onboard(PATIENCE)
         .deadline_shutdown(PATIENCE)
