@@ -278,6 +278,7 @@ fn replay(arguments: &ReplayArgs) -> Result<Report, ReplayError> {
         concurrency: arguments.concurrency,
         speed: arguments.speed,
         metrics: arguments.metrics,
+        histograms: true,
     };
     settings.check()?;
     let trace = TraceReader::open(source)?;

@@ -54,6 +54,8 @@ pub struct Settings {
     pub speed: f64,
     /// Where the manager's figures are served meanwhile (`metrics.listen`); `None`: nowhere.
     pub metrics: Option<SocketAddr>,
+    /// Whether latencies are counted for them (`metrics.histograms`).
+    pub histograms: bool,
 }
 
 /// When what was never written of a file is written through: it is slower to write.
@@ -88,6 +90,8 @@ impl Default for Settings {
             seed: 0,
             concurrency: 1,
             speed: 0.0,
+            metrics: None,
+            histograms: true,
         }
     }
 }
