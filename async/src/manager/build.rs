@@ -142,7 +142,9 @@ pub enum BuildError {
         source: ThreadsError,
     },
     /// Where figures are to be served.
-    #[error("{given}: nothing can be served there ({source}); choose another address or port, or leave it out")]
+    #[error(
+        "{given}: nothing can be served there ({source}); choose another address or port, or leave it out"
+    )]
     Metrics {
         /// The setting that asks for it, with its value.
         given: String,

@@ -134,7 +134,8 @@ fn verification_failures(stats: &ManagerStats, disks: &[DiskMetrics]) -> Vec<Ver
         let paths = Path::ALL.into_iter().filter(|path| path.from() == tier);
         paths.map(|path| stats.path(path).failed_by(cause)).sum()
     };
-    let of = |tier, cause: Cause| VerificationFailures { tier, cause: cause.name(), count: by_path(tier, cause) };
+    let of =
+        |tier, cause: Cause| VerificationFailures { tier, cause: cause.name(), count: by_path(tier, cause) };
     let mut all = Tier::ALL.map(|tier| of(tier, Cause::Mismatch)).to_vec();
     let Some(first) = disks.first() else {
         all.push(of(Tier::Disk, Cause::Rejected));

@@ -92,8 +92,8 @@ pub struct Offload {
 }
 
 impl Offload {
-    fn of(inner: Arc<Inner>, key: u32) -> Offload {
-        Offload { inner, key: Some(key), since: Since::default() }
+    fn of(inner: Arc<Inner>, key: u32, since: Since) -> Offload {
+        Offload { inner, key: Some(key), since }
     }
 
     pub(super) fn begin(blocks: &Blocks, options: OffloadOptions) -> Offload {
@@ -105,7 +105,7 @@ impl Offload {
             traffic.offload_due(key, due);
             key
         });
-        Offload { since, ..Offload::of(inner, key) }
+        Offload::of(inner, key, since)
     }
 
     /// It is answered.
@@ -124,7 +124,7 @@ impl Offload {
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(inner, key)
+        Offload::of(inner, key, Since::default())
     }
 
     /// Ends when no copy of these blocks is under way: what has not begun to move is called back.
@@ -140,7 +140,7 @@ impl Offload {
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(Arc::clone(inner), key)
+        Offload::of(Arc::clone(inner), key, Since::default())
     }
 }
 
@@ -186,7 +186,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         key
     });
     inner.counts.refused(Refusal::Room, nowhere.len());
-    let first = Offload::of(Arc::clone(inner), key).await;
+    let first = Offload::of(Arc::clone(inner), key, Since::default()).await;
     if of.host.is_none() {
         return Offloaded { there: first.there + there, refused: first.refused + nowhere.len(), ..first };
     }
@@ -209,7 +209,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         traffic.offload_due(key, due);
         (key, left)
     });
-    let second = Offload::of(Arc::clone(inner), key).await;
+    let second = Offload::of(Arc::clone(inner), key, Since::default()).await;
     // What was in the host by then is counted there, whatever has become of it before. Of the others some have failed; what has left the host
     // again is refused as the rest.
     let failed = left.min(first.failed);

@@ -405,7 +405,8 @@ impl Traffic {
 
     /// By path, how long something has been under way that is not counted yet.
     pub(super) fn busy_now(&self, inner: &Inner) -> [Duration; 4] {
-        self.busy_since.map(|since| since.map_or(Duration::ZERO, |since| inner.elapsed().saturating_sub(since)))
+        self.busy_since
+            .map(|since| since.map_or(Duration::ZERO, |since| inner.elapsed().saturating_sub(since)))
     }
 
     /// When a flight was queued, or has started.

@@ -118,9 +118,9 @@ impl Watch {
     }
 
     pub(super) fn lookups(&self) -> Lookups {
-        let sum = |of: fn(&Stripe) -> &AtomicU64| self.stripes.all().map(|stripe| of(stripe).load(Relaxed)).sum();
-        let found = |place| self.stripes.all().map(|stripe| stripe.found[place].load(Relaxed)).sum();
-        Lookups { blocks: sum(|stripe| &stripe.looked_up), found: std::array::from_fn(found) }
+        let blocks = self.stripes.all().map(|stripe| stripe.looked_up.load(Relaxed)).sum();
+        let found = |place: usize| self.stripes.all().map(|stripe| stripe.found[place].load(Relaxed)).sum();
+        Lookups { blocks, found: std::array::from_fn(found) }
     }
 
     fn latencies(&self, of: impl Fn(&Stripe) -> &Buckets) -> Option<LatencyHistogram> {

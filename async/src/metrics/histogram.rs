@@ -122,12 +122,10 @@ mod tests {
         let seen = LatencyHistogram::of(stripes.iter());
         assert_eq!((seen.count(), seen.sum), (100, Duration::from_micros(5050)));
         let micros = |micros| Some(Duration::from_micros(micros));
-        assert_eq!([0, 500, 510, 1000].map(|per_mille| seen.quantile(per_mille)), [
-            micros(1),
-            micros(50),
-            micros(100),
-            micros(100)
-        ]);
+        assert_eq!(
+            [0, 500, 510, 1000].map(|per_mille| seen.quantile(per_mille)),
+            [micros(1), micros(50), micros(100), micros(100)]
+        );
         assert_eq!(LatencyHistogram::default().quantile(500), None);
     }
 }

@@ -51,8 +51,11 @@ async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
             let labels = reader.read(text(target, "/expr"));
             // A legend names what tells the lines apart, and nothing that is not there.
             let legend = text(target, "/legendFormat");
-            let shown: BTreeSet<String> =
-                legend.split("{{").skip(1).map(|rest| rest.split("}}").next().unwrap_or_default().trim().to_owned()).collect();
+            let shown: BTreeSet<String> = legend
+                .split("{{")
+                .skip(1)
+                .map(|rest| rest.split("}}").next().unwrap_or_default().trim().to_owned())
+                .collect();
             assert_eq!(shown, labels, "{title}: legend {legend:?}");
         }
     }
@@ -73,7 +76,11 @@ async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
         assert!(reader.named.contains(metric), "no panel has {metric}");
     }
     let of_worker = known.keys().filter(|name| name.starts_with("kvstrata_worker_"));
-    assert_eq!(of_worker.filter(|name| reader.named.contains(*name)).count(), 7, "all that a router asks for");
+    assert_eq!(
+        of_worker.filter(|name| reader.named.contains(*name)).count(),
+        7,
+        "all that a router asks for"
+    );
 }
 
 #[tokio::test]
@@ -93,14 +100,16 @@ async fn its_variables_are_labels_of_what_they_are_asked_of_and_are_used() {
         }
         let query = text(variable, "/query/query");
         let inside = query.strip_prefix("label_values(").and_then(|rest| rest.strip_suffix(')'));
-        let (metric, label) = inside.and_then(|inside| inside.split_once(", ")).unwrap_or_else(|| panic!("{query}"));
+        let (metric, label) =
+            inside.and_then(|inside| inside.split_once(", ")).unwrap_or_else(|| panic!("{query}"));
         let (_, labels) = known.get(metric).unwrap_or_else(|| panic!("{query}"));
         assert!(labels.contains(label) || label == "instance", "{query}");
         let used = format!("=~\"${name}\"");
         assert!(expressions.iter().any(|expression| expression.contains(&used)), "{name} is not used");
     }
     // And none that is not declared.
-    let declared: BTreeSet<&str> = list(variables, "list").iter().map(|variable| text(variable, "/name")).collect();
+    let declared: BTreeSet<&str> =
+        list(variables, "list").iter().map(|variable| text(variable, "/name")).collect();
     for expression in expressions {
         for used in expression.split('$').skip(1) {
             let end = used.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(used.len());
@@ -113,7 +122,11 @@ async fn its_variables_are_labels_of_what_they_are_asked_of_and_are_used() {
 fn panels_have_ids_places_and_the_source_of_the_variable() {
     let dashboard = dashboard();
     // Of Grafana 10.
-    assert!(dashboard["schemaVersion"].as_u64().is_some_and(|version| version >= 38), "{}", dashboard["schemaVersion"]);
+    assert!(
+        dashboard["schemaVersion"].as_u64().is_some_and(|version| version >= 38),
+        "{}",
+        dashboard["schemaVersion"]
+    );
     assert_eq!((&dashboard["id"], text(&dashboard, "/uid")), (&Value::Null, "kvstrata"));
     let (mut ids, mut places) = (BTreeSet::new(), Vec::new());
     for panel in list(&dashboard, "panels") {
@@ -121,7 +134,9 @@ fn panels_have_ids_places_and_the_source_of_the_variable() {
         assert!(ids.insert(panel["id"].as_u64().expect("a number")), "{title}: its id is another's");
         let [x, y, w, h] = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().expect("a place"));
         assert!(x + w <= 24, "{title}: a row has 24 columns");
-        let meets = |(ox, oy, ow, oh): &(u64, u64, u64, u64)| x < ox + ow && *ox < x + w && y < oy + oh && *oy < y + h;
+        let meets = |(ox, oy, ow, oh): &(u64, u64, u64, u64)| {
+            x < ox + ow && *ox < x + w && y < oy + oh && *oy < y + h
+        };
         assert!(!places.iter().any(meets), "{title} is over another");
         places.push((x, y, w, h));
         if panel["type"] != "row" {

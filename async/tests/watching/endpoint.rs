@@ -81,7 +81,8 @@ async fn after_a_shutdown_it_says_so_and_without_a_manager_nobody_listens() {
     assert!(get(address, "/metrics").0.starts_with("HTTP/1.0 503 "));
     drop(manager);
     // Its threads end by themselves.
-    let refused = || TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
+    let refused =
+        || TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
     while !refused() {
         tokio::task::yield_now().await;
     }

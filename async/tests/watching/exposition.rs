@@ -35,13 +35,17 @@ pub fn read(text: &str) -> BTreeMap<String, Family> {
             assert_eq!(helped.take().as_deref(), Some(name), "help comes before the type: {line}");
             assert!(["counter", "gauge", "histogram"].contains(&kind), "{line}");
             let family = Family { kind: kind.to_owned(), samples: Vec::new() };
-            assert!(families.insert(name.to_owned(), family).is_none(), "all of a metric is together: {line}");
+            assert!(
+                families.insert(name.to_owned(), family).is_none(),
+                "all of a metric is together: {line}"
+            );
             current = name.to_owned();
         } else {
             let sample = sample(line);
             assert!(seen.insert((sample.name.clone(), sample.labels.clone())), "twice: {line}");
             let family = families.get_mut(&current).unwrap_or_else(|| panic!("before any type: {line}"));
-            let suffix = sample.name.strip_prefix(&current).unwrap_or_else(|| panic!("not {current}: {line}"));
+            let suffix =
+                sample.name.strip_prefix(&current).unwrap_or_else(|| panic!("not {current}: {line}"));
             let suffixes: &[&str] =
                 if family.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
             assert!(suffixes.contains(&suffix), "{line}");
@@ -123,7 +127,8 @@ async fn the_text_of_a_manager_at_work_is_of_the_format() {
         let family = families.get(entry.name).unwrap_or_else(|| panic!("{} has no sample", entry.name));
         assert_eq!(family.kind, entry.kind, "{}", entry.name);
         for sample in &family.samples {
-            let labels: BTreeSet<&str> = sample.labels.keys().map(String::as_str).filter(|label| *label != "le").collect();
+            let labels: BTreeSet<&str> =
+                sample.labels.keys().map(String::as_str).filter(|label| *label != "le").collect();
             assert_eq!(labels, entry.labels.iter().copied().collect(), "{}", entry.name);
         }
     }

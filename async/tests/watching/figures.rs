@@ -76,7 +76,8 @@ async fn what_is_on_its_way_for_another_is_found_as_pending() {
     drop(manager.allocate(4).await.expect("blocks"));
     rest(&manager).await;
     let held = manager.allocate(4).await.expect("blocks");
-    let up = manager.onboard(manager.match_prefix(&hashes(1, 4)), OnboardOptions::default()).expect("it fits");
+    let up =
+        manager.onboard(manager.match_prefix(&hashes(1, 4)), OnboardOptions::default()).expect("it fits");
     let before = manager.metrics().lookups;
     assert_eq!(manager.match_prefix(&hashes(1, 4)).pending(), 4, "no block is free for it");
     let after = manager.metrics().lookups;

@@ -167,7 +167,8 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
         by = by.or_else(|| self.by());
         assert_ne!(kind.as_deref(), Some("counter"), "a counter without rate: {}", self.text);
         let by = by.unwrap_or_default();
-        let lacking: Vec<_> = by.difference(&labels).filter(|label| !OF_SCRAPES.contains(&label.as_str())).collect();
+        let lacking: Vec<_> =
+            by.difference(&labels).filter(|label| !OF_SCRAPES.contains(&label.as_str())).collect();
         assert!(lacking.is_empty(), "by {lacking:?}, which there is not: {}", self.text);
         assert!(by.contains("le") || !labels.contains("le"), "le is summed away: {}", self.text);
         Comes::Series(by, kind)
@@ -223,7 +224,11 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
                 let known = labels.contains(&label) || OF_SCRAPES.contains(&label.as_str());
                 assert!(known, "no label {label}: {}", self.text);
                 let matcher = self.next();
-                assert!(["=", "!=", "=~", "!~"].map(Token::Sign).contains(&matcher), "{matcher:?}: {}", self.text);
+                assert!(
+                    ["=", "!=", "=~", "!~"].map(Token::Sign).contains(&matcher),
+                    "{matcher:?}: {}",
+                    self.text
+                );
                 assert!(matches!(self.next(), Token::Text(_)), "{}", self.text);
                 self.is(",");
             }

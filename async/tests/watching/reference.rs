@@ -5,8 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 fn printed(arguments: &[&str]) -> String {
-    let command =
-        Command::new(env!("CARGO_BIN_EXE_kvstrata")).arg("metrics").args(arguments).stdin(Stdio::null()).output();
+    let command = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
+        .arg("metrics")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output();
     let output = command.expect("the command runs");
     assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""));
     String::from_utf8(output.stdout).expect("UTF-8")

@@ -138,7 +138,8 @@ impl Names {
     /// Names that are known here, in their order, and their numbers.
     pub(in crate::manager) fn known(&self) -> Vec<(Arc<str>, TenantId)> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = known.by_name.iter().map(|(name, number)| (Arc::clone(name), *number)).collect();
+        let mut all: Vec<_> =
+            known.by_name.iter().map(|(name, number)| (Arc::clone(name), *number)).collect();
         drop(known);
         all.sort();
         all
