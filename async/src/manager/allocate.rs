@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::{Instrument, info_span};
 
 /// Why there are no blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -102,9 +103,10 @@ async fn at_once_or_in_line(
         Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), stack, ids, tenant)),
         Taken::Place(place) => place,
     };
+    let span = info_span!("allocate", group = inner.stack(stack).name, blocks = count, tenant = tenant.0);
     let in_line = InLine { inner, places: VecDeque::from([place]) };
     // One that was asked for.
-    in_line.served(deadline).await?.into_iter().next().ok_or(AllocateError::Closed)
+    in_line.served(deadline).instrument(span).await?.into_iter().next().ok_or(AllocateError::Closed)
 }
 
 enum Taken {
@@ -170,7 +172,9 @@ async fn groups_at_once_or_in_line(
         return Ok(all);
     }
     let lines = wanted().filter(|(_, count)| *count > 0);
-    let mut served = InLine::enter(inner, lines, tenant, deadline)?.served(deadline).await?.into_iter();
+    let span = info_span!("allocate", groups = counts.len(), blocks = counts.iter().sum::<usize>(), tenant = tenant.0);
+    let in_line = InLine::enter(inner, lines, tenant, deadline)?;
+    let mut served = in_line.served(deadline).instrument(span).await?.into_iter();
     let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);
     let of = |(stack, count)| if count > 0 { served.next() } else { Some(none(stack)) };
     // As many as were asked for.
@@ -283,6 +287,7 @@ impl<'i> InLine<'i> {
                 Ok(Ok(blocks)) => all.push(blocks),
                 Ok(Err(Late { ahead, available })) => {
                     self.inner.counts.late();
+                    self.inner.counts.notices.say();
                     let capacity = self.inner.stack(stack).device.pool.capacity();
                     return Err(AllocateError::Deadline { requested, waited, available, capacity, ahead });
                 }

@@ -246,12 +246,14 @@ impl Inner {
             traffic.out.idle = true;
         }
         if traffic.out.is_empty() {
-            return;
+            drop(traffic);
+            return self.counts.notices.say();
         }
         let next = traffic.performed.pop().unwrap_or_default();
         let mut out = std::mem::replace(&mut traffic.out, next);
         drop(traffic);
         out.perform(self);
+        self.counts.notices.say();
         // For its memory: as many as there are threads that perform at once.
         self.look().performed.push(out);
     }

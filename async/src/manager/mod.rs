@@ -32,6 +32,7 @@
 //! | `stack.rs` | the tiers of a group of layers; beside each pool the core's `ages`, `owners`, `classes`, `parents` |
 //! | `tenants/` | whose blocks are whose: quotas, purge |
 //! | `counts.rs`, `watch.rs` | what has happened, under the lock and outside; how long it took |
+//! | `notices.rs` | what an operator can act on, said once |
 //! | `metrics.rs` | all figures, for [`crate::metrics`] |
 //! | `census.rs` | conservation: where every block is (tests, diagnosis) |
 //!
@@ -70,6 +71,7 @@ mod inner;
 mod line;
 mod matching;
 mod metrics;
+mod notices;
 mod offload;
 mod onboard;
 mod onboarding;
@@ -119,6 +121,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::field::Empty;
+use tracing::{Instrument, info_span};
 
 /// KV blocks over the tiers of a machine. Clones are the same manager. Its calls are for the first group of layers, where they are not for
 /// all; those of a hybrid model's others are had by [`group`](KvBlockManager::group).
@@ -397,7 +401,10 @@ impl KvBlockManager {
     /// Blocks of device and host are not written to the disk for that, but for what is owed by `offload.mode = "through"` and finds room: what is to outlive the process is
     /// [persisted](KvBlockManager::persist) before.
     pub async fn shutdown(&self) -> bool {
-        self.inner.shutdown().await
+        let span = info_span!("shutdown", clean = Empty);
+        let clean = self.inner.shutdown().instrument(span.clone()).await;
+        span.record("clean", clean);
+        clean
     }
 }
 

@@ -21,6 +21,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
+use tracing::field::Empty;
+use tracing::{Span, info_span};
 
 /// How blocks are offloaded.
 #[derive(Debug, Clone, Copy)]
@@ -89,42 +91,49 @@ pub struct Offload {
     key: Option<u32>,
     /// When it was asked for, by an engine.
     since: Since,
+    span: Span,
 }
 
 impl Offload {
-    fn of(inner: Arc<Inner>, key: u32, since: Since) -> Offload {
-        Offload { inner, key: Some(key), since }
+    fn of(inner: Arc<Inner>, key: u32, (since, span): (Since, Span)) -> Offload {
+        Offload { inner, key: Some(key), since, span }
     }
 
     pub(super) fn begin(blocks: &Blocks, options: OffloadOptions) -> Offload {
         let inner = Arc::clone(blocks.inner());
-        let since = inner.watch.now();
+        let asked = (inner.watch.now(), span(&inner, blocks, options.request));
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
         let key = inner.with(|traffic| {
             let key = traffic.offload(&inner, blocks, options, false);
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(inner, key, since)
+        Offload::of(inner, key, asked)
     }
 
     /// It is answered.
-    fn ended(&mut self) {
+    fn ended(&mut self, outcome: Offloaded) -> Poll<Offloaded> {
         self.key = None;
         self.inner.watch.answered(Call::Offload, self.since);
+        let Offloaded { copied, there, refused, failed, .. } = outcome;
+        for (field, blocks) in [("copied", copied), ("there", there), ("refused", refused), ("failed", failed)] {
+            self.span.record(field, blocks);
+        }
+        Poll::Ready(outcome)
     }
 
     /// Of a request that will come back for them: all of them, also beyond the queue's bound, and whatever the mode.
     pub(super) fn begin_whole(blocks: &Blocks, request: u64) -> Offload {
         let inner = Arc::clone(blocks.inner());
         let options = OffloadOptions { request, ..OffloadOptions::default() };
+        let asked = (Since::default(), span(&inner, blocks, request));
         let due = inner.due_in(inner.rules.offload_deadline);
         let key = inner.with(|traffic| {
             let key = traffic.offload(&inner, blocks, options, true);
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(inner, key, Since::default())
+        Offload::of(inner, key, asked)
     }
 
     /// Ends when no copy of these blocks is under way: what has not begun to move is called back.
@@ -140,8 +149,23 @@ impl Offload {
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(Arc::clone(inner), key, Since::default())
+        Offload::of(Arc::clone(inner), key, (Since::default(), Span::none()))
     }
+}
+
+/// From an engine's call to the end of the handle.
+fn span(inner: &Inner, blocks: &Blocks, request: u64) -> Span {
+    let group = &inner.stack(blocks.stack()).name;
+    info_span!(
+        "offload",
+        request,
+        group,
+        blocks = blocks.len(),
+        copied = Empty,
+        there = Empty,
+        refused = Empty,
+        failed = Empty
+    )
 }
 
 /// See [`KvBlockManager::persist`](super::KvBlockManager::persist).
@@ -186,7 +210,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         key
     });
     inner.counts.refused(Refusal::Room, nowhere.len());
-    let first = Offload::of(Arc::clone(inner), key, Since::default()).await;
+    let first = Offload::of(Arc::clone(inner), key, (Since::default(), Span::none())).await;
     if of.host.is_none() {
         return Offloaded { there: first.there + there, refused: first.refused + nowhere.len(), ..first };
     }
@@ -209,7 +233,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         traffic.offload_due(key, due);
         (key, left)
     });
-    let second = Offload::of(Arc::clone(inner), key, Since::default()).await;
+    let second = Offload::of(Arc::clone(inner), key, (Since::default(), Span::none())).await;
     // What was in the host by then is counted there, whatever has become of it before. Of the others some have failed; what has left the host
     // again is refused as the rest.
     let failed = left.min(first.failed);
@@ -238,8 +262,7 @@ impl Future for Offload {
                 let late =
                     Offloaded { failed: so_far.failed + of.left, cause: Some(Cause::Deadline), ..so_far };
                 drop(traffic);
-                self.ended();
-                Poll::Ready(late)
+                self.ended(late)
             }
             Some(of) if of.left > 0 => {
                 let before = of.waker.replace(waker);
@@ -250,8 +273,7 @@ impl Future for Offload {
             _ => {
                 let of = traffic.offloadings.try_remove(key as usize).unwrap_or_default();
                 drop(traffic);
-                self.ended();
-                Poll::Ready(of.so_far)
+                self.ended(of.so_far)
             }
         }
     }

@@ -22,6 +22,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tracing::field::Empty;
+use tracing::{Span, info_span, trace};
 
 /// How a run is brought up.
 #[derive(Debug, Clone, Copy)]
@@ -95,6 +97,7 @@ pub struct Onboard {
     device: Option<Blocks>,
     /// When it was asked for; of none that was all there.
     since: Since,
+    span: Span,
 }
 
 impl Onboard {
@@ -104,7 +107,7 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Onboard, OnboardError> {
         check(inner, &found)?;
-        let since = since(inner, &found);
+        let (since, span) = (since(inner, &found), span(inner, &found, options));
         // A run that is all there has nothing to wait for, and nothing to lock.
         let key = match found.is_ready() {
             true => None,
@@ -115,7 +118,7 @@ impl Onboard {
                 key
             })?),
         };
-        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), since })
+        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), since, span })
     }
 
     /// Runs of several groups, at once, in the lines of all groups: see [`allocate_groups`](super::allocate::allocate_groups).
@@ -125,7 +128,8 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Vec<Onboard>, OnboardError> {
         found.iter().try_for_each(|found| check(inner, found))?;
-        let since: Vec<Since> = found.iter().map(|found| since(inner, found)).collect();
+        let asked = |found| (since(inner, found), span(inner, found, options));
+        let asked: Vec<(Since, Span)> = found.iter().map(asked).collect();
         let keys: Vec<_> = inner.with(|traffic| {
             let mut wants = Wants::default();
             let begin = |found| traffic.begin_onboarding(inner, found, options, &mut wants);
@@ -134,9 +138,9 @@ impl Onboard {
             keys
         });
         // Those that have begun end with what they have, if one is refused.
-        let begun = keys.into_iter().zip(found).zip(since).map(|((key, found), since)| {
+        let begun = keys.into_iter().zip(found).zip(asked).map(|((key, found), (since, span))| {
             let device = Some(found.into_device());
-            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, since })
+            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, since, span })
         });
         begun.collect::<Vec<_>>().into_iter().collect()
     }
@@ -206,6 +210,11 @@ impl Onboard {
     pub(super) fn answer(&mut self) -> Option<Onboarded> {
         let answer = self.end()?;
         self.inner.watch.answered(Call::Onboard, self.since);
+        self.span.record("came", answer.blocks.len());
+        if let Some(cause) = answer.missed {
+            self.span.record("missed", cause.name());
+        }
+        trace!(parent: &self.span, blocks = ?answer.blocks.ids().map(|block| block.0).collect::<Vec<_>>(), "onboarded");
         Some(answer)
     }
 
@@ -265,6 +274,25 @@ impl fmt::Debug for Onboard {
 /// When a run is asked for; of one that is all there nobody waits for anything.
 fn since(inner: &Inner, found: &PrefixMatch) -> Since {
     if found.is_ready() { Since::default() } else { inner.watch.now() }
+}
+
+/// Of a run that is not all there, from the call to the end of the handle.
+fn span(inner: &Inner, found: &PrefixMatch, options: OnboardOptions) -> Span {
+    if found.is_ready() {
+        return Span::none();
+    }
+    let group = &inner.stack(found.device.stack()).name;
+    info_span!(
+        "onboard",
+        request = options.request,
+        group,
+        blocks = found.len(),
+        host = found.in_tier(Tier::Host),
+        disk = found.in_tier(Tier::Disk),
+        pending = found.pending(),
+        came = Empty,
+        missed = Empty
+    )
 }
 
 /// Refuses what will never fit, and what is another manager's.

@@ -2,7 +2,11 @@
 
 use crate::exposition::{read, value};
 use crate::ground::{build, compute, hashes, settings};
+use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::KvBlockManager;
+use kvstrata::replay::{Device, Replay, Settings};
+use kvstrata::trace::{TraceReader, TraceSource};
+use std::cell::RefCell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -69,7 +73,10 @@ async fn who_says_nothing_keeps_nobody_waiting() {
     for _ in 0..3 {
         assert_eq!(get(address, "/healthz").1, "ok\n");
     }
-    drop(silent);
+    // Answered beside it, not after it was given up.
+    silent.set_nonblocking(true).expect("a socket");
+    let told = (&silent).read(&mut [0]);
+    assert!(told.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{told:?}");
 }
 
 #[tokio::test]
@@ -86,6 +93,32 @@ async fn after_a_shutdown_it_says_so_and_without_a_manager_nobody_listens() {
     while !refused() {
         tokio::task::yield_now().await;
     }
+}
+
+#[test]
+fn what_a_replay_serves_is_what_it_reports() {
+    let settings = Settings {
+        requests: Some(40),
+        device_blocks: 64,
+        host_blocks: 64,
+        disk_blocks: 256,
+        block_bytes: 4096,
+        metrics: Some(ANYWHERE.parse().expect("an address")),
+        ..Settings::default()
+    };
+    let device = SimDevice::new(64, 4096).expect("memory");
+    let replay = Replay::new(settings, Device::simulated(device)).expect("possible");
+    let address = replay.metrics_address().expect("it listens");
+    let (last, trace) = (RefCell::new(String::new()), TraceReader::open(TraceSource::Bundled).expect("built in"));
+    let report = replay.run(trace, &|_| *last.borrow_mut() = get(address, "/metrics").1).expect("it goes");
+    let families = read(&last.into_inner());
+    let hits = ["device", "host", "disk"]
+        .map(|tier| value(&families, "kvstrata_hit_blocks_total", &[("tier", tier)]) as u64);
+    assert_eq!(hits, [report.hits.device, report.hits.host, report.hits.disk]);
+    assert!(hits.iter().sum::<u64>() > 0, "{hits:?}");
+    let looked_up = value(&families, "kvstrata_lookup_blocks_total", &[]) as u64;
+    assert_eq!(looked_up, report.blocks - report.uncached_blocks, "as much of each request as the device has blocks");
+    assert_eq!(value(&families, "kvstrata_worker_request_total_slots", &[]), 1.0);
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Whether figures are what has happened.
 
 use crate::exposition::{read, value};
-use crate::ground::{build, compute, hashes, rest, settings};
+use crate::gated::Ground;
+use crate::ground::{BYTES, build, compute, hashes, rest, settings};
 use kvstrata::config::TenantSettings;
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
 use kvstrata::metrics::{Call, Found, Requests};
@@ -131,6 +132,21 @@ async fn each_transfer_is_in_both_histograms_of_its_path_and_each_call_in_its_ow
 }
 
 #[tokio::test]
+async fn a_path_is_busy_before_anything_has_landed() {
+    let Ground { manager, mover, .. } = Ground::new(4, 16);
+    let held = compute(&manager, &hashes(1, 2), None).await;
+    mover.close();
+    let offload = manager.offload(&held, OffloadOptions::default());
+    let now = manager.metrics();
+    let down = &now.paths[Path::DeviceToHost as usize];
+    assert_eq!((down.inflight, down.inflight_bytes), (2, 2 * BYTES as u64));
+    assert!(!now.stats.path(Path::DeviceToHost).busy.is_zero());
+    assert!(manager.metrics().stats.path(Path::DeviceToHost).busy >= now.stats.path(Path::DeviceToHost).busy);
+    mover.open();
+    assert_eq!(offload.await.copied, 2);
+}
+
+#[tokio::test]
 async fn without_histograms_there_are_none_and_the_rest_is_the_same() {
     let manager = build(settings(4, 16).metrics_histograms(false));
     drop(compute(&manager, &hashes(1, 4), None).await);
@@ -152,7 +168,7 @@ async fn tenants_worker_and_disk_are_there() {
     assert_eq!((of(Tier::Device).blocks, of(Tier::Device).quota), (2, Some(4)));
     assert_eq!((of(Tier::Host).blocks, of(Tier::Host).quota), (0, None));
     let disk = &metrics.disks[0].stats;
-    assert_eq!(disk.written * crate::ground::BYTES as u64, metrics.stats.path(Path::HostToDisk).bytes);
+    assert_eq!(disk.written * BYTES as u64, metrics.stats.path(Path::HostToDisk).bytes);
     assert!(disk.written > 0 && disk.offered >= disk.written);
     assert!(metrics.verification_failures.iter().all(|of| of.count == 0));
     let worker = metrics.worker;

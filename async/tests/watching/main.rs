@@ -5,6 +5,9 @@ mod endpoint;
 mod exposition;
 mod figures;
 #[expect(dead_code, reason = "this test uses some of it")]
+#[path = "../tenants/gated.rs"]
+mod gated;
+#[expect(dead_code, reason = "this test uses some of it")]
 #[path = "../manager/ground.rs"]
 mod ground;
 mod promql;
