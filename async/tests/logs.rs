@@ -15,13 +15,13 @@ use kvstrata::core::PoolConfig;
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata::ffi::disk::VolumeOptions;
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
-use kvstrata::tier::Tier;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
@@ -133,7 +133,8 @@ fn listen() -> (Ears, MutexGuard<'static, ()>) {
 /// A manager whose blocks go to one volume, and the volume's tier.
 fn over_a_volume(folder: &Path) -> (Ground, Arc<DiskTier>) {
     let volume = VolumeOptions::new(folder.join("volume"), 32, BYTES).keep(true);
-    let (tier, _) = DiskTier::open(vec![volume], PoolConfig::new(32), TierOptions::default()).expect("a tier");
+    let (tier, _) =
+        DiskTier::open(vec![volume], PoolConfig::new(32), TierOptions::default()).expect("a tier");
     let tier = Arc::new(tier);
     let disk = Arc::new(DiskMover::new(Arc::clone(&tier), &tokio::runtime::Handle::current()));
     (Ground::over(settings(4, 4).disk_blocks(32), 4, 4, Some(disk)), tier)
@@ -199,9 +200,13 @@ async fn a_shutdown_is_no_loss() {
     assert_eq!((spans.len(), spans[0].field("clean")), (1, "true"));
     // Found again: said with its counts.
     let (_ground, _tier) = over_a_volume(folder.path());
-    let open: Vec<Heard> = ears.lines().into_iter().filter(|line| line.what.contains("tier is open")).collect();
+    let open: Vec<Heard> =
+        ears.lines().into_iter().filter(|line| line.what.contains("tier is open")).collect();
     assert_eq!(open.len(), 2);
-    assert!(open[0].field("blocks") == "0" && open[1].field("blocks").parse::<u64>().is_ok_and(|blocks| blocks > 0));
+    assert!(
+        open[0].field("blocks") == "0"
+            && open[1].field("blocks").parse::<u64>().is_ok_and(|blocks| blocks > 0)
+    );
     assert_eq!(ears.spans("recover").len(), 2);
 }
 
@@ -231,6 +236,8 @@ async fn copies_that_fail_are_said_once_a_path() {
     let (ears, _turn) = listen();
     let ground = Ground::new(4, 16);
     fill(&ground, 2).await;
+    drop(ground.manager.allocate(4).await.expect("blocks"));
+    rest(&ground.manager).await;
     for _ in 0..2 {
         // What fails is tried again, and comes.
         ground.mover.close();
@@ -251,7 +258,8 @@ async fn copies_that_fail_are_said_once_a_path() {
     let spans = ears.spans("onboard");
     assert_eq!(spans.len(), 2);
     for span in spans {
-        let fields = ["request", "blocks", "host", "disk", "came", "missed"].map(|field| span.field(field).to_owned());
+        let fields =
+            ["request", "blocks", "host", "disk", "came", "missed"].map(|field| span.field(field).to_owned());
         assert_eq!(fields, ["7", "4", "4", "0", "4", ""].map(str::to_owned));
     }
 }
@@ -259,29 +267,54 @@ async fn copies_that_fail_are_said_once_a_path() {
 #[tokio::test]
 async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     let (ears, _turn) = listen();
-    let ground = Ground::of(settings(4, 16).transfer_queue(1), 4, 16);
-    let held = compute(&ground.manager, &hashes(1, 4), None).await;
-    let copied = ground.manager.offload(&held, OffloadOptions { request: 9, ..OffloadOptions::default() }).await;
-    assert_eq!(copied.copied, 4, "a list that finds room goes whole");
+    let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
+    let ground = Ground::of(one_at_a_time, 4, 16);
+    let [first, second] = [1, 2].map(|sequence| hashes(sequence, 2));
+    let first = compute(&ground.manager, &first, None).await;
+    let second = compute(&ground.manager, &second, None).await;
+    ground.mover.close();
+    let asked = OffloadOptions { request: 9, ..OffloadOptions::default() };
+    let under_way = ground.manager.offload(&first, asked);
+    // One is under way and one waits: there is no room for more.
+    for _ in 0..2 {
+        assert_eq!(ground.manager.offload(&second, asked).await.refused, 2);
+    }
+    ground.mover.open();
+    assert_eq!(under_way.await.copied, 2);
     let spans = ears.spans("offload");
-    let fields = ["request", "blocks", "copied", "failed"].map(|field| spans[0].field(field).to_owned());
-    assert_eq!(fields, ["9", "4", "4", "0"].map(str::to_owned));
-    // Others wait for the queue: refused.
-    let more = ground.manager.allocate_within(1, std::time::Duration::from_millis(5)).await;
+    let fields = |span: &Heard| {
+        ["request", "blocks", "copied", "refused"].map(|field| span.field(field).to_owned()).join(" ")
+    };
+    assert_eq!(spans.iter().map(fields).collect::<Vec<_>>(), ["9 2 0 2", "9 2 0 2", "9 2 2 0"]);
+    let more = ground.manager.allocate_within(1, Duration::from_millis(5)).await;
     assert!(more.is_err(), "all are held");
-    let complaints = ears.complaints();
-    assert!(complaints.iter().any(|line| line.what.contains("not served in time")), "{complaints:?}");
     assert_eq!(ears.spans("allocate")[0].field("blocks"), "1");
+    let complaints = ears.complaints();
+    for what in ["a queue is full", "not served in time"] {
+        assert_eq!(
+            complaints.iter().filter(|line| line.what.contains(what)).count(),
+            1,
+            "{what}: {complaints:?}"
+        );
+    }
     check_complaints(&ears);
-    drop(held);
-    assert_eq!(ground.manager.available(Tier::Device), 4);
 }
 
 /// What the command logs at a level, by lines, of so many requests.
 fn replayed(level: &str, requests: &str) -> Vec<String> {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
-        .args(["replay", "--requests", requests, "--block-bytes", "4K", "--disk-blocks", "16K", "--log", level])
+        .args([
+            "replay",
+            "--requests",
+            requests,
+            "--block-bytes",
+            "4K",
+            "--disk-blocks",
+            "16K",
+            "--log",
+            level,
+        ])
         .args(["--device-blocks", "512", "--host-blocks", "1K"])
         .env_remove("KVSTRATA_LOG")
         .current_dir(folder.path())
@@ -302,15 +335,22 @@ fn a_replay_at_info_says_nothing_by_the_block() {
     // Beside that the opening and the end; 300 requests have 8,000 blocks.
     assert!(lines.len() <= 3 * requests, "{} lines", lines.len());
     assert!(lines.iter().all(|line| line.contains(" INFO ") && !line.contains("blocks=[")), "{lines:#?}");
-    assert!(replayed("debug", "30").iter().any(|line| line.contains("blocks=[")), "at debug there are numbers");
+    assert!(
+        replayed("debug", "30").iter().any(|line| line.contains("blocks=[")),
+        "at debug there are numbers"
+    );
     assert_eq!(replayed("warn", "30"), Vec::<String>::new());
 }
 
 #[test]
 fn a_level_that_is_none_is_refused_by_its_name() {
-    let command = Command::new(env!("CARGO_BIN_EXE_kvstrata")).args(["--log", "kvstrata=loud", "metrics"]).output();
+    let command =
+        Command::new(env!("CARGO_BIN_EXE_kvstrata")).args(["--log", "kvstrata=loud", "metrics"]).output();
     let output = command.expect("the command runs");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true));
-    assert!(message.starts_with("kvstrata: --log kvstrata=loud: ") && message.contains("give a level"), "{message}");
+    assert!(
+        message.starts_with("kvstrata: --log kvstrata=loud: ") && message.contains("give a level"),
+        "{message}"
+    );
 }

@@ -52,8 +52,12 @@ impl DiskTier {
     pub(super) fn say_lost(&self, volume: usize) {
         if self.said[volume].first(LOST) {
             let path = self.path(volume);
-            let remedy = "see the kernel's log (dmesg); start again with a drive that works, or without this path";
-            error!(tier = "disk", path, remedy, "a volume is out of service: its blocks are misses, and the tier is smaller");
+            let remedy =
+                "see the kernel's log (dmesg); start again with a drive that works, or without this path";
+            error!(
+                tier = "disk",
+                path, remedy, "a volume is out of service: its blocks are misses, and the tier is smaller"
+            );
         }
     }
 

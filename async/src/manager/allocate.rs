@@ -172,7 +172,12 @@ async fn groups_at_once_or_in_line(
         return Ok(all);
     }
     let lines = wanted().filter(|(_, count)| *count > 0);
-    let span = info_span!("allocate", groups = counts.len(), blocks = counts.iter().sum::<usize>(), tenant = tenant.0);
+    let span = info_span!(
+        "allocate",
+        groups = counts.len(),
+        blocks = counts.iter().sum::<usize>(),
+        tenant = tenant.0
+    );
     let in_line = InLine::enter(inner, lines, tenant, deadline)?;
     let mut served = in_line.served(deadline).instrument(span).await?.into_iter();
     let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);

@@ -116,7 +116,9 @@ impl Offload {
         self.key = None;
         self.inner.watch.answered(Call::Offload, self.since);
         let Offloaded { copied, there, refused, failed, .. } = outcome;
-        for (field, blocks) in [("copied", copied), ("there", there), ("refused", refused), ("failed", failed)] {
+        for (field, blocks) in
+            [("copied", copied), ("there", there), ("refused", refused), ("failed", failed)]
+        {
             self.span.record(field, blocks);
         }
         Poll::Ready(outcome)

@@ -109,7 +109,8 @@ fn what_a_replay_serves_is_what_it_reports() {
     let device = SimDevice::new(64, 4096).expect("memory");
     let replay = Replay::new(settings, Device::simulated(device)).expect("possible");
     let address = replay.metrics_address().expect("it listens");
-    let (last, trace) = (RefCell::new(String::new()), TraceReader::open(TraceSource::Bundled).expect("built in"));
+    let (last, trace) =
+        (RefCell::new(String::new()), TraceReader::open(TraceSource::Bundled).expect("built in"));
     let report = replay.run(trace, &|_| *last.borrow_mut() = get(address, "/metrics").1).expect("it goes");
     let families = read(&last.into_inner());
     let hits = ["device", "host", "disk"]
@@ -117,7 +118,11 @@ fn what_a_replay_serves_is_what_it_reports() {
     assert_eq!(hits, [report.hits.device, report.hits.host, report.hits.disk]);
     assert!(hits.iter().sum::<u64>() > 0, "{hits:?}");
     let looked_up = value(&families, "kvstrata_lookup_blocks_total", &[]) as u64;
-    assert_eq!(looked_up, report.blocks - report.uncached_blocks, "as much of each request as the device has blocks");
+    assert_eq!(
+        looked_up,
+        report.blocks - report.uncached_blocks,
+        "as much of each request as the device has blocks"
+    );
     assert_eq!(value(&families, "kvstrata_worker_request_total_slots", &[]), 1.0);
 }
 
