@@ -22,6 +22,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use tokio::sync::MutexGuard as Turn;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Subscriber};
@@ -116,10 +117,10 @@ impl<S: Subscriber> Layer<S> for Ears {
 }
 
 /// The process's ears, for one test at a time, which has heard nothing yet.
-fn listen() -> (Ears, MutexGuard<'static, ()>) {
+async fn listen() -> (Ears, Turn<'static, ()>) {
     static EARS: OnceLock<Ears> = OnceLock::new();
-    static TURN: Mutex<()> = Mutex::new(());
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let turn = TURN.lock().await;
     let ears = EARS.get_or_init(|| {
         let ears = Ears::default();
         let quiet = tracing_subscriber::filter::LevelFilter::INFO;
@@ -162,7 +163,7 @@ fn check_complaints(ears: &Ears) {
 
 #[tokio::test]
 async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
-    let (ears, _turn) = listen();
+    let (ears, _turn) = listen().await;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let (ground, tier) = over_a_volume(folder.path());
     fill(&ground, 5).await;
@@ -189,7 +190,7 @@ async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
 
 #[tokio::test]
 async fn a_shutdown_is_no_loss() {
-    let (ears, _turn) = listen();
+    let (ears, _turn) = listen().await;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let (ground, tier) = over_a_volume(folder.path());
     fill(&ground, 5).await;
@@ -212,7 +213,7 @@ async fn a_shutdown_is_no_loss() {
 
 #[tokio::test]
 async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
-    let (ears, _turn) = listen();
+    let (ears, _turn) = listen().await;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let (ground, tier) = over_a_volume(folder.path());
     fill(&ground, 5).await;
@@ -233,7 +234,7 @@ async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
 
 #[tokio::test]
 async fn copies_that_fail_are_said_once_a_path() {
-    let (ears, _turn) = listen();
+    let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
     fill(&ground, 2).await;
     drop(ground.manager.allocate(4).await.expect("blocks"));
@@ -266,7 +267,7 @@ async fn copies_that_fail_are_said_once_a_path() {
 
 #[tokio::test]
 async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
-    let (ears, _turn) = listen();
+    let (ears, _turn) = listen().await;
     let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
     let ground = Ground::of(one_at_a_time, 4, 16);
     let [first, second] = [1, 2].map(|sequence| hashes(sequence, 2));

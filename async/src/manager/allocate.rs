@@ -1,5 +1,6 @@
 //! Blocks to fill.
 
+use super::asked;
 use super::blocks::BlocksMut;
 use super::down::Left;
 use super::inner::Inner;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tracing::{Instrument, info_span};
+use tracing::Instrument;
 
 /// Why there are no blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -103,10 +104,15 @@ async fn at_once_or_in_line(
         Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), stack, ids, tenant)),
         Taken::Place(place) => place,
     };
-    let span = info_span!("allocate", group = inner.stack(stack).name, blocks = count, tenant = tenant.0);
     let in_line = InLine { inner, places: VecDeque::from([place]) };
     // One that was asked for.
-    in_line.served(deadline).instrument(span).await?.into_iter().next().ok_or(AllocateError::Closed)
+    in_line
+        .served(deadline)
+        .instrument(asked::in_line(count, tenant))
+        .await?
+        .into_iter()
+        .next()
+        .ok_or(AllocateError::Closed)
 }
 
 enum Taken {
@@ -172,12 +178,7 @@ async fn groups_at_once_or_in_line(
         return Ok(all);
     }
     let lines = wanted().filter(|(_, count)| *count > 0);
-    let span = info_span!(
-        "allocate",
-        groups = counts.len(),
-        blocks = counts.iter().sum::<usize>(),
-        tenant = tenant.0
-    );
+    let span = asked::in_line(counts.iter().sum(), tenant);
     let in_line = InLine::enter(inner, lines, tenant, deadline)?;
     let mut served = in_line.served(deadline).instrument(span).await?.into_iter();
     let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);

@@ -32,6 +32,7 @@
 //! | `stack.rs` | the tiers of a group of layers; beside each pool the core's `ages`, `owners`, `classes`, `parents` |
 //! | `tenants/` | whose blocks are whose: quotas, purge |
 //! | `counts.rs`, `watch.rs` | what has happened, under the lock and outside; how long it took |
+//! | `asked.rs` | when a call came that is answered later, and its span |
 //! | `notices.rs` | what an operator can act on, said once |
 //! | `metrics.rs` | all figures, for [`crate::metrics`] |
 //! | `census.rs` | conservation: where every block is (tests, diagnosis) |
@@ -53,6 +54,7 @@
 mod ahead;
 mod allocate;
 mod aside;
+mod asked;
 mod blocks;
 mod build;
 mod census;

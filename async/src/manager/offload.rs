@@ -1,5 +1,6 @@
 //! Copies down that a caller asks for: the blocks stay where they are, and the tier below has them too.
 
+use super::asked::Asked;
 use super::blocks::Blocks;
 use super::counts::Refusal;
 use super::deadlines::Waits;
@@ -8,7 +9,6 @@ use super::inner::Inner;
 use super::schedule::GatedCopy;
 use super::traffic::Traffic;
 use super::unwritten::written_after;
-use super::watch::Since;
 use crate::metrics::Call;
 use crate::scheduler::Gate;
 use crate::tier::Tier;
@@ -21,8 +21,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
-use tracing::field::Empty;
-use tracing::{Span, info_span};
 
 /// How blocks are offloaded.
 #[derive(Debug, Clone, Copy)]
@@ -89,19 +87,17 @@ pub(super) struct Offloading {
 pub struct Offload {
     inner: Arc<Inner>,
     key: Option<u32>,
-    /// When it was asked for, by an engine.
-    since: Since,
-    span: Span,
+    asked: Asked,
 }
 
 impl Offload {
-    fn of(inner: Arc<Inner>, key: u32, (since, span): (Since, Span)) -> Offload {
-        Offload { inner, key: Some(key), since, span }
+    fn of(inner: Arc<Inner>, key: u32, asked: Asked) -> Offload {
+        Offload { inner, key: Some(key), asked }
     }
 
     pub(super) fn begin(blocks: &Blocks, options: OffloadOptions) -> Offload {
         let inner = Arc::clone(blocks.inner());
-        let asked = (inner.watch.now(), span(&inner, blocks, options.request));
+        let asked = Asked::offload(&inner, blocks, options.request);
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
         let key = inner.with(|traffic| {
             let key = traffic.offload(&inner, blocks, options, false);
@@ -114,13 +110,7 @@ impl Offload {
     /// It is answered.
     fn ended(&mut self, outcome: Offloaded) -> Poll<Offloaded> {
         self.key = None;
-        self.inner.watch.answered(Call::Offload, self.since);
-        let Offloaded { copied, there, refused, failed, .. } = outcome;
-        for (field, blocks) in
-            [("copied", copied), ("there", there), ("refused", refused), ("failed", failed)]
-        {
-            self.span.record(field, blocks);
-        }
+        self.asked.offloaded(&self.inner, outcome);
         Poll::Ready(outcome)
     }
 
@@ -128,7 +118,7 @@ impl Offload {
     pub(super) fn begin_whole(blocks: &Blocks, request: u64) -> Offload {
         let inner = Arc::clone(blocks.inner());
         let options = OffloadOptions { request, ..OffloadOptions::default() };
-        let asked = (Since::default(), span(&inner, blocks, request));
+        let asked = Asked::offload(&inner, blocks, request);
         let due = inner.due_in(inner.rules.offload_deadline);
         let key = inner.with(|traffic| {
             let key = traffic.offload(&inner, blocks, options, true);
@@ -151,23 +141,8 @@ impl Offload {
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(Arc::clone(inner), key, (Since::default(), Span::none()))
+        Offload::of(Arc::clone(inner), key, Asked::nobody())
     }
-}
-
-/// From an engine's call to the end of the handle.
-fn span(inner: &Inner, blocks: &Blocks, request: u64) -> Span {
-    let group = &inner.stack(blocks.stack()).name;
-    info_span!(
-        "offload",
-        request,
-        group,
-        blocks = blocks.len(),
-        copied = Empty,
-        there = Empty,
-        refused = Empty,
-        failed = Empty
-    )
 }
 
 /// See [`KvBlockManager::persist`](super::KvBlockManager::persist).
@@ -212,7 +187,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         key
     });
     inner.counts.refused(Refusal::Room, nowhere.len());
-    let first = Offload::of(Arc::clone(inner), key, (Since::default(), Span::none())).await;
+    let first = Offload::of(Arc::clone(inner), key, Asked::nobody()).await;
     if of.host.is_none() {
         return Offloaded { there: first.there + there, refused: first.refused + nowhere.len(), ..first };
     }
@@ -235,7 +210,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         traffic.offload_due(key, due);
         (key, left)
     });
-    let second = Offload::of(Arc::clone(inner), key, (Since::default(), Span::none())).await;
+    let second = Offload::of(Arc::clone(inner), key, Asked::nobody()).await;
     // What was in the host by then is counted there, whatever has become of it before. Of the others some have failed; what has left the host
     // again is refused as the rest.
     let failed = left.min(first.failed);

@@ -1,5 +1,6 @@
 //! Bringing a run up: begun at once, waited for as a future, or layer by layer.
 
+use super::asked::Asked;
 use super::blocks::Blocks;
 use super::deadlines::Waits;
 use super::inner::Inner;
@@ -9,11 +10,9 @@ use super::onboarding::{Onboarding, State};
 use super::tenants::{Shares, TenantId};
 use super::traffic::Traffic;
 use super::up::{Source, Up};
-use super::watch::Since;
-use crate::metrics::Call;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class};
-use kvstrata_core::BlockId;
+use kvstrata_core::{BlockId, SequenceHash};
 use kvstrata_ffi::disk::Name;
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,8 +21,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tracing::field::Empty;
-use tracing::{Span, info_span, trace};
 
 /// How a run is brought up.
 #[derive(Debug, Clone, Copy)]
@@ -95,9 +92,7 @@ pub struct Onboard {
     key: Option<u32>,
     /// None: it has ended.
     device: Option<Blocks>,
-    /// When it was asked for; of none that was all there.
-    since: Since,
-    span: Span,
+    asked: Asked,
 }
 
 impl Onboard {
@@ -107,7 +102,7 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Onboard, OnboardError> {
         check(inner, &found)?;
-        let (since, span) = (since(inner, &found), span(inner, &found, options));
+        let asked = Asked::onboard(inner, &found, options);
         // A run that is all there has nothing to wait for, and nothing to lock.
         let key = match found.is_ready() {
             true => None,
@@ -118,7 +113,7 @@ impl Onboard {
                 key
             })?),
         };
-        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), since, span })
+        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), asked })
     }
 
     /// Runs of several groups, at once, in the lines of all groups: see [`allocate_groups`](super::allocate::allocate_groups).
@@ -128,8 +123,7 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Vec<Onboard>, OnboardError> {
         found.iter().try_for_each(|found| check(inner, found))?;
-        let asked = |found| (since(inner, found), span(inner, found, options));
-        let asked: Vec<(Since, Span)> = found.iter().map(asked).collect();
+        let asked: Vec<Asked> = found.iter().map(|found| Asked::onboard(inner, found, options)).collect();
         let keys: Vec<_> = inner.with(|traffic| {
             let mut wants = Wants::default();
             let begin = |found| traffic.begin_onboarding(inner, found, options, &mut wants);
@@ -138,9 +132,9 @@ impl Onboard {
             keys
         });
         // Those that have begun end with what they have, if one is refused.
-        let begun = keys.into_iter().zip(found).zip(asked).map(|((key, found), (since, span))| {
+        let begun = keys.into_iter().zip(found).zip(asked).map(|((key, found), asked)| {
             let device = Some(found.into_device());
-            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, since, span })
+            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, asked })
         });
         begun.collect::<Vec<_>>().into_iter().collect()
     }
@@ -208,14 +202,7 @@ impl Onboard {
 
     /// Takes what has come, for who has waited for it.
     pub(super) fn answer(&mut self) -> Option<Onboarded> {
-        let answer = self.end()?;
-        self.inner.watch.answered(Call::Onboard, self.since);
-        self.span.record("came", answer.blocks.len());
-        if let Some(cause) = answer.missed {
-            self.span.record("missed", cause.name());
-        }
-        trace!(parent: &self.span, blocks = ?answer.blocks.ids().map(|block| block.0).collect::<Vec<_>>(), "onboarded");
-        Some(answer)
+        self.end().inspect(|answer| self.asked.onboarded(&self.inner, answer))
     }
 
     /// Takes what has come; once.
@@ -269,30 +256,6 @@ impl fmt::Debug for Onboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Onboard({:?})", self.key)
     }
-}
-
-/// When a run is asked for; of one that is all there nobody waits for anything.
-fn since(inner: &Inner, found: &PrefixMatch) -> Since {
-    if found.is_ready() { Since::default() } else { inner.watch.now() }
-}
-
-/// Of a run that is not all there, from the call to the end of the handle.
-fn span(inner: &Inner, found: &PrefixMatch, options: OnboardOptions) -> Span {
-    if found.is_ready() {
-        return Span::none();
-    }
-    let group = &inner.stack(found.device.stack()).name;
-    info_span!(
-        "onboard",
-        request = options.request,
-        group,
-        blocks = found.len(),
-        host = found.in_tier(Tier::Host),
-        disk = found.in_tier(Tier::Disk),
-        pending = found.pending(),
-        came = Empty,
-        missed = Empty
-    )
 }
 
 /// Refuses what will never fit, and what is another manager's.
@@ -504,22 +467,12 @@ impl Traffic {
         }
     }
 
-    fn find_at_rest(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        hash: kvstrata_core::SequenceHash,
-    ) -> Option<Place> {
+    fn find_at_rest(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
         self.find_going_down(inner, stack, hash).or_else(|| inner.stack(stack).find_below(hash))
     }
 
     /// A block that is on its way down, turned back.
-    pub(super) fn find_going_down(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        hash: kvstrata_core::SequenceHash,
-    ) -> Option<Place> {
+    pub(super) fn find_going_down(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
         let flight = self.down_of.get(&(stack, hash)).copied()?;
         match self.turn_back(inner, flight)? {
             (Tier::Device, block) => Some(Place::Device(block)),
