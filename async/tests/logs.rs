@@ -355,3 +355,47 @@ fn a_level_that_is_none_is_refused_by_its_name() {
         "{message}"
     );
 }
+
+/// A collector that takes what it is sent, and says in how many bytes.
+#[cfg(feature = "otel")]
+#[test]
+fn spans_go_to_a_collector_where_one_is_named() {
+    use std::io::{Read, Write};
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = collector.local_addr().expect("bound");
+    let taken = std::thread::spawn(move || {
+        let (mut connection, _) = collector.accept().expect("a sender");
+        let (mut sent, mut part) = (Vec::new(), [0; 4096]);
+        // The head, and as much of the body as shows what it is.
+        while !sent.windows(7).any(|bytes| bytes == b"onboard") {
+            let read = connection.read(&mut part).expect("more of it");
+            assert!(read > 0, "{}", String::from_utf8_lossy(&sent));
+            sent.extend_from_slice(&part[..read]);
+        }
+        connection
+            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            .expect("it reads");
+        String::from_utf8_lossy(&sent).into_owned()
+    });
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
+        .args([
+            "replay",
+            "--requests",
+            "60",
+            "--block-bytes",
+            "4K",
+            "--disk-blocks",
+            "0",
+            "--device-blocks",
+            "256",
+        ])
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}"))
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command runs");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let sent = taken.join().expect("it is sent");
+    assert!(sent.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{sent}");
+}

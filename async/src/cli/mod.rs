@@ -10,6 +10,8 @@ mod json;
 mod layout;
 mod log;
 mod metrics;
+#[cfg(feature = "otel")]
+mod otel;
 mod progress;
 mod replay;
 mod tune;
@@ -84,7 +86,8 @@ enum Command {
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let Cli { log, command } = Cli::parse();
-    let result = log::begin(log.as_deref()).and_then(|()| run(command));
+    // What is logged ends behind what is done.
+    let result = log::begin(log.as_deref()).and_then(|_logging| run(command));
     match result {
         Ok(code) => ExitCode::from(code),
         Err(message) => {
