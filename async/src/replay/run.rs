@@ -167,8 +167,8 @@ impl Service<'_> {
             let due = pace.wait_for(&request).await;
             self.tell(1);
             let room = self.admit(&request).await?;
-            self.tell(0);
             self.begin(request, line, due, room, Progress { requests, input_bytes });
+            self.tell(0);
         }
         Ok(())
     }

@@ -123,7 +123,9 @@ fn what_a_replay_serves_is_what_it_reports() {
         report.blocks - report.uncached_blocks,
         "as much of each request as the device has blocks"
     );
-    assert_eq!(value(&families, "kvstrata_worker_request_total_slots", &[]), 1.0);
+    for slots in ["kvstrata_worker_request_active_slots", "kvstrata_worker_request_total_slots"] {
+        assert_eq!(value(&families, slots, &[]), 1.0, "{slots}");
+    }
 }
 
 #[tokio::test]
