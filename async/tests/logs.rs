@@ -11,9 +11,9 @@ mod ground;
 
 use gated::Ground;
 use ground::{BYTES, compute, hashes, rest, settings};
-use kvstrata::core::PoolConfig;
+use kvstrata::core::{BlockId, PoolConfig};
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::ffi::disk::VolumeOptions;
+use kvstrata::ffi::disk::{Urgency, VolumeOptions};
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -195,6 +195,10 @@ async fn a_shutdown_is_no_loss() {
     let (ground, tier) = over_a_volume(folder.path());
     fill(&ground, 5).await;
     assert!(ground.manager.shutdown().await);
+    // Who comes late is told that it is out of service, and nobody is to see to that.
+    let buffer = ground.memory.write(0).expect("nobody has it");
+    let late = tier.read_slot(BlockId(0), hashes(1, 1)[0], Urgency::Ordinary, buffer).wait();
+    tier.rejected_slot(BlockId(0), &late.map(drop).expect_err("closed"));
     drop((ground, tier));
     assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
     let spans = ears.spans("shutdown");
