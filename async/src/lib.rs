@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`config`] | the settings of a manager: files, variables, calls; the reference |
 //! | [`costs`] | what copies cost on this machine's devices, as it was measured and stored |
+//! | [`metrics`] | what a manager's operator watches: figures, Prometheus text, an endpoint |
 //! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
 //! | [`movers`] | who moves bytes between the tiers |
 //! | [`policies`] | what each eviction policy would hit on a trace, by capacity, beside the optimum |
@@ -26,6 +27,7 @@ pub mod config;
 pub mod costs;
 pub mod disk;
 pub mod manager;
+pub mod metrics;
 pub mod movers;
 pub mod policies;
 pub mod replay;

@@ -8,6 +8,10 @@ mod config;
 mod doctor;
 mod json;
 mod layout;
+mod log;
+mod metrics;
+#[cfg(feature = "otel")]
+mod otel;
 mod plot;
 mod policies;
 mod progress;
@@ -58,6 +62,11 @@ Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impos
     arg_required_else_help = true
 )]
 pub struct Cli {
+    /// What to log to standard error: off, error, warn, info, debug, trace, or by module [default: KVSTRATA_LOG, or warn]
+    ///
+    /// By module: info,kvstrata::disk=debug. At info there is a line for each request that waits for transfers, and none for each block.
+    #[arg(long, global = true, value_name = "FILTER")]
+    log: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -70,6 +79,7 @@ enum Command {
     Layout(Box<layout::LayoutArgs>),
     Tune(tune::TuneArgs),
     Config(config::ConfigArgs),
+    Metrics(metrics::MetricsArgs),
     /// Print a completion script for a shell
     #[command(long_about = "Print a completion script for a shell.\n\n  kvstrata completions bash > \
                             ~/.local/share/bash-completion/completions/kvstrata\n  kvstrata completions zsh > \
@@ -82,15 +92,9 @@ enum Command {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Replay(arguments) => replay::run(*arguments),
-        Command::Policies(arguments) => policies::run(&arguments),
-        Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Layout(arguments) => layout::run(&arguments),
-        Command::Tune(arguments) => tune::run(&arguments),
-        Command::Config(arguments) => config::run(&arguments),
-        Command::Completions { shell } => completions(shell),
-    };
+    let Cli { log, command } = Cli::parse();
+    // What is logged ends behind what is done.
+    let result = log::begin(log.as_deref()).and_then(|_logging| run(command));
     match result {
         Ok(code) => ExitCode::from(code),
         Err(message) => {
@@ -98,6 +102,19 @@ pub fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "kvstrata: {message}");
             ExitCode::from(EXIT_REFUSED)
         }
+    }
+}
+
+fn run(command: Command) -> Result<u8, String> {
+    match command {
+        Command::Replay(arguments) => replay::run(*arguments),
+        Command::Policies(arguments) => policies::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Layout(arguments) => layout::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
+        Command::Metrics(arguments) => metrics::run(&arguments),
+        Command::Completions { shell } => completions(shell),
     }
 }
 

@@ -16,6 +16,7 @@ use kvstrata_ffi::cuda::{CudaDevice, CudaDriver};
 use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
 use kvstrata_ffi::disk::{Backend, Key, KeyError};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -132,6 +133,11 @@ pub(super) struct ReplayArgs {
     /// does not suffice.
     #[arg(long, value_name = "X", default_value_t = 0.0)]
     speed: f64,
+    /// Serve the manager's figures for Prometheus over HTTP meanwhile, at /metrics
+    ///
+    /// There is no password: an address of this machine's is best, as 127.0.0.1:9400. `kvstrata metrics` lists the figures.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// Write the result as JSON to this file, or to standard output (-)
     #[arg(long, value_name = "FILE|-", value_parser = Target::parse)]
     json: Option<Target>,
@@ -271,6 +277,8 @@ fn replay(arguments: &ReplayArgs) -> Result<(Report, Vec<Sample>), ReplayError> 
         seed: arguments.seed,
         concurrency: arguments.concurrency,
         speed: arguments.speed,
+        metrics: arguments.metrics,
+        histograms: true,
     };
     settings.check()?;
     let trace = TraceReader::open(source)?;
@@ -326,6 +334,10 @@ fn drive(
     let replay =
         Replay::with_progress(settings, device, Arc::new(move |done, bytes| shown.show(done, bytes)))?;
     filling.finish();
+    if let Some(address) = replay.metrics_address() {
+        // For whoever watches; which port it is, where a free one was asked for.
+        let _ = writeln!(std::io::stderr(), "figures at http://{address}/metrics");
+    }
     // From here on, so that its estimate is of the replay alone.
     let bar = Bar::new(requests, trace.input_bytes());
     let observe = |progress| bar.show(progress);

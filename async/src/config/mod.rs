@@ -47,8 +47,8 @@ pub use lists::{GroupSettings, TenantSettings};
 pub use reference::{Entry, keys, markdown, reference, text};
 pub use table::{
     DeadlineSettings, DeviceSettings, DiskSettings, GeometrySettings, HostSettings, IdleSettings,
-    IterationSettings, OffloadSettings, OnboardSettings, PrefetchSettings, QuotaSettings, RuntimeSettings,
-    Settings, TransferSettings, WatermarkSettings,
+    IterationSettings, MetricsSettings, OffloadSettings, OnboardSettings, PrefetchSettings, QuotaSettings,
+    RuntimeSettings, Settings, TransferSettings, WatermarkSettings,
 };
 pub use variables::CONFIG_VARIABLE;
 pub use words::{DeviceKind, GroupKind, Verify, WriteMode};

@@ -10,7 +10,7 @@
 //! The words behind `///` are the reference's.
 
 use super::builder::ManagerConfigBuilder;
-use super::kind::{Bytes, File, Files, Flag, Fraction, Kind, Maybe, Number, Text, Time, Word};
+use super::kind::{Address, Bytes, File, Files, Flag, Fraction, Kind, Maybe, Number, Text, Time, Word};
 use super::raw::Raw;
 use super::words::{DeviceKind, Verify, WriteMode};
 use crate::disk::AdmissionPolicy;
@@ -19,6 +19,7 @@ use kvstrata_core::Policy;
 use kvstrata_core::layout::{DType, HeadOrder, Model};
 use kvstrata_core::pool::MAX_CAPACITY;
 use kvstrata_ffi::disk::Backend;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -354,6 +355,13 @@ settings! {
         quota_host => host: f64 = 1.0, Fraction;
         /// Of the disk's.
         quota_disk => disk: f64 = 1.0, Fraction;
+    }
+    /// What there is to be watched.
+    metrics: MetricsSettings {
+        /// Where figures are served over HTTP: /metrics for Prometheus, /healthz. They have no password, so this is best an address of the machine itself, or behind something that asks for one. None: nowhere.
+        metrics_listen => listen: Option<SocketAddr> = None, Maybe(Address);
+        /// Whether latencies of transfers and calls are counted, in histograms.
+        metrics_histograms => histograms: bool = true, Flag;
     }
     /// The tokio runtime that the manager makes where it is handed none.
     runtime: RuntimeSettings {

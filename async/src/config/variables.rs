@@ -13,7 +13,7 @@ pub(super) const PREFIX: &str = "KVSTRATA_";
 /// Names the file to read.
 pub const CONFIG_VARIABLE: &str = "KVSTRATA_CONFIG";
 
-/// Variables of the project that are no settings: of the build, the tests and the measurements, and where `kvstrata tune` stores.
+/// Variables of the project that are no settings: of the build, the tests and the measurements, what the command logs, and where `kvstrata tune` stores.
 pub(super) const OTHERS: &[&str] = &[
     "KVSTRATA_CONFIG_DIR",
     "KVSTRATA_CPU_KERNELS_ASAN",
@@ -23,6 +23,7 @@ pub(super) const OTHERS: &[&str] = &[
     "KVSTRATA_CUOBJDUMP",
     "KVSTRATA_DISK_DIR",
     "KVSTRATA_FUZZ_SECONDS",
+    "KVSTRATA_LOG",
     "KVSTRATA_MUTATION",
     "KVSTRATA_MUTATION_SECONDS",
     "KVSTRATA_NIGHTLY",

@@ -17,6 +17,7 @@
 //! | `write.rs` | its writes, from a slot to a block that is found |
 //! | `mover.rs`, `mover/request.rs` | [`DiskMover`]: the tier behind the port of transfers; what it has in hand |
 //! | `recover.rs` | what a restart finds, put into the pool |
+//! | `said.rs` | what is logged of a volume, once |
 //! | `stats.rs` | what was offered, written, refused, rejected |
 //! | `admission.rs` | [`Admission`]: which blocks are worth a write |
 //! | `budget.rs` | [`Budget`]: bytes a day |
@@ -27,6 +28,7 @@ mod erase;
 mod errand;
 mod mover;
 mod recover;
+mod said;
 mod stats;
 mod tier;
 mod unforgotten;

@@ -29,6 +29,7 @@
 //!   still to bring.
 
 use super::errand::NoThread;
+use super::stats::TierStats;
 use super::tier::DiskTier;
 use crate::transfer::{Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, MutableBlock, SequenceHash};
@@ -181,6 +182,10 @@ impl DiskPort for DiskMover {
 
     fn is_lost(&self, slot: BlockId) -> bool {
         self.tier.is_lost(slot.0)
+    }
+
+    fn stats(&self) -> Option<TierStats> {
+        Some(self.tier.stats())
     }
 
     fn read(&self, read: DiskRead) {

@@ -72,7 +72,7 @@ impl Rejected {
 }
 
 /// What a tier has done so far; exact at rest, a moment old otherwise.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TierStats {
     /// Blocks that came down and were not there.
     pub offered: u64,

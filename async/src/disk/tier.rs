@@ -18,7 +18,7 @@
 //!   volume's list until the record is forgotten. A process that is killed before finds the block again, whole.
 //!
 //! # Orderings
-//! `lost` is Relaxed: who reads it late asks a volume in vain, and is told so. `stale` is Relaxed: it is the slot's owner's, and ordered by
+//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale` is Relaxed: it is the slot's owner's, and ordered by
 //! the slot's transitions.
 
 use super::admission::{Admission, AdmissionPolicy};
@@ -26,6 +26,7 @@ use super::budget::Budget;
 use super::erase::Erasures;
 use super::errand::Errands;
 use super::recover::{self, RecoveryReport};
+use super::said::Said;
 use super::stats::{Counters, Rejected, TierStats};
 use super::unforgotten::Unforgotten;
 use kvstrata_core::{
@@ -81,8 +82,12 @@ pub struct DiskTier {
     pub(super) linked: bool,
     /// One a volume: it is out of service.
     lost: Box<[AtomicBool]>,
+    /// All of them are, in order.
+    closed: AtomicBool,
     /// One a slot: it was a victim's, and has its record still.
     stale: Box<[AtomicBool]>,
+    /// One a volume.
+    pub(super) said: Box<[Said]>,
     admission: Admission,
     budget: Option<Budget>,
     at_opening: Rejected,
@@ -118,6 +123,7 @@ impl DiskTier {
         pool: PoolConfig,
         options: TierOptions,
     ) -> Result<(DiskTier, RecoveryReport), TierError> {
+        let _span = tracing::info_span!("recover", volumes = volumes.len()).entered();
         let (volumes, recovery) = VolumeSet::open(volumes)?;
         let pool = BlockPool::new(pool)?;
         let slots = u64::from(volumes.slots());
@@ -134,7 +140,9 @@ impl DiskTier {
             block_bytes,
             linked: options.linked,
             lost: volumes.volumes().iter().map(|_| AtomicBool::new(false)).collect(),
+            closed: AtomicBool::new(false),
             stale: (0..slots).map(|_| AtomicBool::new(false)).collect(),
+            said: volumes.volumes().iter().map(|_| Said::default()).collect(),
             admission: Admission::new(options.admission, slots as u32),
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
             at_opening: rejected,
@@ -147,6 +155,7 @@ impl DiskTier {
             pool,
             volumes,
         };
+        tier.say_opened(report.recovered_blocks, report.clean, report.created);
         Ok((tier, report))
     }
 
@@ -171,6 +180,7 @@ impl DiskTier {
     /// Ends the volumes, so that the next tier over them finds what they hold, with the mark of a clean end. Blocks until that is so; one
     /// that hangs keeps no other from its end. The books stay; reads and writes fail from now on.
     pub fn close(&self) {
+        self.closed.store(true, Relaxed);
         let close = |volume: usize| {
             self.forget_all(volume);
             self.volumes.volumes()[volume].close();
@@ -260,11 +270,15 @@ impl DiskTier {
             // whose it stays.
             FailureCause::Rejected(why) => {
                 self.counters.rejected(why);
+                self.say_rejected(self.volume_of(slot), why);
                 return Some(ReadOutcome::Rejected);
             }
             FailureCause::OutOfService => self.lose(slot),
             // While the block is held, so that the slot has no other owner (I1).
-            _ => return forget(slot).then_some(ReadOutcome::Failed),
+            _ => {
+                self.say_failed(self.volume_of(slot), failure);
+                return forget(slot).then_some(ReadOutcome::Failed);
+            }
         }
         Some(ReadOutcome::Failed)
     }
@@ -379,6 +393,9 @@ impl DiskTier {
 
     pub(super) fn lose_volume(&self, volume: usize) {
         self.lost[volume].store(true, Relaxed);
+        if !self.closed.load(Relaxed) {
+            self.say_lost(volume);
+        }
     }
 
     pub(super) fn is_lost_volume(&self, volume: usize) -> bool {

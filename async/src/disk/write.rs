@@ -103,7 +103,8 @@ impl DiskTier {
                 self.park(slot.into_id());
                 WriteOutcome::Lost
             }
-            Err(_) => {
+            Err(failure) => {
+                self.say_failed(self.volume_of(slot.id().0), failure);
                 self.put_unforgotten(slot);
                 WriteOutcome::Failed
             }

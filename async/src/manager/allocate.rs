@@ -1,11 +1,13 @@
 //! Blocks to fill.
 
+use super::asked;
 use super::blocks::BlocksMut;
 use super::down::Left;
 use super::inner::Inner;
 use super::line::{Grant, Late, Want, Wants, Whose};
 use super::tenants::TenantId;
 use super::traffic::Traffic;
+use crate::metrics::Call;
 use crate::transfer::Class;
 use kvstrata_core::BlockId;
 use std::collections::VecDeque;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 /// Why there are no blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -81,6 +84,19 @@ pub(super) async fn allocate(
     tenant: TenantId,
 ) -> Result<BlocksMut, AllocateError> {
     check(inner, stack, count, tenant)?;
+    let since = inner.watch.now();
+    let answer = at_once_or_in_line(inner, stack, count, deadline, tenant).await;
+    inner.watch.answered(Call::Allocate, since);
+    answer
+}
+
+async fn at_once_or_in_line(
+    inner: &Arc<Inner>,
+    stack: u16,
+    count: usize,
+    deadline: Duration,
+    tenant: TenantId,
+) -> Result<BlocksMut, AllocateError> {
     if let Some(blocks) = free_ones(inner, stack, count, tenant) {
         return Ok(blocks);
     }
@@ -90,7 +106,13 @@ pub(super) async fn allocate(
     };
     let in_line = InLine { inner, places: VecDeque::from([place]) };
     // One that was asked for.
-    in_line.served(deadline).await?.into_iter().next().ok_or(AllocateError::Closed)
+    in_line
+        .served(deadline)
+        .instrument(asked::in_line(count, tenant))
+        .await?
+        .into_iter()
+        .next()
+        .ok_or(AllocateError::Closed)
 }
 
 enum Taken {
@@ -138,12 +160,27 @@ pub(super) async fn allocate_groups(
     }
     let wanted = || (0..).zip(counts.iter().copied());
     wanted().try_for_each(|(stack, count)| check(inner, stack, count, tenant))?;
+    let since = inner.watch.now();
+    let answer = groups_at_once_or_in_line(inner, counts, deadline, tenant).await;
+    inner.watch.answered(Call::Allocate, since);
+    answer
+}
+
+async fn groups_at_once_or_in_line(
+    inner: &Arc<Inner>,
+    counts: &[usize],
+    deadline: Duration,
+    tenant: TenantId,
+) -> Result<Vec<BlocksMut>, AllocateError> {
+    let wanted = || (0..).zip(counts.iter().copied());
     let at_once = wanted().map(|(stack, count)| free_ones(inner, stack, count, tenant));
     if let Some(all) = at_once.collect() {
         return Ok(all);
     }
     let lines = wanted().filter(|(_, count)| *count > 0);
-    let mut served = InLine::enter(inner, lines, tenant, deadline)?.served(deadline).await?.into_iter();
+    let span = asked::in_line(counts.iter().sum(), tenant);
+    let in_line = InLine::enter(inner, lines, tenant, deadline)?;
+    let mut served = in_line.served(deadline).instrument(span).await?.into_iter();
     let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);
     let of = |(stack, count)| if count > 0 { served.next() } else { Some(none(stack)) };
     // As many as were asked for.
@@ -256,6 +293,7 @@ impl<'i> InLine<'i> {
                 Ok(Ok(blocks)) => all.push(blocks),
                 Ok(Err(Late { ahead, available })) => {
                     self.inner.counts.late();
+                    self.inner.counts.notices.say();
                     let capacity = self.inner.stack(stack).device.pool.capacity();
                     return Err(AllocateError::Deadline { requested, waited, available, capacity, ahead });
                 }

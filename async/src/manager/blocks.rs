@@ -7,6 +7,7 @@ use super::inner::Inner;
 use super::tenants::TenantId;
 use super::traffic::Traffic;
 use super::unwritten::Ahead;
+use crate::metrics::Call;
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TransitionError};
 use std::sync::Arc;
 use std::{fmt, mem};
@@ -387,7 +388,13 @@ impl Clone for Blocks {
 
 impl Drop for Blocks {
     fn drop(&mut self) {
-        give_back(&self.inner, self.stack, mem::take(&mut self.refs));
+        let refs = mem::take(&mut self.refs);
+        if refs.is_empty() {
+            return;
+        }
+        let since = self.inner.watch.now();
+        give_back(&self.inner, self.stack, refs);
+        self.inner.watch.answered(Call::Release, since);
     }
 }
 

@@ -4,12 +4,14 @@ use super::KvBlockManager;
 use super::devices::{self, Device};
 use super::inner::Inner;
 use super::line::Line;
+use super::metrics;
 use super::preempt::Naming;
 use super::rules::Rules;
 use super::stack::{Books, Needs, Stack};
 use super::tenants::{self, Ends, Tenants};
 use super::traffic::Traffic;
 use super::volumes::{self, DiskError};
+use super::watch::Watch;
 use crate::config::{Group, GroupKind, ManagerConfig};
 use crate::disk::{DiskMover, Sketch};
 use crate::movers::{CudaMoverError, ThreadsError};
@@ -138,6 +140,16 @@ pub enum BuildError {
         given: String,
         /// What is wrong.
         source: ThreadsError,
+    },
+    /// Where figures are to be served.
+    #[error(
+        "{given}: nothing can be served there ({source}); choose another address or port, or leave it out"
+    )]
+    Metrics {
+        /// The setting that asks for it, with its value.
+        given: String,
+        /// What is wrong.
+        source: std::io::Error,
     },
     /// Parts that do not fit together.
     #[error("group {group}: {why}")]
@@ -324,7 +336,16 @@ fn assemble(
     let claim = |stack: usize, slot, tenant| stacks[stack].disk_owners.claim(slot, tenant);
     tenants.names.recovered(&recovered, claim);
     let naming = Naming::new(parts.names);
-    let inner = Inner::new(stacks.into(), rules, traffic, (tenants, naming), parts.runtime, parts.own);
+    let watch = Watch::new(config.metrics.histograms);
+    let inner = Inner::new(stacks.into(), rules, watch, traffic, (tenants, naming), parts.runtime, parts.own);
+    if let Some(address) = config.metrics.listen {
+        let failed = |source| {
+            let given = given(config, &[("metrics.listen", &address)]);
+            BuildError::Metrics { given, source }
+        };
+        // The first one, as this is the only one.
+        let _ = inner.endpoint.set(metrics::listen(&inner, address).map_err(failed)?);
+    }
     Ok(KvBlockManager::over(inner))
 }
 

@@ -3,6 +3,7 @@
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing.
 
+use super::notices::{Notice, Notices};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -29,6 +30,7 @@ pub(super) struct Counts {
     unwritten: AtomicU64,
     hints_cut: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
+    pub(super) notices: Notices,
 }
 
 /// Why a copy down that a caller has asked for was not begun.
@@ -152,18 +154,24 @@ impl Counts {
 
     pub(super) fn failed(&self, path: Path, cause: Cause) {
         count(&self.paths[path as usize].failed[cause as usize], 1);
+        self.notices.raise(Notice::Failed(path, cause));
     }
 
     pub(super) fn parked(&self) {
         count(&self.parked, 1);
+        self.notices.raise(Notice::Parked);
     }
 
     pub(super) fn missed(&self, cause: Cause) {
         count(&self.missed[cause as usize], 1);
+        if cause == Cause::Quota {
+            self.notices.raise(Notice::Quota);
+        }
     }
 
     pub(super) fn late(&self) {
         count(&self.late, 1);
+        self.notices.raise(Notice::Late);
     }
 
     pub(super) fn unwritten(&self) {
@@ -176,6 +184,11 @@ impl Counts {
 
     pub(super) fn refused(&self, why: Refusal, blocks: usize) {
         count(&self.refused[why as usize], blocks as u64);
+        match why {
+            Refusal::Queue => self.notices.raise(Notice::QueueFull),
+            Refusal::Gates => self.notices.raise(Notice::GatesFull),
+            Refusal::Tier | Refusal::Room | Refusal::Closed => {}
+        }
     }
 
     pub(super) fn dropped(&self, from: Tier) {

@@ -37,6 +37,7 @@ use super::stack::{Books, Stack, give_credit, give_up_slot};
 use super::steps::Steps;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
+use super::watch::Since;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, VictimsSeen};
@@ -126,6 +127,8 @@ pub(super) struct Down {
     pub(super) serial: u64,
     /// Who asked for it.
     pub(super) asked: Vec<u32>,
+    /// When it was queued, or its transfer has started.
+    pub(super) since: Since,
 }
 
 impl Down {
@@ -286,6 +289,7 @@ impl Traffic {
             hot,
             serial,
             asked,
+            since: Since::default(),
         }
     }
 
@@ -335,7 +339,7 @@ impl Traffic {
         let Some(down) = self.downs.get_mut(key as usize) else { return };
         let bytes = inner.stack(down.stack).block_bytes;
         let (class, request) = (down.class, down.request);
-        let at = self.enqueue((path, 0), class, request, bytes, Id::Down(key));
+        let at = self.enqueue(inner, (path, 0), class, request, bytes, Id::Down(key));
         self.downs[key as usize].at = at;
     }
 

@@ -76,18 +76,18 @@ impl Group {
     /// [`KvBlockManager::match_prefix`].
     #[must_use]
     pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
-        self.inner().match_prefix(self.stack, hashes).by(self.manager.tenant)
+        self.inner().look_up(self.stack, hashes).by(self.manager.tenant)
     }
 
     /// [`KvBlockManager::match_sequence_hashes`].
     #[must_use]
     pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
-        self.inner().use_in_device(self.stack, hashes)
+        self.inner().look_up_in_device(self.stack, hashes)
     }
 
     /// [`KvBlockManager::access`].
     pub fn access(&self, hash: SequenceHash) -> bool {
-        !self.match_sequence_hashes(&[hash]).is_empty()
+        !self.inner().use_in_device(self.stack, &[hash]).is_empty()
     }
 
     /// [`KvBlockManager::onboard`].

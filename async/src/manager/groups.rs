@@ -20,6 +20,7 @@ use super::matching::PrefixMatch;
 use super::onboard::{OnboardError, OnboardOptions};
 use super::stack::Needs;
 use super::{KvBlockManager, Onboard};
+use crate::metrics::Call;
 use crate::transfer::Cause;
 use kvstrata_core::SequenceHash;
 use std::future::Future;
@@ -89,7 +90,7 @@ impl Future for OnboardGroups {
         let mut groups = Vec::with_capacity(self.under_way.len());
         let ended = std::mem::take(&mut self.under_way);
         for (group, mut onboard) in ended.into_iter().enumerate() {
-            let ((first, wanted), Some(up)) = (self.parts[group], onboard.end()) else { continue };
+            let ((first, wanted), Some(up)) = (self.parts[group], onboard.answer()) else { continue };
             if up.blocks.len() < wanted {
                 missed = missed.or(up.missed);
                 let page = self.manager.inner.stacks[group].needs.page();
@@ -180,6 +181,7 @@ impl Known<'_> {
 impl Inner {
     /// See [`KvBlockManager::match_groups`].
     fn match_groups(self: &Arc<Inner>, hashes: &[&[SequenceHash]]) -> GroupsMatch {
+        let since = self.watch.now();
         let needs: Vec<Needs> = self.stacks.iter().map(|stack| stack.needs).collect();
         let of = |group: usize| hashes.get(group).copied().unwrap_or_default();
         let all = needs.iter().enumerate().map(|(group, needs)| of(group).len() as u64 * needs.page());
@@ -197,12 +199,16 @@ impl Inner {
             // One use, of what it asks for and of what it gets.
             let (asked, got) = (needs.blocks(all), needs.blocks(found.tokens));
             let held = found.groups.get(group).map(|group| &group.found);
+            if let Some(held) = held {
+                self.watch.looked_up(asked.len(), held);
+            }
             self.used(
                 group as u16,
                 [&of(group)[got.start..got.end.min(asked.start).max(got.start)], &of(group)[asked]],
                 held,
             );
         }
+        self.watch.answered(Call::Match, since);
         found
     }
 

@@ -24,13 +24,15 @@ use super::rules::Rules;
 use super::stack::{Books, Stack};
 use super::tenants::Tenants;
 use super::traffic::Traffic;
+use super::watch::Watch;
 use crate::config::WriteMode;
+use crate::metrics::Endpoint;
 use crate::transfer::{Landed, Landing, Lands};
 use kvstrata_core::BlockRef;
 use kvstrata_core::waiting::Waiting;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
@@ -59,6 +61,9 @@ pub(super) struct Inner {
     pub(super) stacks: Box<[Stack]>,
     pub(super) rules: Rules,
     pub(super) counts: Counts,
+    pub(super) watch: Watch,
+    /// Where figures are served, if they are.
+    pub(super) endpoint: OnceLock<Endpoint>,
     /// Who waits for blocks of a device.
     pub(super) waiting: Waiting,
     pub(super) runtime: Handle,
@@ -93,6 +98,7 @@ impl Inner {
     pub(super) fn new(
         stacks: Box<[Stack]>,
         rules: Rules,
+        watch: Watch,
         traffic: Traffic,
         (tenants, naming): (Tenants, Naming),
         runtime: Handle,
@@ -107,6 +113,8 @@ impl Inner {
             stacks,
             rules,
             counts: Counts::default(),
+            watch,
+            endpoint: OnceLock::new(),
             waiting: Waiting::new(),
             runtime,
             checks,
@@ -238,12 +246,14 @@ impl Inner {
             traffic.out.idle = true;
         }
         if traffic.out.is_empty() {
-            return;
+            drop(traffic);
+            return self.counts.notices.say();
         }
         let next = traffic.performed.pop().unwrap_or_default();
         let mut out = std::mem::replace(&mut traffic.out, next);
         drop(traffic);
         out.perform(self);
+        self.counts.notices.say();
         // For its memory: as many as there are threads that perform at once.
         self.look().performed.push(out);
     }

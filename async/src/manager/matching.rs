@@ -19,6 +19,7 @@ use super::stack::Stack;
 use super::tenants::TenantId;
 use super::traffic::Traffic;
 use crate::config::WriteMode;
+use crate::metrics::Call;
 use crate::tier::Tier;
 use kvstrata_core::{BlockRef, SequenceHash};
 use kvstrata_ffi::disk::{Name, OwnerId};
@@ -153,6 +154,24 @@ impl fmt::Debug for PrefixMatch {
 }
 
 impl Inner {
+    /// The leading run that a request asks for: it is counted and timed.
+    pub(super) fn look_up(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> PrefixMatch {
+        let since = self.watch.now();
+        let found = self.match_prefix(stack, hashes);
+        self.watch.looked_up(hashes.len(), &found);
+        self.watch.answered(Call::Match, since);
+        found
+    }
+
+    /// The same of the device alone.
+    pub(super) fn look_up_in_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+        let since = self.watch.now();
+        let found = self.use_in_device(stack, hashes);
+        self.watch.looked_up_in_device(hashes.len(), found.len());
+        self.watch.answered(Call::Match, since);
+        found
+    }
+
     /// A second use is what some blocks are written down for.
     fn used_again(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
         let ages = &self.stack(stack).device.ages;

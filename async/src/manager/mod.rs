@@ -31,7 +31,10 @@
 //! | `checked.rs` | writes to the disk, compared with their sums |
 //! | `stack.rs` | the tiers of a group of layers; beside each pool the core's `ages`, `owners`, `classes`, `parents` |
 //! | `tenants/` | whose blocks are whose: quotas, purge |
-//! | `counts.rs` | what has happened |
+//! | `counts.rs`, `watch.rs` | what has happened, under the lock and outside; how long it took |
+//! | `asked.rs` | when a call came that is answered later, and its span |
+//! | `notices.rs` | what an operator can act on, said once |
+//! | `metrics.rs` | all figures, for [`crate::metrics`] |
 //! | `census.rs` | conservation: where every block is (tests, diagnosis) |
 //!
 //! Invariants, each shown by the simulation (`async/tests/simulation/`)
@@ -51,6 +54,7 @@
 mod ahead;
 mod allocate;
 mod aside;
+mod asked;
 mod blocks;
 mod build;
 mod census;
@@ -68,6 +72,8 @@ mod groups;
 mod inner;
 mod line;
 mod matching;
+mod metrics;
+mod notices;
 mod offload;
 mod onboard;
 mod onboarding;
@@ -87,6 +93,7 @@ mod turn_back;
 mod unwritten;
 mod up;
 mod volumes;
+mod watch;
 
 pub use allocate::AllocateError;
 pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault};
@@ -106,14 +113,18 @@ pub use unwritten::Ahead;
 pub use volumes::DiskError;
 
 use crate::config::ManagerConfig;
+use crate::metrics::{Endpoint, Metrics, Requests};
 use crate::scheduler::Misuse;
 use crate::tier::Tier;
 use inner::Inner;
 use kvstrata_core::hash::Salt;
 use kvstrata_core::{DevicePort, SequenceHash, Token};
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::field::Empty;
+use tracing::{Instrument, info_span};
 
 /// KV blocks over the tiers of a machine. Clones are the same manager. Its calls are for the first group of layers, where they are not for
 /// all; those of a hybrid model's others are had by [`group`](KvBlockManager::group).
@@ -160,13 +171,13 @@ impl KvBlockManager {
     /// The longest leading run of a sequence over all tiers, held.
     #[must_use]
     pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
-        self.inner.match_prefix(0, hashes).by(self.tenant)
+        self.inner.look_up(0, hashes).by(self.tenant)
     }
 
     /// The longest leading run that the device has, held; one use of each of its blocks.
     #[must_use]
     pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
-        self.inner.use_in_device(0, hashes)
+        self.inner.look_up_in_device(0, hashes)
     }
 
     /// The same, for a request whose use of them was noted when it was matched.
@@ -327,7 +338,7 @@ impl KvBlockManager {
 
     /// Takes note that a block of the device is used: it becomes the most recent of its tier. Whether the device has it.
     pub fn access(&self, hash: SequenceHash) -> bool {
-        !self.match_sequence_hashes(&[hash]).is_empty()
+        !self.inner.use_in_device(0, &[hash]).is_empty()
     }
 
     /// Tiers, sizes and the ways that bytes take, for people.
@@ -340,6 +351,24 @@ impl KvBlockManager {
     #[must_use]
     pub fn stats(&self) -> ManagerStats {
         self.inner.counts.snapshot()
+    }
+
+    /// The figures that an operator watches, all of them. Sums are a moment old while others go on.
+    #[must_use]
+    pub fn metrics(&self) -> Metrics {
+        metrics::metrics(&self.inner)
+    }
+
+    /// Tells of the engine's requests what a router asks of a worker ([`WorkerMetrics`](crate::metrics::WorkerMetrics)): the manager knows blocks, not
+    /// slots, nor who waits before it is asked.
+    pub fn tell_requests(&self, requests: Requests) {
+        self.inner.watch.tell(requests);
+    }
+
+    /// Where the figures are served (`metrics.listen`), if they are.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.inner.endpoint.get().map(Endpoint::address)
     }
 
     /// Where every block is. Exact at rest only; for tests and diagnosis.
@@ -374,7 +403,10 @@ impl KvBlockManager {
     /// Blocks of device and host are not written to the disk for that, but for what is owed by `offload.mode = "through"` and finds room: what is to outlive the process is
     /// [persisted](KvBlockManager::persist) before.
     pub async fn shutdown(&self) -> bool {
-        self.inner.shutdown().await
+        let span = info_span!("shutdown", clean = Empty);
+        let clean = self.inner.shutdown().instrument(span.clone()).await;
+        span.record("clean", clean);
+        clean
     }
 }
 

@@ -1,5 +1,6 @@
 //! Copies down that a caller asks for: the blocks stay where they are, and the tier below has them too.
 
+use super::asked::Asked;
 use super::blocks::Blocks;
 use super::counts::Refusal;
 use super::deadlines::Waits;
@@ -8,6 +9,7 @@ use super::inner::Inner;
 use super::schedule::GatedCopy;
 use super::traffic::Traffic;
 use super::unwritten::written_after;
+use crate::metrics::Call;
 use crate::scheduler::Gate;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
@@ -85,31 +87,45 @@ pub(super) struct Offloading {
 pub struct Offload {
     inner: Arc<Inner>,
     key: Option<u32>,
+    asked: Asked,
 }
 
 impl Offload {
+    fn of(inner: Arc<Inner>, key: u32, asked: Asked) -> Offload {
+        Offload { inner, key: Some(key), asked }
+    }
+
     pub(super) fn begin(blocks: &Blocks, options: OffloadOptions) -> Offload {
         let inner = Arc::clone(blocks.inner());
+        let asked = Asked::offload(&inner, blocks, options.request);
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
         let key = inner.with(|traffic| {
             let key = traffic.offload(&inner, blocks, options, false);
             traffic.offload_due(key, due);
             key
         });
-        Offload { inner, key: Some(key) }
+        Offload::of(inner, key, asked)
+    }
+
+    /// It is answered.
+    fn ended(&mut self, outcome: Offloaded) -> Poll<Offloaded> {
+        self.key = None;
+        self.asked.offloaded(&self.inner, outcome);
+        Poll::Ready(outcome)
     }
 
     /// Of a request that will come back for them: all of them, also beyond the queue's bound, and whatever the mode.
     pub(super) fn begin_whole(blocks: &Blocks, request: u64) -> Offload {
         let inner = Arc::clone(blocks.inner());
         let options = OffloadOptions { request, ..OffloadOptions::default() };
+        let asked = Asked::offload(&inner, blocks, request);
         let due = inner.due_in(inner.rules.offload_deadline);
         let key = inner.with(|traffic| {
             let key = traffic.offload(&inner, blocks, options, true);
             traffic.offload_due(key, due);
             key
         });
-        Offload { inner, key: Some(key) }
+        Offload::of(inner, key, asked)
     }
 
     /// Ends when no copy of these blocks is under way: what has not begun to move is called back.
@@ -125,12 +141,20 @@ impl Offload {
             traffic.offload_due(key, due);
             key
         });
-        Offload { inner: Arc::clone(inner), key: Some(key) }
+        Offload::of(Arc::clone(inner), key, Asked::nobody())
     }
 }
 
 /// See [`KvBlockManager::persist`](super::KvBlockManager::persist).
 pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Offloaded {
+    let since = inner.watch.now();
+    let outcome = bring_down(inner, stack, hashes).await;
+    inner.watch.answered(Call::Offload, since);
+    outcome
+}
+
+/// From wherever they are, down to the disk.
+async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Offloaded {
     let of = inner.stack(stack);
     let in_host = |hash: &SequenceHash| of.host.as_ref().is_some_and(|host| host.pool.contains(*hash));
     let on_disk = |hash: &SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(*hash));
@@ -163,7 +187,7 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
         key
     });
     inner.counts.refused(Refusal::Room, nowhere.len());
-    let first = Offload { inner: Arc::clone(inner), key: Some(key) }.await;
+    let first = Offload::of(Arc::clone(inner), key, Asked::nobody()).await;
     if of.host.is_none() {
         return Offloaded { there: first.there + there, refused: first.refused + nowhere.len(), ..first };
     }
@@ -186,7 +210,7 @@ pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHa
         traffic.offload_due(key, due);
         (key, left)
     });
-    let second = Offload { inner: Arc::clone(inner), key: Some(key) }.await;
+    let second = Offload::of(Arc::clone(inner), key, Asked::nobody()).await;
     // What was in the host by then is counted there, whatever has become of it before. Of the others some have failed; what has left the host
     // again is refused as the rest.
     let failed = left.min(first.failed);
@@ -215,8 +239,7 @@ impl Future for Offload {
                 let late =
                     Offloaded { failed: so_far.failed + of.left, cause: Some(Cause::Deadline), ..so_far };
                 drop(traffic);
-                self.key = None;
-                Poll::Ready(late)
+                self.ended(late)
             }
             Some(of) if of.left > 0 => {
                 let before = of.waker.replace(waker);
@@ -227,8 +250,7 @@ impl Future for Offload {
             _ => {
                 let of = traffic.offloadings.try_remove(key as usize).unwrap_or_default();
                 drop(traffic);
-                self.key = None;
-                Poll::Ready(of.so_far)
+                self.ended(of.so_far)
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Bringing a run up: begun at once, waited for as a future, or layer by layer.
 
+use super::asked::Asked;
 use super::blocks::Blocks;
 use super::deadlines::Waits;
 use super::inner::Inner;
@@ -11,7 +12,7 @@ use super::traffic::Traffic;
 use super::up::{Source, Up};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class};
-use kvstrata_core::BlockId;
+use kvstrata_core::{BlockId, SequenceHash};
 use kvstrata_ffi::disk::Name;
 use std::collections::VecDeque;
 use std::fmt;
@@ -91,6 +92,7 @@ pub struct Onboard {
     key: Option<u32>,
     /// None: it has ended.
     device: Option<Blocks>,
+    asked: Asked,
 }
 
 impl Onboard {
@@ -100,6 +102,7 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Onboard, OnboardError> {
         check(inner, &found)?;
+        let asked = Asked::onboard(inner, &found, options);
         // A run that is all there has nothing to wait for, and nothing to lock.
         let key = match found.is_ready() {
             true => None,
@@ -110,7 +113,7 @@ impl Onboard {
                 key
             })?),
         };
-        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()) })
+        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), asked })
     }
 
     /// Runs of several groups, at once, in the lines of all groups: see [`allocate_groups`](super::allocate::allocate_groups).
@@ -120,6 +123,7 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Vec<Onboard>, OnboardError> {
         found.iter().try_for_each(|found| check(inner, found))?;
+        let asked: Vec<Asked> = found.iter().map(|found| Asked::onboard(inner, found, options)).collect();
         let keys: Vec<_> = inner.with(|traffic| {
             let mut wants = Wants::default();
             let begin = |found| traffic.begin_onboarding(inner, found, options, &mut wants);
@@ -128,9 +132,9 @@ impl Onboard {
             keys
         });
         // Those that have begun end with what they have, if one is refused.
-        let begun = keys.into_iter().zip(found).map(|(key, found)| {
+        let begun = keys.into_iter().zip(found).zip(asked).map(|((key, found), asked)| {
             let device = Some(found.into_device());
-            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device })
+            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, asked })
         });
         begun.collect::<Vec<_>>().into_iter().collect()
     }
@@ -196,8 +200,13 @@ impl Onboard {
         false
     }
 
+    /// Takes what has come, for who has waited for it.
+    pub(super) fn answer(&mut self) -> Option<Onboarded> {
+        self.end().inspect(|answer| self.asked.onboarded(&self.inner, answer))
+    }
+
     /// Takes what has come; once.
-    pub(super) fn end(&mut self) -> Option<Onboarded> {
+    fn end(&mut self) -> Option<Onboarded> {
         let mut blocks = self.device.take()?;
         let Some(key) = self.key.take() else { return Some(Onboarded { blocks, missed: None }) };
         let ended = self.inner.with(|traffic| traffic.end_onboarding(&self.inner, key));
@@ -216,7 +225,7 @@ impl Future for Onboard {
         if !self.is_over(context) {
             return Poll::Pending;
         }
-        self.end().map_or(Poll::Pending, Poll::Ready)
+        self.answer().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
@@ -458,22 +467,12 @@ impl Traffic {
         }
     }
 
-    fn find_at_rest(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        hash: kvstrata_core::SequenceHash,
-    ) -> Option<Place> {
+    fn find_at_rest(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
         self.find_going_down(inner, stack, hash).or_else(|| inner.stack(stack).find_below(hash))
     }
 
     /// A block that is on its way down, turned back.
-    pub(super) fn find_going_down(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        hash: kvstrata_core::SequenceHash,
-    ) -> Option<Place> {
+    pub(super) fn find_going_down(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
         let flight = self.down_of.get(&(stack, hash)).copied()?;
         match self.turn_back(inner, flight)? {
             (Tier::Device, block) => Some(Place::Device(block)),

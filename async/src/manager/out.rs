@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::debug;
 
 /// A write, and the memory with whose sums it is compared.
 type Writing = (Arc<dyn DiskPort>, DiskWrite, Option<Arc<HostMemory>>);
@@ -116,7 +117,8 @@ impl Out {
         for (disk, read) in self.reads.drain(..) {
             contained(|| disk.read(read));
         }
-        for (stack, _, list) in self.copies.drain(..) {
+        for (stack, path, list) in self.copies.drain(..) {
+            debug!(%path, blocks = ?list.iter().map(|copy| copy.device.0).collect::<Vec<_>>(), "copies begin");
             let copies = Copies::new(list, inner.landing());
             contained(|| inner.stack(stack).mover.start(copies));
         }

@@ -85,7 +85,7 @@ impl Traffic {
             down.layers.end = stack.layers;
         }
         let (class, request, bytes) = (down.class, down.request, stack.bytes_of(&down.layers));
-        let at = self.enqueue((Path::DeviceToHost, 0), class, request, bytes, Id::Down(key));
+        let at = self.enqueue(inner, (Path::DeviceToHost, 0), class, request, bytes, Id::Down(key));
         self.downs[key as usize].at = at;
     }
 

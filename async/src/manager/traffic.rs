@@ -25,6 +25,7 @@ use super::schedule::Waiter;
 use super::tenants::{Held, Purging, TenantId};
 use super::unwritten::Unwritten;
 use super::up::Up;
+use super::watch::Since;
 use crate::scheduler::{Clock, Gated, Key};
 use crate::transfer::{Allowance, Limits, Queue, Ticket};
 use crate::transfer::{Class, Copy, Failure, HostSide, Landed, Path, Token};
@@ -265,6 +266,7 @@ impl Traffic {
     /// Puts a flight into a lane of a queue.
     pub(super) fn enqueue(
         &mut self,
+        inner: &Inner,
         (path, lane): (Path, u16),
         class: Class,
         request: u64,
@@ -273,11 +275,15 @@ impl Traffic {
     ) -> At {
         // It owns its ends already: refusing it would not make room. What is bounded is what begins.
         let ticket = self.queues[path as usize].push(class, request, lane, bytes, item);
+        if let Some(since) = self.since(item) {
+            *since = inner.watch.now();
+        }
         At::Queued(path, ticket)
     }
 
     /// A mover has answered.
     pub(super) fn land(&mut self, inner: &Inner, landed: Landed) {
+        let now = inner.watch.now();
         match landed {
             Landed::Copies(mut list) => {
                 for copy in list.drain(..) {
@@ -289,17 +295,17 @@ impl Traffic {
                     if kept {
                         self.park(inner, token);
                     }
-                    self.land_one(inner, token, path, layers, outcome);
+                    self.land_one(inner, (token, now), path, layers, outcome);
                 }
                 if self.spare.len() < MOST_SPARE {
                     self.spare.push(list);
                 }
             }
             Landed::Read(token, outcome) => {
-                self.land_one(inner, token, Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
+                self.land_one(inner, (token, now), Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
             }
             Landed::Write(token, outcome) => {
-                self.land_one(inner, token, Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
+                self.land_one(inner, (token, now), Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
             }
         }
     }
@@ -307,7 +313,7 @@ impl Traffic {
     fn land_one(
         &mut self,
         inner: &Inner,
-        token: Token,
+        (token, now): (Token, Since),
         path: Path,
         layers: std::ops::Range<u32>,
         outcome: Result<(), Failure>,
@@ -321,6 +327,7 @@ impl Traffic {
         let bytes = inner.stack(stack).bytes_of(&layers);
         self.queues[path as usize].ended(bytes);
         inner.counts.moved(path, bytes, outcome);
+        inner.watch.landed(path, self.since(id).map(std::mem::take).unwrap_or_default(), now);
         match id {
             Id::Up(key) => self.land_up(inner, key, path, outcome),
             Id::Down(key) => self.land_down(inner, key, path, outcome),
@@ -373,7 +380,13 @@ impl Traffic {
         loop {
             for turn in 0..Path::ALL.len() {
                 let path = Path::ALL[(first + turn) % Path::ALL.len()];
+                // All that begins here begins together.
+                let mut now = None;
                 while let Some(next) = self.next_on(inner, path) {
+                    let now = *now.get_or_insert_with(|| inner.watch.now());
+                    if let Some(since) = self.since(next.item) {
+                        inner.watch.started(path, std::mem::replace(since, now), now);
+                    }
                     match next.item {
                         Id::Up(key) => self.start_up(inner, key, path, next.bytes),
                         Id::Down(key) => self.start_down(inner, key, path, next.bytes),
@@ -388,6 +401,20 @@ impl Traffic {
             if !left && begun == 0 {
                 return self.expect_iteration(inner);
             }
+        }
+    }
+
+    /// By path, how long something has been under way that is not counted yet.
+    pub(super) fn busy_now(&self, inner: &Inner) -> [Duration; 4] {
+        self.busy_since
+            .map(|since| since.map_or(Duration::ZERO, |since| inner.elapsed().saturating_sub(since)))
+    }
+
+    /// When a flight was queued, or has started.
+    fn since(&mut self, flight: Id) -> Option<&mut Since> {
+        match flight {
+            Id::Up(key) => self.ups.get_mut(key as usize).map(|up| &mut up.since),
+            Id::Down(key) => self.downs.get_mut(key as usize).map(|down| &mut down.since),
         }
     }
 

@@ -17,6 +17,7 @@ use super::inner::Inner;
 use super::onboarding::Link;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
+use super::watch::Since;
 use crate::transfer::{Cause, Class, Copy, DiskRead, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, BlockRef, Priority};
 use kvstrata_ffi::disk::{Name, Urgency};
@@ -60,6 +61,8 @@ pub(super) struct Up {
     pub(super) entry: u64,
     /// Why the last who has left it did.
     pub(super) left_by: Cause,
+    /// When it was queued, or its transfer has started.
+    pub(super) since: Since,
 }
 
 impl Up {
@@ -82,6 +85,7 @@ impl Up {
             announced: false,
             entry: 0,
             left_by: Cause::Cancelled,
+            since: Since::default(),
         }
     }
 
@@ -114,7 +118,7 @@ impl Traffic {
             _ => stack.bytes_of(&up.layers(stack.layers)),
         };
         let (class, request, lane) = (up.class, up.request, up.lane());
-        let at = self.enqueue((path, lane), class, request, bytes, Id::Up(key));
+        let at = self.enqueue(inner, (path, lane), class, request, bytes, Id::Up(key));
         self.ups[key as usize].at = at;
     }
 

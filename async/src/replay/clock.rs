@@ -6,7 +6,7 @@
 //! # Orderings
 //! `now` is Relaxed: it publishes nothing, and one request earlier or later is as good.
 
-use crate::disk::DiskMover;
+use crate::disk::{DiskMover, TierStats};
 use crate::transfer::{DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata_ffi::disk::OwnerId;
@@ -107,6 +107,10 @@ impl DiskPort for TimedDisk {
 
     fn is_lost(&self, slot: BlockId) -> bool {
         self.disk.is_lost(slot)
+    }
+
+    fn stats(&self) -> Option<TierStats> {
+        self.disk.stats()
     }
 
     fn read(&self, read: DiskRead) {

@@ -23,7 +23,9 @@ use super::tally::Tally;
 use super::tiers::{PATIENCE, Tiers};
 use super::volume::FillProgress;
 use super::worker::{Worker, nanoseconds};
+use crate::metrics::Requests;
 use crate::trace::{Request, TraceReader};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -100,6 +102,12 @@ impl Replay {
         let since = Instant::now();
         let tiers = Tiers::new(&settings, device, &filled)?;
         Ok(Replay { settings, tiers, setup: since.elapsed() })
+    }
+
+    /// Where the manager's figures are served, if they are.
+    #[must_use]
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.tiers.manager.metrics_address()
     }
 
     /// Serves the trace. `observe` is called between requests, for each that has been served.
@@ -186,10 +194,21 @@ impl Service<'_> {
             let Some(request) = trace.next_request()? else { return Ok(()) };
             let (line, input_bytes) = (trace.line(), trace.consumed_bytes());
             let due = pace.wait_for(&request).await;
+            self.tell(1);
             let room = self.admit(&request).await?;
             self.begin(request, line, due, room, Progress { requests, input_bytes });
+            self.tell(0);
         }
         Ok(())
+    }
+
+    /// What a router asks of a worker; `waiting`: requests that have come and are not admitted.
+    fn tell(&self, waiting: u64) {
+        self.tiers.manager.tell_requests(Requests {
+            active_slots: self.busy.len() as u64,
+            total_slots: self.settings.concurrency as u64,
+            waiting,
+        });
     }
 
     /// Waits for room for all that the request may come to hold. By I1 that takes long only where a transfer does not end.

@@ -8,6 +8,7 @@ use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;
 use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
 use kvstrata_ffi::disk::{Backend, Key};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The settings of a replay; each is an option of `kvstrata replay`.
@@ -51,6 +52,10 @@ pub struct Settings {
     pub concurrency: usize,
     /// How many times as fast as in the trace requests come; 0: each as soon as the one before it leaves room.
     pub speed: f64,
+    /// Where the manager's figures are served meanwhile (`metrics.listen`); `None`: nowhere.
+    pub metrics: Option<SocketAddr>,
+    /// Whether latencies are counted for them (`metrics.histograms`).
+    pub histograms: bool,
 }
 
 /// When what was never written of a file is written through: it is slower to write.
@@ -85,6 +90,8 @@ impl Default for Settings {
             seed: 0,
             concurrency: 1,
             speed: 0.0,
+            metrics: None,
+            histograms: true,
         }
     }
 }

@@ -19,7 +19,7 @@ use super::settings::Settings;
 use super::volume::{self, FillProgress};
 use crate::config::ManagerConfig;
 use crate::disk::{DiskMover, DiskTier, RecoveryReport};
-use crate::manager::{KvBlockManager, Needs, Parts, StackParts};
+use crate::manager::{BuildError, KvBlockManager, Needs, Parts, StackParts};
 use crate::trace::BLOCK_TOKENS;
 use crate::transfer::{DiskPort, HostMemory, MemoryError};
 use kvstrata_core::storage::DevicePort;
@@ -104,8 +104,14 @@ impl Tiers {
             memory: memory.clone(),
         };
         let parts = Parts { stacks: vec![stack], runtime: runtime.handle().clone(), own: None, names: None };
-        let manager = KvBlockManager::of_parts(&config(settings)?, parts)
-            .map_err(|error| ReplayError::Manager(Box::new(error)))?;
+        let refused = |error| match (error, settings.metrics) {
+            (BuildError::Metrics { source, .. }, Some(address)) => {
+                let why = format!("nothing can be served there ({source}); choose another address or port");
+                ReplayError::Setting { option: "--metrics", value: address.to_string(), why }
+            }
+            (error, _) => ReplayError::Manager(Box::new(error)),
+        };
+        let manager = KvBlockManager::of_parts(&config(settings)?, parts).map_err(refused)?;
         let backing = memory.map(|memory| memory.arena().backing());
         Ok(Tiers { manager, port, device: name, disk, clock, backing, runtime })
     }
@@ -135,6 +141,8 @@ fn config(settings: &Settings) -> Result<ManagerConfig, ReplayError> {
         .idle_host_after(None)
         .idle_disk_after(None)
         .prefetch_blocks(0)
+        .metrics_listen(settings.metrics)
+        .metrics_histograms(settings.histograms)
         .deadline_allocate(PATIENCE)
         .deadline_onboard(PATIENCE)
         .deadline_shutdown(PATIENCE)

@@ -71,4 +71,15 @@ pub enum Class {
 impl Class {
     /// All of them, the first one first.
     pub const ALL: [Class; 4] = [Class::Urgent, Class::Offload, Class::Background, Class::Prefetch];
+
+    /// As metrics spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Urgent => "urgent",
+            Class::Offload => "offload",
+            Class::Background => "background",
+            Class::Prefetch => "prefetch",
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::copies::Copies;
 use super::landing::{Landing, Token};
+use crate::disk::TierStats;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::{Name, OwnerId, Urgency};
@@ -140,6 +141,11 @@ pub trait DiskPort: Send + Sync + Debug {
     /// Whether a slot is of such a one.
     fn is_lost(&self, _slot: BlockId) -> bool {
         false
+    }
+
+    /// What it has counted. None from a port that counts nothing.
+    fn stats(&self) -> Option<TierStats> {
+        None
     }
 
     /// Starts a read.

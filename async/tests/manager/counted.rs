@@ -98,6 +98,12 @@ async fn each_cause_that_a_mover_answers_with_counts_on_its_path_once_a_block() 
         assert_eq!(stats.path(Path::HostToDevice).failed_by(cause), 2, "{cause:?}");
         assert_eq!(stats.path(Path::HostToDevice).failed.iter().sum::<u64>(), 2, "{cause:?}");
         assert_eq!((stats.missed_by(cause), stats.missed.iter().sum::<u64>()), (1, 1), "{cause:?}");
+        let unverified = manager.metrics().verification_failures;
+        let unverified: Vec<_> = unverified.iter().filter(|of| of.count > 0).collect();
+        match cause {
+            Cause::Mismatch => assert_eq!((unverified[0].tier, unverified[0].count), (Tier::Host, 2)),
+            _ => assert!(unverified.is_empty(), "{cause:?}: {unverified:?}"),
+        }
         let blocks = compute(&manager, &hashes(2, 2), None).await;
         let down = manager.offload(&blocks, OffloadOptions::default()).await;
         assert_eq!((down.failed, down.cause), (2, Some(cause)));

@@ -7,6 +7,7 @@
 //!   counts    allocations a block          (a program of its own: counting slows down what others time)
 //!   load      1,000 requests at once       beside the same without a tier below, and with a disk
 //!   beside    offload, and a busy thread   beside a bare memcpy of the same bytes at the same rate
+//!   watching  replay, counted and logged   beside the same with neither
 //!   layers    offload behind a pass        by its layers beside by its end: how long after it all is below
 //! ```
 //!
@@ -18,7 +19,7 @@
 //! |---|---|
 //! | `ground.rs` | managers to measure, their prefixes and bytes |
 //! | `bare.rs` | the same bytes copied without a manager |
-//! | `hits.rs`, `host.rs`, `disk.rs`, `counts.rs`, `load.rs`, `beside.rs`, `layers.rs` | the parts |
+//! | `hits.rs`, `host.rs`, `disk.rs`, `counts.rs`, `load.rs`, `beside.rs`, `layers.rs`, `watching.rs` | the parts |
 //! | `report.rs` | tables, as Markdown and JSON |
 //!
 //! [`KvBlockManager`]: kvstrata::manager::KvBlockManager
@@ -33,6 +34,7 @@ pub mod host;
 pub mod layers;
 pub mod load;
 pub mod report;
+pub mod watching;
 
 /// The parts, each of which can be measured alone.
-pub const PARTS: [&str; 7] = ["hits", "host", "disk", "counts", "load", "beside", "layers"];
+pub const PARTS: [&str; 8] = ["hits", "host", "disk", "counts", "load", "beside", "layers", "watching"];

@@ -1,6 +1,7 @@
 //! Kinds that are text: words, paths, layers.
 
 use super::{Kind, Raw};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// One of several that have names.
@@ -124,6 +125,36 @@ impl Kind<Vec<PathBuf>> for Files {
     #[cfg(test)]
     fn sample(&self, random: u64) -> Vec<PathBuf> {
         (0..random % 4).map(|i| File.sample(random + i)).collect()
+    }
+}
+
+/// An address of the machine and a port.
+pub(in crate::config) struct Address;
+
+impl Kind<SocketAddr> for Address {
+    fn read(&self, raw: &Raw<'_>) -> Option<SocketAddr> {
+        let Raw::Text(text) = raw else { return None };
+        text.trim().parse().ok()
+    }
+    fn holds(&self, _: &SocketAddr) -> bool {
+        true
+    }
+    fn toml(&self, value: &SocketAddr) -> String {
+        quoted(&value.to_string())
+    }
+    fn allowed(&self) -> String {
+        "an address and a port (0: a free one), as 127.0.0.1:9400 or [::1]:9400".to_owned()
+    }
+    fn name(&self) -> &'static str {
+        "address"
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> SocketAddr {
+        let (high, low) = ((random >> 32) as u32, random as u16);
+        match random.is_multiple_of(2) {
+            true => (std::net::Ipv4Addr::from_bits(high), low).into(),
+            false => (std::net::Ipv6Addr::from_bits(u128::from(random) << 40), low).into(),
+        }
     }
 }
 

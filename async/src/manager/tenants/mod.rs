@@ -46,6 +46,7 @@ pub(super) use quota::OwnLooks;
 pub(super) use shares::Shares;
 
 use super::KvBlockManager;
+use super::inner::Inner;
 use crate::config::ManagerConfig;
 use crate::tier::Tier;
 use kvstrata_core::hash::{Salt, SaltParts};
@@ -140,6 +141,17 @@ impl Deref for Tenant {
     }
 }
 
+impl Inner {
+    /// What a tenant has of a tier, over all groups.
+    pub(super) fn usage(&self, tenant: TenantId, tier: Tier) -> TenantUse {
+        let owners = self.stacks.iter().filter_map(|stack| stack.owners(tier));
+        owners.fold(TenantUse::default(), |so_far, owners| TenantUse {
+            blocks: so_far.blocks + owners.used(tenant),
+            quota: owners.limit(tenant).map(|limit| so_far.quota.unwrap_or(0) + limit).or(so_far.quota),
+        })
+    }
+}
+
 impl Tenant {
     /// Its name.
     #[must_use]
@@ -163,11 +175,7 @@ impl Tenant {
     /// What it has of a tier, over all groups.
     #[must_use]
     pub fn usage(&self, tier: Tier) -> TenantUse {
-        let owners = self.inner.stacks.iter().filter_map(|stack| stack.owners(tier));
-        owners.fold(TenantUse::default(), |so_far, owners| TenantUse {
-            blocks: so_far.blocks + owners.used(self.id()),
-            quota: owners.limit(self.id()).map(|limit| so_far.quota.unwrap_or(0) + limit).or(so_far.quota),
-        })
+        self.inner.usage(self.id(), tier)
     }
 
     /// Purges all of the tenant's blocks from all tiers. Begins when it is first polled, and goes on if the future is dropped, or has answered at its

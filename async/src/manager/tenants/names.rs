@@ -135,6 +135,16 @@ impl Names {
         self.ids.get(usize::from(tenant.0)).map_or(OwnerId::NOBODY, |id| OwnerId(id.load(Relaxed)))
     }
 
+    /// Names that are known here, in their order, and their numbers.
+    pub(in crate::manager) fn known(&self) -> Vec<(Arc<str>, TenantId)> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all: Vec<_> =
+            known.by_name.iter().map(|(name, number)| (Arc::clone(name), *number)).collect();
+        drop(known);
+        all.sort();
+        all
+    }
+
     /// Blocks that were found, and are nobody's because no number is left for their owners.
     pub(in crate::manager) fn beyond(&self) -> usize {
         self.beyond.load(Relaxed)

@@ -1,0 +1,56 @@
+//! What the command logs, and where to: standard error, and with the feature `otel` a collector of spans (`otel.rs`).
+
+#[cfg(feature = "otel")]
+use super::otel::Exporting;
+use std::str::FromStr;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::prelude::*;
+
+/// Says what is logged where `--log` does not.
+const VARIABLE: &str = "KVSTRATA_LOG";
+/// What an operator can act on.
+const DEFAULT: &str = "warn";
+
+/// As long as something is logged.
+#[must_use]
+pub(super) struct Logging {
+    #[cfg(feature = "otel")]
+    _exporting: Option<Exporting>,
+}
+
+/// Begins to log. Spans are told of when they end, with how long they took.
+pub(super) fn begin(option: Option<&str>) -> Result<Logging, String> {
+    let variable = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
+    let (origin, filter) = match (option, &variable) {
+        (Some(option), _) => ("--log", option),
+        (None, Some(variable)) => (VARIABLE, variable.as_str()),
+        (None, None) => (VARIABLE, DEFAULT),
+    };
+    let targets = Targets::from_str(filter).map_err(|error| {
+        format!(
+            "{origin} {filter}: {error}; give a level (off, error, warn, info, debug, trace), or levels by module, as \
+             info,kvstrata::disk=debug"
+        )
+    })?;
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_filter(targets);
+    let subscriber = tracing_subscriber::registry().with(lines);
+    #[cfg(feature = "otel")]
+    let (subscriber, exporting) = {
+        let exporting = Exporting::begin()?;
+        // Ours alone: the exporter makes spans of its own. Those of requests, whatever is printed.
+        let ours = Targets::new().with_target("kvstrata", tracing::Level::INFO);
+        let spans = exporting.as_ref().map(|exporting| exporting.layer().with_filter(ours));
+        (subscriber.with(spans), exporting)
+    };
+    // Whoever calls main() within another program may have one already: then that has it.
+    let _ = subscriber.try_init();
+    Ok(Logging {
+        #[cfg(feature = "otel")]
+        _exporting: exporting,
+    })
+}

@@ -1,0 +1,181 @@
+//! The manager's figures, gathered: see [`crate::metrics`].
+
+use super::counts::ManagerStats;
+use super::inner::Inner;
+use super::line::Line;
+use super::schedule::Waiter;
+use super::traffic::Traffic;
+use crate::metrics::{
+    Call, CallMetrics, DiskMetrics, Found, Metrics, PathMetrics, TenantMetrics, TierMetrics,
+    VerificationFailures, Waiting, WorkerMetrics,
+};
+use crate::metrics::{Endpoint, Lookups};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Path};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// All figures.
+pub(super) fn metrics(inner: &Inner) -> Metrics {
+    let mut stats = inner.counts.snapshot();
+    let (waiting, queues) = {
+        let traffic = inner.look();
+        // What is under way has been for a while: a path that is never idle has a rate all the same.
+        for (of, busy) in stats.paths.iter_mut().zip(traffic.busy_now(inner)) {
+            of.busy += busy;
+        }
+        (waiting(&traffic), Path::ALL.map(|path| queue(&traffic, path)))
+    };
+    let tiers: Vec<TierMetrics> = (0..inner.stacks.len()).flat_map(|stack| tiers(inner, stack)).collect();
+    let of_device = |figure: fn(&TierMetrics) -> u64| {
+        tiers.iter().filter(|of| of.tier == Tier::Device).map(figure).sum::<u64>()
+    };
+    let [blocks, available_blocks, inflight_blocks] =
+        [|of: &TierMetrics| of.blocks, |of: &TierMetrics| of.available, TierMetrics::inflight].map(of_device);
+    let disks = inner.stacks.iter().filter_map(|stack| {
+        let stats = stack.disk.as_ref()?.stats()?;
+        Some(DiskMetrics { group: stack.name.clone(), stats })
+    });
+    let disks: Vec<DiskMetrics> = disks.collect();
+    let lookups = inner.watch.lookups();
+    let utilisation = crate::metrics::ratio(inflight_blocks, blocks);
+    Metrics {
+        version: env!("CARGO_PKG_VERSION"),
+        available_blocks,
+        inflight_blocks,
+        utilisation,
+        lookups,
+        verification_failures: verification_failures(&stats, &disks),
+        stats,
+        paths: queues.map(|of| {
+            let [wait, transfer] = inner.watch.path(of.path);
+            PathMetrics { wait, transfer, ..of }
+        }),
+        calls: calls(inner),
+        disks,
+        waiting,
+        tenants: tenants(inner),
+        worker: worker(inner, waiting.requests, lookups, [inflight_blocks, blocks]),
+        tiers,
+    }
+}
+
+/// Serves them for as long as the manager is there.
+pub(super) fn listen(inner: &Arc<Inner>, address: SocketAddr) -> io::Result<Endpoint> {
+    let of = Arc::downgrade(inner);
+    Endpoint::listen(address, move || {
+        let inner = of.upgrade()?;
+        let text = (!inner.refusing.load(Relaxed)).then(|| metrics(&inner).to_prometheus());
+        inner.leave();
+        text
+    })
+}
+
+fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
+    let stack = &inner.stacks[stack];
+    Tier::ALL.into_iter().filter_map(move |tier| {
+        let pool = stack.pool(tier)?;
+        let (stats, blocks) = (pool.stats(), pool.capacity() as u64);
+        // Counted one after the other while others go on: what does not add up is cut off, so that states are parts of the whole.
+        let free = (pool.free() as u64).min(blocks);
+        let inactive = (pool.inactive() as u64).min(blocks - free);
+        let registered = stats.stored.saturating_sub(stats.removed);
+        let active = registered.saturating_sub(inactive).min(blocks - free - inactive);
+        Some(TierMetrics {
+            tier,
+            group: stack.name.clone(),
+            blocks,
+            free,
+            inactive,
+            active,
+            owned: blocks - free - inactive - active,
+            available: pool.available() as u64,
+            stored: stats.stored,
+            evicted: stats.evicted,
+            deduplicated: stats.deduplicated,
+        })
+    })
+}
+
+fn queue(traffic: &Traffic, path: Path) -> PathMetrics {
+    let queue = &traffic.queues[path as usize];
+    PathMetrics {
+        path,
+        queued: Class::ALL.map(|class| u64::from(queue.waiting_of(class))),
+        inflight: u64::from(queue.in_flight()),
+        inflight_bytes: queue.in_flight_bytes(),
+        wait: None,
+        transfer: None,
+    }
+}
+
+fn waiting(traffic: &Traffic) -> Waiting {
+    let of_lines = |count: fn(&Line) -> usize| traffic.lines.iter().map(count).sum::<usize>() as u64;
+    Waiting {
+        requests: traffic.held.waiting() as u64 + of_lines(|line| line.entries.len()),
+        onboardings: traffic.onboardings.len() as u64,
+        grounded: of_lines(|line| line.grounded.len()),
+        gated: traffic.gated.iter().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
+        purges: traffic.purging.len() as u64,
+    }
+}
+
+fn calls(inner: &Inner) -> Option<[CallMetrics; Call::ALL.len()]> {
+    let of = |call| Some(CallMetrics { call, latency: inner.watch.call(call)? });
+    let all: Option<Vec<CallMetrics>> = Call::ALL.into_iter().map(of).collect();
+    all?.try_into().ok()
+}
+
+/// Sums that differ in memory, and what disks rejected: by cause, where their ports tell.
+fn verification_failures(stats: &ManagerStats, disks: &[DiskMetrics]) -> Vec<VerificationFailures> {
+    let by_path = |tier, cause: Cause| {
+        let paths = Path::ALL.into_iter().filter(|path| path.from() == tier);
+        paths.map(|path| stats.path(path).failed_by(cause)).sum()
+    };
+    let of =
+        |tier, cause: Cause| VerificationFailures { tier, cause: cause.name(), count: by_path(tier, cause) };
+    let mut all = Tier::ALL.map(|tier| of(tier, Cause::Mismatch)).to_vec();
+    let Some(first) = disks.first() else {
+        all.push(of(Tier::Disk, Cause::Rejected));
+        return all;
+    };
+    for (index, (cause, _)) in first.stats.rejected.causes().into_iter().enumerate() {
+        let count = disks.iter().map(|disk| disk.stats.rejected.causes()[index].1).sum();
+        all.push(VerificationFailures { tier: Tier::Disk, cause, count });
+    }
+    all
+}
+
+fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
+    let mut all = Vec::new();
+    for (name, number) in inner.tenants.names.known() {
+        for tier in Tier::ALL {
+            if inner.stacks.iter().any(|stack| stack.owners(tier).is_some()) {
+                let used = inner.usage(number, tier);
+                all.push(TenantMetrics {
+                    tenant: name.to_string(),
+                    tier,
+                    blocks: used.blocks as u64,
+                    quota: used.quota.map(|quota| quota as u64),
+                });
+            }
+        }
+    }
+    all
+}
+
+fn worker(inner: &Inner, in_line: u64, lookups: Lookups, [active, total]: [u64; 2]) -> WorkerMetrics {
+    let told = inner.watch.told();
+    let requests = told.unwrap_or_default();
+    WorkerMetrics {
+        request_active_slots: requests.active_slots,
+        request_total_slots: requests.total_slots,
+        kv_active_blocks: active,
+        kv_total_blocks: total,
+        num_requests_waiting: told.map_or(in_line, |told| told.waiting),
+        gpu_cache_usage_perc: crate::metrics::ratio(active, total),
+        gpu_prefix_cache_hit_rate: crate::metrics::ratio(lookups.found_by(Found::Device), lookups.blocks),
+    }
+}

@@ -1,0 +1,131 @@
+//! Latencies in fixed buckets, for who watches over weeks: coarse, small, and added up over processes by whoever reads them. The replay's own
+//! report has finer ones ([`crate::replay::Histogram`]), which one thread at a time writes.
+//!
+//! # Orderings
+//! Relaxed: see `stripes.rs`. A reader may see a bucket without its part of the sum; the number of values is that of the buckets.
+
+use serde::Serialize;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Where buckets end: three a decade, from a microsecond to ten seconds. What takes longer is in one more.
+pub const BOUNDS: [Duration; 22] = {
+    let mut bounds = [Duration::ZERO; 22];
+    let (mut index, mut decade) = (0, 1000);
+    while index < bounds.len() {
+        bounds[index] = Duration::from_nanos(match index % 3 {
+            0 => decade,
+            1 => decade * 5 / 2,
+            _ => decade * 5,
+        });
+        if index % 3 == 2 {
+            decade *= 10;
+        }
+        index += 1;
+    }
+    bounds
+};
+
+const BUCKETS: usize = BOUNDS.len() + 1;
+
+/// A stripe's counts.
+#[derive(Debug, Default)]
+pub(crate) struct Buckets {
+    counts: [AtomicU64; BUCKETS],
+    nanoseconds: AtomicU64,
+}
+
+impl Buckets {
+    #[inline]
+    pub(crate) fn record(&self, time: Duration) {
+        let bucket = BOUNDS.partition_point(|bound| *bound < time);
+        self.counts[bucket].fetch_add(1, Relaxed);
+        self.nanoseconds.fetch_add(time.as_nanos() as u64, Relaxed);
+    }
+}
+
+/// How long something took: how often, by buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct LatencyHistogram {
+    /// Values up to each of [`BOUNDS`] and above the one before it; in the last one those above all.
+    pub buckets: [u64; BUCKETS],
+    /// All values together.
+    pub sum: Duration,
+}
+
+impl LatencyHistogram {
+    /// Of stripes.
+    pub(crate) fn of<'b>(stripes: impl Iterator<Item = &'b Buckets>) -> LatencyHistogram {
+        stripes.fold(LatencyHistogram::default(), |mut all, stripe| {
+            all.buckets.iter_mut().zip(&stripe.counts).for_each(|(all, count)| *all += count.load(Relaxed));
+            all.sum += Duration::from_nanos(stripe.nanoseconds.load(Relaxed));
+            all
+        })
+    }
+
+    /// Values counted.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The end of the bucket that has the value which `per_mille` thousandths of all do not exceed; none if there is no value, or it is above all
+    /// [`BOUNDS`].
+    #[must_use]
+    pub fn quantile(&self, per_mille: u64) -> Option<Duration> {
+        let rank = (u128::from(self.count()) * u128::from(per_mille.min(1000))).div_ceil(1000).max(1);
+        let mut seen = 0;
+        let bucket = self.buckets.iter().position(|count| {
+            seen += u128::from(*count);
+            seen >= rank
+        });
+        BOUNDS.get(bucket?).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_three_a_decade_and_end_at_ten_seconds() {
+        let seconds = |index: usize| BOUNDS[index].as_secs_f64();
+        assert_eq!([seconds(0), seconds(1), seconds(2), seconds(3)], [1e-6, 2.5e-6, 5e-6, 1e-5]);
+        assert_eq!(BOUNDS[21], Duration::from_secs(10));
+        assert!(BOUNDS.is_sorted());
+    }
+
+    #[test]
+    fn a_value_is_in_the_first_bucket_that_does_not_end_before_it() {
+        let (micro, nano) = (Duration::from_micros(1), Duration::from_nanos(1));
+        for (time, bucket) in [
+            (Duration::ZERO, 0),
+            (micro, 0),
+            (micro + nano, 1),
+            (Duration::from_micros(5), 2),
+            (BOUNDS[21], 21),
+            (BOUNDS[21] + nano, 22),
+        ] {
+            let buckets = Buckets::default();
+            buckets.record(time);
+            let seen = LatencyHistogram::of([&buckets].into_iter());
+            assert_eq!((seen.buckets[bucket], seen.count(), seen.sum), (1, 1, time), "{time:?}");
+        }
+    }
+
+    #[test]
+    fn stripes_add_up_and_quantiles_are_bounds() {
+        let stripes = [Buckets::default(), Buckets::default()];
+        for value in 1..=100 {
+            stripes[value % 2].record(Duration::from_micros(value as u64));
+        }
+        let seen = LatencyHistogram::of(stripes.iter());
+        assert_eq!((seen.count(), seen.sum), (100, Duration::from_micros(5050)));
+        let micros = |micros| Some(Duration::from_micros(micros));
+        assert_eq!(
+            [0, 500, 510, 1000].map(|per_mille| seen.quantile(per_mille)),
+            [micros(1), micros(50), micros(100), micros(100)]
+        );
+        assert_eq!(LatencyHistogram::default().quantile(500), None);
+    }
+}

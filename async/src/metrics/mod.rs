@@ -1,0 +1,43 @@
+//! What an operator watches: a manager's figures as a struct, as Prometheus text, and over HTTP.
+//!
+//! ```text
+//!   manager/counts.rs, watch.rs ─┐
+//!   core pool/stats.rs ──────────┼─► Metrics ─┬─► table.rs ─► text.rs ─► endpoint.rs     GET /metrics
+//!   disk/stats.rs, queues ───────┘   (struct) │      └──────► reference.rs               docs/metrics.md
+//!                                             └─► serde
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `snapshot.rs` | [`Metrics`]: the figures of one moment |
+//! | `table.rs` | every metric: name, kind, unit, labels, words, and where its samples come from |
+//! | `text.rs` | the exposition text, version 0.0.4 |
+//! | `reference.rs` | the table as text, Markdown and data |
+//! | `endpoint.rs` | [`Endpoint`]: `/metrics` and `/healthz` |
+//! | `stripes.rs`, `histogram.rs` | counters of threads apart; latencies in fixed buckets |
+//!
+//! Invariants
+//! - I1: whatever is counted is counted in one place, and read from there.
+//! - I2: a metric is in the table or nowhere: text and reference are written from it.
+//! - I3: counting makes no thread wait for another, and neither does reading what is counted. Queue depths are read under the manager's
+//!   lock, as a call of an engine's takes it: numbers that are there, and a look through who waits.
+
+mod endpoint;
+mod histogram;
+mod reference;
+mod snapshot;
+mod stripes;
+mod table;
+mod text;
+
+pub use endpoint::Endpoint;
+pub use histogram::{BOUNDS, LatencyHistogram};
+pub use reference::{Entry, markdown, reference, text};
+pub use snapshot::{
+    Call, CallMetrics, DiskMetrics, Found, Lookups, Metrics, PathMetrics, Requests, TenantMetrics,
+    TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
+};
+
+pub(crate) use histogram::Buckets;
+pub(crate) use snapshot::ratio;
+pub(crate) use stripes::Stripes;

@@ -1,0 +1,259 @@
+//! The table of metrics: the one place where each is named, and what the text and the reference are written from.
+//!
+//! Names follow Prometheus: a unit at the end (`_blocks`, `_bytes`, `_seconds`, `_ratio`), behind it `_total` for what only grows. The seven figures
+//! of a worker keep the names that routers know. Figures that are divided by one another have the same labels, or none on one side.
+
+use super::histogram::LatencyHistogram;
+use super::snapshot::{Found, Metrics, TierMetrics};
+use crate::manager::Refusal;
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Path};
+
+/// What a metric is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Only grows, as long as the process lives.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Buckets, a sum and a count.
+    Histogram,
+}
+
+impl Kind {
+    /// As Prometheus spells it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// A sample's value.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Value {
+    Whole(u64),
+    Real(f64),
+    Latencies(LatencyHistogram),
+}
+
+/// Takes the samples of a metric: the labels' values, in the order of [`Row::labels`], and the value.
+pub(super) type Take<'t> = dyn FnMut(&[&str], Value) + 't;
+
+/// A metric.
+pub(super) struct Row {
+    /// With the prefix, and with `_total` of a counter.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// What is counted; empty where nothing is.
+    pub(super) unit: &'static str,
+    pub(super) labels: &'static [&'static str],
+    pub(super) help: &'static str,
+    pub(super) samples: fn(&Metrics, &mut Take<'_>),
+}
+
+macro_rules! rows {
+    ($($kind:ident $name:literal [$($label:literal),*] $unit:literal, $help:literal, $samples:expr;)+) => {
+        &[$(Row {
+            name: concat!("kvstrata_", $name),
+            kind: Kind::$kind,
+            unit: $unit,
+            labels: &[$($label),*],
+            help: $help,
+            samples: $samples,
+        }),+]
+    };
+}
+
+fn each_tier(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&TierMetrics) -> Value) {
+    for tier in &metrics.tiers {
+        take(&[tier.tier.name(), &tier.group], value(tier));
+    }
+}
+
+fn each_path(take: &mut Take<'_>, value: impl Fn(Path) -> Value) {
+    Path::ALL.into_iter().for_each(|path| take(&[path.name()], value(path)));
+}
+
+fn each_disk(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&crate::disk::TierStats) -> u64) {
+    for disk in &metrics.disks {
+        take(&[&disk.group], Value::Whole(value(&disk.stats)));
+    }
+}
+
+use Value::{Latencies, Real, Whole};
+
+/// Every metric, in the order of the text.
+pub(super) const TABLE: &[Row] = rows! {
+    Gauge "build_info" ["version"] "", "1, of the version that runs.",
+        |m, take| take(&[m.version], Whole(1));
+
+    Gauge "tier_blocks" ["tier", "group"] "blocks", "Blocks of the tier.",
+        |m, take| each_tier(m, take, |tier| Whole(tier.blocks));
+    Gauge "blocks" ["tier", "group", "state"] "blocks", "Blocks by state: free; inactive (registered, held by nobody); active (registered and held); owned (held, to be filled or moved). Inactive and active ones are found by their hash.",
+        |m, take| for tier in &m.tiers {
+            let states = [("free", tier.free), ("inactive", tier.inactive), ("active", tier.active), ("owned", tier.owned)];
+            states.into_iter().for_each(|(state, blocks)| take(&[tier.tier.name(), &tier.group, state], Whole(blocks)));
+        };
+    Gauge "available_blocks" ["tier", "group"] "blocks", "Blocks that an allocation can have: free, or held by nobody and not pinned.",
+        |m, take| each_tier(m, take, |tier| Whole(tier.available));
+    Gauge "inflight_blocks" ["tier", "group"] "blocks", "Blocks that somebody has: handles, flights, who waits in line.",
+        |m, take| each_tier(m, take, |tier| Whole(tier.inflight()));
+    Gauge "utilisation_ratio" ["tier", "group"] "ratio", "The part of the tier's blocks that somebody has. Free blocks, and those that are only kept to be found again, are no part of it.",
+        |m, take| each_tier(m, take, |tier| Real(tier.utilisation()));
+    Counter "stored_blocks_total" ["tier", "group"] "blocks", "Blocks registered in the tier.",
+        |m, take| each_tier(m, take, |tier| Whole(tier.stored));
+    Counter "evicted_blocks_total" ["tier", "group"] "blocks", "Blocks that eviction has taken out of the tier.",
+        |m, take| each_tier(m, take, |tier| Whole(tier.evicted));
+    Counter "deduplicated_blocks_total" ["tier", "group"] "blocks", "Blocks that were registered under a hash that the tier had.",
+        |m, take| each_tier(m, take, |tier| Whole(tier.deduplicated));
+
+    Counter "lookup_blocks_total" [] "blocks", "Blocks that requests looked up. What the manager looks up for itself, access and resume are not counted.",
+        |m, take| take(&[], Whole(m.lookups.blocks));
+    Counter "hit_blocks_total" ["tier"] "blocks", "Of the blocks that requests looked up, those found, by the tier that had them; pending: on their way to the device already.",
+        |m, take| for place in Found::ALL {
+            take(&[place.name()], Whole(m.lookups.found_by(place)));
+        };
+    Counter "onboarded_blocks_total" ["tier"] "blocks", "Blocks that came up to the device, by the tier that they came from.",
+        |m, take| for (tier, blocks) in [Tier::Host, Tier::Disk].into_iter().zip(m.stats.onboarded) {
+            take(&[tier.name()], Whole(blocks));
+        };
+    Counter "offloaded_blocks_total" ["tier"] "blocks", "Blocks that were copied down, by the tier that they came from.",
+        |m, take| for (tier, blocks) in [Tier::Device, Tier::Host].into_iter().zip(m.stats.offloaded) {
+            take(&[tier.name()], Whole(blocks));
+        };
+    Counter "dropped_blocks_total" ["tier"] "blocks", "Blocks that left a tier for good, since the tier below had no room or the copy failed.",
+        |m, take| for (tier, blocks) in [Tier::Device, Tier::Host].into_iter().zip(m.stats.dropped) {
+            take(&[tier.name()], Whole(blocks));
+        };
+    Counter "refused_blocks_total" ["cause"] "blocks", "Blocks that a caller wanted copied down, and that were refused: no tier below, a full queue, too many behind gates, no room below, shut down.",
+        |m, take| for why in Refusal::ALL {
+            take(&[why.name()], Whole(m.stats.refused_by(why)));
+        };
+    Counter "unwritten_blocks_total" [] "blocks", "Blocks that were registered ahead of a pass and withdrawn.",
+        |m, take| take(&[], Whole(m.stats.unwritten));
+    Counter "hints_cut_blocks_total" [] "blocks", "Blocks of hints that were forgotten at once, being more than the device has.",
+        |m, take| take(&[], Whole(m.stats.hints_cut));
+
+    Gauge "queue_transfers" ["path", "class"] "transfers", "Transfers that wait for their turn.",
+        |m, take| for path in &m.paths {
+            for (class, waiting) in Class::ALL.into_iter().zip(path.queued) {
+                take(&[path.path.name(), class.name()], Whole(waiting));
+            }
+        };
+    Gauge "inflight_transfers" ["path"] "transfers", "Transfers under way.",
+        |m, take| each_path(take, |path| Whole(m.paths[path as usize].inflight));
+    Gauge "inflight_bytes" ["path"] "bytes", "Bytes of transfers under way.",
+        |m, take| each_path(take, |path| Whole(m.paths[path as usize].inflight_bytes));
+    Counter "transfers_total" ["path"] "transfers", "Transfers that have ended, well or not. A transfer is a block, or some of its layers.",
+        |m, take| each_path(take, |path| Whole(m.stats.path(path).transfers));
+    Counter "transfer_bytes_total" ["path"] "bytes", "Bytes of transfers that have ended well.",
+        |m, take| each_path(take, |path| Whole(m.stats.path(path).bytes));
+    Counter "transfer_busy_seconds_total" ["path"] "seconds", "How long something was under way: bytes by these seconds are the rate of a path that is busy.",
+        |m, take| each_path(take, |path| Real(m.stats.path(path).busy.as_secs_f64()));
+    Counter "transfer_failures_total" ["path", "cause"] "transfers", "Transfers that failed, each a miss or tried again, and those called off before they moved (cancelled); by deadline alone, blocks that were not there in time for somebody who waited.",
+        |m, take| for path in Path::ALL {
+            for cause in Cause::ALL {
+                take(&[path.name(), cause.name()], Whole(m.stats.path(path).failed_by(cause)));
+            }
+        };
+    Counter "verification_failures_total" ["tier", "cause"] "blocks", "Bytes that were not what had been stored, each a miss: mismatch of a sum in memory; of a disk, what of a record or its payload did not hold.",
+        |m, take| for failures in &m.verification_failures {
+            take(&[failures.tier.name(), failures.cause], Whole(failures.count));
+        };
+    Histogram "transfer_seconds" ["path"] "seconds", "From the start of a transfer to its end, good or bad.",
+        |m, take| for path in &m.paths {
+            path.transfer.into_iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
+        };
+    Histogram "transfer_wait_seconds" ["path"] "seconds", "From the queue to the start of a transfer.",
+        |m, take| for path in &m.paths {
+            path.wait.into_iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
+        };
+    Counter "parked_flights_total" [] "flights", "Flights whose blocks a failed device keeps: they are never used again.",
+        |m, take| take(&[], Whole(m.stats.parked));
+
+    Histogram "call_seconds" ["call"] "seconds", "From an engine's call to its answer: match; allocate; onboard, of runs that were not all in the device; offload, if it is awaited; release of a list.",
+        |m, take| for calls in m.calls.iter().flatten() {
+            take(&[calls.call.name()], Latencies(calls.latency));
+        };
+    Counter "short_onboardings_total" ["cause"] "requests", "Onboardings that ended short of the run that was found, by the cause of the first block that is missing.",
+        |m, take| for cause in Cause::ALL {
+            take(&[cause.name()], Whole(m.stats.missed_by(cause)));
+        };
+    Counter "late_allocations_total" [] "requests", "Allocations that were not served in time.",
+        |m, take| take(&[], Whole(m.stats.late));
+    Gauge "waiting_requests" [] "requests", "Allocations and runs in line for blocks of the device, and those held back at their tenant's quota.",
+        |m, take| take(&[], Whole(m.waiting.requests));
+    Gauge "onboarding_requests" [] "requests", "Runs on their way up.",
+        |m, take| take(&[], Whole(m.waiting.onboardings));
+    Gauge "grounded_transfers" [] "transfers", "Copies down that wait for a block of host memory.",
+        |m, take| take(&[], Whole(m.waiting.grounded));
+    Gauge "gated_transfers" [] "transfers", "Copies down that wait for a layer or an iteration of the engine's.",
+        |m, take| take(&[], Whole(m.waiting.gated));
+    Gauge "purges" [] "purges", "Purges of tenants under way.",
+        |m, take| take(&[], Whole(m.waiting.purges));
+
+    Counter "disk_offered_blocks_total" ["group"] "blocks", "Blocks that came down to the disk tier and were not there.",
+        |m, take| each_disk(m, take, |stats| stats.offered);
+    Counter "disk_written_blocks_total" ["group"] "blocks", "Of the blocks offered to the disk tier, those written.",
+        |m, take| each_disk(m, take, |stats| stats.written);
+    Counter "disk_refused_blocks_total" ["group", "cause"] "blocks", "Of the blocks offered to the disk tier, those refused: by its admission, by its write budget.",
+        |m, take| for disk in &m.disks {
+            take(&[&disk.group, "admission"], Whole(disk.stats.refused_by_admission));
+            take(&[&disk.group, "budget"], Whole(disk.stats.refused_by_budget));
+        };
+    Gauge "disk_lost_volumes" ["group"] "volumes", "Volumes that are out of service.",
+        |m, take| each_disk(m, take, |stats| stats.lost_volumes);
+    Gauge "disk_parked_slots" ["group"] "blocks", "Slots that are never used again: of volumes out of service, or of writes that a device never answered.",
+        |m, take| each_disk(m, take, |stats| stats.parked + stats.abandoned);
+
+    Gauge "tenant_blocks" ["tenant", "tier"] "blocks", "Blocks that a tenant has, or is about to.",
+        |m, take| for tenant in &m.tenants {
+            take(&[&tenant.tenant, tenant.tier.name()], Whole(tenant.blocks));
+        };
+    Gauge "tenant_quota_blocks" ["tenant", "tier"] "blocks", "Blocks that a tenant may have, where that is not all of them.",
+        |m, take| for tenant in &m.tenants {
+            tenant.quota.into_iter().for_each(|quota| take(&[&tenant.tenant, tenant.tier.name()], Whole(quota)));
+        };
+
+    Gauge "worker_request_active_slots" [] "requests", "Requests that the engine serves; 0 if it does not tell.",
+        |m, take| take(&[], Whole(m.worker.request_active_slots));
+    Gauge "worker_request_total_slots" [] "requests", "Requests that the engine can serve at once; 0 if it does not tell.",
+        |m, take| take(&[], Whole(m.worker.request_total_slots));
+    Gauge "worker_kv_active_blocks" [] "blocks", "Blocks of the device that somebody has.",
+        |m, take| take(&[], Whole(m.worker.kv_active_blocks));
+    Gauge "worker_kv_total_blocks" [] "blocks", "Blocks of the device.",
+        |m, take| take(&[], Whole(m.worker.kv_total_blocks));
+    Gauge "worker_num_requests_waiting" [] "requests", "Requests that wait: in the engine, if it tells; else those that wait in the manager for blocks.",
+        |m, take| take(&[], Whole(m.worker.num_requests_waiting));
+    Gauge "worker_gpu_cache_usage_perc" [] "ratio", "The part of the device's blocks that somebody has, from 0 to 1.",
+        |m, take| take(&[], Real(m.worker.gpu_cache_usage_perc));
+    Gauge "worker_gpu_prefix_cache_hit_rate" [] "ratio", "Blocks found in the device by blocks looked up, since the start, from 0 to 1.",
+        |m, take| take(&[], Real(m.worker.gpu_prefix_cache_hit_rate));
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_say_kind_and_unit() {
+        let mut names = BTreeSet::new();
+        for Row { name, kind, unit, labels, help, .. } in TABLE {
+            assert!(names.insert(name), "{name} is there twice");
+            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
+            assert!(help.ends_with('.') && !help.contains('\n'), "{name}: {help}");
+            assert!(!labels.contains(&"le"), "{name}: the text has that label for itself");
+            let of_router = name.starts_with("kvstrata_worker_");
+            for unit_in_name in ["blocks", "bytes", "seconds", "ratio"] {
+                let named = name.trim_end_matches("_total").ends_with(unit_in_name);
+                assert!(!named || *unit == unit_in_name, "{name} counts {unit}");
+                let needs = ["bytes", "seconds", "ratio"].contains(&unit_in_name) && !of_router;
+                assert!(!needs || *unit != unit_in_name || named, "{name} counts {unit}");
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Whether figures are what has happened.
+
+use crate::exposition::{read, value};
+use crate::gated::Ground;
+use crate::ground::{BYTES, build, compute, hashes, rest, settings};
+use kvstrata::config::TenantSettings;
+use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
+use kvstrata::metrics::{Call, Found, Requests};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Path;
+
+/// A manager of three tiers and a tenant, through which something of everything has gone.
+pub async fn busy() -> KvBlockManager {
+    let acme = TenantSettings { name: "ac\"me\\".to_owned(), device: Some(0.5), ..TenantSettings::default() };
+    let manager = build(settings(8, 8).disk_blocks(64).tenants([acme]));
+    for sequence in 1..=6 {
+        drop(compute(&manager, &hashes(sequence, 4), None).await);
+        rest(&manager).await;
+    }
+    let last = manager.match_sequence_hashes(&hashes(6, 4));
+    let _ = manager.offload(&last, OffloadOptions::default()).await;
+    drop(last);
+    rest(&manager).await;
+    for sequence in 1..=3 {
+        drop(manager.restore_to_gpu(&hashes(sequence, 4)).await.expect("it fits"));
+        rest(&manager).await;
+    }
+    let tenant = manager.tenant("ac\"me\\").expect("a name");
+    drop(compute(&tenant, &hashes(9, 2), None).await);
+    rest(&manager).await;
+    manager
+}
+
+#[tokio::test]
+async fn look_ups_of_requests_are_counted_in_blocks_and_those_of_others_are_not() {
+    let manager = build(settings(4, 16));
+    let asked = || manager.metrics().lookups;
+    drop(compute(&manager, &hashes(1, 4), None).await);
+    assert_eq!(asked().blocks, 0, "to register is to look up nothing");
+    assert_eq!(manager.match_prefix(&hashes(1, 6)).len(), 4);
+    assert_eq!((asked().blocks, asked().found), (6, [4, 0, 0, 0]));
+    assert_eq!(manager.match_sequence_hashes(&hashes(1, 2)).len(), 2);
+    assert_eq!((asked().blocks, asked().found), (8, [6, 0, 0, 0]));
+
+    assert!(manager.access(hashes(1, 1)[0]));
+    let group = manager.group(0).expect("one");
+    assert!(group.access(hashes(1, 1)[0]));
+    assert_eq!(asked().blocks, 8, "an access is no look-up");
+    let held = manager.match_sequence_hashes(&hashes(1, 4));
+    let before = asked();
+    let none = manager.try_allocate(0).expect("never refused");
+    let preempted = manager.preempt(held, none, 7).expect("of one manager");
+    rest(&manager).await;
+    drop(manager.resume(preempted, OnboardOptions::default()).await.expect("it fits"));
+    assert_eq!(asked(), before, "what comes back was asked for before");
+
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(&manager).await;
+    let before = asked();
+    drop(manager.restore_to_gpu(&hashes(1, 4)).await.expect("it fits"));
+    let after = asked();
+    assert_eq!(after.blocks - before.blocks, 4, "matched and brought up is asked for once");
+    assert_eq!(after.found_by(Found::Host) - before.found_by(Found::Host), 4);
+    assert!(after.hit_ratio() <= 1.0);
+
+    let found = group.match_prefix(&hashes(1, 4));
+    assert_eq!((found.len(), asked().blocks - after.blocks), (4, 4));
+    let groups = manager.match_groups(&[&hashes(1, 5)]);
+    assert_eq!((groups.tokens(), asked().blocks - after.blocks), (4 * group.page_size(), 9));
+    assert_eq!(asked().found_by(Found::Device) - after.found_by(Found::Device), 8);
+}
+
+#[tokio::test]
+async fn what_is_on_its_way_for_another_is_found_as_pending() {
+    let manager = build(settings(4, 16));
+    drop(compute(&manager, &hashes(1, 4), None).await);
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(&manager).await;
+    let held = manager.allocate(4).await.expect("blocks");
+    let up =
+        manager.onboard(manager.match_prefix(&hashes(1, 4)), OnboardOptions::default()).expect("it fits");
+    let before = manager.metrics().lookups;
+    assert_eq!(manager.match_prefix(&hashes(1, 4)).pending(), 4, "no block is free for it");
+    let after = manager.metrics().lookups;
+    assert_eq!(after.found_by(Found::Pending) - before.found_by(Found::Pending), 4);
+    drop(held);
+    assert_eq!(up.await.blocks.len(), 4);
+}
+
+#[tokio::test]
+async fn free_blocks_and_those_kept_to_be_found_are_no_use() {
+    let manager = build(settings(4, 16));
+    let of_device = || manager.metrics().tiers.swap_remove(0);
+    let states = || {
+        let of = of_device();
+        [of.free, of.inactive, of.active, of.owned]
+    };
+    let empty = manager.metrics();
+    assert_eq!((empty.available_blocks, empty.inflight_blocks, empty.utilisation), (4, 0, 0.0));
+    assert_eq!((states(), of_device().fill()), ([4, 0, 0, 0], 0.0));
+    let filling = manager.allocate(1).await.expect("a block");
+    assert_eq!((states(), manager.metrics().utilisation, of_device().fill()), ([3, 0, 0, 1], 0.25, 0.0));
+    drop(filling);
+    assert_eq!((states(), manager.metrics().utilisation), ([4, 0, 0, 0], 0.0));
+    let held = compute(&manager, &hashes(1, 2), None).await;
+    assert_eq!((states(), manager.metrics().utilisation, of_device().fill()), ([2, 0, 2, 0], 0.5, 0.5));
+    drop(held);
+    let kept = manager.metrics();
+    assert_eq!((states(), of_device().fill()), ([2, 2, 0, 0], 0.5));
+    assert_eq!((kept.available_blocks, kept.inflight_blocks, kept.utilisation), (4, 0, 0.0));
+    let worker = kept.worker;
+    assert_eq!((worker.kv_active_blocks, worker.kv_total_blocks, worker.gpu_cache_usage_perc), (0, 4, 0.0));
+}
+
+#[tokio::test]
+async fn each_transfer_is_in_both_histograms_of_its_path_and_each_call_in_its_own() {
+    let manager = busy().await;
+    let metrics = manager.metrics();
+    for of in &metrics.paths {
+        let (wait, transfer) = (of.wait.expect("counted"), of.transfer.expect("counted"));
+        let transfers = metrics.stats.path(of.path).transfers;
+        assert!(transfers > 0, "{}", of.path);
+        assert_eq!((wait.count(), transfer.count()), (transfers, transfers), "{}", of.path);
+        assert!(!transfer.sum.is_zero(), "{}", of.path);
+    }
+    let calls = metrics.calls.expect("counted");
+    let count = |call: Call| calls[call as usize].latency.count();
+    // See `busy`: seven lists are computed; one is matched alone, three are brought up.
+    assert_eq!(Call::ALL.map(count), [4, 7, 3, 1, 11]);
+    assert_eq!(metrics.paths.map(|of| (of.queued, of.inflight, of.inflight_bytes)), [([0; 4], 0, 0); 4]);
+    manager.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_path_is_busy_before_anything_has_landed() {
+    let Ground { manager, mover, .. } = Ground::new(4, 16);
+    let held = compute(&manager, &hashes(1, 2), None).await;
+    mover.close();
+    let offload = manager.offload(&held, OffloadOptions::default());
+    let now = manager.metrics();
+    let down = &now.paths[Path::DeviceToHost as usize];
+    assert_eq!((down.inflight, down.inflight_bytes), (2, 2 * BYTES as u64));
+    assert!(!now.stats.path(Path::DeviceToHost).busy.is_zero());
+    assert!(manager.metrics().stats.path(Path::DeviceToHost).busy >= now.stats.path(Path::DeviceToHost).busy);
+    mover.open();
+    assert_eq!(offload.await.copied, 2);
+}
+
+#[tokio::test]
+async fn without_histograms_there_are_none_and_the_rest_is_the_same() {
+    let manager = build(settings(4, 16).metrics_histograms(false));
+    drop(compute(&manager, &hashes(1, 4), None).await);
+    drop(manager.allocate(4).await.expect("blocks"));
+    rest(&manager).await;
+    let metrics = manager.metrics();
+    assert_eq!(metrics.calls, None);
+    assert!(metrics.paths.iter().all(|of| of.wait.is_none() && of.transfer.is_none()));
+    let families = read(&metrics.to_prometheus());
+    assert!(families.values().all(|family| family.kind != "histogram"));
+    assert_eq!(value(&families, "kvstrata_transfers_total", &[("path", "device_to_host")]), 4.0);
+}
+
+#[tokio::test]
+async fn tenants_worker_and_disk_are_there() {
+    let manager = busy().await;
+    let metrics = manager.metrics();
+    let of = |tier| metrics.tenants.iter().find(|of| of.tier == tier).expect("it has a name");
+    assert_eq!((of(Tier::Device).blocks, of(Tier::Device).quota), (2, Some(4)));
+    assert_eq!((of(Tier::Host).blocks, of(Tier::Host).quota), (0, None));
+    let disk = &metrics.disks[0].stats;
+    assert_eq!(disk.written * BYTES as u64, metrics.stats.path(Path::HostToDisk).bytes);
+    assert!(disk.written > 0 && disk.offered >= disk.written);
+    assert!(metrics.verification_failures.iter().all(|of| of.count == 0));
+    let worker = metrics.worker;
+    assert_eq!((worker.request_total_slots, worker.num_requests_waiting), (0, 0), "nobody has told");
+    let found = metrics.lookups.found_by(Found::Device) as f64 / metrics.lookups.blocks as f64;
+    assert_eq!(worker.gpu_prefix_cache_hit_rate, found);
+    manager.tell_requests(Requests { active_slots: 3, total_slots: 8, waiting: 5 });
+    let worker = manager.metrics().worker;
+    let told = (worker.request_active_slots, worker.request_total_slots, worker.num_requests_waiting);
+    assert_eq!(told, (3, 8, 5));
+    manager.shutdown().await;
+}
+
+#[tokio::test]
+async fn who_waits_in_line_is_counted_where_no_engine_tells() {
+    let manager = build(settings(4, 0));
+    let held = manager.allocate(4).await.expect("blocks");
+    let waits = tokio::spawn({
+        let manager = manager.clone();
+        async move { manager.allocate(2).await.map(|blocks| blocks.len()).ok() }
+    });
+    while manager.metrics().waiting.requests == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(manager.metrics().worker.num_requests_waiting, 1);
+    drop(held);
+    assert_eq!(waits.await.expect("no panic"), Some(2));
+    assert_eq!(manager.metrics().waiting.requests, 0);
+}

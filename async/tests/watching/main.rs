@@ -1,0 +1,14 @@
+//! What an operator watches: figures that are right, text that Prometheus reads, an endpoint that nobody stalls, a dashboard that names what there is.
+
+mod dashboard;
+mod endpoint;
+mod exposition;
+mod figures;
+#[expect(dead_code, reason = "this test uses some of it")]
+#[path = "../tenants/gated.rs"]
+mod gated;
+#[expect(dead_code, reason = "this test uses some of it")]
+#[path = "../manager/ground.rs"]
+mod ground;
+mod promql;
+mod reference;

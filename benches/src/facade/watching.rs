@@ -1,0 +1,132 @@
+//! What it costs to be watched: a replay whose manager counts latencies and is logged at info, beside the same with neither.
+//!
+//! ```text
+//!   unwatched    metrics.histograms = false, no level is logged
+//!   counted      histograms of transfers and calls
+//!   watched      the same, spans and lines at info, formatted and written to nowhere; figures scraped once a run
+//! ```
+//!
+//! All in one process, in turns: which levels are logged is switched between runs, and at `off` a span costs what it does without any subscriber. Small
+//! blocks are the hard case, since each costs as much to count as a large one; a real one is larger than both.
+
+use super::report::{Cell, Table};
+use crate::disk::{Failure, size};
+use crate::rounds::Spread;
+use kvstrata::ffi::device::SimDevice;
+use kvstrata::replay::{Device, Replay, Report, Settings};
+use kvstrata::trace::{TraceReader, TraceSource};
+use std::io;
+use std::sync::OnceLock;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::{Registry, fmt};
+
+/// Bytes of a block.
+const BLOCKS: [usize; 2] = [4 << 10, 64 << 10];
+const DEVICE: u32 = 2048;
+const HOST: u32 = 8192;
+/// Of unwatched's time, at most.
+const REACH: f64 = 1.02;
+
+/// How a replay is watched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Watched {
+    Not,
+    Counted,
+    Fully,
+}
+
+const ALL: [(Watched, &str); 3] = [
+    (Watched::Not, "unwatched"),
+    (Watched::Counted, "histograms"),
+    (Watched::Fully, "histograms, tracing at info, a scrape"),
+];
+
+/// The process's subscriber, which writes to nowhere, and the switch of its level.
+fn level() -> Result<&'static Handle<LevelFilter, Registry>, Failure> {
+    static SWITCH: OnceLock<Handle<LevelFilter, Registry>> = OnceLock::new();
+    if let Some(switch) = SWITCH.get() {
+        return Ok(switch);
+    }
+    let (filter, switch) = reload::Layer::new(LevelFilter::OFF);
+    let lines = fmt::layer().with_writer(io::sink).with_ansi(false).with_span_events(FmtSpan::CLOSE);
+    tracing_subscriber::registry().with(filter).with(lines).try_init()?;
+    Ok(SWITCH.get_or_init(|| switch))
+}
+
+/// Serves the bundled trace's first requests.
+fn replay(watched: Watched, block_bytes: usize, requests: u64) -> Result<Report, Failure> {
+    let logged = if watched == Watched::Fully { LevelFilter::INFO } else { LevelFilter::OFF };
+    level()?.modify(|level| *level = logged)?;
+    let settings = Settings {
+        requests: Some(requests),
+        device_blocks: DEVICE,
+        host_blocks: HOST,
+        disk_blocks: 0,
+        block_bytes,
+        histograms: watched != Watched::Not,
+        metrics: (watched == Watched::Fully).then(|| ([127, 0, 0, 1], 0).into()),
+        ..Settings::default()
+    };
+    let replay = Replay::new(settings, Device::simulated(SimDevice::new(DEVICE as usize, block_bytes)?))?;
+    let (address, halfway) = (replay.metrics_address(), requests / 2);
+    let scrape = |progress: kvstrata::replay::Progress| {
+        if progress.requests == halfway
+            && let Some(address) = address
+        {
+            // Whoever scrapes is on this machine too, and takes its time from it.
+            let _ = scraped(address);
+        }
+    };
+    Ok(replay.run(TraceReader::open(TraceSource::Bundled)?, &scrape)?)
+}
+
+fn scraped(address: std::net::SocketAddr) -> io::Result<u64> {
+    let mut connection = std::net::TcpStream::connect(address)?;
+    io::Write::write_all(&mut connection, b"GET /metrics HTTP/1.0\r\n\r\n")?;
+    io::copy(&mut connection, &mut io::sink())
+}
+
+/// The part: so many rounds of replays of so many requests.
+///
+/// # Errors
+/// A replay that cannot be made, or a wrong byte.
+pub fn measure(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
+    let mut table = Table::new(
+        format!("Replay of {requests} requests while it is watched, simulated device"),
+        &["block", "who", "requests/s", "time to unwatched's", "reach"],
+    );
+    for block_bytes in BLOCKS {
+        let mut took: [Vec<f64>; ALL.len()] = Default::default();
+        // The first of all warms up.
+        replay(Watched::Fully, block_bytes, requests)?;
+        for round in 0..rounds {
+            for turn in 0..ALL.len() {
+                let at = (turn + round) % ALL.len();
+                let report = replay(ALL[at].0, block_bytes, requests)?;
+                if report.wrong_bytes > 0 {
+                    return Err(format!("{} wrong bytes", report.wrong_bytes).into());
+                }
+                took[at].push(report.wall_seconds);
+            }
+        }
+        for (at, (watched, who)) in ALL.into_iter().enumerate() {
+            let ratio = Spread::of(took[at].iter().zip(&took[0]).map(|(one, unwatched)| one / unwatched));
+            let is_first = watched == Watched::Not;
+            table.rows.push(vec![
+                Cell::word(size(block_bytes)),
+                Cell::word(who),
+                Cell::figure(Spread::of(took[at].iter().copied()).rate(requests as f64), 0),
+                if is_first { Cell::none() } else { Cell::range(ratio, 3) },
+                if is_first { Cell::none() } else { Cell::reach("≤ 1.02", ratio.median <= REACH) },
+            ]);
+        }
+    }
+    table.notes.push(format!(
+        "{DEVICE} blocks of the device and {HOST} of the host, no disk; one request at a time; {rounds} rounds in turns, one process; a \
+         ratio is taken within a round: its median and quartiles."
+    ));
+    Ok(vec![table])
+}
