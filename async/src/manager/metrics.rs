@@ -19,14 +19,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// All figures.
 pub(super) fn metrics(inner: &Inner) -> Metrics {
-    let mut stats = inner.counts.snapshot();
-    let (waiting, queues) = {
+    let (stats, waiting, queues) = {
         let traffic = inner.look();
+        // Under the lock: what stops being under way is counted under it, so that no figure goes backwards.
+        let mut stats = inner.counts.snapshot();
         // What is under way has been for a while: a path that is never idle has a rate all the same.
         for (of, busy) in stats.paths.iter_mut().zip(traffic.busy_now(inner)) {
             of.busy += busy;
         }
-        (waiting(&traffic), Path::ALL.map(|path| queue(&traffic, path)))
+        (stats, waiting(&traffic), Path::ALL.map(|path| queue(&traffic, path)))
     };
     let tiers: Vec<TierMetrics> = (0..inner.stacks.len()).flat_map(|stack| tiers(inner, stack)).collect();
     let of_device = |figure: fn(&TierMetrics) -> u64| {

@@ -46,7 +46,8 @@ impl Traffic {
             Have::Held(block) | Have::Leased(block) => block,
         };
         let asked = match down.source {
-            Have::Leased(_) => books.pool.upgrade(block).map(kvstrata_core::ImmutableBlock::into_ref),
+            // A use of it, as if it were not on its way.
+            Have::Leased(_) => books.pool.lookup_ref(down.name.hash),
             _ => books.pool.hold_again(block),
         };
         Some((tier, asked?))
