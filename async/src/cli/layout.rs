@@ -5,24 +5,23 @@
 //! | `side.rs` | a geometry in regions of its own; refusals by option |
 //! | `facts.rs`, `copy.rs` | what is printed, as JSON has it: the layout, the copy plan to another |
 //! | `text.rs` | the same as tables |
-//! | `draw.rs`, `screen.rs` | the picture; how wide, in which characters |
+//! | `draw.rs` | the picture |
 //! | `units.rs` | numbers for people |
 
 mod copy;
 mod draw;
 mod facts;
-mod screen;
 mod side;
 mod text;
 mod units;
 
 use super::choice::choice;
+use super::screen::Screen;
 use super::{EXIT_OK, number};
 use clap::{Args, ValueEnum};
 use copy::CopyFacts;
 use facts::Facts;
 use kvstrata_core::layout::{Arrangement, DType, HeadOrder, Model, ScalePlace};
-use screen::Screen;
 use side::{Geometry, Side};
 
 const EXAMPLES: &str = "\

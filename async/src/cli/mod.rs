@@ -16,6 +16,8 @@ mod plot;
 mod policies;
 mod progress;
 mod replay;
+mod screen;
+pub mod top;
 mod tune;
 
 use crate::number;
@@ -44,6 +46,8 @@ Begin with:
       How many bytes a block of a model has, and where they lie.
   kvstrata config --toml
       The settings of a manager that an engine embeds.
+  kvstrata top worker-3:9400
+      Watch a manager that serves its metrics.
 
 Each command's --help has examples of its own.
 
@@ -80,6 +84,7 @@ enum Command {
     Tune(tune::TuneArgs),
     Config(config::ConfigArgs),
     Metrics(metrics::MetricsArgs),
+    Top(top::TopArgs),
     /// Print a completion script for a shell
     #[command(long_about = "Print a completion script for a shell.\n\n  kvstrata completions bash > \
                             ~/.local/share/bash-completion/completions/kvstrata\n  kvstrata completions zsh > \
@@ -114,6 +119,7 @@ fn run(command: Command) -> Result<u8, String> {
         Command::Tune(arguments) => tune::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Completions { shell } => completions(shell),
     }
 }

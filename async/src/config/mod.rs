@@ -54,6 +54,7 @@ pub use variables::CONFIG_VARIABLE;
 pub use words::{DeviceKind, GroupKind, Verify, WriteMode};
 
 use builder::Origins;
+pub(crate) use kind::time;
 use std::ops::Deref;
 
 /// The settings of a manager, checked. Read them as fields of [`Settings`].

@@ -44,6 +44,7 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
     let utilisation = crate::metrics::ratio(inflight_blocks, blocks);
     Metrics {
         version: env!("CARGO_PKG_VERSION"),
+        uptime: inner.elapsed(),
         available_blocks,
         inflight_blocks,
         utilisation,

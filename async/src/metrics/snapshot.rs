@@ -8,6 +8,7 @@ use crate::manager::ManagerStats;
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 use serde::Serialize;
+use std::time::Duration;
 
 /// Where a request's blocks were found when it looked them up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -77,6 +78,8 @@ impl Call {
 pub struct Metrics {
     /// Of kvstrata.
     pub version: &'static str,
+    /// Since the manager was made.
+    pub uptime: Duration,
     /// Blocks of the device, all groups together, that an allocation can have: free, or held by nobody and not pinned.
     pub available_blocks: u64,
     /// Blocks of the device, all groups together, that somebody has: handles, flights, who waits in line.

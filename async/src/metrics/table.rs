@@ -89,6 +89,8 @@ use Value::{Latencies, Real, Whole};
 pub(super) const TABLE: &[Row] = rows! {
     Gauge "build_info" ["version"] "", "1, of the version that runs.",
         |m, take| take(&[m.version], Whole(1));
+    Gauge "uptime_seconds" [] "seconds", "Since the manager was made.",
+        |m, take| take(&[], Real(m.uptime.as_secs_f64()));
 
     Gauge "tier_blocks" ["tier", "group"] "blocks", "Blocks of the tier.",
         |m, take| each_tier(m, take, |tier| Whole(tier.blocks));

@@ -204,6 +204,13 @@ const UNITS: [(&str, u64); 7] = [
     ("ns", 1),
 ];
 
+/// A length of time as somebody types it for the command; what is allowed, if it is none.
+pub(crate) fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let kind = Time { least, most };
+    let time = kind.read(&Raw::Text(text.into())).filter(|time| kind.holds(time));
+    time.ok_or_else(|| format!("not {}", kind.allowed()))
+}
+
 pub(super) fn time_text(time: Duration) -> String {
     let nanoseconds = time.as_nanos();
     let whole = |unit: &&(&str, u64)| nanoseconds != 0 && nanoseconds.is_multiple_of(u128::from(unit.1));

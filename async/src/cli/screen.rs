@@ -15,7 +15,7 @@ const WIDTH: usize = 80;
 const WIDTHS: [usize; 2] = [60, 120];
 
 /// Each character that is not ASCII, one for one, so that columns stay.
-const PLAIN: [(char, char); 14] = [
+const PLAIN: [(char, char); 25] = [
     ('─', '-'),
     ('│', '|'),
     ('┌', '+'),
@@ -30,6 +30,18 @@ const PLAIN: [(char, char); 14] = [
     ('–', '-'),
     ('…', '.'),
     ('’', '\''),
+    ('≤', '<'),
+    ('µ', 'u'),
+    // Bars, and what is drawn of heights.
+    ('▁', '_'),
+    ('▂', '.'),
+    ('▃', '-'),
+    ('▄', '='),
+    ('▅', '+'),
+    ('▆', '*'),
+    ('▇', '%'),
+    ('█', '#'),
+    ('▒', '='),
 ];
 
 impl Screen {
@@ -38,21 +50,24 @@ impl Screen {
             true => terminal_size::terminal_size().map(|(width, _)| usize::from(width.0)),
             false => None,
         };
-        let locale = |name: &str| std::env::var(name).ok();
-        Screen {
-            width: columns.unwrap_or(WIDTH).clamp(WIDTHS[0], WIDTHS[1]),
-            ascii: ascii || !speaks_utf8(locale),
-        }
+        Screen { width: columns.unwrap_or(WIDTH).clamp(WIDTHS[0], WIDTHS[1]), ascii: is_ascii(ascii) }
     }
 
     /// The text in characters that it has.
     pub(super) fn spell(self, text: String) -> String {
-        if !self.ascii {
-            return text;
-        }
-        let plain = |c: char| PLAIN.into_iter().find(|(from, _)| *from == c).map_or(c, |(_, to)| to);
-        text.chars().map(plain).collect()
+        if self.ascii { plain(&text) } else { text }
     }
+}
+
+/// Whether it has nothing but ASCII: so it was asked for, or the locale says so.
+pub(super) fn is_ascii(asked: bool) -> bool {
+    asked || !speaks_utf8(|name: &str| std::env::var(name).ok())
+}
+
+/// The text in ASCII, as long as it was.
+pub(super) fn plain(text: &str) -> String {
+    let plain = |c: char| PLAIN.into_iter().find(|(from, _)| *from == c).map_or(c, |(_, to)| to);
+    text.chars().map(plain).collect()
 }
 
 /// As POSIX has it: the first of the three that says something decides.

@@ -1,0 +1,61 @@
+//! A histogram as the text has it, and what came in between two of them.
+
+use serde::Serialize;
+
+/// Buckets by their upper ends.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Buckets {
+    /// Upper ends in seconds, growing, and how many values do not exceed each.
+    ends: Vec<(f64, f64)>,
+}
+
+/// Where a part of the values ends.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Quantile {
+    /// The end of its bucket, in seconds; of one without an end, where it begins.
+    pub seconds: f64,
+    /// It has no end: the value is above.
+    pub above: bool,
+}
+
+/// Ends past a hundred years are nobody's latencies.
+const LONGEST: f64 = 3e9;
+
+impl Buckets {
+    /// Of ends and counts; those of the same end are added up.
+    pub(super) fn new(all: impl Iterator<Item = (f64, f64)>) -> Buckets {
+        let mut all: Vec<(f64, f64)> =
+            all.filter(|(end, _)| (0.0..LONGEST).contains(end) || *end == f64::INFINITY).collect();
+        all.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut ends = Vec::<(f64, f64)>::new();
+        for (end, count) in all {
+            match ends.last_mut() {
+                Some(last) if last.0 == end => last.1 += count,
+                _ => ends.push((end, count)),
+            }
+        }
+        Buckets { ends }
+    }
+
+    /// What came in after `before`; nothing is negative.
+    pub(super) fn since(&self, before: &Buckets) -> Buckets {
+        let had =
+            |end: f64| before.ends.iter().find(|(other, _)| *other == end).map_or(0.0, |(_, count)| *count);
+        Buckets { ends: self.ends.iter().map(|(end, count)| (*end, (count - had(*end)).max(0.0))).collect() }
+    }
+
+    /// Values counted.
+    pub(super) fn count(&self) -> f64 {
+        self.ends.last().map_or(0.0, |(_, count)| *count)
+    }
+
+    /// The end of the bucket that has the value which `part` of all do not exceed; none if there is no value.
+    #[must_use]
+    pub fn quantile(&self, part: f64) -> Option<Quantile> {
+        let rank = (self.count() * part).ceil().max(1.0);
+        let at = self.ends.iter().position(|(_, count)| *count >= rank)?;
+        let (end, below) = (self.ends[at].0, at.checked_sub(1).map_or(0.0, |below| self.ends[below].0));
+        let above = end.is_infinite();
+        Some(Quantile { seconds: if above { below } else { end }, above })
+    }
+}

@@ -1,0 +1,235 @@
+//! A moment's figures of a manager, as what is shown needs them.
+//!
+//! Names of tiers, paths, groups, causes and tenants are the text's, so that those of a later version are shown too; before they come near a terminal
+//! they are made harmless ([`shown`]).
+
+use super::buckets::Buckets;
+use super::exposition::{Exposition, value_of};
+
+/// Tiers, paths, causes: more than there are of any, and as many as are kept.
+pub(super) const MOST: usize = 64;
+
+/// Figures at one moment. Those that only grow are as they were counted since the process began.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Reading {
+    pub(super) version: Option<String>,
+    pub(super) uptime: Option<f64>,
+    pub(super) tiers: Vec<TierReading>,
+    pub(super) paths: Vec<PathReading>,
+    pub(super) looked_up: f64,
+    /// By place: blocks found there.
+    pub(super) found: Vec<(String, f64)>,
+    pub(super) troubles: Vec<(String, f64)>,
+    pub(super) requests: Requests,
+    pub(super) tenant: Option<Tenant>,
+}
+
+/// A tier of a group of layers.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct TierReading {
+    pub(super) name: String,
+    pub(super) blocks: f64,
+    pub(super) free: f64,
+    pub(super) inactive: f64,
+    /// Active and owned.
+    pub(super) in_use: f64,
+    pub(super) evicted: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct PathReading {
+    pub(super) name: String,
+    pub(super) bytes: f64,
+    pub(super) transfers: f64,
+    pub(super) queued: f64,
+    pub(super) inflight: f64,
+    /// None without `metrics.histograms`.
+    pub(super) latency: Option<Buckets>,
+}
+
+/// Who is served, and who waits.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+pub struct Requests {
+    /// Requests that the engine serves, if it tells.
+    pub served: u64,
+    /// Requests that it can serve at once; 0 if it does not tell.
+    pub slots: u64,
+    /// Allocations and runs that wait for blocks of the device.
+    pub waiting: u64,
+    /// Runs on their way up.
+    pub onboarding: u64,
+    /// Copies down that wait for a block of host memory.
+    pub grounded: u64,
+    /// Copies down that wait for a layer or an iteration.
+    pub gated: u64,
+}
+
+/// The tenant that is nearest to its quota.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Tenant {
+    /// Its name.
+    pub tenant: String,
+    /// Where.
+    pub tier: String,
+    /// Blocks that it has there.
+    pub blocks: u64,
+    /// Blocks that it may have there.
+    pub quota: u64,
+}
+
+impl Tenant {
+    /// How much of its quota it has; 1 is all.
+    #[must_use]
+    pub fn part(&self) -> f64 {
+        self.blocks as f64 / self.quota as f64
+    }
+}
+
+/// What should not happen, the worst first: the metric, and its words, to which the labels' values are added. Of a gauge it is how many there are.
+const TROUBLES: [(&str, &str); 10] = [
+    ("kvstrata_verification_failures_total", "wrong bytes"),
+    ("kvstrata_disk_lost_volumes", "volumes lost"),
+    ("kvstrata_parked_flights_total", "flights parked"),
+    ("kvstrata_disk_parked_slots", "disk slots parked"),
+    ("kvstrata_transfer_failures_total", "failed"),
+    ("kvstrata_short_onboardings_total", "onboarding short"),
+    ("kvstrata_late_allocations_total", "allocations late"),
+    ("kvstrata_dropped_blocks_total", "dropped from"),
+    ("kvstrata_refused_blocks_total", "offload refused"),
+    ("kvstrata_disk_refused_blocks_total", "disk refused"),
+];
+
+impl Reading {
+    /// None if it has nothing of a manager's.
+    pub(super) fn of(text: &Exposition) -> Option<Reading> {
+        let tiers = tiers(text);
+        if tiers.is_empty() {
+            return None;
+        }
+        let sum = |name: &str| text.sum(name, &[]).unwrap_or_default();
+        let gauge = |name: &str| sum(name) as u64;
+        let versions = text.values("kvstrata_build_info", "version");
+        Some(Reading {
+            version: versions.first().map(|version| shown(version)),
+            uptime: text.sum("kvstrata_uptime_seconds", &[]),
+            paths: text
+                .values("kvstrata_transfers_total", "path")
+                .iter()
+                .map(|path| of_path(text, path))
+                .collect(),
+            looked_up: sum("kvstrata_lookup_blocks_total"),
+            found: text
+                .values("kvstrata_hit_blocks_total", "tier")
+                .iter()
+                .map(|tier| {
+                    (
+                        shown(tier),
+                        text.sum("kvstrata_hit_blocks_total", &[("tier", tier)]).unwrap_or_default(),
+                    )
+                })
+                .collect(),
+            troubles: TROUBLES.iter().flat_map(|(name, words)| troubles(text, name, words)).collect(),
+            requests: Requests {
+                served: gauge("kvstrata_worker_request_active_slots"),
+                slots: gauge("kvstrata_worker_request_total_slots"),
+                waiting: gauge("kvstrata_waiting_requests"),
+                onboarding: gauge("kvstrata_onboarding_requests"),
+                grounded: gauge("kvstrata_grounded_transfers"),
+                gated: gauge("kvstrata_gated_transfers"),
+            },
+            tenant: tenant(text),
+            tiers,
+        })
+    }
+}
+
+fn tiers(text: &Exposition) -> Vec<TierReading> {
+    let several = text.values("kvstrata_tier_blocks", "group").len() > 1;
+    let of = |(labels, blocks): (&[(String, String)], f64)| {
+        let (tier, group) = (value_of(labels, "tier")?, value_of(labels, "group")?);
+        let labels = [("tier", tier), ("group", group)];
+        let of_state = |state| {
+            let [tier, group] = labels;
+            text.sum("kvstrata_blocks", &[tier, group, ("state", state)]).unwrap_or_default()
+        };
+        Some(TierReading {
+            name: if several { format!("{} {}", shown(tier), shown(group)) } else { shown(tier) },
+            blocks,
+            free: of_state("free"),
+            inactive: of_state("inactive"),
+            in_use: of_state("active") + of_state("owned"),
+            evicted: text.sum("kvstrata_evicted_blocks_total", &labels).unwrap_or_default(),
+        })
+    };
+    text.samples("kvstrata_tier_blocks").filter_map(of).take(MOST).collect()
+}
+
+fn of_path(text: &Exposition, path: &str) -> PathReading {
+    let sum = |name: &str| text.sum(name, &[("path", path)]).unwrap_or_default();
+    let latency = text.histogram("kvstrata_transfer_seconds", &[("path", path)]);
+    PathReading {
+        name: shown_path(path),
+        bytes: sum("kvstrata_transfer_bytes_total"),
+        transfers: sum("kvstrata_transfers_total"),
+        queued: sum("kvstrata_queue_transfers"),
+        inflight: sum("kvstrata_inflight_transfers"),
+        latency: (latency != Buckets::default()).then_some(latency),
+    }
+}
+
+/// What of a trouble is not 0, by the labels' values; groups together.
+fn troubles(text: &Exposition, name: &str, words: &str) -> Vec<(String, f64)> {
+    let mut all = Vec::<(String, f64)>::new();
+    for (labels, count) in text.samples(name).filter(|(_, count)| *count > 0.0) {
+        let told = labels.iter().filter(|(label, _)| label != "group");
+        let what = told.fold(words.to_owned(), |text, (_, value)| text + " " + &shown_path(value));
+        match all.iter().position(|(other, _)| *other == what) {
+            Some(at) => all[at].1 += count,
+            None if all.len() < MOST => all.push((what, count)),
+            None => {}
+        }
+    }
+    all
+}
+
+/// Whoever has the largest part of its quota.
+fn tenant(text: &Exposition) -> Option<Tenant> {
+    let held: std::collections::BTreeMap<_, f64> = text
+        .samples("kvstrata_tenant_blocks")
+        .filter_map(|(labels, blocks)| {
+            Some(((value_of(labels, "tenant")?, value_of(labels, "tier")?), blocks))
+        })
+        .collect();
+    let of = |(labels, quota): (&[(String, String)], f64)| {
+        let (tenant, tier) = (value_of(labels, "tenant")?, value_of(labels, "tier")?);
+        let blocks = *held.get(&(tenant, tier))?;
+        let of = || Tenant {
+            tenant: shown(tenant),
+            tier: shown(tier),
+            blocks: blocks as u64,
+            quota: quota as u64,
+        };
+        (quota >= 1.0 && blocks >= 1.0).then(of)
+    };
+    let all = text.samples("kvstrata_tenant_quota_blocks").filter_map(of);
+    all.max_by(|a, b| a.part().total_cmp(&b.part()))
+}
+
+/// A name from outside, harmless and not too long: nothing in it moves a cursor, turns a line round, or has no width.
+pub(super) fn shown(text: &str) -> String {
+    let harmless = |c: char| if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() { c } else { '?' };
+    let mut chars = text.chars();
+    let mut name: String = chars.by_ref().take(24).map(harmless).collect();
+    if chars.next().is_some() {
+        name.push('…');
+    }
+    name
+}
+
+/// The same of a path, which is `from_to_to`.
+fn shown_path(path: &str) -> String {
+    match path.split_once("_to_") {
+        Some((from, to)) => format!("{}→{}", shown(from), shown(to)),
+        None => shown(path),
+    }
+}

@@ -1,0 +1,76 @@
+//! The live view: one thread asks, this one draws and listens to keys.
+//!
+//! Invariants
+//! - I1: the terminal is as it was behind [`live`], however that ends, by a panic too (ratatui's hook).
+//! - I2: nothing that the other side does keeps a key waiting: it is another thread that waits for it.
+
+use super::draw::Look;
+use super::fetch::Target;
+use super::watch::Watch;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use std::io;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a figure may wait to be drawn.
+const TICK: Duration = Duration::from_millis(100);
+
+type Answer = Result<String, String>;
+
+/// Shows a manager until somebody has seen enough.
+pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<(), String> {
+    let (tell, answers) = sync_channel(1);
+    let asked = target.clone();
+    let ask = move || {
+        let mut next = Instant::now();
+        while tell.send(asked.fetch()).is_ok() {
+            // An answer that took longer than that is followed by the next question at once.
+            next = (next + interval).max(Instant::now());
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+    };
+    let spawned = thread::Builder::new().name("kvstrata-top".to_owned()).spawn(ask);
+    spawned.map_err(|error| format!("no thread to ask {} by: {error}", target.place()))?;
+    let mut terminal = ratatui::try_init().map_err(refused)?;
+    let watch = Watch::new(target.place(), interval, Instant::now());
+    let shown = show(&mut terminal, watch, &answers, look);
+    let restored = ratatui::try_restore();
+    shown.and(restored).map_err(refused)
+}
+
+fn refused(error: io::Error) -> String {
+    format!("the terminal cannot be drawn on: {error}; --once prints one view as text")
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    mut watch: Watch,
+    answers: &Receiver<Answer>,
+    look: Look,
+) -> io::Result<()> {
+    loop {
+        match answers.try_recv() {
+            // What cannot be read is in the view.
+            Ok(Ok(text)) => _ = watch.take(&text, Instant::now()),
+            Ok(Err(why)) => watch.missed(why),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+        }
+        terminal.draw(|frame| watch.view(Instant::now()).draw(look, frame))?;
+        if event::poll(TICK)? && ends(&event::read()?) {
+            return Ok(());
+        }
+    }
+}
+
+/// q, Escape, Ctrl-C. Another size is drawn by the next round.
+fn ends(event: &Event) -> bool {
+    let Event::Key(key) = event else { return false };
+    let control = key.modifiers.contains(KeyModifiers::CONTROL);
+    key.kind == KeyEventKind::Press
+        && match key.code {
+            KeyCode::Char('c') => control,
+            KeyCode::Char('q') | KeyCode::Esc => true,
+            _ => false,
+        }
+}

@@ -1,0 +1,237 @@
+//! What has been seen of a manager so far, and what of it is shown now: figures come in, a [`View`] comes out. No clock, no socket, no terminal.
+//!
+//! Invariants
+//! - I1: a rate is over two readings of the same process. Where a manager has begun anew in between, there is none until the next reading: what it
+//!   counts began at 0, at a moment that nobody saw.
+//! - I2: nothing shown is negative or infinite.
+
+use super::buckets::Buckets;
+use super::exposition::Exposition;
+use super::reading::{PathReading, Reading, TierReading};
+use super::view::{Gone, HitView, PathView, TierView, TroubleView, View};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Intervals whose hit ratios are kept: as many columns as a terminal has.
+const KEPT: usize = 240;
+/// A process has begun anew if its beginning lies this much later than it was: clocks of two machines differ a little more in longer intervals.
+const SLACK: Duration = Duration::from_secs(1);
+
+/// The figures of one manager over time.
+#[derive(Debug)]
+pub struct Watch {
+    target: String,
+    interval: Duration,
+    began: Instant,
+    last: Option<(Instant, Reading)>,
+    /// The reading before, if it was of the same process.
+    before: Option<(Instant, Reading)>,
+    /// Since when nothing was heard, and why the last time.
+    missing: Option<(Instant, String)>,
+    /// Hit ratios of intervals by place, the last of them all places together; the latest at the end.
+    ratios: VecDeque<Vec<Option<f64>>>,
+    restarts: u64,
+}
+
+impl Watch {
+    /// Of a manager at `target`, asked every `interval`; nothing is known of it yet.
+    #[must_use]
+    pub fn new(target: &str, interval: Duration, now: Instant) -> Watch {
+        Watch {
+            target: target.to_owned(),
+            interval,
+            began: now,
+            last: None,
+            before: None,
+            missing: None,
+            ratios: VecDeque::new(),
+            restarts: 0,
+        }
+    }
+
+    /// Takes what it answered: an exposition text.
+    ///
+    /// # Errors
+    /// The text cannot be read, or is not a manager's: it counts as [`missed`](Watch::missed), for the reason given.
+    pub fn take(&mut self, text: &str, now: Instant) -> Result<(), String> {
+        let read = Exposition::parse(text).map_err(|refused| format!("its answer cannot be read: {refused}"));
+        let reading = read.and_then(|text| {
+            Reading::of(&text).ok_or_else(|| "it serves no figures of a manager".to_owned())
+        });
+        match reading {
+            Ok(reading) => self.add(reading, now),
+            Err(why) => {
+                self.missed(why.clone());
+                return Err(why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that there was no answer.
+    pub fn missed(&mut self, why: String) {
+        let since = match (&self.missing, &self.last) {
+            (Some((since, _)), _) => *since,
+            (None, Some((heard, _))) => *heard,
+            (None, None) => self.began,
+        };
+        self.missing = Some((since, why));
+        // The same again while it lasts says no more than once.
+        if self.ratios.back().is_some_and(|ratios| !ratios.is_empty()) {
+            self.push(Vec::new());
+        }
+    }
+
+    fn add(&mut self, reading: Reading, now: Instant) {
+        self.missing = None;
+        self.before = self.last.take();
+        if self.before.as_ref().is_some_and(|before| anew(before, (now, &reading))) {
+            self.restarts += 1;
+            self.before = None;
+        }
+        if let Some((_, before)) = &self.before {
+            let places = reading.found.iter().map(|(place, _)| Some(place.as_str())).chain([None]);
+            let ratios = places.map(|place| part_found(&reading, before, place)).collect();
+            self.push(ratios);
+        }
+        self.last = Some((now, reading));
+    }
+
+    fn push(&mut self, ratios: Vec<Option<f64>>) {
+        if self.ratios.len() == KEPT {
+            self.ratios.pop_front();
+        }
+        self.ratios.push_back(ratios);
+    }
+
+    /// What there is to be seen at a moment.
+    #[must_use]
+    pub fn view(&self, now: Instant) -> View {
+        let mut view = View {
+            target: self.target.clone(),
+            every_seconds: self.interval.as_secs_f64(),
+            gone: self
+                .missing
+                .as_ref()
+                .map(|(since, why)| Gone { seconds: seconds(*since, now), why: why.clone() }),
+            restarts: self.restarts,
+            ..View::default()
+        };
+        let Some((at, last)) = &self.last else { return view };
+        let before = self.before.as_ref().map(|(then, before)| (seconds(*then, *at), before));
+        view.version.clone_from(&last.version);
+        view.uptime_seconds = last.uptime;
+        view.interval_seconds = before.map(|(seconds, _)| seconds);
+        let before = Before(before);
+        view.requests = Some(last.requests);
+        view.tenant.clone_from(&last.tenant);
+        view.tiers = last.tiers.iter().map(|tier| before.tier(tier)).collect();
+        view.paths = last.paths.iter().map(|path| before.path(path)).collect();
+        view.troubles = last.troubles.iter().map(|(what, count)| before.trouble(what, *count)).collect();
+        view.hits = self.hits(last, before);
+        view
+    }
+
+    /// By place, those without a tier left out; all of them at the end.
+    fn hits(&self, last: &Reading, before: Before<'_>) -> Vec<HitView> {
+        let places = last.found.iter().enumerate().map(|(index, (place, _))| (index, Some(place.as_str())));
+        let all = places.chain([(last.found.len(), None)]);
+        let there = |place: &str| last.tiers.iter().any(|tier| tier.name.split(' ').next() == Some(place));
+        all.filter(|(_, place)| place.is_none_or(|place| there(place) || found(last, Some(place)) > 0.0))
+            .map(|(index, place)| HitView {
+                place: place.unwrap_or("all").to_owned(),
+                now: before.0.and_then(|(_, before)| part_found(last, before, place)),
+                overall: part_found(last, &Reading::default(), place),
+                history: self.ratios.iter().map(|ratios| ratios.get(index).copied().flatten()).collect(),
+            })
+            .collect()
+    }
+}
+
+/// The reading before the last, and how many seconds lie between them.
+#[derive(Clone, Copy)]
+struct Before<'r>(Option<(f64, &'r Reading)>);
+
+impl Before<'_> {
+    /// How much a second a count has grown that was `had` before; one that was not there before has grown from 0.
+    fn rate(self, count: f64, had: impl Fn(&Reading) -> Option<f64>) -> Option<f64> {
+        let (seconds, before) = self.0?;
+        (seconds > 0.0).then(|| (count - had(before).unwrap_or_default()).max(0.0) / seconds)
+    }
+
+    fn tier(self, tier: &TierReading) -> TierView {
+        let had = |before: &Reading| Some(before.tiers.iter().find(|other| other.name == tier.name)?.evicted);
+        TierView {
+            tier: tier.name.clone(),
+            blocks: tier.blocks as u64,
+            in_use: tier.in_use as u64,
+            inactive: tier.inactive as u64,
+            free: tier.free as u64,
+            evicted: tier.evicted as u64,
+            evicted_per_second: self.rate(tier.evicted, had),
+        }
+    }
+
+    fn path(self, path: &PathReading) -> PathView {
+        fn same<'b>(before: &'b Reading, path: &PathReading) -> Option<&'b PathReading> {
+            before.paths.iter().find(|other| other.name == path.name)
+        }
+        let latency = || {
+            let (now, (_, before)) = (path.latency.as_ref()?, self.0?);
+            let nothing = Buckets::default();
+            Some(now.since(same(before, path).and_then(|path| path.latency.as_ref()).unwrap_or(&nothing)))
+        };
+        let latency = latency();
+        let quantile = |part| latency.as_ref().and_then(|latency: &Buckets| latency.quantile(part));
+        PathView {
+            path: path.name.clone(),
+            bytes_per_second: self.rate(path.bytes, |before| Some(same(before, path)?.bytes)),
+            transfers_per_second: self.rate(path.transfers, |before| Some(same(before, path)?.transfers)),
+            p50: quantile(0.5),
+            p99: quantile(0.99),
+            queued: path.queued as u64,
+            inflight: path.inflight as u64,
+        }
+    }
+
+    fn trouble(self, what: &str, count: f64) -> TroubleView {
+        let had = |before: &Reading| {
+            before.troubles.iter().find(|(other, _)| other == what).map(|(_, count)| *count)
+        };
+        let new = self.0.map(|(_, before)| (count - had(before).unwrap_or_default()).max(0.0) as u64);
+        TroubleView { what: what.to_owned(), count: count as u64, new }
+    }
+}
+
+/// Whether a reading is of another process than the one before.
+fn anew((then, before): &(Instant, Reading), (now, reading): (Instant, &Reading)) -> bool {
+    let younger = match (before.uptime, reading.uptime) {
+        (Some(was), Some(is)) => {
+            let passed = seconds(*then, now);
+            is < was || is + SLACK.as_secs_f64() + passed / 100.0 < was + passed
+        }
+        _ => false,
+    };
+    // Of a version that does not tell: what only grows is less.
+    let transfers = |reading: &Reading| reading.paths.iter().map(|path| path.transfers).sum::<f64>();
+    let evicted = |reading: &Reading| reading.tiers.iter().map(|tier| tier.evicted).sum::<f64>();
+    let looked_up = |reading: &Reading| reading.looked_up;
+    younger || [transfers, evicted, looked_up].iter().any(|count| count(reading) < count(before))
+}
+
+/// Blocks found in a place; or in any.
+fn found(reading: &Reading, place: Option<&str>) -> f64 {
+    let of = reading.found.iter().filter(|(other, _)| place.is_none_or(|place| other == place));
+    of.map(|(_, blocks)| blocks).sum()
+}
+
+/// The part of what was looked up between two readings that was found in a place, from 0 to 1; none of nothing.
+fn part_found(now: &Reading, before: &Reading, place: Option<&str>) -> Option<f64> {
+    let looked_up = now.looked_up - before.looked_up;
+    // Counters of the two are not read at the same instant.
+    (looked_up > 0.0).then(|| ((found(now, place) - found(before, place)) / looked_up).clamp(0.0, 1.0))
+}
+
+fn seconds(since: Instant, now: Instant) -> f64 {
+    now.saturating_duration_since(since).as_secs_f64()
+}

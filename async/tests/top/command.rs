@@ -1,0 +1,105 @@
+//! The command, end to end.
+
+use crate::at_work;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Output, Stdio};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kvstrata"))
+        .arg("top")
+        .args(arguments)
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command runs")
+}
+
+/// The message of a run that must end with exit code 2 and print nothing else.
+fn refusal(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    let message = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    message
+}
+
+/// Serves an answer to two who ask.
+fn answering(answer: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (address, answer) = (listener.local_addr().expect("bound"), answer.to_owned());
+    std::thread::spawn(move || {
+        for connection in listener.incoming().take(2) {
+            let mut connection = connection.expect("somebody asks");
+            let (mut head, mut byte) = (Vec::new(), [0]);
+            while !head.ends_with(b"\r\n\r\n") && connection.read(&mut byte).is_ok_and(|read| read > 0) {
+                head.push(byte[0]);
+            }
+            // Who has read enough hangs up.
+            let _ = connection.write_all(answer.as_bytes());
+        }
+    });
+    address.to_string()
+}
+
+#[test]
+fn one_view_is_printed_as_text_and_as_data() {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let anywhere = Some("127.0.0.1:0".parse().expect("an address"));
+    let (manager, [_, after]) = runtime.block_on(at_work(anywhere));
+    let address = manager.metrics_address().expect("it listens").to_string();
+    for target in [address.clone(), format!("http://{address}/metrics")] {
+        let output = run(&[&target, "--once", "--interval", "100ms"]);
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let title = format!("kvstrata {} at {address} ", after.version);
+        assert!(text.starts_with(&title) && text.contains("\nTIER ") && text.contains("\nTROUBLE"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+    let output = run(&[&address, "--json", "-", "--interval", "100ms"]);
+    let view: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(view["tiers"][0]["evicted"], after.tiers[0].evicted);
+    let found = after.lookups.found.iter().sum::<u64>() as f64 / after.lookups.blocks as f64;
+    assert_eq!(view["hits"].as_array().and_then(|hits| hits.last()).expect("all")["overall"], found);
+    assert!(view["interval_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.1), "{view}");
+    runtime.block_on(manager.shutdown());
+    let gone = refusal(&[&address, "--once", "--interval", "100ms"]);
+    assert!(gone.contains("out of service") || gone.contains("nobody listens"), "{gone}");
+}
+
+#[test]
+fn what_is_impossible_is_refused_with_what_to_do() {
+    let piped = refusal(&[]);
+    assert!(piped.contains("standard output is no terminal") && piped.contains("--once"), "{piped}");
+    let free =
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    let nobody = refusal(&[&free.to_string(), "--once"]);
+    assert!(
+        nobody.contains(&format!("{free}: nobody listens there")) && nobody.contains("metrics.listen"),
+        "{nobody}"
+    );
+    for target in ["9400", "worker-3", "worker-3:port", "::1:9400", "https://a:1", "a:1/x", ":9400"] {
+        let message = refusal(&[target, "--once"]);
+        assert!(message.contains("127.0.0.1:9400"), "{target}: {message}");
+    }
+    for interval in ["0s", "1", "2h", "soon"] {
+        assert!(
+            refusal(&["--interval", interval, "--once"]).contains("a time from 100ms to 1h"),
+            "{interval}"
+        );
+    }
+    let text = "kvstrata_tier_blocks{tier=\"device\"} 1\nkvstrata_blocks{ 1\n";
+    let ok = "HTTP/1.0 200 OK\r\n";
+    for (answer, why) in [
+        (format!("{ok}\r\n{text}"), "its answer cannot be read: line 2: has a label without a name"),
+        (format!("{ok}Content-Length: 999\r\n\r\n{text}"), "its answer is cut off"),
+        (format!("{ok}\r\nup 1\n"), "it serves no figures of a manager"),
+        ("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), "it answers 404, not figures"),
+        ("HTTP/1.0 503 Service Unavailable\r\n\r\n".to_owned(), "out of service (503)"),
+        ("SSH-2.0-OpenSSH\r\n".to_owned(), "does not speak HTTP"),
+        (format!("{ok}\r\n{}", "#\n".repeat(5 << 20)), "more than 8 MiB"),
+    ] {
+        let message = refusal(&[&answering(&answer), "--once"]);
+        assert!(message.contains(why), "{why}: {message}");
+    }
+}
