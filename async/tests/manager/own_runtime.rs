@@ -8,7 +8,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 struct Unparks(Thread);
 
@@ -59,4 +59,43 @@ fn a_manager_without_a_runtime_makes_one_and_ends_with_it() {
     assert_eq!(second.match_prefix(&first).in_tier(Tier::Disk), 4);
     drop(second);
     assert_eq!(open().match_prefix(&first).in_tier(Tier::Disk), 4);
+}
+
+/// Blocks on their way to the disk are compared by a task first: with its runtime they are given up, and nothing is under way any more.
+#[test]
+fn a_runtime_that_ends_at_any_point_of_a_write_answers_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut polls = 0;
+    loop {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let file = folder.path().join(polls.to_string());
+        let (manager, all) = runtime.block_on(async {
+            let manager = build(settings(4, 4).disk_blocks(16).disk_paths(vec![file]));
+            let all = hashes(1, 4);
+            drop(compute(&manager, &all, None).await);
+            (manager, all)
+        });
+        let over = runtime.block_on(async {
+            let mut persist = pin!(manager.persist(&all));
+            for _ in 0..polls {
+                if persist.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    return true;
+                }
+                tokio::task::yield_now().await;
+            }
+            false
+        });
+        drop(runtime);
+        let began = Instant::now();
+        while manager.census().moving > 0 {
+            assert!(began.elapsed() < Duration::from_secs(20), "after {polls}: {:?}", manager.census());
+            thread::yield_now();
+        }
+        assert_eq!(manager.match_prefix(&all).len(), 4, "after {polls}");
+        if over {
+            assert!(polls > 4, "it takes several");
+            break;
+        }
+        polls += 1 + polls / 8;
+    }
 }

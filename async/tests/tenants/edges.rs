@@ -68,13 +68,42 @@ async fn a_preempted_request_whose_first_block_was_purged_has_nothing() {
     assert_eq!((resumed.blocks.len(), resumed.missed), (0, Some(Cause::Cancelled)));
 }
 
+fn of_this_thread() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime")
+}
+
+/// What the device has refused is tried again, after a pause that does not end.
+#[test]
+fn a_runtime_that_ends_before_another_attempt_ends_the_purge() {
+    let runtime = of_this_thread();
+    let ground = runtime.block_on(async {
+        let ground = Ground::of(settings(4, 4).transfer_retry_after(Duration::from_secs(3600)), 4, 4);
+        let a = ground.manager.tenant("a").expect("few tenants");
+        drop(compute(&a, &sequence(&a, 1, 3), None).await);
+        ground.mover.close();
+        let mut purge = pin!(a.purge(ZERO));
+        while ground.mover.waiting() == 0 {
+            assert!(purge.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            tokio::task::yield_now().await;
+        }
+        ground.mover.fail();
+        for _ in 0..16 {
+            tokio::task::yield_now().await;
+        }
+        ground
+    });
+    assert_eq!((ground.manager.census().purges, ground.mover.waiting()), (1, 0), "it pauses");
+    drop(runtime);
+    assert_eq!(ground.manager.census().purges, 0);
+}
+
 /// Whatever of it runs: it is over, and what it had in hand is nobody's.
 #[test]
 fn a_runtime_that_ends_at_any_point_of_a_purge_ends_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut polls = 0;
     loop {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let runtime = of_this_thread();
         let file = folder.path().join(polls.to_string());
         let (manager, a) = runtime.block_on(async {
             let manager = build(settings(4, 4).disk_blocks(16).disk_paths(vec![file]));
