@@ -36,6 +36,7 @@ pub mod tier;
 pub mod trace;
 pub mod transfer;
 
+mod contained;
 mod figures;
 mod files;
 mod number;

@@ -1,6 +1,6 @@
 //! What is logged: what an operator can act on, once, with the tier, the path and the remedy; spans with requests and counts; nothing by the block.
 //!
-//! Managers work on many threads, so one subscriber hears all of the process: a test at a time.
+//! Managers work on many threads, so one subscriber hears all of the process: a test at a time. Past 500 lines because they all share it.
 
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "tenants/gated.rs"]
@@ -13,8 +13,9 @@ use gated::Ground;
 use ground::{BYTES, compute, hashes, rest, settings};
 use kvstrata::core::{BlockId, PoolConfig};
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::ffi::disk::{Urgency, VolumeOptions};
+use kvstrata::ffi::disk::{Direction, FailureCause, IoFailure, Urgency, VolumeOptions};
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
+use kvstrata::transfer::Cause;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::os::unix::fs::FileExt;
@@ -50,6 +51,9 @@ struct All {
     lines: Vec<Heard>,
     open: HashMap<u64, Heard>,
     closed: Vec<Heard>,
+    /// Each line at this level ends in a panic.
+    panics_at: Option<Level>,
+    panicked: usize,
 }
 
 /// Hears all at info and above.
@@ -82,6 +86,15 @@ impl Ears {
         self.lines().into_iter().filter(|line| line.level <= Level::WARN).collect()
     }
 
+    /// From now on each line at a level ends in a panic.
+    fn panic_at(&self, level: Level) {
+        self.all().panics_at = Some(level);
+    }
+
+    fn panicked(&self) -> usize {
+        self.all().panicked
+    }
+
     fn spans(&self, name: &str) -> Vec<Heard> {
         self.all().closed.iter().filter(|span| span.what == name).cloned().collect()
     }
@@ -92,7 +105,14 @@ impl<S: Subscriber> Layer<S> for Ears {
         let mut fields = Fields::new();
         event.record(&mut Into(&mut fields));
         let what = fields.remove("message").unwrap_or_default();
-        self.all().lines.push(Heard { level: *event.metadata().level(), what, fields });
+        let mut all = self.all();
+        let level = *event.metadata().level();
+        all.lines.push(Heard { level, what, fields });
+        if all.panics_at == Some(level) {
+            all.panicked += 1;
+            drop(all);
+            panic!("a subscriber of a test panics");
+        }
     }
 
     fn on_new_span(&self, of: &Attributes<'_>, id: &Id, _: Context<'_, S>) {
@@ -153,9 +173,11 @@ async fn fill(ground: &Ground, sequences: u64) {
 fn check_complaints(ears: &Ears) {
     let mut said: Vec<_> = Vec::new();
     for line in ears.complaints() {
-        let [tier, path, remedy] = ["tier", "path", "remedy"].map(|field| line.field(field).to_owned());
-        assert!(!tier.is_empty() && !path.is_empty() && !remedy.is_empty(), "{line:?}");
-        let what = (line.what, tier, path);
+        let [tier, remedy] = ["tier", "remedy"].map(|field| line.field(field).to_owned());
+        // A file, or a transfer's path; a group, of what does not move.
+        let place = ["file", "path", "group"].map(|field| line.field(field).to_owned()).concat();
+        assert!(!tier.is_empty() && !place.is_empty() && !remedy.is_empty(), "{line:?}");
+        let what = (line.what, line.fields.get("cause").cloned(), tier, place);
         assert!(!said.contains(&what), "twice: {what:?}");
         said.push(what);
     }
@@ -184,7 +206,7 @@ async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
         ears.complaints().into_iter().filter(|line| line.what.contains("out of service")).collect();
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert_eq!((lost[0].level, lost[0].field("tier")), (Level::ERROR, "disk"));
-    assert_eq!(Path::new(lost[0].field("path")), folder.path().join("volume"));
+    assert_eq!(Path::new(lost[0].field("file")), folder.path().join("volume"));
     check_complaints(&ears);
 }
 
@@ -237,6 +259,91 @@ async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
 }
 
 #[tokio::test]
+async fn what_an_opening_has_lost_is_said_with_its_file() {
+    let (ears, _turn) = listen().await;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let files = ["a", "b", "c", "d"].map(|name| folder.path().join(name));
+    let open = || {
+        let volumes = files.iter().map(|file| VolumeOptions::new(file.clone(), 8, BYTES).keep(true));
+        let opened = DiskTier::open(volumes.collect(), PoolConfig::new(32), TierOptions::default());
+        opened.expect("a tier").0
+    };
+    drop(open());
+    drop(open());
+    assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
+    std::fs::remove_file(&files[0]).expect("there");
+    let [last, both] = [&files[1], &files[2]].map(|path| {
+        let file = std::fs::File::options().write(true).open(path).expect("there");
+        let end = file.metadata().expect("a length").len();
+        (file, end)
+    });
+    last.0.write_all_at(&[0xff; 4096], last.1 - 4096).expect("within the file");
+    both.0.write_all_at(&[0xff; 4096], 0).expect("within the file");
+    both.0.write_all_at(&[0xff; 4096], both.1 - 4096).expect("within the file");
+    drop(open());
+    let complaints = ears.complaints();
+    let told = |index: usize, what: &str| {
+        let path = files[index].display().to_string();
+        let of = complaints.iter().filter(|line| line.field("file") == path);
+        let causes: Vec<&str> = of.map(|line| line.field("cause")).collect();
+        assert!(causes.len() == 1 && causes[0].contains(what), "{what}: {complaints:?}");
+    };
+    told(0, "gone");
+    told(1, "one superblock");
+    told(2, "neither superblock");
+    assert_eq!(complaints.len(), 3, "{complaints:?}");
+    check_complaints(&ears);
+    let opened: Vec<Heard> =
+        ears.lines().into_iter().filter(|line| line.what.contains("tier is open")).collect();
+    assert_eq!((opened.len(), opened[2].field("superblock")), (3, "3"));
+}
+
+#[tokio::test]
+async fn a_full_file_system_does_not_keep_a_broken_drive_from_being_said() {
+    let (ears, _turn) = listen().await;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let (_ground, tier) = over_a_volume(folder.path());
+    // ENOSPC, EDQUOT, EIO, and each again.
+    for errno in [28, 122, 5, 28, 5] {
+        let (path, cause) = (Arc::from(folder.path()), FailureCause::Os { errno });
+        let failure = IoFailure { path, slot: 0, direction: Direction::Read, cause };
+        tier.rejected_slot(BlockId(0), &failure);
+    }
+    let complaints = ears.complaints();
+    let remedies: Vec<&str> = complaints.iter().map(|line| line.field("remedy")).collect();
+    assert_eq!(remedies.len(), 2, "{complaints:?}");
+    assert!(remedies[0].contains("make room") && remedies[1].contains("smartctl"), "{remedies:?}");
+}
+
+#[tokio::test]
+async fn a_subscriber_that_panics_takes_nothing_along() {
+    let (ears, _turn) = listen().await;
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let (ground, tier) = over_a_volume(folder.path());
+    fill(&ground, 5).await;
+    tier.volumes().volumes()[0].retire();
+    ears.panic_at(Level::ERROR);
+    // A loss is found out by the task that serves the disk: it goes on, and so does the manager.
+    for sequence in [1, 2, 1, 2] {
+        drop(ground.manager.restore_to_gpu(&hashes(sequence, 4)).await.expect("it fits"));
+        rest(&ground.manager).await;
+    }
+    for sequence in 10..14 {
+        drop(compute(&ground.manager, &hashes(sequence, 4), None).await);
+        rest(&ground.manager).await;
+    }
+    assert!(ears.panicked() > 0, "it was called");
+    let stats = ground.manager.stats();
+    let up = stats.path(kvstrata::transfer::Path::DiskToDevice);
+    assert_eq!(up.failed_by(Cause::Abandoned), 0, "the task that answers is there");
+    // Slots that were taken are free, or parked with their volume, or of blocks: none is lost.
+    let stats = tier.stats();
+    assert_eq!(stats.lost_volumes, 1);
+    let pool = tier.pool();
+    assert_eq!(pool.free() as u64 + pool.inactive() as u64 + stats.parked, 32, "{stats:?}");
+}
+
+#[tokio::test]
 async fn copies_that_fail_are_said_once_a_path() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
@@ -258,6 +365,8 @@ async fn copies_that_fail_are_said_once_a_path() {
     let at = |line: &Heard| (line.field("tier").to_owned(), line.field("path").to_owned());
     let places: Vec<_> = complaints.iter().map(at).collect();
     assert_eq!(places, [("host".to_owned(), "host_to_device".to_owned())], "{complaints:?}");
+    let group = ground.manager.metrics().tiers[0].group.clone();
+    assert_eq!((complaints[0].field("group"), complaints[0].field("tenant")), (group.as_str(), ""));
     check_complaints(&ears);
     // Each request, with its number and its counts.
     let spans = ears.spans("onboard");
@@ -369,6 +478,8 @@ fn spans_go_to_a_collector_where_one_is_named() {
     let address = collector.local_addr().expect("bound");
     let taken = std::thread::spawn(move || {
         let (mut connection, _) = collector.accept().expect("a sender");
+        // Half of what it sends is a failure, not a wait for the rest.
+        connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
         let (mut sent, mut part) = (Vec::new(), [0; 4096]);
         let has = |sent: &[u8], what: &[u8]| sent.windows(what.len()).any(|bytes| bytes == what);
         // Requests that waited for blocks, and whose they are.

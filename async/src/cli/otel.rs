@@ -20,6 +20,11 @@ impl Exporting {
         let Some(endpoint) = std::env::var(VARIABLE).ok().filter(|endpoint| !endpoint.is_empty()) else {
             return Ok(None);
         };
+        if endpoint.starts_with("https:") {
+            return Err(format!(
+                "{VARIABLE} {endpoint}: spans are sent without TLS; give an http:// address, of this machine or of what encrypts"
+            ));
+        }
         let exporter = SpanExporter::builder().with_http().build();
         let exporter = exporter.map_err(|error| {
             format!("{VARIABLE} {endpoint}: {error}; give a collector's address, as http://127.0.0.1:4318")
@@ -37,7 +42,11 @@ impl Exporting {
 
 impl Drop for Exporting {
     fn drop(&mut self) {
-        // A collector that is not there has been told of by the exporter.
-        let _ = self.0.shutdown();
+        // Batches that failed before were logged by the exporter, as warnings and errors.
+        if let Err(error) = self.0.shutdown() {
+            eprintln!(
+                "kvstrata: {VARIABLE}: the last spans were not sent ({error}); see whether the collector is there"
+            );
+        }
     }
 }

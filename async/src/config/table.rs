@@ -358,10 +358,12 @@ settings! {
     }
     /// What there is to be watched.
     metrics: MetricsSettings {
-        /// Where figures are served over HTTP: /metrics for Prometheus, /healthz. They have no password, so this is best an address of the machine itself, or behind something that asks for one. None: nowhere.
+        /// Where figures are served over HTTP: /metrics for Prometheus, /healthz. They have no password, so this is best an address of the machine itself, or behind something that asks for one. Processes of one machine need a port each (0, or KVSTRATA_METRICS_LISTEN). None: nowhere.
         metrics_listen => listen: Option<SocketAddr> = None, Maybe(Address);
         /// Whether latencies of transfers and calls are counted, in histograms.
         metrics_histograms => histograms: bool = true, Flag;
+        /// So many tenants have figures of their own, under their names: those of the settings first, in their order, then those who come. Whoever may scrape reads the names.
+        metrics_tenants => tenants: u32 = 0, number(0, 4095, "tenants");
     }
     /// The tokio runtime that the manager makes where it is handed none.
     runtime: RuntimeSettings {

@@ -15,9 +15,9 @@
 //! - I1: each errand is done, once, or told that there is no thread.
 //! - I2: errands of a line are done in the order that they were asked for.
 
+use crate::contained::contained;
 use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(test)]
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -95,7 +95,7 @@ fn serve(line: &Mutex<Line>, may_wait: Result<(), NoThread>) {
             errand
         };
         // It answers, which is a caller's code: one that panics has said so, and the others are not its affair.
-        let _ = catch_unwind(AssertUnwindSafe(|| errand(may_wait)));
+        contained(|| errand(may_wait));
     }
 }
 

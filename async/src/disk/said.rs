@@ -1,75 +1,188 @@
-//! What is said of a volume, each once: that a transfer has failed, that what it holds is not what was written, that it is out of service.
+//! What is said of a volume, each kind of thing once: that a transfer has failed, that what it holds is not what was written, that it is out of
+//! service; and what its opening has found.
 //!
-//! By whatever thread finds it out, none of which has a lock. How often is in the figures.
+//! By whatever thread finds it out, none of which has a lock, and after the books are right: a subscriber is a caller's code. How often is in the
+//! figures.
 //!
 //! # Orderings
 //! Relaxed: only that one of those who find it out says it.
 
+use super::stats::RejectedAtOpening;
 use super::tier::DiskTier;
-use kvstrata_ffi::disk::{IoFailure, Rejection};
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use crate::contained::contained;
+use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection};
+use std::fmt::Display;
+use std::io::{Error, ErrorKind};
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use tracing::{error, info, warn};
 
-/// What has been said of a volume.
+/// What has been said of a volume: a bit for each [`Kind`].
 #[derive(Debug, Default)]
-pub(super) struct Said(AtomicU8);
+pub(super) struct Said(AtomicU16);
 
-const FAILED: u8 = 1;
-const REJECTED: u8 = 2;
-const LOST: u8 = 4;
+/// What there is to say: causes that have one remedy are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    NoRoom,
+    Drive,
+    Cut,
+    Spent,
+    Device,
+    Request,
+    Empty,
+    OtherHash,
+    Length,
+    Payload,
+    Lost,
+}
+
+impl Kind {
+    /// None: it is no failure of a transfer, and said where it is found.
+    fn of_failure(cause: &FailureCause) -> Option<Kind> {
+        Some(match cause {
+            FailureCause::Os { errno } => match Error::from_raw_os_error(*errno).kind() {
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Kind::NoRoom,
+                _ => Kind::Drive,
+            },
+            FailureCause::NoProgress { .. } => Kind::Cut,
+            FailureCause::SequencesSpent => Kind::Spent,
+            FailureCause::Device(_) | FailureCause::CuFile(_) | FailureCause::DeviceSum { .. } => {
+                Kind::Device
+            }
+            FailureCause::SlotOutOfRange { .. } | FailureCause::BufferLength { .. } => Kind::Request,
+            FailureCause::Rejected(_) | FailureCause::OutOfService => return None,
+        })
+    }
+
+    fn of_rejection(why: Rejection) -> Kind {
+        match why {
+            Rejection::Empty => Kind::Empty,
+            Rejection::OtherHash => Kind::OtherHash,
+            Rejection::Length => Kind::Length,
+            Rejection::Payload => Kind::Payload,
+        }
+    }
+
+    fn remedy(self) -> &'static str {
+        match self {
+            Kind::NoRoom => {
+                "make room on its file system, or give the volume fewer blocks (disk.blocks); what is not written is computed anew"
+            }
+            Kind::Drive => {
+                "see the kernel's log (dmesg) and the drive's (smartctl, nvme smart-log); its blocks are misses meanwhile"
+            }
+            Kind::Cut => "see who truncated the file; start again, and it is made whole",
+            Kind::Spent => "start again: the volume takes writes anew",
+            Kind::Device => {
+                "see kvstrata doctor for what GPUDirect Storage needs, and cufile.log; or leave it out"
+            }
+            Kind::Request => "report it: the books should prevent this",
+            Kind::Empty | Kind::OtherHash | Kind::Length | Kind::Payload => {
+                "if nobody else writes to the file, mistrust the drive: see smartctl, nvme smart-log; the block is computed anew"
+            }
+            Kind::Lost => {
+                "see the kernel's log (dmesg); start again with a drive that works, or without this path"
+            }
+        }
+    }
+}
 
 impl Said {
     /// Whether it was not said before.
-    fn first(&self, what: u8) -> bool {
-        self.0.fetch_or(what, Relaxed) & what == 0
+    fn first(&self, what: Kind) -> bool {
+        let bit = 1 << what as u16;
+        self.0.load(Relaxed) & bit == 0 && self.0.fetch_or(bit, Relaxed) & bit == 0
     }
 }
 
 impl DiskTier {
-    fn path(&self, volume: usize) -> String {
-        self.volumes.volumes()[volume].describe().path.display().to_string()
+    /// Says it, if it was not said before of this volume.
+    fn say_once(&self, volume: usize, kind: Kind, say: impl FnOnce(&dyn Display, &str)) {
+        if self.said[volume].first(kind) {
+            let path = &self.volumes.volumes()[volume].describe().path;
+            contained(|| say(&path.display(), kind.remedy()));
+        }
     }
 
     /// A transfer has failed for good, and the volume is still in service.
     pub(super) fn say_failed(&self, volume: usize, failure: &IoFailure) {
-        if self.said[volume].first(FAILED) {
-            let (path, cause) = (self.path(volume), &failure.cause);
-            let remedy = "see the kernel's log (dmesg) and the drive's (smartctl, nvme smart-log); its blocks are misses meanwhile";
-            warn!(tier = "disk", path, %cause, remedy, "a transfer of a volume failed");
-        }
+        let cause = &failure.cause;
+        let Some(kind) = Kind::of_failure(cause) else { return };
+        self.say_once(volume, kind, |path, remedy| {
+            warn!(tier = "disk", file = %path, %cause, remedy, "a transfer of a volume failed");
+        });
     }
 
     /// What a slot holds is not what was written to it.
     pub(super) fn say_rejected(&self, volume: usize, why: Rejection) {
-        if self.said[volume].first(REJECTED) {
-            let path = self.path(volume);
-            let remedy = "if nobody else writes to the file, mistrust the drive: see smartctl, nvme smart-log; the block is computed anew";
-            error!(tier = "disk", path, cause = %why, remedy, "a volume gave something else than what was written");
-        }
+        self.say_once(volume, Kind::of_rejection(why), |path, remedy| {
+            error!(tier = "disk", file = %path, cause = %why, remedy, "a volume gave something else than what was written");
+        });
     }
 
     /// A volume is out of service.
     pub(super) fn say_lost(&self, volume: usize) {
-        if self.said[volume].first(LOST) {
-            let path = self.path(volume);
-            let remedy =
-                "see the kernel's log (dmesg); start again with a drive that works, or without this path";
-            error!(
-                tier = "disk",
-                path, remedy, "a volume is out of service: its blocks are misses, and the tier is smaller"
-            );
-        }
+        self.say_once(volume, Kind::Lost, |path, remedy| {
+            let what = "a volume is out of service: its blocks are misses, and the tier is smaller";
+            error!(tier = "disk", file = %path, remedy, "{what}");
+        });
     }
 
     /// What could be better with volumes, and what the opening has found.
-    pub(super) fn say_opened(&self, recovered_blocks: u64, clean: bool, created: bool) {
-        for volume in self.volumes.volumes() {
-            let found = volume.describe();
-            for note in &found.notes {
-                info!(tier = "disk", path = %found.path.display(), "{note}");
+    pub(super) fn say_opened(
+        &self,
+        at_opening: &RejectedAtOpening,
+        recovered: u64,
+        clean: bool,
+        created: bool,
+    ) {
+        contained(|| {
+            for volume in self.volumes.volumes() {
+                let found = volume.describe();
+                let path = found.path.display();
+                for concern in &found.concerns {
+                    let (cause, remedy) = of_concern(*concern);
+                    warn!(tier = "disk", file = %path, cause, remedy, "a volume is not what it was when it was last used");
+                }
+                for note in &found.notes {
+                    info!(tier = "disk", file = %path, "{note}");
+                }
             }
-        }
-        let rejected = self.stats().rejected.total();
-        info!(tier = "disk", blocks = recovered_blocks, rejected, clean, created, "a disk tier is open");
+            let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } =
+                *at_opening;
+            info!(
+                tier = "disk",
+                blocks = recovered,
+                clean,
+                created,
+                record,
+                length,
+                salt,
+                duplicate,
+                truncated,
+                superblock,
+                table,
+                "a disk tier is open: its blocks, and what was rejected, by cause"
+            );
+        });
+    }
+}
+
+/// What it is, and what to do.
+fn of_concern(concern: Concern) -> (&'static str, &'static str) {
+    match concern {
+        Concern::MadeAnew => (
+            "its file was gone, or empty: it was made anew, and the blocks that it held are lost",
+            "if nobody removed the file, see whether its file system is the one that was meant (mount, disk.paths); its blocks are computed anew",
+        ),
+        Concern::StartedOver => (
+            "neither superblock is whole: it was started over, and the blocks that it held are lost",
+            "see who else writes to the file, and the drive's log (smartctl, nvme smart-log); its blocks are computed anew",
+        ),
+        Concern::Superblock => (
+            "one superblock was damaged; the other one is whole",
+            "after a crash that is usual; else see who else writes to the file, and the drive's log (smartctl, nvme smart-log)",
+        ),
+        _ => ("something was wrong with it, and set right", "see its notes, at info"),
     }
 }

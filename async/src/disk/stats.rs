@@ -29,10 +29,75 @@ pub struct Rejected {
     pub payload: u64,
 }
 
-impl Rejected {
-    pub(super) fn at_opening(records: &RejectedRecords) -> Rejected {
+/// The part of it that came with reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RejectedReads {
+    /// Slots without a record.
+    pub empty: u64,
+    /// Slots whose record has another hash.
+    pub other_hash: u64,
+    /// Payloads of another length than a slot's.
+    pub length: u64,
+    /// Payloads that are not what their record says.
+    pub payload: u64,
+}
+
+/// The part of it that came with the opening.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RejectedAtOpening {
+    /// Records whose own checksum is wrong.
+    pub record: u64,
+    /// Records of a payload of another length than a slot's.
+    pub length: u64,
+    /// Records of an encrypted volume that nobody can open any more.
+    pub salt: u64,
+    /// Records of a hash that a newer record has.
+    pub duplicate: u64,
+    /// Records of slots behind the file's end.
+    pub truncated: u64,
+    /// Superblocks, of the two that each volume has.
+    pub superblock: u64,
+    /// Records that could not be read.
+    pub table: u64,
+}
+
+impl RejectedReads {
+    /// Each cause by its name, with its count.
+    #[must_use]
+    pub fn causes(&self) -> [(&'static str, u64); 4] {
+        let RejectedReads { empty, other_hash, length, payload } = *self;
+        [("empty", empty), ("other_hash", other_hash), ("length", length), ("payload", payload)]
+    }
+}
+
+impl RejectedAtOpening {
+    pub(super) fn of(records: &RejectedRecords) -> RejectedAtOpening {
         let RejectedRecords { record, length, salt, duplicate, truncated, superblock, table } = *records;
-        Rejected { record, length, salt, duplicate, truncated, superblock, table, ..Rejected::default() }
+        RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table }
+    }
+
+    /// Each cause by its name, with its count.
+    #[must_use]
+    pub fn causes(&self) -> [(&'static str, u64); 7] {
+        let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } = *self;
+        [
+            ("record", record),
+            ("length", length),
+            ("salt", salt),
+            ("duplicate", duplicate),
+            ("truncated", truncated),
+            ("superblock", superblock),
+            ("table", table),
+        ]
+    }
+}
+
+impl Rejected {
+    pub(super) fn of(opening: &RejectedAtOpening, reads: &RejectedReads) -> Rejected {
+        let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } = *opening;
+        let RejectedReads { empty, other_hash, length: read, payload } = *reads;
+        let length = length + read;
+        Rejected { record, length, salt, duplicate, truncated, superblock, table, empty, other_hash, payload }
     }
 
     /// Each cause by its name, with its count.
@@ -59,7 +124,7 @@ impl Rejected {
             ("superblock", superblock),
             ("table", table),
             ("empty", empty),
-            ("other hash", other_hash),
+            ("other_hash", other_hash),
             ("payload", payload),
         ]
     }
@@ -84,6 +149,10 @@ pub struct TierStats {
     pub written: u64,
     /// What was rejected, at opening and since.
     pub rejected: Rejected,
+    /// The part of it that came with the opening.
+    pub rejected_at_opening: RejectedAtOpening,
+    /// The part of it that came with reads.
+    pub rejected_reads: RejectedReads,
     /// Slots of lost volumes, never to be used again.
     pub parked: u64,
     /// Slots whose writes were given up before the device had answered: not used again either.
@@ -130,19 +199,21 @@ impl Counters {
         }
     }
 
-    pub(super) fn snapshot(&self, at_opening: &Rejected, lost_volumes: u64) -> TierStats {
+    pub(super) fn snapshot(&self, at_opening: &RejectedAtOpening, lost_volumes: u64) -> TierStats {
+        let rejected_reads = RejectedReads {
+            empty: self.empty.get(),
+            other_hash: self.other_hash.get(),
+            length: self.length.get(),
+            payload: self.payload.get(),
+        };
         TierStats {
             offered: self.offered.get(),
             refused_by_admission: self.refused_by_admission.get(),
             refused_by_budget: self.refused_by_budget.get(),
             written: self.written.get(),
-            rejected: Rejected {
-                empty: self.empty.get(),
-                other_hash: self.other_hash.get(),
-                length: at_opening.length + self.length.get(),
-                payload: self.payload.get(),
-                ..*at_opening
-            },
+            rejected: Rejected::of(at_opening, &rejected_reads),
+            rejected_at_opening: *at_opening,
+            rejected_reads,
             parked: self.parked.get(),
             abandoned: self.abandoned.get(),
             lost_volumes,

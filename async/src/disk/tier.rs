@@ -27,7 +27,7 @@ use super::erase::Erasures;
 use super::errand::Errands;
 use super::recover::{self, RecoveryReport};
 use super::said::Said;
-use super::stats::{Counters, Rejected, TierStats};
+use super::stats::{Counters, Rejected, RejectedAtOpening, RejectedReads, TierStats};
 use super::unforgotten::Unforgotten;
 use kvstrata_core::{
     BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
@@ -90,7 +90,7 @@ pub struct DiskTier {
     pub(super) said: Box<[Said]>,
     admission: Admission,
     budget: Option<Budget>,
-    at_opening: Rejected,
+    at_opening: RejectedAtOpening,
     /// Of the blocks that the opening has found, until they are asked for.
     owners: Mutex<Vec<(BlockId, OwnerId)>>,
     /// Scratch of whoever takes slots.
@@ -132,7 +132,8 @@ impl DiskTier {
         }
         let forget = |slot| volumes.forget(slot);
         let (recovered_blocks, owners) = recover::register(&pool, &recovery.blocks, options.linked, &forget);
-        let rejected = Rejected::at_opening(&recovery.rejected);
+        let at_opening = RejectedAtOpening::of(&recovery.rejected);
+        let rejected = Rejected::of(&at_opening, &RejectedReads::default());
         let report =
             RecoveryReport { recovered_blocks, rejected, clean: recovery.clean, created: recovery.created };
         let block_bytes = volumes.slot_bytes() as u64;
@@ -145,7 +146,7 @@ impl DiskTier {
             said: volumes.volumes().iter().map(|_| Said::default()).collect(),
             admission: Admission::new(options.admission, slots as u32),
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
-            at_opening: rejected,
+            at_opening,
             owners: Mutex::new(owners),
             victims: Mutex::default(),
             unforgotten: volumes.volumes().iter().map(|_| Unforgotten::default()).collect(),
@@ -155,7 +156,7 @@ impl DiskTier {
             pool,
             volumes,
         };
-        tier.say_opened(report.recovered_blocks, report.clean, report.created);
+        tier.say_opened(&at_opening, report.recovered_blocks, report.clean, report.created);
         Ok((tier, report))
     }
 
@@ -276,8 +277,9 @@ impl DiskTier {
             FailureCause::OutOfService => self.lose(slot),
             // While the block is held, so that the slot has no other owner (I1).
             _ => {
+                let noted = forget(slot);
                 self.say_failed(self.volume_of(slot), failure);
-                return forget(slot).then_some(ReadOutcome::Failed);
+                return noted.then_some(ReadOutcome::Failed);
             }
         }
         Some(ReadOutcome::Failed)

@@ -99,13 +99,15 @@ impl DiskTier {
                 self.register(slot, name)
             }
             Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {
-                self.lose(slot.id().0);
-                self.park(slot.into_id());
+                let id = slot.into_id();
+                self.park(id);
+                self.lose(id.0);
                 WriteOutcome::Lost
             }
             Err(failure) => {
-                self.say_failed(self.volume_of(slot.id().0), failure);
+                let volume = self.volume_of(slot.id().0);
                 self.put_unforgotten(slot);
+                self.say_failed(volume, failure);
                 WriteOutcome::Failed
             }
         }

@@ -5,6 +5,7 @@ use super::blocks::BlocksMut;
 use super::down::Left;
 use super::inner::Inner;
 use super::line::{Grant, Late, Want, Wants, Whose};
+use super::notices::About;
 use super::tenants::TenantId;
 use super::traffic::Traffic;
 use crate::metrics::Call;
@@ -292,8 +293,8 @@ impl<'i> InLine<'i> {
             match answer {
                 Ok(Ok(blocks)) => all.push(blocks),
                 Ok(Err(Late { ahead, available })) => {
-                    self.inner.counts.late();
-                    self.inner.counts.notices.say();
+                    self.inner.counts.late(About::stack(stack));
+                    self.inner.say();
                     let capacity = self.inner.stack(stack).device.pool.capacity();
                     return Err(AllocateError::Deadline { requested, waited, available, capacity, ahead });
                 }

@@ -46,6 +46,11 @@ impl Asked {
         Asked { since: inner.watch.now(), span }
     }
 
+    /// The same for one of several groups: the request is timed once.
+    pub(super) fn untimed(self) -> Asked {
+        Asked { since: Since::default(), ..self }
+    }
+
     /// What came of it.
     pub(super) fn onboarded(&self, inner: &Inner, answer: &Onboarded) {
         inner.watch.answered(Call::Onboard, self.since);
@@ -68,6 +73,7 @@ impl Asked {
             refused = Empty,
             failed = Empty
         );
+        trace!(parent: &span, blocks = ?blocks.refs().iter().map(|block| block.id.0).collect::<Vec<_>>(), "offload");
         Asked { since: inner.watch.now(), span }
     }
 

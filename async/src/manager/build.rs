@@ -14,6 +14,7 @@ use super::volumes::{self, DiskError};
 use super::watch::Watch;
 use crate::config::{Group, GroupKind, ManagerConfig};
 use crate::disk::{DiskMover, Sketch};
+use crate::metrics::Bound;
 use crate::movers::{CudaMoverError, ThreadsError};
 use crate::transfer::Limits;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, MemoryError, Path};
@@ -184,9 +185,11 @@ pub(super) fn from_config(config: &ManagerConfig) -> Result<KvBlockManager, Buil
             (own.handle().clone(), Some(own))
         }
     };
+    // Before volumes are opened, which may take long, and is in vain if this fails.
+    let bound = bound(config)?;
     let tiers = config.groups().iter().map(|group| tiers(config, group, &runtime));
     let (stacks, notes) = tiers.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-    assemble(config, Parts { stacks, runtime, own, names: None }, notes)
+    assemble(config, Parts { stacks, runtime, own, names: None }, notes, bound)
 }
 
 /// Blocks of staging, unless the settings say how many. Reads of blocks that are side by side come to the drive as one, up to half a MiB and more, so that
@@ -286,13 +289,28 @@ fn layer_bytes(group: &Group) -> Vec<usize> {
 
 pub(super) fn of_parts(config: &ManagerConfig, parts: Parts) -> Result<KvBlockManager, BuildError> {
     let notes = parts.stacks.iter().map(|_| None).collect();
-    assemble(config, parts, notes)
+    assemble(config, parts, notes, bound(config)?)
+}
+
+/// Where figures are to be served, if they are.
+fn bound(config: &ManagerConfig) -> Result<Option<Bound>, BuildError> {
+    config
+        .metrics
+        .listen
+        .map(|address| Bound::at(address).map_err(|source| not_served(config, source)))
+        .transpose()
+}
+
+fn not_served(config: &ManagerConfig, source: std::io::Error) -> BuildError {
+    let address = config.metrics.listen.map(|address| address.to_string()).unwrap_or_default();
+    BuildError::Metrics { given: given(config, &[("metrics.listen", &address)]), source }
 }
 
 fn assemble(
     config: &ManagerConfig,
     parts: Parts,
     notes: Vec<Option<String>>,
+    bound: Option<Bound>,
 ) -> Result<KvBlockManager, BuildError> {
     if !has_timers(&parts.runtime) {
         return Err(BuildError::Timers);
@@ -336,15 +354,12 @@ fn assemble(
     let claim = |stack: usize, slot, tenant| stacks[stack].disk_owners.claim(slot, tenant);
     tenants.names.recovered(&recovered, claim);
     let naming = Naming::new(parts.names);
-    let watch = Watch::new(config.metrics.histograms);
+    let watch = Watch::new(stacks.len(), config.metrics.histograms);
     let inner = Inner::new(stacks.into(), rules, watch, traffic, (tenants, naming), parts.runtime, parts.own);
-    if let Some(address) = config.metrics.listen {
-        let failed = |source| {
-            let given = given(config, &[("metrics.listen", &address)]);
-            BuildError::Metrics { given, source }
-        };
+    if let Some(bound) = bound {
         // The first one, as this is the only one.
-        let _ = inner.endpoint.set(metrics::listen(&inner, address).map_err(failed)?);
+        let _ =
+            inner.endpoint.set(metrics::serve(&inner, bound).map_err(|source| not_served(config, source))?);
     }
     Ok(KvBlockManager::over(inner))
 }

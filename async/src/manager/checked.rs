@@ -7,7 +7,7 @@
 //!
 //! I1. The write is answered, also if the task never runs, or the port panics: then it goes on with the next.
 
-use super::out::contained;
+use crate::contained::contained;
 use crate::transfer::{Cause, DiskPort, DiskWrite, Failure, HostMemory, Landed};
 use std::sync::Arc;
 use tokio::runtime::Handle;

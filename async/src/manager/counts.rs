@@ -3,7 +3,7 @@
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing.
 
-use super::notices::{Notice, Notices};
+use super::notices::{About, Notice, Notices};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -152,26 +152,23 @@ impl Counts {
         count(&self.paths[path].busy_nanoseconds, time.as_nanos() as u64);
     }
 
-    pub(super) fn failed(&self, path: Path, cause: Cause) {
+    pub(super) fn failed(&self, path: Path, cause: Cause, whose: About) {
         count(&self.paths[path as usize].failed[cause as usize], 1);
-        self.notices.raise(Notice::Failed(path, cause));
+        self.notices.raise(Notice::Failed(path, cause), whose);
     }
 
-    pub(super) fn parked(&self) {
+    pub(super) fn parked(&self, path: Path, whose: About) {
         count(&self.parked, 1);
-        self.notices.raise(Notice::Parked);
+        self.notices.raise(Notice::Parked(path), whose);
     }
 
     pub(super) fn missed(&self, cause: Cause) {
         count(&self.missed[cause as usize], 1);
-        if cause == Cause::Quota {
-            self.notices.raise(Notice::Quota);
-        }
     }
 
-    pub(super) fn late(&self) {
+    pub(super) fn late(&self, whose: About) {
         count(&self.late, 1);
-        self.notices.raise(Notice::Late);
+        self.notices.raise(Notice::Late, whose);
     }
 
     pub(super) fn unwritten(&self) {
@@ -185,8 +182,8 @@ impl Counts {
     pub(super) fn refused(&self, why: Refusal, blocks: usize) {
         count(&self.refused[why as usize], blocks as u64);
         match why {
-            Refusal::Queue => self.notices.raise(Notice::QueueFull),
-            Refusal::Gates => self.notices.raise(Notice::GatesFull),
+            Refusal::Queue => self.notices.raise(Notice::QueueFull, About::default()),
+            Refusal::Gates => self.notices.raise(Notice::GatesFull, About::default()),
             Refusal::Tier | Refusal::Room | Refusal::Closed => {}
         }
     }

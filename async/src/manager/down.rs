@@ -32,6 +32,7 @@
 //! What follows from a landing: `ended.rs`.
 
 use super::inner::Inner;
+use super::notices::About;
 use super::room::Slot;
 use super::stack::{Books, Stack, give_credit, give_up_slot};
 use super::steps::Steps;
@@ -376,7 +377,7 @@ impl Traffic {
             let staged = down.host.take_if(|_| stack.host.is_none());
             self.queues[path as usize].ended(bytes);
             self.again = true;
-            inner.counts.failed(path, Cause::Busy);
+            inner.counts.failed(path, Cause::Busy, About::of(of, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Busy));
             // A device that was given up still uses it: the last one to be tried again, as for reads.
             let staged = staged.filter(|staged| !self.hand_to_purge(tenant, Piece::Staged(of, *staged)));

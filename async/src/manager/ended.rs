@@ -12,6 +12,7 @@
 use super::ahead::last_used;
 use super::down::{Down, Have, let_go};
 use super::inner::Inner;
+use super::notices::About;
 use super::stack::give_credit;
 use super::tenants::{TenantId, note_left};
 use super::traffic::{At, Id, Traffic};
@@ -29,7 +30,9 @@ impl Traffic {
         let unwanted = self.downs.get(key as usize).is_some_and(is_unwanted);
         // What has been written to the disk is known there: it will be found, and go then.
         if path == Path::DeviceToHost && unwanted {
-            inner.counts.failed(path, outcome.err().map_or(Cause::Cancelled, |failure| failure.cause));
+            let cause = outcome.err().map_or(Cause::Cancelled, |failure| failure.cause);
+            let whose = self.downs.get(key as usize).map(|down| About::of(down.stack, down.tenant));
+            inner.counts.failed(path, cause, whose.unwrap_or_default());
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
         let Some(down) = self.downs.get_mut(key as usize) else { return };
@@ -70,7 +73,7 @@ impl Traffic {
                 self.ended_down(inner, key, Ok(()));
             }
             (Err(failure), ..) => {
-                inner.counts.failed(path, failure.cause);
+                inner.counts.failed(path, failure.cause, About::of(down.stack, down.tenant));
                 if path == Path::HostToDisk {
                     // One whose bytes are not the block's has not been written.
                     let written = failure.cause != Cause::Mismatch;
@@ -116,7 +119,7 @@ impl Traffic {
     pub(super) fn park_down(&mut self, inner: &Inner, key: u32) {
         if let Some(down) = self.downs.get_mut(key as usize) {
             down.parked = true;
-            inner.counts.parked();
+            inner.counts.parked(Path::DeviceToHost, About::of(down.stack, down.tenant));
         }
     }
 
@@ -128,9 +131,15 @@ impl Traffic {
             match down.at {
                 At::Moving => {}
                 _ if down.asked.iter().any(|asked| self.is_late(*asked)) => {}
-                At::Queued(path, _) => inner.counts.failed(path, failure.cause),
+                At::Queued(path, _) => {
+                    inner.counts.failed(path, failure.cause, About::of(down.stack, down.tenant))
+                }
                 At::Wants | At::Pausing | At::Gated(_) => {
-                    inner.counts.failed(Path::DeviceToHost, failure.cause);
+                    inner.counts.failed(
+                        Path::DeviceToHost,
+                        failure.cause,
+                        About::of(down.stack, down.tenant),
+                    );
                 }
             }
         }

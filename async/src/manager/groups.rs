@@ -98,10 +98,20 @@ impl Future for OnboardGroups {
             }
             groups.push((first, up.blocks));
         }
-        if missed.is_some() {
+        if let Some(cause) = missed {
+            self.manager.inner.missed(cause);
             tokens = self.manager.shorten(tokens, &mut groups);
         }
         Poll::Ready(GroupsOnboarded { tokens, groups, missed })
+    }
+}
+
+impl Drop for OnboardGroups {
+    fn drop(&mut self) {
+        // Short of what was found, unless all of that is there already.
+        if self.under_way.iter().any(Onboard::is_coming) {
+            self.manager.inner.missed(Cause::Cancelled);
+        }
     }
 }
 
@@ -179,6 +189,12 @@ impl Known<'_> {
 }
 
 impl Inner {
+    /// A request of several groups has ended short, or was dropped before its end.
+    fn missed(&self, cause: Cause) {
+        self.counts.missed(cause);
+        self.say();
+    }
+
     /// See [`KvBlockManager::match_groups`].
     fn match_groups(self: &Arc<Inner>, hashes: &[&[SequenceHash]]) -> GroupsMatch {
         let since = self.watch.now();
@@ -200,7 +216,8 @@ impl Inner {
             let (asked, got) = (needs.blocks(all), needs.blocks(found.tokens));
             let held = found.groups.get(group).map(|group| &group.found);
             if let Some(held) = held {
-                self.watch.looked_up(asked.len(), held);
+                // A window before a shorter prefix is of no use to the whole one: found is what is of both.
+                self.watch.looked_up(asked.len(), held, asked.start.saturating_sub(got.start));
             }
             self.used(
                 group as u16,

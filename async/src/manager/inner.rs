@@ -178,17 +178,24 @@ impl Inner {
     /// What is under way, without a change that anything follows from.
     pub(super) fn look(&self) -> MutexGuard<'_, Traffic> {
         // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked was ours, between two whole states or not: going on is the better of two.
-        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        traffic.when = None;
+        traffic
     }
 
     /// Makes a change, and all that follows from it.
     pub(super) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
-        let mut purges = false;
-        let result = self.change(|traffic| {
-            let result = change(traffic);
-            purges = !traffic.purging.is_empty();
-            result
-        });
+        let result = self.with_unsaid(change);
+        self.say();
+        result
+    }
+
+    /// The same, and what there is to say is left to the caller.
+    fn with_unsaid<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+        let mut traffic = self.look();
+        let result = change(&mut traffic);
+        let purges = !traffic.purging.is_empty();
+        self.follow(traffic);
         if purges {
             self.purge_told.notify_waiters();
         }
@@ -200,6 +207,7 @@ impl Inner {
         let mut traffic = self.look();
         let result = change(&mut traffic);
         self.follow(traffic);
+        self.say();
         result
     }
 
@@ -217,6 +225,7 @@ impl Inner {
         if purges {
             self.purge_told.notify_waiters();
         }
+        self.say();
         result
     }
 
@@ -239,6 +248,11 @@ impl Inner {
         (!self.aheads.load(Relaxed)).then(register)
     }
 
+    /// Says what has been met that an operator can act on. Not under the lock.
+    pub(super) fn say(&self) {
+        self.counts.notices.say(|whose| whose.names(self));
+    }
+
     /// All that follows from a change.
     fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
         traffic.advance(self);
@@ -246,14 +260,12 @@ impl Inner {
             traffic.out.idle = true;
         }
         if traffic.out.is_empty() {
-            drop(traffic);
-            return self.counts.notices.say();
+            return;
         }
         let next = traffic.performed.pop().unwrap_or_default();
         let mut out = std::mem::replace(&mut traffic.out, next);
         drop(traffic);
         out.perform(self);
-        self.counts.notices.say();
         // For its memory: as many as there are threads that perform at once.
         self.look().performed.push(out);
     }
@@ -275,12 +287,14 @@ impl Inner {
                     inbox.settling = false;
                     inbox.spare = landed;
                     std::mem::forget(role);
-                    return;
+                    break;
                 }
                 std::mem::swap(&mut inbox.landed, &mut landed);
             }
-            self.with(|traffic| landed.drain(..).for_each(|landed| traffic.land(self, landed)));
+            self.with_unsaid(|traffic| landed.drain(..).for_each(|landed| traffic.land(self, landed)));
         }
+        // A subscriber is a caller's code, and may wait for long: others settle meanwhile.
+        self.say();
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {

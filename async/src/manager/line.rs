@@ -60,6 +60,8 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) number: u64,
+    /// The number of the request's first entry.
+    pub(super) request: u64,
     pub(super) need: usize,
     pub(super) tenant: TenantId,
     got: Vec<BlockId>,
@@ -156,7 +158,7 @@ impl Traffic {
             if let Whose::Flights(flights) = &whose {
                 flights.iter().for_each(|flight| self.ups[*flight as usize].entry = number);
             }
-            let entry = Entry { number, need, tenant, got, whose, due };
+            let entry = Entry { number, request: first, need, tenant, got, whose, due };
             self.due(due, Waits::Place { stack, number });
             // Before the line is served: who releases from now on looks after it.
             inner.waiting.enter();

@@ -158,7 +158,7 @@ impl Inner {
     pub(super) fn look_up(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> PrefixMatch {
         let since = self.watch.now();
         let found = self.match_prefix(stack, hashes);
-        self.watch.looked_up(hashes.len(), &found);
+        self.watch.looked_up(hashes.len(), &found, 0);
         self.watch.answered(Call::Match, since);
         found
     }
@@ -167,7 +167,7 @@ impl Inner {
     pub(super) fn look_up_in_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
         let since = self.watch.now();
         let found = self.use_in_device(stack, hashes);
-        self.watch.looked_up_in_device(hashes.len(), found.len());
+        self.watch.looked_up_in_device(stack, hashes.len(), found.len());
         self.watch.answered(Call::Match, since);
         found
     }

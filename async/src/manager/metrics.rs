@@ -4,18 +4,24 @@ use super::counts::ManagerStats;
 use super::inner::Inner;
 use super::line::Line;
 use super::schedule::Waiter;
+use super::tenants::TenantId;
 use super::traffic::Traffic;
+use crate::disk::RejectedReads;
+use crate::metrics::{Bound, Endpoint, Lookups};
 use crate::metrics::{
-    Call, CallMetrics, DiskMetrics, Found, Metrics, PathMetrics, TenantMetrics, TierMetrics,
+    Call, CallMetrics, DiskMetrics, Found, GroupMetrics, Metrics, PathMetrics, TenantMetrics, TierMetrics,
     VerificationFailures, Waiting, WorkerMetrics,
 };
-use crate::metrics::{Endpoint, Lookups};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Path};
+use kvstrata_ffi::disk::OwnerId;
+use std::collections::HashSet;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Characters of a tenant's name that are a label's.
+const MOST_OF_NAME: usize = 64;
 
 /// All figures.
 pub(super) fn metrics(inner: &Inner) -> Metrics {
@@ -40,7 +46,10 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
         Some(DiskMetrics { group: stack.name.clone(), stats })
     });
     let disks: Vec<DiskMetrics> = disks.collect();
-    let lookups = inner.watch.lookups();
+    let groups: Vec<GroupMetrics> = (inner.stacks.iter().enumerate())
+        .map(|(index, stack)| GroupMetrics { group: stack.name.clone(), lookups: inner.watch.lookups(index) })
+        .collect();
+    let lookups = groups.iter().fold(Lookups::default(), |all, of| all + of.lookups);
     let utilisation = crate::metrics::ratio(inflight_blocks, blocks);
     Metrics {
         version: env!("CARGO_PKG_VERSION"),
@@ -49,6 +58,7 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
         inflight_blocks,
         utilisation,
         lookups,
+        groups,
         verification_failures: verification_failures(&stats, &disks),
         stats,
         paths: queues.map(|of| {
@@ -64,15 +74,22 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
     }
 }
 
-/// Serves them for as long as the manager is there.
-pub(super) fn listen(inner: &Arc<Inner>, address: SocketAddr) -> io::Result<Endpoint> {
-    let of = Arc::downgrade(inner);
-    Endpoint::listen(address, move || {
-        let inner = of.upgrade()?;
-        let text = (!inner.refusing.load(Relaxed)).then(|| metrics(&inner).to_prometheus());
+/// Serves them for as long as the manager is there: also while it is shut down, when what is under way is what somebody wants to see.
+pub(super) fn serve(inner: &Arc<Inner>, bound: Bound) -> io::Result<Endpoint> {
+    let (figures_of, alive_of) = (Arc::downgrade(inner), Arc::downgrade(inner));
+    let figures = move || {
+        let inner = figures_of.upgrade()?;
+        let text = metrics(&inner).to_prometheus();
         inner.leave();
-        text
-    })
+        Some(text)
+    };
+    let alive = move || {
+        let Some(inner) = alive_of.upgrade() else { return false };
+        let refuses = inner.refusing.load(Relaxed);
+        inner.leave();
+        !refuses
+    };
+    bound.serve(figures, alive)
 }
 
 fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
@@ -115,9 +132,13 @@ fn queue(traffic: &Traffic, path: Path) -> PathMetrics {
 
 fn waiting(traffic: &Traffic) -> Waiting {
     let of_lines = |count: fn(&Line) -> usize| traffic.lines.iter().map(count).sum::<usize>() as u64;
+    // One that is in the lines of several groups waits once.
+    let entries = traffic.lines.iter().flat_map(|line| &line.entries);
+    let in_line: HashSet<u64> = entries.map(|entry| entry.request).collect();
     Waiting {
-        requests: traffic.held.waiting() as u64 + of_lines(|line| line.entries.len()),
-        onboardings: traffic.onboardings.len() as u64,
+        requests: (traffic.held.requests() + in_line.len()) as u64,
+        onboardings: traffic.onboardings.iter().filter(|(_, of)| !of.is_done()).count() as u64,
+        aside: traffic.ups.iter().filter(|(_, up)| up.is_aside()).count() as u64,
         grounded: of_lines(|line| line.grounded.len()),
         gated: traffic.gated.iter().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
         purges: traffic.purging.len() as u64,
@@ -130,7 +151,7 @@ fn calls(inner: &Inner) -> Option<[CallMetrics; Call::ALL.len()]> {
     all?.try_into().ok()
 }
 
-/// Sums that differ in memory, and what disks rejected: by cause, where their ports tell.
+/// Sums that differ in memory, and what disks rejected when it was read: by cause, where their ports tell.
 fn verification_failures(stats: &ManagerStats, disks: &[DiskMetrics]) -> Vec<VerificationFailures> {
     let by_path = |tier, cause: Cause| {
         let paths = Path::ALL.into_iter().filter(|path| path.from() == tier);
@@ -139,12 +160,13 @@ fn verification_failures(stats: &ManagerStats, disks: &[DiskMetrics]) -> Vec<Ver
     let of =
         |tier, cause: Cause| VerificationFailures { tier, cause: cause.name(), count: by_path(tier, cause) };
     let mut all = Tier::ALL.map(|tier| of(tier, Cause::Mismatch)).to_vec();
-    let Some(first) = disks.first() else {
+    if disks.is_empty() {
         all.push(of(Tier::Disk, Cause::Rejected));
         return all;
-    };
-    for (index, (cause, _)) in first.stats.rejected.causes().into_iter().enumerate() {
-        let count = disks.iter().map(|disk| disk.stats.rejected.causes()[index].1).sum();
+    }
+    for index in 0..RejectedReads::default().causes().len() {
+        let at = |disk: &DiskMetrics| disk.stats.rejected_reads.causes()[index];
+        let (cause, count) = (at(&disks[0]).0, disks.iter().map(|disk| at(disk).1).sum());
         all.push(VerificationFailures { tier: Tier::Disk, cause, count });
     }
     all
@@ -152,12 +174,17 @@ fn verification_failures(stats: &ManagerStats, disks: &[DiskMetrics]) -> Vec<Ver
 
 fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
     let mut all = Vec::new();
-    for (name, number) in inner.tenants.names.known() {
+    // Numbers are given in the order of the settings, and then of arrival.
+    let shown = |number: &TenantId| u32::from(number.0) <= inner.rules.tenants_shown;
+    if inner.rules.tenants_shown == 0 {
+        return all;
+    }
+    for (name, number) in inner.tenants.names.known().into_iter().filter(|(_, number)| shown(number)) {
         for tier in Tier::ALL {
             if inner.stacks.iter().any(|stack| stack.owners(tier).is_some()) {
                 let used = inner.usage(number, tier);
                 all.push(TenantMetrics {
-                    tenant: name.to_string(),
+                    tenant: label(&name, inner.tenants.names.id(number)),
                     tier,
                     blocks: used.blocks as u64,
                     quota: used.quota.map(|quota| quota as u64),
@@ -166,6 +193,14 @@ fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
         }
     }
     all
+}
+
+/// A name, or the beginning of one that is long, and what tells it from others that begin so.
+fn label(name: &str, id: OwnerId) -> String {
+    match name.char_indices().nth(MOST_OF_NAME) {
+        None => name.to_owned(),
+        Some((end, _)) => format!("{}…{:016x}", &name[..end], id.0),
+    }
 }
 
 fn worker(inner: &Inner, in_line: u64, lookups: Lookups, [active, total]: [u64; 2]) -> WorkerMetrics {

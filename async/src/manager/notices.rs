@@ -4,16 +4,18 @@
 //! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is not said here.
 //!
 //! Invariants
-//! - I1: no subscriber, which is a caller's code, runs under the lock.
+//! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings go on, however long it takes.
 //! - I2: of each condition there is one line in the life of a manager.
 //!
 //! # Orderings
-//! Relaxed throughout: what is said is in the bits themselves; who sees one late says it late.
+//! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is Relaxed: who sees a bit late says it late.
 
-use super::out::contained;
+use super::inner::Inner;
+use super::tenants::TenantId;
+use crate::contained::contained;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use tracing::{error, warn};
 
 /// A condition.
@@ -22,7 +24,7 @@ pub(super) enum Notice {
     /// A transfer failed.
     Failed(Path, Cause),
     /// A failed device keeps blocks.
-    Parked,
+    Parked(Path),
     /// Copies on request are refused for want of room in the queue.
     QueueFull,
     /// The same, of room behind gates.
@@ -31,6 +33,41 @@ pub(super) enum Notice {
     Late,
     /// A run was cut off at its tenant's quota.
     Quota,
+}
+
+/// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct About {
+    stack: Option<u16>,
+    tenant: TenantId,
+}
+
+impl About {
+    pub(super) fn of(stack: u16, tenant: TenantId) -> About {
+        About { stack: Some(stack), tenant }
+    }
+
+    pub(super) fn stack(stack: u16) -> About {
+        About::of(stack, TenantId::NOBODY)
+    }
+
+    /// In one word: a stack's number is one more there, so that 0 is none.
+    fn packed(self) -> u32 {
+        self.stack.map_or(0, |stack| u32::from(stack) + 1) << 16 | u32::from(self.tenant.0)
+    }
+
+    fn unpacked(word: u32) -> About {
+        let stack = (word >> 16).checked_sub(1).map(|stack| stack as u16);
+        About { stack, tenant: TenantId(word as u16) }
+    }
+
+    /// Names of group and tenant.
+    pub(super) fn names(self, inner: &Inner) -> [Option<String>; 2] {
+        let known = || inner.tenants.names.known();
+        let name = |of: TenantId| known().into_iter().find(|(_, number)| *number == of);
+        let tenant = Some(self.tenant).filter(|tenant| *tenant != TenantId::NOBODY).and_then(name);
+        [self.stack.map(|stack| inner.stack(stack).name.clone()), tenant.map(|(name, _)| name.to_string())]
+    }
 }
 
 /// How grave it is.
@@ -46,52 +83,54 @@ enum Grade {
 struct Words {
     grade: Grade,
     tier: Tier,
-    path: Path,
+    /// Of what moves.
+    path: Option<Path>,
     what: &'static str,
     remedy: &'static str,
 }
 
 const FAILURES: u32 = (Path::ALL.len() * Cause::ALL.len()) as u32;
-const ALL: u32 = FAILURES + 5;
+const OTHERS: [Notice; 6] = [
+    Notice::Parked(Path::DeviceToHost),
+    Notice::Parked(Path::HostToDevice),
+    Notice::QueueFull,
+    Notice::GatesFull,
+    Notice::Late,
+    Notice::Quota,
+];
+const ALL: u32 = FAILURES + OTHERS.len() as u32;
 const _: () = assert!(ALL <= u64::BITS);
 
 impl Notice {
     fn bit(self) -> u32 {
         match self {
             Notice::Failed(path, cause) => path as u32 * Cause::ALL.len() as u32 + cause as u32,
-            Notice::Parked => FAILURES,
-            Notice::QueueFull => FAILURES + 1,
-            Notice::GatesFull => FAILURES + 2,
-            Notice::Late => FAILURES + 3,
-            Notice::Quota => FAILURES + 4,
+            // All of them are there; of paths, those that a device moves bytes on.
+            other => FAILURES + OTHERS.iter().position(|of| *of == other).unwrap_or_default() as u32,
         }
     }
 
-    fn of(bit: u32) -> Notice {
+    fn at(bit: u32) -> Notice {
         let causes = Cause::ALL.len() as u32;
         match bit.checked_sub(FAILURES) {
             None => Notice::Failed(Path::ALL[(bit / causes) as usize], Cause::ALL[(bit % causes) as usize]),
-            Some(0) => Notice::Parked,
-            Some(1) => Notice::QueueFull,
-            Some(2) => Notice::GatesFull,
-            Some(3) => Notice::Late,
-            Some(_) => Notice::Quota,
+            Some(other) => OTHERS[other as usize],
         }
     }
 
     /// None: it is no news to an operator, or others say it.
     fn words(self) -> Option<Words> {
         let of = |grade, tier, path, what, remedy| Some(Words { grade, tier, path, what, remedy });
-        let (down, up) = (Path::DeviceToHost, Path::HostToDevice);
+        let down = Some(Path::DeviceToHost);
         match self {
             Notice::Failed(path, cause) => {
                 let (grade, what, remedy) = of_failure(cause)?;
-                of(grade, path.from(), path, what, remedy)
+                of(grade, path.from(), Some(path), what, remedy)
             }
-            Notice::Parked => of(
+            Notice::Parked(path) => of(
                 Grade::Error,
                 Tier::Device,
-                down,
+                Some(path),
                 "a device has failed with copies under way: their blocks are never used again",
                 "see the driver's log (dmesg, nvidia-smi -q), and start the process again",
             ),
@@ -112,16 +151,16 @@ impl Notice {
             Notice::Late => of(
                 Grade::Warning,
                 Tier::Device,
-                down,
+                None,
                 "an allocation was not served in time",
                 "preempt or admit fewer requests, or raise device.blocks or deadline.allocate",
             ),
             Notice::Quota => of(
                 Grade::Warning,
                 Tier::Device,
-                up,
+                None,
                 "a run was cut off at its tenant's quota",
-                "ask for shorter runs, or raise the tenant's quota.device",
+                "ask for shorter runs, or raise the tenant's quota of the device (quota.device, [[tenant]])",
             ),
         }
     }
@@ -161,39 +200,54 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
 }
 
 /// What has been raised, and what of it said.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Notices {
     raised: AtomicU64,
     said: AtomicU64,
+    /// By condition: whose it was.
+    whose: [AtomicU32; ALL as usize],
+}
+
+impl Default for Notices {
+    fn default() -> Notices {
+        let whose = std::array::from_fn(|_| AtomicU32::new(0));
+        Notices { raised: AtomicU64::new(0), said: AtomicU64::new(0), whose }
+    }
 }
 
 impl Notices {
     /// A condition is met, perhaps not for the first time.
-    pub(super) fn raise(&self, notice: Notice) {
-        let bit = 1 << notice.bit();
-        if self.said.load(Relaxed) & bit == 0 {
-            self.raised.fetch_or(bit, Relaxed);
+    pub(super) fn raise(&self, notice: Notice, whose: About) {
+        let bit = notice.bit();
+        let both = self.said.load(Relaxed) | self.raised.load(Relaxed);
+        if both & 1 << bit == 0 {
+            // Two at once may both be the first: either is one that has met it.
+            self.whose[bit as usize].store(whose.packed(), Relaxed);
+            self.raised.fetch_or(1 << bit, Release);
         }
     }
 
-    /// Says what has been raised and was not said before (I2). To be called without the lock (I1).
+    /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be called without the lock (I1).
     #[inline]
-    pub(super) fn say(&self) {
+    pub(super) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
         if self.raised.load(Relaxed) != 0 {
-            contained(|| self.say_all());
+            contained(|| self.say_all(&names));
         }
     }
 
     #[cold]
-    fn say_all(&self) {
-        let raised = self.raised.swap(0, Relaxed);
+    fn say_all(&self, names: &dyn Fn(About) -> [Option<String>; 2]) {
+        let raised = self.raised.swap(0, Acquire);
         let news = raised & !self.said.fetch_or(raised, Relaxed);
         for bit in (0..ALL).filter(|bit| news & 1 << bit != 0) {
-            let Some(Words { grade, tier, path, what, remedy }) = Notice::of(bit).words() else { continue };
-            match grade {
-                Grade::Error => error!(%tier, %path, remedy, "{what}"),
-                Grade::Warning => warn!(%tier, %path, remedy, "{what}"),
-            }
+            let Some(Words { grade, tier, path, what, remedy }) = Notice::at(bit).words() else { continue };
+            let [group, tenant] = names(About::unpacked(self.whose[bit as usize].load(Relaxed)));
+            let path = path.map(Path::name);
+            // Each by itself: one that panics keeps no other from being said.
+            contained(|| match grade {
+                Grade::Error => error!(%tier, path, group, tenant, remedy, "{what}"),
+                Grade::Warning => warn!(%tier, path, group, tenant, remedy, "{what}"),
+            });
         }
     }
 }
@@ -205,15 +259,33 @@ mod tests {
     #[test]
     fn each_condition_has_a_bit_of_its_own() {
         for bit in 0..ALL {
-            assert_eq!(Notice::of(bit).bit(), bit);
+            assert_eq!(Notice::at(bit).bit(), bit);
         }
         let last = Notice::Failed(Path::DiskToDevice, Cause::Quota);
-        assert_eq!(Notice::of(FAILURES - 1), last);
+        assert_eq!(Notice::at(FAILURES - 1), last);
+    }
+
+    #[test]
+    fn whose_it_was_is_told_as_it_was_raised() {
+        for whose in [About::default(), About::stack(0), About::of(u16::MAX - 1, TenantId(4095))] {
+            assert_eq!(About::unpacked(whose.packed()), whose);
+        }
+        let (notices, told) = (Notices::default(), std::cell::RefCell::new(Vec::new()));
+        let whose = [About::of(2, TenantId(7)), About::of(3, TenantId(8))];
+        whose.iter().for_each(|of| notices.raise(Notice::Quota, *of));
+        let note = |of| {
+            told.borrow_mut().push(of);
+            [None, None]
+        };
+        notices.say(note);
+        notices.raise(Notice::Quota, whose[1]);
+        notices.say(note);
+        assert_eq!(told.into_inner(), whose[..1], "once, of the first");
     }
 
     #[test]
     fn what_is_said_has_a_remedy_and_what_volumes_say_is_not_said_twice() {
-        let said: Vec<Words> = (0..ALL).filter_map(|bit| Notice::of(bit).words()).collect();
+        let said: Vec<Words> = (0..ALL).filter_map(|bit| Notice::at(bit).words()).collect();
         assert!(said.iter().all(|words| !words.remedy.is_empty() && !words.what.is_empty()));
         for path in Path::ALL {
             for cause in [Cause::Rejected, Cause::Disk, Cause::Lost, Cause::Cancelled] {

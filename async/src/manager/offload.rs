@@ -1,4 +1,5 @@
 //! Copies down that a caller asks for: the blocks stay where they are, and the tier below has them too.
+//! Past 500 lines because an offload, whole or behind a layer, and what it counts are one state that its futures and the lock share.
 
 use super::asked::Asked;
 use super::blocks::Blocks;
@@ -6,6 +7,7 @@ use super::counts::Refusal;
 use super::deadlines::Waits;
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
+use super::notices::About;
 use super::schedule::GatedCopy;
 use super::traffic::Traffic;
 use super::unwritten::written_after;
@@ -199,7 +201,9 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         let refused = left.min(first.refused + nowhere.len());
         let failed = left - refused;
         let further = failed.saturating_sub(first.failed);
-        (0..further).for_each(|_| inner.counts.failed(Path::HostToDisk, Cause::Deadline));
+        (0..further)
+            .for_each(|_| inner.counts.failed(Path::HostToDisk, Cause::Deadline, About::stack(stack)));
+        inner.say();
         return Offloaded { copied: 0, there, refused, failed, cause: first.cause.filter(|_| failed > 0) };
     }
     let (key, left) = inner.with(|traffic| {
@@ -444,8 +448,9 @@ impl Traffic {
     fn count_late(&self, inner: &Inner, key: u32) {
         let flying = self.downs.iter().filter(|(_, down)| down.asked.contains(&key));
         let gated = self.gated.iter().filter(|waiter| waiter.is_copy_for(key));
-        let paths = flying.map(|(_, down)| down.path()).chain(gated.map(|_| Path::DeviceToHost));
-        paths.for_each(|path| inner.counts.failed(path, Cause::Deadline));
+        let flying = flying.map(|(_, down)| (down.path(), About::of(down.stack, down.tenant)));
+        let late = flying.chain(gated.map(|_| (Path::DeviceToHost, About::default())));
+        late.for_each(|(path, whose)| inner.counts.failed(path, Cause::Deadline, whose));
     }
 
     /// Whether that has been counted.

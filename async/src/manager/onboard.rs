@@ -1,4 +1,5 @@
 //! Bringing a run up: begun at once, waited for as a future, or layer by layer.
+//! Past 500 lines because what a run wants, of one group or of several, is decided in one change under the lock.
 
 use super::asked::Asked;
 use super::blocks::Blocks;
@@ -6,6 +7,7 @@ use super::deadlines::Waits;
 use super::inner::Inner;
 use super::line::{Want, Wants, Whose};
 use super::matching::{Found, Place, PrefixMatch};
+use super::notices::{About, Notice};
 use super::onboarding::{Onboarding, State};
 use super::tenants::{Shares, TenantId};
 use super::traffic::Traffic;
@@ -123,11 +125,22 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Vec<Onboard>, OnboardError> {
         found.iter().try_for_each(|found| check(inner, found))?;
-        let asked: Vec<Asked> = found.iter().map(|found| Asked::onboard(inner, found, options)).collect();
+        let mut timed = false;
+        let ask = |found: &PrefixMatch| {
+            let asked = Asked::onboard(inner, found, options);
+            // They are answered together: the first that is not all there says when.
+            let asked = if timed { asked.untimed() } else { asked };
+            timed |= !found.is_ready();
+            asked
+        };
+        let asked: Vec<Asked> = found.iter().map(ask).collect();
         let keys: Vec<_> = inner.with(|traffic| {
             let mut wants = Wants::default();
-            let begin = |found| traffic.begin_onboarding(inner, found, options, &mut wants);
-            let keys = found.iter_mut().map(begin).collect();
+            let mut begin = |found| {
+                let key = traffic.begin_onboarding(inner, found, options, &mut wants);
+                key.inspect(|key| traffic.onboardings[*key as usize].is_part = true)
+            };
+            let keys = found.iter_mut().map(&mut begin).collect();
             traffic.enter_lines(inner, wants, None);
             keys
         });
@@ -198,6 +211,12 @@ impl Onboard {
         drop(traffic);
         drop(spare);
         false
+    }
+
+    /// Whether something of it has not come, nor failed.
+    pub(super) fn is_coming(&self) -> bool {
+        let of = |key: u32| self.inner.look().onboardings.get(key as usize).is_some_and(|of| !of.is_done());
+        self.key.is_some_and(of)
     }
 
     /// Takes what has come, for who has waited for it.
@@ -303,6 +322,7 @@ impl Traffic {
             let wanted = self.want(inner, stack, key, found, options, tenant);
             if wanted.is_some() && !shares.has_room(self, inner, there, key) {
                 // It would wait for blocks of its own.
+                inner.counts.notices.raise(Notice::Quota, About::of(stack, tenant));
                 self.cut_off(inner, key, Cause::Quota);
                 break;
             }

@@ -17,6 +17,7 @@
 
 use super::deadlines::Waits;
 use super::inner::Inner;
+use super::notices::About;
 use super::traffic::Traffic;
 use super::up::Source;
 use crate::transfer::Cause;
@@ -63,6 +64,8 @@ pub(super) struct Onboarding {
     waiters: u32,
     /// When what has not come is not waited for any more.
     due: Option<Instant>,
+    /// Whether it is one of several groups'.
+    pub(super) is_part: bool,
 }
 
 /// What came of an onboarding.
@@ -86,6 +89,7 @@ impl Onboarding {
             wakers: Vec::new(),
             waiters: 0,
             due,
+            is_part: false,
         }
     }
 
@@ -226,7 +230,7 @@ impl Traffic {
             if let State::Coming(flight) = wanted.state
                 && let Some(up) = self.ups.get(flight as usize)
             {
-                inner.counts.failed(up.source.path(), Cause::Deadline);
+                inner.counts.failed(up.source.path(), Cause::Deadline, About::of(up.stack, up.tenant));
             }
         }
         let link = Link { onboarding: key, index: index as u32 };
@@ -309,10 +313,11 @@ impl Traffic {
                 State::Here(_) => {}
             }
         }
-        if let Some(cause) = failed {
+        let mut of = self.onboardings.remove(key as usize);
+        // Of several groups the request is counted, by who has all of them.
+        if let Some(cause) = failed.filter(|_| !of.is_part) {
             inner.counts.missed(cause);
         }
-        let mut of = self.onboardings.remove(key as usize);
         self.not_due(of.due, Waits::Onboarding(key));
         // Nobody waits; but a waker is a caller's code, and none of that runs under the lock.
         self.out.wakes.extend(of.take_wakers());

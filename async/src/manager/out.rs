@@ -1,7 +1,7 @@
 //! What follows from a change, and is done when the lock has been given back: movers started, waiters woken, blocks handed over.
 //!
 //! Invariants
-//! - I1: all of it is done, whatever a waker, a mover or a disk does: one that panics has said so by the panic hook, and keeps neither others from
+//! - I1: all of it is done, whatever a waker, a mover, a disk or a subscriber does: one that panics has said so by the panic hook, and keeps neither others from
 //!   being woken nor blocks from their owner, and ends no thread of a mover's and no task. What it was given and drops is answered by that.
 
 use super::blocks::BlocksMut;
@@ -10,9 +10,9 @@ use super::inner::Inner;
 use super::line::{Grant, Late};
 use super::tenants::TenantId;
 use super::traffic::Id;
+use crate::contained::contained;
 use crate::transfer::{Copies, Copy, DiskPort, DiskRead, DiskWrite, HostMemory, Path};
 use kvstrata_core::BlockId;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -118,7 +118,9 @@ impl Out {
             contained(|| disk.read(read));
         }
         for (stack, path, list) in self.copies.drain(..) {
-            debug!(%path, blocks = ?list.iter().map(|copy| copy.device.0).collect::<Vec<_>>(), "copies begin");
+            contained(|| {
+                debug!(%path, blocks = ?list.iter().map(|copy| copy.device.0).collect::<Vec<_>>(), "copies begin");
+            });
             let copies = Copies::new(list, inner.landing());
             contained(|| inner.stack(stack).mover.start(copies));
         }
@@ -174,10 +176,4 @@ fn after(inner: &Arc<Inner>, pause: Duration, then: impl FnOnce(&Arc<Inner>) + S
             inner.leave();
         }
     });
-}
-
-/// Calls wakers and ports, which are callers' code (I1).
-pub(super) fn contained(call: impl FnOnce()) {
-    // What the manager owns is as it should be before and after each call.
-    let _ = catch_unwind(AssertUnwindSafe(call));
 }

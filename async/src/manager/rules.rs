@@ -20,6 +20,8 @@ pub(super) struct Rules {
     pub(super) hot_from: Option<u64>,
     /// An engine that has begun no iteration for so long is idle; none: it never is.
     pub(super) idle_engine_after: Option<Duration>,
+    /// Tenants that have figures.
+    pub(super) tenants_shown: u32,
     pub(super) retries: u32,
     pub(super) retry_after: Duration,
     pub(super) allocate_deadline: Duration,
@@ -55,6 +57,7 @@ impl Rules {
             prefetch_hints: config.prefetch.hints,
             hot_from: hot_from(config),
             idle_engine_after: config.iteration.idle,
+            tenants_shown: config.metrics.tenants,
             retries: config.transfer.retries,
             retry_after: config.transfer.retry_after,
             allocate_deadline: config.deadline.allocate,

@@ -4,6 +4,7 @@ use super::counts::Refusal;
 use super::deadlines::Waits;
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
+use super::notices::About;
 use super::steps::Steps;
 use super::traffic::Traffic;
 use super::unwritten::{Marked, written_after};
@@ -144,7 +145,7 @@ impl Traffic {
             // Withdrawn meanwhile.
             let_go(&inner.stack(stack).device, source, inner.now());
             if !asked.is_some_and(|asked| self.is_late(asked)) {
-                inner.counts.failed(Path::DeviceToHost, Cause::Cancelled);
+                inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::stack(stack));
             }
             asked.iter().for_each(|asked| self.offload_answered(*asked, Err(Cause::Cancelled)));
             return;
@@ -236,7 +237,7 @@ impl Traffic {
             match waiter {
                 Waiter::Copy(GatedCopy { stack, block, asked, .. }) => {
                     if !asked.is_some_and(|asked| self.is_late(asked)) {
-                        inner.counts.failed(Path::DeviceToHost, Cause::Deadline);
+                        inner.counts.failed(Path::DeviceToHost, Cause::Deadline, About::stack(stack));
                     }
                     let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
                     if let Some(asked) = asked {

@@ -27,6 +27,7 @@
 
 use super::down::Down;
 use super::inner::Inner;
+use super::notices::About;
 use super::schedule::{GatedFlight, Waiter};
 use super::stack::Stack;
 use super::traffic::{At, Id, Traffic};
@@ -92,7 +93,7 @@ impl Traffic {
     fn wait_for_layer(&mut self, inner: &Inner, key: u32, gate: Gate) {
         if self.closed {
             // Nobody iterates any more.
-            inner.counts.failed(Path::DeviceToHost, Cause::Cancelled);
+            inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::default());
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
         let down = &self.downs[key as usize];

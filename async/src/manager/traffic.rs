@@ -156,6 +156,8 @@ pub(super) struct Traffic {
     /// Of each path: transfers that may wait (`transfer.queue`).
     bound: u32,
     serial: u64,
+    /// When the change under way was, once somebody has asked.
+    pub(super) when: Option<Since>,
     /// Something could not even begin, and what it had is free: who waits for that is served.
     pub(super) again: bool,
 }
@@ -208,6 +210,7 @@ impl Traffic {
             lost: HashMap::new(),
             bound,
             serial: 0,
+            when: None,
             again: false,
         }
     }
@@ -275,15 +278,16 @@ impl Traffic {
     ) -> At {
         // It owns its ends already: refusing it would not make room. What is bounded is what begins.
         let ticket = self.queues[path as usize].push(class, request, lane, bytes, item);
+        let now = self.when(inner);
         if let Some(since) = self.since(item) {
-            *since = inner.watch.now();
+            *since = now;
         }
         At::Queued(path, ticket)
     }
 
     /// A mover has answered.
     pub(super) fn land(&mut self, inner: &Inner, landed: Landed) {
-        let now = inner.watch.now();
+        let now = self.when(inner);
         match landed {
             Landed::Copies(mut list) => {
                 for copy in list.drain(..) {
@@ -380,10 +384,8 @@ impl Traffic {
         loop {
             for turn in 0..Path::ALL.len() {
                 let path = Path::ALL[(first + turn) % Path::ALL.len()];
-                // All that begins here begins together.
-                let mut now = None;
                 while let Some(next) = self.next_on(inner, path) {
-                    let now = *now.get_or_insert_with(|| inner.watch.now());
+                    let now = self.when(inner);
                     if let Some(since) = self.since(next.item) {
                         inner.watch.started(path, std::mem::replace(since, now), now);
                     }
@@ -408,6 +410,11 @@ impl Traffic {
     pub(super) fn busy_now(&self, inner: &Inner) -> [Duration; 4] {
         self.busy_since
             .map(|since| since.map_or(Duration::ZERO, |since| inner.elapsed().saturating_sub(since)))
+    }
+
+    /// When this change is: the clock is read once, however many blocks it is of.
+    fn when(&mut self, inner: &Inner) -> Since {
+        *self.when.get_or_insert_with(|| inner.watch.now())
     }
 
     /// When a flight was queued, or has started.

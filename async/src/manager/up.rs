@@ -14,6 +14,7 @@
 //!   registered if nothing of it is left to come.
 
 use super::inner::Inner;
+use super::notices::About;
 use super::onboarding::Link;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
@@ -139,7 +140,7 @@ impl Traffic {
                 staging.splice(0..0, staged);
                 self.queues[path as usize].ended(bytes);
                 self.again = true;
-                inner.counts.failed(path, Cause::Busy);
+                inner.counts.failed(path, Cause::Busy, About::of(up.stack, up.tenant));
                 return self.up_failed(inner, key, Failure::of(Cause::Busy));
             };
             up.source = Source::Disk(block, Some(staged));
@@ -163,7 +164,7 @@ impl Traffic {
             _ => {
                 self.queues[path as usize].ended(bytes);
                 self.again = true;
-                inner.counts.failed(path, Cause::Busy);
+                inner.counts.failed(path, Cause::Busy, About::of(up.stack, up.tenant));
                 self.up_failed(inner, key, Failure::of(Cause::Busy));
             }
         }
@@ -189,7 +190,7 @@ impl Traffic {
                 if to == layers { self.arrived(inner, key) } else { self.queue_up(inner, key) }
             }
             Err(failure) => {
-                inner.counts.failed(path, failure.cause);
+                inner.counts.failed(path, failure.cause, About::of(up.stack, up.tenant));
                 let again = failure.retryable
                     && !purging
                     && !up.parked
@@ -221,7 +222,7 @@ impl Traffic {
     pub(super) fn park_up(&mut self, inner: &Inner, key: u32) {
         if let Some(up) = self.ups.get_mut(key as usize) {
             up.parked = true;
-            inner.counts.parked();
+            inner.counts.parked(Path::HostToDevice, About::of(up.stack, up.tenant));
         }
     }
 
@@ -290,7 +291,7 @@ impl Traffic {
         }
         // Called off: what has moved is counted where it lands, and what is late when it is.
         if !matches!(up.at, At::Moving) && failure.cause != Cause::Deadline {
-            inner.counts.failed(up.source.path(), failure.cause);
+            inner.counts.failed(up.source.path(), failure.cause, About::of(up.stack, up.tenant));
         }
         self.unstage(key);
         let Some(up) = self.ups.get_mut(key as usize) else { return };

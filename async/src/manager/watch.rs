@@ -20,18 +20,26 @@ impl Since {
     }
 }
 
-/// A thread's counts.
+/// Look-ups of a group's blocks.
 #[derive(Debug, Default)]
-struct Stripe {
-    looked_up: AtomicU64,
+struct Asked {
+    blocks: AtomicU64,
     found: [AtomicU64; Found::ALL.len()],
+}
+
+/// A thread's counts.
+#[derive(Debug)]
+struct Stripe {
+    /// By group.
+    asked: Box<[Asked]>,
     calls: [Buckets; Call::ALL.len()],
     waits: [Buckets; Path::ALL.len()],
     transfers: [Buckets; Path::ALL.len()],
 }
 
-/// What an engine has told of its requests.
+/// What an engine has told of its requests: with each, while others read what is beside it. So alone on its cache lines, as a stripe is.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 struct Told {
     active_slots: AtomicU64,
     total_slots: AtomicU64,
@@ -49,8 +57,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(timed: bool) -> Watch {
-        Watch { stripes: Stripes::new(), timed, told: Told::default() }
+    pub(super) fn new(groups: usize, timed: bool) -> Watch {
+        let stripe = || Stripe {
+            asked: (0..groups).map(|_| Asked::default()).collect(),
+            calls: Default::default(),
+            waits: Default::default(),
+            transfers: Default::default(),
+        };
+        Watch { stripes: Stripes::new(stripe), timed, told: Told::default() }
     }
 
     /// Something begins, or ends.
@@ -81,26 +95,36 @@ impl Watch {
         }
     }
 
-    /// A request has looked so many blocks up, and found these.
-    pub(super) fn looked_up(&self, blocks: usize, found: &PrefixMatch) {
-        let stripe = self.stripes.mine();
-        stripe.looked_up.fetch_add(blocks as u64, Relaxed);
+    /// A request has looked so many blocks of a group up, and found these, but for as many at the front as it would not have needed for all.
+    pub(super) fn looked_up(&self, blocks: usize, found: &PrefixMatch, spare: usize) {
+        let asked = &self.stripes.mine().asked[usize::from(found.device.stack())];
+        asked.blocks.fetch_add(blocks as u64, Relaxed);
         // Most are in the device, all of them.
         if found.is_ready() {
-            stripe.found[Found::Device as usize].fetch_add(found.len() as u64, Relaxed);
+            let found = found.len().saturating_sub(spare);
+            asked.found[Found::Device as usize].fetch_add(found as u64, Relaxed);
             return;
         }
-        let [device, host, disk] = Tier::ALL.map(|tier| found.in_tier(tier));
-        for (count, blocks) in stripe.found.iter().zip([device, host, disk, found.pending()]) {
-            count.fetch_add(blocks as u64, Relaxed);
+        let mut counts = [0; Found::ALL.len()];
+        for index in spare..found.len() {
+            let place = match found.tier_of(index) {
+                Some(Tier::Device) => Found::Device,
+                Some(Tier::Host) => Found::Host,
+                Some(Tier::Disk) => Found::Disk,
+                None => Found::Pending,
+            };
+            counts[place as usize] += 1;
+        }
+        for (count, blocks) in asked.found.iter().zip(counts) {
+            count.fetch_add(blocks, Relaxed);
         }
     }
 
     /// The same of a look-up in the device alone.
-    pub(super) fn looked_up_in_device(&self, blocks: usize, found: usize) {
-        let stripe = self.stripes.mine();
-        stripe.looked_up.fetch_add(blocks as u64, Relaxed);
-        stripe.found[Found::Device as usize].fetch_add(found as u64, Relaxed);
+    pub(super) fn looked_up_in_device(&self, stack: u16, blocks: usize, found: usize) {
+        let asked = &self.stripes.mine().asked[usize::from(stack)];
+        asked.blocks.fetch_add(blocks as u64, Relaxed);
+        asked.found[Found::Device as usize].fetch_add(found as u64, Relaxed);
     }
 
     pub(super) fn tell(&self, requests: Requests) {
@@ -117,10 +141,13 @@ impl Watch {
         Some(Requests { active_slots: active.load(Relaxed), total_slots: total.load(Relaxed), waiting })
     }
 
-    pub(super) fn lookups(&self) -> Lookups {
-        let blocks = self.stripes.all().map(|stripe| stripe.looked_up.load(Relaxed)).sum();
-        let found = |place: usize| self.stripes.all().map(|stripe| stripe.found[place].load(Relaxed)).sum();
-        Lookups { blocks, found: std::array::from_fn(found) }
+    /// Of a group.
+    pub(super) fn lookups(&self, stack: usize) -> Lookups {
+        let asked = || self.stripes.all().map(|stripe| &stripe.asked[stack]);
+        // Found before asked for, as they are counted the other way round: a look-up in between makes a ratio smaller rather than larger than 1.
+        let found = |place: usize| asked().map(|of| of.found[place].load(Relaxed)).sum();
+        let found = std::array::from_fn(found);
+        Lookups { found, blocks: asked().map(|of| of.blocks.load(Relaxed)).sum() }
     }
 
     fn latencies(&self, of: impl Fn(&Stripe) -> &Buckets) -> Option<LatencyHistogram> {

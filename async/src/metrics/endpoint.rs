@@ -1,29 +1,42 @@
 //! The figures over HTTP: `GET /metrics` for Prometheus, `GET /healthz` for whoever watches over processes. Nothing else.
 //!
-//! A few threads of its own and blocking sockets: an engine's runtime need have no driver for sockets, and when it is stuck is when somebody wants to
+//! Threads of its own and blocking sockets: an engine's runtime need have no driver for sockets, and when it is stuck is when somebody wants to
 //! see why. HTTP/1.0 is enough for a scrape: one answer a connection. There is no secret in it and no password to it, so it listens where it
 //! is told and nowhere by default.
 //!
 //! Invariants
-//! - I1: as many connections are served at a time as there are [`THREADS`]; others wait in the kernel's queue.
-//! - I2: a connection ends by [`PATIENCE`], whatever its other side does, and no more than [`MOST_BYTES`] of a request are read.
+//! - I1: a connection has a thread, and there are no more than [`MOST`] and the one that takes connections, which serves what is over that.
+//! - I2: a connection ends by [`PATIENCE`], and by [`SILENCE`] if it says nothing at all, whatever its other side does, and no more than
+//!   [`MOST_BYTES`] of a request are read.
+//! - I3: no more than [`SCRAPES`] threads ask for figures at a time, so that `/healthz`, which does not, answers where they hang.
 //!
 //! # Orderings
-//! `stop` is Relaxed: who reads it late serves one connection more.
+//! Relaxed throughout. `stop`: who reads it late serves one connection more. The counts publish nothing; each is exact, since it is what
+//! `fetch_add` gave that decides.
 
 use super::text::CONTENT_TYPE;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const THREADS: usize = 2;
+const MOST: usize = 16;
+const SCRAPES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
+const SILENCE: Duration = Duration::from_millis(500);
 const MOST_BYTES: usize = 8 << 10;
 /// After no connection could be taken: not to spin while the process has no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// An address that is ours, where nobody answers yet: who connects waits.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    address: SocketAddr,
+}
 
 /// A place where figures are served, until it is dropped.
 #[derive(Debug)]
@@ -32,29 +45,67 @@ pub struct Endpoint {
     stop: Arc<AtomicBool>,
 }
 
-impl Endpoint {
-    /// Listens at an address; with port 0, at a free one. `figures` gives the text of a scrape; none when what it is of is out of service. It is
-    /// called by threads of the endpoint's.
+/// What is served.
+struct Served {
+    figures: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    alive: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Threads that have a connection, beside the one that takes them.
+    connections: AtomicUsize,
+    /// Threads that ask for figures.
+    scrapes: AtomicUsize,
+}
+
+/// One of so many, until it is dropped.
+struct Place<'c>(&'c AtomicUsize);
+
+impl<'c> Place<'c> {
+    fn of(most: usize, count: &'c AtomicUsize) -> Option<Place<'c>> {
+        let place = Place(count);
+        (count.fetch_add(1, Relaxed) < most).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Bound {
+    /// Takes an address; with port 0, at a free one.
     ///
     /// # Errors
-    /// The address is taken, or not this machine's; or no thread is to be had.
-    pub fn listen(
-        address: SocketAddr,
-        figures: impl Fn() -> Option<String> + Send + Sync + 'static,
-    ) -> io::Result<Endpoint> {
-        let listener = Arc::new(TcpListener::bind(address)?);
-        let endpoint = Endpoint { address: listener.local_addr()?, stop: Arc::default() };
-        let figures = Arc::new(figures);
-        for _ in 0..THREADS {
-            let (listener, figures) = (Arc::clone(&listener), Arc::clone(&figures));
-            let stop = Arc::clone(&endpoint.stop);
-            let name = thread::Builder::new().name("kvstrata-metrics".to_owned());
-            // Dropped after a failure, the endpoint ends those that there are.
-            name.spawn(move || serve(&listener, &stop, &*figures))?;
-        }
-        Ok(endpoint)
+    /// The address is taken, or not this machine's.
+    pub fn at(address: SocketAddr) -> io::Result<Bound> {
+        let listener = TcpListener::bind(address)?;
+        Ok(Bound { address: listener.local_addr()?, listener })
     }
 
+    /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says whether that is in service, and does not
+    /// wait for anything. Both are called by threads of the endpoint's.
+    ///
+    /// # Errors
+    /// No thread is to be had.
+    pub fn serve(
+        self,
+        figures: impl Fn() -> Option<String> + Send + Sync + 'static,
+        alive: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> io::Result<Endpoint> {
+        let Bound { listener, address } = self;
+        let endpoint = Endpoint { address, stop: Arc::default() };
+        let stop = Arc::clone(&endpoint.stop);
+        let served = Served {
+            figures: Box::new(figures),
+            alive: Box::new(alive),
+            connections: AtomicUsize::new(0),
+            scrapes: AtomicUsize::new(0),
+        };
+        named().spawn(move || serve(&listener, &stop, &Arc::new(served)))?;
+        Ok(endpoint)
+    }
+}
+
+impl Endpoint {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
@@ -66,66 +117,109 @@ impl Drop for Endpoint {
     /// Nobody waits for the threads: one of them may be who drops it.
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        // A connection each, so that they look.
-        let here = match self.address.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            ip => ip,
-        };
-        for _ in 0..THREADS {
-            let _ = TcpStream::connect_timeout(&SocketAddr::new(here, self.address.port()), PAUSE);
+        // A connection, so that who takes them looks. What else belongs to the address, as a scope, stays.
+        let mut here = self.address;
+        match here.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => here.set_ip(Ipv4Addr::LOCALHOST.into()),
+            IpAddr::V6(ip) if ip.is_unspecified() => here.set_ip(Ipv6Addr::LOCALHOST.into()),
+            _ => {}
         }
+        let _ = TcpStream::connect_timeout(&here, PAUSE);
     }
 }
 
-fn serve(listener: &TcpListener, stop: &AtomicBool, figures: &dyn Fn() -> Option<String>) {
+fn named() -> thread::Builder {
+    thread::Builder::new().name("kvstrata-metrics".to_owned())
+}
+
+fn serve(listener: &TcpListener, stop: &AtomicBool, served: &Arc<Served>) {
     for connection in listener.incoming() {
         if stop.load(Relaxed) {
             return;
         }
-        match connection {
+        let Ok(connection) = connection else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        // Both have it until it is known who answers.
+        let connection = Arc::new(connection);
+        let (for_thread, of) = (Arc::clone(&connection), Arc::clone(served));
+        let busy = served.connections.fetch_add(1, Relaxed) >= MOST;
+        let answer_beside = move || {
+            let _place = Place(&of.connections);
             // Who hangs up early has no answer.
-            Ok(connection) => _ = answer(connection, figures),
-            Err(_) => thread::sleep(PAUSE),
+            let _ = of.answer(&for_thread);
+        };
+        if busy || named().spawn(answer_beside).is_err() {
+            let _place = Place(&served.connections);
+            let _ = served.answer(&connection);
         }
     }
 }
 
-fn answer(mut connection: TcpStream, figures: &dyn Fn() -> Option<String>) -> io::Result<()> {
-    let due = Instant::now() + PATIENCE;
-    let head = read_head(&mut connection, due)?;
-    let mut words = head.split(' ');
-    let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-    let path = target.split('?').next().unwrap_or_default();
-    let plain = "text/plain; charset=utf-8";
-    let gone = || ("503 Service Unavailable", plain, "out of service\n".to_owned());
-    let (status, kind, body) = match (method, path) {
-        ("GET" | "HEAD", "/metrics") => figures().map_or_else(gone, |text| ("200 OK", CONTENT_TYPE, text)),
-        ("GET" | "HEAD", "/healthz") => figures().map_or_else(gone, |_| ("200 OK", plain, "ok\n".to_owned())),
-        ("GET" | "HEAD", _) => ("404 Not Found", plain, "there are /metrics and /healthz\n".to_owned()),
-        _ => ("405 Method Not Allowed", plain, "GET and HEAD are allowed\n".to_owned()),
-    };
-    let length = body.len();
-    let mut text = format!(
-        "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-    );
-    if method != "HEAD" {
-        text.push_str(&body);
+impl Served {
+    fn answer(&self, connection: &TcpStream) -> io::Result<()> {
+        let due = Instant::now() + PATIENCE;
+        let head = read_head(connection, due)?;
+        let mut words = head.split(' ');
+        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let (status, kind, body) = self.of(method, target);
+        let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+        let length = body.len();
+        let mut text = format!(
+            "HTTP/1.0 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n{allow}Connection: close\r\n\r\n"
+        );
+        if method != "HEAD" {
+            text.push_str(&body);
+        }
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            connection.set_write_timeout(Some(left(due)?))?;
+            rest = &rest[again(|| (&*connection).write(rest))?..];
+        }
+        connection.shutdown(Shutdown::Write)?;
+        if !["GET", "HEAD"].contains(&method) {
+            // Closed with something unread, a connection is reset, and the answer may be lost.
+            let (mut part, mut read) = ([0; 1024], 1);
+            for _ in 0..MOST_BYTES / part.len() {
+                if read > 0 {
+                    connection.set_read_timeout(Some(left(due)?.min(SILENCE)))?;
+                    read = again(|| (&*connection).read(&mut part))?;
+                }
+            }
+        }
+        Ok(())
     }
-    let mut rest = text.as_bytes();
-    while !rest.is_empty() {
-        connection.set_write_timeout(Some(left(due)?))?;
-        rest = &rest[connection.write(rest)?..];
+
+    /// Status, type and body.
+    fn of(&self, method: &str, target: &str) -> (&'static str, &'static str, String) {
+        // With the host before it, as a proxy is asked.
+        let of_host = target.strip_prefix("http://");
+        let target = of_host.map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
+        let path = target.split('?').next().unwrap_or_default();
+        let unavailable = |why: &str| ("503 Service Unavailable", PLAIN, format!("{why}\n"));
+        match (method, path) {
+            ("", _) | (_, "") => ("400 Bad Request", PLAIN, "this is HTTP\n".to_owned()),
+            ("GET" | "HEAD", "/metrics") => match Place::of(SCRAPES, &self.scrapes) {
+                None => unavailable("as many scrapes are under way as may be"),
+                Some(_place) => (self.figures)()
+                    .map_or_else(|| unavailable("out of service"), |text| ("200 OK", CONTENT_TYPE, text)),
+            },
+            ("GET" | "HEAD", "/healthz") if (self.alive)() => ("200 OK", PLAIN, "ok\n".to_owned()),
+            ("GET" | "HEAD", "/healthz") => unavailable("out of service"),
+            ("GET" | "HEAD", _) => ("404 Not Found", PLAIN, "there are /metrics and /healthz\n".to_owned()),
+            _ => ("405 Method Not Allowed", PLAIN, "GET and HEAD are allowed\n".to_owned()),
+        }
     }
-    connection.shutdown(Shutdown::Write)
 }
 
 /// The first line of a request, when all of its head is there.
-fn read_head(connection: &mut TcpStream, due: Instant) -> io::Result<String> {
+fn read_head(connection: &TcpStream, due: Instant) -> io::Result<String> {
     let (mut head, mut part) = (Vec::new(), [0; 1024]);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && !head.windows(2).any(|end| end == b"\n\n") {
-        connection.set_read_timeout(Some(left(due)?))?;
-        let read = connection.read(&mut part)?;
+        let patience = if head.is_empty() { SILENCE } else { PATIENCE };
+        connection.set_read_timeout(Some(left(due)?.min(patience)))?;
+        let read = again(|| (&*connection).read(&mut part))?;
         if read == 0 || head.len() + read > MOST_BYTES {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -133,6 +227,16 @@ fn read_head(connection: &mut TcpStream, due: Instant) -> io::Result<String> {
     }
     let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(line).into_owned())
+}
+
+/// Once more after a signal: calls with a time limit are not made again by the system, whatever the signal's handler asks for.
+fn again(mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
+    }
 }
 
 /// How long a connection has still.

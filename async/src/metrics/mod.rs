@@ -30,12 +30,12 @@ mod stripes;
 mod table;
 mod text;
 
-pub use endpoint::Endpoint;
+pub use endpoint::{Bound, Endpoint};
 pub use histogram::{BOUNDS, LatencyHistogram};
 pub use reference::{Entry, markdown, reference, text};
 pub use snapshot::{
-    Call, CallMetrics, DiskMetrics, Found, Lookups, Metrics, PathMetrics, Requests, TenantMetrics,
-    TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
+    Call, CallMetrics, DiskMetrics, Found, GroupMetrics, Lookups, Metrics, PathMetrics, Requests,
+    TenantMetrics, TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
 
 pub(crate) use histogram::Buckets;

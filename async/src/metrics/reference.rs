@@ -51,12 +51,14 @@ pub fn markdown() -> String {
     let mut text = format!(
         "# Metrics\n\nMade by `kvstrata metrics --markdown` from the table in `async/src/metrics/table.rs`; a test compares them.\n\n\
          `KvBlockManager::metrics()` gives the figures as a struct, `Metrics::to_prometheus()` as Prometheus text (0.0.4). With \
-         `metrics.listen` the manager serves that at `/metrics`, and at `/healthz` whether it is in service; `kvstrata replay --metrics \
+         `metrics.listen` the manager serves that at `/metrics`, also while it shuts down, and at `/healthz` whether it is in service; `kvstrata replay --metrics \
          ADDRESS` does the same while it runs. A dashboard for Grafana is in [grafana/](grafana/).\n\n\
-         Counters begin at 0 with the process. Histograms have three buckets a decade, from {first:?} to {last:?}; \
+         Counters begin at 0 with the manager, but for `kvstrata_stored_blocks_total` of the disk, which begins with the blocks that its \
+         opening has found. Histograms have three buckets a decade, from {first:?} to {last:?}; \
          `metrics.histograms = false` leaves them out. Tiers are `device`, `host` and `disk`; groups are those of layers \
-         (`[[group]]`). A ratio of hits is one division, blocks by blocks: \
-         `sum(rate(kvstrata_hit_blocks_total[5m])) / sum(rate(kvstrata_lookup_blocks_total[5m]))`.\n\n\
+         (`[[group]]`). Names of tenants are told where `metrics.tenants` says how many. A ratio of hits is one division, blocks by \
+         blocks, of one group at a time if there are several: a block of a window or a state is not worth one of all tokens: \
+         `sum by (group) (rate(kvstrata_hit_blocks_total[5m])) / sum by (group) (rate(kvstrata_lookup_blocks_total[5m]))`.\n\n\
          | metric | type | labels | what |\n|---|---|---|---|\n"
     );
     for Entry { name, kind, labels, help, .. } in reference() {

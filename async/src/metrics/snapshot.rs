@@ -8,6 +8,7 @@ use crate::manager::ManagerStats;
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 use serde::Serialize;
+use std::ops::Add;
 use std::time::Duration;
 
 /// Where a request's blocks were found when it looked them up.
@@ -88,8 +89,10 @@ pub struct Metrics {
     pub utilisation: f64,
     /// Each tier of each group of layers.
     pub tiers: Vec<TierMetrics>,
-    /// What requests looked up, and what of it was found.
+    /// What requests looked up, all groups together, and what of it was found.
     pub lookups: Lookups,
+    /// The same of each group.
+    pub groups: Vec<GroupMetrics>,
     /// What the manager has counted.
     pub stats: ManagerStats,
     /// By path, in the order of [`Path::ALL`].
@@ -102,7 +105,7 @@ pub struct Metrics {
     pub disks: Vec<DiskMetrics>,
     /// Who waits.
     pub waiting: Waiting,
-    /// Of each tenant that has a name here, by name.
+    /// Of tenants that have a name here, by name: as many as `metrics.tenants` says.
     pub tenants: Vec<TenantMetrics>,
     /// What a router asks of a worker.
     pub worker: WorkerMetrics,
@@ -178,6 +181,25 @@ impl Lookups {
     }
 }
 
+impl Add for Lookups {
+    type Output = Lookups;
+
+    fn add(self, other: Lookups) -> Lookups {
+        let found = std::array::from_fn(|place| self.found[place] + other.found[place]);
+        Lookups { blocks: self.blocks + other.blocks, found }
+    }
+}
+
+/// Look-ups of a group of layers. Of a window or a state, what is asked for is what the whole sequence needs, and found is what of that is there:
+/// all of it or nothing, mostly.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct GroupMetrics {
+    /// The group's name.
+    pub group: String,
+    /// In blocks of it.
+    pub lookups: Lookups,
+}
+
 /// What a path does now, and how long it takes. What it has moved is in [`Metrics::stats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PathMetrics {
@@ -204,12 +226,13 @@ pub struct CallMetrics {
     pub latency: LatencyHistogram,
 }
 
-/// Bytes that were not what had been stored.
+/// Bytes that were read, and were not what had been stored. What the opening of a disk has not taken is in
+/// [`TierStats::rejected`](crate::disk::TierStats::rejected).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct VerificationFailures {
     /// Where they came from.
     pub tier: Tier,
-    /// What did not hold: `mismatch` of a sum in memory; of a disk as in [`Rejected`](crate::disk::Rejected).
+    /// What did not hold: `mismatch` of a sum in memory; of a disk as in [`RejectedReads`](crate::disk::RejectedReads).
     pub cause: &'static str,
     /// How often.
     pub count: u64,
@@ -229,8 +252,10 @@ pub struct DiskMetrics {
 pub struct Waiting {
     /// Allocations and runs in line for blocks of the device, and those held back at their tenant's quota.
     pub requests: u64,
-    /// Runs on their way up.
+    /// Runs on their way up, each group's by itself.
     pub onboardings: u64,
+    /// Transfers to the device that have their block, and wait beside a full queue, or for staging.
+    pub aside: u64,
     /// Copies down that wait for a block of host memory.
     pub grounded: u64,
     /// Copies down that wait for a layer or an iteration of the engine's.
@@ -242,7 +267,7 @@ pub struct Waiting {
 /// What a tenant has of a tier.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TenantMetrics {
-    /// Its name.
+    /// Its name; of one that is longer than 64 characters the first ones, and a hash.
     pub tenant: String,
     /// Which tier.
     pub tier: Tier,

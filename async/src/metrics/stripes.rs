@@ -26,15 +26,13 @@ struct Padded<T>(T);
 #[derive(Debug)]
 pub(crate) struct Stripes<T>(Box<[Padded<T>]>);
 
-impl<T: Default> Stripes<T> {
-    /// One for each core.
-    pub(crate) fn new() -> Stripes<T> {
-        let cores = available_parallelism().map_or(1, usize::from);
-        Stripes((0..cores.next_power_of_two().min(MOST)).map(|_| Padded(T::default())).collect())
-    }
-}
-
 impl<T> Stripes<T> {
+    /// One for each core.
+    pub(crate) fn new(one: impl Fn() -> T) -> Stripes<T> {
+        let cores = available_parallelism().map_or(1, usize::from);
+        Stripes((0..cores.next_power_of_two().min(MOST)).map(|_| Padded(one())).collect())
+    }
+
     /// The calling thread's.
     #[inline]
     pub(crate) fn mine(&self) -> &T {
@@ -80,6 +78,6 @@ mod tests {
     #[test]
     fn stripes_share_no_cache_line() {
         assert_eq!(align_of::<Padded<AtomicU64>>(), 128);
-        assert!(Stripes::<AtomicU64>::new().0.len().is_power_of_two());
+        assert!(Stripes::new(AtomicU64::default).0.len().is_power_of_two());
     }
 }

@@ -112,11 +112,15 @@ pub(super) const TABLE: &[Row] = rows! {
     Counter "deduplicated_blocks_total" ["tier", "group"] "blocks", "Blocks that were registered under a hash that the tier had.",
         |m, take| each_tier(m, take, |tier| Whole(tier.deduplicated));
 
-    Counter "lookup_blocks_total" [] "blocks", "Blocks that requests looked up. What the manager looks up for itself, access and resume are not counted.",
-        |m, take| take(&[], Whole(m.lookups.blocks));
-    Counter "hit_blocks_total" ["tier"] "blocks", "Of the blocks that requests looked up, those found, by the tier that had them; pending: on their way to the device already.",
-        |m, take| for place in Found::ALL {
-            take(&[place.name()], Whole(m.lookups.found_by(place)));
+    Counter "lookup_blocks_total" ["group"] "blocks", "Blocks that requests looked up: of a group with a window or a state, those that the whole sequence needs. What the manager looks up for itself, access and resume are not counted.",
+        |m, take| for of in &m.groups {
+            take(&[&of.group], Whole(of.lookups.blocks));
+        };
+    Counter "hit_blocks_total" ["group", "tier"] "blocks", "Of the blocks that requests looked up, those found, by the tier that had them; pending: on their way to the device already.",
+        |m, take| for of in &m.groups {
+            for place in Found::ALL {
+                take(&[&of.group, place.name()], Whole(of.lookups.found_by(place)));
+            }
         };
     Counter "onboarded_blocks_total" ["tier"] "blocks", "Blocks that came up to the device, by the tier that they came from.",
         |m, take| for (tier, blocks) in [Tier::Host, Tier::Disk].into_iter().zip(m.stats.onboarded) {
@@ -161,7 +165,7 @@ pub(super) const TABLE: &[Row] = rows! {
                 take(&[path.name(), cause.name()], Whole(m.stats.path(path).failed_by(cause)));
             }
         };
-    Counter "verification_failures_total" ["tier", "cause"] "blocks", "Bytes that were not what had been stored, each a miss: mismatch of a sum in memory; of a disk, what of a record or its payload did not hold.",
+    Counter "verification_failures_total" ["tier", "cause"] "blocks", "Blocks that were read and were not what had been stored, each a miss: mismatch of a sum in memory; of a disk, no record (empty), another block's (other_hash), one of another length, a payload that is not its record's.",
         |m, take| for failures in &m.verification_failures {
             take(&[failures.tier.name(), failures.cause], Whole(failures.count));
         };
@@ -169,7 +173,7 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| for path in &m.paths {
             path.transfer.into_iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
         };
-    Histogram "transfer_wait_seconds" ["path"] "seconds", "From the queue to the start of a transfer.",
+    Histogram "transfer_wait_seconds" ["path"] "seconds", "From the queue to the start of a transfer. What waits beside a full queue is not in it yet (aside_transfers).",
         |m, take| for path in &m.paths {
             path.wait.into_iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
         };
@@ -188,8 +192,10 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| take(&[], Whole(m.stats.late));
     Gauge "waiting_requests" [] "requests", "Allocations and runs in line for blocks of the device, and those held back at their tenant's quota.",
         |m, take| take(&[], Whole(m.waiting.requests));
-    Gauge "onboarding_requests" [] "requests", "Runs on their way up.",
+    Gauge "onboarding_requests" [] "requests", "Runs on their way up, each group's by itself.",
         |m, take| take(&[], Whole(m.waiting.onboardings));
+    Gauge "aside_transfers" [] "transfers", "Transfers to the device that wait beside a full queue, or for staging.",
+        |m, take| take(&[], Whole(m.waiting.aside));
     Gauge "grounded_transfers" [] "transfers", "Copies down that wait for a block of host memory.",
         |m, take| take(&[], Whole(m.waiting.grounded));
     Gauge "gated_transfers" [] "transfers", "Copies down that wait for a layer or an iteration of the engine's.",
@@ -205,6 +211,12 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| for disk in &m.disks {
             take(&[&disk.group, "admission"], Whole(disk.stats.refused_by_admission));
             take(&[&disk.group, "budget"], Whole(disk.stats.refused_by_budget));
+        };
+    Gauge "disk_rejected_at_opening" ["group", "cause"] "records", "What the opening of the disk tier found and did not take: records by what does not hold, superblocks. After a crash some is usual: each is a block that is a miss.",
+        |m, take| for disk in &m.disks {
+            for (cause, count) in disk.stats.rejected_at_opening.causes() {
+                take(&[&disk.group, cause], Whole(count));
+            }
         };
     Gauge "disk_lost_volumes" ["group"] "volumes", "Volumes that are out of service.",
         |m, take| each_disk(m, take, |stats| stats.lost_volumes);

@@ -1,14 +1,21 @@
 //! The endpoint: what it answers, to whom, and that nobody keeps others from it.
 
 use crate::exposition::{read, value};
+use crate::gated::Ground;
 use crate::ground::{build, compute, hashes, settings};
 use kvstrata::ffi::device::SimDevice;
-use kvstrata::manager::KvBlockManager;
+use kvstrata::manager::{KvBlockManager, OffloadOptions};
+use kvstrata::metrics::Bound;
 use kvstrata::replay::{Device, Replay, Settings};
 use kvstrata::trace::{TraceReader, TraceSource};
 use std::cell::RefCell;
+use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::task::Poll;
+use std::thread;
+use std::time::Duration;
 
 const ANYWHERE: &str = "127.0.0.1:0";
 
@@ -21,6 +28,7 @@ fn listening() -> (KvBlockManager, SocketAddr) {
 /// Head and body of an answer.
 fn ask(address: SocketAddr, request: &str) -> (String, String) {
     let mut connection = TcpStream::connect(address).expect("it listens");
+    connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     connection.write_all(request.as_bytes()).expect("it reads");
     let mut answer = String::new();
     connection.read_to_string(&mut answer).expect("it answers");
@@ -55,7 +63,13 @@ async fn whatever_else_is_asked_for_is_refused() {
     assert_eq!(get(address, "/healthz").1, "ok\n");
     assert!(get(address, "/metrics?name[]=up").0.starts_with("HTTP/1.0 200 "));
     assert!(get(address, "/").0.starts_with("HTTP/1.0 404 "));
-    assert!(ask(address, "POST /metrics HTTP/1.1\r\n\r\n").0.starts_with("HTTP/1.0 405 "));
+    assert!(get(address, "http://here/metrics").0.starts_with("HTTP/1.0 200 "), "as a proxy is asked");
+    assert!(ask(address, "\r\n\r\n").0.starts_with("HTTP/1.0 400 "));
+    assert!(ask(address, "GET\r\n\r\n").0.starts_with("HTTP/1.0 400 "));
+    // Whatever it brings, it has its answer.
+    let post = format!("POST /metrics HTTP/1.1\r\nContent-Length: 3000\r\n\r\n{}", "x".repeat(3000));
+    let (head, _) = ask(address, &post);
+    assert!(head.starts_with("HTTP/1.0 405 ") && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
     let (head, body) = ask(address, "HEAD /healthz HTTP/1.0\n\n");
     assert!(head.contains("200 OK") && head.contains("Content-Length: 3") && body.is_empty(), "{head}{body}");
     // Too long a head: no answer, and no more of it is read.
@@ -66,27 +80,86 @@ async fn whatever_else_is_asked_for_is_refused() {
     assert!(answered.is_err() || answer.is_empty(), "{answer:?}");
 }
 
+/// A dozen, as the connections that a browser opens ahead, or a balancer's checks.
 #[tokio::test]
 async fn who_says_nothing_keeps_nobody_waiting() {
     let (_manager, address) = listening();
-    let silent = TcpStream::connect(address).expect("it listens");
-    for _ in 0..3 {
-        assert_eq!(get(address, "/healthz").1, "ok\n");
-    }
-    // Answered beside it, not after it was given up.
-    silent.set_nonblocking(true).expect("a socket");
-    let told = (&silent).read(&mut [0]);
-    assert!(told.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock), "{told:?}");
+    // Answered beside them, not after they were given up: seen once, since they are given up soon.
+    let beside = || {
+        let silent: Vec<TcpStream> =
+            (0..12).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+        for path in ["/healthz", "/metrics", "/healthz"] {
+            assert!(get(address, path).0.starts_with("HTTP/1.0 200 "), "{path}");
+        }
+        silent.into_iter().all(|mut silent| {
+            silent.set_nonblocking(true).expect("a socket");
+            silent.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        })
+    };
+    assert!((0..20).any(|_| beside()), "they are waited for");
 }
 
 #[tokio::test]
-async fn after_a_shutdown_it_says_so_and_without_a_manager_nobody_listens() {
-    let (manager, address) = listening();
-    assert!(manager.shutdown().await);
-    let (head, body) = get(address, "/healthz");
-    assert!(head.starts_with("HTTP/1.0 503 ") && body == "out of service\n", "{head} {body}");
-    assert!(get(address, "/metrics").0.starts_with("HTTP/1.0 503 "));
-    drop(manager);
+async fn more_who_say_nothing_than_have_a_place_are_given_up_and_the_next_is_answered() {
+    let (_manager, address) = listening();
+    let silent: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect(address).expect("it listens")).collect();
+    assert_eq!(get(address, "/healthz").1, "ok\n");
+    for mut silent in silent {
+        silent.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+        assert_eq!(silent.read(&mut [0]).expect("closed"), 0);
+    }
+}
+
+#[test]
+fn where_figures_hang_it_is_said_whether_what_they_are_of_is_alive() {
+    let (go_on, hang) = mpsc::channel::<()>();
+    let (hang, (asked, asks)) = (Mutex::new(hang), mpsc::channel());
+    let figures = move || {
+        asked.send(()).expect("the test goes on");
+        let _ = hang.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        Some("figures 1\n".to_owned())
+    };
+    let bound = Bound::at(ANYWHERE.parse().expect("an address")).expect("free");
+    let endpoint = bound.serve(figures, || true).expect("a thread");
+    let address = endpoint.address();
+    thread::scope(|scope| {
+        let scrapes: Vec<_> = (0..4).map(|_| scope.spawn(|| get(address, "/metrics").1)).collect();
+        (0..4).for_each(|_| asks.recv().expect("asked for"));
+        assert_eq!(get(address, "/healthz").1, "ok\n");
+        assert!(get(address, "/metrics").0.starts_with("HTTP/1.0 503 "), "a fifth would hang as well");
+        drop(go_on);
+        for scrape in scrapes {
+            assert_eq!(scrape.join().expect("no panic"), "figures 1\n");
+        }
+    });
+}
+
+#[tokio::test]
+async fn a_shutdown_can_be_watched_and_without_a_manager_nobody_listens() {
+    let address: SocketAddr = ANYWHERE.parse().expect("an address");
+    let Ground { manager, mover, .. } = Ground::of(settings(4, 16).metrics_listen(Some(address)), 4, 16);
+    let address = manager.metrics_address().expect("it listens");
+    let held = compute(&manager, &hashes(1, 2), None).await;
+    mover.close();
+    let offload = manager.offload(&held, OffloadOptions::default());
+    let mut end = Box::pin(manager.shutdown());
+    assert!(poll_fn(|context| Poll::Ready(end.as_mut().poll(context).is_pending())).await, "two copies move");
+    // While it drains, what it drains is what somebody wants to see.
+    let healthy = |address| get(address, "/healthz");
+    assert!(healthy(address).0.starts_with("HTTP/1.0 503 ") && healthy(address).1 == "out of service\n");
+    let (head, body) = get(address, "/metrics");
+    assert!(head.starts_with("HTTP/1.0 200 "), "{head}");
+    let inflight =
+        |body: &str| value(&read(body), "kvstrata_inflight_transfers", &[("path", "device_to_host")]);
+    assert_eq!(inflight(&body), 2.0);
+    mover.open();
+    assert!(end.await);
+    assert_eq!(offload.await.copied, 2);
+    // The last counts are there until the last handle goes.
+    let (_, body) = get(address, "/metrics");
+    assert_eq!(inflight(&body), 0.0);
+    assert_eq!(value(&read(&body), "kvstrata_offloaded_blocks_total", &[("tier", "device")]), 2.0);
+    drop((held, manager));
     // Its threads end by themselves.
     let refused =
         || TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
@@ -113,11 +186,14 @@ fn what_a_replay_serves_is_what_it_reports() {
         (RefCell::new(String::new()), TraceReader::open(TraceSource::Bundled).expect("built in"));
     let report = replay.run(trace, &|_| *last.borrow_mut() = get(address, "/metrics").1).expect("it goes");
     let families = read(&last.into_inner());
-    let hits = ["device", "host", "disk"]
-        .map(|tier| value(&families, "kvstrata_hit_blocks_total", &[("tier", tier)]) as u64);
+    let labels = &families["kvstrata_lookup_blocks_total"].samples[0].labels;
+    let group = labels["group"].as_str();
+    let hits = ["device", "host", "disk"].map(|tier| {
+        value(&families, "kvstrata_hit_blocks_total", &[("group", group), ("tier", tier)]) as u64
+    });
     assert_eq!(hits, [report.hits.device, report.hits.host, report.hits.disk]);
     assert!(hits.iter().sum::<u64>() > 0, "{hits:?}");
-    let looked_up = value(&families, "kvstrata_lookup_blocks_total", &[]) as u64;
+    let looked_up = value(&families, "kvstrata_lookup_blocks_total", &[("group", group)]) as u64;
     assert_eq!(
         looked_up,
         report.blocks - report.uncached_blocks,

@@ -3,16 +3,19 @@
 use crate::exposition::{read, value};
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, compute, hashes, rest, settings};
-use kvstrata::config::TenantSettings;
+use kvstrata::config::{ManagerConfig, TenantSettings};
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
-use kvstrata::metrics::{Call, Found, Requests};
+use kvstrata::metrics::{Call, Found, Requests, TierMetrics};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Path;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::thread;
 
 /// A manager of three tiers and a tenant, through which something of everything has gone.
 pub async fn busy() -> KvBlockManager {
     let acme = TenantSettings { name: "ac\"me\\".to_owned(), device: Some(0.5), ..TenantSettings::default() };
-    let manager = build(settings(8, 8).disk_blocks(64).tenants([acme]));
+    let manager = build(settings(8, 8).disk_blocks(64).tenants([acme]).metrics_tenants(1));
     for sequence in 1..=6 {
         drop(compute(&manager, &hashes(sequence, 4), None).await);
         rest(&manager).await;
@@ -26,6 +29,7 @@ pub async fn busy() -> KvBlockManager {
         rest(&manager).await;
     }
     let tenant = manager.tenant("ac\"me\\").expect("a name");
+    manager.tenant("who comes later").expect("a name");
     drop(compute(&tenant, &hashes(9, 2), None).await);
     rest(&manager).await;
     manager
@@ -167,6 +171,7 @@ async fn tenants_worker_and_disk_are_there() {
     let of = |tier| metrics.tenants.iter().find(|of| of.tier == tier).expect("it has a name");
     assert_eq!((of(Tier::Device).blocks, of(Tier::Device).quota), (2, Some(4)));
     assert_eq!((of(Tier::Host).blocks, of(Tier::Host).quota), (0, None));
+    assert!(metrics.tenants.iter().all(|of| of.tenant == "ac\"me\\"), "one has figures, the first");
     let disk = &metrics.disks[0].stats;
     assert_eq!(disk.written * BYTES as u64, metrics.stats.path(Path::HostToDisk).bytes);
     assert!(disk.written > 0 && disk.offered >= disk.written);
@@ -197,4 +202,157 @@ async fn who_waits_in_line_is_counted_where_no_engine_tells() {
     drop(held);
     assert_eq!(waits.await.expect("no panic"), Some(2));
     assert_eq!(manager.metrics().waiting.requests, 0);
+}
+
+#[tokio::test]
+async fn names_of_tenants_are_told_only_where_that_is_asked_for_and_cut() {
+    let long = |end: &str| format!("{}{end}", "ä".repeat(1 << 16));
+    let seen = |shown| {
+        let manager = build(settings(4, 16).metrics_tenants(shown));
+        for name in ["short", &long("1"), &long("2"), "one too many"] {
+            manager.tenant(name).expect("a name");
+        }
+        let text = manager.metrics().to_prometheus();
+        let mut names: Vec<String> = manager.metrics().tenants.into_iter().map(|of| of.tenant).collect();
+        names.dedup();
+        (text, names)
+    };
+    let (text, names) = seen(0);
+    assert!(names.is_empty() && !text.contains("tenant=\"") && text.len() < 64 << 10);
+    let (text, names) = seen(3);
+    let families = read(&text);
+    assert_eq!((names.len(), names[0].as_str()), (3, "short"));
+    assert!(names[1..].iter().all(|name| name.chars().count() == 64 + 1 + 16), "{names:?}");
+    for name in &names {
+        assert_eq!(value(&families, "kvstrata_tenant_blocks", &[("tenant", name), ("tier", "host")]), 0.0);
+    }
+}
+
+/// All blocks, and a window of two.
+const HYBRID: &str = r#"
+    [device]
+    blocks = 64
+    [host]
+    blocks = 64
+    [[group]]
+    name = "full"
+    kind = "full"
+    layers = [0]
+    page_size = 16
+    kv_heads = 1
+    head_size = 64
+    [[group]]
+    name = "window"
+    kind = "window"
+    layers = [1]
+    page_size = 16
+    window = 32
+    kv_heads = 1
+    head_size = 64
+    [geometry]
+    layers = 2
+"#;
+
+#[tokio::test]
+async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs() {
+    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID.to_owned()));
+    let of = |name: &str| {
+        let metrics = manager.metrics();
+        let of = metrics.groups.iter().find(|of| of.group == name).expect("a group of that name");
+        (of.lookups.blocks, of.lookups.found_by(Found::Device))
+    };
+    let [full, window] = [hashes(1, 10), hashes(2, 10)];
+    for (group, hashes) in [(0, &full[..4]), (1, &window[..4])] {
+        let blocks = manager.allocate_group(group, hashes.len()).await.expect("blocks");
+        drop(blocks.register(hashes, None).expect("registered"));
+    }
+    let found = manager.match_groups(&[&full, &window]);
+    assert_eq!(found.tokens(), 4 * 16);
+    assert_eq!(found.groups()[1].found.len(), 2, "held, for so many tokens");
+    assert_eq!((of("full"), of("window")), ((10, 4), (2, 0)), "the last two of ten are not those");
+    let _ = manager.match_groups(&[&full[..5], &window[..5]]);
+    assert_eq!((of("full"), of("window")), ((15, 8), (4, 1)), "one of the last two of five");
+    let _ = manager.match_groups(&[&full[..4], &window[..4]]);
+    assert_eq!((of("full"), of("window")), ((19, 12), (6, 3)));
+    let metrics = manager.metrics();
+    assert_eq!((metrics.lookups.blocks, metrics.lookups.found_by(Found::Device)), (25, 15));
+    let families = read(&metrics.to_prometheus());
+    for (group, asked, hits) in [("full", 19.0, 12.0), ("window", 6.0, 3.0)] {
+        assert_eq!(value(&families, "kvstrata_lookup_blocks_total", &[("group", group)]), asked);
+        let labels = [("group", group), ("tier", "device")];
+        assert_eq!(value(&families, "kvstrata_hit_blocks_total", &labels), hits);
+    }
+}
+
+/// What a scraper sees never goes back, whatever begins and ends meanwhile.
+#[test]
+fn counters_only_grow() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
+    let runtime = runtime.expect("threads");
+    let manager = runtime.block_on(async { build(settings(8, 32)) });
+    let scrapes = AtomicUsize::new(0);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let scraper = scope.spawn(|| {
+            let mut last = BTreeMap::<String, f64>::new();
+            while !over.load(Relaxed) {
+                for (name, family) in read(&manager.metrics().to_prometheus()) {
+                    for sample in family.samples.into_iter().filter(|_| family.kind != "gauge") {
+                        let name = format!("{name} {} {:?}", sample.name, sample.labels);
+                        let before = last.insert(name.clone(), sample.value).unwrap_or(0.0);
+                        assert!(sample.value >= before, "{name} went from {before} to {}", sample.value);
+                    }
+                }
+                scrapes.fetch_add(1, Relaxed);
+            }
+        });
+        // A path is busy, and idle, with each.
+        let mut sequence = 0;
+        while scrapes.load(Relaxed) < 300 && !scraper.is_finished() {
+            sequence += 1;
+            runtime.block_on(async {
+                let held = compute(&manager, &hashes(sequence, 4), None).await;
+                let _ = manager.offload(&held, OffloadOptions::default()).await;
+            });
+        }
+        over.store(true, Relaxed);
+        scraper.join().expect("they grow");
+    });
+    runtime.block_on(async { manager.shutdown().await });
+}
+
+/// A run of two groups is one request, wherever it waits and however it ends.
+#[tokio::test]
+async fn a_request_of_several_groups_is_counted_once() {
+    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID.to_owned()));
+    let lists = [hashes(1, 4), hashes(2, 4)];
+    for (group, hashes) in (0..).zip(&lists) {
+        let blocks = manager.allocate_group(group, hashes.len()).await.expect("blocks");
+        let blocks = blocks.register(hashes, None).expect("registered");
+        assert_eq!(manager.offload(&blocks, OffloadOptions::default()).await.copied, 4);
+    }
+    let of_device = |of: &TierMetrics| (of.tier == Tier::Device).then_some(of.blocks as usize);
+    let all: Vec<usize> = manager.metrics().tiers.iter().filter_map(of_device).collect();
+    let everything = || manager.allocate_groups(&all);
+    let onboard = || {
+        let found = manager.match_groups(&[&lists[0], &lists[1]]);
+        assert!(found.groups().iter().all(|group| group.found.in_tier(Tier::Host) > 0), "{found:?}");
+        manager.onboard_groups(found, OnboardOptions::default()).expect("it fits")
+    };
+    let figures = || {
+        let metrics = manager.metrics();
+        let calls = metrics.calls.expect("counted");
+        let short: u64 = metrics.stats.missed.iter().sum();
+        (metrics.waiting.requests, calls[Call::Onboard as usize].latency.count(), short)
+    };
+    let held = everything().await.expect("blocks");
+    let up = onboard();
+    assert_eq!(figures(), (1, 0, 0));
+    drop(up);
+    assert_eq!(figures(), (0, 0, 1), "dropped before its end");
+    let up = onboard();
+    drop(held);
+    assert_eq!(up.await.tokens, 4 * 16);
+    assert_eq!(figures(), (0, 1, 1));
+    assert_eq!(manager.metrics().waiting.onboardings, 0);
 }

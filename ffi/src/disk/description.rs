@@ -4,6 +4,18 @@ use super::options::Backend;
 use crate::gds::GdsDescription;
 use std::path::PathBuf;
 
+/// What opening a volume has found wrong, and set right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Concern {
+    /// Its file was gone, or empty, and others of its set were not: it was made anew, without its blocks.
+    MadeAnew,
+    /// Neither superblock was whole: it was started over, without its blocks.
+    StartedOver,
+    /// One superblock was damaged, and the other one is whole.
+    Superblock,
+}
+
 /// What a volume turned out to be: which backend works here, and what is not as good as it could be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -32,6 +44,8 @@ pub struct Description {
     pub gds: Option<GdsDescription>,
     /// What is not as asked, or not as good as it could be, and why.
     pub notes: Vec<String>,
+    /// What of it is to be seen to.
+    pub concerns: Vec<Concern>,
 }
 
 impl core::fmt::Display for Description {

@@ -70,7 +70,7 @@ pub(crate) use format::{CHUNK_BYTES, Sum};
 
 #[cfg(feature = "encryption")]
 pub use cipher::{Key, KeyError};
-pub use description::Description;
+pub use description::{Concern, Description};
 pub use error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
 pub use format::seal_of;
 pub use options::{Backend, Progress, VolumeOptions};

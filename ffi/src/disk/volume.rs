@@ -363,7 +363,9 @@ fn start(
         device_sums: sums,
         ..
     } = options;
-    let VolumeFile { file, superblock, table, cipher, direct, alignment, unwritten, mut notes, .. } = file;
+    let VolumeFile {
+        file, superblock, table, cipher, direct, alignment, unwritten, mut notes, concerns, ..
+    } = file;
     let shape = superblock.shape;
     let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
     let too_long = || VolumeError::Option {
@@ -468,6 +470,7 @@ fn start(
         fixed_bytes,
         gds: device.as_ref().ok().map(|device| *device.driver.describe()),
         notes,
+        concerns,
     };
     let thread = Mutex::new(Some(thread));
     let (reads, writes) = (Cells::new(), Cells::new());

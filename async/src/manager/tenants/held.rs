@@ -59,6 +59,11 @@ impl Held {
         self.0.iter().flat_map(|request| &request.parts)
     }
 
+    /// How many requests there are.
+    pub(in crate::manager) fn requests(&self) -> usize {
+        self.0.len()
+    }
+
     /// How many entries there are, for all groups.
     pub(in crate::manager) fn waiting(&self) -> usize {
         self.entries().count()

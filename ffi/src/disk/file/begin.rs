@@ -27,6 +27,7 @@ impl Prepared {
             mut refused,
             alignment,
             mut notes,
+            concerns,
             named,
         } = self;
         let Contents { mut superblock, counts, table, mut recovery } = contents;
@@ -93,6 +94,7 @@ impl Prepared {
             alignment,
             unwritten,
             notes,
+            concerns,
             named,
         })
     }

@@ -10,6 +10,7 @@
 //! Where they are of two sets, somebody has mixed them up, and nothing is done to any.
 
 use super::super::cipher;
+use super::super::description::Concern;
 use super::super::error::VolumeError;
 use super::super::format::{
     NO_SALTS, PAGE_BYTES, RECORDS_A_PAGE, SUPERBLOCK_BYTES, SealKind, Shape, Superblock, VERSION, Wanted,
@@ -128,7 +129,15 @@ impl Seen {
         let Seen { file, made, named, length, mut contents, direct, refused, alignment, mut notes } = self;
         let path = &options.path;
         contents.superblock.set_id = set.id;
-        if set.found && contents.table.is_none() && length == 0 {
+        let fresh = contents.table.is_none();
+        let concern = match contents.recovery.rejected.superblock {
+            _ if options.reinitialize => None,
+            _ if set.found && fresh && length == 0 => Some(Concern::MadeAnew),
+            0 => None,
+            _ if fresh => Some(Concern::StartedOver),
+            _ => Some(Concern::Superblock),
+        };
+        if set.found && fresh && length == 0 {
             let what = if made { "was not there" } else { "was empty" };
             notes.push(format!("the file {what}: made anew for its set, the blocks that it held are lost"));
         }
@@ -142,7 +151,8 @@ impl Seen {
             // Relaxed: a set's volumes are opened by one thread.
             options.stripe.sequence.fetch_max(last + 1, Ordering::Relaxed);
         }
-        Ok(Prepared { file, contents, length, allocated, direct, refused, alignment, notes, named })
+        let concerns = concern.into_iter().collect();
+        Ok(Prepared { file, contents, length, allocated, direct, refused, alignment, notes, concerns, named })
     }
 }
 

@@ -26,6 +26,7 @@ mod system;
 mod through;
 
 use super::cipher::Cipher;
+use super::description::Concern;
 use super::error::VolumeError;
 use super::format::{SUPERBLOCK_BYTES, Superblock, Which};
 use super::options::VolumeOptions;
@@ -64,6 +65,7 @@ pub(super) struct VolumeFile {
     pub(super) unwritten: Vec<Range<u64>>,
     /// What was not as asked or as good as it could be.
     pub(super) notes: Vec<String>,
+    pub(super) concerns: Vec<Concern>,
     /// Removes the file again if it was made here and nobody comes to say that all went well.
     pub(super) named: Named,
 }
@@ -99,6 +101,7 @@ pub(super) struct Prepared {
     refused: Option<String>,
     alignment: usize,
     notes: Vec<String>,
+    concerns: Vec<Concern>,
     named: Named,
 }
 
