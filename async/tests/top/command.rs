@@ -62,7 +62,9 @@ fn one_view_is_printed_as_text_and_as_data() {
     let found = after.lookups.found.iter().sum::<u64>() as f64 / after.lookups.blocks as f64;
     assert_eq!(view["hits"].as_array().and_then(|hits| hits.last()).expect("all")["overall"], found);
     assert!(view["interval_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.1), "{view}");
+    // Its figures are told for as long as somebody has it.
     runtime.block_on(manager.shutdown());
+    drop(manager);
     let gone = refusal(&[&address, "--once", "--interval", "100ms"]);
     assert!(gone.contains("out of service") || gone.contains("nobody listens"), "{gone}");
 }

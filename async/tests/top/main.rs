@@ -25,7 +25,8 @@ const PLAIN: Look = Look { colour: false, ascii: false, keys: false };
 /// Three tiers and a tenant, and what has gone through them: twice, with more in between.
 async fn at_work(listen: Option<SocketAddr>) -> (KvBlockManager, [Metrics; 2]) {
     let acme = TenantSettings { name: "acme".to_owned(), device: Some(0.5), ..TenantSettings::default() };
-    let manager = build(settings(8, 8).disk_blocks(64).tenants([acme]).metrics_listen(listen));
+    let manager =
+        build(settings(8, 8).disk_blocks(64).tenants([acme]).metrics_listen(listen).metrics_tenants(8));
     for sequence in 1..=6 {
         drop(compute(&manager, &hashes(sequence, 4), None).await);
         rest(&manager).await;
