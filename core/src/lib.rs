@@ -10,7 +10,7 @@
 //! | `free` | free slots: a bitmap in stripes, with credits |
 //! | `registry` | `SequenceHash → slot`: a hash table threaded through the slots |
 //! | `timeline` | one order of events for all eviction lists |
-//! | `policy` | LRU, LFU, SIEVE, S3-FIFO, ARC, 2Q over the timeline |
+//! | `policy` | LRU, LFU, SIEVE, S3-FIFO, ARC, 2Q, and learned reuse, over the timeline |
 //! | [`request`] | the request-level view: reserve and release by request |
 //! | [`waiting`] | who waits for blocks, and must be woken by those who release |
 //! | [`owners`] | tenants: whose each block is, and how many each may have |

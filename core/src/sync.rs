@@ -9,6 +9,25 @@ pub(crate) use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, O
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
+
+/// As loom's.
+#[cfg(not(loom))]
+pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> UnsafeCell<T> {
+        UnsafeCell(core::cell::UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn with_mut<R>(&self, work: impl FnOnce(*mut T) -> R) -> R {
+        work(self.0.get())
+    }
+}
+
 /// For models of private parts, which live beside them.
 #[cfg(all(test, loom))]
 pub(crate) use {

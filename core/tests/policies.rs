@@ -1,4 +1,5 @@
 //! Each policy against a plain reading of its paper, on a long skewed trace: the same victims in the same order.
+//! Past 500 lines because all are read over one trace, by one ground.
 
 use kvstrata_core::*;
 use std::collections::{HashMap, VecDeque};
@@ -453,4 +454,63 @@ fn lfu_forgets_an_old_wait() {
     drop(family.store(4, None));
     family.hit(4, 3);
     assert_eq!(family.evict(3, false), [2, 4, 1]);
+}
+
+/// What looks after a block does not use it: it goes when it would have gone, and what uses it keeps it.
+#[test]
+fn reuse_tells_uses_from_holds() {
+    let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::Reuse)).expect("a valid setup");
+    for number in 0..4 {
+        let mut blocks = vec![];
+        pool.allocate(1, &mut blocks).expect("four of eight");
+        let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+        drop(pool.register(complete, None));
+    }
+    drop(pool.find(hash(0)));
+    let second = pool.find(hash(1)).expect("it is there");
+    drop(pool.upgrade(second.downgrade()));
+    drop(second);
+    let order = |pool: &BlockPool| {
+        let mut next = vec![];
+        pool.next_victims(8, &mut next);
+        next.into_iter().map(|(_, hash)| hash).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&pool), [0, 1, 2, 3].map(hash), "nobody used any");
+    drop(pool.lookup(hash(0)));
+    // Used while it is held by who does not.
+    let held = pool.find(hash(1));
+    drop(pool.lookup(hash(1)));
+    drop(held);
+    assert_eq!(order(&pool), [2, 3, 0, 1].map(hash));
+    let mut victims = vec![];
+    pool.evict(4, &mut victims);
+    assert_eq!(victims.iter().map(EvictedBlock::hash).collect::<Vec<_>>(), [2, 3, 0, 1].map(hash));
+}
+
+/// Conversations that come back once in four, among others that never do: more of them are found than LRU finds.
+#[test]
+fn reuse_learns_who_comes_back() {
+    let hits = |policy| {
+        let pool = BlockPool::new(PoolConfig::new(200).policy(policy).lanes(1).lane_of(|| 0))
+            .expect("a valid setup");
+        let (mut hits, mut fresh, mut complete, mut held) = (0, vec![], vec![], vec![]);
+        for round in 0..20_000u64 {
+            // Eight conversations in turn, each of ten blocks, and between two of them three of ten that nobody asks for again.
+            let of = if round.is_multiple_of(4) { round / 4 % 8 } else { 100 + round };
+            let hashes: Vec<SequenceHash> = (0..10).map(|block| hash(of * 10 + block)).collect();
+            let found = pool.match_prefix(&hashes, &mut held);
+            hits += found;
+            pool.allocate(10 - found, &mut fresh).expect("nobody else has any");
+            for (block, hash) in fresh.drain(..).zip(&hashes[found..]) {
+                complete.push(block.complete(*hash).expect("a new block is Reset"));
+            }
+            let parent = held.last().cloned();
+            pool.register_sequence(&mut complete, parent.as_ref(), &mut held);
+            drop(parent);
+            pool.release(held.drain(..).rev());
+        }
+        hits
+    };
+    let [lru, reuse] = [Policy::Lru, Policy::Reuse].map(hits);
+    assert!(lru == 0 && reuse > 25_000, "LRU {lru}, reuse {reuse} of 50,000");
 }

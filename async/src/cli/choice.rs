@@ -31,5 +31,8 @@ pub(super) fn policies() -> impl TypedValueParser<Value = Policy> {
             "Those used once or those used again, as what was missed lately teaches (ARC, FAST '03)"
         }
         Policy::TwoQ => "What is new, but for a quarter; what came back after that, by LRU (2Q, VLDB '94)",
+        Policy::Reuse => {
+            "Of the least expected hits for time of residence, as learned from turns of conversations"
+        }
     })
 }

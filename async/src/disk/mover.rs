@@ -111,6 +111,10 @@ impl DiskPort for DiskMover {
         self.tier.lookup(hash)
     }
 
+    fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.tier.find(hash)
+    }
+
     fn used(&self, hash: SequenceHash) {
         self.tier.used(hash);
     }

@@ -207,7 +207,16 @@ impl DiskTier {
     /// Finds a block. One whose volume is out of service is not found, and gone.
     #[must_use]
     pub fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
-        let block = self.pool.lookup(hash)?;
+        self.if_in_service(self.pool.lookup(hash)?)
+    }
+
+    /// The same for who looks after it and does not use it, as [`BlockPool::find`].
+    #[must_use]
+    pub fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.if_in_service(self.pool.find(hash)?)
+    }
+
+    fn if_in_service<'p>(&'p self, block: ImmutableBlock<'p>) -> Option<ImmutableBlock<'p>> {
         if !self.is_lost(block.id().0) {
             return Some(block);
         }

@@ -119,13 +119,13 @@ impl DiskTier {
     }
 
     fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {
-        if self.pool.lookup(name.hash).is_some() {
+        if self.pool.contains(name.hash) {
             // Another worker was quicker: this copy must not come back either. (Until the next line one may still be: then the
             // next opening finds two, and rejects one as a duplicate.)
             self.put_unforgotten(slot);
             return WriteOutcome::Stored;
         }
-        let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.lookup(parent));
+        let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.find(parent));
         // A block from the pool is `Reset`, so this is never refused.
         let Ok(complete) = slot.complete(name.hash) else { return WriteOutcome::Failed };
         // Released before its parent, as sequences are: tail first.

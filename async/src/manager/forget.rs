@@ -17,7 +17,7 @@ use super::stack::give_up_slot;
 use super::traffic::Traffic;
 use crate::tier::Tier;
 use crate::transfer::Cause;
-use kvstrata_core::SequenceHash;
+use kvstrata_core::{ImmutableBlock, SequenceHash};
 
 impl Drop for Names {
     fn drop(&mut self) {
@@ -48,7 +48,7 @@ impl Traffic {
         let of = inner.stack(stack);
         for tier in Tier::ALL {
             let (Some(pool), Some(owners)) = (of.pool(tier), of.owners(tier)) else { continue };
-            let Some(block) = pool.lookup_ref(hash) else { continue };
+            let Some(block) = pool.find(hash).map(ImmutableBlock::into_ref) else { continue };
             let purged = self.is_purging(owners.owner(block.id));
             if tier != Tier::Disk && !purged {
                 pool.withdraw_held(block);

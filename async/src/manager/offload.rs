@@ -15,7 +15,7 @@ use crate::metrics::Call;
 use crate::scheduler::Gate;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
-use kvstrata_core::SequenceHash;
+use kvstrata_core::{ImmutableBlock, SequenceHash};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -166,7 +166,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         match () {
             () if on_disk(&hash) => there += 1,
             () if in_host(&hash) => {}
-            () => match of.device.pool.lookup_ref(hash) {
+            () => match of.device.pool.find(hash).map(ImmutableBlock::into_ref) {
                 Some(block) => refs.push(block),
                 None => missing.push(hash),
             },
@@ -398,7 +398,7 @@ impl Traffic {
             if self.join_down(key, stack, hash, Some(Tier::Host)) {
                 continue;
             }
-            let Some(block) = host.pool.lookup_ref(hash) else {
+            let Some(block) = host.pool.find(hash).map(ImmutableBlock::into_ref) else {
                 left += 1;
                 continue;
             };

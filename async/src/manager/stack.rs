@@ -119,7 +119,7 @@ impl Books {
     ) -> Option<BlockRef> {
         let owned = self.pool.adopt_mutable(block).ok()?;
         self.note(block, name.parent, tenant);
-        let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.lookup(parent));
+        let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.find(parent));
         let complete = owned.complete(name.hash).ok()?;
         let registered = match once {
             true => self.pool.register(complete, parent.as_ref()).into_block(),
@@ -280,7 +280,7 @@ impl Stack {
 
     /// Whether the disk has a block, which has this class from now on.
     pub(super) fn on_disk(&self, hash: SequenceHash, class: Priority) -> bool {
-        let there = self.disk.as_ref().and_then(|disk| disk.lookup(hash));
+        let there = self.disk.as_ref().and_then(|disk| disk.find(hash));
         there.is_some_and(|there| {
             if there.priority() != below(class) {
                 there.set_priority(below(class));
@@ -292,7 +292,7 @@ impl Stack {
     /// The same of the host.
     pub(super) fn in_host(&self, hash: SequenceHash, class: Priority) -> bool {
         let host = self.host.as_ref();
-        host.and_then(|host| Some((host, host.pool.lookup(hash)?))).is_some_and(|(host, there)| {
+        host.and_then(|host| Some((host, host.pool.find(hash)?))).is_some_and(|(host, there)| {
             host.classify(&there, below(class));
             true
         })

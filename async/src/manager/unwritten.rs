@@ -30,7 +30,7 @@ use super::traffic::{Plain, Traffic};
 use crate::config::WriteMode;
 use crate::scheduler::{Gate, Key};
 use crate::transfer::{Cause, Failure};
-use kvstrata_core::{BlockId, BlockRef, SequenceHash};
+use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -330,7 +330,7 @@ impl Traffic {
         let books = &inner.stack(stack).device;
         let mut gone = Vec::new();
         for hash in hashes {
-            let Some(there) = books.pool.lookup_ref(*hash) else { continue };
+            let Some(there) = books.pool.find(*hash).map(ImmutableBlock::into_ref) else { continue };
             if self.withdraw(inner, stack, there, Cause::Cancelled) {
                 gone.push(there);
             }

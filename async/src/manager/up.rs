@@ -253,7 +253,7 @@ impl Traffic {
         };
         // The ids that were announced are those that come: somebody computes with them, whoever else has registered the hash meanwhile. Nor does
         // what is here give way to what a pass is still to write.
-        let there = || stack.device.pool.lookup(up.name.hash).map(|there| there.id());
+        let there = || stack.device.pool.find(up.name.hash).map(|there| there.id());
         let unwritten = !self.unwritten.is_empty()
             && there().is_some_and(|there| self.unwritten.iteration(up.stack, there).is_some());
         let registered = match up.announced || unwritten {

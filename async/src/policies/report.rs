@@ -103,13 +103,13 @@ impl fmt::Display for Report {
         writeln!(f, "room for all     {all:>10.2} % of the blocks would be hits\n")?;
         writeln!(f, "Hits by capacity, % of the blocks; * the best policy:")?;
         write!(f, "{:>11}", "blocks")?;
-        self.curves().try_for_each(|curve| write!(f, " {:>7} ", curve.name))?;
+        self.curves().try_for_each(|curve| write!(f, " {:>6} ", curve.name))?;
         for (at, capacity) in self.capacities.iter().enumerate() {
             write!(f, "\n{:>11}", count(u64::from(*capacity)))?;
             let best = self.policies.iter().map(|curve| curve.hits[at]).max();
             for curve in &self.policies {
                 let mark = if Some(curve.hits[at]) == best { '*' } else { ' ' };
-                write!(f, " {:>7.2}{mark}", 100.0 * curve.hit_ratio[at])?;
+                write!(f, " {:>6.2}{mark}", 100.0 * curve.hit_ratio[at])?;
             }
             write!(f, " {:>7.2}", 100.0 * self.optimum.hit_ratio[at])?;
         }

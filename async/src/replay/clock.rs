@@ -61,6 +61,10 @@ impl DiskPort for TimedDisk {
         self.disk.lookup(hash)
     }
 
+    fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.disk.find(hash)
+    }
+
     fn used(&self, hash: SequenceHash) {
         self.disk.used(hash);
     }

@@ -88,6 +88,11 @@ pub trait DiskPort: Send + Sync + Debug {
     /// Finds a block that can be read.
     fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>>;
 
+    /// The same for who looks after it and does not use it, as [`BlockPool::find`].
+    fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.lookup(hash)
+    }
+
     /// A request has this block, wherever it is.
     fn used(&self, hash: SequenceHash);
 

@@ -1,10 +1,10 @@
-//! Eviction policies over a trace: hits of each, reuse against LRU, and what reuse costs.
+//! Eviction policies over a trace: hits of each, reuse against LRU, and what the core's cost.
 
 use kvstrata::trace::TraceSource;
 use kvstrata_benches::policies::classic::Classic;
-use kvstrata_benches::policies::reuse::Reuse;
 use kvstrata_benches::policies::traffic::Trace;
 use kvstrata_benches::policies::{made_up, optimum, pool};
+use kvstrata_core::Policy;
 use std::env;
 use std::error::Error;
 use std::process::ExitCode;
@@ -12,11 +12,11 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
 
-  table     hits of all policies, of reuse and of the optimum, in per cent of the trace's blocks, and counted
+  table     hits of policies as their papers have them, of the core's and of the optimum, in per cent of the trace's blocks, and counted
   never     reuse less LRU, in percentage points, over made-up traces, over others, over the trace in parts, and over tiny pools
   sweep     reuse less LRU on the trace, from 250 to 150,000 blocks
   means     reuse on the trace: the mean of seven capacities within 15 % of each, against the noise of a single one
-  time      nanoseconds an eviction and a touch, and bytes a block, of reuse on the trace: the least of seven runs
+  time      nanoseconds an eviction and a touch, and bytes a block more than LRU's, of the core's policies on the trace: the least of seven runs
 
   --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
   --capacities N,N,…   blocks of the pool; 1000,3000,10000,30000 unless given (`never` and `sweep` have their own)
@@ -128,14 +128,16 @@ fn table(options: &Options, trace: &Trace) {
     for (name, classic) in Classic::ALL {
         row(name, &|blocks| classic.hits(trace, blocks));
     }
-    row("reuse", &|blocks| pool::run(trace, blocks, false).hits);
+    for policy in Policy::ALL {
+        row(&format!("core: {policy}"), &|blocks| pool::run(trace, policy, blocks, false).hits);
+    }
     row("optimum", &|blocks| optimum::optimum(trace, blocks));
 }
 
 /// LRU's hits, and reuse's less these, in per cent of the trace's blocks.
 fn against_lru(trace: &Trace, blocks: usize) -> (f64, f64) {
     let lru = trace.percent(optimum::lru(trace, blocks));
-    (lru, trace.percent(pool::run(trace, blocks, false).hits) - lru)
+    (lru, trace.percent(pool::run(trace, Policy::Reuse, blocks, false).hits) - lru)
 }
 
 /// A line a trace; the worst of all.
@@ -176,7 +178,8 @@ fn sweep(options: &Options, trace: &Trace) {
 fn means(options: &Options, trace: &Trace) {
     for blocks in options.capacities(&FOUR) {
         let near = [0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15].map(|share| (blocks as f64 * share) as usize);
-        let hits = near.map(|blocks| trace.percent(pool::run(trace, blocks.max(1), false).hits));
+        let hits =
+            near.map(|blocks| trace.percent(pool::run(trace, Policy::Reuse, blocks.max(1), false).hits));
         let least = hits.iter().copied().fold(f64::MAX, f64::min);
         println!("{blocks}: {:.2} % on average, {least:.2} % at least", hits.iter().sum::<f64>() / 7.0);
     }
@@ -184,13 +187,19 @@ fn means(options: &Options, trace: &Trace) {
 
 fn time(options: &Options, trace: &Trace) {
     for blocks in options.capacities(&FOUR) {
-        let (mut evict, mut touch) = (u64::MAX, u64::MAX);
-        for _ in 0..7 {
-            let out = pool::run(trace, blocks, true);
-            evict = evict.min(out.evict_ns / out.evictions_timed.max(1));
-            touch = touch.min(out.touch_ns / trace.blocks);
+        let of_lru = pool::pool(Policy::Lru, blocks).memory_bytes();
+        for policy in Policy::ALL {
+            let (mut evict, mut touch) = (u64::MAX, u64::MAX);
+            for _ in 0..7 {
+                let out = pool::run(trace, policy, blocks, true);
+                evict = evict.min(out.evict_ns / out.evictions_timed.max(1));
+                touch = touch.min(out.touch_ns / trace.blocks);
+            }
+            let more =
+                pool::pool(policy, blocks).memory_bytes().saturating_sub(of_lru) as f64 / blocks as f64;
+            println!(
+                "{blocks} {policy}: {evict} ns an eviction, {touch} ns a touch, {more:.1} bytes a block more than LRU"
+            );
         }
-        let bytes = Reuse::new(blocks).memory_bytes() as f64 / blocks as f64;
-        println!("{blocks}: {evict} ns an eviction, {touch} ns a touch, {bytes:.1} bytes a block");
     }
 }

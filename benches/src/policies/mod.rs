@@ -1,7 +1,7 @@
 //! Eviction policies in a laboratory: hits of each over a trace, without a thread, a byte of payload or a second tier.
 //!
 //! ```text
-//!   trace ─► pool (as the core has it) ─► reuse        the policy that is proposed; docs/decisions/015-reuse-prediction.md
+//!   trace ─► a pool of the core ─► its policies         as they ship; docs/decisions/015-reuse-prediction.md
 //!        ├─► classic policies, a block at a time       as their papers have them
 //!        └─► exact LRU, and the offline optimum        the two ends
 //! ```
@@ -9,8 +9,7 @@
 //! | file | what |
 //! |---|---|
 //! | `traffic.rs` | a trace, its blocks renumbered |
-//! | `pool.rs` | the pool with the policy |
-//! | `reuse/` | the policy |
+//! | `pool.rs` | a pool of the core |
 //! | `classic.rs` | LRU, LFU, SIEVE, S3-FIFO, ARC, 2Q |
 //! | `optimum.rs` | exact LRU, and the optimum |
 //! | `made_up/` | traces on which it must not fall behind LRU |
@@ -21,7 +20,6 @@ pub mod classic;
 pub mod made_up;
 pub mod optimum;
 pub mod pool;
-pub mod reuse;
 pub mod traffic;
 
 #[cfg(test)]
@@ -30,6 +28,7 @@ mod tests {
     use super::traffic::Trace;
     use super::{made_up, optimum, pool};
     use kvstrata::trace::TraceSource;
+    use kvstrata_core::Policy;
 
     #[test]
     fn counts_on_the_bundled_trace_are_those_of_the_record() {
@@ -37,7 +36,9 @@ mod tests {
         let classic = Classic::ALL.map(|(_, classic)| classic.hits(&trace, 1000));
         assert_eq!(classic, [12_847, 12_900, 13_871, 16_041, 15_275, 15_615, 21_803]);
         assert_eq!(optimum::lru(&trace, 1000), 12_847);
-        assert_eq!(pool::run(&trace, 1000, false).hits, 20_960);
+        let [lru, reuse] =
+            [Policy::Lru, Policy::Reuse].map(|policy| pool::run(&trace, policy, 1000, false).hits);
+        assert_eq!((lru, reuse), (12_847, 20_493));
         assert_eq!(optimum::optimum(&trace, 1000), 55_019);
     }
 
@@ -45,7 +46,7 @@ mod tests {
     #[test]
     fn what_holds_everything_has_the_optimum_s_hits() {
         for trace in made_up::other(0) {
-            let all = pool::run(&trace, trace.distinct, false);
+            let all = pool::run(&trace, Policy::Reuse, trace.distinct, false);
             assert_eq!(all.evictions, 0, "{}", trace.name);
             assert_eq!(all.hits, optimum::optimum(&trace, trace.distinct), "{}", trace.name);
         }

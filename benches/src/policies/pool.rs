@@ -1,11 +1,9 @@
-//! A pool with the policy, as the core has it: match, hold, evict leaf first, register, release tail first.
+//! A pool of the core, run over a trace: match, evict, register, release tail first.
 //!
-//! One tier, one request at a time, all of a request's victims before its registrations, as an allocation takes them.
-//!
-//! I1. A block is in one slot at most; its parent is resident as long as it is.
+//! One tier, one request at a time, all of a request's victims before its registrations.
 
-use super::reuse::{Host, NIL, Reuse};
 use super::traffic::{Trace, key_of};
+use kvstrata_core::{BlockPool, ImmutableBlock, Policy, PoolConfig, SequenceHash};
 use std::time::Instant;
 
 /// A request's work is less: what took longer was interrupted.
@@ -26,94 +24,79 @@ pub struct Outcome {
     pub touch_ns: u64,
 }
 
-/// What the core has in its slots anyway.
-struct Pool {
-    keys: Vec<u64>,
-    parents: Vec<u32>,
-    children: Vec<u32>,
+/// A pool of so many blocks, for one thread.
+#[must_use]
+pub fn pool(policy: Policy, capacity: usize) -> BlockPool {
+    let config = PoolConfig::new(capacity as u32).policy(policy).lane_of(|| 0);
+    BlockPool::new(config).expect("from 1 to 268,435,456 blocks")
 }
 
-impl Host for Pool {
-    fn key(&self, slot: u32) -> u64 {
-        self.keys[slot as usize]
-    }
-
-    fn parent(&self, slot: u32) -> u32 {
-        self.parents[slot as usize]
-    }
-
-    fn children(&self, slot: u32) -> u32 {
-        self.children[slot as usize]
-    }
+fn hash_of(id: u32) -> SequenceHash {
+    let key = key_of(id);
+    SequenceHash::from_u128((u128::from(key) << 64) | u128::from(key.rotate_left(17) ^ u64::from(id)))
 }
 
 /// Runs the trace over a pool of so many blocks; a request longer than the pool is cut off.
 #[must_use]
-pub fn run(trace: &Trace, capacity: usize, timed: bool) -> Outcome {
-    let mut policy = Reuse::new(capacity);
-    let mut pool =
-        Pool { keys: vec![0; capacity], parents: vec![NIL; capacity], children: vec![0; capacity] };
-    let mut slot_of = vec![NIL; trace.distinct];
-    let mut id_of = vec![NIL; capacity];
-    let mut free: Vec<u32> = (0..capacity as u32).rev().collect();
+pub fn run(trace: &Trace, policy: Policy, capacity: usize, timed: bool) -> Outcome {
+    let pool = pool(policy, capacity);
     let mut out = Outcome::default();
-    let (mut fresh, mut victims) = (Vec::new(), Vec::new());
+    let (mut hashes, mut victims, mut fresh, mut run) = (vec![], vec![], vec![], vec![]);
+    let (mut found, mut held): (Vec<ImmutableBlock<'_>>, Vec<ImmutableBlock<'_>>) = (vec![], vec![]);
     for request in &trace.requests {
         let ids = &request.ids[..request.ids.len().min(capacity)];
-        out.hits += ids.iter().take_while(|id| slot_of[**id as usize] != NIL).count() as u64;
-        // Match, and look-up of the rest: held.
+        hashes.clear();
+        hashes.extend(ids.iter().map(|id| hash_of(*id)));
         let watch = Watch::start(timed);
-        fresh.clear();
-        for (at, id) in ids.iter().enumerate() {
-            match slot_of[*id as usize] {
-                NIL => fresh.push(at),
-                slot => policy.on_hit(&pool, slot),
-            }
-        }
+        let leading = pool.match_prefix(&hashes, &mut found);
+        pool.match_any(&hashes[leading..], &mut found);
         out.touch_ns += watch.stop().unwrap_or(0);
-        let wanted = fresh.len().saturating_sub(free.len());
+        out.hits += leading as u64;
+        let missing = hashes.len() - found.len();
+        let wanted = missing.saturating_sub(pool.free());
         let watch = Watch::start(timed);
+        let evicted = pool.evict(wanted, &mut victims);
+        if let Some(ns) = watch.stop() {
+            out.evict_ns += ns;
+            out.evictions_timed += evicted as u64;
+        }
+        assert_eq!(evicted, wanted, "a request is at most as long as the pool");
+        out.evictions += evicted as u64;
         victims.clear();
-        for _ in 0..wanted {
-            let victim = policy.evict(&pool).expect("a request is at most as long as the pool");
-            victims.push(victim);
-            let parent = pool.parents[victim as usize];
-            if parent != NIL {
-                pool.children[parent as usize] -= 1;
-                if pool.children[parent as usize] == 0 {
-                    policy.on_childless(parent);
+        pool.allocate(missing, &mut fresh).expect("as many were evicted");
+        let watch = Watch::start(timed);
+        let mut there = found.drain(..).peekable();
+        for hash in &hashes {
+            match there.next_if(|block| block.hash() == *hash) {
+                Some(block) => {
+                    register(&pool, &mut run, &mut held);
+                    held.push(block);
+                }
+                None => {
+                    let block = fresh.pop().expect("as many as are missing");
+                    run.push(block.complete(*hash).expect("a new block is Reset"));
                 }
             }
         }
-        if let Some(ns) = watch.stop() {
-            out.evict_ns += ns;
-            out.evictions_timed += wanted as u64;
-        }
-        for victim in victims.drain(..) {
-            slot_of[id_of[victim as usize] as usize] = NIL;
-            free.push(victim);
-        }
-        out.evictions += wanted as u64;
-        let watch = Watch::start(timed);
-        for (nth, at) in fresh.iter().enumerate() {
-            let (slot, id) = (free.pop().expect("as many were evicted"), ids[*at]);
-            slot_of[id as usize] = slot;
-            id_of[slot as usize] = id;
-            let parent = if *at == 0 { NIL } else { slot_of[ids[*at - 1] as usize] };
-            pool.keys[slot as usize] = key_of(id);
-            pool.parents[slot as usize] = parent;
-            pool.children[slot as usize] = 0;
-            if parent != NIL {
-                pool.children[parent as usize] += 1;
-            }
-            policy.on_register(&pool, slot, (fresh.len() - nth) as u32);
-        }
-        for (at, id) in ids.iter().rev().enumerate() {
-            policy.on_release(&pool, slot_of[*id as usize], at as u32);
-        }
+        drop(there);
+        register(&pool, &mut run, &mut held);
+        pool.release(held.drain(..).rev());
         out.touch_ns += watch.stop().unwrap_or(0);
     }
     out
+}
+
+fn register<'p>(
+    pool: &'p BlockPool,
+    run: &mut Vec<kvstrata_core::CompleteBlock<'p>>,
+    held: &mut Vec<ImmutableBlock<'p>>,
+) {
+    if !run.is_empty() {
+        let parent = held.last().cloned();
+        pool.register_sequence(run, parent.as_ref(), held);
+        // Held by its own handle still, so this is no release of its last.
+        drop(parent);
+    }
 }
 
 /// Time, but for what was interrupted.

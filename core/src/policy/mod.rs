@@ -10,6 +10,7 @@ mod ghosts;
 mod lfu;
 mod lru;
 mod pair;
+pub(crate) mod reuse;
 mod s3fifo;
 mod sieve;
 mod two_q;
@@ -17,6 +18,7 @@ mod two_q;
 use crate::hash::SequenceHash;
 use crate::pool::Hunt;
 use crate::slot::{Priority, Slot};
+use alloc::boxed::Box;
 use core::fmt;
 use core::str::FromStr;
 
@@ -36,12 +38,14 @@ pub enum Policy {
     Arc,
     /// 2Q (Johnson and Shasha, VLDB 1994), the full version: a FIFO of a quarter, then a ghost, and LRU for what comes back.
     TwoQ,
+    /// Least expected hits for time of residence, by what was learned of conversations: their turns, growth and trunks; never far behind LRU.
+    Reuse,
 }
 
 impl Policy {
     /// All of them, for help texts and tests.
-    pub const ALL: [Policy; 6] =
-        [Policy::Lru, Policy::Lfu, Policy::Sieve, Policy::S3Fifo, Policy::Arc, Policy::TwoQ];
+    pub const ALL: [Policy; 7] =
+        [Policy::Lru, Policy::Lfu, Policy::Sieve, Policy::S3Fifo, Policy::Arc, Policy::TwoQ, Policy::Reuse];
 
     /// The name as options spell it.
     pub const fn name(self) -> &'static str {
@@ -52,6 +56,7 @@ impl Policy {
             Policy::S3Fifo => "s3fifo",
             Policy::Arc => "arc",
             Policy::TwoQ => "2q",
+            Policy::Reuse => "reuse",
         }
     }
 }
@@ -68,7 +73,7 @@ pub struct UnknownPolicy;
 
 impl fmt::Display for UnknownPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unknown policy: lru, lfu, sieve, s3fifo, arc and 2q are known")
+        f.write_str("unknown policy: lru, lfu, sieve, s3fifo, arc, 2q and reuse are known")
     }
 }
 
@@ -89,8 +94,24 @@ pub(crate) trait Eviction {
     fn keeps_place(&self, _list: u8) -> bool {
         false
     }
+    /// Whether it tells uses from holds that are none: then a block that is held and not used keeps its place.
+    fn tells_uses(&self) -> bool {
+        false
+    }
+    /// The priority that a list is of.
+    fn priority_of(&self, list: u8) -> usize {
+        usize::from(list) % Priority::EVICTABLE
+    }
+    /// A block is about to be registered, behind `parent`, which the caller holds.
+    fn on_register(&self, _number: u32, _slot: &Slot, _parent: Option<u32>) {}
+    /// It is registered now: nobody had it.
+    fn on_registered(&self, _number: u32, _slot: &Slot, _parent: Option<u32>) {}
     /// A block was used: acquired by a lookup, or found by whoever would register it.
     fn on_hit(&self, _slot: &Slot) {}
+    /// The same, for policies that want to know more. `clock`: releases so far.
+    fn on_use(&self, _number: u32, slot: &Slot, _clock: impl Fn() -> u64) {
+        self.on_hit(slot);
+    }
     /// A block that has a place leaves the registry.
     fn on_remove(&self, _slot: &Slot) {}
     /// The list that a parent which has waited for its children comes back to; none, or its own: to its old place there.
@@ -101,6 +122,23 @@ pub(crate) trait Eviction {
     fn before_places<'s>(&self, _blocks: impl Iterator<Item = &'s Slot>) {}
     /// The list of a block that takes its place on the timeline now. The caller holds its only reference.
     fn place(&self, slot: &Slot, priority: Priority) -> u8;
+    /// A batch of blocks is about to take places, the first of which is the `first` that was ever given: books for it, if the policy has any.
+    fn begin_batch(&self, _first: u64) -> Option<reuse::Batch> {
+        None
+    }
+    /// As [`place`](Eviction::place), for a block of such a batch, that takes this position.
+    fn place_in(
+        &self,
+        _batch: &mut reuse::Batch,
+        _number: u32,
+        slot: &Slot,
+        priority: Priority,
+        _place: u64,
+    ) -> u8 {
+        self.place(slot, priority)
+    }
+    /// All of a batch have places. `available`: how many blocks are free, or wait.
+    fn end_batch(&self, _batch: reuse::Batch, _available: impl Fn() -> usize) {}
     /// The list that victims come from after those of `nth` turns, if nothing happened meanwhile; none: there are no more. A list has several
     /// turns if it is only the last that takes all of it.
     fn turn(&self, nth: usize) -> Option<Turn> {
@@ -137,6 +175,7 @@ pub(crate) enum AnyPolicy {
     S3Fifo(s3fifo::S3Fifo),
     Arc(arc::Arc),
     TwoQ(two_q::TwoQ),
+    Reuse(Box<reuse::Reuse>),
 }
 
 macro_rules! each {
@@ -148,12 +187,13 @@ macro_rules! each {
             AnyPolicy::S3Fifo($policy) => $call,
             AnyPolicy::Arc($policy) => $call,
             AnyPolicy::TwoQ($policy) => $call,
+            AnyPolicy::Reuse($policy) => $call,
         }
     };
 }
 
 impl AnyPolicy {
-    pub(crate) fn new(policy: Policy, capacity: usize) -> AnyPolicy {
+    pub(crate) fn new(policy: Policy, capacity: usize, lanes: usize, lane_of: fn() -> usize) -> AnyPolicy {
         match policy {
             Policy::Lru => AnyPolicy::Lru(lru::Lru),
             Policy::Lfu => AnyPolicy::Lfu(lfu::Lfu::new()),
@@ -161,6 +201,7 @@ impl AnyPolicy {
             Policy::S3Fifo => AnyPolicy::S3Fifo(s3fifo::S3Fifo::new(capacity)),
             Policy::Arc => AnyPolicy::Arc(arc::Arc::new(capacity)),
             Policy::TwoQ => AnyPolicy::TwoQ(two_q::TwoQ::new(capacity)),
+            Policy::Reuse => AnyPolicy::Reuse(Box::new(reuse::Reuse::new(capacity, lanes, lane_of))),
         }
     }
 }
@@ -173,9 +214,45 @@ impl Eviction for AnyPolicy {
     fn keeps_place(&self, list: u8) -> bool {
         each!(self, policy => policy.keeps_place(list))
     }
+    fn tells_uses(&self) -> bool {
+        each!(self, policy => policy.tells_uses())
+    }
+    #[inline]
+    fn priority_of(&self, list: u8) -> usize {
+        each!(self, policy => policy.priority_of(list))
+    }
+    #[inline]
+    fn on_register(&self, number: u32, slot: &Slot, parent: Option<u32>) {
+        each!(self, policy => policy.on_register(number, slot, parent));
+    }
+    #[inline]
+    fn on_registered(&self, number: u32, slot: &Slot, parent: Option<u32>) {
+        each!(self, policy => policy.on_registered(number, slot, parent));
+    }
     #[inline]
     fn on_hit(&self, slot: &Slot) {
         each!(self, policy => policy.on_hit(slot));
+    }
+    #[inline]
+    fn on_use(&self, number: u32, slot: &Slot, clock: impl Fn() -> u64) {
+        each!(self, policy => policy.on_use(number, slot, clock));
+    }
+    #[inline]
+    fn begin_batch(&self, first: u64) -> Option<reuse::Batch> {
+        each!(self, policy => policy.begin_batch(first))
+    }
+    fn place_in(
+        &self,
+        batch: &mut reuse::Batch,
+        number: u32,
+        slot: &Slot,
+        priority: Priority,
+        place: u64,
+    ) -> u8 {
+        each!(self, policy => policy.place_in(batch, number, slot, priority, place))
+    }
+    fn end_batch(&self, batch: reuse::Batch, available: impl Fn() -> usize) {
+        each!(self, policy => policy.end_batch(batch, available));
     }
     #[inline]
     fn on_remove(&self, slot: &Slot) {

@@ -65,17 +65,10 @@ impl BlockPool {
         let end = out.len().saturating_add(n);
         // Of a list with a hand, too, from the oldest, and not from where the hand stands.
         passed.places.resize(self.policy.lists(), self.timeline.old_end());
-        let mut looked_at = 0u64;
-        let turns = (0..).map_while(|nth| self.policy.turn(nth));
-        for list in turns.filter(|turn| turn.most > 0).map(|turn| turn.list) {
+        for list in self.lists_in_order() {
             if out.len() >= end {
                 return;
             }
-            // At all of it, in its first turn. No policy has more lists than bits.
-            if looked_at & (1 << list) != 0 {
-                continue;
-            }
-            looked_at |= 1 << list;
             let place = &mut passed.places[list];
             let mut go_on = self.timeline.young_end();
             self.timeline.peek(&self.slots, list, *place, |slot, number| {

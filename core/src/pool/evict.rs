@@ -9,7 +9,7 @@ use super::stats::count;
 use super::{BlockPool, EvictedBlock};
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::Eviction;
+use crate::policy::{AnyPolicy, Eviction, reuse};
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
 use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Candidate, Full, Timeline, Verdict};
@@ -26,6 +26,8 @@ pub struct VictimsSeen {
     place: u64,
     /// The list that a turn has left, and where: a later turn goes on there.
     left: Option<(usize, u64)>,
+    /// Where it stands in each list, for a policy that takes from many by turns.
+    pub(super) places: [u64; reuse::LISTS],
 }
 
 /// A search for victims, as a policy sees it.
@@ -44,6 +46,17 @@ impl<'p> Hunt<'p> {
 
     pub(crate) fn timeline(&self) -> &'p Timeline {
         &self.pool.timeline
+    }
+
+    /// How many blocks are free, or wait.
+    pub(crate) fn available(&self) -> usize {
+        self.pool.available()
+    }
+
+    /// The parent of a block that was claimed, if it is registered still.
+    pub(crate) fn parent_of(&self, slot: &Slot) -> Option<u32> {
+        let parent = unpack(slot.parent())?;
+        (self.pool.slot(parent.id).word().generation() == parent.generation).then_some(parent.id.0)
     }
 
     /// Claims the oldest of a list, as they come.
@@ -156,6 +169,9 @@ impl BlockPool {
 
     /// The same, behind those that a look has seen before, which has then seen these, too. Fewer than `n`: there are no more.
     pub fn victims_behind(&self, seen: &mut VictimsSeen, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
+        if let AnyPolicy::Reuse(policy) = &self.policy {
+            return self.victims_in_order(policy, &mut seen.places, n, out);
+        }
         let end = out.len().saturating_add(n);
         while out.len() < end
             && let Some(turn) = self.policy.turn(seen.turn)
@@ -188,7 +204,8 @@ impl BlockPool {
                 }
                 place => {
                     let left = (turn.most < usize::MAX).then(|| (turn.list, place.unwrap_or(u64::MAX)));
-                    *seen = VictimsSeen { turn: seen.turn + 1, count: 0, place: 0, left: left.or(seen.left) };
+                    let left = left.or(seen.left);
+                    *seen = VictimsSeen { turn: seen.turn + 1, count: 0, place: 0, left, ..*seen };
                 }
             }
         }

@@ -6,7 +6,7 @@ use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
 use crate::policy::Eviction;
 use crate::registry::Acquired;
-use crate::slot::{MAX_REFERENCES, Priority, State};
+use crate::slot::{MAX_REFERENCES, NO_TICKET, Priority, State};
 use crate::sync::Relaxed;
 use alloc::vec::Vec;
 
@@ -70,12 +70,20 @@ impl BlockPool {
         Some(self.activate(found))
     }
 
+    /// Finds one block for who looks after it and does not use it, as to register another behind it: to no policy is this a use. Under
+    /// [`Policy::Reuse`](crate::Policy::Reuse) the block keeps its place, too.
+    pub fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        let found = self.registry.acquire(&self.slots, hash)?;
+        Some(self.hold(found))
+    }
+
     /// Whether a block of this hash is registered, without taking a reference: true for this moment only.
     pub fn contains(&self, hash: SequenceHash) -> bool {
         self.registry.contains(&self.slots, hash)
     }
 
-    /// Turns a weak reference into one that holds, which is no use of the block, unless the block has been recycled or is not registered any more.
+    /// Turns a weak reference into one that holds, which is no use of the block, unless the block has been recycled or is not registered any
+    /// more.
     pub fn upgrade(&self, block: BlockRef) -> Option<ImmutableBlock<'_>> {
         let slot = self.slots.get(block.id.index())?;
         let mut word = slot.word();
@@ -98,23 +106,33 @@ impl BlockPool {
 
     /// The books of one acquisition that is a use.
     pub(super) fn activate(&self, found: Acquired) -> ImmutableBlock<'_> {
-        self.policy.on_hit(&self.slots[found.slot as usize]);
-        self.hold(found)
+        self.hit(found);
+        self.acquired(found)
     }
 
     /// The books of one acquisition that is none.
     pub(super) fn hold(&self, found: Acquired) -> ImmutableBlock<'_> {
+        if !self.tells_uses && found.was_inactive() {
+            self.leave_place(found);
+        }
+        self.acquired(found)
+    }
+
+    fn acquired(&self, found: Acquired) -> ImmutableBlock<'_> {
         let mut activated = Activated::default();
         activated.add(found);
         self.count_activated(&activated);
-        self.leave_place(found);
         ImmutableBlock::new(self, BlockId(found.slot))
     }
 
     #[inline]
     fn hit(&self, found: Acquired) {
-        self.policy.on_hit(&self.slots[found.slot as usize]);
-        self.leave_place(found);
+        let slot = &self.slots[found.slot as usize];
+        self.policy.on_use(found.slot, slot, || self.timeline.clock());
+        // Held by others that do not use it, it has its place still.
+        if found.was_inactive() || (self.tells_uses && slot.ticket() != NO_TICKET) {
+            self.leave_place(found);
+        }
     }
 
     /// What was acquired gives up its place, unless it keeps that.
@@ -122,8 +140,7 @@ impl BlockPool {
     fn leave_place(&self, found: Acquired) {
         let slot = &self.slots[found.slot as usize];
         // Relaxed: written before the release that made it inactive.
-        let keeps = || self.keeps_place && self.policy.keeps_place(slot.list.load(Relaxed));
-        if found.was_inactive() && !keeps() {
+        if !self.keeps_place || !self.policy.keeps_place(slot.list.load(Relaxed)) {
             slot.forget_ticket();
         }
     }

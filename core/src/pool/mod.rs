@@ -21,6 +21,7 @@ mod by_number;
 mod config;
 mod evict;
 mod handle;
+mod in_order;
 mod lease;
 mod lookup;
 mod register;
@@ -60,6 +61,8 @@ pub struct BlockPool {
     policy: AnyPolicy,
     /// In some list of the policy.
     keeps_place: bool,
+    /// A block that is held, and was not used, has its place still.
+    tells_uses: bool,
     kind: Policy,
     page_size: u32,
     unique: bool,
@@ -76,8 +79,9 @@ impl BlockPool {
     pub fn new(config: PoolConfig) -> Result<BlockPool, ConfigError> {
         config.check()?;
         let capacity = config.capacity as usize;
-        let policy = AnyPolicy::new(config.policy, capacity);
+        let policy = AnyPolicy::new(config.policy, capacity, config.lanes, config.lane_of);
         let keeps_place = (0..policy.lists()).any(|list| policy.keeps_place(list as u8));
+        let tells_uses = policy.tells_uses();
         Ok(BlockPool {
             slots: Slot::table(capacity),
             free: FreeMap::new(config.capacity, config.lanes),
@@ -86,6 +90,7 @@ impl BlockPool {
             unplaced: unplaced::Unplaced::new(capacity),
             policy,
             keeps_place,
+            tells_uses,
             kind: config.policy,
             page_size: config.page_size,
             unique: config.duplicates == Duplicates::Reject,
@@ -108,6 +113,11 @@ impl BlockPool {
     /// The eviction policy.
     pub fn policy(&self) -> Policy {
         self.kind
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn any_policy(&self) -> &AnyPolicy {
+        &self.policy
     }
 
     #[inline]

@@ -4,6 +4,7 @@ use super::stats::count;
 use super::{BlockPool, CompleteBlock, ImmutableBlock};
 use crate::error::{Reason, TransitionError};
 use crate::id::{BlockId, BlockRef};
+use crate::policy::Eviction;
 use crate::registry::Inserted;
 use crate::slot::{NIL, Slot, State, Word};
 use crate::sync::skipped;
@@ -162,6 +163,8 @@ impl BlockPool {
         let complete = slot.word();
         debug_assert_eq!(complete.state(), State::Complete);
         slot.begin_registration(complete.generation(), pack(parent), scoped);
+        let above = parent.map(|parent| parent.id.0);
+        self.policy.on_register(id.0, slot, above);
         // Registered before it is found: an insert that finds it can acquire it at once. The caller's is its first reference.
         slot.set_word(complete.with_state(State::Registered).acquired());
         loop {
@@ -170,6 +173,7 @@ impl BlockPool {
                     if let Some(parent) = parent {
                         self.add_child(slot, pack(Some(parent)), parent);
                     }
+                    self.policy.on_registered(id.0, slot, above);
                     if let Some(sink) = &self.sink {
                         sink.stored(BlockRef { id, generation: complete.generation() }, key, parent);
                     }

@@ -81,6 +81,7 @@ impl BlockPool {
                     self.count_inactive(word, 1);
                     if word.priority() != Priority::Pinned {
                         self.timeline.relist(&self.slots, number);
+                        self.place_if_used(number, slot, word);
                     }
                     return true;
                 }
@@ -96,9 +97,9 @@ impl BlockPool {
             return false;
         }
         let pinned = word.priority() == Priority::Pinned;
-        if self.keeps_place && slot.ticket() != NO_TICKET {
-            // Relaxed: written with the ticket. A list's class is its number modulo the classes.
-            let class = usize::from(slot.list.load(Relaxed)) % Priority::EVICTABLE;
+        if (self.keeps_place || self.tells_uses) && slot.ticket() != NO_TICKET {
+            // Relaxed: written with the ticket.
+            let class = self.policy.priority_of(slot.list.load(Relaxed));
             if class == word.priority() as usize {
                 return false;
             }
@@ -121,13 +122,18 @@ impl BlockPool {
         };
         self.policy.before_places(batch.iter().map(|number| &self.slots[*number as usize]));
         let mut settled = 0u64;
+        let mut books = self.policy.begin_batch(self.timeline.number(positions.next()));
         for (i, number) in batch.iter().enumerate() {
             let slot = &self.slots[*number as usize];
             let word = slot.word();
             if self.policy.list_of_returning(word.priority()).is_some() {
                 slot.forget_deferral(word.generation());
             }
-            let list = self.policy.place(slot, word.priority().min(Priority::High));
+            let class = word.priority().min(Priority::High);
+            let list = match &mut books {
+                None => self.policy.place(slot, class),
+                Some(books) => self.policy.place_in(books, *number, slot, class, positions.next()),
+            };
             if self.place_and_release(&mut positions, *number, list) {
                 settled |= 1 << i;
             }
@@ -136,6 +142,9 @@ impl BlockPool {
             count(&self.lane().inactive, u64::from(settled.count_ones()));
         }
         positions.finish(&self.slots, batch, settled);
+        if let Some(books) = books {
+            self.policy.end_batch(books, || self.available());
+        }
     }
 
     /// Lets go of a block, by its only reference, into a list that its policy has named.
@@ -163,6 +172,7 @@ impl BlockPool {
             match slot.try_swap(word, word.released()) {
                 Ok(()) => {
                     positions.settle(put);
+                    self.place_if_used(number, slot, word);
                     return true;
                 }
                 Err(seen) => word = seen,
@@ -173,6 +183,26 @@ impl BlockPool {
         self.policy.on_remove(slot);
         self.release_slots_slowly(number);
         false
+    }
+
+    /// Gives a block a place that was let go of with the one that it had, or with a new one, while another used it: a use forgets the place of
+    /// a block that is held, and comes and goes between our look at the word and its exchange, without a trace in the word.
+    #[inline]
+    fn place_if_used(&self, number: u32, slot: &Slot, before: Word) {
+        if !self.tells_uses || slot.ticket() != NO_TICKET || skipped!("release_misses_use") {
+            return;
+        }
+        // Who holds it now places it; so do we, if nobody does.
+        let word = slot.word();
+        let waits = word.inactive()
+            && word.generation() == before.generation()
+            && word.priority() != Priority::Pinned
+            // Kept by leases alone: it goes with the last of them.
+            && !word.withdrawn();
+        if waits && slot.try_acquire(word).is_ok() {
+            count(&self.lane().inactive, 1u64.wrapping_neg());
+            self.release_slots_slowly(number);
+        }
     }
 
     #[cold]

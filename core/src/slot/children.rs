@@ -47,6 +47,12 @@ impl Slot {
         self.change(generation, |counts| (counts & CHILDREN != 0).then_some(counts | DEFERRED)).is_some()
     }
 
+    /// Whether the block has resident children, or leases: true for this moment only, a hint.
+    #[inline]
+    pub(crate) fn has_children(&self) -> bool {
+        self.children.load(Relaxed) as u32 & CHILDREN != 0
+    }
+
     /// It takes a new place in its list, and waits no more; for the holder of its only reference.
     #[inline]
     pub(crate) fn forget_deferral(&self, generation: u32) {

@@ -3,14 +3,15 @@
 //! ```text
 //!   0      8               24     32       40       48         56     58   59   60      64
 //!   ┌──────┬───────────────┬──────┬────────┬────────┬──────────┬──────┬────┬────┬───────┐
-//!   │state │ key lo, hi    │ link │ ticket │ parent │ children │filled│list│heat│ spare │
+//!   │state │ key lo, hi    │ link │ ticket │ parent │ children │filled│list│heat│ stamp │
 //!   └──────┴───────────────┴──────┴────────┴────────┴──────────┴──────┴────┴────┴───────┘
 //! ```
 //!
 //! I1. `key` is written by the block's one owner before the word becomes `Registered` (Release), and not again before
 //!     the word has left `Registered`: who loads `Registered` (Acquire), reads the key, and then succeeds with a
 //!     compare-exchange on the same word has read the key of that very registration.
-//! I2. `link` belongs to the registry, `ticket` and `list` to the timeline; their headers say who may write them.
+//! I2. `link` belongs to the registry, `ticket` and `list` to the timeline, `heat` and `stamp` to the policy; their headers say who may
+//!     write them.
 //! I3. `children` counts resident children, leases and open scopes of this registration only: it carries the generation, so that a child
 //!     whose parent was recycled, or a scope whose block was evicted, changes nothing.
 
@@ -21,7 +22,7 @@ pub(crate) use state::{MAX_LEASES, MAX_REFERENCES, Word};
 pub use state::{Priority, State};
 
 use crate::hash::SequenceHash;
-use crate::sync::{AcqRel, Acquire, AtomicU8, AtomicU16, AtomicU64, Relaxed, Release, site};
+use crate::sync::{AcqRel, Acquire, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Relaxed, Release, site};
 use alloc::boxed::Box;
 
 /// No slot: an absent parent, the end of a chain, an empty timeline entry.
@@ -45,6 +46,7 @@ pub(crate) struct Slot {
     pub(crate) filled: AtomicU16,
     pub(crate) list: AtomicU8,
     pub(crate) heat: AtomicU8,
+    pub(crate) stamp: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -63,6 +65,7 @@ impl Slot {
             filled: AtomicU16::new(0),
             list: AtomicU8::new(0),
             heat: AtomicU8::new(0),
+            stamp: AtomicU32::new(0),
         }
     }
 

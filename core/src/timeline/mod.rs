@@ -16,8 +16,8 @@
 //! 24 bytes. A list more costs three bits a slot.
 //!
 //! I1. An entry is *live* if its slot's ticket is its position. A slot has one ticket, so at most one live entry.
-//! I2. A ticket is never given twice. It is written only by the holder of the slot's only reference (release), by the one who
-//!     turned 0 references into 1 (forgets it), by the evictor who owns the slot (forgets it), and by the one compactor, which
+//! I2. A ticket is never given twice. It is written only by the holder of the slot's only reference (release), by one who holds
+//!     it (forgets it: who turned 0 references into 1, or who uses what is held and not used), by the evictor who owns the slot (forgets it), and by the one compactor, which
 //!     moves a ticket by compare-exchange.
 //! I3. An inactive, unpinned slot is live; its list's bit is set, or it is deferred as a parent, or the thread that released
 //!     it, or the compactor that moved it, is about to set the bit.
@@ -93,6 +93,8 @@ pub(crate) enum Verdict {
     Deferred,
     /// It keeps its place, for now.
     Spared,
+    /// It keeps its place, and no more is wanted.
+    Stop,
     /// It has a new place.
     Requeued,
 }
@@ -130,6 +132,17 @@ impl Timeline {
     fn tail(&self) -> Position {
         // Acquire: pairs with the Release in `reserve`.
         Position(self.tail.load(Acquire))
+    }
+
+    /// How many positions were given before one.
+    pub(crate) fn number(&self, position: u64) -> u64 {
+        let position = Position(position);
+        u64::from(position.lap()) * u64::from(self.size) + position.index() as u64
+    }
+
+    /// How many positions were given so far.
+    pub(crate) fn clock(&self) -> u64 {
+        self.number(self.tail().0)
     }
 
     /// Takes `n ≤ 64` positions for slots of which the caller holds the only reference.
@@ -320,6 +333,7 @@ impl Timeline {
                 }
                 Some((_, Verdict::Stale | Verdict::Requeued)) | None => done |= 1 << bit,
                 Some((_, Verdict::Spared)) => {}
+                Some((_, Verdict::Stop)) => go_on = false,
             }
         }
         self.clear_bits(slots, list, word, done);
@@ -353,6 +367,9 @@ impl Timeline {
     /// Clears bits that an evictor has dealt with. Any of them may have been set anew meanwhile: the compactor has put another slot
     /// there, the slot has become inactive, or, if the evictor stalled, the ring has gone round. Then it is set again.
     fn clear_bits(&self, slots: &[Slot], list: usize, word: Position, mask: u64) {
+        if mask == 0 {
+            return;
+        }
         // AcqRel: if the bit was set anew before, what was written before that is seen by the check below; if after, it stays.
         self.lists[list].bits[word.word()].fetch_and(!mask, AcqRel);
         if skipped!("timeline_clear_no_recheck") {

@@ -29,6 +29,11 @@ impl<'t> Reserved<'t> {
         Reserved { timeline, first, next: first, list: 0, word: first, mask: 0 }
     }
 
+    /// The next position.
+    pub(crate) fn next(&self) -> u64 {
+        self.next.0
+    }
+
     /// The next position becomes the ticket of a slot of which the caller holds the only reference.
     #[inline]
     pub(crate) fn put(&mut self, number: u32, slot: &Slot, list: u8) -> Put {

@@ -39,7 +39,7 @@ fn a_value_that_is_not_allowed_is_named_with_its_place_and_what_is() {
             "deadline.allocate = \"250\"",
             "deadline.allocate = 250 (k.toml:1): must be a time from 1ms to 24h, as 250ms, 10s or 1m".to_owned(),
         ),
-        ("device.policy = \"fifo\"", "device.policy = fifo (k.toml:1): must be lru, lfu, sieve, s3fifo, arc or 2q".to_owned()),
+        ("device.policy = \"fifo\"", "device.policy = fifo (k.toml:1): must be lru, lfu, sieve, s3fifo, arc, 2q or reuse".to_owned()),
         ("disk.trim = \"maybe\"", "disk.trim = maybe (k.toml:1): must be true or false".to_owned()),
         (
             "disk.key_file = \"\"",

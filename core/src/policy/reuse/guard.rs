@@ -34,12 +34,12 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Whether no ghost more is allowed. `length`: mean blocks a request.
-    pub(super) fn is_tight(&mut self, shadow: &Shadow, now: u64, capacity: u32, length: f32) -> bool {
-        let (c, deficit) = (f64::from(capacity), shadow.deficit as f64);
+    /// How many ghosts more are allowed. `now`: releases so far; `length`: mean blocks a request.
+    pub(super) fn room(&mut self, shadow: &Shadow, now: u64, capacity: u32, length: f32) -> i32 {
+        let (c, deficit, ghosts) = (f64::from(capacity), shadow.deficit() as f64, f64::from(shadow.ghosts()));
         if self.resting {
-            if f64::from(shadow.ghosts) > c / 256.0 && now < self.rest_until {
-                return true;
+            if ghosts > c / 256.0 && now < self.rest_until {
+                return 0;
             }
             self.resting = false;
             (self.base, self.low, self.began) = (deficit, deficit, now);
@@ -55,8 +55,10 @@ impl Guard {
             self.resting = true;
             self.tries += 1;
             self.rest_until = now + 4 * u64::from(capacity);
-            return true;
+            return 0;
         }
-        f64::from(shadow.ghosts) >= STAKE * bank
+        // As many as bring them to the limit: one more than there is room for in full.
+        let room = STAKE * bank - ghosts;
+        if room <= 0.0 { 0 } else { room.min(1e9) as i32 + i32::from(room > (room.min(1e9) as i32) as f64) }
     }
 }

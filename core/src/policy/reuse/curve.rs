@@ -1,0 +1,106 @@
+//! What was learned: hits and time at risk by class and age, and from them the index of each class at each age.
+//!
+//! ```text
+//!   hits, time at risk [class][age bucket] ─► shared rate × the class's multiplier ─► the class's own rate ─► index (Gittins)
+//! ```
+//!
+//! The index of a block is the most hits for time of residence that any horizon from its age on promises. Rates are shrunk to priors
+//! that order as LRU does, so that nothing is believed before it was seen.
+
+use super::ages::{Ages, BUCKETS};
+use super::{CLASSES, SAMPLE_SHIFT};
+
+/// Pseudo-hits of a class's multiplier (and so many requests' worth), and of its curve against the shared one.
+const PRIOR_MULTIPLIER: f32 = 2.0;
+const PRIOR_CURVE: f32 = 1000.0;
+
+/// A class's index at each edge of the ages.
+pub(super) type Row = [f32; BUCKETS + 1];
+
+pub(super) struct Curve {
+    capacity: f32,
+    ages: Ages,
+    hits: [[f32; BUCKETS]; CLASSES],
+    time: [[f32; BUCKETS]; CLASSES],
+    shared: [f32; BUCKETS],
+}
+
+impl Curve {
+    pub(super) fn new(capacity: usize, ages: Ages) -> Curve {
+        let zero = [[0.0; BUCKETS]; CLASSES];
+        let mut curve =
+            Curve { capacity: capacity as f32, ages, hits: zero, time: zero, shared: [0.0; BUCKETS] };
+        curve.share();
+        curve
+    }
+
+    /// A block of the class waited from one age to another.
+    pub(super) fn expose(&mut self, class: usize, from: u32, to: u32) {
+        let (mut age, mut b) = (from, self.ages.bucket(from));
+        while age < to {
+            let end = if b + 1 < BUCKETS { self.ages.span(b).1.min(to) } else { to };
+            self.time[class][b] += (end - age) as f32;
+            age = end;
+            b += 1;
+        }
+    }
+
+    /// A block of the class was asked for at this age.
+    pub(super) fn hit(&mut self, class: usize, age: u32) {
+        self.hits[class][self.ages.bucket(age)] += 1.0;
+    }
+
+    /// So many releases have passed: evidence fades, by half in 32 capacities, or 262,144 releases if that is more.
+    pub(super) fn decay(&mut self, releases: u32) {
+        let half = (32.0 * self.capacity).max(262_144.0);
+        let keep = 1.0 - core::f32::consts::LN_2 * releases as f32 / half;
+        self.hits.iter_mut().chain(&mut self.time).flatten().for_each(|x| *x *= keep);
+    }
+
+    /// The curve of all classes: hits over time at risk, from a prior of one hit in ten ages, which is LRU's order.
+    pub(super) fn share(&mut self) {
+        for b in 0..BUCKETS {
+            let (first, next) = self.ages.span(b);
+            let middle = (first as f32 + next as f32) / 2.0;
+            let hits: f32 = self.hits.iter().map(|h| h[b]).sum();
+            let time: f32 = self.time.iter().map(|t| t[b]).sum();
+            self.shared[b] = (hits + 0.2) / (time + 2.0 * middle);
+        }
+    }
+
+    /// A class's index at each edge. `length`: mean blocks a request.
+    pub(super) fn row(&self, class: usize, length: f32) -> Row {
+        let (hits, time) = (&self.hits[class], &self.time[class]);
+        let expected: f32 = (0..BUCKETS).map(|b| time[b] * self.shared[b]).sum();
+        let scale = 1.0 / (1 << SAMPLE_SHIFT) as f32;
+        let prior = PRIOR_MULTIPLIER * scale + (length * scale).max(1.0);
+        let multiplier = (hits.iter().sum::<f32>() + prior) / (expected + prior);
+        let curve = PRIOR_CURVE * scale;
+        let mut chance = [0f32; BUCKETS];
+        let mut spent = [0f32; BUCKETS];
+        for b in 0..BUCKETS {
+            let base = multiplier * self.shared[b];
+            let rate = (hits[b] + curve) / (time[b] + curve / base);
+            let width = self.ages.width(b);
+            chance[b] = (rate * width / (1.0 + 0.5 * rate * width)).min(1.0);
+            spent[b] = width * (1.0 - 0.5 * chance[b]);
+        }
+        let mut index = [0f32; BUCKETS + 1];
+        for (start, best) in index[..BUCKETS].iter_mut().enumerate() {
+            let (mut alive, mut reward, mut cost) = (1f32, 0f32, 0f32);
+            let (mut best_reward, mut best_cost) = (0f32, 1f32);
+            for b in start..BUCKETS {
+                reward += alive * chance[b];
+                cost += alive * spent[b];
+                alive *= 1.0 - chance[b];
+                // Without a division: reward/cost > best.
+                if reward * best_cost > best_reward * cost {
+                    (best_reward, best_cost) = (reward, cost);
+                }
+            }
+            *best = best_reward / best_cost;
+        }
+        index[BUCKETS] = 0.7 * index[BUCKETS - 1];
+        index
+    }
+}

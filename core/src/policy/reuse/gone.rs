@@ -1,0 +1,44 @@
+//! Conversations that were evicted wholly: how many turns they had, and how long they were below the trunk.
+//!
+//! ```text
+//!   tag 20 | below 8 | turns 4          a word an entry, a third of the capacity; a later one overwrites
+//! ```
+//!
+//! Relaxed throughout: an entry is one word, that stands for itself, and a hint.
+
+use super::journal::Key;
+use crate::sync::{AtomicU32, Relaxed};
+use alloc::boxed::Box;
+
+pub(super) struct Gone(Box<[AtomicU32]>);
+
+impl Gone {
+    pub(super) fn new(capacity: usize) -> Gone {
+        let entries = if cfg!(loom) { 1 } else { (capacity / 3).max(16) };
+        Gone((0..entries).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    fn entry(&self, key: Key) -> &AtomicU32 {
+        &self.0[key.place(self.0.len())]
+    }
+
+    pub(super) fn note(&self, key: Key, below: u32, turns: u32) {
+        let word = (key.tag() & !0xfff) | (below.min(255) << 4) | turns.clamp(1, 15);
+        self.entry(key).store(word, Relaxed);
+    }
+
+    /// Turns of the conversation that begins with this block, and what was below it; it is forgotten then.
+    pub(super) fn take(&self, key: Key) -> Option<(u32, u32)> {
+        let entry = self.entry(key);
+        let word = entry.load(Relaxed);
+        if word == 0 || word >> 12 != key.tag() >> 12 {
+            return None;
+        }
+        entry.store(0, Relaxed);
+        Some((word & 15, (word >> 4) & 255))
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+}

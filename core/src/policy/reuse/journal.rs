@@ -1,0 +1,383 @@
+//! What has happened and was not learned yet: words in lanes, each a ring that its threads write and whoever learns reads.
+//!
+//! ```text
+//!   lane   head ─► │ word │ word │ 0 │ word │ … ◄─ tail        0: empty, or reserved and not written yet
+//! ```
+//!
+//! I1. A word stands for itself, and publishes nothing: so it is written and read Relaxed.
+//! I2. A place before the head is 0 when a writer may reserve it again: the reader empties it before it moves the head.
+//! I3. Records are read in a lane's order. One that is reserved and not written yet holds up its lane, and nothing else.
+//! I4. What finds no room is lost, and what the guard should have heard of it counted, to be learned as what is worst for us (`shadow.rs`). So who
+//!     finds a lane half full has the learner hear it, but for who uses a block.
+
+use super::lock::TryLock;
+use crate::hash::SequenceHash;
+use crate::pool::wrap;
+use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
+use alloc::boxed::Box;
+
+/// Words a lane, but in models.
+pub(super) const WORDS: usize = if cfg!(loom) { 12 } else { 128 };
+const KIND: u64 = 7;
+
+/// A block's name as the tables know it: 61 bits, well mixed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Key(u64);
+
+impl Key {
+    #[inline]
+    pub(super) fn of(hash: SequenceHash) -> Key {
+        let hash = hash.to_u128();
+        let folded =
+            (hash as u64 ^ ((hash >> 64) as u64).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Key((folded ^ (folded >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 3)
+    }
+
+    /// Where it belongs in a table of so many places.
+    #[inline]
+    pub(super) fn place(self, len: usize) -> usize {
+        (((self.0 >> 29) * len as u64) >> 32) as usize
+    }
+
+    #[inline]
+    pub(super) fn tag(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// What a record has room for beside a class: 51 bits.
+    #[inline]
+    pub(super) fn short(self) -> Key {
+        Key(self.0 & !0x3ff)
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Record {
+    /// A block was registered.
+    Missed(Key),
+    /// A sampled block was used.
+    Used(Key),
+    /// So many blocks were released, the first of them then; and so many paths began among them.
+    Released { first: u32, blocks: u32, paths: u32 },
+    /// One of those, the `nth`, is sampled, and waits in a class.
+    Waits { key: Key, class: usize, nth: u32 },
+    /// So many blocks, the first of them released then and the others right after it, are not what the shadow has there any more.
+    Out { first: u32, blocks: u32 },
+    /// So many were used that LRU had lost.
+    Won(u32),
+    /// A block was evicted that was released then; a word more.
+    Evicted(Key, u32),
+}
+
+impl Record {
+    /// One word, or two: the second is 0 if there is none.
+    #[inline]
+    fn words(self) -> [u64; 2] {
+        let pair = |stamp: u32, blocks: u32, kind| (u64::from(stamp) << 32) | u64::from(blocks << 8) | kind;
+        match self {
+            Record::Missed(key) => [(key.0 << 3) | 1, 0],
+            Record::Used(key) => [(key.0 << 3) | 2, 0],
+            Record::Released { first, blocks, paths } => [pair(first, blocks | (paths << 8), 3), 0],
+            Record::Waits { key, class, nth } => {
+                [(key.short().0 << 3) | ((class as u64) << 9) | (u64::from(nth) << 3) | 4, 0]
+            }
+            Record::Out { first, blocks } => [pair(first, blocks, 5), 0],
+            Record::Won(blocks) => [pair(0, blocks, 6), 0],
+            Record::Evicted(key, stamp) => [(key.0 << 3) | 7, pair(stamp, 0, 1)],
+        }
+    }
+
+    #[inline]
+    fn of(word: u64, second: u64) -> Record {
+        let (key, first, blocks) = (Key(word >> 3), (word >> 32) as u32, (word as u32) >> 8);
+        match word & KIND {
+            1 => Record::Missed(key),
+            2 => Record::Used(key),
+            3 => Record::Released { first, blocks: blocks & 0xff, paths: blocks >> 8 & 0xff },
+            4 => {
+                let class = (word >> 9) as usize & 15;
+                Record::Waits { key: key.short(), class, nth: (word >> 3) as u32 & 63 }
+            }
+            5 => Record::Out { first, blocks },
+            6 => Record::Won(blocks),
+            _ => Record::Evicted(key, (second >> 32) as u32),
+        }
+    }
+}
+
+/// Records of one call, gathered on its stack.
+pub(super) struct Page {
+    words: [u64; 16],
+    len: usize,
+    /// Blocks that the guard is to hear of.
+    weight: u32,
+}
+
+impl Page {
+    #[inline]
+    pub(super) fn new() -> Page {
+        Page { words: [0; 16], len: 0, weight: 0 }
+    }
+
+    /// Whether there is room for four words more.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.len + 4 <= self.words.len()
+    }
+
+    /// In the place of the first record, of one word as that was.
+    pub(super) fn put_first(&mut self, record: Record) {
+        self.words[0] = record.words()[0];
+    }
+
+    #[inline]
+    pub(super) fn add(&mut self, record: Record) {
+        let [word, second] = record.words();
+        self.words[self.len] = word;
+        self.len += 1;
+        self.weight += match record {
+            Record::Missed(_) | Record::Evicted(..) => 1,
+            Record::Out { blocks, .. } => blocks,
+            _ => 0,
+        };
+        if second != 0 {
+            self.words[self.len] = second;
+            self.len += 1;
+        }
+    }
+}
+
+struct Lane {
+    tail: AtomicU64,
+    /// Written by who reads.
+    head: AtomicU64,
+    lost: AtomicU32,
+    /// What is kept between two releases of one path, see `path.rs`.
+    path: [AtomicU64; 2],
+    words: Box<[AtomicU64]>,
+}
+
+impl Lane {
+    fn size(&self) -> u64 {
+        self.words.len() as u64
+    }
+
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        &self.words[(at % self.size()) as usize]
+    }
+}
+
+/// The lanes, and who learns from them: one at a time.
+pub(super) struct Journal<T> {
+    lanes: Box<[CachePadded<Lane>]>,
+    lane_of: fn() -> usize,
+    reader: CachePadded<TryLock<T>>,
+}
+
+impl<T> Journal<T> {
+    pub(super) fn new(lanes: usize, lane_of: fn() -> usize, words: usize, reader: T) -> Journal<T> {
+        let zero = || AtomicU64::new(0);
+        let lane = || Lane {
+            tail: zero(),
+            head: zero(),
+            lost: AtomicU32::new(0),
+            path: [zero(), zero()],
+            words: (0..words).map(|_| zero()).collect(),
+        };
+        Journal {
+            lanes: (0..lanes).map(|_| CachePadded(lane())).collect(),
+            lane_of,
+            reader: CachePadded(TryLock::new(reader)),
+        }
+    }
+
+    #[inline]
+    fn lane(&self) -> &Lane {
+        &self.lanes[wrap((self.lane_of)(), self.lanes.len())]
+    }
+
+    /// What this lane's threads have left of a path. Relaxed, as its counterpart: two that share a lane may mix theirs up, and a path be
+    /// taken for two.
+    #[inline]
+    pub(super) fn path(&self) -> [u64; 2] {
+        let path = &self.lane().path;
+        [path[0].load(Relaxed), path[1].load(Relaxed)]
+    }
+
+    #[inline]
+    pub(super) fn set_path(&self, path: [u64; 2]) {
+        let of = &self.lane().path;
+        of[0].store(path[0], Relaxed);
+        of[1].store(path[1], Relaxed);
+    }
+
+    /// Writes all that a page has, which is empty then. Whether the lane is half full.
+    #[inline]
+    pub(super) fn write(&self, page: &mut Page) -> bool {
+        let words = &page.words[..core::mem::take(&mut page.len)];
+        let weight = core::mem::take(&mut page.weight);
+        if words.is_empty() {
+            return false;
+        }
+        let lane = self.lane();
+        let count = words.len() as u64;
+        // Relaxed: a guess; the exchange decides.
+        let mut tail = lane.tail.load(Relaxed);
+        let is_half_full = loop {
+            // Acquire: pairs with the Release in `read_lane`: what is written here is written after the place was emptied (I2).
+            let head = lane.head.load(site!("reuse_journal_head_relaxed", Acquire));
+            if tail + count > head + lane.size() && !skipped!("reuse_journal_full") {
+                // Relaxed: a count.
+                lane.lost.fetch_add(weight, Relaxed);
+                return true;
+            }
+            // Relaxed: it orders nothing but who writes where.
+            match lane.tail.compare_exchange_weak(tail, tail + count, Relaxed, Relaxed) {
+                Ok(_) => break tail + count - head > lane.size() / 2,
+                Err(seen) => tail = seen,
+            }
+        };
+        for (i, word) in words.iter().enumerate() {
+            lane.word(tail + i as u64).store(*word, Relaxed);
+        }
+        is_half_full
+    }
+
+    /// Writes one record. Whether the lane is half full.
+    pub(super) fn write_one(&self, record: Record) -> bool {
+        let mut page = Page::new();
+        page.add(record);
+        self.write(&mut page)
+    }
+
+    /// Hands the reader over, unless somebody has it; it reads with [`Lanes::read`].
+    #[inline]
+    pub(super) fn learn<R>(&self, work: impl FnOnce(&mut T, Lanes<'_>) -> R) -> Option<R> {
+        self.reader.with(|reader| work(reader, Lanes(&self.lanes)))
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.lanes)
+            + self.lanes.iter().map(|lane| size_of_val(&*lane.words)).sum::<usize>()
+            + size_of_val(&self.reader)
+    }
+}
+
+/// The lanes, for who has the reader.
+pub(super) struct Lanes<'j>(&'j [CachePadded<Lane>]);
+
+impl Lanes<'_> {
+    /// Tells `hear` of all that was written; how many blocks of it were lost.
+    pub(super) fn read(&self, mut hear: impl FnMut(Record)) -> u32 {
+        self.0.iter().map(|lane| read_lane(lane, &mut hear)).sum()
+    }
+}
+
+fn read_lane(lane: &Lane, hear: &mut impl FnMut(Record)) -> u32 {
+    // Relaxed, both: the head is the reader's own, and the lock hands it on; the tail says where to stop.
+    let (from, tail) = (lane.head.load(Relaxed), lane.tail.load(Relaxed));
+    let mut head = from;
+    while head < tail {
+        let first = lane.word(head).load(Relaxed);
+        let is_double = first & KIND == 7;
+        let second = if is_double { lane.word(head + 1).load(Relaxed) } else { 1 };
+        if first == 0 || second == 0 {
+            // I3.
+            break;
+        }
+        lane.word(head).store(0, Relaxed);
+        if is_double {
+            lane.word(head + 1).store(0, Relaxed);
+        }
+        head += 1 + u64::from(is_double);
+        hear(Record::of(first, second));
+    }
+    if head != from {
+        // Release: pairs with the Acquire in `write` (I2).
+        lane.head.store(head, Release);
+    }
+    // Relaxed: a count.
+    if lane.lost.load(Relaxed) == 0 { 0 } else { lane.lost.swap(0, Relaxed) }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn key(number: u64) -> Key {
+        Key::of(SequenceHash::from_u128(u128::from(number)))
+    }
+
+    #[test]
+    fn each_record_is_read_as_it_was_written() {
+        let records = [
+            Record::Missed(key(1)),
+            Record::Used(key(2)),
+            Record::Released { first: u32::MAX, blocks: 64, paths: 64 },
+            Record::Waits { key: key(3).short(), class: 15, nth: 63 },
+            Record::Out { first: 0, blocks: 64 },
+            Record::Won(64),
+            Record::Evicted(key(4), 0),
+            Record::Evicted(key(5), u32::MAX),
+        ];
+        let journal = Journal::new(2, || 1, WORDS, ());
+        let mut page = Page::new();
+        for record in records {
+            page.add(record);
+        }
+        journal.write(&mut page);
+        let mut heard = Vec::new();
+        assert_eq!(journal.learn(|(), lanes| lanes.read(|record| heard.push(record))), Some(0));
+        assert_eq!(heard, records);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let journal = Journal::new(1, || 0, WORDS, ());
+        (0..WORDS as u64 + 5).for_each(|number| _ = journal.write_one(Record::Missed(key(number))));
+        let mut heard = 0;
+        assert_eq!(journal.learn(|(), lanes| lanes.read(|_| heard += 1)), Some(5));
+        assert_eq!(heard, WORDS);
+        journal.write_one(Record::Won(1));
+        assert_eq!(journal.learn(|(), lanes| lanes.read(|_| heard += 1)), Some(0));
+        assert_eq!(heard, WORDS + 1);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use crate::sync::{Arc, model, spawn};
+    use alloc::vec::Vec;
+
+    /// The ring is full but for what is read meanwhile: each record is read once, or counted as lost.
+    #[test]
+    fn reuse_records_are_read_once() {
+        model(|| {
+            let journal = Arc::new(Journal::new(1, || 0, 4, Vec::new()));
+            let out = |first| Record::Out { first, blocks: 1 };
+            (1..4).for_each(|number| _ = journal.write_one(out(number)));
+            let other = journal.clone();
+            let thread = spawn(move || {
+                other.write_one(out(4));
+                other.write_one(out(5));
+            });
+            let read = |heard: &mut Vec<Record>, lanes: Lanes<'_>| lanes.read(|record| heard.push(record));
+            let lost = journal.learn(read).expect("nobody else reads");
+            thread.join().expect("no panic");
+            let (heard, lost) = journal
+                .learn(|heard, lanes| {
+                    let lost = lost + read(heard, lanes);
+                    (heard.clone(), lost)
+                })
+                .expect("nobody else reads");
+            assert_eq!(heard.len() as u32 + lost, 5, "none is lost in silence: {heard:?}");
+            let numbers =
+                heard.iter().map(|record| if let Record::Out { first, .. } = record { *first } else { 0 });
+            assert!(numbers.is_sorted_by(|a, b| a < b), "in order, each once: {heard:?}");
+        });
+    }
+}

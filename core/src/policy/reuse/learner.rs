@@ -1,0 +1,142 @@
+//! Who learns: hears the journal, one thread at a time, and publishes what follows.
+//!
+//! I1. It allocates nothing, and hears at most what the lanes hold: a bounded piece of work.
+//! I2. What it gets wrong costs hits, and nothing else: no block depends on it.
+
+use super::CLASSES;
+use super::ages::{Ages, not_before};
+use super::curve::Curve;
+use super::guard::Guard;
+use super::journal::{Lanes, Record};
+use super::orders::Orders;
+use super::panel::Panel;
+use super::shadow::Shadow;
+
+/// Releases between the refreshes of one class's index.
+const REFRESH: u32 = 64;
+/// The oldest block goes unless another's index is below so much of its own; 1 once the lead over LRU is `PROOF` capacities.
+pub(super) const MARGIN: f32 = 0.4;
+const PROOF: f32 = 0.05;
+
+pub(super) struct Learner {
+    capacity: u32,
+    /// Releases heard of; the youngest stamp is its low half.
+    clock: u32,
+    heard: u64,
+    /// First stamp of the batch that was heard of last.
+    batch: u32,
+    panel: Panel,
+    shadow: Shadow,
+    guard: Guard,
+    curve: Curve,
+    due: u32,
+    next_class: usize,
+    /// Mean blocks a request.
+    length: f32,
+    /// Blocks that wait here or could, when it was asked last, and whether that is long ago.
+    room: u32,
+    ask: bool,
+}
+
+impl Learner {
+    pub(super) fn new(capacity: usize, ages: Ages, clock: u32) -> Learner {
+        Learner {
+            capacity: capacity as u32,
+            clock,
+            heard: 0,
+            batch: clock,
+            panel: Panel::new(capacity),
+            shadow: Shadow::new(capacity, clock),
+            guard: Guard::default(),
+            curve: Curve::new(capacity, ages),
+            due: 0,
+            next_class: 0,
+            length: 1.0,
+            room: capacity as u32,
+            ask: false,
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.panel.memory_bytes() + self.shadow.memory_bytes()
+    }
+
+    #[cfg(all(test, loom))]
+    pub(super) fn total(&self) -> i64 {
+        self.shadow.total()
+    }
+
+    /// All that one who begins publishes.
+    pub(super) fn publish_all(&mut self, orders: &Orders) {
+        (0..CLASSES).for_each(|class| orders.set_row(class, &self.curve.row(class, self.length)));
+        let room = self.room;
+        self.publish(orders, &|| room);
+    }
+
+    /// Hears what was written, and publishes nothing of the shadow: it may not be known how much LRU has room for.
+    pub(super) fn hear_all(&mut self, lanes: &Lanes<'_>, orders: &Orders) {
+        let lost = lanes.read(|record| self.hear(record, orders));
+        self.shadow.lost(lost);
+    }
+
+    /// Hears what was written, and publishes. `room` says how many blocks wait, or are free.
+    pub(super) fn learn(&mut self, lanes: &Lanes<'_>, orders: &Orders, room: &impl Fn() -> u32) {
+        self.hear_all(lanes, orders);
+        self.publish(orders, room);
+    }
+
+    fn publish(&mut self, orders: &Orders, room: &impl Fn() -> u32) {
+        // Asking costs a look at all lanes' counts: only where the answer may move the horizon, and now and then.
+        if core::mem::take(&mut self.ask) || self.shadow.is_full(self.room, self.clock) {
+            self.room = room();
+        }
+        while self.shadow.is_full(self.room, self.clock) {
+            self.shadow.lose_oldest();
+        }
+        let lead = (-self.shadow.deficit()).max(0) as f32;
+        let margin = MARGIN + (1.0 - MARGIN) * (lead / (self.capacity as f32 * PROOF)).min(1.0);
+        let ghosts = self.guard.room(&self.shadow, self.heard, self.capacity, self.length);
+        orders.set(self.shadow.horizon(), margin, ghosts);
+    }
+
+    fn hear(&mut self, record: Record, orders: &Orders) {
+        match record {
+            Record::Missed(key) => self.shadow.missed(key),
+            Record::Used(key) => self.panel.used(key.short(), self.clock, &mut self.curve),
+            Record::Released { first, blocks, paths } => self.released(first, blocks, paths, orders),
+            Record::Waits { key, class, nth } => {
+                // In one page with those that it is of.
+                self.panel.waits(key, class, self.batch.wrapping_add(nth), &mut self.curve);
+            }
+            Record::Out { first, blocks } => self.shadow.out(first, blocks),
+            Record::Won(hits) => self.shadow.won(hits),
+            Record::Evicted(key, stamp) => self.shadow.evicted(key, stamp),
+        }
+    }
+
+    fn released(&mut self, first: u32, blocks: u32, paths: u32, orders: &Orders) {
+        let last = first.wrapping_add(blocks).wrapping_sub(1);
+        if not_before(last, self.clock) {
+            self.clock = last;
+        }
+        self.batch = first;
+        self.heard += u64::from(blocks);
+        self.shadow.released(first, blocks);
+        self.panel.scan(2 * blocks, self.clock, &mut self.curve);
+        // One of so many releases begins a path: their mean length, without a count of requests.
+        self.length += 0.01 * blocks as f32 - 0.01 * paths as f32 * self.length;
+        self.length = self.length.max(1.0);
+        self.due += blocks;
+        while self.due >= REFRESH {
+            self.due -= REFRESH;
+            self.ask = true;
+            self.next_class += 1;
+            if self.next_class == CLASSES {
+                self.next_class = 0;
+                self.curve.decay(REFRESH * CLASSES as u32);
+                self.curve.share();
+            }
+            orders.set_row(self.next_class, &self.curve.row(self.next_class, self.length));
+        }
+    }
+}

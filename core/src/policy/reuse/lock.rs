@@ -1,0 +1,57 @@
+//! A value that one thread at a time has, and that nobody waits for.
+//!
+//! I1. Who has set `taken` from 0 to 1 is alone with the value until it stores 0.
+
+use crate::sync::{Acquire, AtomicU32, Relaxed, Release, UnsafeCell, site, skipped};
+
+pub(super) struct TryLock<T> {
+    taken: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: I1: the value is reached by one thread at a time, each after the one before; so it need only be `Send`.
+unsafe impl<T: Send> Sync for TryLock<T> {}
+
+impl<T> TryLock<T> {
+    pub(super) fn new(value: T) -> TryLock<T> {
+        TryLock { taken: AtomicU32::new(0), value: UnsafeCell::new(value) }
+    }
+
+    /// What `work` makes of the value; none, if another thread has it. Should `work` panic, nobody has it ever again.
+    #[inline]
+    pub(super) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        // Acquire: pairs with the Release below, of who had it before. Relaxed: a look, and where it fails nothing is read.
+        let take = site!("reuse_lock_relaxed", Acquire);
+        let is_taken =
+            self.taken.load(Relaxed) != 0 || self.taken.compare_exchange(0, 1, take, Relaxed).is_err();
+        if is_taken && !skipped!("reuse_lock_shared") {
+            return None;
+        }
+        let result = self.value.with_mut(|value| {
+            // SAFETY: I1: we have set `taken`, and nobody else has a reference.
+            work(unsafe { &mut *value })
+        });
+        // Release: pairs with the Acquire above, of who takes it next.
+        self.taken.store(0, site!("reuse_unlock_relaxed", Release));
+        Some(result)
+    }
+}
+
+#[cfg(all(test, loom))]
+mod tests {
+    use super::*;
+    use crate::sync::{Arc, model, spawn};
+
+    /// Two that add to it do so one after the other, or one of them goes without.
+    #[test]
+    fn reuse_lock_is_had_by_one() {
+        model(|| {
+            let lock = Arc::new(TryLock::new(0));
+            let other = lock.clone();
+            let add = |lock: &TryLock<u32>| u32::from(lock.with(|value| *value += 1).is_some());
+            let thread = spawn(move || add(&other));
+            let both = add(&lock) + thread.join().expect("no panic");
+            assert_eq!(lock.with(|value| *value), Some(both));
+        });
+    }
+}

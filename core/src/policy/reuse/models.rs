@@ -1,0 +1,107 @@
+//! The flags of a block, and what the shadow makes of them, while others use, release and evict it (`mod.rs`, I2).
+
+use crate::policy::AnyPolicy;
+use crate::sync::{Arc, model_within, spawn};
+use crate::{BlockPool, Policy, PoolConfig, SequenceHash};
+use alloc::vec::Vec;
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number) << 32)
+}
+
+fn pool() -> Arc<BlockPool> {
+    let config = PoolConfig::new(2).policy(Policy::Reuse).lanes(1).lane_of(|| 0);
+    Arc::new(BlockPool::new(config).expect("a valid setup"))
+}
+
+fn store(pool: &BlockPool, number: u64) -> crate::ImmutableBlock<'_> {
+    let mut blocks = Vec::with_capacity(1);
+    pool.allocate(1, &mut blocks).expect("there is room");
+    let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+    pool.register(complete, None).into_block()
+}
+
+fn evict(pool: &BlockPool) -> usize {
+    let mut victims = Vec::with_capacity(2);
+    pool.evict(1, &mut victims)
+}
+
+/// The shadow has what waits and what was evicted, no more and no less, for LRU has room for both; and what waits can be evicted.
+fn at_rest(pool: &BlockPool) {
+    let AnyPolicy::Reuse(policy) = pool.any_policy() else { panic!("another policy") };
+    let inactive = pool.census().inactive;
+    let of_lru = (inactive as u64 + pool.stats().evicted) as i64;
+    assert_eq!(policy.total(), Some(of_lru), "what the shadow has");
+    let mut victims = Vec::with_capacity(2);
+    assert_eq!(pool.evict(2, &mut victims), inactive, "none is lost to eviction");
+}
+
+/// A use comes while the last holder lets go: the block leaves the shadow as often as it enters.
+#[test]
+fn reuse_use_against_release() {
+    model_within(2, || {
+        let pool = pool();
+        let other = pool.clone();
+        let held = store(&pool, 1);
+        let thread = spawn(move || drop(other.lookup(hash(1))));
+        drop(held);
+        thread.join().expect("no panic");
+        at_rest(&pool);
+    });
+}
+
+/// A use against an eviction.
+#[test]
+fn reuse_use_against_eviction() {
+    model_within(1, || {
+        let pool = pool();
+        let other = pool.clone();
+        drop(store(&pool, 1));
+        let thread = spawn(move || drop(other.lookup(hash(1))));
+        evict(&pool);
+        thread.join().expect("no panic");
+        at_rest(&pool);
+    });
+}
+
+/// A hold that is no use keeps the block's place, unless another uses it meanwhile: then it gets a new one.
+#[test]
+fn reuse_hold_against_use() {
+    model_within(2, || {
+        let pool = pool();
+        let other = pool.clone();
+        drop(store(&pool, 1));
+        let thread = spawn(move || drop(other.find(hash(1))));
+        drop(pool.lookup(hash(1)));
+        thread.join().expect("no panic");
+        at_rest(&pool);
+    });
+}
+
+/// An evictor passes a block that is held and not used; its release brings it back.
+#[test]
+fn reuse_hold_against_eviction() {
+    model_within(2, || {
+        let pool = pool();
+        let other = pool.clone();
+        drop(store(&pool, 1));
+        let thread = spawn(move || drop(other.find(hash(1))));
+        evict(&pool);
+        thread.join().expect("no panic");
+        at_rest(&pool);
+    });
+}
+
+/// A block is withdrawn by its number while another uses it.
+#[test]
+fn reuse_end_against_use() {
+    model_within(2, || {
+        let pool = pool();
+        let other = pool.clone();
+        let block = store(&pool, 1).downgrade();
+        let thread = spawn(move || drop(other.lookup(hash(1))));
+        let _ = pool.unregister(block);
+        thread.join().expect("no panic");
+        at_rest(&pool);
+    });
+}

@@ -1,0 +1,184 @@
+//! A release, block by block, tail first: which class each is of, and what the learner is told.
+//!
+//! A request's blocks come in one batch or in many, or each alone. What makes them one path is the chain itself: a block whose child was
+//! released just before, by a thread of the same lane, goes on where that was. So a path is a path also where its blocks are let go of one
+//! by one, and what is released alone, without its neighbours, is a path of one block.
+//!
+//! ```text
+//!   lane's path   next: the parent of the block released last │ at 8, much 1, length 2, trunk 1, lists 16
+//! ```
+
+use super::journal::{Page, Record};
+use super::notes::{GROWTH, GROWTH_ZERO, LENGTH, NEW, Notes, TRUNK as IS_TRUNK};
+
+/// Blocks that a turn may add and still be a plain turn.
+const LITTLE: u32 = 4;
+
+/// The path that is being released.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Path {
+    /// Generation and slot of the block that goes on with it.
+    next: u64,
+    /// Blocks of it so far.
+    pub(super) at: u32,
+    /// Its request grew by much.
+    pub(super) much: bool,
+    /// Class of the length of its new run.
+    pub(super) length: u32,
+    /// It has come to the trunk.
+    pub(super) trunk: bool,
+    /// Lists that it has blocks in.
+    lists: u32,
+}
+
+impl Path {
+    pub(super) fn of([next, rest]: [u64; 2]) -> Path {
+        Path {
+            next,
+            at: (rest & 0xff) as u32,
+            much: rest & 1 << 8 != 0,
+            length: (rest >> 9) as u32 & 3,
+            trunk: rest & 1 << 11 != 0,
+            lists: (rest >> 16) as u32 & 0xffff,
+        }
+    }
+
+    pub(super) fn words(self) -> [u64; 2] {
+        let rest = u64::from(self.at.min(255))
+            | u64::from(self.much) << 8
+            | u64::from(self.length) << 9
+            | u64::from(self.trunk) << 11
+            | u64::from(self.lists) << 16;
+        [self.next, rest]
+    }
+
+    /// A block is the next to be released, whose parent is `parent`; both as generation and slot. Whether a path begins with it.
+    pub(super) fn goes_on(&mut self, block: u64, parent: u64, notes: Notes) -> bool {
+        let begins = self.next != block;
+        if begins {
+            let grown = notes.get(GROWTH).saturating_sub(GROWTH_ZERO);
+            let new = notes.is(NEW);
+            *self = Path { much: new && grown > LITTLE, ..Path::default() };
+            self.length = match grown {
+                _ if !new => notes.get(LENGTH),
+                0..=4 => 0,
+                5..=16 => 1,
+                17..=64 => 2,
+                _ => 3,
+            };
+        } else {
+            self.at += 1;
+        }
+        self.next = parent;
+        self.trunk |= notes.is(IS_TRUNK);
+        begins
+    }
+
+    /// Whether this is the first of the path's blocks in a list: the deepest.
+    pub(super) fn enters(&mut self, list: usize) -> bool {
+        let first = self.lists & 1 << list == 0;
+        self.lists |= 1 << list;
+        first
+    }
+}
+
+/// What a batch of releases tells, gathered on its stack.
+pub(crate) struct Batch {
+    pub(super) path: Path,
+    pub(super) page: Page,
+    first: u32,
+    blocks: u32,
+    paths: u32,
+    out: (u32, u32),
+    won: u32,
+}
+
+impl Batch {
+    /// `first`: the stamp of its first block.
+    pub(super) fn new(path: Path, first: u32) -> Batch {
+        let mut batch = Batch { path, page: Page::new(), first, blocks: 0, paths: 0, out: (0, 0), won: 0 };
+        batch.begin(first);
+        batch
+    }
+
+    /// The first word of a page is for what is known at its end.
+    fn begin(&mut self, first: u32) {
+        (self.first, self.blocks, self.paths) = (first, 0, 0);
+        self.page.add(Record::Won(0));
+    }
+
+    /// The stamp of the block that comes now, and which it is since the page began.
+    pub(super) fn stamp(&mut self, begins: bool) -> (u32, u32) {
+        let nth = self.blocks;
+        self.blocks += 1;
+        self.paths += u32::from(begins);
+        (self.first.wrapping_add(nth), nth)
+    }
+
+    /// LRU had a block that was released then, and has it at another place now.
+    pub(super) fn out(&mut self, stamp: u32) {
+        let (first, blocks) = self.out;
+        if blocks > 0 && stamp == first.wrapping_add(blocks) {
+            self.out.1 += 1;
+            return;
+        }
+        self.tell_out();
+        self.out = (stamp, 1);
+    }
+
+    pub(super) fn won(&mut self) {
+        self.won += 1;
+    }
+
+    fn tell_out(&mut self) {
+        let (first, blocks) = core::mem::take(&mut self.out);
+        if blocks > 0 {
+            self.page.add(Record::Out { first, blocks });
+        }
+    }
+
+    /// Whether the next block may find no room.
+    pub(super) fn is_full(&self) -> bool {
+        !self.page.has_room()
+    }
+
+    /// Completes the page, for `write`, and begins another.
+    pub(super) fn turn(&mut self, write: impl FnOnce(&mut Page)) {
+        self.tell_out();
+        if self.won > 0 {
+            self.page.add(Record::Won(core::mem::take(&mut self.won)));
+        }
+        if self.blocks > 0 {
+            let released = Record::Released { first: self.first, blocks: self.blocks, paths: self.paths };
+            self.page.put_first(released);
+            write(&mut self.page);
+        }
+        let next = self.first.wrapping_add(self.blocks);
+        self.page = Page::new();
+        self.begin(next);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_kept_between_releases() {
+        let mut notes = Notes::default();
+        notes.set(NEW, 1);
+        notes.set(GROWTH, GROWTH_ZERO + 20);
+        let mut path = Path::default();
+        assert!(path.goes_on(7, 8, notes));
+        assert!(path.much && path.length == 2 && path.enters(3) && !path.enters(3));
+        let mut path = Path::of(path.words());
+        notes.set(NEW, 0);
+        assert!(!path.goes_on(8, 9, notes), "its child was the last");
+        assert_eq!(
+            (path.at, path.much, path.length, path.enters(3), path.enters(4)),
+            (1, true, 2, false, true)
+        );
+        assert!(path.goes_on(8, 9, notes), "another's");
+        assert_eq!((path.at, path.much), (0, false));
+    }
+}

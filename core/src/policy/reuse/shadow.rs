@@ -1,0 +1,237 @@
+//! What an LRU of the same capacity would hold: counts by age, and the ghosts that it has and we have not.
+//!
+//! ```text
+//!   stamps   lost by LRU │ chunk: since, blocks, ghosts │ chunk │ … │ chunk that fills          a 128th of the capacity each
+//!                        └ horizon
+//!   table    set of 8: (tag, stamp) of what was evicted here with a stamp behind the horizon
+//! ```
+//!
+//! It hears late, by threads in turns, and loses records where they come too fast. So each error is to be LRU's gain:
+//!
+//! I1. `total` blocks are LRU's at any time: at least as many as wait here or could, once so many were seen.
+//! I2. `total` and `ghosts` are the sums over the chunks, in whatever order records come: one that comes before the release that it follows
+//!     leaves its chunk short, below 0 even, and the release, in this chunk or a later one, makes up for it.
+//! I3. A block of which a record was lost counts as a hit that LRU has and we have not.
+//! I4. The horizon is less than 2³¹ releases old.
+
+use super::ages::not_before;
+use super::journal::Key;
+use alloc::boxed::Box;
+use alloc::vec;
+
+/// Blocks by the age of their last release, a chunk of stamps together.
+#[derive(Clone, Copy, Default)]
+struct Chunk {
+    since: u32,
+    /// Blocks that LRU has, and those of them that we have not.
+    blocks: i32,
+    ghosts: i32,
+}
+
+const CHUNKS: usize = if cfg!(loom) { 4 } else { 320 };
+/// I4.
+const OLDEST: u32 = 1 << 30;
+
+pub(super) struct Shadow {
+    quantum: i32,
+    chunks: [Chunk; CHUNKS],
+    first: usize,
+    end: usize,
+    total: i64,
+    ghosts: i64,
+    /// LRU's hits less ours.
+    deficit: i64,
+    /// Tag and stamp of ghosts, 8 a set. A stamp of 0: none.
+    table: Box<[(u32, u32)]>,
+}
+
+impl Shadow {
+    pub(super) fn new(capacity: usize, clock: u32) -> Shadow {
+        let mut chunks = [Chunk::default(); CHUNKS];
+        chunks[0].since = clock;
+        Shadow {
+            quantum: (capacity as i32 / 128).max(1),
+            chunks,
+            first: 0,
+            end: 1,
+            total: 0,
+            ghosts: 0,
+            deficit: 0,
+            table: vec![(0, 0); capacity.div_ceil(8) * 8].into(),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.table.len() * 8
+    }
+
+    /// LRU has what was released since.
+    #[inline]
+    pub(super) fn horizon(&self) -> u32 {
+        self.chunks[self.first].since
+    }
+
+    /// Blocks that LRU has.
+    #[cfg(all(test, loom))]
+    pub(super) fn total(&self) -> i64 {
+        self.total
+    }
+
+    /// Blocks that LRU has and we have not.
+    pub(super) fn ghosts(&self) -> u32 {
+        self.ghosts.max(0) as u32
+    }
+
+    /// LRU's hits less ours.
+    pub(super) fn deficit(&self) -> i64 {
+        self.deficit
+    }
+
+    /// The chunk of a stamp; none if LRU has lost it.
+    #[inline]
+    fn chunk(&self, stamp: u32) -> Option<usize> {
+        let horizon = self.horizon();
+        if !not_before(stamp, horizon) {
+            return None;
+        }
+        let behind = |at: u32| at.wrapping_sub(horizon);
+        let live = &self.chunks[self.first..self.end];
+        Some(self.first + live.partition_point(|chunk| behind(chunk.since) <= behind(stamp)).max(1) - 1)
+    }
+
+    /// So many blocks that were released then, and right after it, are not there any more.
+    pub(super) fn out(&mut self, mut first: u32, mut blocks: u32) {
+        while blocks > 0 {
+            let Some(at) = self.chunk(first) else {
+                // LRU has lost it, and perhaps not the next.
+                (first, blocks) = (first.wrapping_add(1), blocks - 1);
+                continue;
+            };
+            let room = match self.chunks[at + 1..self.end].first() {
+                Some(next) => next.since.wrapping_sub(first).max(1),
+                None => u32::MAX,
+            };
+            let here = blocks.min(room);
+            self.chunks[at].blocks -= here as i32;
+            self.total -= i64::from(here);
+            (first, blocks) = (first.wrapping_add(here), blocks - here);
+        }
+    }
+
+    /// So many hits of ours were of what LRU had lost.
+    pub(super) fn won(&mut self, hits: u32) {
+        self.deficit -= i64::from(hits);
+    }
+
+    /// Of so many blocks it was lost what became of them (I3).
+    pub(super) fn lost(&mut self, blocks: u32) {
+        self.deficit += i64::from(blocks);
+    }
+
+    fn set(&self, key: Key) -> usize {
+        key.place(self.table.len() / 8) * 8
+    }
+
+    fn drop_ghost(&mut self, at: usize) {
+        self.chunks[at].ghosts -= 1;
+        self.chunks[at].blocks -= 1;
+        self.ghosts -= 1;
+        self.total -= 1;
+    }
+
+    /// A block is registered: LRU may have had it.
+    pub(super) fn missed(&mut self, key: Key) {
+        let set = self.set(key);
+        let is_it = |i: &usize| self.table[*i].0 == key.tag() && self.table[*i].1 != 0;
+        let Some(at) = (set..set + 8).find(is_it) else { return };
+        let stamp = core::mem::take(&mut self.table[at].1);
+        if let Some(chunk) = self.chunk(stamp) {
+            self.drop_ghost(chunk);
+            self.deficit += 1;
+        }
+    }
+
+    /// We have evicted what was released then: a ghost, if LRU has it.
+    pub(super) fn evicted(&mut self, key: Key, stamp: u32) {
+        let Some(chunk) = self.chunk(stamp) else { return };
+        let (set, horizon) = (self.set(key), self.horizon());
+        // The free ones first, then the oldest.
+        let behind = |i: &usize| match self.table[*i].1 {
+            0 => i64::MIN,
+            stamp => i64::from(stamp.wrapping_sub(horizon) as i32),
+        };
+        let at = (set..set + 8).min_by_key(behind).unwrap_or(set);
+        let old = core::mem::replace(&mut self.table[at], (key.tag(), stamp.max(1))).1;
+        if old != 0
+            && let Some(chunk) = self.chunk(old)
+        {
+            self.drop_ghost(chunk);
+        }
+        self.chunks[chunk].ghosts += 1;
+        self.ghosts += 1;
+    }
+
+    /// So many blocks are released, the first of them with this stamp: LRU's youngest.
+    pub(super) fn released(&mut self, mut first: u32, mut blocks: u32) {
+        if !not_before(first, self.chunks[self.end - 1].since) {
+            // Heard late, after younger ones of another lane.
+            let at = self.chunk(first).unwrap_or(self.first);
+            self.chunks[at].blocks += blocks as i32;
+            self.total += i64::from(blocks);
+            return;
+        }
+        while blocks > 0 {
+            if self.chunks[self.end - 1].blocks >= self.quantum {
+                if self.end == CHUNKS {
+                    self.pack();
+                }
+                self.chunks[self.end] = Chunk { since: first, blocks: 0, ghosts: 0 };
+                self.end += 1;
+            }
+            let chunk = &mut self.chunks[self.end - 1];
+            let here = blocks.min((self.quantum - chunk.blocks).max(1) as u32);
+            chunk.blocks += here as i32;
+            self.total += i64::from(here);
+            (first, blocks) = (first.wrapping_add(here), blocks - here);
+        }
+    }
+
+    /// Whether there is more than LRU has room for, if that is so many blocks; what is in use takes room from both.
+    pub(super) fn is_full(&self, room: u32, clock: u32) -> bool {
+        let chunk = &self.chunks[self.first];
+        self.end - self.first > 1
+            && (self.total - i64::from(chunk.blocks) >= i64::from(room)
+                || chunk.blocks <= 0
+                || clock.wrapping_sub(chunk.since) > OLDEST)
+    }
+
+    /// LRU loses its oldest.
+    pub(super) fn lose_oldest(&mut self) {
+        let chunk = self.chunks[self.first];
+        self.total -= i64::from(chunk.blocks);
+        self.ghosts -= i64::from(chunk.ghosts);
+        self.first += 1;
+    }
+
+    /// Merges neighbours that are small, and moves all to the front.
+    fn pack(&mut self) {
+        let mut to = 0;
+        for from in self.first..self.end {
+            let chunk = self.chunks[from];
+            if to > 0 && self.chunks[to - 1].blocks + chunk.blocks <= self.quantum {
+                self.chunks[to - 1].blocks += chunk.blocks;
+                self.chunks[to - 1].ghosts += chunk.ghosts;
+            } else {
+                self.chunks[to] = chunk;
+                to += 1;
+            }
+        }
+        (self.first, self.end) = (0, to);
+        if self.end == CHUNKS {
+            // Held blocks let it grow beyond what it was made for: LRU loses its oldest.
+            self.lose_oldest();
+            self.chunks.copy_within(1.., 0);
+            (self.first, self.end) = (0, CHUNKS - 1);
+        }
+    }
+}
