@@ -192,16 +192,23 @@ impl BlockPool {
         if !self.tells_uses || slot.ticket() != NO_TICKET || skipped!("release_misses_use") {
             return;
         }
-        // Who holds it now places it; so do we, if nobody does.
-        let word = slot.word();
-        let waits = word.inactive()
-            && word.generation() == before.generation()
-            && word.priority() != Priority::Pinned
-            // Kept by leases alone: it goes with the last of them.
-            && !word.withdrawn();
-        if waits && slot.try_acquire(word).is_ok() {
-            count(&self.lane().inactive, 1u64.wrapping_neg());
-            self.release_slots_slowly(number);
+        let waits = |word: Word| {
+            word.inactive()
+                && word.generation() == before.generation()
+                && word.priority() != Priority::Pinned
+                // Kept by leases alone: it goes with the last of them.
+                && !word.withdrawn()
+        };
+        // Who holds it now places it; so do we, if nobody does. A lease may come or go meanwhile.
+        let mut word = slot.word();
+        while waits(word) {
+            match slot.try_acquire(word) {
+                Ok(()) => {
+                    count(&self.lane().inactive, 1u64.wrapping_neg());
+                    return self.release_slots_slowly(number);
+                }
+                Err(seen) => word = seen,
+            }
         }
     }
 
