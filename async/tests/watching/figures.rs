@@ -255,7 +255,7 @@ const HYBRID: &str = r#"
 
 #[tokio::test]
 async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs() {
-    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID.to_owned()));
+    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID));
     let of = |name: &str| {
         let metrics = manager.metrics();
         let of = metrics.groups.iter().find(|of| of.group == name).expect("a group of that name");
@@ -324,7 +324,7 @@ fn counters_only_grow() {
 /// A run of two groups is one request, wherever it waits and however it ends.
 #[tokio::test]
 async fn a_request_of_several_groups_is_counted_once() {
-    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID.to_owned()));
+    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID));
     let lists = [hashes(1, 4), hashes(2, 4)];
     for (group, hashes) in (0..).zip(&lists) {
         let blocks = manager.allocate_group(group, hashes.len()).await.expect("blocks");
