@@ -3,7 +3,7 @@
 use kvstrata::trace::TraceSource;
 use kvstrata_benches::policies::classic::Classic;
 use kvstrata_benches::policies::traffic::Trace;
-use kvstrata_benches::policies::{made_up, optimum, pool};
+use kvstrata_benches::policies::{made_up, optimum, pool, told};
 use kvstrata_core::Policy;
 use std::env;
 use std::error::Error;
@@ -17,6 +17,7 @@ policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
   held      the same over pools of which half is in use: many requests in flight
   sweep     reuse less LRU on the trace, from 250 to 150,000 blocks
   means     reuse on the trace: the mean of seven capacities within 15 % of each, against the noise of a single one
+  told      hits if a caller says which conversations have ended, all of them or every second one; and what the length of an answer says of that
   time      nanoseconds an eviction and a touch, and bytes a block more than LRU's, of the core's policies on the trace: the least of seven runs
 
   --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
@@ -70,7 +71,9 @@ impl Options {
             }
         }
         if options.command.is_empty() {
-            return Err("a command is missing: table, never, held, sweep, means or time; see --help".into());
+            return Err(
+                "a command is missing: table, never, held, sweep, means, told or time; see --help".into()
+            );
         }
         Ok(Some(options))
     }
@@ -108,6 +111,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         "held" => held,
         "sweep" => sweep,
         "means" => means,
+        "told" => told,
         "time" => time,
         other => return Err(format!("{other:?}: unknown; see --help").into()),
     };
@@ -209,6 +213,25 @@ fn means(options: &Options, trace: &Trace) {
             near.map(|blocks| trace.percent(pool::run(trace, Policy::Reuse, blocks.max(1), false).hits));
         let least = hits.iter().copied().fold(f64::MAX, f64::min);
         println!("{blocks}: {:.2} % on average, {least:.2} % at least", hits.iter().sum::<f64>() / 7.0);
+    }
+}
+
+fn told(options: &Options, trace: &Trace) {
+    let all = told::endings(trace);
+    let whole = |at: usize| trace.requests[at].ids.len();
+    let half: Vec<usize> = (0..all.len()).map(|at| if at % 2 == 0 { all[at] } else { whole(at) }).collect();
+    println!("| policy | blocks | told nothing | every second end | every end |\n|---|---:|---:|---:|---:|");
+    for policy in [Policy::Lru, Policy::Reuse] {
+        for blocks in options.capacities(&FOUR) {
+            let none = pool::run(trace, policy, blocks, false).hits;
+            let [half, all] = [&half, &all].map(|wanted| pool::run_told(trace, policy, blocks, wanted).hits);
+            let [none, half, all] = [none, half, all].map(|hits| trace.percent(hits));
+            println!("| {policy} | {blocks} | {none:.2} | {half:.2} | {all:.2} |");
+        }
+    }
+    match told::signs(options.source.clone()) {
+        Ok(signs) => println!("{signs:.1?}"),
+        Err(error) => eprintln!("policies: {error}"),
     }
 }
 

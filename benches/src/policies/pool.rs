@@ -3,7 +3,7 @@
 //! One tier, all of a request's victims before its registrations; one request at a time, or many that are in use for as long as they fit.
 
 use super::traffic::{Trace, key_of};
-use kvstrata_core::{BlockPool, ImmutableBlock, Policy, PoolConfig, SequenceHash};
+use kvstrata_core::{BlockPool, ImmutableBlock, Policy, PoolConfig, Priority, SequenceHash};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -43,16 +43,33 @@ pub fn run(trace: &Trace, policy: Policy, capacity: usize, timed: bool) -> Outco
     run_held(trace, policy, capacity, 0, timed)
 }
 
+/// The same by a caller who says what nobody will ask for again: of each request, the blocks behind so many get the least priority.
+#[must_use]
+pub fn run_told(trace: &Trace, policy: Policy, capacity: usize, of_use: &[usize]) -> Outcome {
+    run_all(trace, policy, capacity, 0, false, Some(of_use))
+}
+
 /// The same, and a request keeps its blocks in use for as long as no more than `in_use` blocks are: then the oldest lets go of its own. The
 /// rest of the pool is what a request may need, and is cut off at.
 #[must_use]
 pub fn run_held(trace: &Trace, policy: Policy, capacity: usize, in_use: usize, timed: bool) -> Outcome {
+    run_all(trace, policy, capacity, in_use, timed, None)
+}
+
+fn run_all(
+    trace: &Trace,
+    policy: Policy,
+    capacity: usize,
+    in_use: usize,
+    timed: bool,
+    of_use: Option<&[usize]>,
+) -> Outcome {
     let pool = pool(policy, capacity);
     let mut requests = VecDeque::new();
     let mut out = Outcome::default();
     let (mut hashes, mut victims, mut fresh, mut run) = (vec![], vec![], vec![], vec![]);
     let (mut found, mut held): (Vec<ImmutableBlock<'_>>, Vec<ImmutableBlock<'_>>) = (vec![], vec![]);
-    for request in &trace.requests {
+    for (at, request) in trace.requests.iter().enumerate() {
         let ids = &request.ids[..request.ids.len().min(capacity - in_use)];
         hashes.clear();
         hashes.extend(ids.iter().map(|id| hash_of(*id)));
@@ -89,6 +106,9 @@ pub fn run_held(trace: &Trace, policy: Policy, capacity: usize, in_use: usize, t
         }
         drop(there);
         register(&pool, &mut run, &mut held);
+        if let Some(of_use) = of_use {
+            held.iter().skip(of_use[at]).for_each(|block| block.set_priority(Priority::Low));
+        }
         if in_use > 0 {
             requests.push_back(std::mem::take(&mut held));
             while pool.active() > in_use
