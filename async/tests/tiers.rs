@@ -70,6 +70,19 @@ fn every_policy_serves_every_tier() {
 }
 
 #[test]
+fn the_tiers_below_have_the_policy_that_was_given_for_them() {
+    let hits = |policy, policy_below| {
+        let report = common::replay(Settings { policy, policy_below, ..settings(600, 300, 600, 9000) });
+        assert_sound(&report, policy.name());
+        (report.settings.policy_below, report.hits.device, report.hits.host)
+    };
+    let (lru, sieve) = (hits(Policy::Lru, None), hits(Policy::Lru, Some(Policy::Sieve)));
+    assert_eq!((lru.0, sieve.0), ("lru", "sieve"));
+    assert_eq!(lru.1, sieve.1, "the device's own");
+    assert_ne!(lru.2, sieve.2, "others stay in the host");
+}
+
+#[test]
 fn a_host_tier_that_is_smaller_than_a_request_loses_nothing_on_its_way_to_disk() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let group = |number: u64| (40 * number..40 * number + 40).collect::<Vec<u64>>();

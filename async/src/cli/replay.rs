@@ -115,6 +115,9 @@ pub(super) struct ReplayArgs {
     /// Which blocks leave a tier first
     #[arg(long, value_name = "POLICY", default_value = "lru", value_parser = policies())]
     policy: Policy,
+    /// Which blocks leave host and disk first, if others than in the device
+    #[arg(long, value_name = "POLICY", value_parser = policies(), hide_possible_values = true)]
+    policy_below: Option<Policy>,
     /// Together with a block's id, determines its bytes
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -274,6 +277,7 @@ fn replay(arguments: &ReplayArgs) -> Result<(Report, Vec<Sample>), ReplayError> 
         disk_write_budget: arguments.disk_write_budget,
         block_bytes: arguments.block_bytes,
         policy: arguments.policy,
+        policy_below: arguments.policy_below,
         seed: arguments.seed,
         concurrency: arguments.concurrency,
         speed: arguments.speed,

@@ -44,8 +44,10 @@ pub struct Settings {
     pub disk_write_budget: Option<u64>,
     /// Bytes a block.
     pub block_bytes: usize,
-    /// Which blocks leave a tier first; the same for all tiers.
+    /// Which blocks leave the device first.
     pub policy: Policy,
+    /// Which leave host and disk first; the device's policy unless given.
+    pub policy_below: Option<Policy>,
     /// Together with a block's id, determines its bytes.
     pub seed: u64,
     /// Requests served at the same time.
@@ -87,6 +89,7 @@ impl Default for Settings {
             disk_write_budget: None,
             block_bytes: 64 << 10,
             policy: Policy::Lru,
+            policy_below: None,
             seed: 0,
             concurrency: 1,
             speed: 0.0,
@@ -109,6 +112,11 @@ const DISK_BOOKS_BYTES: u128 = 320;
 const STAGING_BYTES: usize = 8 << 20;
 
 impl Settings {
+    /// The policy of host and disk.
+    pub(super) fn below(&self) -> Policy {
+        self.policy_below.unwrap_or(self.policy)
+    }
+
     /// Refuses what is impossible, on any machine or in this one's memory.
     ///
     /// # Errors

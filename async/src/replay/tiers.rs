@@ -92,10 +92,10 @@ impl Tiers {
         let (port, mover) = device.moved_by(copied, threads)?;
         let stack = StackParts {
             name: "trace".to_owned(),
-            device: pool_config(settings.device_blocks, settings),
+            device: pool_config(settings.device_blocks, settings.policy),
             port: Some(Arc::clone(&port)),
             mover,
-            host: (settings.host_blocks > 0).then(|| pool_config(settings.host_blocks, settings)),
+            host: (settings.host_blocks > 0).then(|| pool_config(settings.host_blocks, settings.below())),
             disk: disk_port,
             block_bytes: settings.block_bytes as u64,
             layers: 1,
@@ -174,11 +174,11 @@ fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
 /// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does not need it, since
 /// sequences are released tail first, and is exact without it whatever the trace.
 pub(super) fn linked(settings: &Settings) -> bool {
-    settings.policy != Policy::Lru
+    [settings.policy, settings.below()] != [Policy::Lru; 2]
 }
 
-pub(super) fn pool_config(blocks: u32, settings: &Settings) -> PoolConfig {
-    PoolConfig::new(blocks).policy(settings.policy).page_size(BLOCK_TOKENS)
+pub(super) fn pool_config(blocks: u32, policy: Policy) -> PoolConfig {
+    PoolConfig::new(blocks).policy(policy).page_size(BLOCK_TOKENS)
 }
 
 /// The sequence hash of an id. An id stands for a block and all before it, as a sequence hash does, so it needs no
