@@ -24,7 +24,11 @@ nightly="${KVSTRATA_NIGHTLY:-nightly}"
 
 # On CI a lock file that does not fit is an error; at a desk cargo may bring it up to date.
 locked=()
-if [[ -n "${CI:-}" ]]; then locked=(--locked); fi
+if [[ -n "${CI:-}" ]]; then
+    locked=(--locked)
+    # What is built once gains nothing from what the next build could go on with.
+    export CARGO_INCREMENTAL=0
+fi
 
 # Cargo tools that the steps install for themselves.
 tools="$base/ci-tools"
