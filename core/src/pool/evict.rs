@@ -48,11 +48,6 @@ impl<'p> Hunt<'p> {
         &self.pool.timeline
     }
 
-    /// How many blocks are free, or wait.
-    pub(crate) fn available(&self) -> usize {
-        self.pool.available()
-    }
-
     /// The parent of a block that was claimed, if it is registered still.
     pub(crate) fn parent_of(&self, slot: &Slot) -> Option<u32> {
         let parent = unpack(slot.parent())?;

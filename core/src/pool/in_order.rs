@@ -24,7 +24,7 @@ impl BlockPool {
         out: &mut Vec<(BlockRef, SequenceHash)>,
     ) {
         let end = out.len().saturating_add(n);
-        let mut heads: [Option<Head>; LISTS] = [None; LISTS];
+        let mut heads = [Head::NONE; LISTS];
         let mut next: [Next; LISTS] = [None; LISTS];
         for list in 0..LISTS {
             (heads[list], next[list]) = self.head_behind(policy, list, places[list]);
@@ -40,7 +40,7 @@ impl BlockPool {
     }
 
     /// The first block of a list that may be evicted, from a place on; 0: from its beginning.
-    fn head_behind(&self, policy: &Reuse, list: usize, place: u64) -> (Option<Head>, Next) {
+    fn head_behind(&self, policy: &Reuse, list: usize, place: u64) -> (Head, Next) {
         let now = self.timeline.clock() as u32;
         let mut found = None;
         let go_on = self.timeline.peek(&self.slots, list, place, |slot, number| {
@@ -54,8 +54,8 @@ impl BlockPool {
             !may_leave
         });
         match found.zip(go_on) {
-            Some(((head, victim), place)) => (Some(head), Some((victim, place))),
-            None => (None, None),
+            Some(((head, victim), place)) => (head, Some((victim, place))),
+            None => (Head::NONE, None),
         }
     }
 
@@ -74,7 +74,7 @@ impl BlockPool {
             AnyPolicy::Reuse(policy) => {
                 let mut heads = core::array::from_fn(|list| self.head_behind(policy, list, 0).0);
                 while let Some(list) = policy.first_of(&heads) {
-                    heads[list] = None;
+                    heads[list] = Head::NONE;
                     add(list);
                 }
                 (0..LISTS).for_each(add);

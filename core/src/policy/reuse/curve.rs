@@ -85,20 +85,24 @@ impl Curve {
             chance[b] = (rate * width / (1.0 + 0.5 * rate * width)).min(1.0);
             spent[b] = width * (1.0 - 0.5 * chance[b]);
         }
-        let mut index = [0f32; BUCKETS + 1];
-        for (start, best) in index[..BUCKETS].iter_mut().enumerate() {
-            let (mut alive, mut reward, mut cost) = (1f32, 0f32, 0f32);
-            let (mut best_reward, mut best_cost) = (0f32, 1f32);
-            for b in start..BUCKETS {
-                reward += alive * chance[b];
-                cost += alive * spent[b];
-                alive *= 1.0 - chance[b];
+        // All beginnings abreast, which the compiler makes vectors of: one that is not reached yet has nobody alive, and gains nothing.
+        let [mut alive, mut reward, mut cost, mut best_reward] = [[0f32; BUCKETS]; 4];
+        let mut best_cost = [1f32; BUCKETS];
+        for b in 0..BUCKETS {
+            alive[b] = 1.0;
+            for start in 0..BUCKETS {
+                reward[start] += alive[start] * chance[b];
+                cost[start] += alive[start] * spent[b];
+                alive[start] *= 1.0 - chance[b];
                 // Without a division: reward/cost > best.
-                if reward * best_cost > best_reward * cost {
-                    (best_reward, best_cost) = (reward, cost);
-                }
+                let is_more = reward[start] * best_cost[start] > best_reward[start] * cost[start];
+                best_reward[start] = if is_more { reward[start] } else { best_reward[start] };
+                best_cost[start] = if is_more { cost[start] } else { best_cost[start] };
             }
-            *best = best_reward / best_cost;
+        }
+        let mut index = [0f32; BUCKETS + 1];
+        for start in 0..BUCKETS {
+            index[start] = best_reward[start] / best_cost[start];
         }
         index[BUCKETS] = 0.7 * index[BUCKETS - 1];
         index

@@ -1,24 +1,32 @@
 //! The search for victims: the heads of all lists, and the one of least index taken, until another list's is less.
 //!
+//! ```text
+//!   heads of the lists, youngest segments ─► choice ─► a run of blocks of one list, each compared with the best of the others alone ─► choice …
+//! ```
+//!
 //! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has children waits for them.
 //! I2. What is chosen is a hint; `Hunt::claim` decides.
+//! I3. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
 
+use super::ages::not_before;
 use super::journal::{Key, Page, Record};
 use super::notes::{BELOW, KNOWN, TRUNK as IS_TRUNK, TURNS};
-use super::orders::{Choice, Head, Heads, YOUNG_LISTS};
+use super::orders::{Choice, Head, Heads, NO_YOUNGS, Youngs};
 use super::{CLASSES, HIGH, LOW, Reuse};
 use crate::pool::Hunt;
 use crate::slot::{Priority, Slot};
 use crate::sync::Relaxed;
 use crate::timeline::{Candidate, Verdict};
 
+/// Older blocks among a youngest segment that a look passes before it gives up.
+const OLDER: usize = 16;
+
 struct Search<'p, 'h> {
     policy: &'p Reuse,
     hunt: &'h Hunt<'p>,
     now: u32,
     heads: Heads,
-    /// Index of the youngest segments.
-    young: [f32; YOUNG_LISTS],
+    youngs: Youngs,
     page: Page,
 }
 
@@ -27,13 +35,12 @@ impl Reuse {
         if wanted == 0 {
             return 0;
         }
-        self.learn(|| hunt.available());
         let mut search = Search {
             policy: self,
             hunt,
             now: hunt.timeline().clock() as u32,
-            heads: [None; CLASSES],
-            young: [f32::INFINITY; YOUNG_LISTS],
+            heads: [Head::NONE; CLASSES],
+            youngs: NO_YOUNGS,
             page: Page::new(),
         };
         let (mut taken, mut class) = (0, 0);
@@ -46,7 +53,9 @@ impl Reuse {
             };
             class = if hunt.reordered() { 0 } else { class + 1 };
         }
-        self.journal.write(&mut search.page);
+        if self.journal.write(&mut search.page) {
+            self.hear();
+        }
         taken
     }
 
@@ -59,14 +68,28 @@ impl Reuse {
         Head { place, stamp, index }
     }
 
+    /// The index of what is left of each youngest segment.
+    fn youngs(&self, hunt: &Hunt<'_>, now: u32) -> Youngs {
+        let mut youngs = NO_YOUNGS;
+        for (list, (young, index)) in self.young.iter().zip(&mut youngs).enumerate() {
+            // Relaxed: as in `place_in`.
+            let place = young.load(Relaxed);
+            if place != 0 {
+                let stamp = hunt.timeline().number(place) as u32;
+                *index = self.orders.index(list, now.wrapping_sub(stamp));
+            }
+        }
+        youngs
+    }
+
     /// Of which list the head goes first, as an evictor would have it now; the youngest segments left aside.
-    pub(crate) fn first_of(&self, heads: &[Option<Head>; super::LISTS]) -> Option<usize> {
+    pub(crate) fn first_of(&self, heads: &[Head; super::LISTS]) -> Option<usize> {
         let normal = core::array::from_fn(|list| heads[list]);
-        let chosen = || match self.orders.choose(&normal, &[f32::INFINITY; YOUNG_LISTS])? {
+        let chosen = || match self.orders.choose(&normal, &NO_YOUNGS, self.orders.leave())? {
             Choice::Oldest(list) | Choice::Youngest(list) => Some(list),
         };
-        let low = heads[LOW].is_some().then_some(LOW);
-        low.or_else(chosen).or(heads[HIGH].is_some().then_some(HIGH))
+        let one = |list: usize| (!heads[list].is_none()).then_some(list);
+        one(LOW).or_else(chosen).or(one(HIGH))
     }
 }
 
@@ -74,22 +97,19 @@ impl Search<'_, '_> {
     /// Takes blocks of the lists of `Normal`.
     fn take(&mut self, wanted: usize) -> usize {
         (0..CLASSES).for_each(|list| self.look(list));
-        for list in 0..YOUNG_LISTS {
-            // Relaxed: as in `place_in`.
-            let place = self.policy.young[list].load(Relaxed);
-            let stamp = self.hunt.timeline().number(place) as u32;
-            self.young[list] = match place {
-                0 => f32::INFINITY,
-                _ => self.policy.orders.index(list, self.now.wrapping_sub(stamp)),
-            };
-        }
+        let orders = &self.policy.orders;
+        let mut has_youngs = false;
         let mut taken = 0;
-        while taken < wanted
-            && let Some(choice) = self.policy.orders.choose(&self.heads, &self.young)
-        {
+        while taken < wanted {
+            let leave = orders.leave();
+            if leave.takes_young() && !has_youngs {
+                self.youngs = self.policy.youngs(self.hunt, self.now);
+                has_youngs = true;
+            }
+            let Some(choice) = orders.choose(&self.heads, &self.youngs, leave) else { break };
             let (found, parent) = match choice {
                 Choice::Oldest(list) => self.take_oldest(list, wanted - taken),
-                Choice::Youngest(list) => self.take_youngest(list),
+                Choice::Youngest(list) => self.take_youngest(list, wanted - taken),
             };
             taken += found;
             // The list of a parent that came back: one of ours is looked at anew; another is of other priority, and the caller's.
@@ -108,7 +128,7 @@ impl Search<'_, '_> {
     /// Finds the head of a list, and drops what it passes.
     fn look(&mut self, list: usize) {
         let (policy, hunt, now) = (self.policy, self.hunt, self.now);
-        let mut head = None;
+        let mut head = Head::NONE;
         hunt.timeline().take_oldest(hunt.slots(), list, 1, |candidate, slot| {
             let word = slot.word();
             if !word.inactive() || word.priority() == Priority::Pinned {
@@ -117,7 +137,7 @@ impl Search<'_, '_> {
             if slot.defer_if_parent(word.generation()) {
                 return Verdict::Deferred;
             }
-            head = Some(policy.head(list, candidate.ticket, slot, now));
+            head = policy.head(list, candidate.ticket, slot, now);
             Verdict::Stop
         });
         self.heads[list] = head;
@@ -126,13 +146,20 @@ impl Search<'_, '_> {
     /// Takes from the old end of a list as long as it is the choice. How many, and the list of a parent that came back by the last.
     fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
         let (policy, hunt) = (self.policy, self.hunt);
+        let mut rivals = policy.orders.rivals(&self.heads, &self.youngs, list, policy.orders.leave());
         let mut parent = None;
-        let mut next = None;
+        let mut next = Head::NONE;
         let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
             let head = policy.head(list, candidate.ticket, slot, self.now);
-            self.heads[list] = Some(head);
-            if policy.orders.choose(&self.heads, &self.young) != Some(Choice::Oldest(list)) {
-                next = Some(head);
+            let leave = policy.orders.leave();
+            if leave != rivals.leave {
+                if leave.takes_young() && !rivals.leave.takes_young() {
+                    self.youngs = policy.youngs(hunt, self.now);
+                }
+                rivals = policy.orders.rivals(&self.heads, &self.youngs, list, leave);
+            }
+            if !policy.orders.goes_on(&rivals, head) {
+                next = head;
                 return Verdict::Stop;
             }
             let verdict = hunt.claim(candidate);
@@ -149,31 +176,45 @@ impl Search<'_, '_> {
         (taken, parent)
     }
 
-    /// Takes the deepest block that is left of a list's youngest segment, unless it has children or is gone.
-    fn take_youngest(&mut self, list: usize) -> (usize, Option<usize>) {
+    /// Takes what is left of a list's youngest segment, the deepest first, until a block has children, is gone, or has brought its parent back.
+    /// How many, and the list of that parent.
+    fn take_youngest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
         let (policy, hunt) = (self.policy, self.hunt);
         // Relaxed, here and below: as in `place_in`.
         let place = policy.young[list].load(Relaxed);
-        let mut found = None;
-        hunt.timeline().peek(hunt.slots(), list, place, |_, number| {
-            found = Some(number);
-            false
-        });
-        if let Some(number) = found {
-            let slot = &hunt.slots()[number as usize];
+        if place == 0 {
+            self.youngs[list] = f32::INFINITY;
+            return (0, None);
+        }
+        let since = hunt.timeline().number(place) as u32;
+        let (mut taken, mut older, mut parent, mut is_over) = (0, 0, None, false);
+        let go_on = hunt.timeline().peek(hunt.slots(), list, place, |slot, number| {
+            // The ticket first: with it the block is of the list, and was released then.
             let candidate = Candidate { slot: number, ticket: slot.ticket() };
             let stamp = slot.stamp.load(Relaxed);
-            if !slot.has_children() {
-                let verdict = hunt.claim(candidate);
-                if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
-                    return (1, self.note(number, slot, stamp, verdict));
-                }
+            if !not_before(stamp, since) {
+                older += 1;
+                is_over = older == OLDER;
+                return !is_over;
             }
+            let is_ours = usize::from(slot.list.load(Relaxed)) == list && !slot.has_children();
+            let verdict = if is_ours { hunt.claim(candidate) } else { Verdict::Stale };
+            if !matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
+                is_over = true;
+                return false;
+            }
+            taken += 1;
+            parent = self.note(number, slot, stamp, verdict);
+            taken < wanted && verdict == Verdict::Taken && policy.orders.leave().takes_young()
+        });
+        is_over |= go_on.is_none();
+        // Another may have begun meanwhile: it is looked at by the next search. What was taken is not walked again.
+        let left = go_on.filter(|_| !is_over).unwrap_or(0);
+        let _ = policy.young[list].compare_exchange(place, left, Relaxed, Relaxed);
+        if is_over {
+            self.youngs[list] = f32::INFINITY;
         }
-        // Another may have begun meanwhile: it is looked at by the next search.
-        let _ = policy.young[list].compare_exchange(place, 0, Relaxed, Relaxed);
-        self.young[list] = f32::INFINITY;
-        (0, None)
+        (taken, parent)
     }
 
     /// The books of a block that was released then, and that is ours now. The list of its parent, if that came back.

@@ -28,7 +28,7 @@ pub(super) struct Orders {
 }
 
 /// The first block of a list, as it was met.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Head {
     /// Its place on the timeline.
     pub(crate) place: u64,
@@ -37,8 +37,20 @@ pub(crate) struct Head {
     pub(super) index: f32,
 }
 
-/// The first block of each list of a class; none where there is none.
-pub(super) type Heads = [Option<Head>; CLASSES];
+impl Head {
+    /// Of a list that has none: later than all, and never the least.
+    pub(crate) const NONE: Head = Head { place: u64::MAX, stamp: 0, index: f32::INFINITY };
+
+    pub(crate) fn is_none(self) -> bool {
+        self.place == u64::MAX
+    }
+}
+
+/// The first block of each list of a class.
+pub(super) type Heads = [Head; CLASSES];
+/// The index of what is left of each youngest segment.
+pub(super) type Youngs = [f32; YOUNG_LISTS];
+pub(super) const NO_YOUNGS: Youngs = [f32::INFINITY; YOUNG_LISTS];
 
 /// What goes next.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -100,41 +112,121 @@ impl Orders {
         at(b) + (at(b + 1) - at(b)) * part
     }
 
-    /// What goes next: the least index, among those that the guard allows; the oldest of all is preferred by the margin, and what LRU does
-    /// not have costs nothing against it. `young`: the index of the youngest segments. None: there is no head.
+    /// How much the guard allows now.
     #[inline]
-    pub(super) fn choose(&self, heads: &Heads, young: &[f32; YOUNG_LISTS]) -> Option<Choice> {
-        let (mut chosen, mut oldest) = (CLASSES, u64::MAX);
-        for (list, head) in heads.iter().enumerate() {
-            if let Some(head) = head
-                && head.place < oldest
-            {
-                (chosen, oldest) = (list, head.place);
+    pub(super) fn leave(&self) -> Leave {
+        Leave { tight: (self.room.load(Relaxed) as i32) <= 0, margin: f32::from_bits(self.margin.load(Relaxed)) }
+    }
+
+    /// How many ghosts more are allowed.
+    pub(super) fn room(&self) -> i32 {
+        self.room.load(Relaxed) as i32
+    }
+
+    /// What goes next: the least index, among those that the guard allows; the oldest of all is preferred by the margin, and what LRU does
+    /// not have costs nothing against it. None: there is no head.
+    pub(super) fn choose(&self, heads: &Heads, youngs: &Youngs, leave: Leave) -> Option<Choice> {
+        let rivals = self.rivals(heads, youngs, CLASSES, leave);
+        if rivals.oldest.is_none() {
+            return None;
+        }
+        if rivals.is_held(rivals.oldest_held) {
+            return Some(Choice::Oldest(rivals.oldest_list));
+        }
+        let first = rivals.oldest.index * leave.margin;
+        let (least, list) =
+            if rivals.least < first { (rivals.least, rivals.least_list) } else { (first, rivals.oldest_list) };
+        Some(match rivals.young < least {
+            true => Choice::Youngest(rivals.young_list),
+            false => Choice::Oldest(list),
+        })
+    }
+
+    /// All heads but that of `list`, as far as it matters for that.
+    pub(super) fn rivals(&self, heads: &Heads, youngs: &Youngs, list: usize, leave: Leave) -> Rivals {
+        let mut rivals = Rivals {
+            list,
+            leave,
+            oldest: Head::NONE,
+            oldest_list: CLASSES,
+            oldest_held: false,
+            least: f32::INFINITY,
+            least_list: CLASSES,
+            young: f32::INFINITY,
+            young_list: YOUNG_LISTS,
+        };
+        for (of, head) in heads.iter().enumerate().filter(|(of, _)| *of != list) {
+            if head.place < rivals.oldest.place {
+                (rivals.oldest, rivals.oldest_list) = (*head, of);
+            }
+            if head.index < rivals.least && !(leave.tight && self.lru_has(head.stamp)) {
+                (rivals.least, rivals.least_list) = (head.index, of);
             }
         }
-        let first = heads.get(chosen).copied().flatten()?;
-        let tight = (self.room.load(Relaxed) as i32) <= 0;
-        if tight && self.lru_has(first.stamp) {
-            return Some(Choice::Oldest(chosen));
-        }
-        let margin = f32::from_bits(self.margin.load(Relaxed));
-        let mut least = first.index * margin;
-        for (list, head) in heads.iter().enumerate() {
-            if let Some(head) = head
-                && head.index < least
-                && !(tight && self.lru_has(head.stamp))
-            {
-                (least, chosen) = (head.index, list);
-            }
-        }
-        let mut choice = Choice::Oldest(chosen);
-        if !tight && margin == 1.0 {
-            for (list, index) in young.iter().enumerate() {
-                if index * YOUNG < least {
-                    (least, choice) = (index * YOUNG, Choice::Youngest(list));
+        rivals.oldest_held = self.lru_has(rivals.oldest.stamp);
+        if leave.takes_young() {
+            for (of, index) in youngs.iter().enumerate() {
+                if index * YOUNG < rivals.young {
+                    (rivals.young, rivals.young_list) = (index * YOUNG, of);
                 }
             }
         }
-        Some(choice)
+        rivals
+    }
+
+    /// Whether a list goes on being the choice with another head. So a run of one list is compared with one rival, and not with all.
+    #[inline]
+    pub(super) fn goes_on(&self, rivals: &Rivals, head: Head) -> bool {
+        let margin = rivals.leave.margin;
+        let held = self.lru_has(head.stamp);
+        if head.place < rivals.oldest.place {
+            let first = head.index * margin;
+            return rivals.is_held(held) || (rivals.least >= first && rivals.young >= first);
+        }
+        let first = rivals.oldest.index * margin;
+        let is_least = head.index < rivals.least || (head.index == rivals.least && rivals.list < rivals.least_list);
+        !rivals.is_held(rivals.oldest_held)
+            && !rivals.is_held(held)
+            && head.index < first
+            && is_least
+            && rivals.young >= head.index
+    }
+}
+
+/// What the guard allows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Leave {
+    /// No ghost more: of what LRU has only the oldest goes.
+    pub(super) tight: bool,
+    margin: f32,
+}
+
+impl Leave {
+    /// Whether the youngest segments are candidates.
+    #[inline]
+    pub(super) fn takes_young(self) -> bool {
+        !self.tight && self.margin == 1.0
+    }
+}
+
+/// What a list's head is compared with.
+pub(super) struct Rivals {
+    list: usize,
+    pub(super) leave: Leave,
+    oldest: Head,
+    oldest_list: usize,
+    /// LRU has it.
+    oldest_held: bool,
+    /// Of those that are allowed.
+    least: f32,
+    least_list: usize,
+    young: f32,
+    young_list: usize,
+}
+
+impl Rivals {
+    /// Whether what LRU has, or has not, has to go in LRU's order.
+    fn is_held(&self, lru_has: bool) -> bool {
+        self.leave.tight && lru_has
     }
 }
