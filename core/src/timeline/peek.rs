@@ -3,7 +3,7 @@
 //! What is seen is a hint: others acquire, evict and compact meanwhile. Who acts on it checks the slot's generation.
 
 use super::position::{Position, WORD};
-use super::{Bits, Timeline};
+use super::{Bits, Candidate, Timeline};
 use crate::slot::Slot;
 use crate::sync::{Acquire, Relaxed};
 
@@ -16,6 +16,19 @@ impl Timeline {
     /// Where the oldest slot is, or an earlier place.
     pub(crate) fn old_end(&self) -> u64 {
         self.head().0
+    }
+
+    /// The oldest of a list, if that is what the list's first bit stands for. None: the list is empty, or it is for `take_oldest` to drop what
+    /// is stale there.
+    #[inline]
+    pub(crate) fn oldest(&self, slots: &[Slot], list: usize) -> Option<Candidate> {
+        let of = &self.lists[list];
+        // Relaxed: a place to look at. What is before the head, or of another lap, is not live.
+        let word = Position(of.cursor.load(Relaxed));
+        // Acquire: pairs with the Release in `set_bits`.
+        let bit = Bits(of.bits[word.word()].load(Acquire)).next()?;
+        let slot = self.live_slot(slots, list, word, bit)?;
+        Some(Candidate { slot, ticket: word.0 + u64::from(bit) })
     }
 
     /// Shows the inactive slots of a list to `see`, the oldest first, from a place on (0: from the list's cursor, which of a sweep is its hand), until that says false or there are no

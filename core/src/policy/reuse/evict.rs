@@ -11,7 +11,7 @@
 use super::ages::not_before;
 use super::journal::{Key, Page, Record};
 use super::notes::{BELOW, KNOWN, TRUNK as IS_TRUNK, TURNS};
-use super::orders::{Choice, Head, Heads, NO_YOUNGS, Youngs};
+use super::orders::{Choice, Head, Heads, NO_YOUNGS, Rivals, Youngs};
 use super::{CLASSES, HIGH, LOW, Reuse};
 use crate::pool::Hunt;
 use crate::slot::{Priority, Slot};
@@ -126,7 +126,22 @@ impl Search<'_, '_> {
     }
 
     /// Finds the head of a list, and drops what it passes.
+    #[inline]
     fn look(&mut self, list: usize) {
+        let slots = self.hunt.slots();
+        if let Some(candidate) = self.hunt.timeline().oldest(slots, list) {
+            let slot = &slots[candidate.slot as usize];
+            let word = slot.word();
+            if word.inactive() && word.priority() != Priority::Pinned && !slot.has_children() {
+                self.heads[list] = self.policy.head(list, candidate.ticket, slot, self.now);
+                return;
+            }
+        }
+        self.look_further(list);
+    }
+
+    /// The same where the first that the list has is not to be had.
+    fn look_further(&mut self, list: usize) {
         let (policy, hunt, now) = (self.policy, self.hunt, self.now);
         let mut head = Head::NONE;
         hunt.timeline().take_oldest(hunt.slots(), list, 1, |candidate, slot| {
@@ -146,21 +161,27 @@ impl Search<'_, '_> {
     /// Takes from the old end of a list as long as it is the choice. How many, and the list of a parent that came back by the last.
     fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
         let (policy, hunt) = (self.policy, self.hunt);
-        let mut rivals = policy.orders.rivals(&self.heads, &self.youngs, list, policy.orders.leave());
+        let (chosen, mut rivals) = (self.heads[list], None::<Rivals>);
         let mut parent = None;
         let mut next = Head::NONE;
         let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
-            let head = policy.head(list, candidate.ticket, slot, self.now);
-            let leave = policy.orders.leave();
-            if leave != rivals.leave {
-                if leave.takes_young() && !rivals.leave.takes_young() {
-                    self.youngs = policy.youngs(hunt, self.now);
+            let mut head = chosen;
+            if candidate.ticket != chosen.place {
+                head = policy.head(list, candidate.ticket, slot, self.now);
+                let leave = policy.orders.leave();
+                let rivals = match &mut rivals {
+                    Some(rivals) if rivals.leave == leave => rivals,
+                    rivals => {
+                        if leave.takes_young() {
+                            self.youngs = policy.youngs(hunt, self.now);
+                        }
+                        rivals.insert(policy.orders.rivals(&self.heads, &self.youngs, list, leave))
+                    }
+                };
+                if !policy.orders.goes_on(rivals, head) {
+                    next = head;
+                    return Verdict::Stop;
                 }
-                rivals = policy.orders.rivals(&self.heads, &self.youngs, list, leave);
-            }
-            if !policy.orders.goes_on(&rivals, head) {
-                next = head;
-                return Verdict::Stop;
             }
             let verdict = hunt.claim(candidate);
             if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
