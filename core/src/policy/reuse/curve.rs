@@ -17,6 +17,28 @@ const PRIOR_CURVE: f32 = 1000.0;
 /// A class's index at each edge of the ages.
 pub(super) type Row = [f32; BUCKETS + 1];
 
+/// Ages in a row, up to `end`: what a block that has come to the first of them has to expect there.
+#[derive(Clone, Copy, Default)]
+struct Stretch {
+    hits: f32,
+    time: f32,
+    /// How much of it is left at the end.
+    left: f32,
+    end: usize,
+}
+
+impl Stretch {
+    /// With the next one.
+    fn and(self, next: Stretch) -> Stretch {
+        Stretch {
+            hits: self.hits + self.left * next.hits,
+            time: self.time + self.left * next.time,
+            left: self.left * next.left,
+            end: next.end,
+        }
+    }
+}
+
 pub(super) struct Curve {
     capacity: f32,
     ages: Ages,
@@ -76,33 +98,25 @@ impl Curve {
         let prior = PRIOR_MULTIPLIER * scale + (length * scale).max(1.0);
         let multiplier = (hits.iter().sum::<f32>() + prior) / (expected + prior);
         let curve = PRIOR_CURVE * scale;
-        let mut chance = [0f32; BUCKETS];
-        let mut spent = [0f32; BUCKETS];
-        for b in 0..BUCKETS {
+        // What comes next, from the last age on backwards: stretches of ages, each the best beginning of what is left. An age goes with those
+        // behind it as long as the next of them promises more than it has by then; so all ages together are as many steps as there are ages.
+        let mut stretches = [Stretch::default(); BUCKETS];
+        let mut index = [0f32; BUCKETS + 1];
+        for b in (0..BUCKETS).rev() {
             let base = multiplier * self.shared[b];
             let rate = (hits[b] + curve) / (time[b] + curve / base);
             let width = self.ages.width(b);
-            chance[b] = (rate * width / (1.0 + 0.5 * rate * width)).min(1.0);
-            spent[b] = width * (1.0 - 0.5 * chance[b]);
-        }
-        // All beginnings abreast, which the compiler makes vectors of: one that is not reached yet has nobody alive, and gains nothing.
-        let [mut alive, mut reward, mut cost, mut best_reward] = [[0f32; BUCKETS]; 4];
-        let mut best_cost = [1f32; BUCKETS];
-        for b in 0..BUCKETS {
-            alive[b] = 1.0;
-            for start in 0..BUCKETS {
-                reward[start] += alive[start] * chance[b];
-                cost[start] += alive[start] * spent[b];
-                alive[start] *= 1.0 - chance[b];
-                // Without a division: reward/cost > best.
-                let is_more = reward[start] * best_cost[start] > best_reward[start] * cost[start];
-                best_reward[start] = if is_more { reward[start] } else { best_reward[start] };
-                best_cost[start] = if is_more { cost[start] } else { best_cost[start] };
+            let chance = (rate * width / (1.0 + 0.5 * rate * width)).min(1.0);
+            let spent = width * (1.0 - 0.5 * chance);
+            let mut best = Stretch { hits: chance, time: spent, left: 1.0 - chance, end: b + 1 };
+            while let Some(next) = stretches.get(best.end)
+                // Without a division: the next one's hits for time are more.
+                && next.hits * best.time > best.hits * next.time
+            {
+                best = best.and(*next);
             }
-        }
-        let mut index = [0f32; BUCKETS + 1];
-        for start in 0..BUCKETS {
-            index[start] = best_reward[start] / best_cost[start];
+            stretches[b] = best;
+            index[b] = best.hits / best.time;
         }
         index[BUCKETS] = 0.7 * index[BUCKETS - 1];
         index

@@ -18,6 +18,12 @@ use alloc::boxed::Box;
 
 /// Words a lane, but in models.
 pub(super) const WORDS: usize = if cfg!(loom) { 12 } else { 128 };
+
+/// Words a lane of a pool of so many blocks: two pages at least, and no more of a small pool's memory than of a large one's.
+pub(super) fn words(capacity: usize) -> usize {
+    if cfg!(loom) { WORDS } else { (capacity / 32).clamp(32, WORDS) }
+}
+
 const KIND: u64 = 7;
 
 /// A block's name as the tables know it: 61 bits, well mixed.
@@ -258,10 +264,9 @@ impl<T> Journal<T> {
         self.reader.with(|reader| work(reader, Lanes(&self.lanes)))
     }
 
+    /// Beside itself.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.lanes)
-            + self.lanes.iter().map(|lane| size_of_val(&*lane.words)).sum::<usize>()
-            + size_of_val(&self.reader)
+        size_of_val(&*self.lanes) + self.lanes.iter().map(|lane| size_of_val(&*lane.words)).sum::<usize>()
     }
 }
 

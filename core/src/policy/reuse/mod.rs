@@ -50,7 +50,7 @@ pub(crate) use path::Batch;
 
 use super::{Eviction, Hunt};
 use crate::slot::{Priority, Slot};
-use crate::sync::{AtomicU32, AtomicU64, Relaxed, skipped};
+use crate::sync::{AtomicU32, AtomicU64, CachePadded, Relaxed, skipped};
 use ages::Ages;
 use alloc::boxed::Box;
 use gone::Gone;
@@ -94,9 +94,11 @@ pub(crate) struct Reuse {
     orders: Orders,
     gone: Gone,
     /// Where the youngest segment of each list begins on the timeline; 0: nothing is left of it.
-    young: [AtomicU64; YOUNG_LISTS],
+    young: CachePadded<[AtomicU64; YOUNG_LISTS]>,
     /// Blocks that wait among other priorities.
-    others: AtomicU32,
+    others: CachePadded<AtomicU32>,
+    /// Bytes of what the learner has, who may be at work when somebody asks.
+    learner_bytes: usize,
 }
 
 impl Reuse {
@@ -105,14 +107,16 @@ impl Reuse {
         let orders = Orders::new(ages, 0, MARGIN);
         let mut learner = Learner::new(capacity, ages, 0);
         learner.publish_all(&orders);
+        let learner_bytes = learner.memory_bytes();
         Reuse {
             capacity: capacity as u32,
             notes: (0..capacity).map(|_| AtomicU32::new(0)).collect(),
-            journal: Journal::new(lanes, lane_of, journal::WORDS, learner),
+            journal: Journal::new(lanes, lane_of, journal::words(capacity), learner),
             orders,
             gone: Gone::new(capacity),
-            young: core::array::from_fn(|_| AtomicU64::new(0)),
-            others: AtomicU32::new(0),
+            young: CachePadded(core::array::from_fn(|_| AtomicU64::new(0))),
+            others: CachePadded(AtomicU32::new(0)),
+            learner_bytes,
         }
     }
 
@@ -357,8 +361,11 @@ impl Eviction for Reuse {
     }
 
     fn memory_bytes(&self) -> usize {
-        let learner = self.journal.learn(|learner, _| learner.memory_bytes()).unwrap_or(0);
-        self.notes.len() * 4 + self.journal.memory_bytes() + learner + self.gone.memory_bytes()
+        size_of::<Reuse>()
+            + size_of_val(&*self.notes)
+            + self.journal.memory_bytes()
+            + self.learner_bytes
+            + self.gone.memory_bytes()
     }
 }
 
