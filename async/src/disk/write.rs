@@ -120,8 +120,8 @@ impl DiskTier {
 
     fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {
         if self.pool.find(name.hash).is_some() {
-            // Another worker was quicker, and its copy is the most recent now, as this one would be; no policy takes that for a use. This copy must not come back either. (Until the next line one may still be: then the
-            // next opening finds two, and rejects one as a duplicate.)
+            // Another worker was quicker. Its copy is the most recent now, as this one would be, and no policy takes that for a use. This
+            // one must not come back either. (Until the next line it may: then the next opening finds two, and rejects one as a duplicate.)
             self.put_unforgotten(slot);
             return WriteOutcome::Stored;
         }

@@ -26,8 +26,8 @@ pub struct VictimsSeen {
     place: u64,
     /// The list that a turn has left, and where: a later turn goes on there.
     left: Option<(usize, u64)>,
-    /// Where it stands in each list, for a policy that takes from many by turns.
-    pub(super) places: [u64; reuse::LISTS],
+    /// The same for a policy that takes from many lists by turns.
+    looked: reuse::Looked,
 }
 
 /// A search for victims, as a policy sees it.
@@ -165,7 +165,7 @@ impl BlockPool {
     /// The same, behind those that a look has seen before, which has then seen these, too. Fewer than `n`: there are no more.
     pub fn victims_behind(&self, seen: &mut VictimsSeen, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
         if let AnyPolicy::Reuse(policy) = &self.policy {
-            return self.victims_in_order(policy, &mut seen.places, n, out);
+            return self.victims_in_order(policy, &mut seen.looked, n, out);
         }
         let end = out.len().saturating_add(n);
         while out.len() < end
@@ -228,7 +228,15 @@ impl BlockPool {
             let batch = (wanted - evicted).min(BATCH);
             self.unplaced.drain(
                 || hunt.claimed.get() < batch,
-                |slot| hunt.claim(Candidate { slot, ticket: NO_TICKET }) != Verdict::Deferred,
+                |number| {
+                    let verdict = hunt.claim(Candidate { slot: number, ticket: NO_TICKET });
+                    if let AnyPolicy::Reuse(policy) = &self.policy
+                        && matches!(verdict, Verdict::Taken | Verdict::TakenLast)
+                    {
+                        policy.on_unplaced(&self.slots[number as usize]);
+                    }
+                    verdict != Verdict::Deferred
+                },
             );
             self.policy.evict(batch - hunt.claimed.get(), &hunt);
             let claimed = hunt.claimed.get();

@@ -164,7 +164,8 @@ impl Timeline {
     /// A hand that has passed the slot where it was has passed it where it is.
     fn carry_hand(&self, list: usize, src: Position, dst: Position) {
         // A slot that is just leaving its list is in none.
-        let Some(CachePadded(List { cursor: hand, .. })) = self.lists.get(list).filter(|_| self.sweeps) else {
+        let Some(CachePadded(List { cursor: hand, .. })) = self.lists.get(list).filter(|_| self.sweeps)
+        else {
             return;
         };
         // Relaxed: as in `sweep`.

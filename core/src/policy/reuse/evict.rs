@@ -16,10 +16,10 @@ use super::{CLASSES, HIGH, LOW, Reuse};
 use crate::pool::Hunt;
 use crate::slot::{Priority, Slot};
 use crate::sync::Relaxed;
-use crate::timeline::{Candidate, Verdict};
+use crate::timeline::{Candidate, Timeline, Verdict};
 
 /// Older blocks among a youngest segment that a look passes before it gives up.
-const OLDER: usize = 16;
+pub(super) const OLDER: usize = 16;
 
 struct Search<'p, 'h> {
     policy: &'p Reuse,
@@ -61,7 +61,7 @@ impl Reuse {
 
     /// A block as the head of a list.
     #[inline]
-    pub(crate) fn head(&self, list: usize, place: u64, slot: &Slot, now: u32) -> Head {
+    pub(super) fn head(&self, list: usize, place: u64, slot: &Slot, now: u32) -> Head {
         // Relaxed: written before the block was let go of, which made it inactive.
         let stamp = slot.stamp.load(Relaxed);
         let index = if list < CLASSES { self.orders.index(list, now.wrapping_sub(stamp)) } else { 0.0 };
@@ -69,27 +69,29 @@ impl Reuse {
     }
 
     /// The index of what is left of each youngest segment.
-    fn youngs(&self, hunt: &Hunt<'_>, now: u32) -> Youngs {
+    pub(super) fn youngs(&self, timeline: &Timeline, now: u32) -> Youngs {
         let mut youngs = NO_YOUNGS;
         for (list, (young, index)) in self.young.iter().zip(&mut youngs).enumerate() {
             // Relaxed: as in `place_in`.
             let place = young.load(Relaxed);
             if place != 0 {
-                let stamp = hunt.timeline().number(place) as u32;
-                *index = self.orders.index(list, now.wrapping_sub(stamp));
+                *index = self.orders.index(list, now.wrapping_sub(timeline.number(place) as u32));
             }
         }
         youngs
     }
 
-    /// Of which list the head goes first, as an evictor would have it now; the youngest segments left aside.
-    pub(crate) fn first_of(&self, heads: &[Head; super::LISTS]) -> Option<usize> {
-        let normal = core::array::from_fn(|list| heads[list]);
-        let chosen = || match self.orders.choose(&normal, &NO_YOUNGS, self.orders.leave())? {
-            Choice::Oldest(list) | Choice::Youngest(list) => Some(list),
-        };
-        let one = |list: usize| (!heads[list].is_none()).then_some(list);
-        one(LOW).or_else(chosen).or(one(HIGH))
+    /// A block is evicted that found no place when it was used last, and so is not to be searched for: LRU would have it still.
+    pub(crate) fn on_unplaced(&self, slot: &Slot) {
+        // Relaxed, all: we own it. `on_remove` deals with what is left of the flags.
+        let stamp = slot.stamp.load(Relaxed);
+        if slot.heat.load(Relaxed) & KNOWN != 0 && self.orders.lru_has(stamp) {
+            slot.heat.fetch_and(!KNOWN, Relaxed);
+            self.orders.risk_one();
+            if self.journal.write_one(Record::Evicted(Key::of(slot.key()), stamp)) {
+                self.hear();
+            }
+        }
     }
 }
 
@@ -101,9 +103,9 @@ impl Search<'_, '_> {
         let mut has_youngs = false;
         let mut taken = 0;
         while taken < wanted {
-            let leave = orders.leave();
+            let leave = orders.leave(0);
             if leave.takes_young() && !has_youngs {
-                self.youngs = self.policy.youngs(self.hunt, self.now);
+                self.youngs = self.policy.youngs(self.hunt.timeline(), self.now);
                 has_youngs = true;
             }
             let Some(choice) = orders.choose(&self.heads, &self.youngs, leave) else { break };
@@ -168,12 +170,12 @@ impl Search<'_, '_> {
             let mut head = chosen;
             if candidate.ticket != chosen.place {
                 head = policy.head(list, candidate.ticket, slot, self.now);
-                let leave = policy.orders.leave();
+                let leave = policy.orders.leave(0);
                 let rivals = match &mut rivals {
                     Some(rivals) if rivals.leave == leave => rivals,
                     rivals => {
                         if leave.takes_young() {
-                            self.youngs = policy.youngs(hunt, self.now);
+                            self.youngs = policy.youngs(hunt.timeline(), self.now);
                         }
                         rivals.insert(policy.orders.rivals(&self.heads, &self.youngs, list, leave))
                     }
@@ -226,7 +228,7 @@ impl Search<'_, '_> {
             }
             taken += 1;
             parent = self.note(number, slot, stamp, verdict);
-            taken < wanted && verdict == Verdict::Taken && policy.orders.leave().takes_young()
+            taken < wanted && verdict == Verdict::Taken && policy.orders.leave(0).takes_young()
         });
         is_over |= go_on.is_none();
         // Another may have begun meanwhile: it is looked at by the next search. What was taken is not walked again.

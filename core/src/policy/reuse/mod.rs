@@ -17,7 +17,7 @@
 //! | `panel.rs`, `curve.rs`, `ages.rs` | sampled keys that wait; hits and time at risk, and the index; ages |
 //! | `shadow.rs`, `guard.rs` | what LRU would have; how much may be risked |
 //! | `orders.rs` | what was published, and the choice |
-//! | `evict.rs` | the search |
+//! | `evict.rs`, `look.rs` | the search; a look at what it would take |
 //! | `gone.rs` | conversations that were evicted wholly |
 //!
 //! The clock counts releases, modulo 2³²: it is where the timeline's young end is. A class other than `Normal` has one list, in LRU's order.
@@ -37,6 +37,7 @@ mod guard;
 mod journal;
 mod learner;
 mod lock;
+mod look;
 #[cfg(all(test, loom))]
 mod models;
 mod notes;
@@ -45,7 +46,7 @@ mod panel;
 mod path;
 mod shadow;
 
-pub(crate) use orders::Head;
+pub(crate) use look::Looked;
 pub(crate) use path::Batch;
 
 use super::{Eviction, Hunt};

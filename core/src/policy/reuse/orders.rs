@@ -112,15 +112,11 @@ impl Orders {
         at(b) + (at(b + 1) - at(b)) * part
     }
 
-    /// How much the guard allows now.
+    /// What the guard allows now, when so many ghosts more are under way.
     #[inline]
-    pub(super) fn leave(&self) -> Leave {
-        Leave { tight: (self.room.load(Relaxed) as i32) <= 0, margin: f32::from_bits(self.margin.load(Relaxed)) }
-    }
-
-    /// How many ghosts more are allowed.
-    pub(super) fn room(&self) -> i32 {
-        self.room.load(Relaxed) as i32
+    pub(super) fn leave(&self, ghosts: u32) -> Leave {
+        let room = i64::from(self.room.load(Relaxed) as i32) - i64::from(ghosts);
+        Leave { tight: room <= 0, margin: f32::from_bits(self.margin.load(Relaxed)) }
     }
 
     /// What goes next: the least index, among those that the guard allows; the oldest of all is preferred by the margin, and what LRU does
@@ -134,8 +130,11 @@ impl Orders {
             return Some(Choice::Oldest(rivals.oldest_list));
         }
         let first = rivals.oldest.index * leave.margin;
-        let (least, list) =
-            if rivals.least < first { (rivals.least, rivals.least_list) } else { (first, rivals.oldest_list) };
+        let (least, list) = if rivals.least < first {
+            (rivals.least, rivals.least_list)
+        } else {
+            (first, rivals.oldest_list)
+        };
         Some(match rivals.young < least {
             true => Choice::Youngest(rivals.young_list),
             false => Choice::Oldest(list),
@@ -184,7 +183,8 @@ impl Orders {
             return rivals.is_held(held) || (rivals.least >= first && rivals.young >= first);
         }
         let first = rivals.oldest.index * margin;
-        let is_least = head.index < rivals.least || (head.index == rivals.least && rivals.list < rivals.least_list);
+        let is_least =
+            head.index < rivals.least || (head.index == rivals.least && rivals.list < rivals.least_list);
         !rivals.is_held(rivals.oldest_held)
             && !rivals.is_held(held)
             && head.index < first
