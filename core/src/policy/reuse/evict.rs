@@ -263,3 +263,6 @@ impl Search<'_, '_> {
         Some(usize::from(self.hunt.slots()[parent as usize].list.load(Relaxed)))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -230,3 +230,104 @@ impl Rivals {
         self.leave.tight && lru_has
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn orders(horizon: u32, margin: f32, room: i32) -> Orders {
+        let orders = Orders::new(Ages::new(1000), 0, margin);
+        orders.set(horizon, margin, room);
+        orders
+    }
+
+    /// Heads of the first lists: place, which is the stamp, and index.
+    fn heads(of: &[(u64, f32)]) -> Heads {
+        let mut heads = [Head::NONE; CLASSES];
+        for (head, (place, index)) in heads.iter_mut().zip(of) {
+            *head = Head { place: *place, stamp: *place as u32, index: *index };
+        }
+        heads
+    }
+
+    fn youngs(list: usize, index: f32) -> Youngs {
+        let mut youngs = NO_YOUNGS;
+        youngs[list] = index;
+        youngs
+    }
+
+    fn choice(orders: &Orders, heads: &Heads, youngs: &Youngs) -> Option<Choice> {
+        orders.choose(heads, youngs, orders.leave(0))
+    }
+
+    #[test]
+    fn the_oldest_is_preferred_by_the_margin() {
+        let of = heads(&[(20, 0.5), (10, 1.0), (30, 0.45)]);
+        for (margin, list) in [(0.4, 1), (0.46, 2), (1.0, 2)] {
+            assert_eq!(
+                choice(&orders(0, margin, 9), &of, &NO_YOUNGS),
+                Some(Choice::Oldest(list)),
+                "{margin}"
+            );
+        }
+        assert_eq!(choice(&orders(0, 1.0, 9), &heads(&[]), &NO_YOUNGS), None);
+    }
+
+    #[test]
+    fn without_a_ghost_more_goes_the_oldest_or_what_lru_has_lost() {
+        let of = heads(&[(20, 0.5), (10, 1.0), (30, 0.1)]);
+        assert_eq!(choice(&orders(5, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(1)), "LRU has all");
+        assert_eq!(choice(&orders(15, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(1)), "and two of three");
+        assert_eq!(choice(&orders(25, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(0)), "and one of three");
+        assert_eq!(
+            choice(&orders(5, 1.0, 1), &of, &NO_YOUNGS),
+            Some(Choice::Oldest(2)),
+            "one more is allowed"
+        );
+        assert!(orders(5, 1.0, 1).leave(1).tight, "and is under way");
+    }
+
+    #[test]
+    fn a_youngest_segment_goes_with_a_lead_and_a_ghost_to_spare() {
+        let of = heads(&[(20, 0.5), (10, 1.0)]);
+        for (margin, room, index, young) in
+            [(1.0, 9, 0.5, true), (1.0, 9, 0.56, false), (0.9, 9, 0.1, false), (1.0, 0, 0.1, false)]
+        {
+            let chosen = choice(&orders(5, margin, room), &of, &youngs(3, index));
+            assert_eq!(chosen == Some(Choice::Youngest(3)), young, "{margin}, {room}, {index}: {chosen:?}");
+        }
+    }
+
+    /// A run of a list ends where a look at all heads would end it.
+    #[test]
+    fn a_run_goes_on_as_long_as_it_is_the_choice() {
+        let mut seed = 1u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let mut runs = 0;
+        for _ in 0..50_000 {
+            let lists = 1 + random(4) as usize;
+            let mut of: [(u64, f32); 4] = [(0, 0.0); 4];
+            // Of few indices, so that some are equal; no two in one place.
+            of.iter_mut().for_each(|head| *head = (random(50), 0.1 * random(6) as f32 + 0.1));
+            of.iter_mut().enumerate().for_each(|(i, head)| head.0 = 4 * head.0 + i as u64);
+            let mut heads = heads(&of[..lists]);
+            let margin = [0.4, 1.0][random(2) as usize];
+            let orders = orders(random(200) as u32, margin, random(2) as i32);
+            let youngs = if random(2) == 0 { NO_YOUNGS } else { youngs(2, 0.1 * random(6) as f32) };
+            let list = random(lists as u64) as usize;
+            let rivals = orders.rivals(&heads, &youngs, list, orders.leave(0));
+            heads[list] =
+                Head { place: 201 + random(9), stamp: random(200) as u32, index: 0.1 * random(7) as f32 };
+            if random(2) == 0 {
+                heads[list].place = 0;
+            }
+            let is_choice = choice(&orders, &heads, &youngs) == Some(Choice::Oldest(list));
+            assert_eq!(orders.goes_on(&rivals, heads[list]), is_choice, "{heads:?} {list}");
+            runs += u32::from(is_choice);
+        }
+        assert!((10_000..40_000).contains(&runs), "{runs}");
+    }
+}
