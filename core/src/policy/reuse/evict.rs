@@ -12,7 +12,7 @@ use super::ages::not_before;
 use super::journal::{Key, Page, Record};
 use super::notes::{BELOW, KNOWN, TRUNK as IS_TRUNK, TURNS};
 use super::orders::{Choice, Head, Heads, NO_YOUNGS, Rivals, Youngs};
-use super::{CLASSES, HIGH, LOW, Reuse};
+use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
 use crate::pool::Hunt;
 use crate::slot::{Priority, Slot};
 use crate::sync::Relaxed;
@@ -61,11 +61,21 @@ impl Reuse {
 
     /// A block as the head of a list.
     #[inline]
-    pub(super) fn head(&self, list: usize, place: u64, slot: &Slot, now: u32) -> Head {
+    pub(crate) fn head(&self, list: usize, place: u64, slot: &Slot, now: u32) -> Head {
         // Relaxed: written before the block was let go of, which made it inactive.
         let stamp = slot.stamp.load(Relaxed);
         let index = if list < CLASSES { self.orders.index(list, now.wrapping_sub(stamp)) } else { 0.0 };
         Head { place, stamp, index }
+    }
+
+    /// Of which list the head goes first, as an evictor would have it now; the youngest segments left aside.
+    pub(crate) fn first_of(&self, heads: &[Option<Head>; LISTS]) -> Option<usize> {
+        let normal = core::array::from_fn(|list| heads[list].unwrap_or(Head::NONE));
+        let chosen = || match self.orders.choose(&normal, &NO_YOUNGS, self.orders.leave(0))? {
+            Choice::Oldest(list) | Choice::Youngest(list) => Some(list),
+        };
+        let low = heads[LOW].is_some().then_some(LOW);
+        low.or_else(chosen).or(heads[HIGH].is_some().then_some(HIGH))
     }
 
     /// The index of what is left of each youngest segment.

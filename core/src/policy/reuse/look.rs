@@ -71,14 +71,15 @@ impl Reuse {
 
     /// The lists, each once, those first that a search would take from first.
     pub(crate) fn lists_in_order(&self, timeline: &Timeline, slots: &[Slot], mut add: impl FnMut(usize)) {
-        add(LOW);
         let mut looked = Looked::default();
-        let mut look = Look::new(self, timeline, slots, &mut looked);
-        let leave = self.orders.leave(0);
-        while let Some(Choice::Oldest(list) | Choice::Youngest(list)) =
-            self.orders.choose(&look.heads, &NO_YOUNGS, leave)
-        {
-            look.heads[list] = Head::NONE;
+        let look = Look::new(self, timeline, slots, &mut looked);
+        let mut heads: [Option<Head>; LISTS] = [None; LISTS];
+        for (of, head) in heads.iter_mut().zip(&look.heads) {
+            *of = (!head.is_none()).then_some(*head);
+        }
+        add(LOW);
+        while let Some(list) = self.first_of(&heads) {
+            heads[list] = None;
             add(list);
         }
         (0..CLASSES).for_each(&mut add);
