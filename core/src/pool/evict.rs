@@ -48,15 +48,14 @@ impl<'p> Hunt<'p> {
         &self.pool.timeline
     }
 
-    /// How many blocks are free, or wait.
-    pub(crate) fn available(&self) -> usize {
-        self.pool.available()
+    /// How many blocks are free.
+    pub(crate) fn free(&self) -> usize {
+        self.pool.free()
     }
 
-    /// The parent of a block that was claimed, if it is registered still.
+    /// As the pool's.
     pub(crate) fn parent_of(&self, slot: &Slot) -> Option<u32> {
-        let parent = unpack(slot.parent())?;
-        (self.pool.slot(parent.id).word().generation() == parent.generation).then_some(parent.id.0)
+        self.pool.parent_of(slot)
     }
 
     /// Claims the oldest of a list, as they come.
@@ -251,6 +250,12 @@ impl BlockPool {
             evicted += claimed;
         }
         evicted
+    }
+
+    /// The parent of a block that was claimed, if it is registered still.
+    pub(super) fn parent_of(&self, slot: &Slot) -> Option<u32> {
+        let parent = unpack(slot.parent())?;
+        (self.slot(parent.id).word().generation() == parent.generation).then_some(parent.id.0)
     }
 
     /// Tells a slot's parent that it has a child less; whether the parent came back into its list by that.

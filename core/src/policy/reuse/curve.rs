@@ -7,7 +7,7 @@
 //! The index of a block is the most hits for time of residence that any horizon from its age on promises. Rates are shrunk to priors
 //! that order as LRU does, so that nothing is believed before it was seen.
 
-use super::ages::{Ages, BUCKETS};
+use super::ages::{Ages, BUCKETS, half_life};
 use super::{CLASSES, SAMPLE_SHIFT};
 
 /// Pseudo-hits of a class's multiplier (and so many requests' worth), and of its curve against the shared one.
@@ -18,7 +18,7 @@ const PRIOR_CURVE: f32 = 1000.0;
 pub(super) type Row = [f32; BUCKETS + 1];
 
 pub(super) struct Curve {
-    capacity: f32,
+    half_life: f32,
     ages: Ages,
     hits: [[f32; BUCKETS]; CLASSES],
     time: [[f32; BUCKETS]; CLASSES],
@@ -28,8 +28,13 @@ pub(super) struct Curve {
 impl Curve {
     pub(super) fn new(capacity: usize, ages: Ages) -> Curve {
         let zero = [[0.0; BUCKETS]; CLASSES];
-        let mut curve =
-            Curve { capacity: capacity as f32, ages, hits: zero, time: zero, shared: [0.0; BUCKETS] };
+        let mut curve = Curve {
+            half_life: half_life(capacity as u32),
+            ages,
+            hits: zero,
+            time: zero,
+            shared: [0.0; BUCKETS],
+        };
         curve.share();
         curve
     }
@@ -50,10 +55,9 @@ impl Curve {
         self.hits[class][self.ages.bucket(age)] += 1.0;
     }
 
-    /// So many releases have passed: evidence fades, by half in 32 capacities, or 262,144 releases if that is more.
+    /// So many releases have passed: evidence fades.
     pub(super) fn decay(&mut self, releases: u32) {
-        let half = (32.0 * self.capacity).max(262_144.0);
-        let keep = 1.0 - core::f32::consts::LN_2 * releases as f32 / half;
+        let keep = 1.0 - core::f32::consts::LN_2 * releases as f32 / self.half_life;
         self.hits.iter_mut().chain(&mut self.time).flatten().for_each(|x| *x *= keep);
     }
 

@@ -3,8 +3,7 @@
 //! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has children waits for them.
 //! I2. What is chosen is a hint; `Hunt::claim` decides.
 
-use super::journal::{Key, Page, Record};
-use super::notes::{BELOW, KNOWN, TRUNK as IS_TRUNK, TURNS};
+use super::journal::Page;
 use super::orders::{Choice, Head, Heads, YOUNG_LISTS};
 use super::{CLASSES, HIGH, LOW, Reuse};
 use crate::pool::Hunt;
@@ -27,7 +26,7 @@ impl Reuse {
         if wanted == 0 {
             return 0;
         }
-        self.learn(|| hunt.available());
+        self.learn(|| hunt.free());
         let mut search = Search {
             policy: self,
             hunt,
@@ -137,7 +136,7 @@ impl Search<'_, '_> {
             }
             let verdict = hunt.claim(candidate);
             if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
-                parent = self.note(candidate.slot, slot, head.stamp, verdict);
+                parent = self.note(candidate.slot, slot, verdict);
             }
             verdict
         });
@@ -162,11 +161,10 @@ impl Search<'_, '_> {
         if let Some(number) = found {
             let slot = &hunt.slots()[number as usize];
             let candidate = Candidate { slot: number, ticket: slot.ticket() };
-            let stamp = slot.stamp.load(Relaxed);
             if !slot.has_children() {
                 let verdict = hunt.claim(candidate);
                 if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
-                    return (1, self.note(number, slot, stamp, verdict));
+                    return (1, self.note(number, slot, verdict));
                 }
             }
         }
@@ -176,24 +174,10 @@ impl Search<'_, '_> {
         (0, None)
     }
 
-    /// The books of a block that was released then, and that is ours now. The list of its parent, if that came back.
-    fn note(&mut self, number: u32, slot: &Slot, stamp: u32, verdict: Verdict) -> Option<usize> {
-        let policy = self.policy;
-        // Relaxed: we own it.
-        let flags = slot.heat.swap(0, Relaxed);
-        let key = Key::of(slot.key());
-        if flags & KNOWN != 0 && policy.orders.lru_has(stamp) {
-            policy.orders.risk_one();
-            if !self.page.has_room() && policy.journal.write(&mut self.page) {
-                policy.hear();
-            }
-            self.page.add(Record::Evicted(key, stamp));
-        }
-        let (notes, parent) = (policy.notes(number), self.hunt.parent_of(slot));
-        let is_top = parent.is_none_or(|parent| policy.notes(parent).is(IS_TRUNK));
-        if is_top && !notes.is(IS_TRUNK) {
-            policy.gone.note(key, notes.get(BELOW), notes.get(TURNS));
-        }
+    /// The books of a block that is ours now. The list of its parent, if that came back.
+    fn note(&mut self, number: u32, slot: &Slot, verdict: Verdict) -> Option<usize> {
+        let parent = self.hunt.parent_of(slot);
+        self.policy.evicted(number, slot, parent, &mut self.page);
         let parent = parent.filter(|_| verdict == Verdict::TakenLast)?;
         // Relaxed: a hint.
         Some(usize::from(self.hunt.slots()[parent as usize].list.load(Relaxed)))

@@ -23,8 +23,6 @@ pub(super) struct Learner {
     /// Releases heard of; the youngest stamp is its low half.
     clock: u32,
     heard: u64,
-    /// First stamp of the batch that was heard of last.
-    batch: u32,
     panel: Panel,
     shadow: Shadow,
     guard: Guard,
@@ -33,7 +31,7 @@ pub(super) struct Learner {
     next_class: usize,
     /// Mean blocks a request.
     length: f32,
-    /// Blocks that wait here or could, when it was asked last, and whether that is long ago.
+    /// Blocks that LRU has room for, when it was asked last, and whether that is long ago.
     room: u32,
     ask: bool,
 }
@@ -44,7 +42,6 @@ impl Learner {
             capacity: capacity as u32,
             clock,
             heard: 0,
-            batch: clock,
             panel: Panel::new(capacity),
             shadow: Shadow::new(capacity, clock),
             guard: Guard::default(),
@@ -61,7 +58,7 @@ impl Learner {
         self.panel.memory_bytes() + self.shadow.memory_bytes()
     }
 
-    #[cfg(all(test, loom))]
+    #[cfg(test)]
     pub(super) fn total(&self) -> i64 {
         self.shadow.total()
     }
@@ -75,11 +72,11 @@ impl Learner {
 
     /// Hears what was written, and publishes nothing of the shadow: it may not be known how much LRU has room for.
     pub(super) fn hear_all(&mut self, lanes: &Lanes<'_>, orders: &Orders) {
-        let lost = lanes.read(|record| self.hear(record, orders));
+        let lost = lanes.read(|record, batch| self.hear(record, batch, orders));
         self.shadow.lost(lost);
     }
 
-    /// Hears what was written, and publishes. `room` says how many blocks wait, or are free.
+    /// Hears what was written, and publishes. `room` says how many LRU has room for.
     pub(super) fn learn(&mut self, lanes: &Lanes<'_>, orders: &Orders, room: &impl Fn() -> u32) {
         self.hear_all(lanes, orders);
         self.publish(orders, room);
@@ -90,23 +87,20 @@ impl Learner {
         if core::mem::take(&mut self.ask) || self.shadow.is_full(self.room, self.clock) {
             self.room = room();
         }
-        while self.shadow.is_full(self.room, self.clock) {
-            self.shadow.lose_oldest();
-        }
-        let lead = (-self.shadow.deficit()).max(0) as f32;
-        let margin = MARGIN + (1.0 - MARGIN) * (lead / (self.capacity as f32 * PROOF)).min(1.0);
+        self.shadow.keep_within(self.room, self.clock);
         let ghosts = self.guard.room(&self.shadow, self.heard, self.capacity, self.length);
+        let lead = self.guard.lead() as f32;
+        let margin = MARGIN + (1.0 - MARGIN) * (lead / (self.capacity as f32 * PROOF)).min(1.0);
         orders.set(self.shadow.horizon(), margin, ghosts);
     }
 
-    fn hear(&mut self, record: Record, orders: &Orders) {
+    fn hear(&mut self, record: Record, batch: u32, orders: &Orders) {
         match record {
             Record::Missed(key) => self.shadow.missed(key),
             Record::Used(key) => self.panel.used(key.short(), self.clock, &mut self.curve),
             Record::Released { first, blocks, paths } => self.released(first, blocks, paths, orders),
             Record::Waits { key, class, nth } => {
-                // In one page with those that it is of.
-                self.panel.waits(key, class, self.batch.wrapping_add(nth), &mut self.curve);
+                self.panel.waits(key, class, batch.wrapping_add(nth), &mut self.curve);
             }
             Record::Out { first, blocks } => self.shadow.out(first, blocks),
             Record::Won(hits) => self.shadow.won(hits),
@@ -119,7 +113,6 @@ impl Learner {
         if not_before(last, self.clock) {
             self.clock = last;
         }
-        self.batch = first;
         self.heard += u64::from(blocks);
         self.shadow.released(first, blocks);
         self.panel.scan(2 * blocks, self.clock, &mut self.curve);

@@ -3,7 +3,7 @@
 //! ```text
 //!   stamps   lost by LRU │ chunk: since, blocks, ghosts │ chunk │ … │ chunk that fills          a 128th of the capacity each
 //!                        └ horizon
-//!   table    set of 8: (tag, stamp) of what was evicted here with a stamp behind the horizon
+//!   table    two sets of 8 for a key: (tag, stamp) of what was evicted here with a stamp behind the horizon
 //! ```
 //!
 //! It hears late, by threads in turns, and loses records where they come too fast. So each error is to be LRU's gain:
@@ -13,6 +13,8 @@
 //!     leaves its chunk short, below 0 even, and the release, in this chunk or a later one, makes up for it.
 //! I3. A block of which a record was lost counts as a hit that LRU has and we have not.
 //! I4. The horizon is less than 2³¹ releases old.
+//! I5. LRU loses no more than comes to it, but for two chunks: what it has room for is counted while others change that, and one count that was
+//!     too low must not cost it what it has.
 
 use super::ages::not_before;
 use super::journal::Key;
@@ -39,6 +41,8 @@ pub(super) struct Shadow {
     end: usize,
     total: i64,
     ghosts: i64,
+    /// I5.
+    may_lose: i64,
     /// LRU's hits less ours.
     deficit: i64,
     /// Tag and stamp of ghosts, 8 a set. A stamp of 0: none.
@@ -56,6 +60,7 @@ impl Shadow {
             end: 1,
             total: 0,
             ghosts: 0,
+            may_lose: 0,
             deficit: 0,
             table: vec![(0, 0); capacity.div_ceil(8) * 8].into(),
         }
@@ -72,7 +77,7 @@ impl Shadow {
     }
 
     /// Blocks that LRU has.
-    #[cfg(all(test, loom))]
+    #[cfg(test)]
     pub(super) fn total(&self) -> i64 {
         self.total
     }
@@ -128,8 +133,11 @@ impl Shadow {
         self.deficit += i64::from(blocks);
     }
 
-    fn set(&self, key: Key) -> usize {
-        key.place(self.table.len() / 8) * 8
+    /// Places that a key may be at: two sets, so that next to none is full before all are.
+    fn places(&self, key: Key) -> impl Iterator<Item = usize> + use<> {
+        let set = |key: Key| key.place(self.table.len() / 8) * 8;
+        let (one, other) = (set(key), set(key.again()));
+        (one..one + 8).chain(other..other + 8)
     }
 
     fn drop_ghost(&mut self, at: usize) {
@@ -141,9 +149,8 @@ impl Shadow {
 
     /// A block is registered: LRU may have had it.
     pub(super) fn missed(&mut self, key: Key) {
-        let set = self.set(key);
         let is_it = |i: &usize| self.table[*i].0 == key.tag() && self.table[*i].1 != 0;
-        let Some(at) = (set..set + 8).find(is_it) else { return };
+        let Some(at) = self.places(key).find(is_it) else { return };
         let stamp = core::mem::take(&mut self.table[at].1);
         if let Some(chunk) = self.chunk(stamp) {
             self.drop_ghost(chunk);
@@ -154,18 +161,20 @@ impl Shadow {
     /// We have evicted what was released then: a ghost, if LRU has it.
     pub(super) fn evicted(&mut self, key: Key, stamp: u32) {
         let Some(chunk) = self.chunk(stamp) else { return };
-        let (set, horizon) = (self.set(key), self.horizon());
+        let horizon = self.horizon();
         // The free ones first, then the oldest.
         let behind = |i: &usize| match self.table[*i].1 {
             0 => i64::MIN,
             stamp => i64::from(stamp.wrapping_sub(horizon) as i32),
         };
-        let at = (set..set + 8).min_by_key(behind).unwrap_or(set);
+        let Some(at) = self.places(key).min_by_key(behind) else { return };
         let old = core::mem::replace(&mut self.table[at], (key.tag(), stamp.max(1))).1;
         if old != 0
             && let Some(chunk) = self.chunk(old)
         {
+            // It is forgotten, so nobody would hear of LRU's hit.
             self.drop_ghost(chunk);
+            self.lost(1);
         }
         self.chunks[chunk].ghosts += 1;
         self.ghosts += 1;
@@ -173,6 +182,7 @@ impl Shadow {
 
     /// So many blocks are released, the first of them with this stamp: LRU's youngest.
     pub(super) fn released(&mut self, mut first: u32, mut blocks: u32) {
+        self.may_lose += i64::from(blocks);
         if !not_before(first, self.chunks[self.end - 1].since) {
             // Heard late, after younger ones of another lane.
             let at = self.chunk(first).unwrap_or(self.first);
@@ -205,10 +215,25 @@ impl Shadow {
                 || clock.wrapping_sub(chunk.since) > OLDEST)
     }
 
-    /// LRU loses its oldest.
-    pub(super) fn lose_oldest(&mut self) {
+    /// LRU loses its oldest, where it has more than it has room for.
+    pub(super) fn keep_within(&mut self, room: u32, clock: u32) {
+        while self.is_full(room, clock) {
+            let chunk = &self.chunks[self.first];
+            let is_too_old = clock.wrapping_sub(chunk.since) > OLDEST;
+            if i64::from(chunk.blocks) > self.may_lose && !is_too_old {
+                break;
+            }
+            self.lose_oldest();
+        }
+        // As much as a chunk needs, and no more.
+        let oldest = self.chunks[self.first].blocks.max(2 * self.quantum);
+        self.may_lose = self.may_lose.min(i64::from(oldest));
+    }
+
+    fn lose_oldest(&mut self) {
         let chunk = self.chunks[self.first];
         self.total -= i64::from(chunk.blocks);
+        self.may_lose -= i64::from(chunk.blocks.max(0));
         self.ghosts -= i64::from(chunk.ghosts);
         self.first += 1;
     }
