@@ -81,3 +81,71 @@ impl Guard {
         room as i32 + i32::from(self.tries == 0 && room > f64::from(room as i32))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::super::journal::Key;
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// So many ghosts are allowed now; `lost` hits later the try has ended, and the ghosts of it are none.
+    fn lose(guard: &mut Guard, shadow: &mut Shadow, now: u64, lost: u32) -> i32 {
+        let room = guard.room(shadow, now, 1000, 1.0);
+        shadow.lost(lost);
+        assert_eq!(guard.room(shadow, now, 1000, 1.0), 0, "the bank is spent");
+        room
+    }
+
+    /// I1: 2 hits at first, and 8 ghosts for each; ghosts that there are count.
+    #[test]
+    fn a_bank_allows_ghosts() {
+        let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
+        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 16);
+        shadow.released(0, 100);
+        (0..10).for_each(|number| shadow.evicted(Key::some(number), number as u32));
+        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 6);
+        shadow.lost(1);
+        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 0, "of one hit, with 10 there");
+        shadow.won(2);
+        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 14, "three hits");
+    }
+
+    /// I3: halved try after try, a bank comes to allow none.
+    #[test]
+    fn a_bank_of_less_than_a_ghost_allows_none() {
+        let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
+        let rooms: Vec<i32> = (0..5).map(|_| lose(&mut guard, &mut shadow, 0, 2)).collect();
+        assert_eq!(rooms, [16, 8, 4, 2, 1]);
+        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 0);
+    }
+
+    /// I2: what was won long ago is no bank of a new try, but for the little that has not faded.
+    #[test]
+    fn the_lead_fades() {
+        let half_life = 262_144;
+        let rooms = [1, 10 * half_life].map(|now| {
+            let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
+            shadow.won(400);
+            guard.room(&shadow, 0, 1000, 1.0);
+            assert_eq!(guard.lead(), 400.0);
+            // Asked often, as it is.
+            (0..=1000).for_each(|nth| _ = guard.room(&shadow, now * nth / 1000, 1000, 1.0));
+            // No try loses more than this.
+            lose(&mut guard, &mut shadow, now, 250);
+            (guard.room(&shadow, now, 1000, 1.0), guard.lead() as i32)
+        });
+        assert_eq!(rooms, [(149, 149), (8, 0)], "8 ghosts for each of an eighth of 150, and of the half of 2");
+    }
+
+    /// A lead is no more than what was won in all, though what was lost at first has faded.
+    #[test]
+    fn a_loss_is_not_forgotten() {
+        let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
+        shadow.lost(300);
+        guard.room(&shadow, 0, 1000, 1.0);
+        (0..=1000).for_each(|nth| _ = guard.room(&shadow, 5000 * nth, 1000, 1.0));
+        shadow.won(310);
+        guard.room(&shadow, 5_000_000, 1000, 1.0);
+        assert_eq!(guard.lead(), 10.0);
+    }
+}

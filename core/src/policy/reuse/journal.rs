@@ -36,6 +36,11 @@ impl Key {
         Key((folded ^ (folded >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 3)
     }
 
+    #[cfg(test)]
+    pub(super) fn some(number: u64) -> Key {
+        Key::of(SequenceHash::from_u128(u128::from(number)))
+    }
+
     /// Where it belongs in a table of so many places.
     #[inline]
     pub(super) fn place(self, len: usize) -> usize {
@@ -372,7 +377,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn key(number: u64) -> Key {
-        Key::of(SequenceHash::from_u128(u128::from(number)))
+        Key::some(number)
     }
 
     #[test]
@@ -396,6 +401,61 @@ mod tests {
         let mut heard = Vec::new();
         assert_eq!(journal.learn(|(), lanes| lanes.read(|record, _| heard.push(record))), Some(0));
         assert_eq!(heard, records);
+    }
+
+    /// A page of one lane is read in two parts, and another lane's between them: each block is of its own batch.
+    #[test]
+    fn a_block_is_of_its_lane_s_batch() {
+        let released = |first| Record::Released { first, blocks: 1, paths: 1 };
+        let waits = |number| Record::Waits { key: key(number).short(), class: 0, nth: 0 };
+        let mut journal = Journal::new(2, || 0, WORDS, ());
+        let mut heard = Vec::new();
+        let read = |journal: &Journal<()>, heard: &mut Vec<_>| {
+            let read = |record, batch| {
+                if let Record::Waits { key, .. } = record {
+                    heard.push((key, batch))
+                }
+            };
+            journal.learn(|(), lanes| lanes.read(read)).expect("nobody else reads")
+        };
+        let mut page = Page::new();
+        page.add(released(100));
+        page.add(waits(1));
+        journal.write(&mut page);
+        // Its second word is not written yet.
+        let word = journal.lanes[0].words[1].load(Relaxed);
+        journal.lanes[0].words[1].store(0, Relaxed);
+        read(&journal, &mut heard);
+        journal.lane_of = || 1;
+        page.add(released(200));
+        page.add(waits(2));
+        journal.write(&mut page);
+        read(&journal, &mut heard);
+        journal.lanes[0].words[1].store(word, Relaxed);
+        read(&journal, &mut heard);
+        assert_eq!(heard, [(key(2).short(), 200), (key(1).short(), 100)]);
+    }
+
+    /// What waits is counted though it finds no room, on whichever lane it comes and goes.
+    #[test]
+    fn what_waits_is_counted() {
+        let mut journal = Journal::new(2, || 0, 4, ());
+        let waiting = |journal: &Journal<()>| journal.learn(|(), lanes| lanes.waiting());
+        let mut page = Page::new();
+        page.add(Record::Won(0));
+        page.put_first(Record::Released { first: 7, blocks: 60, paths: 1 });
+        page.add(Record::Out { first: 7, blocks: 3 });
+        journal.write(&mut page);
+        assert_eq!(waiting(&journal), Some(57));
+        journal.lane_of = || 1;
+        (0..10).for_each(|stamp| _ = journal.write_one(Record::Out { first: stamp, blocks: 2 }));
+        journal.write_one(Record::Evicted(key(1), 7));
+        page.left(6);
+        journal.write(&mut page);
+        assert_eq!(waiting(&journal), Some(30));
+        page.left(31);
+        journal.write(&mut page);
+        assert_eq!(waiting(&journal), Some(0), "a sum that is torn");
     }
 
     #[test]

@@ -59,8 +59,8 @@ impl Learner {
     }
 
     #[cfg(test)]
-    pub(super) fn total(&self) -> i64 {
-        self.shadow.total()
+    pub(super) fn shadow(&self) -> &Shadow {
+        &self.shadow
     }
 
     /// All that one who begins publishes.
@@ -131,5 +131,65 @@ impl Learner {
             }
             orders.set_row(self.next_class, &self.curve.row(self.next_class, self.length));
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::policy::reuse::journal::{Journal, Key, WORDS};
+
+    /// A learner of 1,000 blocks, all of which were released: a path each.
+    fn learner() -> (Journal<Learner>, Orders) {
+        let ages = Ages::new(1000);
+        let orders = Orders::new(ages, 0, MARGIN);
+        let journal = Journal::new(1, || 0, WORDS, Learner::new(1000, ages, 0));
+        (0..25).for_each(|nth| release(&journal, &orders, 40 * nth, 1000));
+        (journal, orders)
+    }
+
+    fn release(journal: &Journal<Learner>, orders: &Orders, first: u32, room: u32) {
+        journal.write_one(Record::Released { first, blocks: 40, paths: 40 });
+        journal.learn(|learner, lanes| learner.learn(&lanes, orders, &|| room));
+    }
+
+    /// A pool that is counted while others allocate and release may seem to have no room: LRU loses no more than has come since the last time.
+    #[test]
+    fn a_room_that_is_told_wrong_costs_little() {
+        let (journal, orders) = learner();
+        assert!(orders.lru_has(0) && !orders.lru_has(u32::MAX));
+        (25..27).for_each(|nth| release(&journal, &orders, 40 * nth, 1));
+        assert!(orders.lru_has(100), "eighty have come, and two chunks are fourteen");
+        // As it would have been by now.
+        release(&journal, &orders, 40 * 27, 1000);
+        assert!(orders.lru_has(140) && !orders.lru_has(50));
+    }
+
+    /// It asks now and then, and where it seems to be full.
+    #[test]
+    fn what_is_asked_for_is_asked_seldom() {
+        let (journal, orders) = learner();
+        let asked = core::cell::Cell::new(0);
+        for nth in 0..32 {
+            journal.write_one(Record::Released { first: 1000 + 4 * nth, blocks: 4, paths: 1 });
+            journal.write_one(Record::Out { first: 500 + 4 * nth, blocks: 4 });
+            journal.learn(|learner, lanes| {
+                learner.learn(&lanes, &orders, &|| {
+                    asked.set(asked.get() + 1);
+                    1000
+                });
+            });
+        }
+        assert_eq!(asked.get(), 2, "128 releases");
+    }
+
+    /// A record that was lost is a hit of LRU's.
+    #[test]
+    fn what_was_lost_is_the_guard_s() {
+        let (journal, orders) = learner();
+        let missed = WORDS as u64 + 7;
+        (0..missed).for_each(|number| _ = journal.write_one(Record::Missed(Key::some(number))));
+        journal.learn(|learner, lanes| learner.hear_all(&lanes, &orders));
+        assert_eq!(journal.learn(|learner, _| learner.shadow().deficit()), Some(7));
     }
 }

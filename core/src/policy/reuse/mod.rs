@@ -44,6 +44,8 @@ mod orders;
 mod panel;
 mod path;
 mod shadow;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 pub(crate) use orders::Head;
 pub(crate) use path::{Batch, Uses};
@@ -113,11 +115,14 @@ impl Reuse {
         }
     }
 
-    /// Blocks that LRU has, when the shadow has heard all.
-    #[cfg(all(test, loom))]
-    fn total(&self) -> Option<i64> {
+    /// What LRU has, its ghosts, its hits less ours, and what waits here, when the shadow has heard all.
+    #[cfg(test)]
+    fn books(&self) -> Option<[i64; 4]> {
         self.hear();
-        self.journal.learn(|learner, _| learner.total())
+        self.journal.learn(|learner, lanes| {
+            let shadow = learner.shadow();
+            [shadow.total(), shadow.ghosts().into(), shadow.deficit(), lanes.waiting().into()]
+        })
     }
 
     #[inline]

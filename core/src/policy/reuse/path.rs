@@ -226,6 +226,29 @@ impl Batch {
 mod tests {
     use super::*;
 
+    /// Nor with the first block of slot 0, which a word of zeros would name.
+    #[test]
+    fn no_block_goes_on_with_no_path() {
+        let mut path = Path::of(Path::default().words());
+        assert!(path.goes_on(0, u64::from(NIL), Notes::default()));
+        assert!(path.goes_on(0, 1, Notes::default()), "it was the root of its path");
+        let notes = Notes::default();
+        assert!(!path.goes_on(1, 2, notes), "its child was the last");
+    }
+
+    /// Matched from the root down, what was released tail first is one run; so is what is released in the order of its old places.
+    #[test]
+    fn runs_grow_at_both_ends() {
+        let mut uses = Uses::default();
+        assert!([9, 8, 7, 10].iter().all(|stamp| uses.add(*stamp, true).is_none()));
+        assert!(uses.add(3, false).is_none(), "LRU had lost it");
+        assert_eq!(uses.add(3, true), Some(Record::Out { first: 7, blocks: 4 }));
+        assert!(uses.page().is_some() && Uses::default().page().is_none());
+        let mut uses = Uses::default();
+        assert!([0, u32::MAX, 1].iter().all(|stamp| uses.add(*stamp, true).is_none()), "stamps go round");
+        assert_eq!(uses.run.end(), Some(Record::Out { first: u32::MAX, blocks: 3 }));
+    }
+
     #[test]
     fn a_path_is_kept_between_releases() {
         let mut notes = Notes::default();
