@@ -134,7 +134,11 @@ mod tests {
             lose(&mut guard, &mut shadow, now, 250);
             (guard.room(&shadow, now, 1000, 1.0), guard.lead() as i32)
         });
-        assert_eq!(rooms, [(149, 149), (8, 0)], "8 ghosts for each of an eighth of 150, and of the half of 2");
+        assert_eq!(
+            rooms,
+            [(149, 149), (8, 0)],
+            "8 ghosts for each of an eighth of 150, and of the half of 2"
+        );
     }
 
     /// A lead is no more than what was won in all, though what was lost at first has faded.

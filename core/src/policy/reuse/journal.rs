@@ -36,7 +36,7 @@ impl Key {
         Key((folded ^ (folded >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 3)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn some(number: u64) -> Key {
         Key::of(SequenceHash::from_u128(u128::from(number)))
     }
