@@ -14,13 +14,14 @@ policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
 
   table     hits of policies as their papers have them, of the core's and of the optimum, in per cent of the trace's blocks, and counted
   never     reuse less LRU, in percentage points, over made-up traces, over others, over the trace in parts, and over tiny pools
+  held      the same over pools of which half is in use: many requests in flight
   sweep     reuse less LRU on the trace, from 250 to 150,000 blocks
   means     reuse on the trace: the mean of seven capacities within 15 % of each, against the noise of a single one
   time      nanoseconds an eviction and a touch, and bytes a block more than LRU's, of the core's policies on the trace: the least of seven runs
 
   --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
-  --capacities N,N,…   blocks of the pool; 1000,3000,10000,30000 unless given (`never` and `sweep` have their own)
-  --round N            other random numbers for the made-up traces of `never`; 0 unless given";
+  --capacities N,N,…   blocks of the pool; 1000,3000,10000,30000 unless given (`never`, `held` and `sweep` have their own)
+  --round N            other random numbers for the made-up traces of `never` and `held`; 0 unless given";
 
 /// More blocks than this are refused, before they are allocated.
 const MOST: usize = 1 << 24;
@@ -69,7 +70,7 @@ impl Options {
             }
         }
         if options.command.is_empty() {
-            return Err("a command is missing: table, never, sweep, means or time; see --help".into());
+            return Err("a command is missing: table, never, held, sweep, means or time; see --help".into());
         }
         Ok(Some(options))
     }
@@ -104,6 +105,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let work: fn(&Options, &Trace) = match options.command.as_str() {
         "table" => table,
         "never" => never,
+        "held" => held,
         "sweep" => sweep,
         "means" => means,
         "time" => time,
@@ -140,8 +142,20 @@ fn against_lru(trace: &Trace, blocks: usize) -> (f64, f64) {
     (lru, trace.percent(pool::run(trace, Policy::Reuse, blocks, false).hits) - lru)
 }
 
+/// The same in a pool of which half is in use, which LRU knows of as well.
+fn against_lru_held(trace: &Trace, blocks: usize) -> (f64, f64) {
+    let [lru, reuse] = [Policy::Lru, Policy::Reuse]
+        .map(|policy| trace.percent(pool::run_held(trace, policy, blocks, blocks / 2, false).hits));
+    (lru, reuse - lru)
+}
+
 /// A line a trace; the worst of all.
-fn compare(what: &str, traces: &[Trace], capacities: impl Fn(&Trace) -> Vec<usize>) -> f64 {
+fn compare(
+    what: &str,
+    traces: &[Trace],
+    against_lru: impl Fn(&Trace, usize) -> (f64, f64),
+    capacities: impl Fn(&Trace) -> Vec<usize>,
+) -> f64 {
     let mut worst = f64::MAX;
     for trace in traces {
         let mut line = String::new();
@@ -156,23 +170,36 @@ fn compare(what: &str, traces: &[Trace], capacities: impl Fn(&Trace) -> Vec<usiz
     worst
 }
 
+/// Capacities over a made-up trace: its longest request has room in `whole` of a pool.
+fn shares(options: &Options, trace: &Trace, whole: usize) -> Vec<usize> {
+    let least = trace.longest().max(32) * whole;
+    let share = |share| ((trace.distinct as f64 * share) as usize).max(least);
+    options.capacities(&SHARES.map(share))
+}
+
 fn never(options: &Options, trace: &Trace) {
-    let shares = |trace: &Trace| {
-        let least = trace.longest().max(32);
-        let share = |share| ((trace.distinct as f64 * share) as usize).max(least);
-        options.capacities(&SHARES.map(share))
-    };
+    let shares = |trace: &Trace| shares(options, trace, 1);
     let mut others = made_up::other(options.round);
-    let mut worst = compare("made-up traces", &made_up::made_up(options.round), shares);
-    worst = worst.min(compare("other kinds", &others, shares));
-    worst = worst.min(compare("the trace in parts", &made_up::parts(trace), |_| options.capacities(&PARTS)));
+    let mut worst = compare("made-up traces", &made_up::made_up(options.round), against_lru, shares);
+    worst = worst.min(compare("other kinds", &others, against_lru, shares));
+    let parts = |_: &Trace| options.capacities(&PARTS);
+    worst = worst.min(compare("the trace in parts", &made_up::parts(trace), against_lru, parts));
     others.push(trace.clone());
-    worst = worst.min(compare("tiny pools", &others, |_| options.capacities(&TINY)));
+    worst = worst.min(compare("tiny pools", &others, against_lru, |_| options.capacities(&TINY)));
+    println!("worst of all: {worst:+.3}");
+}
+
+fn held(options: &Options, trace: &Trace) {
+    let shares = |trace: &Trace| shares(options, trace, 2);
+    let mut worst = compare("made-up traces", &made_up::made_up(options.round), against_lru_held, shares);
+    worst = worst.min(compare("other kinds", &made_up::other(options.round), against_lru_held, shares));
+    let whole = std::slice::from_ref(trace);
+    worst = worst.min(compare("the trace", whole, against_lru_held, |_| options.capacities(&PARTS)));
     println!("worst of all: {worst:+.3}");
 }
 
 fn sweep(options: &Options, trace: &Trace) {
-    compare("the sweep", std::slice::from_ref(trace), |_| options.capacities(&SWEEP));
+    compare("the sweep", std::slice::from_ref(trace), against_lru, |_| options.capacities(&SWEEP));
 }
 
 fn means(options: &Options, trace: &Trace) {

@@ -1,9 +1,10 @@
 //! A pool of the core, run over a trace: match, evict, register, release tail first.
 //!
-//! One tier, one request at a time, all of a request's victims before its registrations.
+//! One tier, all of a request's victims before its registrations; one request at a time, or many that are in use for as long as they fit.
 
 use super::traffic::{Trace, key_of};
 use kvstrata_core::{BlockPool, ImmutableBlock, Policy, PoolConfig, SequenceHash};
+use std::collections::VecDeque;
 use std::time::Instant;
 
 /// A request's work is less: what took longer was interrupted.
@@ -39,12 +40,20 @@ fn hash_of(id: u32) -> SequenceHash {
 /// Runs the trace over a pool of so many blocks; a request longer than the pool is cut off.
 #[must_use]
 pub fn run(trace: &Trace, policy: Policy, capacity: usize, timed: bool) -> Outcome {
+    run_held(trace, policy, capacity, 0, timed)
+}
+
+/// The same, and a request keeps its blocks in use for as long as no more than `in_use` blocks are: then the oldest lets go of its own. The
+/// rest of the pool is what a request may need, and is cut off at.
+#[must_use]
+pub fn run_held(trace: &Trace, policy: Policy, capacity: usize, in_use: usize, timed: bool) -> Outcome {
     let pool = pool(policy, capacity);
+    let mut requests = VecDeque::new();
     let mut out = Outcome::default();
     let (mut hashes, mut victims, mut fresh, mut run) = (vec![], vec![], vec![], vec![]);
     let (mut found, mut held): (Vec<ImmutableBlock<'_>>, Vec<ImmutableBlock<'_>>) = (vec![], vec![]);
     for request in &trace.requests {
-        let ids = &request.ids[..request.ids.len().min(capacity)];
+        let ids = &request.ids[..request.ids.len().min(capacity - in_use)];
         hashes.clear();
         hashes.extend(ids.iter().map(|id| hash_of(*id)));
         let watch = Watch::start(timed);
@@ -80,6 +89,14 @@ pub fn run(trace: &Trace, policy: Policy, capacity: usize, timed: bool) -> Outco
         }
         drop(there);
         register(&pool, &mut run, &mut held);
+        if in_use > 0 {
+            requests.push_back(std::mem::take(&mut held));
+            while pool.active() > in_use
+                && let Some(mut oldest) = requests.pop_front()
+            {
+                pool.release(oldest.drain(..).rev());
+            }
+        }
         pool.release(held.drain(..).rev());
         out.touch_ns += watch.stop().unwrap_or(0);
     }

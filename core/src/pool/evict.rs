@@ -48,10 +48,9 @@ impl<'p> Hunt<'p> {
         &self.pool.timeline
     }
 
-    /// The parent of a block that was claimed, if it is registered still.
+    /// As the pool's.
     pub(crate) fn parent_of(&self, slot: &Slot) -> Option<u32> {
-        let parent = unpack(slot.parent())?;
-        (self.pool.slot(parent.id).word().generation() == parent.generation).then_some(parent.id.0)
+        self.pool.parent_of(slot)
     }
 
     /// Claims the oldest of a list, as they come.
@@ -230,10 +229,9 @@ impl BlockPool {
                 || hunt.claimed.get() < batch,
                 |number| {
                     let verdict = hunt.claim(Candidate { slot: number, ticket: NO_TICKET });
-                    if let AnyPolicy::Reuse(policy) = &self.policy
-                        && matches!(verdict, Verdict::Taken | Verdict::TakenLast)
-                    {
-                        policy.on_unplaced(&self.slots[number as usize]);
+                    if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
+                        let slot = &self.slots[number as usize];
+                        self.policy.on_evict_this(number, slot, self.parent_of(slot));
                     }
                     verdict != Verdict::Deferred
                 },
@@ -254,6 +252,12 @@ impl BlockPool {
             evicted += claimed;
         }
         evicted
+    }
+
+    /// The parent of a block that was claimed, if it is registered still.
+    pub(super) fn parent_of(&self, slot: &Slot) -> Option<u32> {
+        let parent = unpack(slot.parent())?;
+        (self.slot(parent.id).word().generation() == parent.generation).then_some(parent.id.0)
     }
 
     /// Tells a slot's parent that it has a child less; whether the parent came back into its list by that.

@@ -121,8 +121,8 @@ impl BlockPool {
     }
 
     #[cfg(all(test, not(loom)))]
-    pub(crate) fn any_slot(&self, id: BlockId) -> &Slot {
-        self.slot(id)
+    pub(crate) fn all_slots(&self) -> &[Slot] {
+        &self.slots
     }
 
     #[inline]

@@ -55,6 +55,11 @@ impl Ages {
     }
 }
 
+/// Releases in which evidence fades by half.
+pub(super) fn half_life(capacity: u32) -> f32 {
+    (32.0 * capacity as f32).max(262_144.0)
+}
+
 /// Whether a stamp is not before another. Stamps count releases modulo 2³², so they must be less than 2³¹ apart.
 #[inline]
 pub(super) fn not_before(stamp: u32, other: u32) -> bool {

@@ -9,8 +9,7 @@
 //! I3. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
 
 use super::ages::not_before;
-use super::journal::{Key, Page, Record};
-use super::notes::{BELOW, KNOWN, TRUNK as IS_TRUNK, TURNS};
+use super::journal::Page;
 use super::orders::{Choice, Head, Heads, NO_YOUNGS, Rivals, Youngs};
 use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
 use crate::pool::Hunt;
@@ -89,19 +88,6 @@ impl Reuse {
             }
         }
         youngs
-    }
-
-    /// A block is evicted that found no place when it was used last, and so is not to be searched for: LRU would have it still.
-    pub(crate) fn on_unplaced(&self, slot: &Slot) {
-        // Relaxed, all: we own it. `on_remove` deals with what is left of the flags.
-        let stamp = slot.stamp.load(Relaxed);
-        if slot.heat.load(Relaxed) & KNOWN != 0 && self.orders.lru_has(stamp) {
-            slot.heat.fetch_and(!KNOWN, Relaxed);
-            self.orders.risk_one();
-            if self.journal.write_one(Record::Evicted(Key::of(slot.key()), stamp)) {
-                self.hear();
-            }
-        }
     }
 }
 
@@ -197,7 +183,7 @@ impl Search<'_, '_> {
             }
             let verdict = hunt.claim(candidate);
             if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
-                parent = self.note(candidate.slot, slot, head.stamp, verdict);
+                parent = self.note(candidate.slot, slot, verdict);
             }
             verdict
         });
@@ -237,7 +223,7 @@ impl Search<'_, '_> {
                 return false;
             }
             taken += 1;
-            parent = self.note(number, slot, stamp, verdict);
+            parent = self.note(number, slot, verdict);
             taken < wanted && verdict == Verdict::Taken && policy.orders.leave(0).takes_young()
         });
         is_over |= go_on.is_none();
@@ -250,24 +236,10 @@ impl Search<'_, '_> {
         (taken, parent)
     }
 
-    /// The books of a block that was released then, and that is ours now. The list of its parent, if that came back.
-    fn note(&mut self, number: u32, slot: &Slot, stamp: u32, verdict: Verdict) -> Option<usize> {
-        let policy = self.policy;
-        // Relaxed: we own it.
-        let flags = slot.heat.swap(0, Relaxed);
-        let key = Key::of(slot.key());
-        if flags & KNOWN != 0 && policy.orders.lru_has(stamp) {
-            policy.orders.risk_one();
-            if !self.page.has_room() && policy.journal.write(&mut self.page) {
-                policy.hear();
-            }
-            self.page.add(Record::Evicted(key, stamp));
-        }
-        let (notes, parent) = (policy.notes(number), self.hunt.parent_of(slot));
-        let is_top = parent.is_none_or(|parent| policy.notes(parent).is(IS_TRUNK));
-        if is_top && !notes.is(IS_TRUNK) {
-            policy.gone.note(key, notes.get(BELOW), notes.get(TURNS));
-        }
+    /// The books of a block that is ours now. The list of its parent, if that came back.
+    fn note(&mut self, number: u32, slot: &Slot, verdict: Verdict) -> Option<usize> {
+        let parent = self.hunt.parent_of(slot);
+        self.policy.evicted(number, slot, parent, &mut self.page);
         let parent = parent.filter(|_| verdict == Verdict::TakenLast)?;
         // Relaxed: a hint.
         Some(usize::from(self.hunt.slots()[parent as usize].list.load(Relaxed)))

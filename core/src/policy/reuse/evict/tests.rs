@@ -97,7 +97,7 @@ fn what_is_older_than_a_youngest_segment_is_none_of_it() {
     publish(&pool, young_first, 100);
     assert_eq!(evict(&pool, 2), [9, 109]);
     let deepest = pool.find(hash(108)).expect("it is there").downgrade();
-    let slot = pool.any_slot(deepest.id);
+    let slot = &pool.all_slots()[deepest.id.index()];
     slot.stamp.store(slot.stamp.load(Relaxed).wrapping_sub(30), Relaxed);
     // Nothing but the old block's parent waits for it.
     assert_eq!(evict(&pool, 2), [8, 7], "the segment is over at a block with a child");
@@ -139,17 +139,4 @@ fn a_look_in_parts_shows_each_once() {
     let mut each = all;
     each.sort_unstable();
     assert_eq!(each, (0..10).chain(100..110).collect::<Vec<u64>>());
-}
-
-/// What found no place is evicted first: a ghost, for LRU would have it.
-#[test]
-fn what_found_no_place_is_told_of() {
-    let pool = two_paths();
-    publish(&pool, young_first, 9);
-    let block = pool.find(hash(9)).expect("it is there").downgrade();
-    policy(&pool).on_unplaced(pool.any_slot(block.id));
-    assert!(
-        !policy(&pool).orders.leave(7).tight && policy(&pool).orders.leave(8).tight,
-        "one is counted off"
-    );
 }
