@@ -10,10 +10,10 @@
 
 use super::ages::not_before;
 use super::journal::Page;
-use super::orders::{Choice, Head, Heads, NO_YOUNGS, Rivals, Youngs};
+use super::orders::{Choice, Head, Heads, Leave, NO_YOUNGS, Rivals, Youngs};
 use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
 use crate::pool::Hunt;
-use crate::slot::{Priority, Slot};
+use crate::slot::{NO_TICKET, Priority, Slot};
 use crate::sync::Relaxed;
 use crate::timeline::{Candidate, Timeline, Verdict};
 
@@ -25,7 +25,8 @@ struct Search<'p, 'h> {
     hunt: &'h Hunt<'p>,
     now: u32,
     heads: Heads,
-    youngs: Youngs,
+    /// Looked at when they may be chosen.
+    youngs: Option<Youngs>,
     page: Page,
 }
 
@@ -39,7 +40,7 @@ impl Reuse {
             hunt,
             now: hunt.timeline().clock() as u32,
             heads: [Head::NONE; CLASSES],
-            youngs: NO_YOUNGS,
+            youngs: None,
             page: Page::new(),
         };
         let (mut taken, mut class) = (0, 0);
@@ -96,15 +97,11 @@ impl Search<'_, '_> {
     fn take(&mut self, wanted: usize) -> usize {
         (0..CLASSES).for_each(|list| self.look(list));
         let orders = &self.policy.orders;
-        let mut has_youngs = false;
         let mut taken = 0;
         while taken < wanted {
             let leave = orders.leave(0);
-            if leave.takes_young() && !has_youngs {
-                self.youngs = self.policy.youngs(self.hunt.timeline(), self.now);
-                has_youngs = true;
-            }
-            let Some(choice) = orders.choose(&self.heads, &self.youngs, leave) else { break };
+            let youngs = youngs(&mut self.youngs, self.policy, self.hunt, self.now, leave);
+            let Some(choice) = orders.choose(&self.heads, youngs, leave) else { break };
             let (found, parent) = match choice {
                 Choice::Oldest(list) => self.take_oldest(list, wanted - taken),
                 Choice::Youngest(list) => self.take_youngest(list, wanted - taken),
@@ -170,10 +167,8 @@ impl Search<'_, '_> {
                 let rivals = match &mut rivals {
                     Some(rivals) if rivals.leave == leave => rivals,
                     rivals => {
-                        if leave.takes_young() {
-                            self.youngs = policy.youngs(hunt.timeline(), self.now);
-                        }
-                        rivals.insert(policy.orders.rivals(&self.heads, &self.youngs, list, leave))
+                        let youngs = youngs(&mut self.youngs, policy, hunt, self.now, leave);
+                        rivals.insert(policy.orders.rivals(&self.heads, youngs, list, leave))
                     }
                 };
                 if !policy.orders.goes_on(rivals, head) {
@@ -202,7 +197,7 @@ impl Search<'_, '_> {
         // Relaxed, here and below: as in `place_in`.
         let place = policy.young[list].load(Relaxed);
         if place == 0 {
-            self.youngs[list] = f32::INFINITY;
+            self.forget_youngest(list);
             return (0, None);
         }
         let since = hunt.timeline().number(place) as u32;
@@ -216,7 +211,9 @@ impl Search<'_, '_> {
                 is_over = older == OLDER;
                 return !is_over;
             }
-            let is_ours = usize::from(slot.list.load(Relaxed)) == list && !slot.has_children();
+            // One that is used just now has neither.
+            let is_placed = candidate.ticket != NO_TICKET && usize::from(slot.list.load(Relaxed)) == list;
+            let is_ours = is_placed && !slot.has_children();
             let verdict = if is_ours { hunt.claim(candidate) } else { Verdict::Stale };
             if !matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
                 is_over = true;
@@ -231,9 +228,15 @@ impl Search<'_, '_> {
         let left = go_on.filter(|_| !is_over).unwrap_or(0);
         let _ = policy.young[list].compare_exchange(place, left, Relaxed, Relaxed);
         if is_over {
-            self.youngs[list] = f32::INFINITY;
+            self.forget_youngest(list);
         }
         (taken, parent)
+    }
+
+    fn forget_youngest(&mut self, list: usize) {
+        if let Some(youngs) = &mut self.youngs {
+            youngs[list] = f32::INFINITY;
+        }
     }
 
     /// The books of a block that is ours now. The list of its parent, if that came back.
@@ -243,6 +246,20 @@ impl Search<'_, '_> {
         let parent = parent.filter(|_| verdict == Verdict::TakenLast)?;
         // Relaxed: a hint.
         Some(usize::from(self.hunt.slots()[parent as usize].list.load(Relaxed)))
+    }
+}
+
+/// The youngest segments as far as they are allowed, looked at once a search.
+fn youngs<'y>(
+    youngs: &'y mut Option<Youngs>,
+    policy: &Reuse,
+    hunt: &Hunt<'_>,
+    now: u32,
+    leave: Leave,
+) -> &'y Youngs {
+    match leave.takes_young() {
+        true => youngs.get_or_insert_with(|| policy.youngs(hunt.timeline(), now)),
+        false => &NO_YOUNGS,
     }
 }
 
