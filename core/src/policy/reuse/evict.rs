@@ -156,13 +156,12 @@ impl Search<'_, '_> {
     /// Takes from the old end of a list as long as it is the choice. How many, and the list of a parent that came back by the last.
     fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
         let (policy, hunt) = (self.policy, self.hunt);
-        let (chosen, mut rivals) = (self.heads[list], None::<Rivals>);
+        let (chosen, mut rivals) = (self.heads[list].place, None::<Rivals>);
         let mut parent = None;
         let mut next = Head::NONE;
         let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
-            let mut head = chosen;
-            if candidate.ticket != chosen.place {
-                head = policy.head(list, candidate.ticket, slot, self.now);
+            if candidate.ticket != chosen {
+                let head = policy.head(list, candidate.ticket, slot, self.now);
                 let leave = policy.orders.leave(0);
                 let rivals = match &mut rivals {
                     Some(rivals) if rivals.leave == leave => rivals,
