@@ -31,6 +31,8 @@ pub(crate) struct Looked {
     shown: [u64; YOUNG_LISTS],
     /// Blocks among those shown that LRU has.
     risked: u32,
+    /// The parent of the block that was shown last.
+    parent: Option<u64>,
 }
 
 struct Look<'l> {
@@ -45,8 +47,6 @@ struct Look<'l> {
     youngs: Youngs,
     /// Lists of which the next block is far, a bit each.
     far: u32,
-    /// The parent of the block that was shown last.
-    parent: u64,
 }
 
 impl Reuse {
@@ -104,7 +104,6 @@ impl<'l> Look<'l> {
             next: [(NIL, 0); CLASSES],
             youngs: NO_YOUNGS,
             far: 0,
-            parent: u64::MAX,
         };
         look.find_youngs();
         (0..CLASSES).for_each(|list| look.go_on(list));
@@ -216,7 +215,7 @@ impl<'l> Look<'l> {
                 return !is_over;
             }
             let block = (u64::from(word.generation()) << 32) | u64::from(number);
-            if !may_leave(word) || (slot.has_children() && self.parent != block) {
+            if !may_leave(word) || (slot.has_children() && self.looked.parent != Some(block)) {
                 is_over = true;
                 return false;
             }
@@ -246,7 +245,7 @@ impl<'l> Look<'l> {
         show: &mut impl FnMut(u32, &Slot, Word),
     ) {
         self.looked.risked += u32::from(self.policy.orders.lru_has(stamp));
-        self.parent = slot.parent();
+        self.looked.parent = Some(slot.parent());
         show(number, slot, word);
     }
 
