@@ -104,15 +104,6 @@ fn what_is_older_than_a_youngest_segment_is_none_of_it() {
     assert_eq!(policy(&pool).young[RUN].load(Relaxed), 0);
 }
 
-#[test]
-fn a_segment_is_over_where_a_block_has_children() {
-    let pool = two_paths();
-    // Leaves last: so the deepest of the run has a child.
-    publish(&pool, |class, age| if class == LEAF { 2.0 } else { young_first(class, age) }, 100);
-    assert_eq!(evict(&pool, 1), [9]);
-    assert_eq!(policy(&pool).young[RUN].load(Relaxed), 0);
-}
-
 /// What the guard allows is counted down by the search itself, between two looks of the learner.
 #[test]
 fn ghosts_are_counted_down_in_a_search() {
