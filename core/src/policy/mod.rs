@@ -98,6 +98,10 @@ pub(crate) trait Eviction {
     fn tells_uses(&self) -> bool {
         false
     }
+    /// Whether a block that was released has not been used since, for a policy that tells so.
+    fn waits(&self, _slot: &Slot) -> bool {
+        true
+    }
     /// The priority that a list is of.
     fn priority_of(&self, list: u8) -> usize {
         usize::from(list) % Priority::EVICTABLE
@@ -221,6 +225,10 @@ impl Eviction for AnyPolicy {
     }
     fn tells_uses(&self) -> bool {
         each!(self, policy => policy.tells_uses())
+    }
+    #[inline]
+    fn waits(&self, slot: &Slot) -> bool {
+        each!(self, policy => policy.waits(slot))
     }
     #[inline]
     fn priority_of(&self, list: u8) -> usize {

@@ -204,6 +204,12 @@ impl Eviction for Reuse {
         true
     }
 
+    #[inline]
+    fn waits(&self, slot: &Slot) -> bool {
+        // Relaxed: of one that is inactive; who used it has let go of it since, and the word orders that.
+        slot.heat.load(Relaxed) & WAITING != 0
+    }
+
     fn priority_of(&self, list: u8) -> usize {
         match usize::from(list) {
             LOW => Priority::Low as usize,
