@@ -119,9 +119,9 @@ impl DiskTier {
     }
 
     fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {
-        if self.pool.contains(name.hash) {
-            // Another worker was quicker: this copy must not come back either. (Until the next line one may still be: then the
-            // next opening finds two, and rejects one as a duplicate.)
+        if self.pool.find(name.hash).is_some() {
+            // Another worker was quicker. Its copy is the most recent now, as this one would be, and no policy takes that for a use. This
+            // one must not come back either. (Until the next line it may: then the next opening finds two, and rejects one as a duplicate.)
             self.put_unforgotten(slot);
             return WriteOutcome::Stored;
         }

@@ -18,7 +18,9 @@ policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
   sweep     reuse less LRU on the trace, from 250 to 150,000 blocks
   means     reuse on the trace: the mean of seven capacities within 15 % of each, against the noise of a single one
   told      hits if a caller says which conversations have ended, all of them or every second one; and what the length of an answer says of that
-  time      nanoseconds an eviction and a touch, and bytes a block more than LRU's, of the core's policies on the trace: the least of seven runs
+  time      nanoseconds an eviction, in a request's batch and one by one, and a touch, and bytes a block more than LRU's, of the core's policies on the
+            trace: the least of seven runs
+  looks     what part of the victims the core's policies say beforehand, and nanoseconds for each that a look shows
 
   --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
   --capacities N,N,…   blocks of the pool; 1000,3000,10000,30000 unless given (`never`, `held` and `sweep` have their own)
@@ -72,7 +74,8 @@ impl Options {
         }
         if options.command.is_empty() {
             return Err(
-                "a command is missing: table, never, held, sweep, means, told or time; see --help".into()
+                "a command is missing: table, never, held, sweep, means, told, time or looks; see --help"
+                    .into(),
             );
         }
         Ok(Some(options))
@@ -113,6 +116,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         "means" => means,
         "told" => told,
         "time" => time,
+        "looks" => looks,
         other => return Err(format!("{other:?}: unknown; see --help").into()),
     };
     let trace = Trace::read(options.source.clone())?;
@@ -224,7 +228,9 @@ fn told(options: &Options, trace: &Trace) {
     for policy in [Policy::Lru, Policy::Reuse] {
         for blocks in options.capacities(&FOUR) {
             let none = pool::run(trace, policy, blocks, false).hits;
-            let [half, all] = [&half, &all].map(|wanted| pool::run_told(trace, policy, blocks, wanted).hits);
+            let [half, all] = [&half, &all].map(|of_use| {
+                pool::run_so(trace, policy, blocks, How { of_use: Some(of_use), ..How::PLAIN }).hits
+            });
             let [none, half, all] = [none, half, all].map(|hits| trace.percent(hits));
             println!("| {policy} | {blocks} | {none:.2} | {half:.2} | {all:.2} |");
         }
@@ -239,17 +245,37 @@ fn time(options: &Options, trace: &Trace) {
     for blocks in options.capacities(&FOUR) {
         let of_lru = pool::pool(Policy::Lru, blocks).memory_bytes();
         for policy in Policy::ALL {
-            let (mut evict, mut touch) = (u64::MAX, u64::MAX);
+            let (mut evict, mut one, mut touch) = (u64::MAX, u64::MAX, u64::MAX);
             for _ in 0..7 {
                 let out = pool::run(trace, policy, blocks, true);
+                let by_ones = pool::How { timed: true, most: 1, ..pool::How::PLAIN };
+                let ones = pool::run_so(trace, policy, blocks, by_ones);
                 evict = evict.min(out.evict_ns / out.evictions_timed.max(1));
+                one = one.min(ones.evict_ns / ones.evictions_timed.max(1));
                 touch = touch.min(out.touch_ns / trace.blocks);
             }
             let more =
                 pool::pool(policy, blocks).memory_bytes().saturating_sub(of_lru) as f64 / blocks as f64;
             println!(
-                "{blocks} {policy}: {evict} ns an eviction, {touch} ns a touch, {more:.1} bytes a block more than LRU"
+                "{blocks} {policy}: {evict} ns an eviction, {one} one by one, {touch} ns a touch, {more:.1} bytes a block more than LRU"
             );
+        }
+    }
+}
+
+fn looks(options: &Options, trace: &Trace) {
+    for blocks in options.capacities(&FOUR) {
+        for policy in Policy::ALL {
+            for look in [64, 1024] {
+                let out = pool::run_so(trace, policy, blocks, pool::How { look, ..pool::How::PLAIN });
+                let (share, ns) = (
+                    100.0 * out.foreseen as f64 / out.evictions.max(1) as f64,
+                    out.look_ns / out.shown.max(1),
+                );
+                println!(
+                    "{blocks} {policy}: {look} shown before each eviction: {share:.1} % of the victims, {ns} ns each"
+                );
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use super::traffic::{Trace, key_of};
 use kvstrata_core::{BlockPool, ImmutableBlock, Policy, PoolConfig, Priority, SequenceHash};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
 /// A request's work is less: what took longer was interrupted.
@@ -23,6 +23,32 @@ pub struct Outcome {
     pub evictions_timed: u64,
     /// Nanoseconds of hits, registrations and releases.
     pub touch_ns: u64,
+    /// Blocks that looks at the next victims have shown, and nanoseconds of the looks.
+    pub shown: u64,
+    /// See `shown`.
+    pub look_ns: u64,
+    /// Of the evicted, those that were shown as the next so many.
+    pub foreseen: u64,
+}
+
+/// How a trace is run.
+#[derive(Clone, Copy, Debug)]
+pub struct How<'a> {
+    /// Blocks that requests keep in use; see [`run_held`].
+    pub in_use: usize,
+    /// Whether it is timed.
+    pub timed: bool,
+    /// Victims that are asked for at once.
+    pub most: usize,
+    /// Before each eviction, how many of the next victims are looked at.
+    pub look: usize,
+    /// Of each request, how many leading blocks are of use: those behind get the least priority.
+    pub of_use: Option<&'a [usize]>,
+}
+
+impl How<'static> {
+    /// One request at a time, and nothing is timed.
+    pub const PLAIN: How<'static> = How { in_use: 0, timed: false, most: usize::MAX, look: 0, of_use: None };
 }
 
 /// A pool of so many blocks, for one thread.
@@ -40,31 +66,22 @@ fn hash_of(id: u32) -> SequenceHash {
 /// Runs the trace over a pool of so many blocks; a request longer than the pool is cut off.
 #[must_use]
 pub fn run(trace: &Trace, policy: Policy, capacity: usize, timed: bool) -> Outcome {
-    run_held(trace, policy, capacity, 0, timed)
-}
-
-/// The same by a caller who says what nobody will ask for again: of each request, the blocks behind so many get the least priority.
-#[must_use]
-pub fn run_told(trace: &Trace, policy: Policy, capacity: usize, of_use: &[usize]) -> Outcome {
-    run_all(trace, policy, capacity, 0, false, Some(of_use))
+    run_so(trace, policy, capacity, How { timed, ..How::PLAIN })
 }
 
 /// The same, and a request keeps its blocks in use for as long as no more than `in_use` blocks are: then the oldest lets go of its own. The
 /// rest of the pool is what a request may need, and is cut off at.
 #[must_use]
 pub fn run_held(trace: &Trace, policy: Policy, capacity: usize, in_use: usize, timed: bool) -> Outcome {
-    run_all(trace, policy, capacity, in_use, timed, None)
+    run_so(trace, policy, capacity, How { in_use, timed, ..How::PLAIN })
 }
 
-fn run_all(
-    trace: &Trace,
-    policy: Policy,
-    capacity: usize,
-    in_use: usize,
-    timed: bool,
-    of_use: Option<&[usize]>,
-) -> Outcome {
+/// Runs the trace as it is said.
+#[must_use]
+pub fn run_so(trace: &Trace, policy: Policy, capacity: usize, how: How<'_>) -> Outcome {
+    let How { in_use, timed, most, look, of_use } = how;
     let pool = pool(policy, capacity);
+    let mut next = vec![];
     let mut requests = VecDeque::new();
     let mut out = Outcome::default();
     let (mut hashes, mut victims, mut fresh, mut run) = (vec![], vec![], vec![], vec![]);
@@ -80,14 +97,27 @@ fn run_all(
         out.hits += leading as u64;
         let missing = hashes.len() - found.len();
         let wanted = missing.saturating_sub(pool.free());
+        if look > 0 && wanted > 0 {
+            next.clear();
+            let watch = Watch::start(true);
+            pool.next_victims(look, &mut next);
+            if let Some(ns) = watch.stop() {
+                (out.look_ns, out.shown) = (out.look_ns + ns, out.shown + next.len() as u64);
+            }
+        }
         let watch = Watch::start(timed);
-        let evicted = pool.evict(wanted, &mut victims);
+        let mut evicted = 0;
+        while evicted < wanted && pool.evict(most.min(wanted - evicted), &mut victims) > 0 {
+            evicted = victims.len();
+        }
         if let Some(ns) = watch.stop() {
             out.evict_ns += ns;
             out.evictions_timed += evicted as u64;
         }
         assert_eq!(evicted, wanted, "a request is at most as long as the pool");
         out.evictions += evicted as u64;
+        let foreseen: HashSet<_> = next.iter().take(wanted).map(|(_, hash)| *hash).collect();
+        out.foreseen += victims.iter().filter(|victim| foreseen.contains(&victim.hash())).count() as u64;
         victims.clear();
         pool.allocate(missing, &mut fresh).expect("as many were evicted");
         let watch = Watch::start(timed);

@@ -98,6 +98,10 @@ pub(crate) trait Eviction {
     fn tells_uses(&self) -> bool {
         false
     }
+    /// Whether a block that was released has not been used since, for a policy that tells so.
+    fn waits(&self, _slot: &Slot) -> bool {
+        true
+    }
     /// The priority that a list is of.
     fn priority_of(&self, list: u8) -> usize {
         usize::from(list) % Priority::EVICTABLE
@@ -109,11 +113,16 @@ pub(crate) trait Eviction {
     /// A block was used: acquired by a lookup, or found by whoever would register it.
     fn on_hit(&self, _slot: &Slot) {}
     /// The same, for policies that want to know more. `clock`: releases so far.
-    fn on_use(&self, _number: u32, slot: &Slot, _clock: impl Fn() -> u64) {
+    fn on_use(&self, _number: u32, slot: &Slot, _uses: &mut reuse::Uses, _clock: impl Fn() -> u64) {
         self.on_hit(slot);
     }
+    /// So ends a call that has used some.
+    #[inline]
+    fn end_uses(&self, _uses: reuse::Uses) {}
     /// A block that has a place leaves the registry.
     fn on_remove(&self, _slot: &Slot) {}
+    /// A block is evicted that the policy did not choose, and is the caller's; `parent` if that is registered still. Its removal follows.
+    fn on_evict_this(&self, _number: u32, _slot: &Slot, _parent: Option<u32>) {}
     /// The list that a parent which has waited for its children comes back to; none, or its own: to its old place there.
     fn list_of_returning(&self, _priority: Priority) -> Option<u8> {
         None
@@ -137,8 +146,8 @@ pub(crate) trait Eviction {
     ) -> u8 {
         self.place(slot, priority)
     }
-    /// All of a batch have places. `available`: how many blocks are free, or wait.
-    fn end_batch(&self, _batch: reuse::Batch, _available: impl Fn() -> usize) {}
+    /// All of a batch have places. `free`: how many blocks are.
+    fn end_batch(&self, _batch: reuse::Batch, _free: impl Fn() -> usize) {}
     /// The list that victims come from after those of `nth` turns, if nothing happened meanwhile; none: there are no more. A list has several
     /// turns if it is only the last that takes all of it.
     fn turn(&self, nth: usize) -> Option<Turn> {
@@ -218,6 +227,10 @@ impl Eviction for AnyPolicy {
         each!(self, policy => policy.tells_uses())
     }
     #[inline]
+    fn waits(&self, slot: &Slot) -> bool {
+        each!(self, policy => policy.waits(slot))
+    }
+    #[inline]
     fn priority_of(&self, list: u8) -> usize {
         each!(self, policy => policy.priority_of(list))
     }
@@ -234,8 +247,15 @@ impl Eviction for AnyPolicy {
         each!(self, policy => policy.on_hit(slot));
     }
     #[inline]
-    fn on_use(&self, number: u32, slot: &Slot, clock: impl Fn() -> u64) {
-        each!(self, policy => policy.on_use(number, slot, clock));
+    fn on_use(&self, number: u32, slot: &Slot, uses: &mut reuse::Uses, clock: impl Fn() -> u64) {
+        each!(self, policy => policy.on_use(number, slot, uses, clock));
+    }
+    #[inline]
+    fn end_uses(&self, uses: reuse::Uses) {
+        each!(self, policy => policy.end_uses(uses));
+    }
+    fn on_evict_this(&self, number: u32, slot: &Slot, parent: Option<u32>) {
+        each!(self, policy => policy.on_evict_this(number, slot, parent));
     }
     #[inline]
     fn begin_batch(&self, first: u64) -> Option<reuse::Batch> {
@@ -251,8 +271,8 @@ impl Eviction for AnyPolicy {
     ) -> u8 {
         each!(self, policy => policy.place_in(batch, number, slot, priority, place))
     }
-    fn end_batch(&self, batch: reuse::Batch, available: impl Fn() -> usize) {
-        each!(self, policy => policy.end_batch(batch, available));
+    fn end_batch(&self, batch: reuse::Batch, free: impl Fn() -> usize) {
+        each!(self, policy => policy.end_batch(batch, free));
     }
     #[inline]
     fn on_remove(&self, slot: &Slot) {

@@ -11,7 +11,8 @@
 
 use super::BlockPool;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::Eviction;
+use crate::policy::reuse::{Head, LISTS, Reuse};
+use crate::policy::{AnyPolicy, Eviction};
 use crate::slot::{NO_TICKET, Priority};
 use alloc::vec::Vec;
 
@@ -65,6 +66,9 @@ impl BlockPool {
         let end = out.len().saturating_add(n);
         // Of a list with a hand, too, from the oldest, and not from where the hand stands.
         passed.places.resize(self.policy.lists(), self.timeline.old_end());
+        if let AnyPolicy::Reuse(policy) = &self.policy {
+            return self.look_among_by_turns(policy, &mut passed.places, end, is_one, out);
+        }
         for list in self.lists_in_order() {
             if out.len() >= end {
                 return;
@@ -85,6 +89,60 @@ impl BlockPool {
             });
             *place = go_on;
         }
+    }
+
+    /// The same of a policy that takes from many lists by turns: a merge of what these blocks are in each list.
+    fn look_among_by_turns(
+        &self,
+        policy: &Reuse,
+        places: &mut [u64],
+        end: usize,
+        is_one: &mut impl FnMut(BlockRef) -> bool,
+        out: &mut Vec<BlockRef>,
+    ) {
+        if out.len() >= end {
+            return;
+        }
+        let (mut heads, mut next) = ([None; LISTS], [None; LISTS]);
+        for (list, place) in places.iter_mut().enumerate() {
+            let young_end = self.timeline.young_end();
+            (heads[list], next[list]) = self.own_head(policy, list, *place, is_one);
+            *place = match heads[list] {
+                Some(Head { place: NO_TICKET, .. }) => *place,
+                Some(head) => head.place,
+                None => young_end,
+            };
+        }
+        while out.len() < end
+            && let Some(list) = policy.first_of(&heads)
+            && let Some((block, place)) = next[list]
+        {
+            out.push(block);
+            (heads[list], next[list]) = self.own_head(policy, list, place, is_one);
+        }
+    }
+
+    /// The first of these blocks in a list, from a place on, and where to go on behind it.
+    fn own_head(
+        &self,
+        policy: &Reuse,
+        list: usize,
+        place: u64,
+        is_one: &mut impl FnMut(BlockRef) -> bool,
+    ) -> (Option<Head>, Option<(BlockRef, u64)>) {
+        let now = self.timeline.clock() as u32;
+        let mut found = None;
+        let go_on = self.timeline.peek(&self.slots, list, place, |slot, number| {
+            let word = slot.word();
+            let block = BlockRef { id: BlockId(number), generation: word.generation() };
+            let may_leave = word.inactive() && word.leases() == 0 && word.priority() != Priority::Pinned;
+            let is_it = may_leave && is_one(block);
+            if is_it {
+                found = Some((policy.head(list, slot.ticket(), slot, now), block));
+            }
+            !is_it
+        });
+        found.zip(go_on).map(|((head, block), place)| (head, (block, place))).unzip()
     }
 }
 
@@ -229,6 +287,34 @@ mod tests {
             pool.upgrade(new).expect("registered").set_priority(Priority::High);
             let all = [own[0], own[1], new];
             assert_eq!(look(&pool, &mut Passed::default(), &all, 1).0, [own[1]], "{policy}");
+        }
+    }
+
+    /// A policy that takes from many lists by turns has one owner's blocks in the same order, and not list after list.
+    #[test]
+    fn own_blocks_of_many_lists_are_found_by_turns() {
+        let pool = pool(Policy::Reuse, 100);
+        // Each second one has a child: it is in the list of those, the others among the leaves.
+        let mut own = Vec::new();
+        for number in (0..40).step_by(2) {
+            let mut blocks = Vec::new();
+            pool.allocate(2, &mut blocks).expect("there is room");
+            let mut complete =
+                |number| blocks.pop().expect("two").complete(hash(number)).expect("a new block is Reset");
+            let parent = pool.register(complete(number), None).into_block();
+            let child = pool.register(complete(number + 1), Some(&parent)).into_block();
+            own.extend([child.downgrade(), parent.downgrade()]);
+            drop((child, parent));
+            own.push(store(&pool, 100 + number));
+        }
+        let mut all = Vec::new();
+        pool.next_victims(100, &mut all);
+        let all: Vec<BlockRef> = all.into_iter().map(|(block, _)| block).collect();
+        assert_eq!(all, own, "nothing was learned: as they were released");
+        own.truncate(30);
+        let mut passed = Passed::default();
+        for n in [7, 1, 20] {
+            assert_eq!(look(&pool, &mut passed, &own, n).0, own[..n]);
         }
     }
 

@@ -26,8 +26,8 @@ pub struct VictimsSeen {
     place: u64,
     /// The list that a turn has left, and where: a later turn goes on there.
     left: Option<(usize, u64)>,
-    /// Where it stands in each list, for a policy that takes from many by turns.
-    pub(super) places: [u64; reuse::LISTS],
+    /// The same for a policy that takes from many lists by turns.
+    looked: reuse::Looked,
 }
 
 /// A search for victims, as a policy sees it.
@@ -48,15 +48,9 @@ impl<'p> Hunt<'p> {
         &self.pool.timeline
     }
 
-    /// How many blocks are free, or wait.
-    pub(crate) fn available(&self) -> usize {
-        self.pool.available()
-    }
-
-    /// The parent of a block that was claimed, if it is registered still.
+    /// As the pool's.
     pub(crate) fn parent_of(&self, slot: &Slot) -> Option<u32> {
-        let parent = unpack(slot.parent())?;
-        (self.pool.slot(parent.id).word().generation() == parent.generation).then_some(parent.id.0)
+        self.pool.parent_of(slot)
     }
 
     /// Claims the oldest of a list, as they come.
@@ -170,7 +164,7 @@ impl BlockPool {
     /// The same, behind those that a look has seen before, which has then seen these, too. Fewer than `n`: there are no more.
     pub fn victims_behind(&self, seen: &mut VictimsSeen, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
         if let AnyPolicy::Reuse(policy) = &self.policy {
-            return self.victims_in_order(policy, &mut seen.places, n, out);
+            return self.victims_in_order(policy, &mut seen.looked, n, out);
         }
         let end = out.len().saturating_add(n);
         while out.len() < end
@@ -233,7 +227,14 @@ impl BlockPool {
             let batch = (wanted - evicted).min(BATCH);
             self.unplaced.drain(
                 || hunt.claimed.get() < batch,
-                |slot| hunt.claim(Candidate { slot, ticket: NO_TICKET }) != Verdict::Deferred,
+                |number| {
+                    let verdict = hunt.claim(Candidate { slot: number, ticket: NO_TICKET });
+                    if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
+                        let slot = &self.slots[number as usize];
+                        self.policy.on_evict_this(number, slot, self.parent_of(slot));
+                    }
+                    verdict != Verdict::Deferred
+                },
             );
             self.policy.evict(batch - hunt.claimed.get(), &hunt);
             let claimed = hunt.claimed.get();
@@ -251,6 +252,12 @@ impl BlockPool {
             evicted += claimed;
         }
         evicted
+    }
+
+    /// The parent of a block that was claimed, if it is registered still.
+    pub(super) fn parent_of(&self, slot: &Slot) -> Option<u32> {
+        let parent = unpack(slot.parent())?;
+        (self.slot(parent.id).word().generation() == parent.generation).then_some(parent.id.0)
     }
 
     /// Tells a slot's parent that it has a child less; whether the parent came back into its list by that.

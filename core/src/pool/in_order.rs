@@ -1,62 +1,27 @@
-//! The next victims of a policy that takes from many lists by turns: a merge of the lists, in the order in which it would take their heads.
+//! The next victims of a policy that takes from many lists by turns, and the order of any policy's lists.
 //!
-//! What is seen is a hint, as with all looks at victims. What the policy would do with a parent that has children, and with what is
-//! youngest, is left aside.
+//! What is seen is a hint, as with all looks at victims.
 
 use super::BlockPool;
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::reuse::{Head, LISTS, Reuse};
+use crate::policy::reuse::{Looked, Reuse};
 use crate::policy::{AnyPolicy, Eviction};
-use crate::slot::Priority;
 use alloc::vec::Vec;
 
-/// A list's next block, and where to go on behind it.
-type Next = Option<((BlockRef, SequenceHash), u64)>;
-
 impl BlockPool {
-    /// Appends up to `n` victims behind those at `places`, which move on.
+    /// Appends up to `n` victims behind those that a look has shown.
     pub(super) fn victims_in_order(
         &self,
         policy: &Reuse,
-        places: &mut [u64; LISTS],
+        looked: &mut Looked,
         n: usize,
         out: &mut Vec<(BlockRef, SequenceHash)>,
     ) {
-        let end = out.len().saturating_add(n);
-        let mut heads: [Option<Head>; LISTS] = [None; LISTS];
-        let mut next: [Next; LISTS] = [None; LISTS];
-        for list in 0..LISTS {
-            (heads[list], next[list]) = self.head_behind(policy, list, places[list]);
-        }
-        while out.len() < end
-            && let Some(list) = policy.first_of(&heads)
-            && let Some((victim, place)) = next[list]
-        {
-            out.push(victim);
-            places[list] = place;
-            (heads[list], next[list]) = self.head_behind(policy, list, place);
-        }
-    }
-
-    /// The first block of a list that may be evicted, from a place on; 0: from its beginning.
-    fn head_behind(&self, policy: &Reuse, list: usize, place: u64) -> (Option<Head>, Next) {
-        let now = self.timeline.clock() as u32;
-        let mut found = None;
-        let go_on = self.timeline.peek(&self.slots, list, place, |slot, number| {
-            let word = slot.word();
-            let may_leave = word.inactive() && word.priority() != Priority::Pinned;
-            if may_leave {
-                // Another's, if the block is recycled meanwhile: then its generation is another, too.
-                let block = BlockRef { id: BlockId(number), generation: word.generation() };
-                found = Some((policy.head(list, slot.ticket(), slot, now), (block, slot.key())));
-            }
-            !may_leave
+        policy.look(&self.timeline, &self.slots, looked, n, |number, slot, word| {
+            // Another's, if the block is recycled meanwhile: then its generation is another, too.
+            out.push((BlockRef { id: BlockId(number), generation: word.generation() }, slot.key()));
         });
-        match found.zip(go_on) {
-            Some(((head, victim), place)) => (Some(head), Some((victim, place))),
-            None => (None, None),
-        }
     }
 
     /// The policy's lists, each once, those first that are evicted from first.
@@ -71,14 +36,7 @@ impl BlockPool {
             }
         };
         match &self.policy {
-            AnyPolicy::Reuse(policy) => {
-                let mut heads = core::array::from_fn(|list| self.head_behind(policy, list, 0).0);
-                while let Some(list) = policy.first_of(&heads) {
-                    heads[list] = None;
-                    add(list);
-                }
-                (0..LISTS).for_each(add);
-            }
+            AnyPolicy::Reuse(policy) => policy.lists_in_order(&self.timeline, &self.slots, add),
             policy => {
                 let turns = (0..).map_while(|nth| policy.turn(nth));
                 turns.filter(|turn| turn.most > 0).for_each(|turn| add(turn.list));

@@ -26,6 +26,7 @@ use super::stats::count;
 use super::{BlockPool, EvictedBlock};
 use crate::error::TransitionError;
 use crate::id::BlockRef;
+use crate::policy::Eviction;
 use crate::slot::{MAX_LEASES, State, Word};
 use crate::sync::skipped;
 
@@ -83,7 +84,8 @@ impl BlockPool {
     /// # Errors
     /// As of [`unregister`](BlockPool::unregister).
     pub fn take_out(&self, block: BlockRef) -> Result<EvictedBlock<'_>, TransitionError> {
-        self.end_inactive(block)?;
+        self.claim_inactive(block)?;
+        self.end_registration(block.id.0, block.generation);
         Ok(EvictedBlock::new(self, block.id))
     }
 
@@ -92,8 +94,11 @@ impl BlockPool {
     /// # Errors
     /// As of [`unregister`](BlockPool::unregister).
     pub fn evict_this(&self, block: BlockRef) -> Result<EvictedBlock<'_>, TransitionError> {
-        let victim = self.take_out(block)?;
+        self.claim_inactive(block)?;
+        let slot = self.slot(block.id);
+        self.policy.on_evict_this(block.id.0, slot, self.parent_of(slot));
+        self.end_registration(block.id.0, block.generation);
         count(&self.lane().evicted, 1);
-        Ok(victim)
+        Ok(EvictedBlock::new(self, block.id))
     }
 }

@@ -4,7 +4,7 @@ use super::stats::count;
 use super::{BlockPool, ImmutableBlock};
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::Eviction;
+use crate::policy::{Eviction, reuse::Uses};
 use crate::registry::Acquired;
 use crate::slot::{MAX_REFERENCES, NO_TICKET, Priority, State};
 use crate::sync::Relaxed;
@@ -36,7 +36,7 @@ impl BlockPool {
         keep: impl Fn(ImmutableBlock<'p>) -> T,
     ) -> usize {
         let start = out.len();
-        let mut activated = Activated::default();
+        let (mut activated, mut uses) = (Activated::default(), Uses::default());
         for hash in hashes.iter().take(HEADS_AHEAD) {
             self.registry.prefetch_head(*hash);
         }
@@ -53,13 +53,14 @@ impl BlockPool {
             match self.registry.acquire(&self.slots, *hash) {
                 Some(found) => {
                     activated.add(found);
-                    self.hit(found);
+                    self.hit(found, &mut uses);
                     out.push(keep(ImmutableBlock::new(self, BlockId(found.slot))));
                 }
                 None if beyond_misses => {}
                 None => break,
             }
         }
+        self.policy.end_uses(uses);
         self.count_activated(&activated);
         out.len() - start
     }
@@ -106,7 +107,9 @@ impl BlockPool {
 
     /// The books of one acquisition that is a use.
     pub(super) fn activate(&self, found: Acquired) -> ImmutableBlock<'_> {
-        self.hit(found);
+        let mut uses = Uses::default();
+        self.hit(found, &mut uses);
+        self.policy.end_uses(uses);
         self.acquired(found)
     }
 
@@ -126,9 +129,9 @@ impl BlockPool {
     }
 
     #[inline]
-    fn hit(&self, found: Acquired) {
+    fn hit(&self, found: Acquired, uses: &mut Uses) {
         let slot = &self.slots[found.slot as usize];
-        self.policy.on_use(found.slot, slot, || self.timeline.clock());
+        self.policy.on_use(found.slot, slot, uses, || self.timeline.clock());
         // Held by others that do not use it, it has its place still.
         if found.was_inactive() || (self.tells_uses && slot.ticket() != NO_TICKET) {
             self.leave_place(found);

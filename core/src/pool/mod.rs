@@ -115,9 +115,14 @@ impl BlockPool {
         self.kind
     }
 
-    #[cfg(all(test, loom))]
+    #[cfg(test)]
     pub(crate) fn any_policy(&self) -> &AnyPolicy {
         &self.policy
+    }
+
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn all_slots(&self) -> &[Slot] {
+        &self.slots
     }
 
     #[inline]

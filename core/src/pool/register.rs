@@ -233,13 +233,14 @@ impl BlockPool {
     /// It is referenced, by a sequence or a transfer, or for a moment by an evictor that gives it another place; or leased; or it was
     /// recycled.
     pub fn unregister(&self, block: BlockRef) -> Result<(), TransitionError> {
-        self.end_inactive(block)?;
+        self.claim_inactive(block)?;
+        self.end_registration(block.id.0, block.generation);
         self.free.free(iter::once(block.id.0));
         Ok(())
     }
 
-    /// `Registered → Reset` of a block that nobody holds or leases, and that is the caller's then.
-    pub(super) fn end_inactive(&self, block: BlockRef) -> Result<(), TransitionError> {
+    /// `Registered → Reset` of a block that nobody holds or leases, and that is the caller's then, to end its registration.
+    pub(super) fn claim_inactive(&self, block: BlockRef) -> Result<(), TransitionError> {
         let mut word = self.checked_word(block.id)?;
         let slot = self.slot(block.id);
         loop {
@@ -258,7 +259,6 @@ impl BlockPool {
             }
         }
         self.count_inactive(word, -1);
-        self.end_registration(block.id.0, block.generation);
         Ok(())
     }
 

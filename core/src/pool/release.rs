@@ -143,7 +143,7 @@ impl BlockPool {
         }
         positions.finish(&self.slots, batch, settled);
         if let Some(books) = books {
-            self.policy.end_batch(books, || self.available());
+            self.policy.end_batch(books, || self.free());
         }
     }
 
@@ -186,10 +186,12 @@ impl BlockPool {
     }
 
     /// Gives a block a place that was let go of with the one that it had, or with a new one, while another used it: a use forgets the place of
-    /// a block that is held, and comes and goes between our look at the word and its exchange, without a trace in the word.
+    /// a block that is held, and comes and goes between our look at the word and its exchange, without a trace in the word. One that came before the
+    /// place was given has left it, and told the policy.
     #[inline]
     fn place_if_used(&self, number: u32, slot: &Slot, before: Word) {
-        if !self.tells_uses || slot.ticket() != NO_TICKET || skipped!("release_misses_use") {
+        let is_placed = || slot.ticket() != NO_TICKET && self.policy.waits(slot);
+        if !self.tells_uses || is_placed() || skipped!("release_misses_use") {
             return;
         }
         let waits = |word: Word| {
@@ -205,8 +207,10 @@ impl BlockPool {
             match slot.try_acquire(word) {
                 Ok(()) => {
                     count(&self.lane().inactive, 1u64.wrapping_neg());
+                    slot.forget_ticket();
                     return self.release_slots_slowly(number);
                 }
+                Err(_) if skipped!("release_misses_lease") => return,
                 Err(seen) => word = seen,
             }
         }

@@ -19,7 +19,7 @@
 
 use super::{AHEAD, Entry, List, Position, Timeline};
 use crate::slot::Slot;
-use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, skipped};
+use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, skipped};
 
 /// Where the pass stands. All but `busy` belong to who has set `busy`.
 pub(super) struct Compactor {
@@ -164,7 +164,10 @@ impl Timeline {
     /// A hand that has passed the slot where it was has passed it where it is.
     fn carry_hand(&self, list: usize, src: Position, dst: Position) {
         // A slot that is just leaving its list is in none.
-        let Some(List { cursor: hand, .. }) = self.lists.get(list).filter(|_| self.sweeps) else { return };
+        let Some(CachePadded(List { cursor: hand, .. })) = self.lists.get(list).filter(|_| self.sweeps)
+        else {
+            return;
+        };
         // Relaxed: as in `sweep`.
         let at = hand.load(Relaxed);
         if at > src.0 && at <= dst.0 && !skipped!("timeline_hand_stays") {

@@ -57,17 +57,18 @@ pub(crate) struct Timeline {
     /// Entries in use from which on compaction runs beside the pushes.
     threshold: u64,
     ring: Box<[AtomicU64]>,
-    lists: Box<[List]>,
+    lists: Box<[CachePadded<List>]>,
     tail: CachePadded<AtomicU64>,
     /// Written by the compactor alone.
     head: CachePadded<AtomicU64>,
     compactor: CachePadded<Compactor>,
 }
 
+/// On cache lines of its own: who sets a bit looks at the cursor too, so they lie together.
 struct List {
     bits: Box<[AtomicU64]>,
     /// Start of the word where the oldest of this list may be.
-    cursor: CachePadded<AtomicU64>,
+    cursor: AtomicU64,
 }
 
 /// No room: every position between head and tail is live or being written. Only stalled threads can bring this about.
@@ -102,9 +103,10 @@ pub(crate) enum Verdict {
 impl Timeline {
     /// A timeline for `capacity` slots and `lists` lists; with `sweeps` their cursors are hands (see [`Timeline::sweep`]).
     pub(crate) fn new(capacity: usize, lists: usize, sweeps: bool) -> Timeline {
-        // Thrice what can be live, so that most of what a slide looks at is stale; and some words more, for the seam and so that a small
-        // pool's ring is not filled by the others while one thread is stalled.
-        let spare = if cfg!(loom) { 3 } else { 32 } * WORD as usize;
+        // Thrice what can be live, so that most of what a slide looks at is stale; and some words more, for the seam, and so that a small
+        // pool's ring has 32 words of room, or it would be filled by the others while one thread is stalled.
+        let room = 2 * capacity / WORD as usize;
+        let spare = if cfg!(loom) { 3 } else { 32usize.saturating_sub(room).max(3) } * WORD as usize;
         let size = (3 * capacity + spare).next_multiple_of(WORD as usize);
         let atomics = |n: usize| -> Box<[AtomicU64]> { (0..n).map(|_| AtomicU64::new(0)).collect() };
         Timeline {
@@ -113,9 +115,9 @@ impl Timeline {
             threshold: (2 * capacity + capacity / 2 + WORD as usize) as u64,
             ring: atomics(size),
             lists: (0..lists)
-                .map(|_| List {
-                    bits: atomics(size / WORD as usize),
-                    cursor: CachePadded(AtomicU64::new(Position::FIRST.0)),
+                .map(|_| {
+                    let cursor = AtomicU64::new(Position::FIRST.0);
+                    CachePadded(List { bits: atomics(size / WORD as usize), cursor })
                 })
                 .collect(),
             tail: CachePadded(AtomicU64::new(Position::FIRST.0)),
@@ -406,7 +408,7 @@ impl Timeline {
 
     /// Bytes of the ring and the lists.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let bits: usize = self.lists.iter().map(|list| size_of::<List>() + list.bits.len() * 8).sum();
+        let bits: usize = self.lists.iter().map(|list| size_of_val(list) + size_of_val(&*list.bits)).sum();
         size_of::<Self>() + self.ring.len() * 8 + bits
     }
 }

@@ -3,7 +3,7 @@
 //! What is seen is a hint: others acquire, evict and compact meanwhile. Who acts on it checks the slot's generation.
 
 use super::position::{Position, WORD};
-use super::{Bits, Timeline};
+use super::{Bits, Candidate, Timeline};
 use crate::slot::Slot;
 use crate::sync::{Acquire, Relaxed};
 
@@ -18,6 +18,29 @@ impl Timeline {
         self.head().0
     }
 
+    /// Where the first word of a list begins that may have something. The cursor goes there, as in a search.
+    pub(crate) fn first_word(&self, list: usize) -> u64 {
+        self.oldest_word(list).map_or_else(|| self.tail().word_start().0, |(word, _)| word.0)
+    }
+
+    /// The beginning of a word about so many places behind one, or once round.
+    pub(crate) fn word_behind(&self, place: u64, places: u32) -> u64 {
+        Position(place).word_start().plus(places.next_multiple_of(WORD).min(self.size), self.size).0
+    }
+
+    /// The oldest of a list, if that is what the list's first bit stands for. None: the list is empty, or it is for `take_oldest` to drop what
+    /// is stale there.
+    #[inline]
+    pub(crate) fn oldest(&self, slots: &[Slot], list: usize) -> Option<Candidate> {
+        let of = &self.lists[list];
+        // Relaxed: a place to look at. What is before the head, or of another lap, is not live.
+        let word = Position(of.cursor.load(Relaxed));
+        // Acquire: pairs with the Release in `set_bits`.
+        let bit = Bits(of.bits[word.word()].load(Acquire)).next()?;
+        let slot = self.live_slot(slots, list, word, bit)?;
+        Some(Candidate { slot, ticket: word.0 + u64::from(bit) })
+    }
+
     /// Shows the inactive slots of a list to `see`, the oldest first, from a place on (0: from the list's cursor, which of a sweep is its hand), until that says false or there are no
     /// more. Where to go on; none if there were no more.
     pub(crate) fn peek(
@@ -25,6 +48,18 @@ impl Timeline {
         slots: &[Slot],
         list: usize,
         from: u64,
+        see: impl FnMut(&Slot, u32) -> bool,
+    ) -> Option<u64> {
+        self.peek_until(slots, list, from, u64::MAX, see)
+    }
+
+    /// The same for those before a place, the first of its word.
+    pub(crate) fn peek_until(
+        &self,
+        slots: &[Slot],
+        list: usize,
+        from: u64,
+        to: u64,
         mut see: impl FnMut(&Slot, u32) -> bool,
     ) -> Option<u64> {
         let of = &self.lists[list];
@@ -32,8 +67,8 @@ impl Timeline {
         let cursor = if self.sweeps && from > 0 { 0 } else { of.cursor.load(Relaxed) };
         let oldest = Position(cursor).max(self.head().word_start()).word_start();
         let mut at = oldest.max(Position(from).word_start());
-        let tail = self.tail();
-        while at < tail {
+        let end = self.tail().min(Position(to));
+        while at < end {
             // Acquire: pairs with the Release in `set_bits`.
             for bit in Bits(of.bits[at.word()].load(Acquire)) {
                 let here = at.0 + u64::from(bit);

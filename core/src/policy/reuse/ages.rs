@@ -28,8 +28,11 @@ impl Ages {
 
     #[inline]
     pub(super) fn bucket(&self, age: u32) -> usize {
-        let octaves = age / self.unit;
-        let mut b = if octaves == 0 { 0 } else { (2 * octaves.ilog2() as usize).min(BUCKETS - 1) };
+        let octave = (age / self.unit | 1).ilog2() as usize;
+        let mut b = (2 * octave).min(BUCKETS - 2);
+        // Which half of the octave is anybody's guess, so it is no branch.
+        b += usize::from(age >= self.edges[b + 1]);
+        // In the smallest pools edges are pushed apart (I1).
         while b > 0 && age < self.edges[b] {
             b -= 1;
         }
@@ -50,6 +53,11 @@ impl Ages {
     pub(super) fn width(&self, bucket: usize) -> f32 {
         (self.edges[bucket + 1] - self.edges[bucket]) as f32
     }
+}
+
+/// Releases in which evidence fades by half.
+pub(super) fn half_life(capacity: u32) -> f32 {
+    (32.0 * capacity as f32).max(262_144.0)
 }
 
 /// Whether a stamp is not before another. Stamps count releases modulo 2³², so they must be less than 2³¹ apart.

@@ -7,7 +7,7 @@
 //! The index of a block is the most hits for time of residence that any horizon from its age on promises. Rates are shrunk to priors
 //! that order as LRU does, so that nothing is believed before it was seen.
 
-use super::ages::{Ages, BUCKETS};
+use super::ages::{Ages, BUCKETS, half_life};
 use super::{CLASSES, SAMPLE_SHIFT};
 
 /// Pseudo-hits of a class's multiplier (and so many requests' worth), and of its curve against the shared one.
@@ -17,8 +17,30 @@ const PRIOR_CURVE: f32 = 1000.0;
 /// A class's index at each edge of the ages.
 pub(super) type Row = [f32; BUCKETS + 1];
 
+/// Ages in a row, up to `end`: what a block that has come to the first of them has to expect there.
+#[derive(Clone, Copy, Default)]
+struct Stretch {
+    hits: f32,
+    time: f32,
+    /// How much of it is left at the end.
+    left: f32,
+    end: usize,
+}
+
+impl Stretch {
+    /// With the next one.
+    fn and(self, next: Stretch) -> Stretch {
+        Stretch {
+            hits: self.hits + self.left * next.hits,
+            time: self.time + self.left * next.time,
+            left: self.left * next.left,
+            end: next.end,
+        }
+    }
+}
+
 pub(super) struct Curve {
-    capacity: f32,
+    half_life: f32,
     ages: Ages,
     hits: [[f32; BUCKETS]; CLASSES],
     time: [[f32; BUCKETS]; CLASSES],
@@ -28,8 +50,13 @@ pub(super) struct Curve {
 impl Curve {
     pub(super) fn new(capacity: usize, ages: Ages) -> Curve {
         let zero = [[0.0; BUCKETS]; CLASSES];
-        let mut curve =
-            Curve { capacity: capacity as f32, ages, hits: zero, time: zero, shared: [0.0; BUCKETS] };
+        let mut curve = Curve {
+            half_life: half_life(capacity as u32),
+            ages,
+            hits: zero,
+            time: zero,
+            shared: [0.0; BUCKETS],
+        };
         curve.share();
         curve
     }
@@ -50,10 +77,15 @@ impl Curve {
         self.hits[class][self.ages.bucket(age)] += 1.0;
     }
 
-    /// So many releases have passed: evidence fades, by half in 32 capacities, or 262,144 releases if that is more.
+    /// Hits and time at risk of a class.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn evidence(&self, class: usize) -> (f32, f32) {
+        (self.hits[class].iter().sum(), self.time[class].iter().sum())
+    }
+
+    /// So many releases have passed: evidence fades.
     pub(super) fn decay(&mut self, releases: u32) {
-        let half = (32.0 * self.capacity).max(262_144.0);
-        let keep = 1.0 - core::f32::consts::LN_2 * releases as f32 / half;
+        let keep = 1.0 - core::f32::consts::LN_2 * releases as f32 / self.half_life;
         self.hits.iter_mut().chain(&mut self.time).flatten().for_each(|x| *x *= keep);
     }
 
@@ -76,31 +108,87 @@ impl Curve {
         let prior = PRIOR_MULTIPLIER * scale + (length * scale).max(1.0);
         let multiplier = (hits.iter().sum::<f32>() + prior) / (expected + prior);
         let curve = PRIOR_CURVE * scale;
-        let mut chance = [0f32; BUCKETS];
-        let mut spent = [0f32; BUCKETS];
-        for b in 0..BUCKETS {
+        // What comes next, from the last age on backwards: stretches of ages, each the best beginning of what is left. An age goes with those
+        // behind it as long as the next of them promises more than it has by then; so all ages together are as many steps as there are ages.
+        let mut stretches = [Stretch::default(); BUCKETS];
+        let mut index = [0f32; BUCKETS + 1];
+        for b in (0..BUCKETS).rev() {
             let base = multiplier * self.shared[b];
             let rate = (hits[b] + curve) / (time[b] + curve / base);
             let width = self.ages.width(b);
-            chance[b] = (rate * width / (1.0 + 0.5 * rate * width)).min(1.0);
-            spent[b] = width * (1.0 - 0.5 * chance[b]);
-        }
-        let mut index = [0f32; BUCKETS + 1];
-        for (start, best) in index[..BUCKETS].iter_mut().enumerate() {
-            let (mut alive, mut reward, mut cost) = (1f32, 0f32, 0f32);
-            let (mut best_reward, mut best_cost) = (0f32, 1f32);
-            for b in start..BUCKETS {
-                reward += alive * chance[b];
-                cost += alive * spent[b];
-                alive *= 1.0 - chance[b];
-                // Without a division: reward/cost > best.
-                if reward * best_cost > best_reward * cost {
-                    (best_reward, best_cost) = (reward, cost);
-                }
+            let chance = (rate * width / (1.0 + 0.5 * rate * width)).min(1.0);
+            let spent = width * (1.0 - 0.5 * chance);
+            let mut best = Stretch { hits: chance, time: spent, left: 1.0 - chance, end: b + 1 };
+            while let Some(next) = stretches.get(best.end)
+                // Without a division: the next one's hits for time are more.
+                && next.hits * best.time > best.hits * next.time
+            {
+                best = best.and(*next);
             }
-            *best = best_reward / best_cost;
+            stretches[b] = best;
+            index[b] = best.hits / best.time;
         }
         index[BUCKETS] = 0.7 * index[BUCKETS - 1];
         index
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const CAPACITY: u32 = 10_000;
+
+    fn curve() -> Curve {
+        Curve::new(CAPACITY as usize, Ages::new(CAPACITY as usize))
+    }
+
+    /// Nothing was seen: the older goes first, whatever its class.
+    #[test]
+    fn it_begins_in_the_order_of_lru() {
+        let curve = curve();
+        let row = curve.row(0, 20.0);
+        assert!(row.windows(2).all(|pair| pair[0] > pair[1]), "{row:?}");
+        assert!((1..CLASSES).all(|class| curve.row(class, 20.0) == row));
+    }
+
+    /// Two classes wait as long, and one of them is used.
+    #[test]
+    fn what_comes_back_is_worth_more() {
+        let mut curve = curve();
+        for _ in 0..1000 {
+            (0..2).for_each(|class| curve.expose(class, 0, CAPACITY));
+            curve.hit(0, CAPACITY / 2);
+        }
+        curve.share();
+        let [hot, cold] = [0, 1].map(|class| curve.row(class, 20.0)[0]);
+        assert!(cold < hot / 100.0, "{cold} {hot}");
+        // One hit in half as many releases as there are blocks, and a little more until the age is sure to be past.
+        assert!((1.0..2.0).contains(&(hot * CAPACITY as f32)), "{hot}");
+        let spent = curve.row(0, 20.0)[curve.ages.bucket(CAPACITY)];
+        assert!(spent < hot / 2.0, "it comes no more at that age: {spent}, {hot}");
+    }
+
+    /// Time at risk is spread over the ages that it has passed.
+    #[test]
+    fn time_is_that_of_its_ages() {
+        let mut curve = curve();
+        curve.expose(2, 100, 5000);
+        for b in 0..BUCKETS {
+            let (first, next) = curve.ages.span(b);
+            let within = next.min(5000).saturating_sub(first.max(100));
+            assert_eq!(curve.time[2][b], within as f32, "{b}");
+        }
+    }
+
+    #[test]
+    fn evidence_fades_by_half() {
+        let mut curve = curve();
+        curve.expose(0, 0, 1000);
+        curve.hit(0, 10);
+        let half_life = half_life(CAPACITY) as u32;
+        (0..half_life / 1024).for_each(|_| curve.decay(1024));
+        let (hits, time) = curve.evidence(0);
+        assert!((hits - 0.5).abs() < 0.01 && (time - 500.0).abs() < 5.0, "{hits} {time}");
     }
 }

@@ -1,24 +1,32 @@
 //! The search for victims: the heads of all lists, and the one of least index taken, until another list's is less.
 //!
+//! ```text
+//!   heads of the lists, youngest segments ─► choice ─► a run of blocks of one list, each compared with the best of the others alone ─► choice …
+//! ```
+//!
 //! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has children waits for them.
 //! I2. What is chosen is a hint; `Hunt::claim` decides.
+//! I3. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
 
-use super::journal::{Key, Page, Record};
-use super::notes::{BELOW, KNOWN, TRUNK as IS_TRUNK, TURNS};
-use super::orders::{Choice, Head, Heads, YOUNG_LISTS};
-use super::{CLASSES, HIGH, LOW, Reuse};
+use super::ages::not_before;
+use super::journal::Page;
+use super::orders::{Choice, Head, Heads, Leave, NO_YOUNGS, Rivals, Youngs};
+use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
 use crate::pool::Hunt;
-use crate::slot::{Priority, Slot};
+use crate::slot::{NO_TICKET, Priority, Slot};
 use crate::sync::Relaxed;
-use crate::timeline::{Candidate, Verdict};
+use crate::timeline::{Candidate, Timeline, Verdict};
+
+/// Older blocks among a youngest segment that a look passes before it gives up.
+pub(super) const OLDER: usize = 16;
 
 struct Search<'p, 'h> {
     policy: &'p Reuse,
     hunt: &'h Hunt<'p>,
     now: u32,
     heads: Heads,
-    /// Index of the youngest segments.
-    young: [f32; YOUNG_LISTS],
+    /// Looked at when they may be chosen.
+    youngs: Option<Youngs>,
     page: Page,
 }
 
@@ -27,13 +35,12 @@ impl Reuse {
         if wanted == 0 {
             return 0;
         }
-        self.learn(|| hunt.available());
         let mut search = Search {
             policy: self,
             hunt,
             now: hunt.timeline().clock() as u32,
-            heads: [None; CLASSES],
-            young: [f32::INFINITY; YOUNG_LISTS],
+            heads: [Head::NONE; CLASSES],
+            youngs: None,
             page: Page::new(),
         };
         let (mut taken, mut class) = (0, 0);
@@ -46,7 +53,9 @@ impl Reuse {
             };
             class = if hunt.reordered() { 0 } else { class + 1 };
         }
-        self.journal.write(&mut search.page);
+        if self.journal.write(&mut search.page) {
+            self.hear();
+        }
         taken
     }
 
@@ -60,13 +69,26 @@ impl Reuse {
     }
 
     /// Of which list the head goes first, as an evictor would have it now; the youngest segments left aside.
-    pub(crate) fn first_of(&self, heads: &[Option<Head>; super::LISTS]) -> Option<usize> {
-        let normal = core::array::from_fn(|list| heads[list]);
-        let chosen = || match self.orders.choose(&normal, &[f32::INFINITY; YOUNG_LISTS])? {
+    pub(crate) fn first_of(&self, heads: &[Option<Head>; LISTS]) -> Option<usize> {
+        let normal = core::array::from_fn(|list| heads[list].unwrap_or(Head::NONE));
+        let chosen = || match self.orders.choose(&normal, &NO_YOUNGS, self.orders.leave(0))? {
             Choice::Oldest(list) | Choice::Youngest(list) => Some(list),
         };
         let low = heads[LOW].is_some().then_some(LOW);
         low.or_else(chosen).or(heads[HIGH].is_some().then_some(HIGH))
+    }
+
+    /// The index of what is left of each youngest segment.
+    pub(super) fn youngs(&self, timeline: &Timeline, now: u32) -> Youngs {
+        let mut youngs = NO_YOUNGS;
+        for (list, (young, index)) in self.young.iter().zip(&mut youngs).enumerate() {
+            // Relaxed: as in `place_in`.
+            let place = young.load(Relaxed);
+            if place != 0 {
+                *index = self.orders.index(list, now.wrapping_sub(timeline.number(place) as u32));
+            }
+        }
+        youngs
     }
 }
 
@@ -74,22 +96,15 @@ impl Search<'_, '_> {
     /// Takes blocks of the lists of `Normal`.
     fn take(&mut self, wanted: usize) -> usize {
         (0..CLASSES).for_each(|list| self.look(list));
-        for list in 0..YOUNG_LISTS {
-            // Relaxed: as in `place_in`.
-            let place = self.policy.young[list].load(Relaxed);
-            let stamp = self.hunt.timeline().number(place) as u32;
-            self.young[list] = match place {
-                0 => f32::INFINITY,
-                _ => self.policy.orders.index(list, self.now.wrapping_sub(stamp)),
-            };
-        }
+        let orders = &self.policy.orders;
         let mut taken = 0;
-        while taken < wanted
-            && let Some(choice) = self.policy.orders.choose(&self.heads, &self.young)
-        {
+        while taken < wanted {
+            let leave = orders.leave(0);
+            let youngs = youngs(&mut self.youngs, self.policy, self.hunt, self.now, leave);
+            let Some(choice) = orders.choose(&self.heads, youngs, leave) else { break };
             let (found, parent) = match choice {
                 Choice::Oldest(list) => self.take_oldest(list, wanted - taken),
-                Choice::Youngest(list) => self.take_youngest(list),
+                Choice::Youngest(list) => self.take_youngest(list, wanted - taken),
             };
             taken += found;
             // The list of a parent that came back: one of ours is looked at anew; another is of other priority, and the caller's.
@@ -106,9 +121,24 @@ impl Search<'_, '_> {
     }
 
     /// Finds the head of a list, and drops what it passes.
+    #[inline]
     fn look(&mut self, list: usize) {
+        let slots = self.hunt.slots();
+        if let Some(candidate) = self.hunt.timeline().oldest(slots, list) {
+            let slot = &slots[candidate.slot as usize];
+            let word = slot.word();
+            if word.inactive() && word.priority() != Priority::Pinned && !slot.has_children() {
+                self.heads[list] = self.policy.head(list, candidate.ticket, slot, self.now);
+                return;
+            }
+        }
+        self.look_further(list);
+    }
+
+    /// The same where the first that the list has is not to be had.
+    fn look_further(&mut self, list: usize) {
         let (policy, hunt, now) = (self.policy, self.hunt, self.now);
-        let mut head = None;
+        let mut head = Head::NONE;
         hunt.timeline().take_oldest(hunt.slots(), list, 1, |candidate, slot| {
             let word = slot.word();
             if !word.inactive() || word.priority() == Priority::Pinned {
@@ -117,7 +147,7 @@ impl Search<'_, '_> {
             if slot.defer_if_parent(word.generation()) {
                 return Verdict::Deferred;
             }
-            head = Some(policy.head(list, candidate.ticket, slot, now));
+            head = policy.head(list, candidate.ticket, slot, now);
             Verdict::Stop
         });
         self.heads[list] = head;
@@ -126,18 +156,28 @@ impl Search<'_, '_> {
     /// Takes from the old end of a list as long as it is the choice. How many, and the list of a parent that came back by the last.
     fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
         let (policy, hunt) = (self.policy, self.hunt);
+        let (chosen, mut rivals) = (self.heads[list].place, None::<Rivals>);
         let mut parent = None;
-        let mut next = None;
+        let mut next = Head::NONE;
         let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
-            let head = policy.head(list, candidate.ticket, slot, self.now);
-            self.heads[list] = Some(head);
-            if policy.orders.choose(&self.heads, &self.young) != Some(Choice::Oldest(list)) {
-                next = Some(head);
-                return Verdict::Stop;
+            if candidate.ticket != chosen {
+                let head = policy.head(list, candidate.ticket, slot, self.now);
+                let leave = policy.orders.leave(0);
+                let rivals = match &mut rivals {
+                    Some(rivals) if rivals.leave == leave => rivals,
+                    rivals => {
+                        let youngs = youngs(&mut self.youngs, policy, hunt, self.now, leave);
+                        rivals.insert(policy.orders.rivals(&self.heads, youngs, list, leave))
+                    }
+                };
+                if !policy.orders.goes_on(rivals, head) {
+                    next = head;
+                    return Verdict::Stop;
+                }
             }
             let verdict = hunt.claim(candidate);
             if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
-                parent = self.note(candidate.slot, slot, head.stamp, verdict);
+                parent = self.note(candidate.slot, slot, verdict);
             }
             verdict
         });
@@ -149,53 +189,78 @@ impl Search<'_, '_> {
         (taken, parent)
     }
 
-    /// Takes the deepest block that is left of a list's youngest segment, unless it has children or is gone.
-    fn take_youngest(&mut self, list: usize) -> (usize, Option<usize>) {
+    /// Takes what is left of a list's youngest segment, the deepest first, until a block has children, is gone, or has brought its parent back.
+    /// How many, and the list of that parent.
+    fn take_youngest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
         let (policy, hunt) = (self.policy, self.hunt);
         // Relaxed, here and below: as in `place_in`.
         let place = policy.young[list].load(Relaxed);
-        let mut found = None;
-        hunt.timeline().peek(hunt.slots(), list, place, |_, number| {
-            found = Some(number);
-            false
-        });
-        if let Some(number) = found {
-            let slot = &hunt.slots()[number as usize];
+        if place == 0 {
+            self.forget_youngest(list);
+            return (0, None);
+        }
+        let since = hunt.timeline().number(place) as u32;
+        let (mut taken, mut older, mut parent, mut is_over) = (0, 0, None, false);
+        let go_on = hunt.timeline().peek(hunt.slots(), list, place, |slot, number| {
+            // The ticket first: with it the block is of the list, and was released then.
             let candidate = Candidate { slot: number, ticket: slot.ticket() };
             let stamp = slot.stamp.load(Relaxed);
-            if !slot.has_children() {
-                let verdict = hunt.claim(candidate);
-                if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
-                    return (1, self.note(number, slot, stamp, verdict));
-                }
+            if !not_before(stamp, since) {
+                older += 1;
+                is_over = older == OLDER;
+                return !is_over;
             }
+            // One that is used just now has neither.
+            let is_placed = candidate.ticket != NO_TICKET && usize::from(slot.list.load(Relaxed)) == list;
+            let is_ours = is_placed && !slot.has_children();
+            let verdict = if is_ours { hunt.claim(candidate) } else { Verdict::Stale };
+            if !matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
+                is_over = true;
+                return false;
+            }
+            taken += 1;
+            parent = self.note(number, slot, verdict);
+            taken < wanted && verdict == Verdict::Taken && policy.orders.leave(0).takes_young()
+        });
+        is_over |= go_on.is_none();
+        // Another may have begun meanwhile: it is looked at by the next search. What was taken is not walked again.
+        let left = go_on.filter(|_| !is_over).unwrap_or(0);
+        let _ = policy.young[list].compare_exchange(place, left, Relaxed, Relaxed);
+        if is_over {
+            self.forget_youngest(list);
         }
-        // Another may have begun meanwhile: it is looked at by the next search.
-        let _ = policy.young[list].compare_exchange(place, 0, Relaxed, Relaxed);
-        self.young[list] = f32::INFINITY;
-        (0, None)
+        (taken, parent)
     }
 
-    /// The books of a block that was released then, and that is ours now. The list of its parent, if that came back.
-    fn note(&mut self, number: u32, slot: &Slot, stamp: u32, verdict: Verdict) -> Option<usize> {
-        let policy = self.policy;
-        // Relaxed: we own it.
-        let flags = slot.heat.swap(0, Relaxed);
-        let key = Key::of(slot.key());
-        if flags & KNOWN != 0 && policy.orders.lru_has(stamp) {
-            policy.orders.risk_one();
-            if !self.page.has_room() && policy.journal.write(&mut self.page) {
-                policy.hear();
-            }
-            self.page.add(Record::Evicted(key, stamp));
+    fn forget_youngest(&mut self, list: usize) {
+        if let Some(youngs) = &mut self.youngs {
+            youngs[list] = f32::INFINITY;
         }
-        let (notes, parent) = (policy.notes(number), self.hunt.parent_of(slot));
-        let is_top = parent.is_none_or(|parent| policy.notes(parent).is(IS_TRUNK));
-        if is_top && !notes.is(IS_TRUNK) {
-            policy.gone.note(key, notes.get(BELOW), notes.get(TURNS));
-        }
+    }
+
+    /// The books of a block that is ours now. The list of its parent, if that came back.
+    fn note(&mut self, number: u32, slot: &Slot, verdict: Verdict) -> Option<usize> {
+        let parent = self.hunt.parent_of(slot);
+        self.policy.evicted(number, slot, parent, &mut self.page);
         let parent = parent.filter(|_| verdict == Verdict::TakenLast)?;
         // Relaxed: a hint.
         Some(usize::from(self.hunt.slots()[parent as usize].list.load(Relaxed)))
     }
 }
+
+/// The youngest segments as far as they are allowed, looked at once a search.
+fn youngs<'y>(
+    youngs: &'y mut Option<Youngs>,
+    policy: &Reuse,
+    hunt: &Hunt<'_>,
+    now: u32,
+    leave: Leave,
+) -> &'y Youngs {
+    match leave.takes_young() {
+        true => youngs.get_or_insert_with(|| policy.youngs(hunt.timeline(), now)),
+        false => &NO_YOUNGS,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

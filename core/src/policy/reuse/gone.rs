@@ -42,3 +42,28 @@ impl Gone {
         size_of_val(&*self.0)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_remembered_once() {
+        let gone = Gone::new(3000);
+        gone.note(Key::some(1), 7, 3);
+        assert_eq!(gone.take(Key::some(2)), None, "another");
+        assert_eq!(gone.take(Key::some(1)), Some((3, 7)));
+        assert_eq!(gone.take(Key::some(1)), None);
+        gone.note(Key::some(1), 1000, 0);
+        assert_eq!(gone.take(Key::some(1)), Some((1, 255)), "as much as there is room for");
+    }
+
+    /// It forgets, and never takes one for another, but by its tag.
+    #[test]
+    fn a_later_one_overwrites() {
+        let gone = Gone::new(1);
+        (0..1000).for_each(|number| gone.note(Key::some(number), 0, 1));
+        let left = (0..1000).filter(|number| gone.take(Key::some(*number)).is_some()).count();
+        assert_eq!(left, 16, "an entry each");
+    }
+}

@@ -8,9 +8,12 @@
 //! I2. A place before the head is 0 when a writer may reserve it again: the reader empties it before it moves the head.
 //! I3. Records are read in a lane's order. One that is reserved and not written yet holds up its lane, and nothing else.
 //! I4. What finds no room is lost, and what the guard should have heard of it counted, to be learned as what is worst for us (`shadow.rs`). So who
-//!     finds a lane half full has the learner hear it, but for who uses a block.
+//!     finds a lane half full has the learner hear it.
+//! I5. What waits here is counted along with what is told of it, lost or not. What comes is counted before it is told, and what goes after: so
+//!     a count that is taken after a record was heard is too high, if it is wrong (`waiting`).
 
 use super::lock::TryLock;
+use super::path::Path;
 use crate::hash::SequenceHash;
 use crate::pool::wrap;
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
@@ -18,6 +21,12 @@ use alloc::boxed::Box;
 
 /// Words a lane, but in models.
 pub(super) const WORDS: usize = if cfg!(loom) { 12 } else { 128 };
+
+/// Words a lane of a pool of so many blocks: two pages at least, and no more of a small pool's memory than of a large one's.
+pub(super) fn words(capacity: usize) -> usize {
+    if cfg!(loom) { WORDS } else { (capacity / 32).clamp(32, WORDS) }
+}
+
 const KIND: u64 = 7;
 
 /// A block's name as the tables know it: 61 bits, well mixed.
@@ -33,10 +42,21 @@ impl Key {
         Key((folded ^ (folded >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 3)
     }
 
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn some(number: u64) -> Key {
+        Key::of(SequenceHash::from_u128(u128::from(number)))
+    }
+
     /// Where it belongs in a table of so many places.
     #[inline]
     pub(super) fn place(self, len: usize) -> usize {
         (((self.0 >> 29) * len as u64) >> 32) as usize
+    }
+
+    /// The same, for a second place.
+    #[inline]
+    pub(super) fn again(self) -> Key {
+        Key(self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 3)
     }
 
     #[inline]
@@ -112,12 +132,14 @@ pub(super) struct Page {
     len: usize,
     /// Blocks that the guard is to hear of.
     weight: u32,
+    /// Blocks that wait here from now on, less those that do no more.
+    waiting: i32,
 }
 
 impl Page {
     #[inline]
     pub(super) fn new() -> Page {
-        Page { words: [0; 16], len: 0, weight: 0 }
+        Page { words: [0; 16], len: 0, weight: 0, waiting: 0 }
     }
 
     /// Whether there is room for four words more.
@@ -129,10 +151,28 @@ impl Page {
     /// In the place of the first record, of one word as that was.
     pub(super) fn put_first(&mut self, record: Record) {
         self.words[0] = record.words()[0];
+        self.count(record);
+    }
+
+    /// So many wait here no more, of which LRU need not hear.
+    #[inline]
+    pub(super) fn left(&mut self, blocks: u32) {
+        self.waiting -= blocks as i32;
+    }
+
+    #[inline]
+    fn count(&mut self, record: Record) {
+        match record {
+            Record::Released { blocks, .. } => self.waiting += blocks as i32,
+            Record::Out { blocks, .. } => self.left(blocks),
+            Record::Evicted(..) => self.left(1),
+            _ => {}
+        }
     }
 
     #[inline]
     pub(super) fn add(&mut self, record: Record) {
+        self.count(record);
         let [word, second] = record.words();
         self.words[self.len] = word;
         self.len += 1;
@@ -153,6 +193,10 @@ struct Lane {
     /// Written by who reads.
     head: AtomicU64,
     lost: AtomicU32,
+    /// Blocks that wait here, wrapping: they come and go on any lane.
+    waiting: AtomicU64,
+    /// First stamp of the batch that was heard of last; the reader's own.
+    batch: AtomicU32,
     /// What is kept between two releases of one path, see `path.rs`.
     path: [AtomicU64; 2],
     words: Box<[AtomicU64]>,
@@ -166,6 +210,14 @@ impl Lane {
     #[inline]
     fn word(&self, at: u64) -> &AtomicU64 {
         &self.words[(at % self.size()) as usize]
+    }
+
+    /// I5. Relaxed: a count.
+    #[inline]
+    fn count(&self, waiting: i32) {
+        if waiting != 0 {
+            self.waiting.fetch_add(i64::from(waiting) as u64, Relaxed);
+        }
     }
 }
 
@@ -183,7 +235,9 @@ impl<T> Journal<T> {
             tail: zero(),
             head: zero(),
             lost: AtomicU32::new(0),
-            path: [zero(), zero()],
+            waiting: zero(),
+            batch: AtomicU32::new(0),
+            path: Path::default().words().map(AtomicU64::new),
             words: (0..words).map(|_| zero()).collect(),
         };
         Journal {
@@ -218,10 +272,19 @@ impl<T> Journal<T> {
     pub(super) fn write(&self, page: &mut Page) -> bool {
         let words = &page.words[..core::mem::take(&mut page.len)];
         let weight = core::mem::take(&mut page.weight);
+        let waiting = core::mem::take(&mut page.waiting);
+        let lane = self.lane();
+        lane.count(waiting.max(0));
+        let is_half_full = Self::write_words(lane, words, weight);
+        lane.count(waiting.min(0));
+        is_half_full
+    }
+
+    #[inline]
+    fn write_words(lane: &Lane, words: &[u64], weight: u32) -> bool {
         if words.is_empty() {
             return false;
         }
-        let lane = self.lane();
         let count = words.len() as u64;
         // Relaxed: a guess; the exchange decides.
         let mut tail = lane.tail.load(Relaxed);
@@ -258,10 +321,9 @@ impl<T> Journal<T> {
         self.reader.with(|reader| work(reader, Lanes(&self.lanes)))
     }
 
+    /// Beside itself.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.lanes)
-            + self.lanes.iter().map(|lane| size_of_val(&*lane.words)).sum::<usize>()
-            + size_of_val(&self.reader)
+        size_of_val(&*self.lanes) + self.lanes.iter().map(|lane| size_of_val(&*lane.words)).sum::<usize>()
     }
 }
 
@@ -269,13 +331,20 @@ impl<T> Journal<T> {
 pub(super) struct Lanes<'j>(&'j [CachePadded<Lane>]);
 
 impl Lanes<'_> {
-    /// Tells `hear` of all that was written; how many blocks of it were lost.
-    pub(super) fn read(&self, mut hear: impl FnMut(Record)) -> u32 {
+    /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; how many blocks of it were lost.
+    pub(super) fn read(&self, mut hear: impl FnMut(Record, u32)) -> u32 {
         self.0.iter().map(|lane| read_lane(lane, &mut hear)).sum()
+    }
+
+    /// Blocks that wait here: those that the shadow hears of. Relaxed: I5 is a matter of luck where a count is read beside its change, and
+    /// what that may cost is bounded (`shadow.rs`, I5).
+    pub(super) fn waiting(&self) -> u32 {
+        let sum = self.0.iter().fold(0u64, |sum, lane| sum.wrapping_add(lane.waiting.load(Relaxed)));
+        (sum as i64).clamp(0, i64::from(u32::MAX)) as u32
     }
 }
 
-fn read_lane(lane: &Lane, hear: &mut impl FnMut(Record)) -> u32 {
+fn read_lane(lane: &Lane, hear: &mut impl FnMut(Record, u32)) -> u32 {
     // Relaxed, both: the head is the reader's own, and the lock hands it on; the tail says where to stop.
     let (from, tail) = (lane.head.load(Relaxed), lane.tail.load(Relaxed));
     let mut head = from;
@@ -292,7 +361,12 @@ fn read_lane(lane: &Lane, hear: &mut impl FnMut(Record)) -> u32 {
             lane.word(head + 1).store(0, Relaxed);
         }
         head += 1 + u64::from(is_double);
-        hear(Record::of(first, second));
+        let record = Record::of(first, second);
+        if let Record::Released { first, .. } = record {
+            // Relaxed: the reader's own. Kept in the lane, for a page may be read in two parts (I3), and another lane's between them.
+            lane.batch.store(first, Relaxed);
+        }
+        hear(record, lane.batch.load(Relaxed));
     }
     if head != from {
         // Release: pairs with the Acquire in `write` (I2).
@@ -303,49 +377,7 @@ fn read_lane(lane: &Lane, hear: &mut impl FnMut(Record)) -> u32 {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use alloc::vec::Vec;
-
-    fn key(number: u64) -> Key {
-        Key::of(SequenceHash::from_u128(u128::from(number)))
-    }
-
-    #[test]
-    fn each_record_is_read_as_it_was_written() {
-        let records = [
-            Record::Missed(key(1)),
-            Record::Used(key(2)),
-            Record::Released { first: u32::MAX, blocks: 64, paths: 64 },
-            Record::Waits { key: key(3).short(), class: 15, nth: 63 },
-            Record::Out { first: 0, blocks: 64 },
-            Record::Won(64),
-            Record::Evicted(key(4), 0),
-            Record::Evicted(key(5), u32::MAX),
-        ];
-        let journal = Journal::new(2, || 1, WORDS, ());
-        let mut page = Page::new();
-        for record in records {
-            page.add(record);
-        }
-        journal.write(&mut page);
-        let mut heard = Vec::new();
-        assert_eq!(journal.learn(|(), lanes| lanes.read(|record| heard.push(record))), Some(0));
-        assert_eq!(heard, records);
-    }
-
-    #[test]
-    fn what_finds_no_room_is_counted() {
-        let journal = Journal::new(1, || 0, WORDS, ());
-        (0..WORDS as u64 + 5).for_each(|number| _ = journal.write_one(Record::Missed(key(number))));
-        let mut heard = 0;
-        assert_eq!(journal.learn(|(), lanes| lanes.read(|_| heard += 1)), Some(5));
-        assert_eq!(heard, WORDS);
-        journal.write_one(Record::Won(1));
-        assert_eq!(journal.learn(|(), lanes| lanes.read(|_| heard += 1)), Some(0));
-        assert_eq!(heard, WORDS + 1);
-    }
-}
+mod tests;
 
 #[cfg(all(test, loom))]
 mod tests {
@@ -365,7 +397,7 @@ mod tests {
                 other.write_one(out(4));
                 other.write_one(out(5));
             });
-            let read = |heard: &mut Vec<Record>, lanes: Lanes<'_>| lanes.read(|record| heard.push(record));
+            let read = |heard: &mut Vec<Record>, lanes: Lanes<'_>| lanes.read(|record, _| heard.push(record));
             let lost = journal.learn(read).expect("nobody else reads");
             thread.join().expect("no panic");
             let (heard, lost) = journal

@@ -23,8 +23,6 @@ pub(super) struct Learner {
     /// Releases heard of; the youngest stamp is its low half.
     clock: u32,
     heard: u64,
-    /// First stamp of the batch that was heard of last.
-    batch: u32,
     panel: Panel,
     shadow: Shadow,
     guard: Guard,
@@ -33,7 +31,7 @@ pub(super) struct Learner {
     next_class: usize,
     /// Mean blocks a request.
     length: f32,
-    /// Blocks that wait here or could, when it was asked last, and whether that is long ago.
+    /// Blocks that LRU has room for, when it was asked last, and whether that is long ago.
     room: u32,
     ask: bool,
 }
@@ -44,7 +42,6 @@ impl Learner {
             capacity: capacity as u32,
             clock,
             heard: 0,
-            batch: clock,
             panel: Panel::new(capacity),
             shadow: Shadow::new(capacity, clock),
             guard: Guard::default(),
@@ -61,9 +58,9 @@ impl Learner {
         self.panel.memory_bytes() + self.shadow.memory_bytes()
     }
 
-    #[cfg(all(test, loom))]
-    pub(super) fn total(&self) -> i64 {
-        self.shadow.total()
+    #[cfg(test)]
+    pub(super) fn shadow(&self) -> &Shadow {
+        &self.shadow
     }
 
     /// All that one who begins publishes.
@@ -75,11 +72,11 @@ impl Learner {
 
     /// Hears what was written, and publishes nothing of the shadow: it may not be known how much LRU has room for.
     pub(super) fn hear_all(&mut self, lanes: &Lanes<'_>, orders: &Orders) {
-        let lost = lanes.read(|record| self.hear(record, orders));
+        let lost = lanes.read(|record, batch| self.hear(record, batch, orders));
         self.shadow.lost(lost);
     }
 
-    /// Hears what was written, and publishes. `room` says how many blocks wait, or are free.
+    /// Hears what was written, and publishes. `room` says how many LRU has room for.
     pub(super) fn learn(&mut self, lanes: &Lanes<'_>, orders: &Orders, room: &impl Fn() -> u32) {
         self.hear_all(lanes, orders);
         self.publish(orders, room);
@@ -90,23 +87,20 @@ impl Learner {
         if core::mem::take(&mut self.ask) || self.shadow.is_full(self.room, self.clock) {
             self.room = room();
         }
-        while self.shadow.is_full(self.room, self.clock) {
-            self.shadow.lose_oldest();
-        }
-        let lead = (-self.shadow.deficit()).max(0) as f32;
-        let margin = MARGIN + (1.0 - MARGIN) * (lead / (self.capacity as f32 * PROOF)).min(1.0);
+        self.shadow.keep_within(self.room, self.clock);
         let ghosts = self.guard.room(&self.shadow, self.heard, self.capacity, self.length);
+        let lead = self.guard.lead() as f32;
+        let margin = MARGIN + (1.0 - MARGIN) * (lead / (self.capacity as f32 * PROOF)).min(1.0);
         orders.set(self.shadow.horizon(), margin, ghosts);
     }
 
-    fn hear(&mut self, record: Record, orders: &Orders) {
+    fn hear(&mut self, record: Record, batch: u32, orders: &Orders) {
         match record {
             Record::Missed(key) => self.shadow.missed(key),
             Record::Used(key) => self.panel.used(key.short(), self.clock, &mut self.curve),
             Record::Released { first, blocks, paths } => self.released(first, blocks, paths, orders),
             Record::Waits { key, class, nth } => {
-                // In one page with those that it is of.
-                self.panel.waits(key, class, self.batch.wrapping_add(nth), &mut self.curve);
+                self.panel.waits(key, class, batch.wrapping_add(nth), &mut self.curve);
             }
             Record::Out { first, blocks } => self.shadow.out(first, blocks),
             Record::Won(hits) => self.shadow.won(hits),
@@ -119,7 +113,6 @@ impl Learner {
         if not_before(last, self.clock) {
             self.clock = last;
         }
-        self.batch = first;
         self.heard += u64::from(blocks);
         self.shadow.released(first, blocks);
         self.panel.scan(2 * blocks, self.clock, &mut self.curve);
@@ -138,5 +131,65 @@ impl Learner {
             }
             orders.set_row(self.next_class, &self.curve.row(self.next_class, self.length));
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::policy::reuse::journal::{Journal, Key, WORDS};
+
+    /// A learner of 1,000 blocks, all of which were released: a path each.
+    fn learner() -> (Journal<Learner>, Orders) {
+        let ages = Ages::new(1000);
+        let orders = Orders::new(ages, 0, MARGIN);
+        let journal = Journal::new(1, || 0, WORDS, Learner::new(1000, ages, 0));
+        (0..25).for_each(|nth| release(&journal, &orders, 40 * nth, 1000));
+        (journal, orders)
+    }
+
+    fn release(journal: &Journal<Learner>, orders: &Orders, first: u32, room: u32) {
+        journal.write_one(Record::Released { first, blocks: 40, paths: 40 });
+        journal.learn(|learner, lanes| learner.learn(&lanes, orders, &|| room));
+    }
+
+    /// A pool that is counted while others allocate and release may seem to have no room: LRU loses no more than has come since the last time.
+    #[test]
+    fn a_room_that_is_told_wrong_costs_little() {
+        let (journal, orders) = learner();
+        assert!(orders.lru_has(0) && !orders.lru_has(u32::MAX));
+        (25..27).for_each(|nth| release(&journal, &orders, 40 * nth, 1));
+        assert!(orders.lru_has(100), "eighty have come, and two chunks are fourteen");
+        // As it would have been by now.
+        release(&journal, &orders, 40 * 27, 1000);
+        assert!(orders.lru_has(140) && !orders.lru_has(50));
+    }
+
+    /// It asks now and then, and where it seems to be full.
+    #[test]
+    fn what_is_asked_for_is_asked_seldom() {
+        let (journal, orders) = learner();
+        let asked = core::cell::Cell::new(0);
+        for nth in 0..32 {
+            journal.write_one(Record::Released { first: 1000 + 4 * nth, blocks: 4, paths: 1 });
+            journal.write_one(Record::Out { first: 500 + 4 * nth, blocks: 4 });
+            journal.learn(|learner, lanes| {
+                learner.learn(&lanes, &orders, &|| {
+                    asked.set(asked.get() + 1);
+                    1000
+                });
+            });
+        }
+        assert_eq!(asked.get(), 2, "128 releases");
+    }
+
+    /// A record that was lost is a hit of LRU's.
+    #[test]
+    fn what_was_lost_is_the_guard_s() {
+        let (journal, orders) = learner();
+        let missed = WORDS as u64 + 7;
+        (0..missed).for_each(|number| _ = journal.write_one(Record::Missed(Key::some(number))));
+        journal.learn(|learner, lanes| learner.hear_all(&lanes, &orders));
+        assert_eq!(journal.learn(|learner, _| learner.shadow().deficit()), Some(7));
     }
 }

@@ -17,15 +17,15 @@
 //! | `panel.rs`, `curve.rs`, `ages.rs` | sampled keys that wait; hits and time at risk, and the index; ages |
 //! | `shadow.rs`, `guard.rs` | what LRU would have; how much may be risked |
 //! | `orders.rs` | what was published, and the choice |
-//! | `evict.rs` | the search |
+//! | `evict.rs`, `look.rs` | the search; a look at what it would take |
 //! | `gone.rs` | conversations that were evicted wholly |
 //!
 //! The clock counts releases, modulo 2³²: it is where the timeline's young end is. A class other than `Normal` has one list, in LRU's order.
 //! See `docs/decisions/015-reuse-prediction.md`.
 //!
 //! I1. No thread waits: one that learns has the journal by a try-lock, all others go on with what was published.
-//! I2. Flags change by exchange, so what the shadow counts at a block's stamp is taken out once: by its next release, its eviction, or the
-//!     end of its registration.
+//! I2. Flags change by exchange, so what the shadow counts at a block's stamp is taken out once: by its next use, its eviction, a new place, or
+//!     the end of its registration. So what is in use is in neither of two counts, of what LRU has and of what it has room for.
 //! I3. A hold that is no use leaves everything as it is: place, class, stamp, flags.
 //! I4. Nothing is allocated after construction.
 
@@ -37,6 +37,7 @@ mod guard;
 mod journal;
 mod learner;
 mod lock;
+mod look;
 #[cfg(all(test, loom))]
 mod models;
 mod notes;
@@ -44,21 +45,24 @@ mod orders;
 mod panel;
 mod path;
 mod shadow;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
+pub(crate) use look::Looked;
 pub(crate) use orders::Head;
-pub(crate) use path::Batch;
+pub(crate) use path::{Batch, Uses};
 
 use super::{Eviction, Hunt};
 use crate::slot::{Priority, Slot};
-use crate::sync::{AtomicU32, AtomicU64, Relaxed, skipped};
+use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
 use ages::Ages;
 use alloc::boxed::Box;
 use gone::Gone;
-use journal::{Journal, Key, Record};
+use journal::{Journal, Key, Page, Record};
 use learner::{Learner, MARGIN};
 use notes::{
-    BELOW, CHILDREN, GAP, GROWTH, GROWTH_ZERO, HAD, KNOWN, LENGTH, MOST_BELOW, NEW, Notes, OTHER, PHASE,
-    TURNS, WAITING,
+    BELOW, CHILDREN, GAP, GROWTH, GROWTH_ZERO, KNOWN, LENGTH, MOST_BELOW, NEW, Notes, PHASE, TURNS, WAITING,
+    WON,
 };
 use orders::{Orders, YOUNG_LISTS};
 use path::Path;
@@ -94,9 +98,9 @@ pub(crate) struct Reuse {
     orders: Orders,
     gone: Gone,
     /// Where the youngest segment of each list begins on the timeline; 0: nothing is left of it.
-    young: [AtomicU64; YOUNG_LISTS],
-    /// Blocks that wait among other priorities.
-    others: AtomicU32,
+    young: CachePadded<[AtomicU64; YOUNG_LISTS]>,
+    /// Bytes of what the learner has, who may be at work when somebody asks.
+    learner_bytes: usize,
 }
 
 impl Reuse {
@@ -105,22 +109,26 @@ impl Reuse {
         let orders = Orders::new(ages, 0, MARGIN);
         let mut learner = Learner::new(capacity, ages, 0);
         learner.publish_all(&orders);
+        let learner_bytes = learner.memory_bytes();
         Reuse {
             capacity: capacity as u32,
             notes: (0..capacity).map(|_| AtomicU32::new(0)).collect(),
-            journal: Journal::new(lanes, lane_of, journal::WORDS, learner),
+            journal: Journal::new(lanes, lane_of, journal::words(capacity), learner),
             orders,
             gone: Gone::new(capacity),
-            young: core::array::from_fn(|_| AtomicU64::new(0)),
-            others: AtomicU32::new(0),
+            young: CachePadded(core::array::from_fn(|_| AtomicU64::new(0))),
+            learner_bytes,
         }
     }
 
-    /// Blocks that LRU has, when the shadow has heard all.
-    #[cfg(all(test, loom))]
-    fn total(&self) -> Option<i64> {
+    /// What LRU has, its ghosts, its hits less ours, and what waits here, when the shadow has heard all.
+    #[cfg(test)]
+    fn books(&self) -> Option<[i64; 4]> {
         self.hear();
-        self.journal.learn(|learner, _| learner.total())
+        self.journal.learn(|learner, lanes| {
+            let shadow = learner.shadow();
+            [shadow.total(), shadow.ghosts().into(), shadow.deficit(), lanes.waiting().into()]
+        })
     }
 
     #[inline]
@@ -133,10 +141,13 @@ impl Reuse {
         self.notes[number as usize].store(notes.0, Relaxed);
     }
 
-    /// Lets the learner hear what was written, unless somebody does. `available`: blocks that are free, or wait.
-    fn learn(&self, available: impl Fn() -> usize) {
-        let room = || (available() as u32).saturating_sub(self.others.load(Relaxed)).max(1);
-        self.journal.learn(|learner, lanes| learner.learn(&lanes, &self.orders, &room));
+    /// Lets the learner hear what was written, unless somebody does. `free`: how many blocks are. LRU has room for as many as are, and for
+    /// as many as wait: what is in use, or of another priority, or kept from us, it would have to hold as well.
+    fn learn(&self, free: impl Fn() -> usize) {
+        self.journal.learn(|learner, lanes| {
+            let room = || (free() as u32).saturating_add(lanes.waiting()).max(1);
+            learner.learn(&lanes, &self.orders, &room);
+        });
     }
 
     /// The same for who has written much, and must not ask.
@@ -145,16 +156,26 @@ impl Reuse {
         self.journal.learn(|learner, lanes| learner.hear_all(&lanes, &self.orders));
     }
 
-    /// A block leaves the shadow, and those of other priorities: what `flags` say that it is in.
-    fn leave(&self, slot: &Slot, flags: u8) {
-        if flags & OTHER != 0 {
-            self.others.fetch_sub(1, Relaxed);
-        }
+    /// The books of a block that is evicted, and is the caller's; `parent` if that is registered still.
+    fn evicted(&self, number: u32, slot: &Slot, parent: Option<u32>, page: &mut Page) {
+        // Relaxed, both: we own it.
+        let (flags, stamp) = (slot.heat.swap(0, Relaxed), slot.stamp.load(Relaxed));
+        let key = Key::of(slot.key());
         if flags & KNOWN != 0 {
-            // LRU loses it with us. Relaxed: by the slot's owner, or its only holder.
-            if self.journal.write_one(Record::Out { first: slot.stamp.load(Relaxed), blocks: 1 }) {
-                self.hear();
+            if self.orders.lru_has(stamp) {
+                self.orders.risk_one();
+                if !page.has_room() && self.journal.write(page) {
+                    self.hear();
+                }
+                page.add(Record::Evicted(key, stamp));
+            } else {
+                page.left(1);
             }
+        }
+        let notes = self.notes(number);
+        let is_top = parent.is_none_or(|parent| self.notes(parent).is(notes::TRUNK));
+        if is_top && !notes.is(notes::TRUNK) {
+            self.gone.note(key, notes.get(BELOW), notes.get(TURNS));
         }
     }
 
@@ -181,6 +202,12 @@ impl Eviction for Reuse {
 
     fn tells_uses(&self) -> bool {
         true
+    }
+
+    #[inline]
+    fn waits(&self, slot: &Slot) -> bool {
+        // Relaxed: of one that is inactive; who used it has let go of it since, and the word orders that.
+        slot.heat.load(Relaxed) & WAITING != 0
     }
 
     fn priority_of(&self, list: u8) -> usize {
@@ -242,25 +269,27 @@ impl Eviction for Reuse {
         }
     }
 
-    fn on_use(&self, number: u32, slot: &Slot, clock: impl Fn() -> u64) {
-        // Relaxed, both: who has let go of it before us wrote them before, and the word that we have acquired orders that. Of two that use
-        // it at once, while a third holds it, one finds the flag (I2).
-        if slot.heat.load(Relaxed) & WAITING == 0 {
+    fn on_use(&self, number: u32, slot: &Slot, uses: &mut Uses, clock: impl Fn() -> u64) {
+        // Acquire: pairs with the Release in `place_in`, of who is about to let go of it: the stamp is the new one.
+        let flags = slot.heat.load(site!("reuse_use_relaxed", Acquire));
+        if flags & WAITING == 0 {
             return;
         }
+        // Relaxed, this and the exchange: of two that use it at once, while a third holds it, one finds the flag (I2).
         let stamp = slot.stamp.load(Relaxed);
-        let had = if self.orders.lru_has(stamp) { HAD } else { 0 };
-        let waited = if skipped!("reuse_use_no_exchange") {
-            let flags = slot.heat.load(Relaxed);
-            slot.heat.store(flags & !WAITING, Relaxed);
-            flags
-        } else {
-            slot.heat.fetch_and(!WAITING, Relaxed)
-        };
-        if waited & WAITING == 0 {
+        let had = self.orders.lru_has(stamp);
+        let next = if flags & KNOWN != 0 && !had { WON } else { 0 };
+        if skipped!("reuse_use_no_exchange") {
+            slot.heat.store(next, Relaxed);
+        } else if slot.heat.compare_exchange(flags, next, Relaxed, Relaxed).is_err() {
             return;
         }
-        slot.heat.fetch_or(had, Relaxed);
+        if flags & KNOWN != 0
+            && let Some(before) = uses.add(stamp, had)
+            && self.journal.write_one(before)
+        {
+            self.hear();
+        }
         let mut notes = self.notes(number);
         let age = (clock() as u32).wrapping_sub(stamp);
         let gap = match age {
@@ -276,10 +305,28 @@ impl Eviction for Reuse {
         }
     }
 
+    fn end_uses(&self, uses: Uses) {
+        if let Some(mut page) = uses.page()
+            && self.journal.write(&mut page)
+        {
+            self.hear();
+        }
+    }
+
     fn on_remove(&self, slot: &Slot) {
-        let flags = slot.heat.swap(0, Relaxed);
-        if flags != 0 {
-            self.leave(slot, flags);
+        // Relaxed, both: by the slot's owner, or its only holder. LRU loses it with us.
+        if slot.heat.swap(0, Relaxed) & KNOWN != 0
+            && self.journal.write_one(Record::Out { first: slot.stamp.load(Relaxed), blocks: 1 })
+        {
+            self.hear();
+        }
+    }
+
+    fn on_evict_this(&self, number: u32, slot: &Slot, parent: Option<u32>) {
+        let mut page = Page::new();
+        self.evicted(number, slot, parent, &mut page);
+        if self.journal.write(&mut page) {
+            self.hear();
         }
     }
 
@@ -310,18 +357,21 @@ impl Eviction for Reuse {
         notes.set(BELOW, path.at.min(MOST_BELOW));
         self.set_notes(number, notes);
         let is_other = priority != Priority::Normal;
-        let flags = slot.heat.swap(if is_other { OTHER | WAITING } else { KNOWN | WAITING }, Relaxed);
+        // Relaxed, both: our own, and before the flags, for who uses it beside us.
         let old = slot.stamp.load(Relaxed);
         slot.stamp.store(stamp, Relaxed);
-        if flags & OTHER != 0 {
-            self.others.fetch_sub(1, Relaxed);
+        let flags = if is_other { WAITING } else { KNOWN | WAITING };
+        // Release: pairs with the Acquire in `on_use`.
+        let flags = slot.heat.swap(flags, site!("reuse_place_relaxed", Release));
+        if flags & WON != 0 {
+            // LRU had lost it when it was used: a hit that it has not.
+            batch.won();
         }
         if flags & KNOWN != 0 {
-            // What was lost by LRU when it was used is a hit that LRU has not; what was not used has a new place for another reason.
-            if flags & (HAD | WAITING) == 0 { batch.won() } else { batch.out(old) }
+            // It was not used, and has a new place for another reason.
+            batch.out(old);
         }
         if is_other {
-            self.others.fetch_add(1, Relaxed);
             // The shadow counts all that were released: not this one.
             batch.out(stamp);
             return if priority == Priority::Low { LOW as u8 } else { HIGH as u8 };
@@ -337,10 +387,10 @@ impl Eviction for Reuse {
         class as u8
     }
 
-    fn end_batch(&self, mut batch: Batch, available: impl Fn() -> usize) {
+    fn end_batch(&self, mut batch: Batch, free: impl Fn() -> usize) {
         batch.turn(|page| _ = self.journal.write(page));
         self.journal.set_path(batch.path.words());
-        self.learn(available);
+        self.learn(free);
     }
 
     fn place(&self, _slot: &Slot, priority: Priority) -> u8 {
@@ -357,8 +407,11 @@ impl Eviction for Reuse {
     }
 
     fn memory_bytes(&self) -> usize {
-        let learner = self.journal.learn(|learner, _| learner.memory_bytes()).unwrap_or(0);
-        self.notes.len() * 4 + self.journal.memory_bytes() + learner + self.gone.memory_bytes()
+        size_of::<Reuse>()
+            + size_of_val(&*self.notes)
+            + self.journal.memory_bytes()
+            + self.learner_bytes
+            + self.gone.memory_bytes()
     }
 }
 

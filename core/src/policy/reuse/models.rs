@@ -31,7 +31,9 @@ fn at_rest(pool: &BlockPool) {
     let AnyPolicy::Reuse(policy) = pool.any_policy() else { panic!("another policy") };
     let inactive = pool.census().inactive;
     let of_lru = (inactive as u64 + pool.stats().evicted) as i64;
-    assert_eq!(policy.total(), Some(of_lru), "what the shadow has");
+    let books = policy.books().expect("nobody else learns");
+    assert_eq!([books[0], books[3]], [of_lru, inactive as i64], "what the shadow has, and what waits");
+    assert_eq!(books[2], 0, "none has hit what another has lost");
     let mut victims = Vec::with_capacity(2);
     assert_eq!(pool.evict(2, &mut victims), inactive, "none is lost to eviction");
 }
@@ -101,6 +103,43 @@ fn reuse_end_against_use() {
         let block = store(&pool, 1).downgrade();
         let thread = spawn(move || drop(other.lookup(hash(1))));
         let _ = pool.unregister(block);
+        thread.join().expect("no panic");
+        at_rest(&pool);
+    });
+}
+
+/// A block is used while it gets its first place, and another has a hold and its lease comes in between: it has a place in the end.
+#[test]
+fn reuse_hold_against_use_and_lease() {
+    model_within(2, || {
+        let pool = pool();
+        let (user, lessor) = (pool.clone(), pool.clone());
+        let block = store(&pool, 1).downgrade();
+        let held = pool.find(hash(1));
+        let using = spawn(move || drop(user.lookup(hash(1))));
+        let leasing = spawn(move || lessor.lease(block));
+        drop(held);
+        using.join().expect("no panic");
+        if leasing.join().expect("no panic") {
+            pool.end_lease(block);
+        }
+        at_rest(&pool);
+    });
+}
+
+/// A block is used beside its release: it is judged by its new stamp, and not by one that LRU has lost.
+#[test]
+fn reuse_use_sees_the_stamp() {
+    model_within(2, || {
+        let pool = pool();
+        let other = pool.clone();
+        drop(store(&pool, 2));
+        let held = store(&pool, 1);
+        let AnyPolicy::Reuse(policy) = pool.any_policy() else { panic!("another policy") };
+        // Stamps before this are lost, as that of a block that was never released.
+        policy.orders.set(1, 1.0, 0);
+        let thread = spawn(move || drop(other.lookup(hash(1))));
+        drop(held);
         thread.join().expect("no panic");
         at_rest(&pool);
     });

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   notes   turns 3 | trunk 1 | length 2 | gap 2 | children 3 | new 1 | phase 4 | below or growth 9
-//!   heat    known 1 | waiting 1 | had 1 | other 1
+//!   heat    known 1 | waiting 1 | won 1
 //! ```
 //!
 //! I1. A field never overflows into its neighbour: `set` saturates.
@@ -72,14 +72,12 @@ impl Notes {
     }
 }
 
-/// The shadow counts it at the slot's stamp.
+/// It waits, and the shadow counts it at the slot's stamp. Not what waits among other priorities than `Normal`: the shadow knows nothing of that.
 pub(super) const KNOWN: u8 = 1;
 /// Released, and not used since.
 pub(super) const WAITING: u8 = 2;
-/// LRU had it when it was used.
-pub(super) const HAD: u8 = 4;
-/// It waits among those of another priority than `Normal`, which the shadow knows nothing of.
-pub(super) const OTHER: u8 = 8;
+/// It is used, and LRU had lost it.
+pub(super) const WON: u8 = 4;
 
 #[cfg(all(test, not(loom)))]
 mod tests {

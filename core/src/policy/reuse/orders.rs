@@ -28,7 +28,7 @@ pub(super) struct Orders {
 }
 
 /// The first block of a list, as it was met.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Head {
     /// Its place on the timeline.
     pub(crate) place: u64,
@@ -37,8 +37,20 @@ pub(crate) struct Head {
     pub(super) index: f32,
 }
 
-/// The first block of each list of a class; none where there is none.
-pub(super) type Heads = [Option<Head>; CLASSES];
+impl Head {
+    /// Of a list that has none: later than all, and never the least.
+    pub(crate) const NONE: Head = Head { place: u64::MAX, stamp: 0, index: f32::INFINITY };
+
+    pub(crate) fn is_none(self) -> bool {
+        self.place == u64::MAX
+    }
+}
+
+/// The first block of each list of a class.
+pub(super) type Heads = [Head; CLASSES];
+/// The index of what is left of each youngest segment.
+pub(super) type Youngs = [f32; YOUNG_LISTS];
+pub(super) const NO_YOUNGS: Youngs = [f32::INFINITY; YOUNG_LISTS];
 
 /// What goes next.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -100,41 +112,222 @@ impl Orders {
         at(b) + (at(b + 1) - at(b)) * part
     }
 
-    /// What goes next: the least index, among those that the guard allows; the oldest of all is preferred by the margin, and what LRU does
-    /// not have costs nothing against it. `young`: the index of the youngest segments. None: there is no head.
+    /// What the guard allows now, when so many ghosts more are under way.
     #[inline]
-    pub(super) fn choose(&self, heads: &Heads, young: &[f32; YOUNG_LISTS]) -> Option<Choice> {
-        let (mut chosen, mut oldest) = (CLASSES, u64::MAX);
-        for (list, head) in heads.iter().enumerate() {
-            if let Some(head) = head
-                && head.place < oldest
-            {
-                (chosen, oldest) = (list, head.place);
+    pub(super) fn leave(&self, ghosts: u32) -> Leave {
+        let room = i64::from(self.room.load(Relaxed) as i32) - i64::from(ghosts);
+        Leave { tight: room <= 0, margin: f32::from_bits(self.margin.load(Relaxed)) }
+    }
+
+    /// What goes next: the least index, among those that the guard allows; the oldest of all is preferred by the margin, and what LRU does
+    /// not have costs nothing against it. None: there is no head.
+    pub(super) fn choose(&self, heads: &Heads, youngs: &Youngs, leave: Leave) -> Option<Choice> {
+        let rivals = self.rivals(heads, youngs, CLASSES, leave);
+        if rivals.oldest.is_none() {
+            return None;
+        }
+        if rivals.is_held(rivals.oldest_held) {
+            return Some(Choice::Oldest(rivals.oldest_list));
+        }
+        let first = rivals.oldest.index * leave.margin;
+        let (least, list) = if rivals.least < first {
+            (rivals.least, rivals.least_list)
+        } else {
+            (first, rivals.oldest_list)
+        };
+        Some(match rivals.young < least {
+            true => Choice::Youngest(rivals.young_list),
+            false => Choice::Oldest(list),
+        })
+    }
+
+    /// All heads but that of `list`, as far as it matters for that.
+    pub(super) fn rivals(&self, heads: &Heads, youngs: &Youngs, list: usize, leave: Leave) -> Rivals {
+        let mut rivals = Rivals {
+            list,
+            leave,
+            oldest: Head::NONE,
+            oldest_list: CLASSES,
+            oldest_held: false,
+            least: f32::INFINITY,
+            least_list: CLASSES,
+            young: f32::INFINITY,
+            young_list: YOUNG_LISTS,
+        };
+        for (of, head) in heads.iter().enumerate().filter(|(of, _)| *of != list) {
+            if head.place < rivals.oldest.place {
+                (rivals.oldest, rivals.oldest_list) = (*head, of);
+            }
+            if head.index < rivals.least && !(leave.tight && self.lru_has(head.stamp)) {
+                (rivals.least, rivals.least_list) = (head.index, of);
             }
         }
-        let first = heads.get(chosen).copied().flatten()?;
-        let tight = (self.room.load(Relaxed) as i32) <= 0;
-        if tight && self.lru_has(first.stamp) {
-            return Some(Choice::Oldest(chosen));
-        }
-        let margin = f32::from_bits(self.margin.load(Relaxed));
-        let mut least = first.index * margin;
-        for (list, head) in heads.iter().enumerate() {
-            if let Some(head) = head
-                && head.index < least
-                && !(tight && self.lru_has(head.stamp))
-            {
-                (least, chosen) = (head.index, list);
-            }
-        }
-        let mut choice = Choice::Oldest(chosen);
-        if !tight && margin == 1.0 {
-            for (list, index) in young.iter().enumerate() {
-                if index * YOUNG < least {
-                    (least, choice) = (index * YOUNG, Choice::Youngest(list));
+        rivals.oldest_held = self.lru_has(rivals.oldest.stamp);
+        if leave.takes_young() {
+            for (of, index) in youngs.iter().enumerate() {
+                if index * YOUNG < rivals.young {
+                    (rivals.young, rivals.young_list) = (index * YOUNG, of);
                 }
             }
         }
-        Some(choice)
+        rivals
+    }
+
+    /// Whether a list goes on being the choice with another head. So a run of one list is compared with one rival, and not with all.
+    #[inline]
+    pub(super) fn goes_on(&self, rivals: &Rivals, head: Head) -> bool {
+        let margin = rivals.leave.margin;
+        let held = self.lru_has(head.stamp);
+        if head.place < rivals.oldest.place {
+            let first = head.index * margin;
+            return rivals.is_held(held) || (rivals.least >= first && rivals.young >= first);
+        }
+        let first = rivals.oldest.index * margin;
+        let is_least =
+            head.index < rivals.least || (head.index == rivals.least && rivals.list < rivals.least_list);
+        !rivals.is_held(rivals.oldest_held)
+            && !rivals.is_held(held)
+            && head.index < first
+            && is_least
+            && rivals.young >= head.index
+    }
+}
+
+/// What the guard allows.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Leave {
+    /// No ghost more: of what LRU has only the oldest goes.
+    pub(super) tight: bool,
+    margin: f32,
+}
+
+impl Leave {
+    /// Whether the youngest segments are candidates.
+    #[inline]
+    pub(super) fn takes_young(self) -> bool {
+        !self.tight && self.margin == 1.0
+    }
+}
+
+/// What a list's head is compared with.
+pub(super) struct Rivals {
+    list: usize,
+    pub(super) leave: Leave,
+    oldest: Head,
+    oldest_list: usize,
+    /// LRU has it.
+    oldest_held: bool,
+    /// Of those that are allowed.
+    least: f32,
+    least_list: usize,
+    young: f32,
+    young_list: usize,
+}
+
+impl Rivals {
+    /// Whether what LRU has, or has not, has to go in LRU's order.
+    fn is_held(&self, lru_has: bool) -> bool {
+        self.leave.tight && lru_has
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn orders(horizon: u32, margin: f32, room: i32) -> Orders {
+        let orders = Orders::new(Ages::new(1000), 0, margin);
+        orders.set(horizon, margin, room);
+        orders
+    }
+
+    /// Heads of the first lists: place, which is the stamp, and index.
+    fn heads(of: &[(u64, f32)]) -> Heads {
+        let mut heads = [Head::NONE; CLASSES];
+        for (head, (place, index)) in heads.iter_mut().zip(of) {
+            *head = Head { place: *place, stamp: *place as u32, index: *index };
+        }
+        heads
+    }
+
+    fn youngs(list: usize, index: f32) -> Youngs {
+        let mut youngs = NO_YOUNGS;
+        youngs[list] = index;
+        youngs
+    }
+
+    fn choice(orders: &Orders, heads: &Heads, youngs: &Youngs) -> Option<Choice> {
+        orders.choose(heads, youngs, orders.leave(0))
+    }
+
+    #[test]
+    fn the_oldest_is_preferred_by_the_margin() {
+        let of = heads(&[(20, 0.5), (10, 1.0), (30, 0.45)]);
+        for (margin, list) in [(0.4, 1), (0.46, 2), (1.0, 2)] {
+            assert_eq!(
+                choice(&orders(0, margin, 9), &of, &NO_YOUNGS),
+                Some(Choice::Oldest(list)),
+                "{margin}"
+            );
+        }
+        assert_eq!(choice(&orders(0, 1.0, 9), &heads(&[]), &NO_YOUNGS), None);
+    }
+
+    #[test]
+    fn without_a_ghost_more_goes_the_oldest_or_what_lru_has_lost() {
+        let of = heads(&[(20, 0.5), (10, 1.0), (30, 0.1)]);
+        assert_eq!(choice(&orders(5, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(1)), "LRU has all");
+        assert_eq!(choice(&orders(15, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(1)), "and two of three");
+        assert_eq!(choice(&orders(25, 1.0, 0), &of, &NO_YOUNGS), Some(Choice::Oldest(0)), "and one of three");
+        assert_eq!(
+            choice(&orders(5, 1.0, 1), &of, &NO_YOUNGS),
+            Some(Choice::Oldest(2)),
+            "one more is allowed"
+        );
+        assert!(orders(5, 1.0, 1).leave(1).tight, "and is under way");
+    }
+
+    #[test]
+    fn a_youngest_segment_goes_with_a_lead_and_a_ghost_to_spare() {
+        let of = heads(&[(20, 0.5), (10, 1.0)]);
+        for (margin, room, index, young) in
+            [(1.0, 9, 0.5, true), (1.0, 9, 0.56, false), (0.9, 9, 0.1, false), (1.0, 0, 0.1, false)]
+        {
+            let chosen = choice(&orders(5, margin, room), &of, &youngs(3, index));
+            assert_eq!(chosen == Some(Choice::Youngest(3)), young, "{margin}, {room}, {index}: {chosen:?}");
+        }
+    }
+
+    /// A run of a list ends where a look at all heads would end it.
+    #[test]
+    fn a_run_goes_on_as_long_as_it_is_the_choice() {
+        let mut seed = 1u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let mut runs = 0;
+        for _ in 0..50_000 {
+            let lists = 1 + random(4) as usize;
+            let mut of: [(u64, f32); 4] = [(0, 0.0); 4];
+            // Of few indices, so that some are equal; no two in one place.
+            of.iter_mut().for_each(|head| *head = (random(50), 0.1 * random(6) as f32 + 0.1));
+            of.iter_mut().enumerate().for_each(|(i, head)| head.0 = 4 * head.0 + i as u64);
+            let mut heads = heads(&of[..lists]);
+            let margin = [0.4, 1.0][random(2) as usize];
+            let orders = orders(random(200) as u32, margin, random(2) as i32);
+            let youngs = if random(2) == 0 { NO_YOUNGS } else { youngs(2, 0.1 * random(6) as f32) };
+            let list = random(lists as u64) as usize;
+            let rivals = orders.rivals(&heads, &youngs, list, orders.leave(0));
+            heads[list] =
+                Head { place: 201 + random(9), stamp: random(200) as u32, index: 0.1 * random(7) as f32 };
+            if random(2) == 0 {
+                heads[list].place = 0;
+            }
+            let is_choice = choice(&orders, &heads, &youngs) == Some(Choice::Oldest(list));
+            assert_eq!(orders.goes_on(&rivals, heads[list]), is_choice, "{heads:?} {list}");
+            runs += u32::from(is_choice);
+        }
+        assert!((10_000..40_000).contains(&runs), "{runs}");
     }
 }

@@ -93,3 +93,59 @@ impl Panel {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::policy::reuse::ages::Ages;
+
+    fn panel() -> (Panel, Curve) {
+        (Panel::new(1000), Curve::new(1000, Ages::new(1000)))
+    }
+
+    /// I1: from its release to its use, as what it was released as.
+    #[test]
+    fn a_wait_is_time_at_risk_and_a_use_a_hit() {
+        let (mut panel, mut curve) = panel();
+        panel.waits(Key::some(1), 3, 100, &mut curve);
+        panel.used(Key::some(2), 150, &mut curve);
+        assert_eq!(curve.evidence(3), (0.0, 0.0), "another");
+        panel.used(Key::some(1), 400, &mut curve);
+        assert_eq!(curve.evidence(3), (1.0, 300.0));
+        // In use: neither time at risk nor another hit.
+        panel.used(Key::some(1), 500, &mut curve);
+        panel.scan(1000, 900, &mut curve);
+        assert_eq!(curve.evidence(3), (1.0, 300.0));
+    }
+
+    /// I2: each release is at risk once, however often it is looked at; one that comes again goes on anew.
+    #[test]
+    fn time_is_counted_once() {
+        let (mut panel, mut curve) = panel();
+        let entries = panel.tags.len() as u32;
+        panel.waits(Key::some(1), 3, 0, &mut curve);
+        for clock in [10, 10, 200, 700] {
+            panel.scan(entries, clock, &mut curve);
+        }
+        assert_eq!(curve.evidence(3), (0.0, 700.0));
+        panel.waits(Key::some(1), 4, 800, &mut curve);
+        panel.scan(entries, 900, &mut curve);
+        assert_eq!((curve.evidence(3).1, curve.evidence(4).1), (700.0, 100.0));
+        panel.scan(entries, 800 + (1 << 31), &mut curve);
+        assert_eq!(curve.evidence(4).1, 100.0, "forgotten before its age goes round");
+    }
+
+    /// A set that is full forgets what has waited longest, and has its time.
+    #[test]
+    fn the_oldest_gives_way() {
+        let (mut panel, mut curve) = (Panel::new(1), Curve::new(1, Ages::new(1)));
+        let entries = panel.tags.len() as u32;
+        (0..2 * entries).for_each(|number| panel.waits(Key::some(number.into()), 0, number, &mut curve));
+        (0..2 * entries).for_each(|number| panel.used(Key::some(number.into()), 2 * entries, &mut curve));
+        let (hits, time) = curve.evidence(0);
+        assert!(hits >= 8.0 && hits <= entries as f32 && time > 0.0, "{hits} {time}");
+        panel.waits(Key::some(0), 0, 100, &mut curve);
+        panel.used(Key::some(0), 101, &mut curve);
+        assert_eq!(curve.evidence(0).0, hits + 1.0);
+    }
+}

@@ -10,12 +10,13 @@
 
 use super::journal::{Page, Record};
 use super::notes::{GROWTH, GROWTH_ZERO, LENGTH, NEW, Notes, TRUNK as IS_TRUNK};
+use crate::slot::NIL;
 
 /// Blocks that a turn may add and still be a plain turn.
 const LITTLE: u32 = 4;
 
 /// The path that is being released.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Path {
     /// Generation and slot of the block that goes on with it.
     next: u64,
@@ -29,6 +30,14 @@ pub(super) struct Path {
     pub(super) trunk: bool,
     /// Lists that it has blocks in.
     lists: u32,
+}
+
+impl Default for Path {
+    /// None: no block goes on with it.
+    fn default() -> Path {
+        let next = u64::from(NIL);
+        Path { next, at: 0, much: false, length: 0, trunk: false, lists: 0 }
+    }
 }
 
 impl Path {
@@ -82,6 +91,70 @@ impl Path {
     }
 }
 
+/// Blocks that were released one after the other.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    first: u32,
+    blocks: u32,
+}
+
+impl Run {
+    /// Adds a block at either end. Where it is at none, a run begins with it, and what is to be told of the one before is returned.
+    #[inline]
+    fn add(&mut self, stamp: u32) -> Option<Record> {
+        if self.blocks > 0 && stamp == self.first.wrapping_add(self.blocks) {
+            self.blocks += 1;
+            return None;
+        }
+        if self.blocks > 0 && stamp == self.first.wrapping_sub(1) {
+            (self.first, self.blocks) = (stamp, self.blocks + 1);
+            return None;
+        }
+        let before = self.end();
+        *self = Run { first: stamp, blocks: 1 };
+        before
+    }
+
+    /// LRU has them no more, or at another place.
+    #[inline]
+    fn end(&mut self) -> Option<Record> {
+        let Run { first, blocks } = core::mem::take(self);
+        (blocks > 0).then_some(Record::Out { first, blocks })
+    }
+}
+
+/// What one call has used, gathered on its stack: from the root down, so that what was released tail first is one run.
+#[derive(Default)]
+pub(crate) struct Uses {
+    run: Run,
+    /// Others, that LRU had lost.
+    lost: u32,
+}
+
+impl Uses {
+    /// A block was used that was released then. What is to be told of those before it.
+    #[inline]
+    pub(super) fn add(&mut self, stamp: u32, had: bool) -> Option<Record> {
+        if had {
+            return self.run.add(stamp);
+        }
+        self.lost += 1;
+        None
+    }
+
+    /// What is to be told of the last of them; none: they waited nowhere.
+    #[inline]
+    pub(super) fn page(mut self) -> Option<Page> {
+        if self.run.blocks + self.lost == 0 {
+            return None;
+        }
+        let mut page = Page::new();
+        page.left(self.lost);
+        self.run.end().into_iter().for_each(|record| page.add(record));
+        Some(page)
+    }
+}
+
 /// What a batch of releases tells, gathered on its stack.
 pub(crate) struct Batch {
     pub(super) path: Path,
@@ -89,14 +162,15 @@ pub(crate) struct Batch {
     first: u32,
     blocks: u32,
     paths: u32,
-    out: (u32, u32),
+    out: Run,
     won: u32,
 }
 
 impl Batch {
     /// `first`: the stamp of its first block.
     pub(super) fn new(path: Path, first: u32) -> Batch {
-        let mut batch = Batch { path, page: Page::new(), first, blocks: 0, paths: 0, out: (0, 0), won: 0 };
+        let mut batch =
+            Batch { path, page: Page::new(), first, blocks: 0, paths: 0, out: Run::default(), won: 0 };
         batch.begin(first);
         batch
     }
@@ -117,24 +191,12 @@ impl Batch {
 
     /// LRU had a block that was released then, and has it at another place now.
     pub(super) fn out(&mut self, stamp: u32) {
-        let (first, blocks) = self.out;
-        if blocks > 0 && stamp == first.wrapping_add(blocks) {
-            self.out.1 += 1;
-            return;
-        }
-        self.tell_out();
-        self.out = (stamp, 1);
+        let before = self.out.add(stamp);
+        before.into_iter().for_each(|record| self.page.add(record));
     }
 
     pub(super) fn won(&mut self) {
         self.won += 1;
-    }
-
-    fn tell_out(&mut self) {
-        let (first, blocks) = core::mem::take(&mut self.out);
-        if blocks > 0 {
-            self.page.add(Record::Out { first, blocks });
-        }
     }
 
     /// Whether the next block may find no room.
@@ -144,7 +206,8 @@ impl Batch {
 
     /// Completes the page, for `write`, and begins another.
     pub(super) fn turn(&mut self, write: impl FnOnce(&mut Page)) {
-        self.tell_out();
+        let out = self.out.end();
+        out.into_iter().for_each(|record| self.page.add(record));
         if self.won > 0 {
             self.page.add(Record::Won(core::mem::take(&mut self.won)));
         }
@@ -162,6 +225,29 @@ impl Batch {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    /// Nor with the first block of slot 0, which a word of zeros would name.
+    #[test]
+    fn no_block_goes_on_with_no_path() {
+        let mut path = Path::of(Path::default().words());
+        assert!(path.goes_on(0, u64::from(NIL), Notes::default()));
+        assert!(path.goes_on(0, 1, Notes::default()), "it was the root of its path");
+        let notes = Notes::default();
+        assert!(!path.goes_on(1, 2, notes), "its child was the last");
+    }
+
+    /// Matched from the root down, what was released tail first is one run; so is what is released in the order of its old places.
+    #[test]
+    fn runs_grow_at_both_ends() {
+        let mut uses = Uses::default();
+        assert!([9, 8, 7, 10].iter().all(|stamp| uses.add(*stamp, true).is_none()));
+        assert!(uses.add(3, false).is_none(), "LRU had lost it");
+        assert_eq!(uses.add(3, true), Some(Record::Out { first: 7, blocks: 4 }));
+        assert!(uses.page().is_some() && Uses::default().page().is_none());
+        let mut uses = Uses::default();
+        assert!([0, u32::MAX, 1].iter().all(|stamp| uses.add(*stamp, true).is_none()), "stamps go round");
+        assert_eq!(uses.run.end(), Some(Record::Out { first: u32::MAX, blocks: 3 }));
+    }
 
     #[test]
     fn a_path_is_kept_between_releases() {

@@ -3,7 +3,7 @@
 //! ```text
 //!   stamps   lost by LRU │ chunk: since, blocks, ghosts │ chunk │ … │ chunk that fills          a 128th of the capacity each
 //!                        └ horizon
-//!   table    set of 8: (tag, stamp) of what was evicted here with a stamp behind the horizon
+//!   table    two sets of 8 for a key: (tag, stamp) of what was evicted here with a stamp behind the horizon
 //! ```
 //!
 //! It hears late, by threads in turns, and loses records where they come too fast. So each error is to be LRU's gain:
@@ -13,6 +13,8 @@
 //!     leaves its chunk short, below 0 even, and the release, in this chunk or a later one, makes up for it.
 //! I3. A block of which a record was lost counts as a hit that LRU has and we have not.
 //! I4. The horizon is less than 2³¹ releases old.
+//! I5. LRU loses no more than comes to it, but for two chunks: what it has room for is counted while others change that, and one count that was
+//!     too low must not cost it what it has.
 
 use super::ages::not_before;
 use super::journal::Key;
@@ -39,6 +41,8 @@ pub(super) struct Shadow {
     end: usize,
     total: i64,
     ghosts: i64,
+    /// I5.
+    may_lose: i64,
     /// LRU's hits less ours.
     deficit: i64,
     /// Tag and stamp of ghosts, 8 a set. A stamp of 0: none.
@@ -56,8 +60,10 @@ impl Shadow {
             end: 1,
             total: 0,
             ghosts: 0,
+            may_lose: 0,
             deficit: 0,
-            table: vec![(0, 0); capacity.div_ceil(8) * 8].into(),
+            // One request may turn nearly all that LRU has into ghosts, until it is released: an eighth more than these, or sets overflow.
+            table: vec![(0, 0); (capacity * 9 / 8).div_ceil(8) * 8].into(),
         }
     }
 
@@ -72,7 +78,7 @@ impl Shadow {
     }
 
     /// Blocks that LRU has.
-    #[cfg(all(test, loom))]
+    #[cfg(test)]
     pub(super) fn total(&self) -> i64 {
         self.total
     }
@@ -128,8 +134,11 @@ impl Shadow {
         self.deficit += i64::from(blocks);
     }
 
-    fn set(&self, key: Key) -> usize {
-        key.place(self.table.len() / 8) * 8
+    /// Places that a key may be at: two sets, so that next to none is full before all are.
+    fn places(&self, key: Key) -> impl Iterator<Item = usize> + use<> {
+        let set = |key: Key| key.place(self.table.len() / 8) * 8;
+        let (one, other) = (set(key), set(key.again()));
+        (one..one + 8).chain(other..other + 8)
     }
 
     fn drop_ghost(&mut self, at: usize) {
@@ -141,9 +150,8 @@ impl Shadow {
 
     /// A block is registered: LRU may have had it.
     pub(super) fn missed(&mut self, key: Key) {
-        let set = self.set(key);
         let is_it = |i: &usize| self.table[*i].0 == key.tag() && self.table[*i].1 != 0;
-        let Some(at) = (set..set + 8).find(is_it) else { return };
+        let Some(at) = self.places(key).find(is_it) else { return };
         let stamp = core::mem::take(&mut self.table[at].1);
         if let Some(chunk) = self.chunk(stamp) {
             self.drop_ghost(chunk);
@@ -154,18 +162,20 @@ impl Shadow {
     /// We have evicted what was released then: a ghost, if LRU has it.
     pub(super) fn evicted(&mut self, key: Key, stamp: u32) {
         let Some(chunk) = self.chunk(stamp) else { return };
-        let (set, horizon) = (self.set(key), self.horizon());
+        let horizon = self.horizon();
         // The free ones first, then the oldest.
         let behind = |i: &usize| match self.table[*i].1 {
             0 => i64::MIN,
             stamp => i64::from(stamp.wrapping_sub(horizon) as i32),
         };
-        let at = (set..set + 8).min_by_key(behind).unwrap_or(set);
+        let Some(at) = self.places(key).min_by_key(behind) else { return };
         let old = core::mem::replace(&mut self.table[at], (key.tag(), stamp.max(1))).1;
         if old != 0
             && let Some(chunk) = self.chunk(old)
         {
+            // It is forgotten, so nobody would hear of LRU's hit.
             self.drop_ghost(chunk);
+            self.lost(1);
         }
         self.chunks[chunk].ghosts += 1;
         self.ghosts += 1;
@@ -173,6 +183,7 @@ impl Shadow {
 
     /// So many blocks are released, the first of them with this stamp: LRU's youngest.
     pub(super) fn released(&mut self, mut first: u32, mut blocks: u32) {
+        self.may_lose += i64::from(blocks);
         if !not_before(first, self.chunks[self.end - 1].since) {
             // Heard late, after younger ones of another lane.
             let at = self.chunk(first).unwrap_or(self.first);
@@ -205,10 +216,25 @@ impl Shadow {
                 || clock.wrapping_sub(chunk.since) > OLDEST)
     }
 
-    /// LRU loses its oldest.
-    pub(super) fn lose_oldest(&mut self) {
+    /// LRU loses its oldest, where it has more than it has room for.
+    pub(super) fn keep_within(&mut self, room: u32, clock: u32) {
+        while self.is_full(room, clock) {
+            let chunk = &self.chunks[self.first];
+            let is_too_old = clock.wrapping_sub(chunk.since) > OLDEST;
+            if i64::from(chunk.blocks) > self.may_lose && !is_too_old {
+                break;
+            }
+            self.lose_oldest();
+        }
+        // As much as a chunk needs, and no more.
+        let oldest = self.chunks[self.first].blocks.max(2 * self.quantum);
+        self.may_lose = self.may_lose.min(i64::from(oldest));
+    }
+
+    fn lose_oldest(&mut self) {
         let chunk = self.chunks[self.first];
         self.total -= i64::from(chunk.blocks);
+        self.may_lose -= i64::from(chunk.blocks.max(0));
         self.ghosts -= i64::from(chunk.ghosts);
         self.first += 1;
     }
@@ -233,5 +259,132 @@ impl Shadow {
             self.chunks.copy_within(1.., 0);
             (self.first, self.end) = (0, CHUNKS - 1);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Of a pool of 256 blocks: two a chunk.
+    fn full() -> Shadow {
+        let mut shadow = Shadow::new(256, 0);
+        shadow.released(0, 256);
+        shadow.keep_within(256, 255);
+        shadow
+    }
+
+    /// I2: sums over the chunks.
+    fn check(shadow: &Shadow) {
+        let live = &shadow.chunks[shadow.first..shadow.end];
+        assert_eq!(live.iter().map(|chunk| i64::from(chunk.blocks)).sum::<i64>(), shadow.total);
+        assert_eq!(live.iter().map(|chunk| i64::from(chunk.ghosts)).sum::<i64>(), shadow.ghosts);
+        assert!(live.windows(2).all(|pair| pair[0].since < pair[1].since));
+    }
+
+    #[test]
+    fn it_loses_the_oldest_that_there_is_no_room_for() {
+        let mut shadow = full();
+        assert_eq!((shadow.total, shadow.horizon()), (256, 0));
+        shadow.released(256, 10);
+        shadow.keep_within(256, 265);
+        assert_eq!((shadow.total, shadow.horizon()), (256, 10));
+        // Used, and released: it is at another place, and nothing is lost.
+        shadow.out(100, 20);
+        shadow.released(266, 20);
+        shadow.keep_within(256, 285);
+        assert_eq!((shadow.total, shadow.horizon()), (256, 10));
+        // Lost already, but for the last two.
+        shadow.out(2, 10);
+        assert_eq!((shadow.total, shadow.horizon()), (254, 10));
+        check(&shadow);
+    }
+
+    /// I2: a block leaves before it is heard of, and comes late.
+    #[test]
+    fn records_come_in_any_order() {
+        let mut shadow = full();
+        shadow.out(300, 4);
+        assert_eq!(shadow.total, 252);
+        shadow.released(320, 4);
+        shadow.released(300, 4);
+        shadow.keep_within(256, 323);
+        assert_eq!((shadow.total, shadow.horizon()), (256, 4), "four more than there is room for");
+        check(&shadow);
+    }
+
+    #[test]
+    fn a_ghost_is_hit_or_lost() {
+        let mut shadow = full();
+        (0..4).for_each(|number| shadow.evicted(Key::some(number), number as u32));
+        shadow.missed(Key::some(9));
+        shadow.missed(Key::some(3));
+        shadow.missed(Key::some(3));
+        assert_eq!((shadow.ghosts(), shadow.total, shadow.deficit()), (3, 255, 1), "once");
+        shadow.released(256, 3);
+        shadow.keep_within(256, 258);
+        shadow.missed(Key::some(0));
+        shadow.evicted(Key::some(5), 1);
+        assert_eq!((shadow.ghosts(), shadow.total, shadow.deficit()), (1, 256, 1), "LRU has lost it, too");
+        check(&shadow);
+    }
+
+    /// I3: of a ghost that is forgotten LRU has the hit.
+    #[test]
+    fn what_finds_no_place_is_counted() {
+        let mut shadow = Shadow::new(8, 0);
+        shadow.released(0, 40);
+        assert_eq!(shadow.table.len(), 16);
+        (0..20).for_each(|number| shadow.evicted(Key::some(number), number as u32));
+        let kept = shadow.table.iter().filter(|entry| entry.1 != 0).count() as u32;
+        assert!(kept >= 8 && shadow.ghosts() == kept);
+        assert_eq!((shadow.total, shadow.deficit()), (20 + i64::from(kept), 20 - i64::from(kept)));
+        check(&shadow);
+    }
+
+    /// I5.
+    #[test]
+    fn a_count_that_is_too_low_costs_little() {
+        let mut shadow = full();
+        let mut clock = 255;
+        for _ in 0..10 {
+            shadow.released(clock + 1, 8);
+            clock += 8;
+            shadow.keep_within(1, clock);
+        }
+        assert_eq!((shadow.total, shadow.horizon()), (256 - 4, 84), "eighty for eighty, and two chunks");
+        // It has room for them again, and loses none until that is full.
+        shadow.released(clock + 1, 4);
+        shadow.keep_within(256, clock + 4);
+        assert_eq!((shadow.total, shadow.horizon()), (256, 84));
+        check(&shadow);
+    }
+
+    /// What was held for long is one chunk with what came late: it is lost all the same.
+    #[test]
+    fn a_chunk_that_has_grown_is_lost() {
+        let mut shadow = full();
+        (0..100).for_each(|_| shadow.released(1, 1));
+        for clock in 0..300 {
+            shadow.released(256 + clock, 1);
+            shadow.keep_within(256, 256 + clock);
+        }
+        assert!(shadow.total <= 256 + 2 && shadow.horizon() > 256, "{} {}", shadow.total, shadow.horizon());
+        check(&shadow);
+    }
+
+    /// More chunks than there are: neighbours are merged.
+    #[test]
+    fn chunks_are_packed() {
+        let mut shadow = Shadow::new(256, 0);
+        for nth in 0..2000 {
+            shadow.released(2 * nth, 2);
+            // One of two is used again.
+            shadow.out(2 * nth, 1);
+            shadow.keep_within(256, 2 * nth + 1);
+            check(&shadow);
+        }
+        assert!((256..260).contains(&shadow.total), "{}", shadow.total);
+        assert!(shadow.horizon().abs_diff(2 * (2000 - 256)) < 16, "{}", shadow.horizon());
     }
 }

@@ -1,0 +1,133 @@
+//! Two conversations of ten blocks, and what was published set by hand: a search does not learn.
+
+use super::super::ages::BUCKETS;
+use super::super::{CLASSES, LEAF, Reuse, YOUNG_LISTS};
+use super::*;
+use crate::policy::AnyPolicy;
+use crate::{BlockPool, ImmutableBlock, Policy, PoolConfig, SequenceHash};
+use alloc::vec::Vec;
+
+/// The list of a first turn of ten blocks but for its last.
+const RUN: usize = 1;
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number) << 32)
+}
+
+fn pool() -> BlockPool {
+    BlockPool::new(PoolConfig::new(64).policy(Policy::Reuse).lanes(1).lane_of(|| 0)).expect("a valid setup")
+}
+
+fn policy(pool: &BlockPool) -> &Reuse {
+    let AnyPolicy::Reuse(policy) = pool.any_policy() else { panic!("another policy") };
+    policy
+}
+
+/// Stores a path of so many blocks, hashes `first ..`, and lets go of it tail first.
+fn store(pool: &BlockPool, first: u64, blocks: usize) {
+    let (mut fresh, mut complete, mut held) = (Vec::new(), Vec::new(), Vec::<ImmutableBlock<'_>>::new());
+    pool.allocate(blocks, &mut fresh).expect("there is room");
+    for (number, block) in (first..).zip(fresh) {
+        complete.push(block.complete(hash(number)).expect("a new block is Reset"));
+    }
+    pool.register_sequence(&mut complete, None, &mut held);
+    pool.release(held.drain(..).rev());
+}
+
+/// Each class's index at all ages, and how many ghosts are allowed; LRU has all, and lead enough is there.
+fn publish(pool: &BlockPool, index: impl Fn(usize, usize) -> f32, room: i32) {
+    let orders = &policy(pool).orders;
+    (0..CLASSES).for_each(|class| orders.set_row(class, &core::array::from_fn(|age| index(class, age))));
+    orders.set(0, 1.0, room);
+}
+
+fn evict(pool: &BlockPool, n: usize) -> Vec<u64> {
+    let mut victims = Vec::new();
+    pool.evict(n, &mut victims);
+    victims.iter().map(|victim| (victim.hash().to_u128() >> 32) as u64).collect()
+}
+
+fn next(pool: &BlockPool, n: usize) -> Vec<u64> {
+    let mut next = Vec::new();
+    pool.next_victims(n, &mut next);
+    next.iter().map(|(_, hash)| (hash.to_u128() >> 32) as u64).collect()
+}
+
+/// Leaves first, then what is young in `RUN`, then the rest.
+fn young_first(class: usize, age: usize) -> f32 {
+    match class {
+        LEAF => 0.0,
+        RUN => 0.01 + age as f32 / BUCKETS as f32,
+        _ => 1.0,
+    }
+}
+
+fn two_paths() -> BlockPool {
+    let pool = pool();
+    store(&pool, 0, 10);
+    store(&pool, 100, 10);
+    pool
+}
+
+#[test]
+fn the_youngest_segment_goes_the_deepest_first_and_then_the_oldest() {
+    let pool = two_paths();
+    publish(&pool, young_first, 100);
+    let young = policy(&pool).young[RUN].load(Relaxed);
+    let expected: Vec<u64> = [9, 109].into_iter().chain((100..109).rev()).chain((0..9).rev()).collect();
+    assert_eq!(next(&pool, 20), expected);
+    assert_eq!(evict(&pool, 4), expected[..4]);
+    assert_eq!(policy(&pool).young[RUN].load(Relaxed), young + 2, "what was taken is not walked again");
+    // By ones, too; what was published when blocks are let go of is of no matter, for none is.
+    for victim in &expected[4..11] {
+        assert_eq!(next(&pool, 1), [*victim]);
+        assert_eq!(evict(&pool, 1), [*victim]);
+    }
+    assert_eq!(evict(&pool, 9), expected[11..]);
+    assert!(
+        policy(&pool).young.iter().take(YOUNG_LISTS).all(|place| place.load(Relaxed) == 0),
+        "all are over"
+    );
+}
+
+/// Compaction moves old entries to where the segment began, before its own.
+#[test]
+fn what_is_older_than_a_youngest_segment_is_none_of_it() {
+    let pool = two_paths();
+    publish(&pool, young_first, 100);
+    assert_eq!(evict(&pool, 2), [9, 109]);
+    let deepest = pool.find(hash(108)).expect("it is there").downgrade();
+    let slot = &pool.all_slots()[deepest.id.index()];
+    slot.stamp.store(slot.stamp.load(Relaxed).wrapping_sub(30), Relaxed);
+    // Nothing but the old block's parent waits for it.
+    assert_eq!(evict(&pool, 2), [8, 7], "the segment is over at a block with a child");
+    assert_eq!(policy(&pool).young[RUN].load(Relaxed), 0);
+}
+
+/// What the guard allows is counted down by the search itself, between two looks of the learner.
+#[test]
+fn ghosts_are_counted_down_in_a_search() {
+    let pool = two_paths();
+    // Old blocks of the run are of use, leaves of none: two ghosts, then LRU's order.
+    publish(&pool, |class, _| if class == LEAF { 0.1 } else { 1.0 }, 2);
+    assert_eq!(next(&pool, 4), [9, 109, 8, 7]);
+    assert_eq!(evict(&pool, 4), [9, 109, 8, 7]);
+    assert!(policy(&pool).orders.leave(0).tight);
+}
+
+/// A look in parts goes on where it was, also in a youngest segment, and shows each block once.
+#[test]
+fn a_look_in_parts_shows_each_once() {
+    let pool = two_paths();
+    publish(&pool, young_first, 15);
+    let all = next(&pool, 100);
+    for part in [1, 3, 7] {
+        let (mut seen, mut out) = (crate::VictimsSeen::default(), Vec::new());
+        (0..20).for_each(|_| pool.victims_behind(&mut seen, part, &mut out));
+        let hashes: Vec<u64> = out.iter().map(|(_, hash)| (hash.to_u128() >> 32) as u64).collect();
+        assert_eq!(hashes, all, "by {part}");
+    }
+    let mut each = all;
+    each.sort_unstable();
+    assert_eq!(each, (0..10).chain(100..110).collect::<Vec<u64>>());
+}

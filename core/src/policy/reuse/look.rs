@@ -1,0 +1,280 @@
+//! A look at the next victims: what a search would take, in its order, and nothing is taken.
+//!
+//! As a search goes from head to head, so does a look, behind what it has shown. What LRU has is counted off what the guard allows, as its
+//! eviction would be; and youngest segments are shown where a search would take them. A block with children is shown where it stands, though
+//! a search lets it wait for them.
+//!
+//! I1. Nothing changes but cursors, which move over words that are empty, as a search moves them.
+//! I2. What was shown is not shown again by a look that goes on from it: each list goes on at its place, and passes what was shown of its
+//!     youngest segment.
+//! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until the others have no more: so it
+//!     costs in proportion to what it shows, and a list that is empty costs a look at its cursor.
+
+use super::ages::not_before;
+use super::evict::OLDER;
+use super::orders::{Choice, Head, Heads, NO_YOUNGS, YOUNG_LISTS, Youngs};
+use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
+use crate::slot::{NIL, NO_TICKET, Priority, Slot, Word};
+use crate::sync::Relaxed;
+use crate::timeline::Timeline;
+
+/// Places from one block of a list to the next: 64 words.
+const FAR: u32 = 4096;
+
+/// How far a look has come: nowhere, to begin with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Looked {
+    /// In each list.
+    places: [u64; LISTS],
+    /// Where the youngest segments began, and what was shown of them ends.
+    began: [u64; YOUNG_LISTS],
+    shown: [u64; YOUNG_LISTS],
+    /// Blocks among those shown that LRU has.
+    risked: u32,
+    /// The parent of the block that was shown last.
+    parent: Option<u64>,
+}
+
+struct Look<'l> {
+    policy: &'l Reuse,
+    timeline: &'l Timeline,
+    slots: &'l [Slot],
+    now: u32,
+    looked: &'l mut Looked,
+    heads: Heads,
+    /// Slot of each head, and where its list goes on.
+    next: [(u32, u64); CLASSES],
+    youngs: Youngs,
+    /// Lists of which the next block is far, a bit each.
+    far: u32,
+}
+
+impl Reuse {
+    /// Shows up to `n` victims behind those that were shown before; fewer: there are no more.
+    pub(crate) fn look(
+        &self,
+        timeline: &Timeline,
+        slots: &[Slot],
+        looked: &mut Looked,
+        n: usize,
+        mut show: impl FnMut(u32, &Slot, Word),
+    ) {
+        let mut left = n - Look::all_of(timeline, slots, looked, LOW, n, &mut show);
+        if left > 0 {
+            let mut look = Look::new(self, timeline, slots, looked);
+            left -= look.merge(left, &mut show);
+        }
+        if left > 0 {
+            Look::all_of(timeline, slots, looked, HIGH, left, &mut show);
+        }
+    }
+
+    /// The lists, each once, those first that a search would take from first.
+    pub(crate) fn lists_in_order(&self, timeline: &Timeline, slots: &[Slot], mut add: impl FnMut(usize)) {
+        let mut looked = Looked::default();
+        let look = Look::new(self, timeline, slots, &mut looked);
+        let mut heads: [Option<Head>; LISTS] = [None; LISTS];
+        for (of, head) in heads.iter_mut().zip(&look.heads) {
+            *of = (!head.is_none()).then_some(*head);
+        }
+        add(LOW);
+        while let Some(list) = self.first_of(&heads) {
+            heads[list] = None;
+            add(list);
+        }
+        (0..CLASSES).for_each(&mut add);
+        add(HIGH);
+    }
+}
+
+/// Whether a search could take it; what it passes for good is not told apart from what it only passes now.
+fn may_leave(word: Word) -> bool {
+    word.inactive() && word.priority() != Priority::Pinned
+}
+
+impl<'l> Look<'l> {
+    fn new(policy: &'l Reuse, timeline: &'l Timeline, slots: &'l [Slot], looked: &'l mut Looked) -> Look<'l> {
+        let mut look = Look {
+            policy,
+            timeline,
+            slots,
+            now: timeline.clock() as u32,
+            looked,
+            heads: [Head::NONE; CLASSES],
+            next: [(NIL, 0); CLASSES],
+            youngs: NO_YOUNGS,
+            far: 0,
+        };
+        look.find_youngs();
+        (0..CLASSES).for_each(|list| look.go_on(list));
+        look
+    }
+
+    /// The youngest segments, unless others have begun since the look did.
+    fn find_youngs(&mut self) {
+        self.youngs = self.policy.youngs(self.timeline, self.now);
+        for list in 0..YOUNG_LISTS {
+            // Relaxed: as in `place_in`.
+            let place = self.policy.young[list].load(Relaxed);
+            let (began, shown) = (&mut self.looked.began[list], &mut self.looked.shown[list]);
+            if *began == 0 {
+                (*began, *shown) = (place, place);
+            } else if !(*began..=*shown).contains(&place) {
+                self.youngs[list] = f32::INFINITY;
+            }
+        }
+    }
+
+    /// Finds the next head of a list, from its place on.
+    fn go_on(&mut self, list: usize) {
+        let from = match self.looked.places[list] {
+            0 => self.timeline.first_word(list),
+            place => place,
+        };
+        let to = self.timeline.word_behind(from, FAR);
+        let (policy, now) = (self.policy, self.now);
+        let shown = if list < YOUNG_LISTS { self.looked.began[list]..self.looked.shown[list] } else { 0..0 };
+        let since = self.timeline.number(shown.start) as u32;
+        let (mut head, mut number) = (Head::NONE, NIL);
+        let next = self.timeline.peek_until(self.slots, list, from, to, |slot, of| {
+            let place = slot.ticket();
+            let of_list = policy.head(list, place, slot, now);
+            if !may_leave(slot.word())
+                || place == NO_TICKET
+                || (shown.contains(&place) && not_before(of_list.stamp, since))
+            {
+                return true;
+            }
+            (head, number) = (of_list, of);
+            false
+        });
+        self.far &= !(1 << list);
+        (self.heads[list], self.next[list]) = (head, (number, next.unwrap_or(0)));
+        if next.is_none() {
+            let end = self.timeline.young_end();
+            self.looked.places[list] = to.min(end);
+            self.far |= u32::from(to < end) << list;
+        }
+    }
+
+    /// Shows the merge of all lists of `Normal`. How many.
+    fn merge(&mut self, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
+        let orders = &self.policy.orders;
+        let mut count = 0;
+        while count < n {
+            let leave = orders.leave(self.looked.risked);
+            match orders.choose(&self.heads, &self.youngs, leave) {
+                Some(Choice::Oldest(list)) => count += self.run(list, n - count, show),
+                Some(Choice::Youngest(list)) => count += self.youngest(list, n - count, show),
+                None if self.far != 0 => {
+                    let far = self.far;
+                    (0..CLASSES).filter(|list| far & (1 << list) != 0).for_each(|list| self.go_on(list));
+                }
+                None => break,
+            }
+        }
+        count
+    }
+
+    /// Shows a list's blocks as long as they are the choice. How many.
+    fn run(&mut self, list: usize, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
+        let orders = &self.policy.orders;
+        let leave = orders.leave(self.looked.risked);
+        let mut rivals = None;
+        let mut count = 0;
+        loop {
+            let (number, place) = self.next[list];
+            let slot = &self.slots[number as usize];
+            self.show(number, slot, slot.word(), self.heads[list].stamp, show);
+            self.looked.places[list] = place;
+            self.go_on(list);
+            count += 1;
+            if count == n || self.heads[list].is_none() || orders.leave(self.looked.risked) != leave {
+                return count;
+            }
+            let rivals = rivals.get_or_insert_with(|| orders.rivals(&self.heads, &self.youngs, list, leave));
+            if !orders.goes_on(rivals, self.heads[list]) {
+                return count;
+            }
+        }
+    }
+
+    /// Shows what is left of a list's youngest segment, until a block has children that were not shown. How many.
+    fn youngest(&mut self, list: usize, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
+        let (orders, timeline, slots) = (&self.policy.orders, self.timeline, self.slots);
+        let since = timeline.number(self.looked.began[list]) as u32;
+        // What the old end has come to was shown there.
+        let from = self.looked.shown[list].max(self.looked.places[list]);
+        let to = timeline.word_behind(from, FAR).min(timeline.young_end());
+        let (mut count, mut older, mut is_over) = (0, 0, false);
+        let next = timeline.peek_until(slots, list, from, to, |slot, number| {
+            let (word, stamp) = (slot.word(), slot.stamp.load(Relaxed));
+            if !not_before(stamp, since) {
+                older += 1;
+                is_over = older == OLDER;
+                return !is_over;
+            }
+            let block = (u64::from(word.generation()) << 32) | u64::from(number);
+            if !may_leave(word) || (slot.has_children() && self.looked.parent != Some(block)) {
+                is_over = true;
+                return false;
+            }
+            self.show(number, slot, word, stamp, show);
+            count += 1;
+            count < n && orders.leave(self.looked.risked).takes_young()
+        });
+        // Where it is over the block before it was the last.
+        let end = next.map_or(to, |place| place - u64::from(is_over));
+        self.looked.shown[list] = if count > 0 { end } else { from };
+        if is_over || next.is_none() {
+            self.youngs[list] = f32::INFINITY;
+        }
+        if (self.looked.began[list]..self.looked.shown[list]).contains(&self.heads[list].place) {
+            self.go_on(list);
+        }
+        count
+    }
+
+    #[inline]
+    fn show(
+        &mut self,
+        number: u32,
+        slot: &Slot,
+        word: Word,
+        stamp: u32,
+        show: &mut impl FnMut(u32, &Slot, Word),
+    ) {
+        self.looked.risked += u32::from(self.policy.orders.lru_has(stamp));
+        self.looked.parent = Some(slot.parent());
+        show(number, slot, word);
+    }
+
+    /// Shows the blocks of a list of another priority. How many.
+    fn all_of(
+        timeline: &Timeline,
+        slots: &[Slot],
+        looked: &mut Looked,
+        list: usize,
+        n: usize,
+        show: &mut impl FnMut(u32, &Slot, Word),
+    ) -> usize {
+        let from = match looked.places[list] {
+            0 => timeline.first_word(list),
+            place => place,
+        };
+        let mut count = 0;
+        if n == 0 {
+            return 0;
+        }
+        let next = timeline.peek(slots, list, from, |slot, number| {
+            let word = slot.word();
+            if may_leave(word) {
+                show(number, slot, word);
+                count += 1;
+            }
+            count < n
+        });
+        looked.places[list] = next.unwrap_or_else(|| timeline.young_end());
+        count
+    }
+}

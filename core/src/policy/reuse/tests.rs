@@ -1,0 +1,103 @@
+//! The guard's books through the pool: what is in use, held, of another priority, or evicted by another's choice.
+
+use super::Reuse;
+use crate::id::BlockRef;
+use crate::policy::AnyPolicy;
+use crate::sync::Relaxed;
+use crate::{BlockPool, ImmutableBlock, Policy, PoolConfig, Priority, SequenceHash};
+use alloc::vec::Vec;
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number) << 32)
+}
+
+fn pool() -> BlockPool {
+    BlockPool::new(PoolConfig::new(100).policy(Policy::Reuse).lanes(2).lane_of(|| 0)).expect("a valid setup")
+}
+
+fn policy(pool: &BlockPool) -> &Reuse {
+    let AnyPolicy::Reuse(policy) = pool.any_policy() else { panic!("another policy") };
+    policy
+}
+
+fn store(pool: &BlockPool, number: u64) -> BlockRef {
+    let mut blocks = Vec::new();
+    pool.allocate(1, &mut blocks).expect("there is room");
+    let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+    pool.register(complete, None).into_block().downgrade()
+}
+
+/// Whether LRU has a block that waits, by what was published.
+fn lru_has(pool: &BlockPool, block: BlockRef) -> bool {
+    let stamp = pool.all_slots()[block.id.index()].stamp.load(Relaxed);
+    policy(pool).orders.lru_has(stamp)
+}
+
+/// Uses a block until the learner has asked for room more than once.
+fn go_round(pool: &BlockPool, number: u64) {
+    (0..200).for_each(|_| drop(pool.lookup(hash(number))));
+}
+
+/// What is in use takes room from LRU, and its old place is none: so LRU has what waits, as we have, until something new comes.
+#[test]
+fn what_is_in_use_is_counted_once() {
+    type Take = for<'p> fn(&'p BlockPool, u64) -> Option<ImmutableBlock<'p>>;
+    let ways: [(&str, Take); 2] = [
+        ("used", |pool, number| pool.lookup(hash(number))),
+        ("held and not used", |pool, number| pool.find(hash(number))),
+    ];
+    for (way, take) in ways {
+        let pool = pool();
+        let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
+        let held: Vec<_> = (50..100).map(|number| take(&pool, number)).collect();
+        go_round(&pool, 1);
+        assert!(lru_has(&pool, all[0]), "{way}: it waits still");
+        let waiting = if way == "used" { 50 } else { 100 };
+        assert_eq!(policy(&pool).books(), Some([waiting, 0, 0, waiting]), "{way}");
+        drop(held);
+        go_round(&pool, 1);
+        assert!(lru_has(&pool, all[0]), "{way}: none has come");
+        assert_eq!(policy(&pool).books(), Some([100, 0, 0, 100]), "{way}");
+    }
+}
+
+/// What is new takes a place of LRU's, too: its oldest is lost, though we have evicted another.
+#[test]
+fn what_is_new_takes_lru_s_room() {
+    let pool = pool();
+    let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
+    (10..40).for_each(|number| drop(pool.evict_this(all[number]).expect("nobody holds it")));
+    (100..130).for_each(|number| _ = store(&pool, number));
+    go_round(&pool, 129);
+    assert!(!lru_has(&pool, all[0]), "30 have come, and it was the oldest");
+    assert!(lru_has(&pool, all[45]), "and it was not among the first 30");
+}
+
+/// Among other priorities the shadow knows of none, in use or not; they take room.
+#[test]
+fn other_priorities_take_room() {
+    let pool = pool();
+    let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
+    for number in 60..100 {
+        pool.find(hash(number)).expect("registered").set_priority(Priority::High);
+    }
+    let held: Vec<_> = (80..100).map(|number| pool.lookup(hash(number))).collect();
+    go_round(&pool, 1);
+    assert!(lru_has(&pool, all[0]));
+    assert_eq!(policy(&pool).books(), Some([60, 0, 0, 60]));
+    drop(held);
+    assert_eq!(policy(&pool).books(), Some([60, 0, 0, 60]));
+}
+
+/// A block that another chooses is a ghost as one that we choose: LRU may have hit it.
+#[test]
+fn what_another_evicts_is_a_ghost() {
+    let pool = pool();
+    let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
+    drop(pool.evict_this(all[50]).expect("nobody holds it"));
+    assert_eq!(policy(&pool).books(), Some([100, 1, 0, 99]));
+    store(&pool, 50);
+    assert_eq!(policy(&pool).books(), Some([100, 0, 1, 100]), "a hit of LRU's");
+    drop(pool.take_out(all[51]).expect("nobody holds it"));
+    assert_eq!(policy(&pool).books(), Some([99, 0, 1, 99]), "LRU loses it with us");
+}
