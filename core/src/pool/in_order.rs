@@ -80,7 +80,8 @@ impl BlockPool {
                 (0..LISTS).for_each(add);
             }
             policy => {
-                let turns = (0..).map_while(|nth| policy.turn(nth));
+                let outset = policy.outset();
+                let turns = (0..).map_while(|nth| policy.turn(nth, &outset));
                 turns.filter(|turn| turn.most > 0).for_each(|turn| add(turn.list));
             }
         }
