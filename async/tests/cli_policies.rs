@@ -27,9 +27,15 @@ fn good(output: &Output) -> (&str, &str) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-fn refusal(output: &Output) -> String {
+fn refused(output: &Output) -> String {
     let message = text(&output.stderr).to_owned();
     assert_eq!(output.status.code(), Some(2), "{message}");
+    message
+}
+
+/// As [`refused`], before anything was done.
+fn refusal(output: &Output) -> String {
+    let message = refused(output);
     assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
     message
 }
@@ -86,8 +92,12 @@ fn every_policy_is_there_and_none_is_better_than_the_optimum() {
 
 #[test]
 fn hits_are_those_of_a_replay_over_the_device_alone() {
-    let (report, _) = compare(&[]);
-    for (nth, policy) in Policy::ALL.into_iter().enumerate() {
+    // 100 blocks are fewer than the longest prompts have: of those the rest is cut off, by both.
+    for (capacity, policy) in ["100", "300"].into_iter().flat_map(|of| Policy::ALL.map(|policy| (of, policy)))
+    {
+        let one = ["policies", "--requests", "600", "--json", "-", "--capacities", capacity, "--policies"];
+        let output = run_in(folder().path(), &[&one[..], &[policy.name()]].concat());
+        let report: serde_json::Value = serde_json::from_str(good(&output).0).expect("JSON");
         let device = [
             "replay",
             "--requests",
@@ -101,19 +111,20 @@ fn hits_are_those_of_a_replay_over_the_device_alone() {
             "--json",
             "-",
             "--device-blocks",
-            "300",
+            capacity,
             "--policy",
             policy.name(),
         ];
         let output = run_in(folder().path(), &device);
         let replayed: serde_json::Value = serde_json::from_str(good(&output).0).expect("JSON");
-        assert_eq!(replayed["hits"]["device"].as_u64(), Some(hits(&report["policies"][nth])[0]), "{policy}");
+        let [in_table] = hits(&report["policies"][0])[..] else { panic!("one capacity: {report}") };
+        assert_eq!(replayed["hits"]["device"].as_u64(), Some(in_table), "{policy}, {capacity} blocks");
     }
 }
 
 #[test]
 fn policies_are_chosen_by_name() {
-    let (report, table) = compare(&["--policies", "2q,lru"]);
+    let (report, table) = compare(&["--policies", "2q,lru,2q"]);
     let names: Vec<_> =
         report["policies"].as_array().expect("a list").iter().map(|curve| &curve["name"]).collect();
     assert_eq!(names, ["2q", "lru"]);
@@ -195,8 +206,43 @@ fn curves_are_drawn_with_every_name() {
     {
         assert!(texts.iter().any(|text| text == wanted), "{wanted}: {texts:?}");
     }
+    // Of each curve a mark at each capacity, and one in the legend.
+    let marks = ["<circle ", "<polygon ", "<rect "].map(|mark| svg.matches(mark).count());
+    let curves = Policy::ALL.len() + 1;
+    // And the background.
+    assert_eq!(marks.iter().sum::<usize>(), curves * 4 + 1, "{marks:?}");
     let png = std::fs::read(folder.path().join("curves.PNG")).expect("written");
     assert_eq!(size_of_png(&png), (1000, 604));
+}
+
+/// A capacity with no power of two near it is labelled all the same, and of a long path the title has the end.
+#[test]
+fn a_picture_says_of_what_it_is() {
+    let folder = folder();
+    let trace = format!("{}.jsonl", "long".repeat(40));
+    let line = "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [1, 2]}\n";
+    std::fs::write(folder.path().join(&trace), line.repeat(2)).expect("written");
+    let arguments = ["policies", "--trace", &trace, "--capacities", "300", "--plot", "one.svg"];
+    good(&run_in(folder.path(), &arguments));
+    let texts = texts(&std::fs::read_to_string(folder.path().join("one.svg")).expect("written"));
+    assert!(texts.iter().any(|text| text == "300"), "{texts:?}");
+    let title = texts.iter().find(|text| text.ends_with("different ones")).expect("a title");
+    assert!(title.starts_with("...") && title.contains("long.jsonl: 2 requests"), "{title}");
+    assert!((60..130).contains(&title.len()), "{title}");
+}
+
+/// A wrong byte is graver than a picture that cannot be written: its name is too long for a file beside it.
+#[test]
+fn a_wrong_byte_is_said_though_the_picture_fails() {
+    let folder = folder();
+    let file = format!("{}.svg", "x".repeat(251));
+    let small = ["replay", "--requests", "300", "--disk-blocks", "0", "--block-bytes", "4K", "--plot", &file];
+    let output = run_in(folder.path(), &small);
+    assert!(refused(&output).contains("cannot be written"));
+    let output = run_in(folder.path(), &[&small[..], &["--flip-every", "20"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("cannot be written"), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("wrong bytes"));
 }
 
 #[test]

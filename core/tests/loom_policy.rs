@@ -132,28 +132,6 @@ fn another_turn_against_another() {
     });
 }
 
-/// A block is used while its first release is under way: ARC and 2Q count it once, in whichever list it is then.
-#[test]
-fn a_use_against_the_first_release() {
-    for policy in [Policy::Arc, Policy::TwoQ] {
-        model_within(2, move || {
-            let rig = Rig::new(2, policy);
-            let other = rig.clone();
-            let new = store(&rig, 1);
-            let thread = spawn(move || hit(&other, 1, 1));
-            drop(new);
-            thread.join().expect("no panic");
-            // A use that comes while the place is chosen may be lost, this one is not.
-            hit(&rig, 1, 1);
-            // The second is new: in ARC it goes first, if the count is right.
-            drop(store(&rig, 2));
-            let first = if policy == Policy::Arc { 2 } else { 1 };
-            assert_eq!(evict(&rig), Some(hash(first)), "{policy}");
-            rig.at_rest();
-        });
-    }
-}
-
 /// A block is withdrawn while an evictor moves it: it is free once, whoever let go of it last, and counted out of the small list once.
 #[test]
 fn promotion_against_a_withdrawal() {

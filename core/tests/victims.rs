@@ -54,3 +54,25 @@ fn in_parts_or_at_once_it_is_the_same_order() {
         assert_eq!(pool.evictable(block), None, "gone");
     }
 }
+
+/// LFU's age goes on while a look in parts is under way: of what is left, each is seen all the same.
+#[test]
+fn a_look_goes_on_though_the_age_does() {
+    let pool = BlockPool::new(PoolConfig::new(10).policy(Policy::Lfu)).expect("a pool");
+    let mut ids = Vec::new();
+    pool.allocate_free_ids(10, &mut ids).expect("free");
+    let hash = |number: u32| SequenceHash::from_u128(u128::from(number) + 1);
+    for (number, id) in (0..).zip(ids) {
+        let block = pool.adopt_mutable(id).expect("ours").complete(hash(number)).expect("filled");
+        drop(pool.register(block, None));
+        // Each in a list of its own.
+        (0..number).for_each(|_| drop(pool.lookup(hash(number))));
+    }
+    let (mut seen, mut parts) = (VictimsSeen::default(), Vec::new());
+    pool.victims_behind(&mut seen, 2, &mut parts);
+    let mut gone = Vec::new();
+    assert_eq!(pool.evict(4, &mut gone), 4);
+    pool.victims_behind(&mut seen, 10, &mut parts);
+    let shown: Vec<SequenceHash> = parts.into_iter().map(|(_, hash)| hash).collect();
+    assert_eq!(shown, [0, 1, 4, 5, 6, 7, 8, 9].map(hash));
+}

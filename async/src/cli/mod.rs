@@ -12,6 +12,7 @@ mod log;
 mod metrics;
 #[cfg(feature = "otel")]
 mod otel;
+mod outputs;
 mod plot;
 mod policies;
 mod progress;

@@ -1,7 +1,7 @@
 //! `kvstrata policies`.
 
 use super::choice::policies;
-use super::json::Target;
+use super::outputs::Outputs;
 use super::progress::{Bar, StepBar};
 use super::{EXIT_OK, number, plot, trace_source};
 use crate::policies::{Prompts, PromptsError, Report};
@@ -11,7 +11,6 @@ use clap::Args;
 use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;
 use std::cell::Cell;
-use std::io::Write;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -24,8 +23,9 @@ Examples:
       Two of them at one capacity, for a script.
 
 How to read it:
-  A device of N blocks alone hits what stands in the row of N. With tiers below it, all of them
-  together hit at most what stands in the row of their sum, since a block may be in several.
+  A device of N blocks alone hits what stands in the row of N. What it hits together with tiers
+  below it stands in no row: a block may be in several of them, and each tier sees other uses than
+  a single one would. The row of their sum gives an idea of it, and `replay` counts it.
   Between a policy and the optimum lies what a better guess would gain; where the rows do not
   rise any more, more blocks gain nothing.
 
@@ -56,12 +56,8 @@ pub(super) struct PoliciesArgs {
     /// The policies, separated by commas [default: all]
     #[arg(long, value_name = "POLICY[,POLICY…]", value_delimiter = ',', value_parser = policies())]
     policies: Vec<Policy>,
-    /// Draw the curves to this file: a .svg or a .png
-    #[arg(long, value_name = "FILE", value_parser = plot::Target::parse)]
-    plot: Option<plot::Target>,
-    /// Write the result as JSON to this file, or to standard output (-)
-    #[arg(long, value_name = "FILE|-", value_parser = Target::parse)]
-    json: Option<Target>,
+    #[command(flatten)]
+    outputs: Outputs,
 }
 
 fn capacity(text: &str) -> Result<u32, String> {
@@ -72,26 +68,9 @@ fn capacity(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn run(arguments: &PoliciesArgs) -> Result<u8, String> {
-    if let Some(target) = &arguments.json {
-        target.check()?;
-    }
-    if let Some(target) = &arguments.plot {
-        target.check()?;
-    }
+    arguments.outputs.check()?;
     let report = compare(arguments).map_err(|error| error.to_string())?;
-    match &arguments.json {
-        Some(Target::Stdout) => {
-            // JSON has standard output to itself; the table is for whoever watches.
-            let _ = writeln!(std::io::stderr(), "{report}");
-        }
-        _ => super::print(format!("{report}\n").as_bytes())?,
-    }
-    if let Some(target) = &arguments.json {
-        target.write(&report)?;
-    }
-    if let Some(target) = &arguments.plot {
-        target.write(&plot::curves(&report))?;
-    }
+    arguments.outputs.write(&report, || plot::curves(&report))?;
     Ok(EXIT_OK)
 }
 

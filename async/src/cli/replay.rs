@@ -1,7 +1,7 @@
 //! `kvstrata replay`.
 
 use super::choice::{choice, policies};
-use super::json::Target;
+use super::outputs::Outputs;
 use super::plot;
 use super::progress::{Bar, FillBar};
 use super::{EXIT_OK, EXIT_WRONG_BYTE, number, trace_source};
@@ -33,7 +33,8 @@ Examples:
   kvstrata replay --disk-admission second-use --disk-write-budget 64G
       Fewer writes, for the sake of the drive: what they are worth is in the report.
   kvstrata replay --plot run.svg
-      When each tier was full, what it hit from then on, and what moved meanwhile, as a picture.
+      When each tier was full, what it hit from then on, and what moved meanwhile, as a picture. Fill and hits are over the
+      trace's time, as they are the same however fast the run is; bandwidth, which is this machine's, is over the run's.
 
 Units: numbers of blocks and bytes take K, M, G and T, powers of 1024 (64K = 65,536).
 Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what.";
@@ -141,15 +142,8 @@ pub(super) struct ReplayArgs {
     /// There is no password: an address of this machine's is best, as 127.0.0.1:9400. `kvstrata metrics` lists the figures.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Write the result as JSON to this file, or to standard output (-)
-    #[arg(long, value_name = "FILE|-", value_parser = Target::parse)]
-    json: Option<Target>,
-    /// Draw fill, hits and bandwidth over time, to this file: a .svg or a .png
-    ///
-    /// Fill and hits are over the trace's time, as they are the same however fast the run is; bandwidth, which is this machine's, over
-    /// the run's.
-    #[arg(long, value_name = "FILE", value_parser = plot::Target::parse)]
-    plot: Option<plot::Target>,
+    #[command(flatten)]
+    outputs: Outputs,
     /// Flip a bit in every Nth copy to the device: shows that wrong bytes are found
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     flip_every: u64,
@@ -221,27 +215,17 @@ fn admissions() -> impl TypedValueParser<Value = AdmissionPolicy> {
 }
 
 pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
-    if let Some(target) = &arguments.json {
-        target.check()?;
-    }
-    if let Some(target) = &arguments.plot {
-        target.check()?;
-    }
+    arguments.outputs.check()?;
     let (report, samples) = replay(&arguments).map_err(|error| error.to_string())?;
-    match &arguments.json {
-        Some(Target::Stdout) => {
-            // JSON has standard output to itself; the table is for whoever watches.
-            let _ = writeln!(std::io::stderr(), "{report}");
-        }
-        _ => super::print(format!("{report}\n").as_bytes())?,
+    let written = arguments.outputs.write(&report, || plot::flow(&report, &samples));
+    if report.wrong_bytes == 0 {
+        return written.map(|()| EXIT_OK);
     }
-    if let Some(target) = &arguments.json {
-        target.write(&report)?;
+    // Graver than a result that could not be written.
+    if let Err(message) = written {
+        let _ = writeln!(std::io::stderr(), "kvstrata: {message}");
     }
-    if let Some(target) = &arguments.plot {
-        target.write(&plot::flow(&report, &samples))?;
-    }
-    Ok(if report.wrong_bytes == 0 { EXIT_OK } else { EXIT_WRONG_BYTE })
+    Ok(EXIT_WRONG_BYTE)
 }
 
 fn disk_key(arguments: &ReplayArgs) -> Result<Option<Key>, ReplayError> {
@@ -292,7 +276,7 @@ fn replay(arguments: &ReplayArgs) -> Result<(Report, Vec<Sample>), ReplayError> 
         (asked, there) => asked.or(there),
     };
     let device = device(arguments, &settings)?;
-    drive(settings, device, trace, requests, arguments.plot.is_some())
+    drive(settings, device, trace, requests, arguments.outputs.draws())
 }
 
 /// The device that is asked for, with its mover; one that damages bytes is reached through its port alone.

@@ -23,7 +23,7 @@ pub struct Report {
     pub repeated_blocks: u64,
     /// Blocks of the caches, ascending.
     pub capacities: Vec<u32>,
-    /// A curve a policy, in the order asked for.
+    /// A curve a policy, in the order asked for, each once.
     pub policies: Vec<Curve>,
     /// The most that can be hit: it knows what comes.
     pub optimum: Curve,
@@ -53,7 +53,13 @@ impl Report {
         let mut capacities = capacities.to_vec();
         capacities.sort_unstable();
         capacities.dedup();
-        let (mut done, all) = (0, (policies.len() + 1) * capacities.len());
+        let mut once: Vec<Policy> = Vec::new();
+        policies.iter().for_each(|policy| {
+            if !once.contains(policy) {
+                once.push(*policy);
+            }
+        });
+        let (mut done, all) = (0, (once.len() + 1) * capacities.len());
         let mut curve = |name, hits: &dyn Fn(u32) -> u64| {
             let hits: Vec<u64> = capacities
                 .iter()
@@ -67,7 +73,7 @@ impl Report {
             let hit_ratio = hits.iter().map(|hits| *hits as f64 / prompts.blocks().max(1) as f64).collect();
             Curve { name, hits, hit_ratio }
         };
-        let policies = policies
+        let policies = once
             .iter()
             .map(|policy| curve(policy.name(), &|capacity| hits(prompts, *policy, capacity)))
             .collect();

@@ -242,14 +242,18 @@ impl Cache for S3Fifo {
 /// Lists: 0 T1, 1 T2, 2 B1, 3 B2.
 struct Arc {
     c: usize,
-    p: usize,
+    p: f64,
     lists: Lists,
 }
+
+/// Sums of parts of blocks are not exact: what is nearer than this is the same.
+const NEAR: f64 = 1e-9;
 
 impl Arc {
     fn replace(&mut self, in_b2: bool) {
         let t1 = self.lists.len[0];
-        if t1 >= 1 && ((in_b2 && t1 == self.p) || t1 > self.p) {
+        let more = t1 as f64 - self.p;
+        if t1 >= 1 && (more > NEAR || (in_b2 && more > -NEAR)) {
             let id = self.lists.pop(0);
             self.lists.push(id, 2);
         } else if self.lists.len[1] > 0 {
@@ -274,9 +278,9 @@ impl Cache for Arc {
             of @ (2 | 3) => {
                 let (b1, b2) = (self.lists.len[2], self.lists.len[3]);
                 if of == 2 {
-                    self.p = (self.p + (b2 / b1).max(1)).min(c);
+                    self.p = (self.p + (b2 as f64 / b1 as f64).max(1.0)).min(c as f64);
                 } else {
-                    self.p = self.p.saturating_sub((b1 / b2).max(1));
+                    self.p = (self.p - (b1 as f64 / b2 as f64).max(1.0)).max(0.0);
                 }
                 self.replace(of == 3);
                 self.lists.remove(id);
@@ -391,7 +395,7 @@ impl Classic {
                 hits(t, &mut Sieve { c, lists: Lists::new(n), seen: vec![false; n], hand: NONE })
             }
             Classic::S3Fifo => hits(t, &mut S3Fifo { c, lists: Lists::new(n), freq: vec![0; n] }),
-            Classic::Arc => hits(t, &mut Arc { c, p: 0, lists: Lists::new(n) }),
+            Classic::Arc => hits(t, &mut Arc { c, p: 0.0, lists: Lists::new(n) }),
             Classic::TwoQ => hits(t, &mut two(c / 2)),
             Classic::TwoQLong => hits(t, &mut two(4 * c)),
         }

@@ -14,6 +14,10 @@
 //!     in and out once.
 //! I2. What the table says of a ghost that is not there is ignored: its number is before the tail, or its bit is not set.
 //!
+//!     Numbers go round, though. A thread that stalls between its look at an entry and the entry's bit, until as many ghosts have come as there are
+//!     bits, clears another's; and so may one that finds an entry which nobody has overwritten for 2^31 ghosts. Then a ghost is lost, and what is
+//!     counted is there still (I1).
+//!
 //! I3. No bit before the tail is set, or a thread is about to clear it.
 //!
 //! # Orderings
@@ -39,7 +43,7 @@ const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
 const TRIES: usize = 4;
 
 /// One queue or two, over one table.
-pub(super) struct Ghosts {
+pub(crate) struct Ghosts {
     table: Box<[Bucket]>,
     queues: Box<[Queue]>,
     room: usize,
@@ -108,10 +112,11 @@ impl Ghosts {
         self.buckets(key).into_iter().for_each(prefetch);
     }
 
-    /// A block was evicted: its ghost is the youngest of a queue.
-    pub(super) fn insert(&self, queue: usize, key: SequenceHash) {
+    /// A block was evicted: its ghost is the youngest of a queue. Without room for it, the oldest of the queue `to_drop` goes, or, if that is
+    /// empty, of another.
+    pub(super) fn insert(&self, queue: usize, key: SequenceHash, to_drop: impl FnOnce() -> usize) {
         let all: usize = (0..self.queues.len()).map(|queue| self.len(queue)).sum();
-        if all >= self.room && !self.queues[queue].drop_oldest() {
+        if all >= self.room && !self.queues[to_drop()].drop_oldest() {
             self.queues.iter().any(Queue::drop_oldest);
         }
         let number = self.queues[queue].push();

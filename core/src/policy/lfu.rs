@@ -15,7 +15,7 @@
 //!
 //! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release goes first.
 
-use super::{Eviction, Hunt, Turn};
+use super::{Eviction, Hunt, Outset, Turn};
 use crate::slot::{Priority, Slot};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
@@ -56,10 +56,14 @@ impl Eviction for Lfu {
         self.list(priority, slot.heat.load(Relaxed) + 1)
     }
 
+    fn outset(&self) -> Outset {
+        Outset { ages: self.ages.each_ref().map(|age| age.load(Relaxed)), ..Outset::default() }
+    }
+
     /// A class's lists from its age on.
-    fn turn(&self, nth: usize) -> Option<Turn> {
+    fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
         let (class, step) = (nth / WHEEL as usize, nth as u32 % WHEEL);
-        let age = self.ages.get(class)?.load(Relaxed);
+        let age = outset.ages.get(class)?;
         Some(Turn::whole(class * WHEEL as usize + (age.wrapping_add(step) % WHEEL) as usize))
     }
 

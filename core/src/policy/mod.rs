@@ -119,8 +119,14 @@ pub(crate) trait Eviction {
     /// So ends a call that has used some.
     #[inline]
     fn end_uses(&self, _uses: reuse::Uses) {}
-    /// A block that has a place leaves the registry.
+    /// A block leaves the registry.
     fn on_remove(&self, _slot: &Slot) {}
+    /// A block that stays registered has lost its place, or was refused the one that it was named a list for: it will be placed again.
+    fn on_displaced(&self, slot: &Slot) {
+        self.on_remove(slot);
+    }
+    /// A block is about to be let go of that is pinned, and so gets no place; perhaps told of more than once. The caller holds its only reference.
+    fn on_pin(&self, _slot: &Slot) {}
     /// A block is evicted that the policy did not choose, and is the caller's; `parent` if that is registered still. Its removal follows.
     fn on_evict_this(&self, _number: u32, _slot: &Slot, _parent: Option<u32>) {}
     /// The list that a parent which has waited for its children comes back to; none, or its own: to its old place there.
@@ -148,9 +154,13 @@ pub(crate) trait Eviction {
     }
     /// All of a batch have places. `free`: how many blocks are.
     fn end_batch(&self, _batch: reuse::Batch, _free: impl Fn() -> usize) {}
+    /// What the order of eviction depends on, for a look at it.
+    fn outset(&self) -> Outset {
+        Outset::default()
+    }
     /// The list that victims come from after those of `nth` turns, if nothing happened meanwhile; none: there are no more. A list has several
     /// turns if it is only the last that takes all of it.
-    fn turn(&self, nth: usize) -> Option<Turn> {
+    fn turn(&self, nth: usize, _outset: &Outset) -> Option<Turn> {
         (nth < self.lists()).then(|| Turn::whole(nth))
     }
     /// Finds up to `wanted` victims.
@@ -167,13 +177,25 @@ pub(crate) struct Turn {
     pub(crate) list: usize,
     /// How many blocks at most.
     pub(crate) most: usize,
+    /// What it gives is no excess any more (see [`Outset`]).
+    pub(crate) of_excess: bool,
 }
 
 impl Turn {
     /// All of a list.
     fn whole(list: usize) -> Turn {
-        Turn { list, most: usize::MAX }
+        Turn { list, most: usize::MAX, of_excess: false }
     }
+}
+
+/// What the order of eviction depends on, as it was when a look began: read once, so that a look in parts comes by each list, whatever is evicted
+/// meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outset {
+    /// LFU's, of each class.
+    ages: [u32; Priority::EVICTABLE],
+    /// How many proven blocks go before those on trial, less those that the look has shown.
+    pub(crate) excess: usize,
 }
 
 /// The policies, dispatched by a predictable branch.
@@ -278,6 +300,12 @@ impl Eviction for AnyPolicy {
     fn on_remove(&self, slot: &Slot) {
         each!(self, policy => policy.on_remove(slot));
     }
+    fn on_displaced(&self, slot: &Slot) {
+        each!(self, policy => policy.on_displaced(slot));
+    }
+    fn on_pin(&self, slot: &Slot) {
+        each!(self, policy => policy.on_pin(slot));
+    }
     #[inline]
     fn list_of_returning(&self, priority: Priority) -> Option<u8> {
         each!(self, policy => policy.list_of_returning(priority))
@@ -290,8 +318,11 @@ impl Eviction for AnyPolicy {
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
         each!(self, policy => policy.place(slot, priority))
     }
-    fn turn(&self, nth: usize) -> Option<Turn> {
-        each!(self, policy => policy.turn(nth))
+    fn outset(&self) -> Outset {
+        each!(self, policy => policy.outset())
+    }
+    fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
+        each!(self, policy => policy.turn(nth, outset))
     }
     fn memory_bytes(&self) -> usize {
         each!(self, policy => policy.memory_bytes())

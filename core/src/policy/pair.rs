@@ -1,4 +1,4 @@
-//! What policies of two lists a class have in common: S3-FIFO, ARC, 2Q.
+//! What policies of two lists a class have in common: S3-FIFO; and, with ghosts of what has left, ARC and 2Q.
 //!
 //! ```text
 //!   list      0      1      2      3      4      5
@@ -8,87 +8,253 @@
 //!             blocks on trial      blocks that are proven
 //! ```
 //!
-//! Of a class, blocks on trial go first while there are more of them than there should be (their *surplus*), then the proven ones, then
-//! what else is on trial.
+//! Of a class, proven blocks go first while fewer are on trial than may be (the *excess* of the proven), then what is on trial, then the other
+//! proven ones.
+//!
+//! # A request's victims
+//! In the papers each miss takes a victim and then adds its block to those on trial. A pool takes the victims of a request before any of its
+//! blocks is there. So each victim stands for a miss of a block that was never here, and the blocks of the victims before it count as on
+//! trial: the first `excess` come from the proven, and from then on each one that comes replaces one on trial, until there is none but the
+//! request's own. Which of them have ghosts is known when they are placed, at their first release: those prove to be no part of the trial, and
+//! the next request's victims make up for it. What others hold, and have not let go of yet, has not come.
+//!
+//! I1. A block is counted, on trial or proven, from when it first takes a place until it leaves the registry, in use or not: its `list` says as
+//!     which. It goes over once at most.
+//! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from when it is let go of, and is from then on.
 
 use super::ghosts::Ghosts;
-use super::{Hunt, Turn};
+use super::{Eviction, Hunt, Outset, Turn};
 use crate::slot::{NO_LIST, Priority, Slot};
-use crate::sync::Relaxed;
+use crate::sync::{AtomicU64, CachePadded, Relaxed, skipped};
 use crate::timeline::Verdict;
+
+#[cfg(all(test, loom))]
+mod models;
 
 /// The first list of proven blocks.
 pub(super) const PROVEN: u8 = Priority::EVICTABLE as u8;
 /// Lists in all.
 pub(super) const LISTS: usize = 2 * Priority::EVICTABLE;
 
-/// A policy of two lists a class.
-pub(super) trait Pair {
-    /// How many more blocks are on trial than there should be.
-    fn surplus(&self) -> usize;
-    /// Takes up to `wanted` of a class's blocks on trial.
-    fn take_on_trial(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize;
-    /// Takes up to `wanted` of a class's proven blocks.
-    fn take_proven(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize;
-}
-
 /// The turns of the lists, class by class.
-pub(super) fn turn(nth: usize, surplus: usize) -> Option<Turn> {
+pub(super) fn turn(nth: usize, outset: &Outset) -> Option<Turn> {
     let class = nth / 3;
+    let proven = usize::from(PROVEN) + class;
     (class < Priority::EVICTABLE).then(|| match nth % 3 {
-        0 => Turn { list: class, most: surplus },
-        1 => Turn::whole(usize::from(PROVEN) + class),
-        _ => Turn::whole(class),
+        0 => Turn { most: outset.excess, of_excess: true, ..Turn::whole(proven) },
+        1 => Turn::whole(class),
+        _ => Turn { of_excess: true, ..Turn::whole(proven) },
     })
 }
 
-/// Takes up to `wanted` of a list, each of which leaves a ghost; `left` hears of each. All are taken before the first ghost is written, so that
-/// the cache misses of the ghosts' table overlap.
-pub(super) fn take_for_ghosts(
-    (ghosts, queue): (&Ghosts, usize),
-    list: usize,
-    wanted: usize,
-    hunt: &Hunt<'_>,
-    left: impl Fn(&Slot),
-) -> usize {
-    let before = hunt.claimed();
-    let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
-        let verdict = hunt.claim(candidate);
-        if let Verdict::Taken | Verdict::TakenLast = verdict {
-            ghosts.prefetch(slot.key());
-            left(slot);
-        }
-        verdict
-    });
-    hunt.claimed_since(before).for_each(|slot| ghosts.insert(queue, slot.key()));
-    taken
+/// A policy of such lists with ghosts, by its rules.
+pub(crate) struct Pair<R> {
+    counts: Counts,
+    ghosts: Ghosts,
+    rules: R,
 }
 
-/// Before blocks are placed: those that are new will look for their ghosts.
-pub(super) fn prefetch_ghosts<'s>(ghosts: &Ghosts, blocks: impl Iterator<Item = &'s Slot>) {
-    // Relaxed: the caller has their only references.
-    blocks.filter(|slot| slot.list.load(Relaxed) == NO_LIST).for_each(|slot| ghosts.prefetch(slot.key()));
+/// What ARC and 2Q do not share.
+pub(crate) trait Rules {
+    /// Whether blocks on trial keep their places while they are in use.
+    const TRIAL_KEEPS_PLACES: bool;
+    /// The queue of ghosts of proven blocks, if they leave any; those of blocks on trial are in queue 0.
+    const PROVEN_GHOSTS: Option<usize>;
+
+    /// A block was used. Whatever has heat is proven.
+    fn on_hit(&self, _slot: &Slot) {}
+    /// A block that is new here had a ghost in this queue, which is taken out.
+    fn on_met(&self, _queue: usize, _ghosts: &Ghosts) {}
+    /// How many may be on trial while there are proven blocks to give.
+    fn most_on_trial(&self) -> usize;
+    /// A block that was never here has come: drops ghosts that are too many.
+    fn trim(&self, ghosts: &Ghosts, counts: &Counts);
+    /// The queue whose oldest goes where a new ghost has no room, while so many are on trial or come.
+    fn queue_to_drop(&self, _ghosts: &Ghosts, _on_trial: usize) -> usize {
+        0
+    }
 }
 
-/// Finds up to `wanted` victims.
-pub(super) fn evict(policy: &impl Pair, wanted: usize, hunt: &Hunt<'_>) -> usize {
-    let (mut taken, mut class) = (0, 0);
-    while taken < wanted && class < Priority::EVICTABLE {
-        let left = wanted - taken;
-        let surplus = policy.surplus().min(left);
-        let mut found = if surplus > 0 { policy.take_on_trial(class, surplus, hunt) } else { 0 };
-        if found == 0 {
-            found = policy.take_proven(class, left, hunt);
+/// Blocks on trial in the lower half of one word, proven ones in the upper: who goes over is counted in one step. Written at each registration.
+pub(crate) struct Counts(CachePadded<AtomicU64>);
+
+const ONE_PROVEN: u64 = 1 << 32;
+
+impl Counts {
+    fn new() -> Counts {
+        Counts(CachePadded(AtomicU64::new(0)))
+    }
+
+    pub(super) fn on_trial(&self) -> usize {
+        self.0.load(Relaxed) as u32 as usize
+    }
+
+    /// On trial or proven.
+    pub(super) fn all(&self) -> usize {
+        let both = self.0.load(Relaxed);
+        both as u32 as usize + (both >> 32) as usize
+    }
+
+    fn comes_on_trial(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    fn comes_proven(&self) {
+        self.0.fetch_add(ONE_PROVEN, Relaxed);
+    }
+
+    fn goes_over(&self) {
+        self.0.fetch_add(ONE_PROVEN - 1, Relaxed);
+    }
+
+    fn leaves(&self, list: u8) {
+        self.0.fetch_sub(if list < PROVEN { 1 } else { ONE_PROVEN }, Relaxed);
+    }
+}
+
+impl<R: Rules> Pair<R> {
+    pub(super) fn with(rules: R, ghosts: Ghosts) -> Pair<R> {
+        Pair { counts: Counts::new(), ghosts, rules }
+    }
+
+    /// How many proven blocks go before those on trial, if blocks that are new come for so many.
+    fn excess(&self, coming: usize) -> usize {
+        (self.rules.most_on_trial() + 1).saturating_sub(self.counts.on_trial() + coming)
+    }
+
+    /// Takes up to `wanted` of a list, each of which leaves a ghost, if they do there. All are taken before the first ghost is written, so that
+    /// the cache misses of the ghosts' table overlap.
+    fn take(&self, list: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
+        let queue = if list < usize::from(PROVEN) { Some(0) } else { R::PROVEN_GHOSTS };
+        let before = hunt.claimed();
+        let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
+            let verdict = hunt.claim(candidate);
+            if let Verdict::Taken | Verdict::TakenLast = verdict {
+                queue.inspect(|_| self.ghosts.prefetch(slot.key()));
+                self.on_remove(slot);
+            }
+            verdict
+        });
+        if let Some(queue) = queue {
+            let on_trial = self.counts.on_trial() + hunt.coming();
+            hunt.claimed_since(before).for_each(|slot| {
+                self.ghosts.insert(queue, slot.key(), || self.rules.queue_to_drop(&self.ghosts, on_trial));
+            });
         }
-        if found == 0 {
-            found = policy.take_on_trial(class, left, hunt);
+        taken
+    }
+}
+
+impl<R: Rules> Eviction for Pair<R> {
+    fn lists(&self) -> usize {
+        LISTS
+    }
+
+    fn keeps_place(&self, list: u8) -> bool {
+        R::TRIAL_KEEPS_PLACES && list < PROVEN
+    }
+
+    #[inline]
+    fn on_hit(&self, slot: &Slot) {
+        self.rules.on_hit(slot);
+    }
+
+    /// Those that are new will look for their ghosts.
+    #[inline]
+    fn before_places<'s>(&self, blocks: impl Iterator<Item = &'s Slot>) {
+        // Relaxed: the caller has their only references.
+        let new = blocks.filter(|slot| slot.list.load(Relaxed) == NO_LIST);
+        new.for_each(|slot| self.ghosts.prefetch(slot.key()));
+    }
+
+    #[inline]
+    fn place(&self, slot: &Slot, priority: Priority) -> u8 {
+        // Relaxed, both: the caller has the only reference.
+        let (before, used) = (slot.list.load(Relaxed), slot.heat.load(Relaxed) != 0);
+        let proven = match before {
+            NO_LIST => match self.ghosts.take(slot.key()) {
+                Some(queue) => {
+                    self.rules.on_met(queue, &self.ghosts);
+                    self.counts.comes_proven();
+                    true
+                }
+                None => {
+                    self.counts.comes_on_trial();
+                    self.rules.trim(&self.ghosts, &self.counts);
+                    if used {
+                        self.counts.goes_over();
+                    }
+                    used
+                }
+            },
+            PROVEN.. => true,
+            _ => {
+                if used {
+                    self.counts.goes_over();
+                }
+                used
+            }
+        };
+        if proven { PROVEN + priority as u8 } else { priority as u8 }
+    }
+
+    /// Counted as before: it will be placed again.
+    #[inline]
+    fn on_displaced(&self, _slot: &Slot) {}
+
+    fn on_pin(&self, slot: &Slot) {
+        // Relaxed, both: the caller has the only reference.
+        match slot.list.load(Relaxed) {
+            NO_LIST => self.counts.comes_proven(),
+            PROVEN.. => return,
+            _ => self.counts.goes_over(),
         }
-        taken += found;
-        if hunt.reordered() {
-            class = 0;
-        } else if found == 0 {
-            class += 1;
+        slot.list.store(PROVEN, Relaxed);
+    }
+
+    #[inline]
+    fn on_remove(&self, slot: &Slot) {
+        // Relaxed, both: by the slot's owner.
+        let list = slot.list.load(Relaxed);
+        if list == NO_LIST {
+            return;
+        }
+        self.counts.leaves(list);
+        if !skipped!("pair_counted_twice") {
+            slot.list.store(NO_LIST, Relaxed);
         }
     }
-    taken
+
+    fn outset(&self) -> Outset {
+        Outset { excess: self.excess(0), ..Outset::default() }
+    }
+
+    fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
+        turn(nth, outset)
+    }
+
+    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
+        let (mut taken, mut class) = (0, 0);
+        while taken < wanted && class < Priority::EVICTABLE {
+            let (left, proven) = (wanted - taken, usize::from(PROVEN) + class);
+            let excess = self.excess(hunt.coming()).min(left);
+            let mut found = if excess > 0 { self.take(proven, excess, hunt) } else { 0 };
+            for list in [class, proven] {
+                if found == 0 {
+                    found = self.take(list, left, hunt);
+                }
+            }
+            taken += found;
+            if hunt.reordered() {
+                class = 0;
+            } else if found == 0 {
+                class += 1;
+            }
+        }
+        taken
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.ghosts.memory_bytes()
+    }
 }

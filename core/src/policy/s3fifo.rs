@@ -10,7 +10,7 @@
 //! its memory is eight bytes a block and it needs no queue of its own.
 
 use super::pair::{self, LISTS, PROVEN as MAIN};
-use super::{Eviction, Hunt, Turn, fingerprint};
+use super::{Eviction, Hunt, Outset, Turn, fingerprint};
 use crate::hash::SequenceHash;
 use crate::slot::{NO_LIST, Priority, Slot};
 use crate::sync::{AtomicU32, AtomicU64, CachePadded, Relaxed};
@@ -33,6 +33,11 @@ impl S3Fifo {
             ghost: (0..capacity).map(|_| AtomicU64::new(0)).collect(),
             ghost_inserted: CachePadded(AtomicU32::new(0)),
         }
+    }
+
+    /// How many blocks of main go before those of small, if blocks that are new come for so many (see [`pair`]).
+    fn excess(&self, coming: usize) -> usize {
+        (self.small_target as usize).saturating_sub(self.small.load(Relaxed) as usize + coming)
     }
 
     fn ghost_entry(&self, key: SequenceHash) -> &AtomicU64 {
@@ -131,15 +136,19 @@ impl Eviction for S3Fifo {
         }
     }
 
-    fn turn(&self, nth: usize) -> Option<Turn> {
-        pair::turn(nth, (self.small.load(Relaxed) + 1).saturating_sub(self.small_target) as usize)
+    fn outset(&self) -> Outset {
+        Outset { excess: self.excess(0), ..Outset::default() }
+    }
+
+    fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
+        pair::turn(nth, outset)
     }
 
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
             // One at a time: each may tip the balance of the two lists.
-            let small_first = self.small.load(Relaxed) >= self.small_target;
+            let small_first = self.excess(hunt.coming()) == 0;
             let mut found = if small_first { self.evict_small(class, 1, hunt) } else { 0 };
             // Main, then small, then what small has promoted to main.
             for list in [Self::evict_main, Self::evict_small, Self::evict_main] {

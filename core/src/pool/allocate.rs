@@ -107,7 +107,8 @@ impl BlockPool {
             if free > 0 && self.take_free(free, out) {
                 continue;
             }
-            let evicted = self.evict_slots(missing, |slot| out.push(A::new(self, BlockId(slot))));
+            let given = out.len() - start;
+            let evicted = self.evict_slots(missing, given, |slot| out.push(A::new(self, BlockId(slot))));
             if evicted == 0 && self.free() == 0 {
                 // What is inactive has active children, or others were quicker.
                 let available = out.len() - start;

@@ -237,8 +237,8 @@ mod tests {
     /// A block that keeps its place while it is in use is found in the end, though there is always another ahead.
     #[test]
     fn what_was_in_use_when_it_was_passed_is_not_left_for_ever() {
-        // LFU has it behind those of fewer uses.
-        for policy in [Policy::Lru, Policy::Sieve, Policy::S3Fifo] {
+        // LFU has it behind those of fewer uses, ARC behind those of none, and reuse where it has learned.
+        for policy in [Policy::Lru, Policy::Sieve, Policy::S3Fifo, Policy::TwoQ] {
             let pool = pool(policy, 100);
             let first = store(&pool, 0);
             let mut own = vec![first, store(&pool, 1)];

@@ -80,7 +80,7 @@ impl BlockPool {
     /// As [`evict`](BlockPool::evict): appends the numbers of up to `n` victims, each with the hash that its bytes are still of. They are the
     /// caller's. Returns how many.
     pub fn evict_ids(&self, n: usize, out: &mut Vec<(BlockId, SequenceHash)>) -> usize {
-        self.evict_slots(n, |slot| out.push((BlockId(slot), self.slot(BlockId(slot)).key())))
+        self.evict_slots(n, 0, |slot| out.push((BlockId(slot), self.slot(BlockId(slot)).key())))
     }
 
     /// Frees owned blocks as one batch, as [`give_back`](BlockPool::give_back) does; one that is `Partial` is reset. A number that is

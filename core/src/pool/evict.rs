@@ -9,7 +9,7 @@ use super::stats::count;
 use super::{BlockPool, EvictedBlock};
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::{AnyPolicy, Eviction, reuse};
+use crate::policy::{AnyPolicy, Eviction, Outset, reuse};
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
 use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Candidate, Full, Timeline, Verdict};
@@ -20,6 +20,8 @@ use core::iter;
 /// How far a look at the eviction order has come: none of it, to begin with.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct VictimsSeen {
+    /// What the order depended on when the look began, if it has.
+    outset: Option<Outset>,
     /// Which of the policy's turns, how many it has shown, and where on the timeline it stands, if it has shown any.
     turn: usize,
     count: usize,
@@ -33,6 +35,8 @@ pub struct VictimsSeen {
 /// A search for victims, as a policy sees it.
 pub(crate) struct Hunt<'p> {
     pool: &'p BlockPool,
+    /// Blocks that whoever asks has been given before these.
+    given: usize,
     /// Slot, and the generation of the registration that ended.
     victims: [Cell<(u32, u32)>; BATCH],
     claimed: Cell<usize>,
@@ -61,6 +65,11 @@ impl<'p> Hunt<'p> {
     /// Victims so far.
     pub(crate) fn claimed(&self) -> usize {
         self.claimed.get()
+    }
+
+    /// Blocks that will come for those which whoever asks has been given so far.
+    pub(crate) fn coming(&self) -> usize {
+        self.given + self.claimed.get()
     }
 
     /// Victims behind so many, which are the caller's.
@@ -151,7 +160,7 @@ impl BlockPool {
     /// Takes up to `n` victims out of the registry, in the policy's order, and appends them to `out`. Their bytes are intact and the
     /// caller's, to be kept elsewhere before the block is used anew. Returns how many; fewer than `n` if no more are evictable.
     pub fn evict<'p>(&'p self, n: usize, out: &mut Vec<EvictedBlock<'p>>) -> usize {
-        self.evict_slots(n, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
+        self.evict_slots(n, 0, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
     }
 
     /// Appends up to `n` blocks that eviction would take next, if nothing happened meanwhile, in about the policy's order: exactly,
@@ -167,8 +176,9 @@ impl BlockPool {
             return self.victims_in_order(policy, &mut seen.looked, n, out);
         }
         let end = out.len().saturating_add(n);
+        let mut outset = seen.outset.unwrap_or_else(|| self.policy.outset());
         while out.len() < end
-            && let Some(turn) = self.policy.turn(seen.turn)
+            && let Some(turn) = self.policy.turn(seen.turn, &outset)
         {
             let before = out.len();
             let most = end.min(before.saturating_add(turn.most.saturating_sub(seen.count)));
@@ -199,10 +209,14 @@ impl BlockPool {
                 place => {
                     let left = (turn.most < usize::MAX).then(|| (turn.list, place.unwrap_or(u64::MAX)));
                     let left = left.or(seen.left);
+                    if turn.of_excess {
+                        outset.excess = outset.excess.saturating_sub(seen.count + out.len() - before);
+                    }
                     *seen = VictimsSeen { turn: seen.turn + 1, count: 0, place: 0, left, ..*seen };
                 }
             }
         }
+        seen.outset = Some(outset);
     }
 
     /// The hash of a registered block that nobody holds, and that may be evicted: true for this moment only. It is no use of it.
@@ -215,11 +229,13 @@ impl BlockPool {
         (same && word.priority() != Priority::Pinned).then(|| slot.key())
     }
 
-    pub(super) fn evict_slots(&self, wanted: usize, mut take: impl FnMut(u32)) -> usize {
+    /// As [`evict`](BlockPool::evict), for who has been `given` so many blocks before, of the same request.
+    pub(super) fn evict_slots(&self, wanted: usize, given: usize, mut take: impl FnMut(u32)) -> usize {
         let mut evicted = 0;
         while evicted < wanted {
             let hunt = Hunt {
                 pool: self,
+                given: given + evicted,
                 victims: [const { Cell::new((0, 0)) }; BATCH],
                 claimed: Cell::new(0),
                 reordered: Cell::new(false),

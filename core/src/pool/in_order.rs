@@ -38,7 +38,8 @@ impl BlockPool {
         match &self.policy {
             AnyPolicy::Reuse(policy) => policy.lists_in_order(&self.timeline, &self.slots, add),
             policy => {
-                let turns = (0..).map_while(|nth| policy.turn(nth));
+                let outset = policy.outset();
+                let turns = (0..).map_while(|nth| policy.turn(nth, &outset));
                 turns.filter(|turn| turn.most > 0).for_each(|turn| add(turn.list));
             }
         }

@@ -105,7 +105,10 @@ impl BlockPool {
             }
             // Its class has changed while it was held: the place is another class's.
             slot.set_ticket(NO_TICKET);
-            self.policy.on_remove(slot);
+            self.policy.on_displaced(slot);
+        }
+        if pinned {
+            self.policy.on_pin(slot);
         }
         !pinned
     }
@@ -180,7 +183,7 @@ impl BlockPool {
         }
         // Ours is still the only reference that knows of this place.
         Reserved::retract(slot);
-        self.policy.on_remove(slot);
+        self.policy.on_displaced(slot);
         self.release_slots_slowly(number);
         false
     }

@@ -30,13 +30,12 @@ pub(in crate::cli) fn curves(report: &Report) -> Drawing {
         lines,
     };
     let title = format!(
-        "{}: {} requests, {} blocks, {} different ones",
-        report.trace,
+        "{} requests, {} blocks, {} different ones",
         count(report.requests),
         count(report.blocks),
         count(report.distinct_blocks)
     );
-    Drawing { title, panels: vec![panel] }
+    Drawing { trace: report.trace.clone(), title, panels: vec![panel] }
 }
 
 /// A number of blocks as `--capacities` takes it.

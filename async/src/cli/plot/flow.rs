@@ -73,8 +73,7 @@ pub(in crate::cli) fn flow(report: &Report, samples: &[Sample]) -> Drawing {
     let (trace, run) = (Scale::of_trace(samples), Scale::of_run(samples));
     let asked = &report.settings;
     let title = format!(
-        "{}: {} requests, policy {}; device {}, host {}, disk {} blocks",
-        report.trace,
+        "{} requests, policy {}; device {}, host {}, disk {} blocks",
         count(report.requests),
         asked.policy,
         count(u64::from(asked.device_blocks)),
@@ -82,6 +81,7 @@ pub(in crate::cli) fn flow(report: &Report, samples: &[Sample]) -> Drawing {
         count(u64::from(asked.disk_blocks))
     );
     Drawing {
+        trace: report.trace.clone(),
         title,
         panels: vec![
             fill(report, samples, &trace),

@@ -50,6 +50,8 @@ enum Format {
 
 /// What is drawn.
 pub(super) struct Drawing {
+    /// The trace's name, which is as long as its path, and what is said of it.
+    trace: String,
     title: String,
     panels: Vec<Panel>,
 }
@@ -57,6 +59,7 @@ pub(super) struct Drawing {
 /// In pixels; of the panels, each.
 const WIDTH: u32 = 1000;
 const TITLE: u32 = 44;
+const MARGIN: u32 = 16;
 
 impl Drawing {
     fn size(&self) -> (u32, u32) {
@@ -69,13 +72,30 @@ impl Drawing {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         area.fill(&WHITE)?;
         let (title, mut rest) = area.split_vertically(TITLE);
-        panel::text(&title, &self.title, panel::Size::Title, (16, 16))?;
+        panel::text(&title, &self.fitting_title(&title)?, panel::Size::Title, (MARGIN as i32, 16))?;
         for panel in &self.panels {
             let (this, below) = rest.split_vertically(panel.height);
             panel.on(&this)?;
             rest = below;
         }
         area.present()
+    }
+
+    /// Of a long path the end, which tells traces apart.
+    fn fitting_title<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<String, DrawingAreaErrorKind<B::ErrorType>> {
+        let (mut shown, mut left_out) = (self.trace.as_str(), "");
+        loop {
+            let title = format!("{left_out}{shown}: {}", self.title);
+            let mut rest = shown.chars();
+            if panel::width(area, &title, panel::Size::Title)? <= WIDTH - 2 * MARGIN || rest.next().is_none()
+            {
+                return Ok(title);
+            }
+            (shown, left_out) = (rest.as_str(), "...");
+        }
     }
 }
 

@@ -108,6 +108,15 @@ pub(super) fn text<B: DrawingBackend>(
     area.draw(&Text::new(what.to_owned(), at, style(size)))
 }
 
+/// Of a line of text, in pixels.
+pub(super) fn width<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    what: &str,
+    size: Size,
+) -> Result<u32, DrawingAreaErrorKind<B::ErrorType>> {
+    Ok(area.estimate_text_size(what, &style(size))?.0)
+}
+
 impl Axis {
     /// From 0 to a round number that is no less than `most`, or than `least`; in steps of 1, 2 or 5 times a power of ten, three to eight of them.
     pub(super) fn linear(
@@ -126,7 +135,7 @@ impl Axis {
         Axis { label: label.into(), from: 0.0, to: steps * step, ticks }
     }
 
-    /// Between two numbers, by powers of two: of points at `x.log2()`.
+    /// Between two numbers, by powers of two, or, where there is none between them, by themselves: of points at `x.log2()`.
     pub(super) fn doubling(
         label: impl Into<String>,
         from: f64,
@@ -139,7 +148,13 @@ impl Axis {
         let step = ((to - from) / 12.0).ceil().max(1.0);
         let first = (from / step).ceil();
         let ticks = (0..13).map(|nth| (first + f64::from(nth)) * step).take_while(|at| *at <= to + room);
-        let ticks = ticks.map(|at| (at, format(at.exp2()))).collect();
+        let mut ticks: Vec<f64> = ticks.collect();
+        if ticks.is_empty() {
+            ticks.push(from);
+            // Nearer to each other their labels would meet.
+            ticks.extend(Some(to).filter(|to| to - from > 0.05));
+        }
+        let ticks = ticks.into_iter().map(|at| (at, format(at.exp2()))).collect();
         Axis { label: label.into(), from: from - room, to: to + room, ticks }
     }
 }

@@ -19,8 +19,8 @@ fn at_rest(ghosts: &Ghosts) {
 fn a_ghost_is_had_once() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2));
-        ghosts.insert(0, key(1));
-        ghosts.insert(0, key(2));
+        ghosts.insert(0, key(1), || 0);
+        ghosts.insert(0, key(2), || 0);
         let other = ghosts.clone();
         let trimming = spawn(move || other.trim(0, 1));
         ghosts.take(key(1));
@@ -34,7 +34,7 @@ fn a_ghost_is_had_once() {
 fn a_ghost_is_had_by_one() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2));
-        ghosts.insert(0, key(1));
+        ghosts.insert(0, key(1), || 0);
         let other = ghosts.clone();
         let taking = spawn(move || usize::from(other.take(key(1)).is_some()));
         let mine = usize::from(ghosts.take(key(1)).is_some());
@@ -50,7 +50,7 @@ fn the_tail_passes_a_new_ghost() {
         let ghosts = Arc::new(Ghosts::new(1, 2));
         let other = ghosts.clone();
         let dropping = spawn(move || other.queues[0].drop_oldest());
-        ghosts.insert(0, key(1));
+        ghosts.insert(0, key(1), || 0);
         dropping.join().expect("no panic");
         at_rest(&ghosts);
     });
@@ -61,10 +61,10 @@ fn the_tail_passes_a_new_ghost() {
 fn two_leave_ghosts() {
     model(|| {
         let ghosts = Arc::new(Ghosts::new(1, 2));
-        ghosts.insert(0, key(1));
+        ghosts.insert(0, key(1), || 0);
         let other = ghosts.clone();
-        let leaving = spawn(move || other.insert(0, key(2)));
-        ghosts.insert(0, key(3));
+        let leaving = spawn(move || other.insert(0, key(2), || 0));
+        ghosts.insert(0, key(3), || 0);
         leaving.join().expect("no panic");
         at_rest(&ghosts);
     });

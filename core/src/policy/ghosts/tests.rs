@@ -20,7 +20,7 @@ fn queues_are_exact() {
         let queue = state as usize >> 40 & 1;
         match state % 8 {
             0..=4 => {
-                ghosts.insert(queue, key(next));
+                ghosts.insert(queue, key(next), || queue);
                 queues[queue].push_back(next);
                 next += 1;
             }
@@ -51,10 +51,10 @@ fn queues_are_exact() {
 fn room_is_bounded() {
     let ghosts = Ghosts::new(1, 50);
     for number in 0..10_000 {
-        ghosts.insert(0, key(number));
+        ghosts.insert(0, key(number), || 0);
         assert!(ghosts.len(0) <= 50);
         assert_eq!(ghosts.take(key(number)), Some(0));
-        ghosts.insert(0, key(number));
+        ghosts.insert(0, key(number), || 0);
     }
     let there = (0..10_000).filter(|number| ghosts.take(key(*number)).is_some());
     assert_eq!(there.collect::<Vec<_>>(), (9950..10_000).collect::<Vec<_>>());
@@ -64,12 +64,12 @@ fn room_is_bounded() {
 #[test]
 fn an_old_one_makes_way_for_its_number() {
     let ghosts = Ghosts::new(1, 32);
-    ghosts.insert(0, key(0));
+    ghosts.insert(0, key(0), || 0);
     for number in 1..64 {
-        ghosts.insert(0, key(number));
+        ghosts.insert(0, key(number), || 0);
         assert_eq!(ghosts.take(key(number)), Some(0));
     }
-    ghosts.insert(0, key(64));
+    ghosts.insert(0, key(64), || 0);
     assert_eq!([0, 64].map(|number| ghosts.take(key(number))), [None, Some(0)]);
     assert_eq!(ghosts.len(0), 0);
 }

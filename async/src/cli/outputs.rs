@@ -1,0 +1,50 @@
+//! Where a result goes: the table for people, JSON for programs, a picture. `policies` and `replay` share it.
+
+use super::json::Target;
+use super::plot::{self, Drawing};
+use clap::Args;
+use serde::Serialize;
+use std::fmt::Display;
+use std::io::Write;
+
+#[derive(Debug, Args)]
+pub(super) struct Outputs {
+    /// Write the result as JSON to this file, or to standard output (-)
+    #[arg(long, value_name = "FILE|-", value_parser = Target::parse)]
+    json: Option<Target>,
+    /// Draw the result to this file: a .svg or a .png
+    #[arg(long, value_name = "FILE", value_parser = plot::Target::parse)]
+    plot: Option<plot::Target>,
+}
+
+impl Outputs {
+    /// Refuses what can be seen to fail, before a minute's work is done for nothing.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.json.as_ref().map_or(Ok(()), Target::check)?;
+        self.plot.as_ref().map_or(Ok(()), plot::Target::check)
+    }
+
+    /// Whether a picture is wanted.
+    pub(super) fn draws(&self) -> bool {
+        self.plot.is_some()
+    }
+
+    /// Writes all that is wanted; what cannot be written keeps nothing else from it.
+    pub(super) fn write(
+        &self,
+        report: &(impl Display + Serialize),
+        drawing: impl FnOnce() -> Drawing,
+    ) -> Result<(), String> {
+        let table = match &self.json {
+            Some(Target::Stdout) => {
+                // JSON has standard output to itself; the table is for whoever watches.
+                let _ = writeln!(std::io::stderr(), "{report}");
+                Ok(())
+            }
+            _ => super::print(format!("{report}\n").as_bytes()),
+        };
+        let json = self.json.as_ref().map_or(Ok(()), |target| target.write(report));
+        let plot = self.plot.as_ref().map_or(Ok(()), |target| target.write(&drawing()));
+        table.and(json).and(plot)
+    }
+}

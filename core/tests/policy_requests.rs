@@ -1,0 +1,338 @@
+//! ARC and 2Q by requests, whose victims a pool takes at once, against their papers, block by block: the same victims in the same order.
+//!
+//! A request has blocks that are there, and blocks that were never there; or it is one block, which may have a ghost. The papers' blocks come
+//! in the order of release. What the request itself has, no pool can evict, and so the papers' lists pass it by here.
+
+use kvstrata_core::*;
+use std::collections::{HashMap, VecDeque};
+
+const CAPACITY: usize = 400;
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+}
+
+/// Requests; new numbers ascend. The longest is longer than a batch of the pool's.
+fn requests() -> Vec<Vec<u64>> {
+    let mut state = 0x1234_5678_9abc_def1u64;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % below
+    };
+    let mut next = 0;
+    let mut new = |n: u64| {
+        next += n;
+        next - n..next
+    };
+    let mut requests: Vec<Vec<u64>> = (0..CAPACITY as u64).map(|_| new(1).collect()).collect();
+    for round in 0..32_000u64 {
+        // Phases: much that is new, much that comes back soon, much that comes back late; and what is popular, little more than T2 has room for.
+        let phase = (round / 2000 % 4) as usize;
+        let (news, back) = [(150, 300), (8, 500), (3, 1100), (3, 350)][phase];
+        let known = new(0).start;
+        let old = |random: &mut dyn FnMut(u64) -> u64| known - 1 - random(back).min(random(back));
+        if !round.is_multiple_of(12) {
+            requests.push(match random(8) {
+                0 if phase == 3 => new(1).collect(),
+                1.. if phase == 3 => vec![random(420)],
+                _ => vec![old(&mut random)],
+            });
+            continue;
+        }
+        let n = 1 + random(news);
+        let mut request: Vec<u64> = new(n).collect();
+        // Asked for, but not brought if it is not there: see `Paper::serves`.
+        (0..random(4)).for_each(|_| request.push(old(&mut random)));
+        requests.push(request);
+    }
+    requests
+}
+
+/// A paper's lists, oldest first.
+trait Paper {
+    fn has(&self, number: u64) -> bool;
+    fn hit(&mut self, number: u64);
+    /// Brings a block in. The victim; none of those held.
+    fn miss(&mut self, number: u64, held: &[u64]) -> Option<u64>;
+
+    /// Of a longer request what is old and not there is left out: that it has a ghost a pool learns later than the paper.
+    fn serves(&self, request: &[u64]) -> Vec<u64> {
+        let newest = request[0];
+        let mut serves = request.to_vec();
+        serves.retain(|number| request.len() == 1 || *number >= newest || self.has(*number));
+        serves
+    }
+}
+
+fn take(list: &mut VecDeque<u64>, number: u64) -> bool {
+    list.iter().position(|other| *other == number).map(|at| list.remove(at)).is_some()
+}
+
+fn oldest(list: &mut VecDeque<u64>, held: &[u64]) -> Option<u64> {
+    let at = list.iter().position(|number| !held.contains(number))?;
+    list.remove(at)
+}
+
+#[derive(Default)]
+struct Arc {
+    t1: VecDeque<u64>,
+    t2: VecDeque<u64>,
+    b1: VecDeque<u64>,
+    b2: VecDeque<u64>,
+    p: f64,
+    /// How often it was moved by more than 1: up, down.
+    leaps: [u64; 2],
+}
+
+impl Arc {
+    fn replace(&mut self, held: &[u64]) -> Option<u64> {
+        // Sums of parts are not exact.
+        if self.t1.len() as f64 > self.p + 1e-5
+            && let Some(victim) = oldest(&mut self.t1, held)
+        {
+            self.b1.push_back(victim);
+            return Some(victim);
+        }
+        if let Some(victim) = oldest(&mut self.t2, held) {
+            self.b2.push_back(victim);
+            return Some(victim);
+        }
+        let victim = oldest(&mut self.t1, held)?;
+        self.b1.push_back(victim);
+        Some(victim)
+    }
+}
+
+impl Paper for Arc {
+    fn has(&self, number: u64) -> bool {
+        self.t1.contains(&number) || self.t2.contains(&number)
+    }
+
+    fn hit(&mut self, number: u64) {
+        assert!(take(&mut self.t1, number) || take(&mut self.t2, number));
+        self.t2.push_back(number);
+    }
+
+    fn miss(&mut self, number: u64, held: &[u64]) -> Option<u64> {
+        let of_b1 = self.b1.contains(&number);
+        if of_b1 || self.b2.contains(&number) {
+            // The pool takes the victim before it knows for what: `p` moves after it.
+            let victim = self.replace(held);
+            let [b1, b2] = [&self.b1, &self.b2].map(|ghosts| ghosts.len() as f64);
+            let (more, by) = if of_b1 { (0, (b2 / b1).max(1.0)) } else { (1, (b1 / b2).max(1.0)) };
+            self.leaps[more] += u64::from(by.fract() > 0.0);
+            self.p = if of_b1 { (self.p + by).min(CAPACITY as f64) } else { (self.p - by).max(0.0) };
+            assert!(take(&mut self.b1, number) || take(&mut self.b2, number));
+            self.t2.push_back(number);
+            return victim;
+        }
+        let (l1, here) = (self.t1.len() + self.b1.len(), self.t1.len() + self.t2.len());
+        let all = here + self.b1.len() + self.b2.len();
+        let mut victim = None;
+        if l1 == CAPACITY {
+            if self.t1.len() < CAPACITY {
+                self.b1.pop_front();
+                victim = self.replace(held);
+            } else {
+                victim = oldest(&mut self.t1, held);
+            }
+        } else if all >= CAPACITY {
+            if all == 2 * CAPACITY {
+                self.b2.pop_front();
+            }
+            victim = self.replace(held);
+        }
+        self.t1.push_back(number);
+        assert_eq!(self.t1.len() + self.t2.len(), (here + 1).min(CAPACITY));
+        victim
+    }
+}
+
+#[derive(Default)]
+struct TwoQ {
+    a1in: VecDeque<u64>,
+    am: VecDeque<u64>,
+    a1out: VecDeque<u64>,
+    /// Blocks that came back.
+    back: u64,
+}
+
+impl Paper for TwoQ {
+    fn has(&self, number: u64) -> bool {
+        self.a1in.contains(&number) || self.am.contains(&number)
+    }
+
+    fn hit(&mut self, number: u64) {
+        if take(&mut self.am, number) {
+            self.am.push_back(number);
+        }
+    }
+
+    fn miss(&mut self, number: u64, held: &[u64]) -> Option<u64> {
+        let again = take(&mut self.a1out, number);
+        let mut victim = None;
+        if self.a1in.len() + self.am.len() == CAPACITY {
+            if self.a1in.len() > CAPACITY / 4 {
+                victim = oldest(&mut self.a1in, held);
+            }
+            if victim.is_none() {
+                victim = oldest(&mut self.am, held);
+            } else {
+                self.a1out.extend(victim);
+                if self.a1out.len() > CAPACITY / 2 {
+                    self.a1out.pop_front();
+                }
+            }
+        }
+        self.back += u64::from(again);
+        if again { &mut self.am } else { &mut self.a1in }.push_back(number);
+        victim
+    }
+}
+
+/// Runs requests over a pool and over the paper: that, and how many were evicted.
+fn compare<P: Paper + Default>(policy: Policy, requests: &[Vec<u64>]) -> (P, usize) {
+    let config = PoolConfig::new(CAPACITY as u32).policy(policy).lanes(1).lane_of(|| 0);
+    let pool = BlockPool::new(config).expect("a valid setup");
+    let mut numbers = HashMap::new();
+    let (mut paper, mut all) = (P::default(), 0);
+    for (nth, request) in requests.iter().enumerate() {
+        let request = paper.serves(request);
+        numbers.extend(request.iter().map(|number| (hash(*number), *number)));
+        let (there, new): (Vec<u64>, Vec<u64>) = request.iter().partition(|number| paper.has(**number));
+        let mut held = there.clone();
+        let mut expected = vec![];
+        for number in &new {
+            expected.extend(paper.miss(*number, &held));
+            held.push(*number);
+        }
+        there.iter().for_each(|number| paper.hit(*number));
+
+        let there: Vec<_> =
+            there.iter().map(|number| pool.lookup(hash(*number)).expect("it is there")).collect();
+        let (mut victims, mut blocks) = (vec![], vec![]);
+        pool.evict(new.len().saturating_sub(pool.free()), &mut victims);
+        let victims: Vec<u64> = victims.drain(..).map(|victim| numbers[&victim.hash()]).collect();
+        assert_eq!(victims, expected, "{policy}, request {nth} of {} blocks", new.len());
+        all += victims.len();
+        pool.allocate(new.len(), &mut blocks).expect("as many were evicted");
+        let complete = blocks.drain(..).zip(&new).map(|(block, number)| block.complete(hash(*number)));
+        let new =
+            complete.map(|block| pool.register(block.expect("a new block is Reset"), None).into_block());
+        let new: Vec<_> = new.collect();
+        pool.release(new.into_iter().chain(there));
+    }
+    (paper, all)
+}
+
+#[test]
+fn arc_s_victims_are_the_paper_s() {
+    let (paper, evicted) = compare::<Arc>(Policy::Arc, &requests());
+    assert!(evicted > 20_000, "{evicted} were evicted");
+    assert!(paper.leaps.iter().all(|leaps| *leaps > 100), "p moves by parts of blocks: {:?}", paper.leaps);
+}
+
+#[test]
+fn two_q_s_victims_are_the_paper_s() {
+    let (paper, evicted) = compare::<TwoQ>(Policy::TwoQ, &requests());
+    assert!(evicted > 20_000, "{evicted} were evicted");
+    assert!(paper.back > 1000, "{} came back", paper.back);
+}
+
+/// B1 grows by more than a batch while T1 does not, and all four lists are full: the room is B2's, and B1's oldest ghosts are met after that.
+#[test]
+fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
+    let one = |numbers: std::ops::Range<u64>| numbers.map(|number| vec![number]);
+    let new = |numbers: std::ops::Range<u64>| [numbers.collect()];
+    // All are proven; 299 ghosts in B1, of which 250 come back: p is 250. Then T1 is filled up to that.
+    let before = one(0..400).chain(one(0..400)).chain(one(400..700)).chain(one(449..699));
+    let before = before.chain(new(700..850)).chain(new(850..950));
+    let requests = before.chain(new(950..1045)).chain(one(400..449)).chain(one(1045..1445));
+    let (paper, _) = compare::<Arc>(Policy::Arc, &requests.collect::<Vec<_>>());
+    assert!(paper.p > 290.0, "those ghosts were there: {}", paper.p);
+}
+
+/// As many ghosts as blocks are still to come are kept beyond Kout: the last of a request meet what they would meet if each came by itself.
+#[test]
+fn the_last_of_a_request_meet_their_ghosts() {
+    let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::TwoQ)).expect("a valid setup");
+    let bring = |numbers: &[u64]| {
+        let mut blocks = vec![];
+        pool.allocate(numbers.len(), &mut blocks).expect("there is room");
+        let complete = blocks.drain(..).zip(numbers).map(|(block, number)| block.complete(hash(*number)));
+        let held =
+            complete.map(|block| pool.register(block.expect("a new block is Reset"), None).into_block());
+        pool.release(held.collect::<Vec<_>>());
+    };
+    (1..13).for_each(|number| bring(&[number]));
+    // 1 to 4 have ghosts, and Kout is 4: the first of these drops the ghost of 1.
+    bring(&[13, 2, 3, 4]);
+    bring(&[14]);
+    let mut next = vec![];
+    pool.next_victims(8, &mut next);
+    let next: Vec<SequenceHash> = next.into_iter().map(|(_, hash)| hash).collect();
+    assert_eq!(next, [10, 11, 12, 13, 14, 2, 3, 4].map(hash), "three are proven, and the last to go");
+}
+
+/// A full pool: of each class so many blocks on trial, and so many proven.
+fn filled(policy: Policy, classes: &[(Priority, u64, u64)]) -> BlockPool {
+    let all: u64 = classes.iter().map(|(_, trial, proven)| trial + proven).sum();
+    let pool = BlockPool::new(PoolConfig::new(all as u32).policy(policy)).expect("a valid setup");
+    let mut next = 0;
+    let mut store = |n: u64, class: Priority| {
+        for number in next..next + n {
+            let mut blocks = vec![];
+            pool.allocate(1, &mut blocks).expect("there is room");
+            let complete = blocks.remove(0).complete(hash(number)).expect("a new block is Reset");
+            let block = pool.register(complete, None).into_block();
+            block.set_priority(class);
+        }
+        next += n;
+    };
+    for (class, trial, proven) in classes {
+        // Whatever was pinned is proven.
+        store(*proven, Priority::Pinned);
+        for number in 0..*proven {
+            let first =
+                classes.iter().take_while(|(other, ..)| other != class).map(|of| of.1 + of.2).sum::<u64>();
+            pool.lookup(hash(first + number)).expect("there").set_priority(*class);
+        }
+        store(*trial, *class);
+    }
+    pool
+}
+
+/// Of each class what its turn gives, and no more than the classes before have left of the excess.
+#[test]
+fn a_look_by_classes_is_the_order_of_eviction() {
+    for policy in [Policy::TwoQ, Policy::Arc] {
+        for classes in [
+            [(Priority::Low, 5, 20), (Priority::Normal, 5, 70)],
+            [(Priority::Low, 40, 0), (Priority::Normal, 40, 20)],
+            [(Priority::Low, 2, 5), (Priority::Normal, 3, 90)],
+        ] {
+            let pool = filled(policy, &classes);
+            let mut next = vec![];
+            pool.next_victims(100, &mut next);
+            let next: Vec<SequenceHash> = next.into_iter().map(|(_, hash)| hash).collect();
+            let mut victims = vec![];
+            pool.evict(100, &mut victims);
+            let victims: Vec<SequenceHash> = victims.iter().map(EvictedBlock::hash).collect();
+            assert_eq!(next, victims, "{policy}: {classes:?}");
+        }
+    }
+}
+
+/// What is pinned takes no part in the trial: Kin is of the others.
+#[test]
+fn pinned_blocks_are_not_on_trial() {
+    let pool = filled(Policy::TwoQ, &[(Priority::Pinned, 0, 40), (Priority::Normal, 20, 40)]);
+    let mut next = vec![];
+    pool.next_victims(60, &mut next);
+    // 20 are on trial, of 25 that may be: so six proven ones go first. They were stored from the 40th on, those on trial from the 80th.
+    let order: Vec<u64> = (40..46).chain(80..100).chain(46..80).collect();
+    let next: Vec<SequenceHash> = next.into_iter().map(|(_, hash)| hash).collect();
+    assert_eq!(next, order.into_iter().map(hash).collect::<Vec<_>>());
+}
