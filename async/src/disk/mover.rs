@@ -188,6 +188,10 @@ impl DiskPort for DiskMover {
         self.tier.is_lost(slot.0)
     }
 
+    fn says_what_fails(&self) -> bool {
+        true
+    }
+
     fn stats(&self) -> Option<TierStats> {
         Some(self.tier.stats())
     }

@@ -139,32 +139,35 @@ impl DiskTier {
         contained(|| {
             for volume in self.volumes.volumes() {
                 let found = volume.describe();
-                let path = found.path.display();
+                let file = found.path.display();
                 for concern in &found.concerns {
                     let (cause, remedy) = of_concern(*concern);
-                    warn!(tier = "disk", file = %path, cause, remedy, "a volume is not what it was when it was last used");
+                    warn!(tier = "disk", %file, cause, remedy, "{}", what_of(*concern));
                 }
                 for note in &found.notes {
-                    info!(tier = "disk", file = %path, "{note}");
+                    info!(tier = "disk", %file, "{note}");
+                }
+                if found.rejected.total() > 0 {
+                    let rejected = listed(&RejectedAtOpening::of(&found.rejected));
+                    info!(tier = "disk", %file, rejected, "a volume has something that its opening did not take, by cause");
                 }
             }
-            let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } =
-                *at_opening;
-            info!(
-                tier = "disk",
-                blocks = recovered,
-                clean,
-                created,
-                record,
-                length,
-                salt,
-                duplicate,
-                truncated,
-                superblock,
-                table,
-                "a disk tier is open: its blocks, and what was rejected, by cause"
-            );
+            let rejected = listed(at_opening);
+            info!(tier = "disk", blocks = recovered, clean, created, rejected, "a disk tier is open");
         });
+    }
+}
+
+/// The causes that there are, with their counts.
+fn listed(rejected: &RejectedAtOpening) -> String {
+    let causes = rejected.causes().into_iter().filter(|(_, count)| *count > 0);
+    causes.map(|(cause, count)| format!("{cause} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+fn what_of(concern: Concern) -> &'static str {
+    match concern {
+        Concern::InMemory | Concern::Buffered => "a volume is not on what a disk tier wants",
+        _ => "a volume is not what it was when it was last used",
     }
 }
 
@@ -182,6 +185,22 @@ fn of_concern(concern: Concern) -> (&'static str, &'static str) {
         Concern::Superblock => (
             "one superblock was damaged; the other one is whole",
             "after a crash that is usual; else see who else writes to the file, and the drive's log (smartctl, nvme smart-log)",
+        ),
+        Concern::Truncated => (
+            "its file has become shorter: the blocks behind its end are lost",
+            "see who cuts the file; it has its length again, and its blocks are computed anew",
+        ),
+        Concern::Unread => (
+            "some of its slot table cannot be read: the blocks of these slots are lost",
+            "see the kernel's log (dmesg) and the drive's (smartctl, nvme smart-log); its blocks are computed anew",
+        ),
+        Concern::InMemory => (
+            "its file system is memory: blocks do not outlive the machine, and take memory that others need",
+            "give it a path on a drive (disk.paths, --disk-dir), or give the host tier more blocks instead",
+        ),
+        Concern::Buffered => (
+            "O_DIRECT is refused: the page cache has a second copy of what is moved, and takes the host's time for it",
+            "give it a path on a file system that has O_DIRECT (disk.paths, --disk-dir; ext4, xfs), or ask for buffered transfers (disk.backend)",
         ),
         _ => ("something was wrong with it, and set right", "see its notes, at info"),
     }

@@ -4,69 +4,82 @@ use kvstrata_ffi::disk::{RejectedRecords, Rejection};
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Blocks and records that were there and were not taken, by cause. Each is a miss.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Rejected {
-    /// At opening: records whose own checksum is wrong.
-    pub record: u64,
-    /// Records, at opening or when read, of a payload of another length than a slot's.
-    pub length: u64,
-    /// At opening: records of an encrypted volume that nobody can open any more.
-    pub salt: u64,
-    /// At opening: records of a hash that a newer record has.
-    pub duplicate: u64,
-    /// At opening: records of slots behind the file's end.
-    pub truncated: u64,
-    /// At opening: superblocks, of the two that each volume has.
-    pub superblock: u64,
-    /// At opening: records that could not be read.
-    pub table: u64,
-    /// When read: slots without a record.
-    pub empty: u64,
-    /// When read: slots whose record has another hash.
-    pub other_hash: u64,
-    /// When read: payloads that are not what their record says.
-    pub payload: u64,
+/// Counts by cause: a field a cause, which `causes` names.
+macro_rules! causes {
+    ($(#[$of:meta])* $name:ident { $($(#[$is:meta])* $cause:ident),+ $(,)? }) => {
+        $(#[$of])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        pub struct $name {
+            $($(#[$is])* pub $cause: u64),+
+        }
+
+        impl $name {
+            /// Each cause by its name, with its count.
+            #[must_use]
+            pub fn causes(&self) -> [(&'static str, u64); [$(stringify!($cause)),+].len()] {
+                [$((stringify!($cause), self.$cause)),+]
+            }
+        }
+    };
 }
 
-/// The part of it that came with reads.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct RejectedReads {
-    /// Slots without a record.
-    pub empty: u64,
-    /// Slots whose record has another hash.
-    pub other_hash: u64,
-    /// Payloads of another length than a slot's.
-    pub length: u64,
-    /// Payloads that are not what their record says.
-    pub payload: u64,
+causes! {
+    /// Blocks and records that were there and were not taken, by cause. Each is a miss.
+    Rejected {
+        /// At opening: records whose own checksum is wrong.
+        record,
+        /// Records, at opening or when read, of a payload of another length than a slot's.
+        length,
+        /// At opening: records of an encrypted volume that nobody can open any more.
+        salt,
+        /// At opening: records of a hash that a newer record has.
+        duplicate,
+        /// At opening: records of slots behind the file's end.
+        truncated,
+        /// At opening: superblocks, of the two that each volume has.
+        superblock,
+        /// At opening: records that could not be read.
+        table,
+        /// When read: slots without a record.
+        empty,
+        /// When read: slots whose record has another hash.
+        other_hash,
+        /// When read: payloads that are not what their record says.
+        payload,
+    }
 }
 
-/// The part of it that came with the opening.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct RejectedAtOpening {
-    /// Records whose own checksum is wrong.
-    pub record: u64,
-    /// Records of a payload of another length than a slot's.
-    pub length: u64,
-    /// Records of an encrypted volume that nobody can open any more.
-    pub salt: u64,
-    /// Records of a hash that a newer record has.
-    pub duplicate: u64,
-    /// Records of slots behind the file's end.
-    pub truncated: u64,
-    /// Superblocks, of the two that each volume has.
-    pub superblock: u64,
-    /// Records that could not be read.
-    pub table: u64,
+causes! {
+    /// The part of [`Rejected`] that came with reads.
+    RejectedReads {
+        /// Slots without a record.
+        empty,
+        /// Slots whose record has another hash.
+        other_hash,
+        /// Payloads of another length than a slot's.
+        length,
+        /// Payloads that are not what their record says.
+        payload,
+    }
 }
 
-impl RejectedReads {
-    /// Each cause by its name, with its count.
-    #[must_use]
-    pub fn causes(&self) -> [(&'static str, u64); 4] {
-        let RejectedReads { empty, other_hash, length, payload } = *self;
-        [("empty", empty), ("other_hash", other_hash), ("length", length), ("payload", payload)]
+causes! {
+    /// The part of [`Rejected`] that came with the opening.
+    RejectedAtOpening {
+        /// Records whose own checksum is wrong.
+        record,
+        /// Records of a payload of another length than a slot's.
+        length,
+        /// Records of an encrypted volume that nobody can open any more.
+        salt,
+        /// Records of a hash that a newer record has.
+        duplicate,
+        /// Records of slots behind the file's end.
+        truncated,
+        /// Superblocks, of the two that each volume has.
+        superblock,
+        /// Records that could not be read.
+        table,
     }
 }
 
@@ -74,21 +87,6 @@ impl RejectedAtOpening {
     pub(super) fn of(records: &RejectedRecords) -> RejectedAtOpening {
         let RejectedRecords { record, length, salt, duplicate, truncated, superblock, table } = *records;
         RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table }
-    }
-
-    /// Each cause by its name, with its count.
-    #[must_use]
-    pub fn causes(&self) -> [(&'static str, u64); 7] {
-        let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } = *self;
-        [
-            ("record", record),
-            ("length", length),
-            ("salt", salt),
-            ("duplicate", duplicate),
-            ("truncated", truncated),
-            ("superblock", superblock),
-            ("table", table),
-        ]
     }
 }
 
@@ -98,35 +96,6 @@ impl Rejected {
         let RejectedReads { empty, other_hash, length: read, payload } = *reads;
         let length = length + read;
         Rejected { record, length, salt, duplicate, truncated, superblock, table, empty, other_hash, payload }
-    }
-
-    /// Each cause by its name, with its count.
-    #[must_use]
-    pub fn causes(&self) -> [(&'static str, u64); 10] {
-        let Rejected {
-            record,
-            length,
-            salt,
-            duplicate,
-            truncated,
-            superblock,
-            table,
-            empty,
-            other_hash,
-            payload,
-        } = *self;
-        [
-            ("record", record),
-            ("length", length),
-            ("salt", salt),
-            ("duplicate", duplicate),
-            ("truncated", truncated),
-            ("superblock", superblock),
-            ("table", table),
-            ("empty", empty),
-            ("other_hash", other_hash),
-            ("payload", payload),
-        ]
     }
 
     /// All causes together.

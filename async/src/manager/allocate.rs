@@ -18,6 +18,25 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
+/// How blocks are asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AllocateOptions {
+    /// Whose it is, for who reads spans. 0: nobody's. Who came first is served first all the same.
+    pub request: u64,
+    /// How long to wait at most; the manager's `deadline.allocate` unless told.
+    pub deadline: Option<Duration>,
+}
+
+impl AllocateOptions {
+    pub(super) fn within(deadline: Duration) -> AllocateOptions {
+        AllocateOptions { deadline: Some(deadline), ..AllocateOptions::default() }
+    }
+
+    fn deadline(self, inner: &Inner) -> Duration {
+        self.deadline.unwrap_or(inner.rules.allocate_deadline)
+    }
+}
+
 /// Why there are no blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AllocateError {
@@ -81,12 +100,12 @@ pub(super) async fn allocate(
     inner: &Arc<Inner>,
     stack: u16,
     count: usize,
-    deadline: Duration,
+    options: AllocateOptions,
     tenant: TenantId,
 ) -> Result<BlocksMut, AllocateError> {
     check(inner, stack, count, tenant)?;
     let since = inner.watch.now();
-    let answer = at_once_or_in_line(inner, stack, count, deadline, tenant).await;
+    let answer = at_once_or_in_line(inner, stack, count, options, tenant).await;
     inner.watch.answered(Call::Allocate, since);
     answer
 }
@@ -95,12 +114,13 @@ async fn at_once_or_in_line(
     inner: &Arc<Inner>,
     stack: u16,
     count: usize,
-    deadline: Duration,
+    options: AllocateOptions,
     tenant: TenantId,
 ) -> Result<BlocksMut, AllocateError> {
     if let Some(blocks) = free_ones(inner, stack, count, tenant) {
         return Ok(blocks);
     }
+    let deadline = options.deadline(inner);
     let place = match take_or_wait(inner, stack, count, deadline, tenant)? {
         Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), stack, ids, tenant)),
         Taken::Place(place) => place,
@@ -109,7 +129,7 @@ async fn at_once_or_in_line(
     // One that was asked for.
     in_line
         .served(deadline)
-        .instrument(asked::in_line(count, tenant))
+        .instrument(asked::in_line(options.request, count, tenant))
         .await?
         .into_iter()
         .next()
@@ -150,7 +170,7 @@ fn take_or_wait(
 pub(super) async fn allocate_groups(
     inner: &Arc<Inner>,
     counts: &[usize],
-    deadline: Duration,
+    options: AllocateOptions,
     tenant: TenantId,
 ) -> Result<Vec<BlocksMut>, AllocateError> {
     if counts.len() != inner.stacks.len() {
@@ -162,7 +182,7 @@ pub(super) async fn allocate_groups(
     let wanted = || (0..).zip(counts.iter().copied());
     wanted().try_for_each(|(stack, count)| check(inner, stack, count, tenant))?;
     let since = inner.watch.now();
-    let answer = groups_at_once_or_in_line(inner, counts, deadline, tenant).await;
+    let answer = groups_at_once_or_in_line(inner, counts, options, tenant).await;
     inner.watch.answered(Call::Allocate, since);
     answer
 }
@@ -170,7 +190,7 @@ pub(super) async fn allocate_groups(
 async fn groups_at_once_or_in_line(
     inner: &Arc<Inner>,
     counts: &[usize],
-    deadline: Duration,
+    options: AllocateOptions,
     tenant: TenantId,
 ) -> Result<Vec<BlocksMut>, AllocateError> {
     let wanted = || (0..).zip(counts.iter().copied());
@@ -179,7 +199,8 @@ async fn groups_at_once_or_in_line(
         return Ok(all);
     }
     let lines = wanted().filter(|(_, count)| *count > 0);
-    let span = asked::in_line(counts.iter().sum(), tenant);
+    let span = asked::in_line(options.request, counts.iter().sum(), tenant);
+    let deadline = options.deadline(inner);
     let in_line = InLine::enter(inner, lines, tenant, deadline)?;
     let mut served = in_line.served(deadline).instrument(span).await?.into_iter();
     let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);

@@ -1,18 +1,37 @@
 //! A call of an engine's that is answered later: when it came, and its span. Both end with the answer, or with the handle that is dropped before.
 //!
-//! Spans are at info, one a request, with its number and counts; blocks by their numbers are for `trace` and `debug`.
+//! Spans are at info, one a call, with the number of its request and counts: `onboard`, `allocate` if it waits in line, `offload`, `persist`,
+//! `preempt`, `resume`, `purge`. A look-up has none: it is what an engine does most, and waits for nobody. Blocks by their numbers, and transfers of
+//! single ones, are for `trace` and `debug`.
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
 use super::matching::PrefixMatch;
 use super::offload::Offloaded;
 use super::onboard::{OnboardOptions, Onboarded};
-use super::tenants::TenantId;
+use super::preempt::Resumed;
+use super::tenants::{Purged, TenantId};
 use super::watch::Since;
 use crate::metrics::Call;
 use crate::tier::Tier;
 use tracing::field::Empty;
 use tracing::{Span, info_span, trace};
+
+/// Blocks on their way down.
+macro_rules! down {
+    ($name:literal, $inner:expr, $stack:expr, $blocks:expr, $($request:ident)?) => {
+        info_span!(
+            $name,
+            $($request,)?
+            group = $inner.stack($stack).name,
+            blocks = $blocks,
+            copied = Empty,
+            there = Empty,
+            refused = Empty,
+            failed = Empty
+        )
+    };
+}
 
 /// A call. Nothing of it, where it is the manager's own or has its answer at once.
 #[derive(Debug)]
@@ -63,21 +82,17 @@ impl Asked {
 
     /// For blocks to be copied down.
     pub(super) fn offload(inner: &Inner, blocks: &Blocks, request: u64) -> Asked {
-        let span = info_span!(
-            "offload",
-            request,
-            group = inner.stack(blocks.stack()).name,
-            blocks = blocks.len(),
-            copied = Empty,
-            there = Empty,
-            refused = Empty,
-            failed = Empty
-        );
+        let span = down!("offload", inner, blocks.stack(), blocks.len(), request);
         trace!(parent: &span, blocks = ?blocks.refs().iter().map(|block| block.id.0).collect::<Vec<_>>(), "offload");
         Asked { since: inner.watch.now(), span }
     }
 
-    /// What came of it.
+    /// For blocks to be brought down to the disk.
+    pub(super) fn persist(inner: &Inner, stack: u16, blocks: usize) -> Asked {
+        Asked { since: inner.watch.now(), span: down!("persist", inner, stack, blocks,) }
+    }
+
+    /// What came of either.
     pub(super) fn offloaded(&self, inner: &Inner, answer: Offloaded) {
         inner.watch.answered(Call::Offload, self.since);
         let Offloaded { copied, there, refused, failed, .. } = answer;
@@ -90,6 +105,38 @@ impl Asked {
 }
 
 /// Of an allocation that waits in line.
-pub(super) fn in_line(blocks: usize, tenant: TenantId) -> Span {
-    info_span!("allocate", blocks, tenant = tenant.0)
+pub(super) fn in_line(request: u64, blocks: usize, tenant: TenantId) -> Span {
+    info_span!("allocate", request, blocks, tenant = tenant.0)
+}
+
+/// Of a request that gives up its blocks.
+pub(super) fn preempt(request: u64, blocks: usize, partial: usize) -> Span {
+    info_span!("preempt", request, blocks, partial)
+}
+
+/// Of one that is to have them back.
+pub(super) fn resume(request: u64, blocks: usize, partial: usize) -> Span {
+    info_span!("resume", request, blocks, partial, came = Empty, missed = Empty)
+}
+
+/// What came of it.
+pub(super) fn resumed(span: &Span, answer: &Resumed) {
+    span.record("came", answer.blocks.len() + answer.partial.as_ref().map_or(0, BlocksMut::len));
+    if let Some(cause) = answer.missed {
+        span.record("missed", cause.name());
+    }
+}
+
+/// Of a purge that somebody waits for.
+pub(super) fn purge(tenant: &str, zero: bool) -> Span {
+    info_span!("purge", tenant, zero, purged = Empty, busy = Empty, failed = Empty, complete = Empty)
+}
+
+/// What came of it by then.
+pub(super) fn purged(span: &Span, answer: &Purged) {
+    let tiers = [answer.device, answer.host, answer.disk];
+    span.record("purged", tiers.iter().map(|of| of.purged).sum::<usize>());
+    span.record("busy", tiers.iter().map(|of| of.busy).sum::<usize>());
+    span.record("failed", answer.failed);
+    span.record("complete", answer.complete);
 }

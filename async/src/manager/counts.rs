@@ -140,6 +140,10 @@ fn count(counter: &AtomicU64, by: u64) {
 }
 
 impl Counts {
+    pub(super) fn new(notices: Notices) -> Counts {
+        Counts { notices, ..Counts::default() }
+    }
+
     pub(super) fn moved(&self, path: Path, bytes: u64, outcome: Result<(), Failure>) {
         let of = &self.paths[path as usize];
         count(&of.transfers, 1);

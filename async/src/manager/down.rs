@@ -128,7 +128,7 @@ pub(super) struct Down {
     pub(super) serial: u64,
     /// Who asked for it.
     pub(super) asked: Vec<u32>,
-    /// When it was queued, or its transfer has started.
+    /// Since when it waits for its transfer, or when that has started.
     pub(super) since: Since,
 }
 
@@ -256,7 +256,10 @@ impl Traffic {
         inner.entered(1);
         match slot {
             Slot::Now(host) => self.take_off(inner, key, host),
-            Slot::Soon | Slot::Never => self.ground(stack, key),
+            Slot::Soon | Slot::Never => {
+                self.wanted(inner, Id::Down(key));
+                self.ground(stack, key);
+            }
         }
         Some(key)
     }
@@ -363,7 +366,7 @@ impl Traffic {
                     let landing = inner.landing().of_write(token);
                     let write = DiskWrite { token, slot, name, bytes, landing };
                     let check = inner.rules.verify_host.then(|| Arc::clone(memory));
-                    self.out.write(Arc::clone(disk), write, check);
+                    self.out.write(Arc::clone(disk), write, check, down.request);
                     Some(())
                 }
                 (_, _, slot) => {
@@ -375,9 +378,7 @@ impl Traffic {
         if started.is_none() {
             let (of, tenant) = (down.stack, down.tenant);
             let staged = down.host.take_if(|_| stack.host.is_none());
-            self.queues[path as usize].ended(bytes);
-            self.again = true;
-            inner.counts.failed(path, Cause::Busy, About::of(of, tenant));
+            self.transfer_busy(inner, Id::Down(key), path, bytes, About::of(of, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Busy));
             // A device that was given up still uses it: the last one to be tried again, as for reads.
             let staged = staged.filter(|staged| !self.hand_to_purge(tenant, Piece::Staged(of, *staged)));

@@ -30,9 +30,10 @@ impl Traffic {
         let unwanted = self.downs.get(key as usize).is_some_and(is_unwanted);
         // What has been written to the disk is known there: it will be found, and go then.
         if path == Path::DeviceToHost && unwanted {
-            let cause = outcome.err().map_or(Cause::Cancelled, |failure| failure.cause);
-            let whose = self.downs.get(key as usize).map(|down| About::of(down.stack, down.tenant));
-            inner.counts.failed(path, cause, whose.unwrap_or_default());
+            // One that ended well has moved, as any.
+            if let (Err(failure), Some(down)) = (outcome, self.downs.get(key as usize)) {
+                inner.counts.failed(path, failure.cause, About::of(down.stack, down.tenant));
+            }
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
         let Some(down) = self.downs.get_mut(key as usize) else { return };

@@ -8,7 +8,7 @@ use super::inner::Inner;
 use super::matching::PrefixMatch;
 use super::offload::{self, Offload, OffloadOptions, Offloaded};
 use super::onboard::{Onboard, OnboardError, OnboardOptions, Onboarded};
-use super::{AllocateError, KvBlockManager, Prefetch, allocate};
+use super::{AllocateError, AllocateOptions, KvBlockManager, Prefetch, allocate};
 use crate::tier::Tier;
 use kvstrata_core::hash::Salt;
 use kvstrata_core::pool::Stats;
@@ -111,7 +111,7 @@ impl Group {
     /// # Errors
     /// [`AllocateError`].
     pub async fn allocate(&self, count: usize) -> Result<BlocksMut, AllocateError> {
-        self.allocate_within(count, self.inner().rules.allocate_deadline).await
+        self.allocate_with(count, AllocateOptions::default()).await
     }
 
     /// [`KvBlockManager::allocate_within`].
@@ -123,7 +123,19 @@ impl Group {
         count: usize,
         deadline: Duration,
     ) -> Result<BlocksMut, AllocateError> {
-        allocate::allocate(self.inner(), self.stack, count, deadline, self.manager.tenant).await
+        self.allocate_with(count, AllocateOptions::within(deadline)).await
+    }
+
+    /// [`KvBlockManager::allocate_with`].
+    ///
+    /// # Errors
+    /// [`AllocateError`].
+    pub async fn allocate_with(
+        &self,
+        count: usize,
+        options: AllocateOptions,
+    ) -> Result<BlocksMut, AllocateError> {
+        allocate::allocate(self.inner(), self.stack, count, options, self.manager.tenant).await
     }
 
     /// [`KvBlockManager::get_mutable_block`].

@@ -13,7 +13,7 @@
 //! Invariants
 //! - I1: what is returned covers exactly T tokens of each group, held, be it found or brought up. A block that fails lowers T for all.
 
-use super::allocate::{AllocateError, allocate_groups};
+use super::allocate::{AllocateError, AllocateOptions, allocate_groups};
 use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
 use super::matching::PrefixMatch;
@@ -313,7 +313,19 @@ impl KvBlockManager {
     /// # Errors
     /// [`AllocateError`]: of the first group that has not enough.
     pub async fn allocate_groups(&self, counts: &[usize]) -> Result<Vec<BlocksMut>, AllocateError> {
-        allocate_groups(&self.inner, counts, self.inner.rules.allocate_deadline, self.tenant).await
+        self.allocate_groups_with(counts, AllocateOptions::default()).await
+    }
+
+    /// The same as [`allocate_with`](KvBlockManager::allocate_with).
+    ///
+    /// # Errors
+    /// [`AllocateError`]: of the first group that has not enough.
+    pub async fn allocate_groups_with(
+        &self,
+        counts: &[usize],
+        options: AllocateOptions,
+    ) -> Result<Vec<BlocksMut>, AllocateError> {
+        allocate_groups(&self.inner, counts, options, self.tenant).await
     }
 
     /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is released.

@@ -19,6 +19,7 @@
 use super::checked::{self, Checked};
 use super::counts::Counts;
 use super::deadlines;
+use super::notices::Notices;
 use super::preempt::Naming;
 use super::rules::Rules;
 use super::stack::{Books, Stack};
@@ -26,8 +27,9 @@ use super::tenants::Tenants;
 use super::traffic::Traffic;
 use super::watch::Watch;
 use crate::config::WriteMode;
+use crate::contained::contained;
 use crate::metrics::Endpoint;
-use crate::transfer::{Landed, Landing, Lands};
+use crate::transfer::{Failure, Landed, Landing, Lands};
 use kvstrata_core::BlockRef;
 use kvstrata_core::waiting::Waiting;
 use std::fmt;
@@ -38,6 +40,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
+use tracing::trace;
 
 /// Who settles. Gives the role back where a waker panics, so that others can take it.
 struct Settler<'i>(&'i Inner);
@@ -109,10 +112,12 @@ impl Inner {
             Instant::now()
         };
         let checks = checked::task(&runtime);
+        let tells = |stack: &Stack| stack.disk.as_ref().is_some_and(|disk| disk.says_what_fails());
+        let notices = Notices::new(stacks.iter().map(tells).collect());
         let inner = Arc::new_cyclic(|this| Inner {
             stacks,
             rules,
-            counts: Counts::default(),
+            counts: Counts::new(notices),
             watch,
             endpoint: OnceLock::new(),
             waiting: Waiting::new(),
@@ -348,6 +353,15 @@ impl Drop for Inner {
 
 impl Lands for Inner {
     fn landed(&self, landed: Landed) {
+        let failed = |failure: &Failure| failure.cause.name();
+        let of_disk = match &landed {
+            Landed::Read(token, outcome) => Some((token.0, outcome.as_ref().err().map(failed))),
+            Landed::Write(token, outcome) => Some((token.0, outcome.as_ref().err().map(failed))),
+            Landed::Copies(_) => None,
+        };
+        if let Some((token, failed)) = of_disk {
+            contained(|| trace!(token, failed, "a transfer of the disk ended"));
+        }
         self.inbox().landed.push(landed);
         if let Some(this) = self.this.upgrade() {
             this.settle();

@@ -25,7 +25,7 @@ const MOST_OF_NAME: usize = 64;
 
 /// All figures.
 pub(super) fn metrics(inner: &Inner) -> Metrics {
-    let (stats, waiting, queues) = {
+    let (stats, waiting, paths) = {
         let traffic = inner.look();
         // Under the lock: what stops being under way is counted under it, so that no figure goes backwards.
         let mut stats = inner.counts.snapshot();
@@ -33,7 +33,7 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
         for (of, busy) in stats.paths.iter_mut().zip(traffic.busy_now(inner)) {
             of.busy += busy;
         }
-        (stats, waiting(&traffic), Path::ALL.map(|path| queue(&traffic, path)))
+        (stats, waiting(&traffic), Path::ALL.map(|path| of_path(inner, &traffic, path)))
     };
     let tiers: Vec<TierMetrics> = (0..inner.stacks.len()).flat_map(|stack| tiers(inner, stack)).collect();
     let of_device = |figure: fn(&TierMetrics) -> u64| {
@@ -61,10 +61,7 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
         groups,
         verification_failures: verification_failures(&stats, &disks),
         stats,
-        paths: queues.map(|of| {
-            let [wait, transfer] = inner.watch.path(of.path);
-            PathMetrics { wait, transfer, ..of }
-        }),
+        paths,
         calls: calls(inner),
         disks,
         waiting,
@@ -118,15 +115,16 @@ fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
     })
 }
 
-fn queue(traffic: &Traffic, path: Path) -> PathMetrics {
+fn of_path(inner: &Inner, traffic: &Traffic, path: Path) -> PathMetrics {
     let queue = &traffic.queues[path as usize];
+    let [wait, transfer] = traffic.times.of(path).map(|times| inner.watch.if_timed(times));
     PathMetrics {
         path,
         queued: Class::ALL.map(|class| u64::from(queue.waiting_of(class))),
         inflight: u64::from(queue.in_flight()),
         inflight_bytes: queue.in_flight_bytes(),
-        wait: None,
-        transfer: None,
+        wait,
+        transfer,
     }
 }
 

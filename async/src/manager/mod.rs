@@ -95,7 +95,7 @@ mod up;
 mod volumes;
 mod watch;
 
-pub use allocate::AllocateError;
+pub use allocate::{AllocateError, AllocateOptions};
 pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault};
 pub use build::{BuildError, Parts, StackParts};
 pub use census::{Census, TierCensus};
@@ -212,7 +212,7 @@ impl KvBlockManager {
     /// # Errors
     /// [`AllocateError`]: more than the device has, or none until the deadline (`deadline.allocate`).
     pub async fn allocate(&self, count: usize) -> Result<BlocksMut, AllocateError> {
-        self.allocate_within(count, self.inner.rules.allocate_deadline).await
+        self.allocate_with(count, AllocateOptions::default()).await
     }
 
     /// The same with a deadline of its own.
@@ -224,7 +224,19 @@ impl KvBlockManager {
         count: usize,
         deadline: Duration,
     ) -> Result<BlocksMut, AllocateError> {
-        allocate::allocate(&self.inner, 0, count, deadline, self.tenant).await
+        self.allocate_with(count, AllocateOptions::within(deadline)).await
+    }
+
+    /// The same for a request, by its number.
+    ///
+    /// # Errors
+    /// [`AllocateError`].
+    pub async fn allocate_with(
+        &self,
+        count: usize,
+        options: AllocateOptions,
+    ) -> Result<BlocksMut, AllocateError> {
+        allocate::allocate(&self.inner, 0, count, options, self.tenant).await
     }
 
     /// One block to fill.
@@ -242,8 +254,7 @@ impl KvBlockManager {
     pub async fn allocate_group(&self, group: usize, count: usize) -> Result<BlocksMut, AllocateError> {
         match u16::try_from(group).ok().filter(|_| group < self.groups()) {
             Some(stack) => {
-                let deadline = self.inner.rules.allocate_deadline;
-                allocate::allocate(&self.inner, stack, count, deadline, self.tenant).await
+                allocate::allocate(&self.inner, stack, count, AllocateOptions::default(), self.tenant).await
             }
             None => Err(AllocateError::TooMany { requested: count, capacity: 0 }),
         }

@@ -1,7 +1,8 @@
 //! What an operator can act on, said once: a condition is raised where it is counted, under the lock or not, and logged when that has been given
 //! back. How often it has happened is in the figures.
 //!
-//! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is not said here.
+//! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is said here only of a port that does not
+//! ([`DiskPort::says_what_fails`](crate::transfer::DiskPort::says_what_fails)).
 //!
 //! Invariants
 //! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings go on, however long it takes.
@@ -125,7 +126,9 @@ impl Notice {
         match self {
             Notice::Failed(path, cause) => {
                 let (grade, what, remedy) = of_failure(cause)?;
-                of(grade, path.from(), Some(path), what, remedy)
+                let of_disk = matches!(cause, Cause::Rejected | Cause::Disk | Cause::Lost);
+                let tier = if of_disk { Tier::Disk } else { path.from() };
+                of(grade, tier, Some(path), what, remedy)
             }
             Notice::Parked(path) => of(
                 Grade::Error,
@@ -193,8 +196,23 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
             "blocks were not there in time for who waited",
             "ask for shorter runs, or raise deadline.onboard or deadline.offload; kvstrata_transfer_wait_seconds shows the queues",
         ),
-        // Volumes say these themselves; nobody is to act on the others.
-        Cause::Rejected | Cause::Disk | Cause::Lost | Cause::Cancelled | Cause::Quota => return None,
+        Cause::Rejected => (
+            Grade::Error,
+            "the disk gave something else than what was written: the block is a miss, and computed anew",
+            "see who else writes to what the tier is on, and whether that keeps what it is given",
+        ),
+        Cause::Disk => (
+            Grade::Warning,
+            "the disk failed a transfer",
+            "see the log of what the tier is on; its blocks are misses meanwhile",
+        ),
+        Cause::Lost => (
+            Grade::Error,
+            "a disk, or a part of it, is out of service: its blocks are misses, and the tier is smaller",
+            "see the log of what the tier is on; start again with one that works, or without it",
+        ),
+        // Nobody is to act on these.
+        Cause::Cancelled | Cause::Quota => return None,
     };
     Some((grade, what, remedy))
 }
@@ -206,18 +224,29 @@ pub(super) struct Notices {
     said: AtomicU64,
     /// By condition: whose it was.
     whose: [AtomicU32; ALL as usize],
+    /// By group: its disk says by itself what fails.
+    tells: Box<[bool]>,
 }
 
 impl Default for Notices {
     fn default() -> Notices {
-        let whose = std::array::from_fn(|_| AtomicU32::new(0));
-        Notices { raised: AtomicU64::new(0), said: AtomicU64::new(0), whose }
+        Notices::new(Box::default())
     }
 }
 
 impl Notices {
+    /// Of groups, whose disks say by themselves what fails, or do not.
+    pub(super) fn new(tells: Box<[bool]>) -> Notices {
+        let whose = std::array::from_fn(|_| AtomicU32::new(0));
+        Notices { raised: AtomicU64::new(0), said: AtomicU64::new(0), whose, tells }
+    }
+
     /// A condition is met, perhaps not for the first time.
     pub(super) fn raise(&self, notice: Notice, whose: About) {
+        let of_disk = matches!(notice, Notice::Failed(_, Cause::Rejected | Cause::Disk | Cause::Lost));
+        if of_disk && whose.stack.and_then(|stack| self.tells.get(usize::from(stack))) == Some(&true) {
+            return;
+        }
         let bit = notice.bit();
         let both = self.said.load(Relaxed) | self.raised.load(Relaxed);
         if both & 1 << bit == 0 {
@@ -284,13 +313,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_has_a_remedy_and_what_volumes_say_is_not_said_twice() {
+    fn what_is_said_has_a_remedy_and_what_a_disk_says_itself_is_not_said_twice() {
         let said: Vec<Words> = (0..ALL).filter_map(|bit| Notice::at(bit).words()).collect();
         assert!(said.iter().all(|words| !words.remedy.is_empty() && !words.what.is_empty()));
         for path in Path::ALL {
-            for cause in [Cause::Rejected, Cause::Disk, Cause::Lost, Cause::Cancelled] {
+            for cause in [Cause::Cancelled, Cause::Quota] {
                 assert!(Notice::Failed(path, cause).words().is_none(), "{path} {cause:?}");
             }
+        }
+        for cause in [Cause::Rejected, Cause::Disk, Cause::Lost] {
+            let notices = Notices::new(Box::new([true, false]));
+            let raised = |stack| {
+                notices.raise(Notice::Failed(Path::DiskToDevice, cause), About::stack(stack));
+                notices.raised.load(Relaxed) != 0
+            };
+            assert_eq!([0, 1].map(raised), [false, true], "{cause:?}");
         }
     }
 }

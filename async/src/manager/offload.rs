@@ -11,7 +11,6 @@ use super::notices::About;
 use super::schedule::GatedCopy;
 use super::traffic::Traffic;
 use super::unwritten::written_after;
-use crate::metrics::Call;
 use crate::scheduler::Gate;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
@@ -149,9 +148,9 @@ impl Offload {
 
 /// See [`KvBlockManager::persist`](super::KvBlockManager::persist).
 pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Offloaded {
-    let since = inner.watch.now();
+    let asked = Asked::persist(inner, stack, hashes.len());
     let outcome = bring_down(inner, stack, hashes).await;
-    inner.watch.answered(Call::Offload, since);
+    asked.offloaded(inner, outcome);
     outcome
 }
 

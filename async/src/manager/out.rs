@@ -17,17 +17,17 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tracing::debug;
+use tracing::{debug, trace};
 
-/// A write, and the memory with whose sums it is compared.
-type Writing = (Arc<dyn DiskPort>, DiskWrite, Option<Arc<HostMemory>>);
+/// A write, the memory with whose sums it is compared, and whose request it is of.
+type Writing = (Arc<dyn DiskPort>, DiskWrite, Option<Arc<HostMemory>>, u64);
 
 /// Work that must not be done under the lock.
 #[derive(Default)]
 pub(super) struct Out {
     pub(super) wakes: Vec<Waker>,
     copies: Vec<(u16, Path, Vec<Copy>)>,
-    reads: Vec<(Arc<dyn DiskPort>, DiskRead)>,
+    reads: Vec<(Arc<dyn DiskPort>, DiskRead, u64)>,
     writes: Vec<Writing>,
     grants: Vec<(oneshot::Sender<Grant>, u16, Vec<BlockId>, TenantId)>,
     pauses: Vec<(Id, u64)>,
@@ -67,8 +67,8 @@ impl Out {
         }
     }
 
-    pub(super) fn read(&mut self, disk: Arc<dyn DiskPort>, read: DiskRead) {
-        self.reads.push((disk, read));
+    pub(super) fn read(&mut self, disk: Arc<dyn DiskPort>, read: DiskRead, request: u64) {
+        self.reads.push((disk, read, request));
     }
 
     /// With `memory`, the bytes are compared with its sums first.
@@ -77,8 +77,9 @@ impl Out {
         disk: Arc<dyn DiskPort>,
         write: DiskWrite,
         memory: Option<Arc<HostMemory>>,
+        request: u64,
     ) {
-        self.writes.push((disk, write, memory));
+        self.writes.push((disk, write, memory, request));
     }
 
     pub(super) fn grant(
@@ -114,7 +115,8 @@ impl Out {
     /// Does it all. What lands meanwhile is for whoever settles.
     pub(super) fn perform(&mut self, inner: &Arc<Inner>) {
         // Reads first: they take longest.
-        for (disk, read) in self.reads.drain(..) {
+        for (disk, read, request) in self.reads.drain(..) {
+            contained(|| trace!(request, slot = read.slot.0, token = read.token.0, "a read begins"));
             contained(|| disk.read(read));
         }
         for (stack, path, list) in self.copies.drain(..) {
@@ -124,7 +126,8 @@ impl Out {
             let copies = Copies::new(list, inner.landing());
             contained(|| inner.stack(stack).mover.start(copies));
         }
-        for (disk, write, memory) in self.writes.drain(..) {
+        for (disk, write, memory, request) in self.writes.drain(..) {
+            contained(|| trace!(request, slot = write.slot.0, token = write.token.0, "a write begins"));
             match memory {
                 None => contained(|| disk.write(write)),
                 Some(memory) => {

@@ -9,6 +9,7 @@
 //! the manager, and a number. So nobody else finds it; when it is back, or nobody will come for it, it leaves all tiers (`forget.rs`).
 
 use super::KvBlockManager;
+use super::asked;
 use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
 use super::offload::{Offload, Offloaded};
@@ -19,6 +20,7 @@ use kvstrata_core::{BlockId, BlockRef, SequenceHash, Xxh3};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tracing::Instrument;
 
 /// A request's blocks, given up for a while.
 #[derive(Debug)]
@@ -112,6 +114,7 @@ impl KvBlockManager {
         if !same {
             return Err((blocks, partial));
         }
+        let _span = asked::preempt(request, blocks.len(), partial.len()).entered();
         let pool = &self.inner.stack(blocks.stack()).device.pool;
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
         // Up to the first that was withdrawn: what is behind it is no prefix.
@@ -136,6 +139,17 @@ impl KvBlockManager {
     /// # Errors
     /// [`OnboardError`].
     pub async fn resume(
+        &self,
+        preempted: Preempted,
+        options: OnboardOptions,
+    ) -> Result<Resumed, OnboardError> {
+        let span = asked::resume(options.request, preempted.full, preempted.names.hashes.len());
+        let resumed = self.bring_back(preempted, options).instrument(span.clone()).await?;
+        asked::resumed(&span, &resumed);
+        Ok(resumed)
+    }
+
+    async fn bring_back(
         &self,
         preempted: Preempted,
         options: OnboardOptions,

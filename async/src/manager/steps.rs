@@ -31,6 +31,7 @@ use super::notices::About;
 use super::schedule::{GatedFlight, Waiter};
 use super::stack::Stack;
 use super::traffic::{At, Id, Traffic};
+use super::watch::Since;
 use crate::scheduler::Gate;
 use crate::transfer::{Cause, Failure, Path};
 
@@ -104,6 +105,8 @@ impl Traffic {
     fn gate_flight(&mut self, inner: &Inner, key: u32, gate: Gate) {
         let down = &mut self.downs[key as usize];
         let flight = GatedFlight { key, serial: down.serial, since: inner.elapsed() };
+        // The engine's time is no wait for a transfer.
+        down.since = Since::default();
         down.at = At::Gated(self.gated.hold_beyond(gate, Waiter::Flight(flight)));
         self.watch_gates(inner.rules.offload_deadline);
     }
@@ -131,6 +134,7 @@ impl Traffic {
         let line = &mut self.lines[stack];
         line.news = true;
         if !has_host {
+            self.wanted(inner, Id::Down(key));
             return self.ground(stack as u16, key);
         }
         line.landing += 1;

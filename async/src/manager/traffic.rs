@@ -16,6 +16,7 @@ use super::deadlines::Deadlines;
 use super::down::Down;
 use super::inner::Inner;
 use super::line::Line;
+use super::notices::About;
 use super::offload::Offloading;
 use super::onboarding::Onboarding;
 use super::out::Out;
@@ -25,10 +26,10 @@ use super::schedule::Waiter;
 use super::tenants::{Held, Purging, TenantId};
 use super::unwritten::Unwritten;
 use super::up::Up;
-use super::watch::Since;
+use super::watch::{Since, Times};
 use crate::scheduler::{Clock, Gated, Key};
 use crate::transfer::{Allowance, Limits, Queue, Ticket};
-use crate::transfer::{Class, Copy, Failure, HostSide, Landed, Path, Token};
+use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Landed, Path, Token};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use slab::Slab;
 use std::collections::{HashMap, HashSet};
@@ -147,6 +148,7 @@ pub(super) struct Traffic {
     pub(super) refusing: bool,
     /// By path: since when something of it is under way.
     busy_since: [Option<Duration>; 4],
+    pub(super) times: Times,
     /// Tenants that are being purged.
     pub(super) purging: Vec<Purging>,
     /// Blocks that are never used again.
@@ -205,6 +207,7 @@ impl Traffic {
             closed: false,
             refusing: false,
             busy_since: [None; 4],
+            times: Times::default(),
             purging: Vec::new(),
             parked: Vec::new(),
             lost: HashMap::new(),
@@ -278,16 +281,20 @@ impl Traffic {
     ) -> At {
         // It owns its ends already: refusing it would not make room. What is bounded is what begins.
         let ticket = self.queues[path as usize].push(class, request, lane, bytes, item);
-        let now = self.when(inner);
-        if let Some(since) = self.since(item) {
-            *since = now;
-        }
+        self.wanted(inner, item);
         At::Queued(path, ticket)
+    }
+
+    /// From now on a flight waits for its next transfer, if it does not already.
+    pub(super) fn wanted(&mut self, inner: &Inner, flight: Id) {
+        let now = self.when(inner);
+        if let Some(since) = self.since(flight) {
+            since.begin(now);
+        }
     }
 
     /// A mover has answered.
     pub(super) fn land(&mut self, inner: &Inner, landed: Landed) {
-        let now = self.when(inner);
         match landed {
             Landed::Copies(mut list) => {
                 for copy in list.drain(..) {
@@ -299,17 +306,17 @@ impl Traffic {
                     if kept {
                         self.park(inner, token);
                     }
-                    self.land_one(inner, (token, now), path, layers, outcome);
+                    self.land_one(inner, token, path, layers, outcome);
                 }
                 if self.spare.len() < MOST_SPARE {
                     self.spare.push(list);
                 }
             }
             Landed::Read(token, outcome) => {
-                self.land_one(inner, (token, now), Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
+                self.land_one(inner, token, Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
             }
             Landed::Write(token, outcome) => {
-                self.land_one(inner, (token, now), Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
+                self.land_one(inner, token, Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
             }
         }
     }
@@ -317,7 +324,7 @@ impl Traffic {
     fn land_one(
         &mut self,
         inner: &Inner,
-        (token, now): (Token, Since),
+        token: Token,
         path: Path,
         layers: std::ops::Range<u32>,
         outcome: Result<(), Failure>,
@@ -328,14 +335,33 @@ impl Traffic {
             Id::Down(key) => self.downs.get(key as usize).map(|down| down.stack),
         };
         let Some(stack) = stack else { return };
-        let bytes = inner.stack(stack).bytes_of(&layers);
-        self.queues[path as usize].ended(bytes);
-        inner.counts.moved(path, bytes, outcome);
-        inner.watch.landed(path, self.since(id).map(std::mem::take).unwrap_or_default(), now);
+        self.transfer_ended(inner, id, path, inner.stack(stack).bytes_of(&layers), outcome);
         match id {
             Id::Up(key) => self.land_up(inner, key, path, outcome),
             Id::Down(key) => self.land_down(inner, key, path, outcome),
         }
+    }
+
+    /// Its turn had come, and something else has its memory: it ends where it would have begun. What waits for its room is looked at again.
+    pub(super) fn transfer_busy(&mut self, inner: &Inner, id: Id, path: Path, bytes: u64, whose: About) {
+        self.transfer_ended(inner, id, path, bytes, Err(Failure::of(Cause::Busy)));
+        inner.counts.failed(path, Cause::Busy, whose);
+        self.again = true;
+    }
+
+    fn transfer_ended(
+        &mut self,
+        inner: &Inner,
+        id: Id,
+        path: Path,
+        bytes: u64,
+        outcome: Result<(), Failure>,
+    ) {
+        self.queues[path as usize].ended(bytes);
+        inner.counts.moved(path, bytes, outcome);
+        let now = self.when(inner);
+        let started = self.since(id).map(std::mem::take).unwrap_or_default();
+        self.times.ended(path, started, now);
     }
 
     /// A device has failed and keeps the memory of a flight: its blocks are nobody's from now on, here and there.
@@ -386,9 +412,8 @@ impl Traffic {
                 let path = Path::ALL[(first + turn) % Path::ALL.len()];
                 while let Some(next) = self.next_on(inner, path) {
                     let now = self.when(inner);
-                    if let Some(since) = self.since(next.item) {
-                        inner.watch.started(path, std::mem::replace(since, now), now);
-                    }
+                    let wanted = self.since(next.item).map(|since| std::mem::replace(since, now));
+                    self.times.started(path, wanted.unwrap_or_default(), now);
                     match next.item {
                         Id::Up(key) => self.start_up(inner, key, path, next.bytes),
                         Id::Down(key) => self.start_down(inner, key, path, next.bytes),
@@ -417,7 +442,7 @@ impl Traffic {
         *self.when.get_or_insert_with(|| inner.watch.now())
     }
 
-    /// When a flight was queued, or has started.
+    /// Since when a flight waits for its transfer, or when that has started.
     fn since(&mut self, flight: Id) -> Option<&mut Since> {
         match flight {
             Id::Up(key) => self.ups.get_mut(key as usize).map(|up| &mut up.since),

@@ -62,7 +62,7 @@ pub(super) struct Up {
     pub(super) entry: u64,
     /// Why the last who has left it did.
     pub(super) left_by: Cause,
-    /// When it was queued, or its transfer has started.
+    /// Since when it waits for its transfer, or when that has started.
     pub(super) since: Since,
 }
 
@@ -108,6 +108,7 @@ impl Traffic {
         let Some(up) = self.ups.get_mut(key as usize) else { return };
         up.device = Some(device);
         self.lines[up.stack as usize].news = true;
+        self.wanted(inner, Id::Up(key));
         self.queue_or_aside(inner, key);
     }
 
@@ -128,7 +129,8 @@ impl Traffic {
         let Some(up) = self.ups.get_mut(key as usize) else { return };
         let stack = inner.stack(up.stack);
         up.at = At::Moving;
-        let (token, urgent) = (Id::Up(key).token(), up.class == Class::Urgent);
+        let (token, urgent, whose) =
+            (Id::Up(key).token(), up.class == Class::Urgent, About::of(up.stack, up.tenant));
         let Some(memory) = &stack.memory else { return };
         if path == Path::DiskToDevice {
             let Source::Disk(block, _) = up.source else { return };
@@ -138,18 +140,16 @@ impl Traffic {
             let (Some(staged), Some(Ok(buffer)), Some(disk)) = (staged, buffer, disk) else {
                 // A device that was given up still writes there: the last one to be tried again.
                 staging.splice(0..0, staged);
-                self.queues[path as usize].ended(bytes);
-                self.again = true;
-                inner.counts.failed(path, Cause::Busy, About::of(up.stack, up.tenant));
+                self.transfer_busy(inner, Id::Up(key), path, bytes, whose);
                 return self.up_failed(inner, key, Failure::of(Cause::Busy));
             };
             up.source = Source::Disk(block, Some(staged));
             let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
-            let (of, slot, hash) = (up.stack, block.id, up.name.hash);
+            let (of, slot, hash, request) = (up.stack, block.id, up.name.hash, up.request);
             self.note_staged(inner, of, staged, Id::Up(key));
             let landing = inner.landing().of_read(token);
             let read = DiskRead { token, slot, hash, urgency, buffer, landing };
-            return self.out.read(Arc::clone(disk), read);
+            return self.out.read(Arc::clone(disk), read, request);
         }
         let (from, verify) = match up.source {
             Source::Host(block) => (block.id.0, inner.rules.verify_host),
@@ -162,9 +162,7 @@ impl Traffic {
                 self.out.copy(&mut self.spare, inner, (up.stack, path), copy);
             }
             _ => {
-                self.queues[path as usize].ended(bytes);
-                self.again = true;
-                inner.counts.failed(path, Cause::Busy, About::of(up.stack, up.tenant));
+                self.transfer_busy(inner, Id::Up(key), path, bytes, whose);
                 self.up_failed(inner, key, Failure::of(Cause::Busy));
             }
         }
@@ -174,11 +172,11 @@ impl Traffic {
     pub(super) fn land_up(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
         let purging = self.ups.get(key as usize).is_some_and(|up| self.is_purging(up.tenant));
         let in_the_way = path == Path::DiskToDevice && self.is_in_the_way(key);
-        let outcome = outcome.and(if purging { Err(Failure::of(Cause::Cancelled)) } else { Ok(()) });
         let Some(up) = self.ups.get_mut(key as usize) else { return };
         let layers = inner.stack(up.stack).layers;
         match outcome {
-            Ok(()) if in_the_way => {
+            // It has moved, as well as any; and nobody is to have it.
+            Ok(()) if in_the_way || purging => {
                 self.up_failed(inner, key, Failure::of(Cause::Cancelled));
             }
             Ok(()) if path == Path::DiskToDevice => self.queue_up(inner, key),

@@ -1,4 +1,5 @@
-//! What is counted outside the lock, and how long things take: each thread counts for itself ([`Stripes`]).
+//! What is counted outside the lock, each thread for itself ([`Stripes`]): look-ups, and how long calls take. And under it, in plain words: how long
+//! transfers do ([`Times`]).
 //!
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing.
@@ -18,6 +19,39 @@ impl Since {
     fn after(self, earlier: Since) -> Option<Duration> {
         Some(self.0?.saturating_duration_since(earlier.0?))
     }
+
+    /// It begins now, unless it has begun.
+    pub(super) fn begin(&mut self, now: Since) {
+        self.0 = self.0.or(now.0);
+    }
+}
+
+/// How long transfers wait and take. Under the manager's lock, which whoever reads them has too.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    waits: [LatencyHistogram; Path::ALL.len()],
+    transfers: [LatencyHistogram; Path::ALL.len()],
+}
+
+impl Times {
+    /// A transfer that was wanted then starts.
+    pub(super) fn started(&mut self, path: Path, wanted: Since, now: Since) {
+        if let Some(time) = now.after(wanted) {
+            self.waits[path as usize].record(time);
+        }
+    }
+
+    /// One that has started then has ended.
+    pub(super) fn ended(&mut self, path: Path, started: Since, now: Since) {
+        if let Some(time) = now.after(started) {
+            self.transfers[path as usize].record(time);
+        }
+    }
+
+    /// Waits of a path, and its transfers.
+    pub(super) fn of(&self, path: Path) -> [LatencyHistogram; 2] {
+        [self.waits[path as usize], self.transfers[path as usize]]
+    }
 }
 
 /// Look-ups of a group's blocks.
@@ -33,8 +67,6 @@ struct Stripe {
     /// By group.
     asked: Box<[Asked]>,
     calls: [Buckets; Call::ALL.len()],
-    waits: [Buckets; Path::ALL.len()],
-    transfers: [Buckets; Path::ALL.len()],
 }
 
 /// What an engine has told of its requests: with each, while others read what is beside it. So alone on its cache lines, as a stripe is.
@@ -58,12 +90,8 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(groups: usize, timed: bool) -> Watch {
-        let stripe = || Stripe {
-            asked: (0..groups).map(|_| Asked::default()).collect(),
-            calls: Default::default(),
-            waits: Default::default(),
-            transfers: Default::default(),
-        };
+        let stripe =
+            || Stripe { asked: (0..groups).map(|_| Asked::default()).collect(), calls: Default::default() };
         Watch { stripes: Stripes::new(stripe), timed, told: Told::default() }
     }
 
@@ -78,20 +106,6 @@ impl Watch {
     pub(super) fn answered(&self, call: Call, since: Since) {
         if let Some(since) = since.0 {
             self.stripes.mine().calls[call as usize].record(since.elapsed());
-        }
-    }
-
-    /// A transfer that was queued then starts.
-    pub(super) fn started(&self, path: Path, queued: Since, now: Since) {
-        if let Some(time) = now.after(queued) {
-            self.stripes.mine().waits[path as usize].record(time);
-        }
-    }
-
-    /// One that has started then has ended.
-    pub(super) fn landed(&self, path: Path, started: Since, now: Since) {
-        if let Some(time) = now.after(started) {
-            self.stripes.mine().transfers[path as usize].record(time);
         }
     }
 
@@ -150,17 +164,13 @@ impl Watch {
         Lookups { found, blocks: asked().map(|of| of.blocks.load(Relaxed)).sum() }
     }
 
-    fn latencies(&self, of: impl Fn(&Stripe) -> &Buckets) -> Option<LatencyHistogram> {
-        self.timed.then(|| LatencyHistogram::of(self.stripes.all().map(of)))
+    /// What is given, where latencies are counted.
+    pub(super) fn if_timed<T>(&self, counted: T) -> Option<T> {
+        self.timed.then_some(counted)
     }
 
     pub(super) fn call(&self, call: Call) -> Option<LatencyHistogram> {
-        self.latencies(|stripe| &stripe.calls[call as usize])
-    }
-
-    /// Waits in a path's queue, and transfers on it.
-    pub(super) fn path(&self, path: Path) -> [Option<LatencyHistogram>; 2] {
-        let path = path as usize;
-        [self.latencies(|stripe| &stripe.waits[path]), self.latencies(|stripe| &stripe.transfers[path])]
+        self.timed
+            .then(|| LatencyHistogram::of(self.stripes.all().map(|stripe| &stripe.calls[call as usize])))
     }
 }

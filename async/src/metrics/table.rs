@@ -173,7 +173,7 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| for path in &m.paths {
             path.transfer.into_iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
         };
-    Histogram "transfer_wait_seconds" ["path"] "seconds", "From the queue to the start of a transfer. What waits beside a full queue is not in it yet (aside_transfers).",
+    Histogram "transfer_wait_seconds" ["path"] "seconds", "From when a transfer could begin but for its turn to its start: up, from when it has its block of the device; down, also while it waits for a block of host memory. What waits for a layer or an iteration of the engine's does not wait here.",
         |m, take| for path in &m.paths {
             path.wait.into_iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
         };

@@ -113,6 +113,10 @@ impl DiskPort for TimedDisk {
         self.disk.is_lost(slot)
     }
 
+    fn says_what_fails(&self) -> bool {
+        self.disk.says_what_fails()
+    }
+
     fn stats(&self) -> Option<TierStats> {
         self.disk.stats()
     }

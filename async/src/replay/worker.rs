@@ -16,7 +16,7 @@
 use super::pattern::Pattern;
 use super::tally::Tally;
 use super::tiers::{Tiers, hash_of};
-use crate::manager::{Blocks, BlocksMut, OnboardOptions};
+use crate::manager::{AllocateOptions, Blocks, BlocksMut, OnboardOptions};
 use crate::tier::Tier;
 use crate::trace::Request;
 use kvstrata_core::SequenceHash;
@@ -73,20 +73,20 @@ impl Worker {
         let ready = found.is_ready();
         let (mut held, mut fresh);
         if ready {
-            fresh = self.allocate(&rest).await;
+            fresh = self.allocate(&rest, line).await;
             held = found.into_device();
         } else {
             // The run fits: it is no longer than the device.
             let options = OnboardOptions { request: line, ..OnboardOptions::default() };
             let Ok(onboard) = manager.onboard(found, options) else { return };
-            fresh = self.allocate(&rest).await;
+            fresh = self.allocate(&rest, line).await;
             held = onboard.await.blocks;
             self.tally.onboard.record(nanoseconds(since));
         }
         if held.len() < run {
             // What did not come is computed anew.
             let mut lost = self.look_up(held.len()..run);
-            let more = self.allocate(&lost).await;
+            let more = self.allocate(&lost, line).await;
             fresh = match (fresh, more) {
                 // The same manager and group.
                 (Some(mut fresh), Some(more)) => fresh.append(more).map(|()| fresh).ok(),
@@ -131,11 +131,15 @@ impl Worker {
 
     /// Blocks for what is missing; none if nothing is, or if they were not to be had in time: all that this request may need is there or on
     /// its way (admission, I1). Then they are not served.
-    async fn allocate(&mut self, rest: &[Rest]) -> Option<BlocksMut> {
+    async fn allocate(&mut self, rest: &[Rest], line: u64) -> Option<BlocksMut> {
         let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
         let needed = rest.iter().map(missing).sum::<usize>();
         let since = Instant::now();
-        let blocks = if needed == 0 { None } else { self.tiers.manager.allocate(needed).await.ok() };
+        let options = AllocateOptions { request: line, ..AllocateOptions::default() };
+        let blocks = match needed {
+            0 => None,
+            _ => self.tiers.manager.allocate_with(needed, options).await.ok(),
+        };
         self.tally.allocation.record(nanoseconds(since));
         blocks
     }

@@ -148,6 +148,12 @@ pub trait DiskPort: Send + Sync + Debug {
         false
     }
 
+    /// Whether it says by itself, through `tracing`, what of it has failed and what to do. What fails of one that does not the manager says, by
+    /// cause.
+    fn says_what_fails(&self) -> bool {
+        false
+    }
+
     /// What it has counted. None from a port that counts nothing.
     fn stats(&self) -> Option<TierStats> {
         None

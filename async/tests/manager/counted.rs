@@ -10,6 +10,7 @@ use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{
     KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Refusal, StackParts,
 };
+use kvstrata::metrics::PathMetrics;
 use kvstrata::movers::ThreadsMover;
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
@@ -116,14 +117,22 @@ async fn host_memory_that_somebody_has_counts_as_busy() {
     let ground = Ground::new(4, 16);
     below(&ground.manager, 1).await;
     let all: Vec<_> = (0..16).map(|block| ground.memory.write(block).expect("nobody has it")).collect();
+    let before = ground.manager.stats();
     let up = ground.manager.restore_to_gpu(&hashes(1, 1)).await.expect("fits");
     assert_eq!(up.missed, Some(Cause::Busy));
     let blocks = compute(&ground.manager, &hashes(2, 1), None).await;
     assert_eq!(ground.manager.offload(&blocks, OffloadOptions::default()).await.cause, Some(Cause::Busy));
     drop(all);
-    let stats = ground.manager.stats();
+    let metrics = ground.manager.metrics();
     for path in [Path::HostToDevice, Path::DeviceToHost] {
-        assert_eq!(stats.path(path).failed_by(Cause::Busy), 1, "{path}");
+        let (of, before) = (metrics.stats.path(path), before.path(path));
+        // What has failed was a transfer, here as in the histograms.
+        let more = (of.transfers - before.transfers, of.bytes - before.bytes, of.failed_by(Cause::Busy));
+        assert_eq!(more, (1, 0, 1), "{path}");
+        let PathMetrics { wait, transfer, .. } = metrics.paths[path as usize];
+        for times in [wait, transfer] {
+            assert_eq!(times.expect("counted").count(), of.transfers, "{path}");
+        }
     }
 }
 

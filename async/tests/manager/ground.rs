@@ -6,6 +6,32 @@ use kvstrata::manager::{Blocks, KvBlockManager};
 
 pub const BYTES: usize = 4096;
 
+/// A model of two groups of layers, but for how many layers it has: all blocks, and a window of two.
+pub const HYBRID: &str = r#"
+    [device]
+    blocks = 64
+    [host]
+    blocks = 128
+    [watermark]
+    device = 1.0
+    host = 1.0
+    [[group]]
+    name = "full"
+    kind = "full"
+    layers = [0]
+    page_size = 16
+    kv_heads = 1
+    head_size = 64
+    [[group]]
+    name = "window"
+    kind = "window"
+    layers = [1]
+    page_size = 16
+    window = 32
+    kv_heads = 1
+    head_size = 64
+"#;
+
 /// Blocks of `BYTES`, and nothing done ahead of need.
 pub fn settings(device: u32, host: u32) -> ManagerConfigBuilder {
     ManagerConfig::builder()

@@ -1,35 +1,13 @@
 //! Models whose layers keep different things.
 
-use super::ground::{build, hashes, rest};
+use super::ground::{HYBRID, build, hashes, rest};
 use kvstrata::config::ManagerConfig;
 use kvstrata::core::SequenceHash;
 use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions};
 
 /// Full attention with pages of 16, a window of 32 with pages of 16, and a state each 64 tokens.
 pub fn hybrid(more: &str) -> KvBlockManager {
-    let groups = r#"
-        [device]
-        blocks = 64
-        [host]
-        blocks = 128
-        [watermark]
-        device = 1.0
-        host = 1.0
-        [[group]]
-        name = "full"
-        kind = "full"
-        layers = [0]
-        page_size = 16
-        kv_heads = 1
-        head_size = 64
-        [[group]]
-        name = "window"
-        kind = "window"
-        layers = [1]
-        page_size = 16
-        window = 32
-        kv_heads = 1
-        head_size = 64
+    let state = r#"
         [[group]]
         name = "state"
         kind = "state"
@@ -39,7 +17,7 @@ pub fn hybrid(more: &str) -> KvBlockManager {
         [geometry]
         layers = 3
     "#;
-    build(ManagerConfig::builder().toml("hybrid.toml", format!("{more}{groups}")))
+    build(ManagerConfig::builder().toml("hybrid.toml", format!("{more}{HYBRID}{state}")))
 }
 
 /// Hashes of 256 tokens, by group.

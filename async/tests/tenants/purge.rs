@@ -5,7 +5,7 @@ use crate::ground::{bytes_of, compute, rest};
 use crate::sequence;
 use kvstrata::manager::{AllocateError, OffloadOptions, OnboardOptions, Purge, PurgeError, RegisterFault};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
+use kvstrata::transfer::{Cause, Path};
 use std::time::Duration;
 
 const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
@@ -98,6 +98,9 @@ async fn what_comes_up_does_not_arrive() {
     ground.mover.open();
     let up = up.await;
     assert_eq!((up.blocks.len(), up.missed), (0, Some(Cause::Cancelled)));
+    // Three first layers of two had begun to move, and did: no transfer has failed.
+    let moved = *ground.manager.stats().path(Path::HostToDevice);
+    assert_eq!((moved.transfers, moved.bytes, moved.failed.iter().sum::<u64>()), (3, 3 * 2048, 0));
     let purged = purge.await.expect("no panic").expect("open");
     assert_eq!((purged.in_flight, purged.host.found, purged.host.purged, purged.device.found), (3, 3, 3, 0));
     assert_eq!(purged.zeroed_bytes, 6 * 4096, "three here, three there");

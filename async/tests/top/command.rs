@@ -71,6 +71,48 @@ fn one_view_is_printed_as_text_and_as_data() {
     assert!(gone.contains(&address) && why.iter().any(|why| gone.contains(why)), "{gone}");
 }
 
+/// In a terminal of its own, by `script`: what it has written there when a signal has ended it, and how it ended.
+fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
+    let command = format!("echo $$; exec '{}' top 127.0.0.1:1", env!("CARGO_BIN_EXE_kvstrata"));
+    let script = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("SHELL", "/bin/sh")
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut script = script.ok()?;
+    let (mut written, mut part) = (Vec::new(), [0; 4096]);
+    let mut output = script.stdout.take().expect("piped");
+    let has = |written: &[u8], what: &str| written.windows(what.len()).any(|bytes| bytes == what.as_bytes());
+    while !has(&written, ALTERNATE_SCREEN) {
+        let read = output.read(&mut part).expect("a pipe");
+        assert!(read > 0, "{}", String::from_utf8_lossy(&written));
+        written.extend_from_slice(&part[..read]);
+    }
+    let text = String::from_utf8_lossy(&written).into_owned();
+    let number = text.lines().next().expect("the shell's number").trim();
+    let kill = Command::new("sh").args(["-c", &format!("kill -{signal} {number}")]).status();
+    assert!(kill.expect("a shell").success());
+    output.read_to_end(&mut written).expect("a pipe");
+    let code = script.wait().expect("it ends").code();
+    Some((String::from_utf8_lossy(&written).into_owned(), code))
+}
+
+const ALTERNATE_SCREEN: &str = "\u{1b}[?1049h";
+const USUAL_SCREEN: &str = "\u{1b}[?1049l";
+
+#[test]
+fn a_signal_that_ends_it_leaves_the_terminal_as_it_was() {
+    for (signal, number) in [("TERM", 15), ("HUP", 1), ("INT", 2)] {
+        let Some((written, code)) = ended_by(signal) else {
+            return println!("SKIP script: there is no such command (util-linux)");
+        };
+        assert!(written.contains(USUAL_SCREEN), "{signal}: {written:?}");
+        assert_eq!(code, Some(128 + number), "{signal}: who sent it sees that it has ended by it");
+    }
+}
+
 #[test]
 fn what_is_impossible_is_refused_with_what_to_do() {
     let piped = refusal(&[]);

@@ -116,10 +116,8 @@ async fn the_text_of_a_manager_at_work_is_of_the_format() {
     let manager = busy().await;
     let families = read(&manager.metrics().to_prometheus());
     for (name, family) in &families {
-        match family.kind.as_str() {
-            "histogram" => check_histogram(name, family),
-            "counter" => assert!(family.samples.iter().all(|sample| sample.value >= 0.0), "{name}"),
-            _ => {}
+        if family.kind == "histogram" {
+            check_histogram(name, family);
         }
     }
     // All of the table, with the labels that it says.

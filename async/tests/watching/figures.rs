@@ -2,7 +2,7 @@
 
 use crate::exposition::{read, value};
 use crate::gated::Ground;
-use crate::ground::{BYTES, build, compute, hashes, rest, settings};
+use crate::ground::{BYTES, HYBRID, build, compute, hashes, rest, settings};
 use kvstrata::config::{ManagerConfig, TenantSettings};
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
 use kvstrata::metrics::{Call, Found, Requests, TierMetrics};
@@ -11,6 +11,7 @@ use kvstrata::transfer::Path;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
+use std::time::Instant;
 
 /// A manager of three tiers and a tenant, through which something of everything has gone.
 pub async fn busy() -> KvBlockManager {
@@ -135,6 +136,40 @@ async fn each_transfer_is_in_both_histograms_of_its_path_and_each_call_in_its_ow
     manager.shutdown().await;
 }
 
+/// One moves, one is in its queue, and two are beside that: each waits from when it has its block on, and is in a figure as long as it does.
+#[tokio::test]
+async fn what_waits_beside_a_full_queue_waits() {
+    let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
+    let Ground { manager, mover, .. } = Ground::of(one_at_a_time, 4, 16);
+    let of = hashes(1, 4);
+    for part in [&of[..2], &of[2..]] {
+        drop(compute(&manager, part, None).await);
+        drop(manager.allocate(4).await.expect("blocks"));
+        rest(&manager).await;
+    }
+    let figures = || {
+        let metrics = manager.metrics();
+        let families = read(&metrics.to_prometheus());
+        assert_eq!(value(&families, "kvstrata_aside_transfers", &[]), metrics.waiting.aside as f64);
+        let up = &metrics.paths[Path::HostToDevice as usize];
+        (metrics.waiting.aside, up.queued.iter().sum::<u64>(), up.inflight, up.wait.expect("counted"))
+    };
+    mover.close();
+    let up = manager.onboard(manager.match_prefix(&of), OnboardOptions::default()).expect("it fits");
+    let asked = Instant::now();
+    let (aside, queued, inflight, before) = figures();
+    assert_eq!((aside, queued, inflight, before.count()), (2, 1, 1, 1));
+    // As long as some figures take; whatever that is, three have waited for it.
+    (0..100).for_each(|_| _ = figures());
+    let waited = asked.elapsed();
+    mover.open();
+    assert_eq!(up.await.blocks.len(), 4);
+    rest(&manager).await;
+    let (aside, queued, inflight, after) = figures();
+    assert_eq!((aside, queued, inflight, after.count()), (0, 0, 0, 4));
+    assert!(after.sum - before.sum >= 3 * waited, "{:?} of {waited:?}", after.sum - before.sum);
+}
+
 #[tokio::test]
 async fn a_path_is_busy_before_anything_has_landed() {
     let Ground { manager, mover, .. } = Ground::new(4, 16);
@@ -228,34 +263,14 @@ async fn names_of_tenants_are_told_only_where_that_is_asked_for_and_cut() {
     }
 }
 
-/// All blocks, and a window of two.
-const HYBRID: &str = r#"
-    [device]
-    blocks = 64
-    [host]
-    blocks = 64
-    [[group]]
-    name = "full"
-    kind = "full"
-    layers = [0]
-    page_size = 16
-    kv_heads = 1
-    head_size = 64
-    [[group]]
-    name = "window"
-    kind = "window"
-    layers = [1]
-    page_size = 16
-    window = 32
-    kv_heads = 1
-    head_size = 64
-    [geometry]
-    layers = 2
-"#;
+/// A model of two groups.
+fn hybrid() -> KvBlockManager {
+    build(ManagerConfig::builder().toml("hybrid.toml", format!("{HYBRID}[geometry]\nlayers = 2")))
+}
 
 #[tokio::test]
 async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs() {
-    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID));
+    let manager = hybrid();
     let of = |name: &str| {
         let metrics = manager.metrics();
         let of = metrics.groups.iter().find(|of| of.group == name).expect("a group of that name");
@@ -324,7 +339,7 @@ fn counters_only_grow() {
 /// A run of two groups is one request, wherever it waits and however it ends.
 #[tokio::test]
 async fn a_request_of_several_groups_is_counted_once() {
-    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID));
+    let manager = hybrid();
     let lists = [hashes(1, 4), hashes(2, 4)];
     for (group, hashes) in (0..).zip(&lists) {
         let blocks = manager.allocate_group(group, hashes.len()).await.expect("blocks");

@@ -1,13 +1,14 @@
 //! As much of PromQL as a dashboard needs, read strictly: which metrics an expression names, how it uses them, and which labels are left.
 //!
-//! What would be wrong without an error in Grafana panics here: a metric or a label that there is not; a gauge in `rate`, a counter outside
-//! of it; a bucket whose `le` is summed away; two sides of an operator with different labels, which match nothing.
+//! What would be wrong without an error in Grafana panics here: a metric or a label that there is not, or a value that a label never has; a gauge in
+//! `rate`, a counter outside of it; a bucket whose `le` is summed away; two sides of an operator with different labels, which match nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 
-/// By name, as samples have it (`_bucket`, `_sum` and `_count` included): its type, and its labels.
-pub type Known = BTreeMap<String, (String, BTreeSet<String>)>;
+/// By name, as samples have it (`_bucket`, `_sum` and `_count` included): its type, and its labels with the values that they have.
+pub type Known = BTreeMap<String, (String, Labels)>;
+pub type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// Labels that a scrape adds to whatever it reads.
 const OF_SCRAPES: [&str; 2] = ["instance", "job"];
@@ -216,7 +217,8 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
 
     fn selector(&mut self, name: String) -> Comes {
         let known = self.of.known.get(&name);
-        let (kind, labels) = known.unwrap_or_else(|| panic!("there is no {name}: {}", self.text)).clone();
+        let (kind, values) = known.unwrap_or_else(|| panic!("there is no {name}: {}", self.text)).clone();
+        let labels: BTreeSet<String> = values.keys().cloned().collect();
         self.of.named.insert(name);
         if self.is("{") {
             while !self.is("}") {
@@ -229,7 +231,14 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
                     "{matcher:?}: {}",
                     self.text
                 );
-                assert!(matches!(self.next(), Token::Text(_)), "{}", self.text);
+                let Token::Text(wanted) = self.next() else { panic!("{matcher:?} what? {}", self.text) };
+                // A variable has what there is. Of an expression its alternatives are read, which is enough of one.
+                let is_regex = ["=~", "!~"].map(Token::Sign).contains(&matcher);
+                let all = if is_regex { wanted.split('|').collect() } else { vec![wanted.as_str()] };
+                for value in all.into_iter().filter(|value| !value.starts_with('$')) {
+                    let there = values.get(&label).is_some_and(|values| values.contains(value));
+                    assert!(there, "{label} is never {value:?}: {}", self.text);
+                }
                 self.is(",");
             }
         }
@@ -242,8 +251,10 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
 
 /// What is known in the tests of this file.
 fn some() -> Known {
+    let values = || ["device", "host"].map(str::to_owned).into();
     let metric = |name: &str, kind: &str, labels: &[&str]| {
-        (name.to_owned(), (kind.to_owned(), labels.iter().map(|label| (*label).to_owned()).collect()))
+        let labels = labels.iter().map(|label| ((*label).to_owned(), values())).collect();
+        (name.to_owned(), (kind.to_owned(), labels))
     };
     Known::from([
         metric("hits_total", "counter", &["tier"]),
@@ -260,7 +271,11 @@ fn what_is_right_is_read() {
     let of = |labels: &[&str]| labels.iter().map(|label| (*label).to_owned()).collect::<BTreeSet<_>>();
     for (text, labels) in [
         ("fill", of(&["tier"])),
-        ("max by (tier, instance) (fill{tier=~\"$tier\",instance=\"a\"})", of(&["tier", "instance"])),
+        (
+            "max by (tier, instance) (fill{tier=~\"$tier\",instance=~\"$instance\"})",
+            of(&["tier", "instance"]),
+        ),
+        ("fill{tier=~\"host|device\"} + fill{tier!=\"device\"}", of(&["tier"])),
         ("sum(rate(hits_total[5m])) / sum(rate(asked_total[$__rate_interval]))", of(&[])),
         ("sum by (tier) (rate(hits_total[5m])) / scalar(sum(rate(asked_total[5m])))", of(&["tier"])),
         ("histogram_quantile(0.99, sum(rate(took_bucket[1m])) by (le, path))", of(&["path"])),
@@ -277,6 +292,10 @@ fn what_is_wrong_is_refused() {
     for (text, why) in [
         ("sum(rate(hit_total[5m]))", "there is no hit_total"),
         ("fill{path=\"x\"}", "no label path"),
+        ("fill{tier=\"hosts\"}", "tier is never \"hosts\""),
+        ("fill{tier=~\"host|devic\"}", "tier is never \"devic\""),
+        ("fill{tier!~\"host.\"}", "tier is never \"host.\""),
+        ("fill{instance=\"here\"}", "instance is never"),
         ("sum by (path) (fill)", "which there is not"),
         ("rate(fill[5m])", "rate of a gauge"),
         ("hits_total", "a counter without rate"),

@@ -1,10 +1,11 @@
 //! What a volume turned out to be, for people.
 
 use super::options::Backend;
+use super::recovery::RejectedRecords;
 use crate::gds::GdsDescription;
 use std::path::PathBuf;
 
-/// What opening a volume has found wrong, and set right.
+/// What opening a volume has found that somebody is to see to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Concern {
@@ -14,6 +15,14 @@ pub enum Concern {
     StartedOver,
     /// One superblock was damaged, and the other one is whole.
     Superblock,
+    /// The file had become shorter, and blocks were behind its end.
+    Truncated,
+    /// Some of the slot table could not be read.
+    Unread,
+    /// It is on a file system that is memory.
+    InMemory,
+    /// O_DIRECT is refused where it was wanted: what is moved goes through the page cache.
+    Buffered,
 }
 
 /// What a volume turned out to be: which backend works here, and what is not as good as it could be.
@@ -46,6 +55,8 @@ pub struct Description {
     pub notes: Vec<String>,
     /// What of it is to be seen to.
     pub concerns: Vec<Concern>,
+    /// What its opening found and did not take.
+    pub rejected: RejectedRecords,
 }
 
 impl core::fmt::Display for Description {

@@ -102,7 +102,7 @@ impl VolumeSet {
             all.created &= created;
         }
         named.iter_mut().for_each(file::Named::stays);
-        let set = VolumeSet { volumes };
+        let mut set = VolumeSet { volumes };
         if count > 1 {
             all.blocks.sort_unstable_by_key(|block| (block.sequence, block.slot));
             // Each volume has told apart its own.
@@ -111,6 +111,7 @@ impl VolumeSet {
             for older in all.blocks.extract_if(.., |block| newest.get(&block.label.hash) != Some(&block.slot))
             {
                 all.rejected.duplicate += 1;
+                set.volumes[(older.slot % count) as usize].note_duplicate();
                 set.forget(older.slot);
             }
         }

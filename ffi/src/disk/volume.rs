@@ -25,7 +25,7 @@ use super::inbox::Inbox;
 use super::options::VolumeOptions;
 use super::payload::Payload;
 use super::pending::{Cell, Pending};
-use super::recovery::{Name, Recovery};
+use super::recovery::{Name, Recovery, RejectedRecords};
 use super::request::{Place, Request, Urgency, transfer_bytes};
 use super::stats::VolumeStats;
 use crate::arena::{BlockRead, BlockWrite};
@@ -101,7 +101,8 @@ impl Volume {
         // Relaxed: the ring threads that count on are started after this.
         options.stripe.sequence.fetch_max(file.table.next_sequence(), Ordering::Relaxed);
         let named = core::mem::replace(&mut file.named, file::Named::nothing());
-        let volume = start(options, file, build)?;
+        let mut volume = start(options, file, build)?;
+        volume.description.rejected = recovery.rejected;
         Ok((volume, recovery, named))
     }
 
@@ -109,6 +110,11 @@ impl Volume {
     #[must_use]
     pub fn describe(&self) -> &Description {
         &self.description
+    }
+
+    /// A block of it is older than another volume's of its set, and is not taken.
+    pub(super) fn note_duplicate(&mut self) {
+        self.description.rejected.duplicate += 1;
     }
 
     /// Number of slots.
@@ -471,6 +477,7 @@ fn start(
         gds: device.as_ref().ok().map(|device| *device.driver.describe()),
         notes,
         concerns,
+        rejected: RejectedRecords::default(),
     };
     let thread = Mutex::new(Some(thread));
     let (reads, writes) = (Cells::new(), Cells::new());

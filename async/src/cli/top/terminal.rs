@@ -1,14 +1,21 @@
 //! The live view: one thread asks, this one draws and listens to keys.
 //!
 //! Invariants
-//! - I1: the terminal is as it was behind [`live`], however that ends, by a panic too (ratatui's hook).
+//! - I1: the terminal is as it was behind [`live`], however that ends: by a panic too (ratatui's hook), and by a signal that would end the process,
+//!   which it then does, so that who sent it sees that.
 //! - I2: nothing that the other side does keeps a key waiting: it is another thread that waits for it.
+//!
+//! # Orderings
+//! `signal` is Relaxed: it publishes nothing, and is looked at each [`TICK`].
 
 use super::draw::Look;
 use super::fetch::Target;
 use super::watch::Watch;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,11 +39,19 @@ pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<()
     };
     let spawned = thread::Builder::new().name("kvstrata-top".to_owned()).spawn(ask);
     spawned.map_err(|error| format!("no thread to ask {} by: {error}", target.place()))?;
+    let signal = Arc::new(AtomicUsize::new(0));
+    for number in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize).map_err(refused)?;
+    }
     let mut terminal = ratatui::try_init().map_err(refused)?;
     let watch = Watch::new(target.place(), interval, Instant::now());
-    let shown = show(&mut terminal, watch, &answers, look);
+    let shown = show(&mut terminal, watch, &answers, look, &signal);
     let restored = ratatui::try_restore();
-    shown.and(restored).map_err(refused)
+    match signal.load(Relaxed) {
+        0 => shown.and(restored).map_err(refused),
+        // Whatever else has failed: of a terminal that has gone, nothing can be drawn.
+        number => signal_hook::low_level::emulate_default_handler(number as i32).map_err(refused),
+    }
 }
 
 fn refused(error: io::Error) -> String {
@@ -48,8 +63,9 @@ fn show(
     mut watch: Watch,
     answers: &Receiver<Answer>,
     look: Look,
+    signal: &AtomicUsize,
 ) -> io::Result<()> {
-    loop {
+    while signal.load(Relaxed) == 0 {
         match answers.try_recv() {
             // What cannot be read is in the view.
             Ok(Ok(text)) => _ = watch.take(&text, Instant::now()),
@@ -58,9 +74,10 @@ fn show(
         }
         terminal.draw(|frame| watch.view(Instant::now()).draw(look, frame))?;
         if event::poll(TICK)? && ends(&event::read()?) {
-            return Ok(());
+            break;
         }
     }
+    Ok(())
 }
 
 /// q, Escape, Ctrl-C. Another size is drawn by the next round.

@@ -46,6 +46,7 @@ pub(super) use quota::OwnLooks;
 pub(super) use shares::Shares;
 
 use super::KvBlockManager;
+use super::asked;
 use super::inner::Inner;
 use crate::config::ManagerConfig;
 use crate::tier::Tier;
@@ -53,6 +54,7 @@ use kvstrata_core::hash::{Salt, SaltParts};
 use kvstrata_core::waiting::Waiting;
 use std::ops::Deref;
 use std::sync::Arc;
+use tracing::Instrument;
 
 /// Why there is no such tenant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -184,6 +186,9 @@ impl Tenant {
     /// # Errors
     /// [`PurgeError`].
     pub async fn purge(&self, options: Purge) -> Result<Purged, PurgeError> {
-        purge::purge(&self.inner, self.id(), options).await
+        let span = asked::purge(&self.name, options.zero);
+        let purged = purge::purge(&self.inner, self.id(), options).instrument(span.clone()).await?;
+        asked::purged(&span, &purged);
+        Ok(purged)
     }
 }

@@ -4,9 +4,11 @@
 //! that any of them has, so that their records have one order.
 
 use super::super::cipher::{Cipher, CipherError};
+use super::super::description::Concern;
 use super::super::error::VolumeError;
 use super::super::format::{COUNT_BITS, Record, Superblock};
 use super::super::options::{Backend, VolumeOptions};
+use super::super::recovery::RejectedRecords;
 use super::super::table::{Extent, Table};
 use super::through::{Found, write_through};
 use super::{Contents, Prepared, VolumeFile, no_memory, os, write_superblocks};
@@ -27,7 +29,7 @@ impl Prepared {
             mut refused,
             alignment,
             mut notes,
-            concerns,
+            mut concerns,
             named,
         } = self;
         let Contents { mut superblock, counts, table, mut recovery } = contents;
@@ -80,6 +82,14 @@ impl Prepared {
             notes.push(format!(
                 "O_DIRECT refused ({why}): the page cache holds a second copy of what is moved"
             ));
+            // A file system that is memory has nothing else.
+            if !concerns.contains(&Concern::InMemory) {
+                concerns.push(Concern::Buffered);
+            }
+        }
+        let RejectedRecords { truncated, table: unread, .. } = recovery.rejected;
+        for (count, concern) in [(truncated, Concern::Truncated), (unread, Concern::Unread)] {
+            concerns.extend((count > 0).then_some(concern));
         }
         // Past the page cache where that works, or what is written here would be written again behind everybody's back.
         let found = Found { fresh, length, allocated };

@@ -45,6 +45,7 @@ pub(in crate::disk) struct Seen {
     direct: bool,
     refused: Option<String>,
     alignment: usize,
+    in_memory: bool,
     notes: Vec<String>,
 }
 
@@ -75,7 +76,8 @@ pub(in crate::disk) fn look(options: &mut VolumeOptions) -> Result<Seen, VolumeE
             "on {name}, which another process or machine serves: no io_uring unless asked for"
         ));
     }
-    if let Some(name) = magic.and_then(in_memory) {
+    let memory = magic.and_then(in_memory);
+    if let Some(name) = memory {
         notes.push(format!("on {name}, which is memory: nothing of it outlives a restart of the machine"));
     }
     let wants_direct = options.backend != Backend::UringBuffered;
@@ -91,7 +93,8 @@ pub(in crate::disk) fn look(options: &mut VolumeOptions) -> Result<Seen, VolumeE
         Some(found) => found,
         None => make(options, alignment)?,
     };
-    Ok(Seen { file, made, named, length, contents, direct, refused, alignment, notes })
+    let in_memory = memory.is_some();
+    Ok(Seen { file, made, named, length, contents, direct, refused, alignment, in_memory, notes })
 }
 
 /// Which set files are of that have all been looked at: that of the whole ones, which must be one, or a new one.
@@ -126,7 +129,18 @@ impl Seen {
         options: &mut VolumeOptions,
         set: Set,
     ) -> Result<Prepared, VolumeError> {
-        let Seen { file, made, named, length, mut contents, direct, refused, alignment, mut notes } = self;
+        let Seen {
+            file,
+            made,
+            named,
+            length,
+            mut contents,
+            direct,
+            refused,
+            alignment,
+            in_memory,
+            mut notes,
+        } = self;
         let path = &options.path;
         contents.superblock.set_id = set.id;
         let fresh = contents.table.is_none();
@@ -151,7 +165,7 @@ impl Seen {
             // Relaxed: a set's volumes are opened by one thread.
             options.stripe.sequence.fetch_max(last + 1, Ordering::Relaxed);
         }
-        let concerns = concern.into_iter().collect();
+        let concerns = concern.into_iter().chain(in_memory.then_some(Concern::InMemory)).collect();
         Ok(Prepared { file, contents, length, allocated, direct, refused, alignment, notes, concerns, named })
     }
 }

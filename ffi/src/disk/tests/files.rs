@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::disk::choice::choose;
+use crate::disk::description::Concern;
 use crate::disk::file::System;
 use kvstrata_core::storage::Storage;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -336,6 +337,50 @@ fn a_volume_says_what_it_took() {
             assert!(description.fixed_bytes == arena.size_bytes() || noted, "{description:?}");
         }
         _ => skip("io_uring", &text),
+    }
+}
+
+/// A file system as its number says, with O_DIRECT or without.
+struct Over {
+    magic: u32,
+    direct: bool,
+}
+
+impl System for Over {
+    fn file_system(&self, _file: &std::fs::File) -> Option<u32> {
+        Some(self.magic)
+    }
+
+    fn direct_alignment(&self, _file: &std::fs::File) -> Result<usize, String> {
+        if self.direct { Ok(512) } else { Err("of a test".to_owned()) }
+    }
+}
+
+/// Each has one remedy: what is memory has no other way than through it.
+#[test]
+fn a_file_system_that_is_memory_or_has_no_o_direct_is_to_be_seen_to() {
+    let (ext4, tmpfs) = (0xEF53, 0x0102_1994);
+    for (magic, direct, concerns) in [
+        (ext4, false, vec![Concern::Buffered]),
+        (tmpfs, true, vec![Concern::InMemory]),
+        (tmpfs, false, vec![Concern::InMemory]),
+    ] {
+        let dir = dir();
+        let mut options = options(&dir, 4, 4096).backend(Backend::Blocking);
+        options.system = Box::new(Over { magic, direct });
+        let volume = match open(options) {
+            Ok(volume) if volume.describe().direct == direct => volume,
+            other => return skip("o_direct", &format!("{other:?}")),
+        };
+        assert_eq!(volume.describe().concerns, concerns, "{magic:x} {direct}");
+    }
+    // Where the page cache is asked for, nothing is refused.
+    let dir = dir();
+    let mut options = options(&dir, 4, 4096).backend(Backend::UringBuffered);
+    options.system = Box::new(Over { magic: ext4, direct: false });
+    match open(options) {
+        Ok(volume) => assert!(volume.describe().concerns.is_empty(), "{}", volume.describe()),
+        Err(error) => skip("io_uring", &error),
     }
 }
 

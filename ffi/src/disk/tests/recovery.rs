@@ -1,6 +1,7 @@
 //! What a volume holds when it is opened again, and what it refuses to be.
 
 use super::*;
+use crate::disk::description::Concern;
 use crate::disk::error::FailureCause;
 use crate::disk::format::{MAX_SEQUENCE, Record, Superblock};
 use crate::disk::recovery::{Recovery, Rejection};
@@ -251,6 +252,8 @@ fn one_superblock_is_enough_and_with_none_the_volume_starts_over() {
         let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
         assert_eq!((recovery.blocks.len(), recovery.rejected.superblock, recovery.clean), (10, 1, false));
         assert!(volume.describe().notes.iter().any(|note| note.contains("superblock")));
+        assert!(volume.describe().concerns.contains(&Concern::Superblock));
+        assert_eq!(volume.describe().rejected, recovery.rejected);
     }
     for at in [0, end] {
         file(&dir).write_all_at(&[0x55; 4096], at).expect("written");
@@ -270,6 +273,9 @@ fn a_truncated_volume_loses_its_end_and_gets_it_back_empty() {
     file(&dir).set_len(4096 + 8192 + 40 * BYTES as u64 + 100).expect("cut");
     let (volume, recovery) = Volume::open(kept(&dir)).expect("volume");
     assert_eq!((recovery.blocks.len(), recovery.rejected.truncated), (40, 60));
+    let found = volume.describe();
+    assert!(found.concerns.contains(&Concern::Truncated), "{:?}", found.concerns);
+    assert_eq!(found.rejected, recovery.rejected);
     assert_eq!(file(&dir).metadata().expect("there").len(), whole);
     let arena = HostArena::new(1, BYTES).expect("arena");
     write_pattern(&volume, &arena, 0, 99, 1);
@@ -311,9 +317,12 @@ fn volumes_are_striped_and_know_their_places() {
     }
     drop(set);
     for duplicates in [1, 0] {
-        let (_, recovery) = VolumeSet::open(both()).expect("set");
+        let (set, recovery) = VolumeSet::open(both()).expect("set");
         assert_eq!(slots_of(&recovery), [0, 1, 2 * SLOTS - 1, 4, 10]);
         assert_eq!(recovery.rejected.total(), duplicates);
+        // That of slot 7.
+        let of_volumes: Vec<u64> = set.descriptions().map(|found| found.rejected.duplicate).collect();
+        assert_eq!(of_volumes, [0, duplicates]);
     }
     let (set, _) = VolumeSet::open(both()).expect("set");
     let lost = set.read(2 * SLOTS, name(0, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();

@@ -1,0 +1,59 @@
+//! What is logged: what an operator can act on, once, with the tier, the path and the remedy; spans with requests and counts; nothing by the block.
+
+mod command;
+#[path = "../common/mod.rs"]
+mod common;
+mod ears;
+#[expect(dead_code, reason = "this test uses some of it")]
+#[path = "../tenants/gated.rs"]
+mod gated;
+#[expect(dead_code, reason = "this test uses some of it")]
+#[path = "../manager/ground.rs"]
+mod ground;
+mod opening;
+mod requests;
+#[path = "../common/sim/mod.rs"]
+mod sim;
+mod volumes;
+
+use gated::Ground;
+use ground::{BYTES, compute, hashes, rest, settings};
+use kvstrata::core::PoolConfig;
+use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
+use kvstrata::ffi::disk::VolumeOptions;
+use std::path::Path;
+use std::sync::Arc;
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory")
+}
+
+/// A manager whose blocks go to one volume, and the volume's tier.
+fn over_a_volume(folder: &Path) -> (Ground, Arc<DiskTier>) {
+    let volume = VolumeOptions::new(folder.join("volume"), 32, BYTES).keep(true);
+    let (tier, _) =
+        DiskTier::open(vec![volume], PoolConfig::new(32), TierOptions::default()).expect("a tier");
+    let tier = Arc::new(tier);
+    let disk = Arc::new(DiskMover::new(Arc::clone(&tier), &tokio::runtime::Handle::current()));
+    (Ground::over(settings(4, 4).disk_blocks(32), 4, 4, Some(disk)), tier)
+}
+
+/// Sequences of 4 blocks each, all that there is of the first on the disk alone.
+async fn fill(ground: &Ground, sequences: u64) {
+    for sequence in 1..=sequences {
+        drop(compute(&ground.manager, &hashes(sequence, 4), None).await);
+        rest(&ground.manager).await;
+    }
+}
+
+/// Its sequences are asked for, and more come.
+async fn use_all(ground: &Ground, sequences: &[u64], more: std::ops::Range<u64>) {
+    for sequence in sequences {
+        drop(ground.manager.restore_to_gpu(&hashes(*sequence, 4)).await.expect("it fits"));
+        rest(&ground.manager).await;
+    }
+    for sequence in more {
+        drop(compute(&ground.manager, &hashes(sequence, 4), None).await);
+        rest(&ground.manager).await;
+    }
+}

@@ -1,0 +1,107 @@
+//! What an opening and an end say: what was lost, of which file, and what a volume should not be on.
+
+use crate::ears::{OF_FILE_SYSTEMS, check_complaints, listen};
+use crate::ground::{BYTES, hashes};
+use crate::{directory, fill, over_a_volume};
+use kvstrata::core::{BlockId, PoolConfig};
+use kvstrata::disk::{DiskTier, TierOptions};
+use kvstrata::ffi::disk::{Urgency, VolumeOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use tempfile::tempdir_in;
+use tracing::Level;
+
+#[tokio::test]
+async fn a_shutdown_is_no_loss() {
+    let (ears, _turn) = listen().await;
+    let folder = directory();
+    let (ground, tier) = over_a_volume(folder.path());
+    fill(&ground, 5).await;
+    assert!(ground.manager.shutdown().await);
+    // Who comes late is told that it is out of service, and nobody is to see to that.
+    let buffer = ground.memory.write(0).expect("nobody has it");
+    let late = tier.read_slot(BlockId(0), hashes(1, 1)[0], Urgency::Ordinary, buffer).wait();
+    tier.rejected_slot(BlockId(0), &late.map(drop).expect_err("closed"));
+    drop((ground, tier));
+    assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
+    let spans = ears.spans("shutdown");
+    assert_eq!((spans.len(), spans[0].field("clean")), (1, "true"));
+    // Found again: said with its counts.
+    let (_ground, _tier) = over_a_volume(folder.path());
+    let open = ears.said("tier is open");
+    assert_eq!(open.len(), 2);
+    assert!(
+        open[0].field("blocks") == "0"
+            && open[1].field("blocks").parse::<u64>().is_ok_and(|blocks| blocks > 0)
+    );
+    assert_eq!(ears.spans("recover").len(), 2);
+}
+
+#[tokio::test]
+async fn what_an_opening_has_lost_is_said_with_its_file() {
+    let (ears, _turn) = listen().await;
+    let folder = directory();
+    let files = ["a", "b", "c", "d"].map(|name| folder.path().join(name));
+    let open = || {
+        let volumes = files.iter().map(|file| VolumeOptions::new(file.clone(), 8, BYTES).keep(true));
+        let opened = DiskTier::open(volumes.collect(), PoolConfig::new(32), TierOptions::default());
+        opened.expect("a tier").0
+    };
+    drop(open());
+    drop(open());
+    assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
+    std::fs::remove_file(&files[0]).expect("there");
+    let [last, both] = [&files[1], &files[2]].map(|path| {
+        let file = std::fs::File::options().write(true).open(path).expect("there");
+        let end = file.metadata().expect("a length").len();
+        (file, end)
+    });
+    last.0.write_all_at(&[0xff; 4096], last.1 - 4096).expect("within the file");
+    both.0.write_all_at(&[0xff; 4096], 0).expect("within the file");
+    both.0.write_all_at(&[0xff; 4096], both.1 - 4096).expect("within the file");
+    drop(open());
+    let complaints = ears.complaints();
+    let told = |index: usize, what: &str| {
+        let path = files[index].display().to_string();
+        let of = complaints.iter().filter(|line| line.field("file") == path);
+        let causes: Vec<&str> = of.map(|line| line.field("cause")).collect();
+        assert!(causes.len() == 1 && causes[0].contains(what), "{what}: {complaints:?}");
+    };
+    told(0, "gone");
+    told(1, "one superblock");
+    told(2, "neither superblock");
+    assert_eq!(complaints.len(), 3, "{complaints:?}");
+    check_complaints(&ears);
+    let opened = ears.said("tier is open");
+    assert_eq!((opened.len(), opened[2].field("rejected")), (3, "superblock 3"));
+    // What is of which volume is said beside the sum.
+    let of_volumes = ears.said("its opening did not take");
+    let of_volumes = of_volumes.iter().map(|line| (Path::new(line.field("file")), line.field("rejected")));
+    let wanted = [(files[1].as_path(), "superblock 1"), (files[2].as_path(), "superblock 2")];
+    assert_eq!(of_volumes.collect::<Vec<_>>(), wanted);
+}
+
+#[tokio::test]
+async fn a_volume_in_memory_is_said_to_be() {
+    let (ears, _turn) = listen().await;
+    let Ok(folder) = tempdir_in("/dev/shm") else {
+        return println!("SKIP tmpfs: there is no /dev/shm");
+    };
+    let volumes = ["a", "b"].map(|name| VolumeOptions::new(folder.path().join(name), 8, BYTES));
+    let (tier, _) =
+        DiskTier::open(volumes.into(), PoolConfig::new(16), TierOptions::default()).expect("a tier");
+    let notes: Vec<&String> = tier.volumes().descriptions().flat_map(|found| &found.notes).collect();
+    if !notes.iter().any(|note| note.contains("which is memory")) {
+        return println!("SKIP tmpfs: /dev/shm is something else");
+    }
+    let said = ears.said(OF_FILE_SYSTEMS);
+    let files: Vec<&Path> = said.iter().map(|line| Path::new(line.field("file"))).collect();
+    assert_eq!(files, ["a", "b"].map(|name| folder.path().join(name)));
+    for line in said {
+        let told = |field, what| line.field(field).contains(what);
+        assert!(
+            line.level == Level::WARN && told("cause", "memory") && told("remedy", "disk.paths"),
+            "{line:?}"
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Spans of requests, and what is said of copies and of who waits.
+
+use crate::directory;
+use crate::ears::{Ears, Heard, check_complaints, listen};
+use crate::gated::Ground;
+use crate::ground::{BYTES, compute, hashes, rest, settings};
+use crate::{fill, over_a_volume};
+use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
+use std::time::Duration;
+
+#[tokio::test]
+async fn copies_that_fail_are_said_once_a_path() {
+    let (ears, _turn) = listen().await;
+    let ground = Ground::new(4, 16);
+    fill(&ground, 2).await;
+    drop(ground.manager.allocate(4).await.expect("blocks"));
+    rest(&ground.manager).await;
+    for _ in 0..2 {
+        // What fails is tried again, and comes.
+        ground.mover.close();
+        let found = ground.manager.match_prefix(&hashes(1, 4));
+        let up = ground.manager.onboard(found, OnboardOptions { request: 7, ..OnboardOptions::default() });
+        ground.mover.fail();
+        assert_eq!(up.expect("it fits").await.blocks.len(), 4);
+        rest(&ground.manager).await;
+        drop(ground.manager.allocate(4).await.expect("blocks"));
+        rest(&ground.manager).await;
+    }
+    let complaints = ears.complaints();
+    let at = |line: &Heard| (line.field("tier").to_owned(), line.field("path").to_owned());
+    let places: Vec<_> = complaints.iter().map(at).collect();
+    assert_eq!(places, [("host".to_owned(), "host_to_device".to_owned())], "{complaints:?}");
+    let group = ground.manager.metrics().tiers[0].group.clone();
+    assert_eq!((complaints[0].field("group"), complaints[0].field("tenant")), (group.as_str(), ""));
+    check_complaints(&ears);
+    // Each request, with its number and its counts.
+    let spans = ears.spans("onboard");
+    assert_eq!(spans.len(), 2);
+    for span in spans {
+        let fields =
+            ["request", "blocks", "host", "disk", "came", "missed"].map(|field| span.field(field).to_owned());
+        assert_eq!(fields, ["7", "4", "4", "0", "4", ""].map(str::to_owned));
+    }
+}
+
+#[tokio::test]
+async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
+    let (ears, _turn) = listen().await;
+    let one_at_a_time = settings(4, 16).transfer_queue(1).transfer_in_flight(BYTES as u64);
+    let ground = Ground::of(one_at_a_time, 4, 16);
+    let [first, second] = [1, 2].map(|sequence| hashes(sequence, 2));
+    let first = compute(&ground.manager, &first, None).await;
+    let second = compute(&ground.manager, &second, None).await;
+    ground.mover.close();
+    let asked = OffloadOptions { request: 9, ..OffloadOptions::default() };
+    let under_way = ground.manager.offload(&first, asked);
+    // One is under way and one waits: there is no room for more.
+    for _ in 0..2 {
+        assert_eq!(ground.manager.offload(&second, asked).await.refused, 2);
+    }
+    ground.mover.open();
+    assert_eq!(under_way.await.copied, 2);
+    let spans = ears.spans("offload");
+    let fields = |span: &Heard| {
+        ["request", "blocks", "copied", "refused"].map(|field| span.field(field).to_owned()).join(" ")
+    };
+    assert_eq!(spans.iter().map(fields).collect::<Vec<_>>(), ["9 2 0 2", "9 2 0 2", "9 2 2 0"]);
+    let patience = Some(Duration::from_millis(5));
+    let more = ground.manager.allocate_with(1, AllocateOptions { request: 11, deadline: patience }).await;
+    assert!(more.is_err(), "all are held");
+    let span = &ears.spans("allocate")[0];
+    assert_eq!(["request", "blocks"].map(|field| span.field(field)), ["11", "1"]);
+    let complaints = ears.complaints();
+    for what in ["a queue is full", "not served in time"] {
+        assert_eq!(
+            complaints.iter().filter(|line| line.what.contains(what)).count(),
+            1,
+            "{what}: {complaints:?}"
+        );
+    }
+    check_complaints(&ears);
+}
+
+/// The fields of the only span of a name.
+fn span(ears: &Ears, name: &str, fields: &[&str]) -> String {
+    let spans = ears.spans(name);
+    assert_eq!(spans.len(), 1, "{name}: {spans:?}");
+    fields.iter().map(|field| spans[0].field(field)).collect::<Vec<_>>().join(" ")
+}
+
+#[tokio::test]
+async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span() {
+    let (ears, _turn) = listen().await;
+    let ground = Ground::new(4, 16);
+    let held = compute(&ground.manager, &hashes(1, 2), None).await;
+    let last = ground.manager.allocate(1).await.expect("a block");
+    let preempted = ground.manager.preempt(held, last, 5).expect("of one manager");
+    rest(&ground.manager).await;
+    drop(ground.manager.allocate(4).await.expect("blocks"));
+    let options = OnboardOptions { request: 5, ..OnboardOptions::default() };
+    let resumed = ground.manager.resume(preempted, options).await.expect("it fits");
+    assert_eq!((resumed.blocks.len(), resumed.missed), (2, None));
+    assert_eq!(span(&ears, "preempt", &["request", "blocks", "partial"]), "5 2 1");
+    assert_eq!(span(&ears, "resume", &["request", "blocks", "partial", "came", "missed"]), "5 2 1 3 ");
+    assert_eq!(span(&ears, "onboard", &["request", "came"]), "5 3");
+    let offloads = ears.spans("offload");
+    assert!(offloads.len() == 2 && offloads.iter().all(|span| span.field("request") == "5"), "{offloads:?}");
+}
+
+#[tokio::test]
+async fn what_is_persisted_and_purged_has_a_span_with_its_counts() {
+    let (ears, _turn) = listen().await;
+    let folder = directory();
+    let (ground, _tier) = over_a_volume(folder.path());
+    fill(&ground, 1).await;
+    assert_eq!(ground.manager.persist(&hashes(1, 5)).await.copied, 4);
+    assert_eq!(span(&ears, "persist", &["blocks", "copied", "there", "refused", "failed"]), "5 4 0 1 0");
+    let acme = ground.manager.tenant("acme").expect("a name");
+    drop(compute(&acme, &hashes(2, 3), None).await);
+    rest(&ground.manager).await;
+    let purged = acme.purge(Purge::default()).await.expect("none is under way");
+    assert!(purged.complete && purged.device.purged == 3, "{purged:?}");
+    let fields = ["tenant", "zero", "purged", "busy", "failed", "complete"];
+    assert_eq!(span(&ears, "purge", &fields), "acme false 3 0 0 true");
+}

@@ -1,0 +1,127 @@
+//! Of volumes, and of other disks: what fails is said once, with its file; by the manager, where a disk does not.
+
+use crate::ears::{Heard, check_complaints, listen};
+use crate::gated::Ground;
+use crate::ground::{BYTES, settings};
+use crate::sim::{ALWAYS, Plan, SimDisk};
+use crate::{directory, fill, over_a_volume, use_all};
+use kvstrata::core::BlockId;
+use kvstrata::ffi::disk::{Direction, FailureCause, IoFailure};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Cause;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::Level;
+
+#[tokio::test]
+async fn a_volume_that_goes_out_of_service_is_said_once_with_its_file() {
+    let (ears, _turn) = listen().await;
+    let folder = directory();
+    let (ground, tier) = over_a_volume(folder.path());
+    fill(&ground, 5).await;
+    assert!(tier.pool().inactive() > 0, "something is on the disk");
+    assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
+    tier.volumes().volumes()[0].retire();
+    // Reads, and writes, until it is known, and after that.
+    use_all(&ground, &[1, 2, 1, 2], 10..14).await;
+    assert_eq!(tier.stats().lost_volumes, 1);
+    let lost = ears.said("out of service");
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    assert_eq!((lost[0].level, lost[0].field("tier")), (Level::ERROR, "disk"));
+    assert_eq!(Path::new(lost[0].field("file")), folder.path().join("volume"));
+    check_complaints(&ears);
+}
+
+#[tokio::test]
+async fn what_rots_on_a_disk_is_said_once_however_many_blocks() {
+    let (ears, _turn) = listen().await;
+    let folder = directory();
+    let (ground, tier) = over_a_volume(folder.path());
+    fill(&ground, 5).await;
+    let file = std::fs::File::options().write(true).open(folder.path().join("volume")).expect("there");
+    let stride = tier.volumes().descriptions().next().expect("a volume").stride as u64;
+    // All of the slots: see docs/disk-format.md.
+    (0..32).for_each(|slot| file.write_all_at(b"rot", 8192 + slot * stride + 99).expect("within the file"));
+    use_all(&ground, &[1, 2], 0..0).await;
+    assert!(tier.stats().rejected.payload > 1, "{:?}", tier.stats());
+    let complaints = ears.complaints();
+    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    assert_eq!((complaints[0].level, complaints[0].field("tier")), (Level::ERROR, "disk"));
+    check_complaints(&ears);
+    // All of them are in the figures, by what was wrong.
+    let rotten = ground.manager.metrics().verification_failures;
+    let rotten = rotten.into_iter().filter(|of| of.count > 0).map(|of| (of.tier, of.cause, of.count));
+    assert_eq!(rotten.collect::<Vec<_>>(), [(Tier::Disk, "payload", tier.stats().rejected_reads.payload)]);
+}
+
+#[tokio::test]
+async fn a_full_file_system_does_not_keep_a_broken_drive_from_being_said() {
+    let (ears, _turn) = listen().await;
+    let folder = directory();
+    let (_ground, tier) = over_a_volume(folder.path());
+    // ENOSPC, EDQUOT, EIO, and each again.
+    for errno in [28, 122, 5, 28, 5] {
+        let (path, cause) = (Arc::from(folder.path()), FailureCause::Os { errno });
+        let failure = IoFailure { path, slot: 0, direction: Direction::Read, cause };
+        tier.rejected_slot(BlockId(0), &failure);
+    }
+    let complaints = ears.complaints();
+    let remedies: Vec<&str> = complaints.iter().map(|line| line.field("remedy")).collect();
+    assert_eq!(remedies.len(), 2, "{complaints:?}");
+    assert!(remedies[0].contains("make room") && remedies[1].contains("smartctl"), "{remedies:?}");
+}
+
+#[tokio::test]
+async fn a_subscriber_that_panics_takes_nothing_along() {
+    let (ears, _turn) = listen().await;
+    let folder = directory();
+    let (ground, tier) = over_a_volume(folder.path());
+    fill(&ground, 5).await;
+    tier.volumes().volumes()[0].retire();
+    ears.panic_at(Level::ERROR);
+    // A loss is found out by the task that serves the disk: it goes on, and so does the manager.
+    use_all(&ground, &[1, 2, 1, 2], 10..14).await;
+    assert!(ears.panicked() > 0, "it was called");
+    let stats = ground.manager.stats();
+    let up = stats.path(kvstrata::transfer::Path::DiskToDevice);
+    assert_eq!(up.failed_by(Cause::Abandoned), 0, "the task that answers is there");
+    // Slots that were taken are free, or parked with their volume, or of blocks: none is lost.
+    let stats = tier.stats();
+    assert_eq!(stats.lost_volumes, 1);
+    let pool = tier.pool();
+    assert_eq!(pool.free() as u64 + pool.inactive() as u64 + stats.parked, 32, "{stats:?}");
+}
+
+/// A disk that is not ours says nothing: the manager does, for each cause once.
+#[tokio::test]
+async fn what_another_disk_fails_at_the_manager_says() {
+    for (cause, level, words) in [
+        (Cause::Disk, Level::WARN, "failed a transfer"),
+        (Cause::Rejected, Level::ERROR, "something else than what was written"),
+        (Cause::Lost, Level::ERROR, "out of service"),
+    ] {
+        let (ears, _turn) = listen().await;
+        let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
+        let disk = Arc::new(SimDisk::new(32, BYTES, quick));
+        let ground = Ground::over(settings(4, 4).disk_blocks(32), 4, 4, Some(Arc::<SimDisk>::clone(&disk)));
+        fill(&ground, 5).await;
+        assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
+        disk.change(|plan| match cause {
+            Cause::Disk => plan.fail = ALWAYS,
+            Cause::Rejected => plan.damage = ALWAYS,
+            _ => plan.lose = ALWAYS,
+        });
+        use_all(&ground, &[1, 2], 0..0).await;
+        let failed = ground.manager.stats().path(kvstrata::transfer::Path::DiskToDevice).failed_by(cause);
+        assert!(failed > 1 || cause == Cause::Lost && failed > 0, "{cause:?} {failed}");
+        let said = ears.said(words);
+        let of_reads = said.iter().filter(|line| line.field("path") == "disk_to_device").count();
+        assert_eq!(of_reads, 1, "{said:?}");
+        let told = |line: &Heard| line.field("tier") == "disk" && line.field("group") == "gated";
+        assert!(said.iter().all(|line| line.level == level && told(line)), "{said:?}");
+        check_complaints(&ears);
+        disk.shutdown();
+    }
+}
