@@ -28,7 +28,7 @@ impl Ages {
 
     #[inline]
     pub(super) fn bucket(&self, age: u32) -> usize {
-        let octave = (age / self.unit | 1).ilog2() as usize;
+        let octave = ((age / self.unit) | 1).ilog2() as usize;
         let mut b = (2 * octave).min(BUCKETS - 2);
         // Which half of the octave is anybody's guess, so it is no branch.
         b += usize::from(age >= self.edges[b + 1]);
