@@ -13,11 +13,9 @@
 //! I1. A ghost is there while its bit is set. Who clears the bit, by a read-modify-write, has it, and counts it out: so it is counted
 //!     in and out once.
 //! I2. What the table says of a ghost that is not there is ignored: its number is before the tail, or its bit is not set.
-//!
 //!     Numbers go round, though. A thread that stalls between its look at an entry and the entry's bit, until as many ghosts have come as there are
 //!     bits, clears another's; and so may one that finds an entry which nobody has overwritten for 2^31 ghosts. Then a ghost is lost, and what is
 //!     counted is there still (I1).
-//!
 //! I3. No bit before the tail is set, or a thread is about to clear it.
 //!
 //! # Orderings
