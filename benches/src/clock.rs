@@ -8,10 +8,21 @@ use std::time::Duration;
 /// Processor time of the calling thread, from anywhere; only differences mean something.
 #[cfg(target_os = "linux")]
 pub fn thread_time() -> Duration {
+    time_of(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The same of all threads of the process.
+#[cfg(target_os = "linux")]
+pub fn process_time() -> Duration {
+    time_of(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+#[cfg(target_os = "linux")]
+fn time_of(clock: libc::clockid_t) -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes to `now`, which is valid and ours.
-    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
-    assert_eq!(status, 0, "Linux has had this clock since 2.6.12");
+    let status = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    assert_eq!(status, 0, "Linux has had both clocks since 2.6.12");
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
@@ -22,6 +33,12 @@ pub fn thread_time() -> Duration {
     use std::time::Instant;
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
+}
+
+/// Wall time as well.
+#[cfg(not(target_os = "linux"))]
+pub fn process_time() -> Duration {
+    thread_time()
 }
 
 /// Keeps this thread on one core, if there is such a core and we may.

@@ -42,6 +42,16 @@ impl Spread {
         Spread { low: at(1), median: at(2), high: at(3) }
     }
 
+    /// The median, and in place of the quartiles what it lies between with a chance of 95 %: the samples so many ranks off that as many flips of a coin tell
+    /// heads from tails no better. For small differences of much that is noisy.
+    pub fn of_median(samples: impl IntoIterator<Item = f64>) -> Spread {
+        let mut samples: Vec<f64> = samples.into_iter().collect();
+        samples.sort_by(f64::total_cmp);
+        let (middle, off) = ((samples.len() - 1) / 2, (0.98 * (samples.len() as f64).sqrt()).ceil() as usize);
+        let at = |rank: usize| samples[rank.min(samples.len() - 1)];
+        Spread { low: at(middle.saturating_sub(off)), median: at(middle), high: at(middle + off) }
+    }
+
     /// The same in another unit: so many of them are one of the new.
     #[must_use]
     pub fn per(&self, one: f64) -> Spread {
@@ -119,4 +129,16 @@ fn calibrate(contender: &mut dyn Timed, turn: Duration) -> u64 {
 /// One contender alone: nanoseconds a run.
 pub fn alone(effort: Effort, contender: &mut dyn Timed) -> Spread {
     Samples::take(effort, &mut [contender]).time(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_of_a_hundred_lies_between_the_samples_ten_ranks_off() {
+        let spread = Spread::of_median((0..101).rev().map(f64::from));
+        assert_eq!(spread, Spread { low: 40.0, median: 50.0, high: 60.0 });
+        assert_eq!(Spread::of_median([7.0]), Spread { low: 7.0, median: 7.0, high: 7.0 });
+    }
 }

@@ -57,7 +57,7 @@ impl Options {
                 load::measure(load::Length { rounds: rounds(5, 1), turn: seconds(8.0, 2.0) }, &self.folder)
             }
             "layers" => layers::measure(rounds(31, 3)),
-            "watching" => watching::measure(rounds(21, 3), if self.quick { 100 } else { 1000 }),
+            "watching" => watching::measure(rounds(151, 3), if self.quick { 100 } else { 1000 }),
             _ => beside::measure(beside::Length { rounds: rounds(15, 3), turn: seconds(0.5, 0.1) }),
         }
     }
