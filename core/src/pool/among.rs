@@ -118,6 +118,10 @@ impl BlockPool {
             && let Some((block, place)) = next[list]
         {
             out.push(block);
+            if out.len() == end {
+                // The next may be far, and is asked for by nobody.
+                return;
+            }
             (heads[list], next[list]) = self.own_head(policy, list, place, is_one);
         }
     }
@@ -200,6 +204,18 @@ mod tests {
                 own.push(store(&pool, number));
             }
             assert!(all < 500 * 20, "{policy}: {all} were asked about for 500");
+        }
+    }
+
+    #[test]
+    fn who_has_one_is_not_asked_about_the_others_behind_it() {
+        for policy in Policy::ALL {
+            let pool = pool(policy, 1000);
+            let own = [store(&pool, 0)];
+            (1..900).for_each(|number| _ = store(&pool, number));
+            let mut passed = Passed::default();
+            let asked: usize = (0..10).map(|_| look(&pool, &mut passed, &own, 1).1).sum();
+            assert!(asked < 10 * 20, "{policy}: {asked} were asked about");
         }
     }
 

@@ -6,7 +6,7 @@ use super::BlockPool;
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
 use crate::policy::reuse::{Looked, Reuse};
-use crate::policy::{AnyPolicy, Eviction};
+use crate::policy::Eviction;
 use alloc::vec::Vec;
 
 impl BlockPool {
@@ -35,14 +35,9 @@ impl BlockPool {
                 count += 1;
             }
         };
-        match &self.policy {
-            AnyPolicy::Reuse(policy) => policy.lists_in_order(&self.timeline, &self.slots, add),
-            policy => {
-                let outset = policy.outset();
-                let turns = (0..).map_while(|nth| policy.turn(nth, &outset));
-                turns.filter(|turn| turn.most > 0).for_each(|turn| add(turn.list));
-            }
-        }
+        let outset = self.policy.outset();
+        let turns = (0..).map_while(|nth| self.policy.turn(nth, &outset));
+        turns.filter(|turn| turn.most > 0).for_each(|turn| add(turn.list));
         lists.into_iter().take(count).map(usize::from)
     }
 }

@@ -18,6 +18,11 @@ impl Timeline {
         self.head().0
     }
 
+    /// The place before one.
+    pub(crate) fn before(&self, place: u64) -> u64 {
+        Position(place).minus_one(self.size).0
+    }
+
     /// Where the first word of a list begins that may have something. The cursor goes there, as in a search.
     pub(crate) fn first_word(&self, list: usize) -> u64 {
         self.oldest_word(list).map_or_else(|| self.tail().word_start().0, |(word, _)| word.0)

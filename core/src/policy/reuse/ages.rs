@@ -60,6 +60,14 @@ pub(super) fn half_life(capacity: u32) -> f32 {
     (32.0 * capacity as f32).max(262_144.0)
 }
 
+/// How long ago something was released. What others released since the clock was read is new, and not as old as can be.
+#[inline]
+pub(super) fn age(now: u32, stamp: u32) -> u32 {
+    const SINCE: u32 = 1 << 24;
+    let age = now.wrapping_sub(stamp);
+    if age > u32::MAX - SINCE { 0 } else { age }
+}
+
 /// Whether a stamp is not before another. Stamps count releases modulo 2³², so they must be less than 2³¹ apart.
 #[inline]
 pub(super) fn not_before(stamp: u32, other: u32) -> bool {
@@ -81,6 +89,13 @@ mod tests {
             }
             assert_eq!(ages.bucket(u32::MAX), BUCKETS - 1);
         }
+    }
+
+    #[test]
+    fn what_was_released_since_now_is_new() {
+        assert_eq!([age(7, 5), age(7, 7), age(7, 8), age(7, 1000)], [2, 0, 0, 0]);
+        assert_eq!(age(5, u32::MAX), 6);
+        assert_eq!(age(0, 1 << 31), 1 << 31, "old");
     }
 
     #[test]

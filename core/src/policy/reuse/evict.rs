@@ -8,7 +8,7 @@
 //! I2. What is chosen is a hint; `Hunt::claim` decides.
 //! I3. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
 
-use super::ages::not_before;
+use super::ages::{age, not_before};
 use super::journal::Page;
 use super::orders::{Choice, Head, Heads, Leave, NO_YOUNGS, Rivals, Youngs};
 use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
@@ -19,6 +19,9 @@ use crate::timeline::{Candidate, Timeline, Verdict};
 
 /// Older blocks among a youngest segment that a look passes before it gives up.
 pub(super) const OLDER: usize = 16;
+
+/// Places from one block of a list to the next that are walked: 64 words.
+pub(super) const FAR: u32 = 4096;
 
 struct Search<'p, 'h> {
     policy: &'p Reuse,
@@ -64,7 +67,7 @@ impl Reuse {
     pub(crate) fn head(&self, list: usize, place: u64, slot: &Slot, now: u32) -> Head {
         // Relaxed: written before the block was let go of, which made it inactive.
         let stamp = slot.stamp.load(Relaxed);
-        let index = if list < CLASSES { self.orders.index(list, now.wrapping_sub(stamp)) } else { 0.0 };
+        let index = if list < CLASSES { self.orders.index(list, age(now, stamp)) } else { 0.0 };
         Head { place, stamp, index }
     }
 
@@ -85,7 +88,7 @@ impl Reuse {
             // Relaxed: as in `place_in`.
             let place = young.load(Relaxed);
             if place != 0 {
-                *index = self.orders.index(list, now.wrapping_sub(timeline.number(place) as u32));
+                *index = self.orders.index(list, age(now, timeline.number(place) as u32));
             }
         }
         youngs
@@ -101,7 +104,14 @@ impl Search<'_, '_> {
         while taken < wanted {
             let leave = orders.leave(0);
             let youngs = youngs(&mut self.youngs, self.policy, self.hunt, self.now, leave);
-            let Some(choice) = orders.choose(&self.heads, youngs, leave) else { break };
+            let Some(choice) = orders.choose(&self.heads, youngs, leave) else {
+                // What others have let go of meanwhile goes before blocks of a higher priority.
+                (0..CLASSES).for_each(|list| self.look(list));
+                if self.heads.iter().all(|head| head.is_none()) {
+                    break;
+                }
+                continue;
+            };
             let (found, parent) = match choice {
                 Choice::Oldest(list) => self.take_oldest(list, wanted - taken),
                 Choice::Youngest(list) => self.take_youngest(list, wanted - taken),
@@ -201,7 +211,8 @@ impl Search<'_, '_> {
         }
         let since = hunt.timeline().number(place) as u32;
         let (mut taken, mut older, mut parent, mut is_over) = (0, 0, None, false);
-        let go_on = hunt.timeline().peek(hunt.slots(), list, place, |slot, number| {
+        let to = hunt.timeline().word_behind(place, FAR);
+        let go_on = hunt.timeline().peek_until(hunt.slots(), list, place, to, |slot, number| {
             // The ticket first: with it the block is of the list, and was released then.
             let candidate = Candidate { slot: number, ticket: slot.ticket() };
             let stamp = slot.stamp.load(Relaxed);
@@ -222,9 +233,10 @@ impl Search<'_, '_> {
             parent = self.note(number, slot, verdict);
             taken < wanted && verdict == Verdict::Taken && policy.orders.leave(0).takes_young()
         });
-        is_over |= go_on.is_none();
+        let further = taken > 0 && to < hunt.timeline().young_end();
+        let left = go_on.or(further.then_some(to)).filter(|_| !is_over).unwrap_or(0);
+        is_over |= left == 0;
         // Another may have begun meanwhile: it is looked at by the next search. What was taken is not walked again.
-        let left = go_on.filter(|_| !is_over).unwrap_or(0);
         let _ = policy.young[list].compare_exchange(place, left, Relaxed, Relaxed);
         if is_over {
             self.forget_youngest(list);

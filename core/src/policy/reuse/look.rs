@@ -11,15 +11,12 @@
 //!     costs in proportion to what it shows, and a list that is empty costs a look at its cursor.
 
 use super::ages::not_before;
-use super::evict::OLDER;
+use super::evict::{FAR, OLDER};
 use super::orders::{Choice, Head, Heads, NO_YOUNGS, YOUNG_LISTS, Youngs};
 use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
 use crate::slot::{NIL, NO_TICKET, Priority, Slot, Word};
 use crate::sync::Relaxed;
 use crate::timeline::Timeline;
-
-/// Places from one block of a list to the next: 64 words.
-const FAR: u32 = 4096;
 
 /// How far a look has come: nowhere, to begin with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,23 +65,6 @@ impl Reuse {
             Look::all_of(timeline, slots, looked, HIGH, left, &mut show);
         }
     }
-
-    /// The lists, each once, those first that a search would take from first.
-    pub(crate) fn lists_in_order(&self, timeline: &Timeline, slots: &[Slot], mut add: impl FnMut(usize)) {
-        let mut looked = Looked::default();
-        let look = Look::new(self, timeline, slots, &mut looked);
-        let mut heads: [Option<Head>; LISTS] = [None; LISTS];
-        for (of, head) in heads.iter_mut().zip(&look.heads) {
-            *of = (!head.is_none()).then_some(*head);
-        }
-        add(LOW);
-        while let Some(list) = self.first_of(&heads) {
-            heads[list] = None;
-            add(list);
-        }
-        (0..CLASSES).for_each(&mut add);
-        add(HIGH);
-    }
 }
 
 /// Whether a search could take it; what it passes for good is not told apart from what it only passes now.
@@ -129,7 +109,8 @@ impl<'l> Look<'l> {
     fn go_on(&mut self, list: usize) {
         let from = match self.looked.places[list] {
             0 => self.timeline.first_word(list),
-            place => place,
+            // Evictions may have come further.
+            place => place.max(self.timeline.first_word(list)),
         };
         let to = self.timeline.word_behind(from, FAR);
         let (policy, now) = (self.policy, self.now);
@@ -224,7 +205,7 @@ impl<'l> Look<'l> {
             count < n && orders.leave(self.looked.risked).takes_young()
         });
         // Where it is over the block before it was the last.
-        let end = next.map_or(to, |place| place - u64::from(is_over));
+        let end = next.map_or(to, |place| if is_over { timeline.before(place) } else { place });
         self.looked.shown[list] = if count > 0 { end } else { from };
         if is_over || next.is_none() {
             self.youngs[list] = f32::INFINITY;

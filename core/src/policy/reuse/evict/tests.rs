@@ -131,3 +131,24 @@ fn a_look_in_parts_shows_each_once() {
     each.sort_unstable();
     assert_eq!(each, (0..10).chain(100..110).collect::<Vec<u64>>());
 }
+
+/// The block that ends a youngest segment is at each place of the ring once, at its last too.
+#[test]
+fn a_segment_may_end_at_the_seam_of_the_ring() {
+    let pool = pool();
+    for first in (0..3000).map(|round| 1000 * round) {
+        // 23 places a round, so that it comes to each of them.
+        (200..203).for_each(|single| store(&pool, first + single, 1));
+        store(&pool, first, 10);
+        store(&pool, first + 100, 10);
+        publish(&pool, young_first, 15);
+        // Its parent has a child that stays: the segment ends within a part, behind one that was shown.
+        let held = pool.find(hash(first + 104));
+        let (all, mut seen, mut out) = (next(&pool, 100), crate::VictimsSeen::default(), Vec::new());
+        (0..10).for_each(|_| pool.victims_behind(&mut seen, 4, &mut out));
+        let parts: Vec<u64> = out.iter().map(|(_, hash)| (hash.to_u128() >> 32) as u64).collect();
+        assert_eq!(parts, all, "{first}");
+        drop(held);
+        assert_eq!(evict(&pool, 64).len(), 23);
+    }
+}
