@@ -207,8 +207,10 @@ impl World {
             // What has rotted in host memory is not given to the disk.
             let rotten =
                 if path == Path::HostToDisk { stats.path(path).failed_by(Cause::Mismatch) } else { 0 };
-            let noted = notes.landed[path as usize] + rotten;
-            same(&format!("transfers, {path}"), stats.path(path).transfers, noted);
+            let (counted, noted) = (stats.path(path).transfers, notes.landed[path as usize] + rotten);
+            // Nor is anything begun whose memory something else has; of those that ended so, some had landed before.
+            let busy = counted.saturating_sub(noted).min(stats.path(path).failed_by(Cause::Busy));
+            same(&format!("transfers, {path}"), counted, noted + busy);
         }
         if let Some(disk) = &self.disk {
             let counts = disk.counts();

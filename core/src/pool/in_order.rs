@@ -5,8 +5,8 @@
 use super::BlockPool;
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::reuse::{Looked, Reuse};
 use crate::policy::Eviction;
+use crate::policy::reuse::{Looked, Reuse};
 use alloc::vec::Vec;
 
 impl BlockPool {
