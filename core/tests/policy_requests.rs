@@ -336,6 +336,13 @@ fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
     let requests = before.chain(new(950..1045)).chain(one(400..449)).chain(one(1045..1445));
     let (paper, _) = compare::<Arc>(Policy::Arc, &requests.collect::<Vec<_>>());
     assert!(paper.p > 290.0, "those ghosts were there: {}", paper.p);
+
+    // T1 is empty, B1 has 150 ghosts, B2 has 250, and p is no less: the request's victims are T2's, and just leave B1 its room.
+    let before =
+        one(0..400).chain(one(0..400)).chain(one(400..800)).chain(one(549..799)).chain(new(800..1050));
+    let requests = before.chain(one(400..402)).chain(one(1050..1450));
+    let (paper, _) = compare::<Arc>(Policy::Arc, &requests.collect::<Vec<_>>());
+    assert!(paper.t2.len() < CAPACITY && paper.p >= 250.0, "p is {}", paper.p);
 }
 
 /// As many ghosts as blocks are still to come are kept beyond Kout: the last of a request meet what they would meet if each came by itself.

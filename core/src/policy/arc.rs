@@ -83,8 +83,9 @@ impl Rules for ArcRules {
         ghosts.trim(B2, (2 * self.capacity).saturating_sub(counts.all() + ghosts.len(B1)));
     }
 
-    fn queue_to_drop(&self, ghosts: &Ghosts, on_trial: usize) -> usize {
-        if ghosts.len(B1) + on_trial >= self.capacity { B1 } else { B2 }
+    fn queue_to_drop(&self, of: usize, ghosts: &Ghosts, on_trial: usize) -> usize {
+        // With the new one, if it is B1's.
+        if ghosts.len(B1) + usize::from(of == B1) + on_trial > self.capacity { B1 } else { B2 }
     }
 }
 

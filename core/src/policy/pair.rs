@@ -69,8 +69,8 @@ pub(crate) trait Rules {
     fn most_on_trial(&self) -> usize;
     /// A block that was never here has come: drops ghosts that are too many.
     fn trim(&self, ghosts: &Ghosts, counts: &Counts);
-    /// The queue whose oldest goes where a new ghost has no room, while so many are on trial or come.
-    fn queue_to_drop(&self, _ghosts: &Ghosts, _on_trial: usize) -> usize {
+    /// The queue whose oldest goes where a new ghost of this queue has no room, while so many are on trial or come.
+    fn queue_to_drop(&self, _of: usize, _ghosts: &Ghosts, _on_trial: usize) -> usize {
         0
     }
 }
@@ -138,7 +138,8 @@ impl<R: Rules> Pair<R> {
         if let Some(queue) = queue {
             let on_trial = self.counts.on_trial() + hunt.coming();
             hunt.claimed_since(before).for_each(|slot| {
-                self.ghosts.insert(queue, slot.key(), || self.rules.queue_to_drop(&self.ghosts, on_trial));
+                self.ghosts
+                    .insert(queue, slot.key(), || self.rules.queue_to_drop(queue, &self.ghosts, on_trial));
             });
         }
         taken
