@@ -206,7 +206,11 @@ impl<R: Rules> Eviction for Pair<R> {
     fn on_pin(&self, slot: &Slot) {
         // Relaxed, both: the caller has the only reference.
         match slot.list.load(Relaxed) {
-            NO_LIST => self.counts.comes_proven(),
+            NO_LIST => {
+                self.counts.comes_proven();
+                // It is back, and no part of what its ghost was to tell.
+                let _ = self.ghosts.take(slot.key());
+            }
             PROVEN.. => return,
             _ => self.counts.goes_over(),
         }
