@@ -401,6 +401,56 @@ fn filled(policy: Policy, classes: &[(Priority, u64, u64)]) -> BlockPool {
     pool
 }
 
+/// A pinned block that comes back has its ghost no more: when it has left without one, it is as new as any.
+#[test]
+fn who_comes_back_and_is_pinned_leaves_its_ghost() {
+    let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::TwoQ)).expect("a valid setup");
+    let bring = |number: u64, class: Priority| {
+        let mut blocks = vec![];
+        pool.allocate(1, &mut blocks).expect("there is room");
+        let complete = blocks.remove(0).complete(hash(number)).expect("a new block is Reset");
+        pool.register(complete, None).into_block().set_priority(class);
+    };
+    // 1 to 4 have ghosts then, and those of what is proven leave none.
+    (1..13).for_each(|number| bring(number, Priority::Normal));
+    bring(4, Priority::Pinned);
+    pool.lookup(hash(4)).expect("it is pinned").set_priority(Priority::Normal);
+    assert_eq!(pool.evict(8, &mut vec![]), 8);
+    bring(13, Priority::Normal);
+    bring(4, Priority::Normal);
+    let mut next = vec![];
+    pool.next_victims(2, &mut next);
+    let next: Vec<SequenceHash> = next.into_iter().map(|(_, hash)| hash).collect();
+    assert_eq!(next, [13, 4].map(hash), "a proven one would be the first to go");
+}
+
+/// What an allocation finds free it has been given: that comes to the trial too. So of it and its victims, or of calls by number one after
+/// the other, as many leave from the proven as are in excess.
+#[test]
+fn free_blocks_count_as_given() {
+    let left = |take: &dyn Fn(&BlockPool)| {
+        // 10 of 25 are on trial, so that the first 16 to go are proven.
+        let pool = filled(Policy::TwoQ, &[(Priority::Normal, 10, 90)]);
+        assert_eq!(pool.evict(5, &mut vec![]), 5);
+        take(&pool);
+        let there =
+            |numbers: std::ops::Range<u64>| numbers.filter(|number| pool.contains(hash(*number))).count();
+        (there(0..90), there(90..100))
+    };
+    let expected = (90 - 5 - 11, 5);
+    let handles = |pool: &BlockPool| {
+        let mut blocks = vec![];
+        pool.allocate(5 + 16, &mut blocks).expect("there is room");
+    };
+    assert_eq!(left(&handles), expected);
+    let numbers = |pool: &BlockPool| {
+        let mut victims = vec![];
+        pool.evict_ids_behind(6, 5, &mut victims);
+        pool.evict_ids_behind(10, 11, &mut victims);
+    };
+    assert_eq!(left(&numbers), expected);
+}
+
 /// Of each class what its turn gives, and no more than the classes before have left of the excess.
 #[test]
 fn a_look_by_classes_is_the_order_of_eviction() {

@@ -18,6 +18,9 @@
 //! request's own. Which of them have ghosts is known when they are placed, at their first release: those prove to be no part of the trial, and
 //! the next request's victims make up for it. What others hold, and have not let go of yet, has not come.
 //!
+//! A request is a call, or several by who says what it was given before (`evict_ids_behind`). Victims that are taken one at a time are a request
+//! each: those that make room in a tier below, for one copy and the next, all meet the same excess until the first copy is let go of there.
+//!
 //! I1. A block is counted, on trial or proven, from when it first takes a place until it leaves the registry, in use or not: its `list` says as
 //!     which. It goes over once at most.
 //! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from when it is let go of, and is from then on.
