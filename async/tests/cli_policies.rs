@@ -231,6 +231,29 @@ fn a_picture_says_of_what_it_is() {
     assert!((60..130).contains(&title.len()), "{title}");
 }
 
+/// A capacity that is just short of a power of two is not called by that.
+#[test]
+fn a_single_capacity_has_its_own_tick() {
+    let folder = folder();
+    for capacity in ["250", "1000"] {
+        let arguments = ["policies", "--requests", "600", "--capacities", capacity, "--plot", "one.svg"];
+        good(&run_in(folder.path(), &arguments));
+        let texts = texts(&std::fs::read_to_string(folder.path().join("one.svg")).expect("written"));
+        assert!(texts.iter().any(|text| text == capacity), "{capacity}: {texts:?}");
+        assert!(!texts.iter().any(|text| text == "256" || text == "1K"), "{capacity}: {texts:?}");
+    }
+}
+
+/// Their names are too long for a file beside them.
+#[test]
+fn all_that_cannot_be_written_is_said() {
+    let folder = folder();
+    let (json, plot) = (format!("{}.json", "x".repeat(250)), format!("{}.svg", "x".repeat(251)));
+    let output = run_in(folder.path(), &[&SHORT[..], &["--json", &json, "--plot", &plot]].concat());
+    let message = refused(&output);
+    assert!(message.contains(&json) && message.contains(&plot), "{message}");
+}
+
 /// A wrong byte is graver than a picture that cannot be written: its name is too long for a file beside it.
 #[test]
 fn a_wrong_byte_is_said_though_the_picture_fails() {

@@ -1,5 +1,5 @@
 //! Policies against a plain reading of their papers, on a long skewed trace: the same victims in the same order. ARC and 2Q, of which a request's
-//! victims are more than a block's many times, are in `policy_requests.rs`.
+//! victims are more than a block's many times, are in `policy_requests.rs`, S3-FIFO is in both.
 
 use kvstrata_core::*;
 use std::collections::{HashMap, VecDeque};

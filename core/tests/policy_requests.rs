@@ -1,4 +1,4 @@
-//! ARC and 2Q by requests, whose victims a pool takes at once, against their papers, block by block: the same victims in the same order.
+//! ARC, 2Q and S3-FIFO by requests, whose victims a pool takes at once, against their papers, block by block: the same victims in the same order.
 //!
 //! A request has blocks that are there, and blocks that were never there; or it is one block, which may have a ghost. The papers' blocks come
 //! in the order of release. What the request itself has, no pool can evict, and so the papers' lists pass it by here.
@@ -192,6 +192,83 @@ impl Paper for TwoQ {
     }
 }
 
+/// With the ghost as the pool has it: a table of fingerprints, overwritten by collision.
+#[derive(Default)]
+struct S3Fifo {
+    small: VecDeque<u64>,
+    main: VecDeque<u64>,
+    heat: HashMap<u64, u8>,
+    /// By index: a fingerprint, and which insertion it was.
+    ghosts: HashMap<u64, (u32, usize)>,
+    inserted: usize,
+    /// Blocks that went from small to main.
+    promoted: u64,
+}
+
+impl S3Fifo {
+    fn ghost(number: u64) -> (u64, u32) {
+        let key = hash(number).to_u128();
+        ((u64::from(key as u32) * CAPACITY as u64) >> 32, (key >> 32) as u32)
+    }
+
+    fn of_small(&mut self, held: &[u64]) -> Option<u64> {
+        loop {
+            let first = oldest(&mut self.small, held)?;
+            if self.heat[&first] <= 1 {
+                self.inserted += 1;
+                let (index, fingerprint) = S3Fifo::ghost(first);
+                self.ghosts.insert(index, (fingerprint, self.inserted));
+                return Some(first);
+            }
+            self.promoted += 1;
+            self.heat.insert(first, 0);
+            self.main.push_back(first);
+        }
+    }
+
+    fn of_main(&mut self, held: &[u64]) -> Option<u64> {
+        loop {
+            let first = oldest(&mut self.main, held)?;
+            match self.heat.get_mut(&first).expect("it is there") {
+                0 => return Some(first),
+                heat => *heat -= 1,
+            }
+            self.main.push_back(first);
+        }
+    }
+}
+
+impl Paper for S3Fifo {
+    fn has(&self, number: u64) -> bool {
+        self.heat.contains_key(&number)
+    }
+
+    fn hit(&mut self, number: u64) {
+        let heat = self.heat.get_mut(&number).expect("it is there");
+        *heat = (*heat + 1).min(3);
+    }
+
+    fn miss(&mut self, number: u64, held: &[u64]) -> Option<u64> {
+        let mut victim = None;
+        if self.heat.len() == CAPACITY {
+            if self.small.len() >= CAPACITY / 10 {
+                victim = self.of_small(held);
+            }
+            let victim = victim.get_or_insert_with(|| {
+                let of_main = self.of_main(held).or_else(|| self.of_small(held));
+                of_main.or_else(|| self.of_main(held)).expect("not all are held")
+            });
+            self.heat.remove(victim);
+        }
+        let (index, fingerprint) = S3Fifo::ghost(number);
+        let ghost = self.ghosts.get(&index).filter(|ghost| ghost.0 == fingerprint);
+        let again = ghost.is_some_and(|ghost| self.inserted - ghost.1 < CAPACITY);
+        if again { &mut self.main } else { &mut self.small }.push_back(number);
+        self.heat.insert(number, 0);
+        victim
+    }
+}
+
 /// Runs requests over a pool and over the paper: that, and how many were evicted.
 fn compare<P: Paper + Default>(policy: Policy, requests: &[Vec<u64>]) -> (P, usize) {
     let config = PoolConfig::new(CAPACITY as u32).policy(policy).lanes(1).lane_of(|| 0);
@@ -241,6 +318,13 @@ fn two_q_s_victims_are_the_paper_s() {
     assert!(paper.back > 1000, "{} came back", paper.back);
 }
 
+#[test]
+fn s3fifo_s_victims_are_the_paper_s() {
+    let (paper, evicted) = compare::<S3Fifo>(Policy::S3Fifo, &requests());
+    assert!(evicted > 20_000, "{evicted} were evicted");
+    assert!(paper.promoted > 500, "{} went to main", paper.promoted);
+}
+
 /// B1 grows by more than a batch while T1 does not, and all four lists are full: the room is B2's, and B1's oldest ghosts are met after that.
 #[test]
 fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
@@ -252,6 +336,13 @@ fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
     let requests = before.chain(new(950..1045)).chain(one(400..449)).chain(one(1045..1445));
     let (paper, _) = compare::<Arc>(Policy::Arc, &requests.collect::<Vec<_>>());
     assert!(paper.p > 290.0, "those ghosts were there: {}", paper.p);
+
+    // T1 is empty, B1 has 150 ghosts, B2 has 250, and p is no less: the request's victims are T2's, and just leave B1 its room.
+    let before =
+        one(0..400).chain(one(0..400)).chain(one(400..800)).chain(one(549..799)).chain(new(800..1050));
+    let requests = before.chain(one(400..402)).chain(one(1050..1450));
+    let (paper, _) = compare::<Arc>(Policy::Arc, &requests.collect::<Vec<_>>());
+    assert!(paper.t2.len() < CAPACITY && paper.p >= 250.0, "p is {}", paper.p);
 }
 
 /// As many ghosts as blocks are still to come are kept beyond Kout: the last of a request meet what they would meet if each came by itself.
@@ -280,38 +371,95 @@ fn the_last_of_a_request_meet_their_ghosts() {
 fn filled(policy: Policy, classes: &[(Priority, u64, u64)]) -> BlockPool {
     let all: u64 = classes.iter().map(|(_, trial, proven)| trial + proven).sum();
     let pool = BlockPool::new(PoolConfig::new(all as u32).policy(policy)).expect("a valid setup");
-    let mut next = 0;
-    let mut store = |n: u64, class: Priority| {
-        for number in next..next + n {
-            let mut blocks = vec![];
-            pool.allocate(1, &mut blocks).expect("there is room");
-            let complete = blocks.remove(0).complete(hash(number)).expect("a new block is Reset");
-            let block = pool.register(complete, None).into_block();
-            block.set_priority(class);
-        }
-        next += n;
+    let store = |number: u64, class: Priority| {
+        let mut blocks = vec![];
+        pool.allocate(1, &mut blocks).expect("there is room");
+        let complete = blocks.remove(0).complete(hash(number)).expect("a new block is Reset");
+        let block = pool.register(complete, None).into_block();
+        block.set_priority(class);
+        block
     };
+    let (mut held, mut next) = (vec![], 0..all);
     for (class, trial, proven) in classes {
-        // Whatever was pinned is proven.
-        store(*proven, Priority::Pinned);
-        for number in 0..*proven {
-            let first =
-                classes.iter().take_while(|(other, ..)| other != class).map(|of| of.1 + of.2).sum::<u64>();
-            pool.lookup(hash(first + number)).expect("there").set_priority(*class);
-        }
-        store(*trial, *class);
+        held.extend(next.by_ref().take(*proven as usize).map(|number| {
+            drop(store(number, Priority::Pinned));
+            let block = pool.lookup(hash(number)).expect("it is pinned");
+            block.set_priority(*class);
+            if policy != Policy::S3Fifo {
+                // Whatever was pinned is proven.
+                return block;
+            }
+            // Or what comes back: all others are held. To hold it again is no use.
+            drop(block);
+            assert_eq!(pool.evict(1, &mut vec![]), 1);
+            let back = store(number, *class).downgrade();
+            pool.upgrade(back).expect("it is there")
+        }));
+        held.extend(next.by_ref().take(*trial as usize).map(|number| store(number, *class)));
     }
+    drop(held);
     pool
+}
+
+/// A pinned block that comes back has its ghost no more: when it has left without one, it is as new as any.
+#[test]
+fn who_comes_back_and_is_pinned_leaves_its_ghost() {
+    let pool = BlockPool::new(PoolConfig::new(8).policy(Policy::TwoQ)).expect("a valid setup");
+    let bring = |number: u64, class: Priority| {
+        let mut blocks = vec![];
+        pool.allocate(1, &mut blocks).expect("there is room");
+        let complete = blocks.remove(0).complete(hash(number)).expect("a new block is Reset");
+        pool.register(complete, None).into_block().set_priority(class);
+    };
+    // 1 to 4 have ghosts then, and those of what is proven leave none.
+    (1..13).for_each(|number| bring(number, Priority::Normal));
+    bring(4, Priority::Pinned);
+    pool.lookup(hash(4)).expect("it is pinned").set_priority(Priority::Normal);
+    assert_eq!(pool.evict(8, &mut vec![]), 8);
+    bring(13, Priority::Normal);
+    bring(4, Priority::Normal);
+    let mut next = vec![];
+    pool.next_victims(2, &mut next);
+    let next: Vec<SequenceHash> = next.into_iter().map(|(_, hash)| hash).collect();
+    assert_eq!(next, [13, 4].map(hash), "a proven one would be the first to go");
+}
+
+/// What an allocation finds free it has been given: that comes to the trial too. So of it and its victims, or of calls by number one after
+/// the other, as many leave from the proven as are in excess.
+#[test]
+fn free_blocks_count_as_given() {
+    let left = |take: &dyn Fn(&BlockPool)| {
+        // 10 of 25 are on trial, so that the first 16 to go are proven.
+        let pool = filled(Policy::TwoQ, &[(Priority::Normal, 10, 90)]);
+        assert_eq!(pool.evict(5, &mut vec![]), 5);
+        take(&pool);
+        let there =
+            |numbers: std::ops::Range<u64>| numbers.filter(|number| pool.contains(hash(*number))).count();
+        (there(0..90), there(90..100))
+    };
+    let expected = (90 - 5 - 11, 5);
+    let handles = |pool: &BlockPool| {
+        let mut blocks = vec![];
+        pool.allocate(5 + 16, &mut blocks).expect("there is room");
+    };
+    assert_eq!(left(&handles), expected);
+    let numbers = |pool: &BlockPool| {
+        let mut victims = vec![];
+        pool.evict_ids_behind(6, 5, &mut victims);
+        pool.evict_ids_behind(10, 11, &mut victims);
+    };
+    assert_eq!(left(&numbers), expected);
 }
 
 /// Of each class what its turn gives, and no more than the classes before have left of the excess.
 #[test]
 fn a_look_by_classes_is_the_order_of_eviction() {
-    for policy in [Policy::TwoQ, Policy::Arc] {
+    for policy in [Policy::TwoQ, Policy::Arc, Policy::S3Fifo] {
         for classes in [
             [(Priority::Low, 5, 20), (Priority::Normal, 5, 70)],
             [(Priority::Low, 40, 0), (Priority::Normal, 40, 20)],
             [(Priority::Low, 2, 5), (Priority::Normal, 3, 90)],
+            [(Priority::Low, 3, 2), (Priority::Normal, 2, 93)],
         ] {
             let pool = filled(policy, &classes);
             let mut next = vec![];

@@ -45,6 +45,7 @@ impl Outputs {
         };
         let json = self.json.as_ref().map_or(Ok(()), |target| target.write(report));
         let plot = self.plot.as_ref().map_or(Ok(()), |target| target.write(&drawing()));
-        table.and(json).and(plot)
+        let errors: Vec<String> = [table, json, plot].into_iter().filter_map(Result::err).collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 }

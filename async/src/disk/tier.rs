@@ -331,13 +331,13 @@ impl DiskTier {
 
     /// The same, appended by their numbers.
     pub(super) fn take_slots(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        let end = slots.len().saturating_add(wanted);
+        let (start, end) = (slots.len(), slots.len().saturating_add(wanted));
         let mut victims = self.victims.lock().unwrap_or_else(PoisonError::into_inner);
         while slots.len() < end && !self.all_lost() {
             let from = slots.len();
             // Somebody else may be quicker; then victims make up for it.
             let _ = self.pool.allocate_free_ids(self.pool.free().min(end - from), slots);
-            self.pool.evict_ids(end - slots.len(), &mut victims);
+            self.pool.evict_ids_behind(end - slots.len(), slots.len() - start, &mut victims);
             for (slot, hash) in victims.drain(..) {
                 self.admission.evicted(hash);
                 self.set_stale(slot, true);

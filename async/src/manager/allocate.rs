@@ -380,15 +380,16 @@ impl Traffic {
             }
             // Those that leave already are somebody's who waits no more, or of the last look, and count. But a device may be slow, or have stopped: what
             // needs no copy is had beside them.
-            let wanted = match self.lines[stack as usize].draining as usize {
+            let draining = self.lines[stack as usize].draining as usize;
+            let wanted = match draining {
                 0 => missing,
-                draining => missing.saturating_sub(draining).max(self.clean_ahead(inner, stack, missing)),
+                _ => missing.saturating_sub(draining).max(self.clean_ahead(inner, stack, missing)),
             };
             if wanted == 0 {
                 return false;
             }
             let mut victims = std::mem::take(&mut self.victims);
-            self.evict(inner, stack, wanted, &mut victims);
+            self.evict(inner, stack, wanted, got.len() + draining.min(missing), &mut victims);
             let (before, all) = (got.len(), got.len() + victims.len());
             for (block, hash) in victims.drain(..) {
                 let name = inner.stack(stack).device.name(block, hash);

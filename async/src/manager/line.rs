@@ -264,8 +264,9 @@ impl Traffic {
                 continue;
             }
             let wanted = missing.saturating_sub(line.draining as usize);
+            let given = entry.need - wanted;
             let mut victims = std::mem::take(&mut self.victims);
-            if wanted == 0 || self.evict(inner, stack, wanted, &mut victims) == 0 {
+            if wanted == 0 || self.evict(inner, stack, wanted, given, &mut victims) == 0 {
                 self.victims = victims;
                 if wanted > 0 && self.call_off_chosen(inner, stack, wanted) {
                     continue;
@@ -295,16 +296,18 @@ impl Traffic {
     }
 
     /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes of those that the policy
-    /// keeps for their children's sake: the children are held, perhaps by who waits here. Of these, too, lower classes leave first.
+    /// keeps for their children's sake: the children are held, perhaps by who waits here. Of these, too, lower classes leave first. So many were
+    /// `given` before, or are on their way.
     pub(super) fn evict(
         &mut self,
         inner: &Inner,
         stack: u16,
         wanted: usize,
+        given: usize,
         victims: &mut Vec<(BlockId, SequenceHash)>,
     ) -> usize {
         let books = &inner.stack(stack).device;
-        let evicted = books.pool.evict_ids(wanted, victims);
+        let evicted = books.pool.evict_ids_behind(wanted, given, victims);
         if evicted > 0
             || !books.links()
             || books.pool.available() == 0

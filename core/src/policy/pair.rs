@@ -18,6 +18,9 @@
 //! request's own. Which of them have ghosts is known when they are placed, at their first release: those prove to be no part of the trial, and
 //! the next request's victims make up for it. What others hold, and have not let go of yet, has not come.
 //!
+//! A request is a call, or several by who says what it was given before (`evict_ids_behind`). Victims that are taken one at a time are a request
+//! each: those that make room in a tier below, for one copy and the next, all meet the same excess until the first copy is let go of there.
+//!
 //! I1. A block is counted, on trial or proven, from when it first takes a place until it leaves the registry, in use or not: its `list` says as
 //!     which. It goes over once at most.
 //! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from when it is let go of, and is from then on.
@@ -69,8 +72,8 @@ pub(crate) trait Rules {
     fn most_on_trial(&self) -> usize;
     /// A block that was never here has come: drops ghosts that are too many.
     fn trim(&self, ghosts: &Ghosts, counts: &Counts);
-    /// The queue whose oldest goes where a new ghost has no room, while so many are on trial or come.
-    fn queue_to_drop(&self, _ghosts: &Ghosts, _on_trial: usize) -> usize {
+    /// The queue whose oldest goes where a new ghost of this queue has no room, while so many are on trial or come.
+    fn queue_to_drop(&self, _of: usize, _ghosts: &Ghosts, _on_trial: usize) -> usize {
         0
     }
 }
@@ -138,7 +141,8 @@ impl<R: Rules> Pair<R> {
         if let Some(queue) = queue {
             let on_trial = self.counts.on_trial() + hunt.coming();
             hunt.claimed_since(before).for_each(|slot| {
-                self.ghosts.insert(queue, slot.key(), || self.rules.queue_to_drop(&self.ghosts, on_trial));
+                self.ghosts
+                    .insert(queue, slot.key(), || self.rules.queue_to_drop(queue, &self.ghosts, on_trial));
             });
         }
         taken
@@ -205,7 +209,11 @@ impl<R: Rules> Eviction for Pair<R> {
     fn on_pin(&self, slot: &Slot) {
         // Relaxed, both: the caller has the only reference.
         match slot.list.load(Relaxed) {
-            NO_LIST => self.counts.comes_proven(),
+            NO_LIST => {
+                self.counts.comes_proven();
+                // It is back, and no part of what its ghost was to tell.
+                let _ = self.ghosts.take(slot.key());
+            }
             PROVEN.. => return,
             _ => self.counts.goes_over(),
         }

@@ -66,7 +66,11 @@ impl S3Fifo {
                 hunt.claim(candidate)
             };
             match verdict {
-                Verdict::Taken | Verdict::TakenLast => self.ghost_insert(key),
+                Verdict::Taken | Verdict::TakenLast => {
+                    self.ghost_insert(key);
+                    // Counted out with the claim: the hunt counts it as coming from here on, and the removal finds it done.
+                    self.on_remove(slot);
+                }
                 Verdict::Requeued => {
                     self.small.fetch_sub(1, Relaxed);
                 }

@@ -10,7 +10,8 @@
 //! take a new one. As the paper has it, a victim is A1in's while `|A1in| > Kin`, else Am's: [`pair`](super::pair) says what that is for a request's.
 //!
 //! A1out has `Kout` ghosts, and while blocks are still to come for the victims of a request, one more for each, up to a batch: so a block of
-//! the request meets the ghosts that it would meet if each took its victim by itself.
+//! the request meets the ghosts that it would meet if each took its victim by itself. Blocks that are free, or held and never let go of, are to come
+//! as well, and let as many ghosts more stay.
 
 use super::ghosts::Ghosts;
 use super::pair::{Counts, Pair, Rules};

@@ -8,7 +8,7 @@
 //! | [`hold_again`](BlockPool::hold_again) | `clone` |
 //! | [`allocate_free_ids`](BlockPool::allocate_free_ids) | `allocate_free`, `into_id` |
 //! | [`give_back_ids`](BlockPool::give_back_ids) | `adopt_mutable`, `give_back` |
-//! | [`evict_ids`](BlockPool::evict_ids) | `evict`, each `into_mutable`, `into_id` |
+//! | [`evict_ids`](BlockPool::evict_ids), [`evict_ids_behind`](BlockPool::evict_ids_behind) | `evict`, each `into_mutable`, `into_id` |
 //! | [`register_ids`](BlockPool::register_ids) | `adopt_mutable`, `complete` or `commit`, `register_sequence` |
 //! | [`register_ids_apart`](BlockPool::register_ids_apart) | the same, each by a `register` without a parent |
 //!
@@ -80,7 +80,13 @@ impl BlockPool {
     /// As [`evict`](BlockPool::evict): appends the numbers of up to `n` victims, each with the hash that its bytes are still of. They are the
     /// caller's. Returns how many.
     pub fn evict_ids(&self, n: usize, out: &mut Vec<(BlockId, SequenceHash)>) -> usize {
-        self.evict_slots(n, 0, |slot| out.push((BlockId(slot), self.slot(BlockId(slot)).key())))
+        self.evict_ids_behind(n, 0, out)
+    }
+
+    /// The same, for who has `given` blocks for this purpose already, free ones or victims, and has registered none of them yet: ARC, 2Q and
+    /// S3-FIFO choose as if all had been asked for in one call.
+    pub fn evict_ids_behind(&self, n: usize, given: usize, out: &mut Vec<(BlockId, SequenceHash)>) -> usize {
+        self.evict_slots(n, given, |slot| out.push((BlockId(slot), self.slot(BlockId(slot)).key())))
     }
 
     /// Frees owned blocks as one batch, as [`give_back`](BlockPool::give_back) does; one that is `Partial` is reset. A number that is

@@ -135,7 +135,7 @@ impl Axis {
         Axis { label: label.into(), from: 0.0, to: steps * step, ticks }
     }
 
-    /// Between two numbers, by powers of two, or, where there is none between them, by themselves: of points at `x.log2()`.
+    /// Between two numbers, by powers of two, or, where none is between them, by themselves: of points at `x.log2()`.
     pub(super) fn doubling(
         label: impl Into<String>,
         from: f64,
@@ -149,8 +149,9 @@ impl Axis {
         let first = (from / step).ceil();
         let ticks = (0..13).map(|nth| (first + f64::from(nth)) * step).take_while(|at| *at <= to + room);
         let mut ticks: Vec<f64> = ticks.collect();
-        if ticks.is_empty() {
-            ticks.push(from);
+        // One that is only in the room beside them is not between them.
+        if !ticks.iter().any(|at| *at <= to) {
+            ticks = vec![from];
             // Nearer to each other their labels would meet.
             ticks.extend(Some(to).filter(|to| to - from > 0.05));
         }

@@ -3,7 +3,7 @@
 use super::{Counts, Pair};
 use crate::policy::AnyPolicy;
 use crate::sync::{Arc, model_within, spawn};
-use crate::{BlockPool, ImmutableBlock, Policy, PoolConfig, Priority, SequenceHash};
+use crate::{BlockPool, CompleteBlock, ImmutableBlock, Policy, PoolConfig, Priority, SequenceHash};
 use alloc::vec::Vec;
 
 fn hash(number: u64) -> SequenceHash {
@@ -15,11 +15,14 @@ fn pool(policy: Policy) -> Arc<BlockPool> {
     Arc::new(BlockPool::new(config).expect("a valid setup"))
 }
 
-fn store(pool: &BlockPool, number: u64) -> ImmutableBlock<'_> {
+fn complete(pool: &BlockPool, number: u64) -> CompleteBlock<'_> {
     let mut blocks = Vec::with_capacity(1);
     pool.allocate(1, &mut blocks).expect("there is room");
-    let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
-    let block = pool.register(complete, None).into_block();
+    blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset")
+}
+
+fn store(pool: &BlockPool, number: u64) -> ImmutableBlock<'_> {
+    let block = pool.register(complete(pool, number), None).into_block();
     // The class that evictors look at first: less to interleave.
     block.set_priority(Priority::Low);
     block
@@ -62,6 +65,24 @@ fn a_use_against_the_first_release() {
             // A use that comes while the place is chosen may be lost, this one is not.
             drop(pool.lookup(hash(1)));
             assert_eq!(counted(&pool), (usize::from(policy == Policy::TwoQ), 1), "{policy}");
+            at_rest(&pool);
+        });
+    }
+}
+
+/// A block's scope ends while its first release is under way: it is counted out if it was counted in.
+#[test]
+fn a_withdrawal_against_the_first_release() {
+    for policy in [Policy::Arc, Policy::TwoQ] {
+        model_within(2, move || {
+            let pool = pool(policy);
+            let other = pool.clone();
+            let (registered, scope) = pool.register_scoped(complete(&pool, 1), None);
+            let block = registered.into_block().into_ref();
+            let thread = spawn(move || assert_eq!(other.release_refs([block]), 0, "it was held"));
+            drop(scope);
+            thread.join().expect("no panic");
+            assert_eq!(pool.census().free, 2, "{policy}: it is gone");
             at_rest(&pool);
         });
     }
