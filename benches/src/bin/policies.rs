@@ -229,7 +229,8 @@ fn told(options: &Options, trace: &Trace) {
         for blocks in options.capacities(&FOUR) {
             let none = pool::run(trace, policy, blocks, false).hits;
             let [half, all] = [&half, &all].map(|of_use| {
-                pool::run_so(trace, policy, blocks, How { of_use: Some(of_use), ..How::PLAIN }).hits
+                pool::run_so(trace, policy, blocks, pool::How { of_use: Some(of_use), ..pool::How::PLAIN })
+                    .hits
             });
             let [none, half, all] = [none, half, all].map(|hits| trace.percent(hits));
             println!("| {policy} | {blocks} | {none:.2} | {half:.2} | {all:.2} |");
