@@ -3,7 +3,11 @@
 #[cfg(feature = "otel")]
 use super::otel::Exporting;
 use std::str::FromStr;
+#[cfg(feature = "otel")]
+use tracing::Level;
 use tracing_subscriber::filter::Targets;
+#[cfg(feature = "otel")]
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::prelude::*;
 
@@ -42,8 +46,11 @@ pub(super) fn begin(option: Option<&str>) -> Result<Logging, String> {
     #[cfg(feature = "otel")]
     let (subscriber, exporting) = {
         let exporting = Exporting::begin()?;
-        // Ours alone: the exporter makes spans of its own. Those of requests, whatever is printed.
-        let ours = Targets::new().with_target("kvstrata", tracing::Level::INFO);
+        // Ours alone: the exporter makes spans of its own. Those of requests, whatever is printed, and without the small print in them.
+        let ours = filter_fn(|what| {
+            let most = if what.is_span() { Level::DEBUG } else { Level::INFO };
+            what.target().starts_with("kvstrata") && *what.level() <= most
+        });
         let spans = exporting.as_ref().map(|exporting| exporting.layer().with_filter(ours));
         (subscriber.with(spans), exporting)
     };

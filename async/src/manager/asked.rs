@@ -1,8 +1,9 @@
 //! A call of an engine's that is answered later: when it came, and its span. Both end with the answer, or with the handle that is dropped before.
 //!
-//! Spans are at info, one a call, with the number of its request and counts: `onboard`, `allocate` if it waits in line, `offload`, `persist`,
-//! `preempt`, `resume`, `purge`. A look-up has none: it is what an engine does most, and waits for nobody. Blocks by their numbers, and transfers of
-//! single ones, are for `trace` and `debug`.
+//! Spans, one a call, with the number of its request and counts: at debug what requests do (`onboard`, `allocate` if it waits in line, `offload`,
+//! `preempt`, `resume`), since a line for each is a tenth of a request's time and more where blocks are small; at info what an operator asks for
+//! (`persist`, `purge`). A look-up has none: it is what an engine does most, and waits for nobody. Blocks by their numbers, and transfers of
+//! single ones, are for `trace` and `debug`, too.
 
 use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
@@ -15,12 +16,12 @@ use super::watch::Since;
 use crate::metrics::Call;
 use crate::tier::Tier;
 use tracing::field::Empty;
-use tracing::{Span, info_span, trace};
+use tracing::{Span, debug_span, info_span, trace};
 
 /// Blocks on their way down.
 macro_rules! down {
-    ($name:literal, $inner:expr, $stack:expr, $blocks:expr, $($request:ident)?) => {
-        info_span!(
+    ($span:ident, $name:literal, $inner:expr, $stack:expr, $blocks:expr, $($request:ident)?) => {
+        $span!(
             $name,
             $($request,)?
             group = $inner.stack($stack).name,
@@ -51,7 +52,7 @@ impl Asked {
         if found.is_ready() {
             return Asked::nobody();
         }
-        let span = info_span!(
+        let span = debug_span!(
             "onboard",
             request = options.request,
             group = inner.stack(found.device.stack()).name,
@@ -82,14 +83,14 @@ impl Asked {
 
     /// For blocks to be copied down.
     pub(super) fn offload(inner: &Inner, blocks: &Blocks, request: u64) -> Asked {
-        let span = down!("offload", inner, blocks.stack(), blocks.len(), request);
+        let span = down!(debug_span, "offload", inner, blocks.stack(), blocks.len(), request);
         trace!(parent: &span, blocks = ?blocks.refs().iter().map(|block| block.id.0).collect::<Vec<_>>(), "offload");
         Asked { since: inner.watch.now(), span }
     }
 
     /// For blocks to be brought down to the disk.
     pub(super) fn persist(inner: &Inner, stack: u16, blocks: usize) -> Asked {
-        Asked { since: inner.watch.now(), span: down!("persist", inner, stack, blocks,) }
+        Asked { since: inner.watch.now(), span: down!(info_span, "persist", inner, stack, blocks,) }
     }
 
     /// What came of either.
@@ -106,17 +107,17 @@ impl Asked {
 
 /// Of an allocation that waits in line.
 pub(super) fn in_line(request: u64, blocks: usize, tenant: TenantId) -> Span {
-    info_span!("allocate", request, blocks, tenant = tenant.0)
+    debug_span!("allocate", request, blocks, tenant = tenant.0)
 }
 
 /// Of a request that gives up its blocks.
 pub(super) fn preempt(request: u64, blocks: usize, partial: usize) -> Span {
-    info_span!("preempt", request, blocks, partial)
+    debug_span!("preempt", request, blocks, partial)
 }
 
 /// Of one that is to have them back.
 pub(super) fn resume(request: u64, blocks: usize, partial: usize) -> Span {
-    info_span!("resume", request, blocks, partial, came = Empty, missed = Empty)
+    debug_span!("resume", request, blocks, partial, came = Empty, missed = Empty)
 }
 
 /// What came of it.

@@ -36,7 +36,7 @@ struct All {
     panicked: usize,
 }
 
-/// Hears all at info and above.
+/// Hears lines at info and above, and spans at debug and above.
 #[derive(Clone, Default)]
 pub struct Ears(Arc<Mutex<All>>);
 
@@ -132,7 +132,9 @@ pub async fn listen() -> (Ears, Turn<'static, ()>) {
     let turn = TURN.lock().await;
     let ears = EARS.get_or_init(|| {
         let ears = Ears::default();
-        let quiet = tracing_subscriber::filter::LevelFilter::INFO;
+        let quiet = tracing_subscriber::filter::filter_fn(|what| {
+            *what.level() <= if what.is_span() { Level::DEBUG } else { Level::INFO }
+        });
         tracing_subscriber::registry().with(ears.clone().with_filter(quiet)).init();
         ears
     });

@@ -3,7 +3,7 @@
 //! ```text
 //!   unwatched    metrics.histograms = false, no level is logged
 //!   counted      histograms of transfers and calls
-//!   watched      the same, spans and lines at info, formatted and written to a pipe, a line a write as the command's are to standard error, which
+//!   watched      the same, spans and lines at info, formatted and written to a pipe that is read; figures scraped once a run
 //!                another thread reads; figures scraped once a run
 //! ```
 //!
