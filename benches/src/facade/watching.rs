@@ -4,7 +4,6 @@
 //!   unwatched    metrics.histograms = false, no level is logged
 //!   counted      histograms of transfers and calls
 //!   watched      the same, spans and lines at info, formatted and written to a pipe that is read; figures scraped once a run
-//!                another thread reads; figures scraped once a run
 //! ```
 //!
 //! What is counted whether anybody looks or not, by path, tier and group, is in all three.
