@@ -3,7 +3,8 @@
 use kvstrata::trace::TraceSource;
 use kvstrata_benches::policies::classic::Classic;
 use kvstrata_benches::policies::traffic::Trace;
-use kvstrata_benches::policies::{made_up, optimum, pool, told};
+use kvstrata_benches::policies::{made_up, optimum, pool, threads, told};
+use kvstrata_benches::rounds::Spread;
 use kvstrata_core::Policy;
 use std::env;
 use std::error::Error;
@@ -20,6 +21,8 @@ policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
   told      hits if a caller says which conversations have ended, all of them or every second one; and what the length of an answer says of that
   time      nanoseconds an eviction, in a request's batch and one by one, and a touch, and bytes a block more than LRU's, of the core's policies on the
             trace: the least of seven runs
+  threads   hits of LRU and reuse by one thread, two and four at once, and nanoseconds a block of the trace, all calls of a request together: the
+            median of seven runs in turns, and the threads' own time
   looks     what part of the victims the core's policies say beforehand, and nanoseconds for each that a look shows
 
   --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
@@ -74,7 +77,7 @@ impl Options {
         }
         if options.command.is_empty() {
             return Err(
-                "a command is missing: table, never, held, sweep, means, told, time or looks; see --help"
+                "a command is missing: table, never, held, sweep, means, told, time, threads or looks; see --help"
                     .into(),
             );
         }
@@ -116,6 +119,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         "means" => means,
         "told" => told,
         "time" => time,
+        "threads" => together,
         "looks" => looks,
         other => return Err(format!("{other:?}: unknown; see --help").into()),
     };
@@ -260,6 +264,38 @@ fn time(options: &Options, trace: &Trace) {
             println!(
                 "{blocks} {policy}: {evict} ns an eviction, {one} one by one, {touch} ns a touch, {more:.1} bytes a block more than LRU"
             );
+        }
+    }
+}
+
+fn together(options: &Options, trace: &Trace) {
+    println!(
+        "| blocks | threads | policy | hits, % | ns a block | reuse to LRU |\n|---:|---:|---|---:|---:|---:|"
+    );
+    for blocks in options.capacities(&FOUR[1..]) {
+        for n in [1, 2, 4] {
+            let policies = [Policy::Lru, Policy::Reuse];
+            let rounds: Vec<[threads::Together; 2]> =
+                (0..7).map(|_| policies.map(|policy| threads::run(trace, policy, blocks, n))).collect();
+            let ratio = Spread::of(rounds.iter().map(|[lru, reuse]| reuse.own_ns / lru.own_ns));
+            for (at, policy) in policies.iter().enumerate() {
+                let of = |what: fn(&threads::Together) -> f64| {
+                    Spread::of(rounds.iter().map(|round| what(&round[at])))
+                };
+                let hits = of(|run| run.hits as f64);
+                let ratio = if at == 1 {
+                    format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.low, ratio.high)
+                } else {
+                    String::new()
+                };
+                println!(
+                    "| {blocks} | {n} | {policy} | {:.2} ({:.2}–{:.2}) | {:.0} | {ratio} |",
+                    trace.percent(hits.median as u64),
+                    trace.percent(hits.low as u64),
+                    trace.percent(hits.high as u64),
+                    of(|run| run.own_ns).median,
+                );
+            }
         }
     }
 }

@@ -10,17 +10,19 @@
 //! |---|---|
 //! | `traffic.rs` | a trace, its blocks renumbered |
 //! | `pool.rs` | a pool of the core |
+//! | `threads.rs` | the same for several threads at once |
 //! | `classic.rs` | LRU, LFU, SIEVE, S3-FIFO, ARC, 2Q |
 //! | `optimum.rs` | exact LRU, and the optimum |
 //! | `told.rs` | what a caller could tell |
 //! | `made_up/` | traces on which it must not fall behind LRU |
 //!
-//! I1. The same trace and capacity give the same counts: nothing here asks for a time, a thread or a random number of the machine's.
+//! I1. The same trace and capacity give the same counts: nothing here but `threads.rs` asks for a time, a thread or a random number of the machine's.
 
 pub mod classic;
 pub mod made_up;
 pub mod optimum;
 pub mod pool;
+pub mod threads;
 pub mod told;
 pub mod traffic;
 

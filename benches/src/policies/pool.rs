@@ -3,7 +3,9 @@
 //! One tier, all of a request's victims before its registrations; one request at a time, or many that are in use for as long as they fit.
 
 use super::traffic::{Trace, key_of};
-use kvstrata_core::{BlockPool, ImmutableBlock, Policy, PoolConfig, Priority, SequenceHash};
+use kvstrata_core::{
+    BlockPool, CompleteBlock, ImmutableBlock, MutableBlock, Policy, PoolConfig, Priority, SequenceHash,
+};
 use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
@@ -58,6 +60,12 @@ pub fn pool(policy: Policy, capacity: usize) -> BlockPool {
     BlockPool::new(config).expect("from 1 to 268,435,456 blocks")
 }
 
+/// Names of blocks.
+pub(super) fn hashes_of(ids: &[u32], out: &mut Vec<SequenceHash>) {
+    out.clear();
+    out.extend(ids.iter().map(|id| hash_of(*id)));
+}
+
 fn hash_of(id: u32) -> SequenceHash {
     let key = key_of(id);
     SequenceHash::from_u128((u128::from(key) << 64) | u128::from(key.rotate_left(17) ^ u64::from(id)))
@@ -88,8 +96,7 @@ pub fn run_so(trace: &Trace, policy: Policy, capacity: usize, how: How<'_>) -> O
     let (mut found, mut held): (Vec<ImmutableBlock<'_>>, Vec<ImmutableBlock<'_>>) = (vec![], vec![]);
     for (at, request) in trace.requests.iter().enumerate() {
         let ids = &request.ids[..request.ids.len().min(capacity - in_use)];
-        hashes.clear();
-        hashes.extend(ids.iter().map(|id| hash_of(*id)));
+        hashes_of(ids, &mut hashes);
         let watch = Watch::start(timed);
         let leading = pool.match_prefix(&hashes, &mut found);
         pool.match_any(&hashes[leading..], &mut found);
@@ -121,21 +128,7 @@ pub fn run_so(trace: &Trace, policy: Policy, capacity: usize, how: How<'_>) -> O
         victims.clear();
         pool.allocate(missing, &mut fresh).expect("as many were evicted");
         let watch = Watch::start(timed);
-        let mut there = found.drain(..).peekable();
-        for hash in &hashes {
-            match there.next_if(|block| block.hash() == *hash) {
-                Some(block) => {
-                    register(&pool, &mut run, &mut held);
-                    held.push(block);
-                }
-                None => {
-                    let block = fresh.pop().expect("as many as are missing");
-                    run.push(block.complete(*hash).expect("a new block is Reset"));
-                }
-            }
-        }
-        drop(there);
-        register(&pool, &mut run, &mut held);
+        store(&pool, &hashes, &mut found, &mut fresh, &mut run, &mut held);
         if let Some(of_use) = of_use {
             held.iter().skip(of_use[at]).for_each(|block| block.set_priority(Priority::Low));
         }
@@ -153,11 +146,33 @@ pub fn run_so(trace: &Trace, policy: Policy, capacity: usize, how: How<'_>) -> O
     out
 }
 
-fn register<'p>(
+/// Holds all blocks of a request: those that were found, and new ones, registered behind those before them.
+pub(super) fn store<'p>(
     pool: &'p BlockPool,
-    run: &mut Vec<kvstrata_core::CompleteBlock<'p>>,
+    hashes: &[SequenceHash],
+    found: &mut Vec<ImmutableBlock<'p>>,
+    fresh: &mut Vec<MutableBlock<'p>>,
+    run: &mut Vec<CompleteBlock<'p>>,
     held: &mut Vec<ImmutableBlock<'p>>,
 ) {
+    let mut there = found.drain(..).peekable();
+    for hash in hashes {
+        match there.next_if(|block| block.hash() == *hash) {
+            Some(block) => {
+                register(pool, run, held);
+                held.push(block);
+            }
+            None => {
+                let block = fresh.pop().expect("as many as are missing");
+                run.push(block.complete(*hash).expect("a new block is Reset"));
+            }
+        }
+    }
+    drop(there);
+    register(pool, run, held);
+}
+
+fn register<'p>(pool: &'p BlockPool, run: &mut Vec<CompleteBlock<'p>>, held: &mut Vec<ImmutableBlock<'p>>) {
     if !run.is_empty() {
         let parent = held.last().cloned();
         pool.register_sequence(run, parent.as_ref(), held);

@@ -6,7 +6,8 @@
 //!
 //! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has children waits for them.
 //! I2. What is chosen is a hint; `Hunt::claim` decides.
-//! I3. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
+//! I3. Who takes few looks at no head that was looked at a moment ago (`Sight`): what is new since is younger than those, or goes a moment later.
+//! I4. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
 
 use super::ages::{age, not_before};
 use super::journal::Page;
@@ -23,13 +24,39 @@ pub(super) const OLDER: usize = 16;
 /// Places from one block of a list to the next that are walked: 64 words.
 pub(super) const FAR: u32 = 4096;
 
+/// Victims of a search that is worth a look at all heads.
+const MANY: usize = CLASSES;
+/// Releases for which one look is good enough: as many as an index is, before it is computed anew; and few of a small pool's blocks.
+const STANDS: u32 = 64;
+
+/// The heads as they were looked at, and went on since.
+pub(super) struct Sight {
+    heads: Heads,
+    /// Looked at when they may be chosen.
+    youngs: Option<Youngs>,
+    /// When; none: never.
+    since: Option<u32>,
+}
+
+impl Sight {
+    pub(super) fn none() -> Sight {
+        Sight { heads: [Head::NONE; CLASSES], youngs: None, since: None }
+    }
+
+    /// What is not to be used any more is forgotten.
+    fn age(&mut self, now: u32, capacity: u32) {
+        let stands = STANDS.min(capacity / 64);
+        if self.since.is_some_and(|since| now.wrapping_sub(since) > stands) {
+            *self = Sight::none();
+        }
+    }
+}
+
 struct Search<'p, 'h> {
     policy: &'p Reuse,
     hunt: &'h Hunt<'p>,
     now: u32,
-    heads: Heads,
-    /// Looked at when they may be chosen.
-    youngs: Option<Youngs>,
+    sight: &'h mut Sight,
     page: Page,
 }
 
@@ -38,14 +65,20 @@ impl Reuse {
         if wanted == 0 {
             return 0;
         }
-        let mut search = Search {
-            policy: self,
-            hunt,
-            now: hunt.timeline().clock() as u32,
-            heads: [Head::NONE; CLASSES],
-            youngs: None,
-            page: Page::new(),
+        let few = || {
+            self.sight.with(|sight| {
+                sight.age(hunt.timeline().clock() as u32, self.capacity);
+                self.search_from(sight, wanted, hunt)
+            })
         };
+        // Two of them at once do not wait for each other.
+        let taken = if wanted < MANY { few() } else { None };
+        taken.unwrap_or_else(|| self.search_from(&mut Sight::none(), wanted, hunt))
+    }
+
+    fn search_from<'p>(&'p self, sight: &mut Sight, wanted: usize, hunt: &Hunt<'p>) -> usize {
+        let now = hunt.timeline().clock() as u32;
+        let mut search = Search { policy: self, hunt, now, sight, page: Page::new() };
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
             let missing = wanted - taken;
@@ -98,16 +131,18 @@ impl Reuse {
 impl Search<'_, '_> {
     /// Takes blocks of the lists of `Normal`.
     fn take(&mut self, wanted: usize) -> usize {
-        (0..CLASSES).for_each(|list| self.look(list));
+        if self.sight.since.is_none() {
+            self.look_at_all();
+        }
         let orders = &self.policy.orders;
         let mut taken = 0;
         while taken < wanted {
             let leave = orders.leave(0);
-            let youngs = youngs(&mut self.youngs, self.policy, self.hunt, self.now, leave);
-            let Some(choice) = orders.choose(&self.heads, youngs, leave) else {
+            let youngs = youngs(&mut self.sight.youngs, self.policy, self.hunt, self.now, leave);
+            let Some(choice) = orders.choose(&self.sight.heads, youngs, leave) else {
                 // What others have let go of meanwhile goes before blocks of a higher priority.
-                (0..CLASSES).for_each(|list| self.look(list));
-                if self.heads.iter().all(|head| head.is_none()) {
+                self.look_at_all();
+                if self.sight.heads.iter().all(|head| head.is_none()) {
                     break;
                 }
                 continue;
@@ -130,6 +165,11 @@ impl Search<'_, '_> {
         taken
     }
 
+    fn look_at_all(&mut self) {
+        (0..CLASSES).for_each(|list| self.look(list));
+        (self.sight.youngs, self.sight.since) = (None, Some(self.now));
+    }
+
     /// Finds the head of a list, and drops what it passes.
     #[inline]
     fn look(&mut self, list: usize) {
@@ -138,7 +178,7 @@ impl Search<'_, '_> {
             let slot = &slots[candidate.slot as usize];
             let word = slot.word();
             if word.inactive() && word.priority() != Priority::Pinned && !slot.has_children() {
-                self.heads[list] = self.policy.head(list, candidate.ticket, slot, self.now);
+                self.sight.heads[list] = self.policy.head(list, candidate.ticket, slot, self.now);
                 return;
             }
         }
@@ -160,13 +200,13 @@ impl Search<'_, '_> {
             head = policy.head(list, candidate.ticket, slot, now);
             Verdict::Stop
         });
-        self.heads[list] = head;
+        self.sight.heads[list] = head;
     }
 
     /// Takes from the old end of a list as long as it is the choice. How many, and the list of a parent that came back by the last.
     fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
         let (policy, hunt) = (self.policy, self.hunt);
-        let (chosen, mut rivals) = (self.heads[list].place, None::<Rivals>);
+        let (chosen, mut rivals) = (self.sight.heads[list].place, None::<Rivals>);
         let mut parent = None;
         let mut next = Head::NONE;
         let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
@@ -176,8 +216,8 @@ impl Search<'_, '_> {
                 let rivals = match &mut rivals {
                     Some(rivals) if rivals.leave == leave => rivals,
                     rivals => {
-                        let youngs = youngs(&mut self.youngs, policy, hunt, self.now, leave);
-                        rivals.insert(policy.orders.rivals(&self.heads, youngs, list, leave))
+                        let youngs = youngs(&mut self.sight.youngs, policy, hunt, self.now, leave);
+                        rivals.insert(policy.orders.rivals(&self.sight.heads, youngs, list, leave))
                     }
                 };
                 if !policy.orders.goes_on(rivals, head) {
@@ -191,9 +231,9 @@ impl Search<'_, '_> {
             }
             verdict
         });
-        self.heads[list] = next;
-        if next.is_none() && taken < wanted {
-            // It has no more, or a block was the last child of one that is gone or came back: the look ends there.
+        self.sight.heads[list] = next;
+        if next.is_none() {
+            // No more are wanted, or it has no more, or a block was the last child of one that is gone or came back: the look ends there.
             self.look(list);
         }
         (taken, parent)
@@ -245,7 +285,7 @@ impl Search<'_, '_> {
     }
 
     fn forget_youngest(&mut self, list: usize) {
-        if let Some(youngs) = &mut self.youngs {
+        if let Some(youngs) = &mut self.sight.youngs {
             youngs[list] = f32::INFINITY;
         }
     }

@@ -57,9 +57,11 @@ use crate::slot::{Priority, Slot};
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
 use ages::Ages;
 use alloc::boxed::Box;
+use evict::Sight;
 use gone::Gone;
 use journal::{Journal, Key, Page, Record};
 use learner::{Learner, MARGIN};
+use lock::TryLock;
 use notes::{
     BELOW, CHILDREN, GAP, GROWTH, GROWTH_ZERO, KNOWN, LENGTH, MOST_BELOW, NEW, Notes, PHASE, TURNS, WAITING,
     WON,
@@ -99,6 +101,8 @@ pub(crate) struct Reuse {
     gone: Gone,
     /// Where the youngest segment of each list begins on the timeline; 0: nothing is left of it.
     young: CachePadded<[AtomicU64; YOUNG_LISTS]>,
+    /// For evictors that take few at a time.
+    sight: TryLock<Sight>,
     /// Bytes of what the learner has, who may be at work when somebody asks.
     learner_bytes: usize,
 }
@@ -117,6 +121,7 @@ impl Reuse {
             orders,
             gone: Gone::new(capacity),
             young: CachePadded(core::array::from_fn(|_| AtomicU64::new(0))),
+            sight: TryLock::new(Sight::none()),
             learner_bytes,
         }
     }
