@@ -7,7 +7,7 @@
 //! I1. A word stands for itself, and publishes nothing: so it is written and read Relaxed.
 //! I2. A place before the head is 0 when a writer may reserve it again: the reader empties it before it moves the head.
 //! I3. Records are read in a lane's order. One that is reserved and not written yet holds up its lane, and nothing else.
-//! I4. What finds no room is lost, and what the guard should have heard of it counted, to be learned as what is worst for us (`shadow.rs`). So who
+//! I4. What finds no room is lost, and what the guard should have heard of it counted, to be learned as worse for us than is usual (`shadow.rs`). So who
 //!     finds a lane half full has the learner hear it.
 //! I5. What waits here is counted along with what is told of it, lost or not. What comes is counted before it is told, and what goes after: so
 //!     a count that is taken after a record was heard is too high, if it is wrong (`waiting`).
@@ -19,8 +19,8 @@ use crate::pool::wrap;
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
 use alloc::boxed::Box;
 
-/// Words a lane, but in models.
-pub(super) const WORDS: usize = if cfg!(loom) { 12 } else { 128 };
+/// Words a lane of a large pool.
+pub(super) const WORDS: usize = if cfg!(loom) { 12 } else { 512 };
 
 /// Words a lane of a pool of so many blocks: two pages at least, and no more of a small pool's memory than of a large one's.
 pub(super) fn words(capacity: usize) -> usize {

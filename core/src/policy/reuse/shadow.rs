@@ -11,7 +11,7 @@
 //! I1. `total` blocks are LRU's at any time: at least as many as wait here or could, once so many were seen.
 //! I2. `total` and `ghosts` are the sums over the chunks, in whatever order records come: one that comes before the release that it follows
 //!     leaves its chunk short, below 0 even, and the release, in this chunk or a later one, makes up for it.
-//! I3. A block of which a record was lost counts as a hit that LRU has and we have not.
+//! I3. A block of which a record was lost counts as LRU's hit to the part that is usual: twice that of the misses that were heard of.
 //! I4. The horizon is less than 2³¹ releases old.
 //! I5. LRU loses no more than comes to it, but for two chunks: what it has room for is counted while others change that, and one count that was
 //!     too low must not cost it what it has.
@@ -31,6 +31,10 @@ struct Chunk {
 }
 
 const CHUNKS: usize = if cfg!(loom) { 4 } else { 320 };
+/// Before much was heard, one miss of 16 is a ghost's: as if it had been so many.
+const PRIOR: f32 = 16.0;
+/// Misses behind which those before count for half.
+const FADES: f32 = 65_536.0;
 /// I4.
 const OLDEST: u32 = 1 << 30;
 
@@ -45,6 +49,10 @@ pub(super) struct Shadow {
     may_lose: i64,
     /// LRU's hits less ours.
     deficit: i64,
+    /// Misses that were heard of, and those of ghosts; they fade. And what is less than a hit of what was lost.
+    missed: f32,
+    ghosts_missed: f32,
+    lost: f32,
     /// Tag and stamp of ghosts, 8 a set. A stamp of 0: none.
     table: Box<[(u32, u32)]>,
 }
@@ -62,6 +70,9 @@ impl Shadow {
             ghosts: 0,
             may_lose: 0,
             deficit: 0,
+            missed: PRIOR * 16.0,
+            ghosts_missed: PRIOR,
+            lost: 0.0,
             // One request may turn nearly all that LRU has into ghosts, until it is released: an eighth more than these, or sets overflow.
             table: vec![(0, 0); (capacity * 9 / 8).div_ceil(8) * 8].into(),
         }
@@ -129,9 +140,19 @@ impl Shadow {
         self.deficit -= i64::from(hits);
     }
 
+    /// So many hits of LRU's were of what we had evicted.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn lost_hits(&mut self, hits: u32) {
+        self.deficit += i64::from(hits);
+    }
+
     /// Of so many blocks it was lost what became of them (I3).
     pub(super) fn lost(&mut self, blocks: u32) {
-        self.deficit += i64::from(blocks);
+        if blocks > 0 {
+            self.lost += blocks as f32 * (2.0 * self.ghosts_missed / self.missed).min(1.0);
+            let hits = self.lost as i64;
+            (self.deficit, self.lost) = (self.deficit + hits, self.lost - hits as f32);
+        }
     }
 
     /// Places that a key may be at: two sets, so that next to none is full before all are.
@@ -150,12 +171,17 @@ impl Shadow {
 
     /// A block is registered: LRU may have had it.
     pub(super) fn missed(&mut self, key: Key) {
+        self.missed += 1.0;
+        if self.missed > FADES {
+            (self.missed, self.ghosts_missed) = (self.missed / 2.0, self.ghosts_missed / 2.0);
+        }
         let is_it = |i: &usize| self.table[*i].0 == key.tag() && self.table[*i].1 != 0;
         let Some(at) = self.places(key).find(is_it) else { return };
         let stamp = core::mem::take(&mut self.table[at].1);
         if let Some(chunk) = self.chunk(stamp) {
             self.drop_ghost(chunk);
             self.deficit += 1;
+            self.ghosts_missed += 1.0;
         }
     }
 
@@ -173,9 +199,9 @@ impl Shadow {
         if old != 0
             && let Some(chunk) = self.chunk(old)
         {
-            // It is forgotten, so nobody would hear of LRU's hit.
+            // It is forgotten, so nobody would hear of LRU's hit: it counts as one.
             self.drop_ghost(chunk);
-            self.lost(1);
+            self.deficit += 1;
         }
         self.chunks[chunk].ghosts += 1;
         self.ghosts += 1;
