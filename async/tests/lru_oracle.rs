@@ -3,6 +3,7 @@
 mod common;
 
 use common::Lru;
+use kvstrata::core::Policy;
 use kvstrata::replay::Settings;
 use kvstrata::trace::Request;
 
@@ -20,7 +21,8 @@ fn oracle(requests: &[Request], capacity: usize) -> u64 {
 }
 
 fn device_only(device_blocks: u32) -> Settings {
-    Settings { device_blocks, host_blocks: 0, disk_blocks: 0, block_bytes: 64, ..Settings::default() }
+    let policy = Policy::Lru;
+    Settings { device_blocks, host_blocks: 0, disk_blocks: 0, block_bytes: 64, policy, ..Settings::default() }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Lru;
+use kvstrata::core::Policy;
 use kvstrata::replay::{ByPath, ByTier, Settings};
 use kvstrata::trace::Request;
 use std::collections::HashSet;
@@ -108,6 +109,7 @@ fn three_tiers_count_as_three_plain_lrus() {
             host_blocks: host as u32,
             disk_blocks: disk as u32,
             block_bytes: 512,
+            policy: Policy::Lru,
             ..Settings::default()
         });
         let by_tier = |[device, host, disk]: [u64; 3]| ByTier { device, host, disk };

@@ -63,7 +63,8 @@ fn blocks_of_odd_sizes_arrive_whole() {
 #[test]
 fn every_policy_serves_every_tier() {
     for policy in Policy::ALL {
-        let report = common::replay(Settings { policy, ..settings(600, 300, 600, 9000) });
+        let of = Settings { policy, policy_below: policy, ..settings(600, 300, 600, 9000) };
+        let report = common::replay(of);
         assert_sound(&report, policy.name());
         assert!(report.hits.disk > 0 && report.uncached_blocks == 0, "{report}");
     }
@@ -76,7 +77,7 @@ fn the_tiers_below_have_the_policy_that_was_given_for_them() {
         assert_sound(&report, policy.name());
         (report.settings.policy_below, report.hits.device, report.hits.host)
     };
-    let (lru, sieve) = (hits(Policy::Lru, None), hits(Policy::Lru, Some(Policy::Sieve)));
+    let (lru, sieve) = (hits(Policy::Lru, Policy::Lru), hits(Policy::Lru, Policy::Sieve));
     assert_eq!((lru.0, sieve.0), ("lru", "sieve"));
     assert_eq!(lru.1, sieve.1, "the device's own");
     assert_ne!(lru.2, sieve.2, "others stay in the host");

@@ -113,12 +113,12 @@ pub(super) struct ReplayArgs {
     /// nothing.
     #[arg(long, value_name = "N", value_parser = number::bytes, default_value = "64K")]
     block_bytes: usize,
-    /// Which blocks leave a tier first
-    #[arg(long, value_name = "POLICY", default_value = "lru", value_parser = policies())]
+    /// Which blocks leave the device first
+    #[arg(long, value_name = "POLICY", default_value = "reuse", value_parser = policies())]
     policy: Policy,
-    /// Which blocks leave host and disk first, if others than in the device
-    #[arg(long, value_name = "POLICY", value_parser = policies(), hide_possible_values = true)]
-    policy_below: Option<Policy>,
+    /// Which blocks leave host and disk first: any of these policies
+    #[arg(long, value_name = "POLICY", default_value = "lru", value_parser = policies(), hide_possible_values = true)]
+    policy_below: Policy,
     /// Together with a block's id, determines its bytes
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,

@@ -171,7 +171,7 @@ pub struct Asked {
     pub block_bytes: usize,
     /// `--policy`.
     pub policy: &'static str,
-    /// `--policy-below`, or the same.
+    /// `--policy-below`.
     pub policy_below: &'static str,
     /// `--disk-admission`.
     pub disk_admission: &'static str,
@@ -323,7 +323,7 @@ impl Report {
                 disk_blocks: settings.disk_blocks,
                 block_bytes: settings.block_bytes,
                 policy: settings.policy.name(),
-                policy_below: settings.below().name(),
+                policy_below: settings.policy_below.name(),
                 disk_admission: settings.disk_admission.name(),
                 disk_write_budget: settings.disk_write_budget,
                 seed: settings.seed,

@@ -46,8 +46,8 @@ pub struct Settings {
     pub block_bytes: usize,
     /// Which blocks leave the device first.
     pub policy: Policy,
-    /// Which leave host and disk first; the device's policy unless given.
-    pub policy_below: Option<Policy>,
+    /// Which leave host and disk first.
+    pub policy_below: Policy,
     /// Together with a block's id, determines its bytes.
     pub seed: u64,
     /// Requests served at the same time.
@@ -88,8 +88,8 @@ impl Default for Settings {
             disk_admission: AdmissionPolicy::Always,
             disk_write_budget: None,
             block_bytes: 64 << 10,
-            policy: Policy::Lru,
-            policy_below: None,
+            policy: Policy::Reuse,
+            policy_below: Policy::Lru,
             seed: 0,
             concurrency: 1,
             speed: 0.0,
@@ -112,11 +112,6 @@ const DISK_BOOKS_BYTES: u128 = 320;
 const STAGING_BYTES: usize = 8 << 20;
 
 impl Settings {
-    /// The policy of host and disk.
-    pub(super) fn below(&self) -> Policy {
-        self.policy_below.unwrap_or(self.policy)
-    }
-
     /// Refuses what is impossible, on any machine or in this one's memory.
     ///
     /// # Errors

@@ -35,14 +35,10 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "served           device {}, policy {}{}, seed {}, concurrency {}{}",
+            "served           device {}, policy {} (below: {}), seed {}, concurrency {}{}",
             asked.device,
             asked.policy,
-            if asked.policy_below == asked.policy {
-                String::new()
-            } else {
-                format!(" (below: {})", asked.policy_below)
-            },
+            asked.policy_below,
             asked.seed,
             asked.concurrency,
             if asked.speed > 0.0 { format!(", speed {}", asked.speed) } else { String::new() }

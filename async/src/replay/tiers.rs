@@ -95,7 +95,8 @@ impl Tiers {
             device: pool_config(settings.device_blocks, settings.policy),
             port: Some(Arc::clone(&port)),
             mover,
-            host: (settings.host_blocks > 0).then(|| pool_config(settings.host_blocks, settings.below())),
+            host: (settings.host_blocks > 0)
+                .then(|| pool_config(settings.host_blocks, settings.policy_below)),
             disk: disk_port,
             block_bytes: settings.block_bytes as u64,
             layers: 1,
@@ -174,7 +175,7 @@ fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
 /// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does not need it, since
 /// sequences are released tail first, and is exact without it whatever the trace.
 pub(super) fn linked(settings: &Settings) -> bool {
-    [settings.policy, settings.below()] != [Policy::Lru; 2]
+    [settings.policy, settings.policy_below] != [Policy::Lru; 2]
 }
 
 pub(super) fn pool_config(blocks: u32, policy: Policy) -> PoolConfig {

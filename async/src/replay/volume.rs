@@ -111,7 +111,11 @@ fn open_at(files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, Tie
         write_budget: settings.disk_write_budget,
         linked: tiers::linked(settings),
     };
-    DiskTier::open(volumes.collect(), tiers::pool_config(settings.disk_blocks, settings.below()), options)
+    DiskTier::open(
+        volumes.collect(),
+        tiers::pool_config(settings.disk_blocks, settings.policy_below),
+        options,
+    )
 }
 
 /// A directory gets a file of a name that the next run will know; anything else is the file itself.
