@@ -115,7 +115,8 @@ fn ids_that_do_not_always_follow_the_same_one_are_served_whatever_the_policy_kee
     let requests: Vec<_> = (0..100).map(|_| distinct()).collect();
     let cases = Policy::ALL.into_iter().flat_map(|policy| [(policy, 0, 1), (policy, 12, 1), (policy, 12, 3)]);
     for (policy, host, concurrency) in cases {
-        let settings = Settings { policy, concurrency, requests: None, ..settings(0, 6, host, 0) };
+        let settings =
+            Settings { policy, policy_below: policy, concurrency, requests: None, ..settings(0, 6, host, 0) };
         let device = common::device(&settings);
         let report = common::run(settings, device, common::trace_file(folder.path(), &requests), &|_| {});
         assert_sound(&report, policy.name());

@@ -26,7 +26,7 @@ Examples:
       The bundled trace over all three tiers, in less than a minute; 4 GiB of disk meanwhile.
   kvstrata replay --requests 1000 --json -
       A short run, as JSON on standard output (the table goes to standard error).
-  kvstrata replay --host-blocks 0 --disk-blocks 0 --device-blocks 10000 --block-bytes 4K
+  kvstrata replay --policy lru --host-blocks 0 --disk-blocks 0 --device-blocks 10000 --block-bytes 4K
       The device alone: hits are those of an exact LRU of 10,000 blocks.
   kvstrata replay --trace chat.jsonl.zst --disk /mnt/nvme --disk-blocks 256K --concurrency 4
       Another trace, 16 GiB of an NVMe drive, four requests at a time. Run again, it finds what it left there.

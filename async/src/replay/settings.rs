@@ -105,7 +105,7 @@ const MAX_BLOCK_BYTES: usize = 1 << 30;
 const MAX_CONCURRENCY: usize = 256;
 const MAX_SPEED: f64 = 1e9;
 /// What a pool's books take for a block, and a little more.
-const POOL_BYTES: u128 = 144;
+const POOL_BYTES: u128 = 160;
 /// The same for a block on disk: its record, and what recovery and admission take.
 const DISK_BOOKS_BYTES: u128 = 320;
 /// What is staged at a time between device and disk, for each request that is served.

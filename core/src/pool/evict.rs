@@ -164,7 +164,8 @@ impl BlockPool {
     }
 
     /// Appends up to `n` blocks that eviction would take next, if nothing happened meanwhile, in about the policy's order: exactly,
-    /// unless it spares blocks that were used (SIEVE, S3-FIFO), or parents come back; and the hash of each. Nothing is taken or held: to be checked with [`upgrade`](BlockPool::upgrade), [`lease`](BlockPool::lease) or
+    /// unless it spares blocks that were used (SIEVE, S3-FIFO), parents come back, or few are taken at a time by `Reuse`, which goes by heads that it looked
+    /// at some victims ago; and the hash of each. Nothing is taken or held: to be checked with [`upgrade`](BlockPool::upgrade), [`lease`](BlockPool::lease) or
     /// [`take_out`](BlockPool::take_out).
     pub fn next_victims(&self, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
         self.victims_behind(&mut VictimsSeen::default(), n, out);

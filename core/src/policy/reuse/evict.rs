@@ -6,7 +6,8 @@
 //!
 //! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has children waits for them.
 //! I2. What is chosen is a hint; `Hunt::claim` decides.
-//! I3. Who takes few looks at no head that was looked at a moment ago (`Sight`): what is new since is younger than those, or goes a moment later.
+//! I3. Who takes few looks at no head that was looked at a moment ago (`Sight`), and so may pass by what is new, or back in its old place, since: for no
+//!     more victims and releases together than a sight stands.
 //! I4. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
 
 use super::ages::{age, not_before};
@@ -26,7 +27,7 @@ pub(super) const FAR: u32 = 4096;
 
 /// Victims of a search that is worth a look at all heads.
 const MANY: usize = CLASSES;
-/// Releases for which one look is good enough: as many as an index is, before it is computed anew; and few of a small pool's blocks.
+/// Releases and victims for which one look is good enough: as many as an index is, before it is computed anew; and few of a small pool's blocks.
 const STANDS: u32 = 64;
 
 /// The heads as they were looked at, and went on since.
@@ -34,19 +35,21 @@ pub(super) struct Sight {
     heads: Heads,
     /// Looked at when they may be chosen.
     youngs: Option<Youngs>,
-    /// When; none: never.
+    /// When; none: never. And victims since.
     since: Option<u32>,
+    victims: u32,
 }
 
 impl Sight {
     pub(super) fn none() -> Sight {
-        Sight { heads: [Head::NONE; CLASSES], youngs: None, since: None }
+        Sight { heads: [Head::NONE; CLASSES], youngs: None, since: None, victims: 0 }
     }
 
     /// What is not to be used any more is forgotten.
     fn age(&mut self, now: u32, capacity: u32) {
         let stands = STANDS.min(capacity / 64);
-        if self.since.is_some_and(|since| now.wrapping_sub(since) > stands) {
+        let past = |since: u32| now.wrapping_sub(since).saturating_add(self.victims);
+        if self.since.is_some_and(|since| past(since) > stands) {
             *self = Sight::none();
         }
     }
@@ -87,8 +90,15 @@ impl Reuse {
                 1 => search.take(missing),
                 _ => hunt.take_oldest(HIGH, missing),
             };
-            class = if hunt.reordered() { 0 } else { class + 1 };
+            class = if hunt.reordered() {
+                // A parent of `Normal` may be back, by a child of another priority.
+                search.sight.since = None;
+                0
+            } else {
+                class + 1
+            };
         }
+        search.sight.victims = search.sight.victims.saturating_add(taken as u32);
         if self.journal.write(&mut search.page) {
             self.hear();
         }
@@ -167,7 +177,7 @@ impl Search<'_, '_> {
 
     fn look_at_all(&mut self) {
         (0..CLASSES).for_each(|list| self.look(list));
-        (self.sight.youngs, self.sight.since) = (None, Some(self.now));
+        (self.sight.youngs, self.sight.since, self.sight.victims) = (None, Some(self.now), 0);
     }
 
     /// Finds the head of a list, and drops what it passes.

@@ -8,7 +8,8 @@
 //! blocks that LRU has and we have not: so many are allowed for each hit of the stake that is left, and of the lead, as if all but one of them were never
 //! asked for. The next try has half the first stake, or an eighth of the lead.
 //!
-//! I1. A try ends when its losses have reached its bank: what follows is what the ghosts that are left can cost.
+//! I1. A try ends when its losses have reached its bank: what follows is what the ghosts that are left can cost, which is no more than LRU holds. The stake
+//!     grows with the releases of a try, by 3 of 10,000.
 //! I2. The lead fades as evidence does, and is no more than was ever won: another load finds little of it to be spent.
 //! I3. Once a try has failed, a bank that allows less than a ghost allows none.
 

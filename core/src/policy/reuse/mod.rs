@@ -1,7 +1,7 @@
 //! Reuse: evicts the block of least expected hits for time of residence, as learned online; never far behind LRU.
 //!
 //! ```text
-//!   use       flags and notes of the block; a sampled one is told                 no lock, and no line but the block's
+//!   use       flags and notes of the block; what LRU had, and a sampled one, is told      no lock; the block's line, its notes', and the lane's
 //!   release   class (turn × growth, trunk × gap, leaf) ─► its FIFO on the timeline; what happened ─► journal, a few words a path
 //!   learner   panel (sampled keys): age and class at the last use ─► hits, time at risk ─► index by class and age
 //!             shadow LRU (counts by age, ghosts of what it has and we have not) ─► guard: a bank ─► how many ghosts are allowed
@@ -12,7 +12,8 @@
 //! |---|---|
 //! | `notes.rs` | what is kept of a block |
 //! | `path.rs` | a release: paths, and what is told of them |
-//! | `journal.rs`, `lock.rs` | from all threads to the one that learns; who that is |
+//! | `journal.rs` | from all threads to the one that learns |
+//! | `lock.rs` | who learns; whose the heads are that the last evictor looked at |
 //! | `learner.rs` | hears, and publishes |
 //! | `panel.rs`, `curve.rs`, `ages.rs` | sampled keys that wait; hits and time at risk, and the index; ages |
 //! | `shadow.rs`, `guard.rs` | what LRU would have; how much may be risked |
@@ -23,7 +24,7 @@
 //! The clock counts releases, modulo 2³²: it is where the timeline's young end is. A class other than `Normal` has one list, in LRU's order.
 //! See `docs/decisions/015-reuse-prediction.md`.
 //!
-//! I1. No thread waits: one that learns has the journal by a try-lock, all others go on with what was published.
+//! I1. No thread waits: one that learns has the journal by a try-lock, all others go on with what was published; so has an evictor of few the heads.
 //! I2. Flags change by exchange, so what the shadow counts at a block's stamp is taken out once: by its next use, its eviction, a new place, or
 //!     the end of its registration. So what is in use is in neither of two counts, of what LRU has and of what it has room for.
 //! I3. A hold that is no use leaves everything as it is: place, class, stamp, flags.
@@ -102,7 +103,7 @@ pub(crate) struct Reuse {
     /// Where the youngest segment of each list begins on the timeline; 0: nothing is left of it.
     young: CachePadded<[AtomicU64; YOUNG_LISTS]>,
     /// For evictors that take few at a time.
-    sight: TryLock<Sight>,
+    sight: CachePadded<TryLock<Sight>>,
     /// Bytes of what the learner has, who may be at work when somebody asks.
     learner_bytes: usize,
 }
@@ -121,7 +122,7 @@ impl Reuse {
             orders,
             gone: Gone::new(capacity),
             young: CachePadded(core::array::from_fn(|_| AtomicU64::new(0))),
-            sight: TryLock::new(Sight::none()),
+            sight: CachePadded(TryLock::new(Sight::none())),
             learner_bytes,
         }
     }

@@ -6,12 +6,13 @@
 //!   table    two sets of 8 for a key: (tag, stamp) of what was evicted here with a stamp behind the horizon
 //! ```
 //!
-//! It hears late, by threads in turns, and loses records where they come too fast. So each error is to be LRU's gain:
+//! It hears late, by threads in turns, and loses records where they come too fast. So errors are LRU's gain, or are weighed as more than is usual:
 //!
 //! I1. `total` blocks are LRU's at any time: at least as many as wait here or could, once so many were seen.
 //! I2. `total` and `ghosts` are the sums over the chunks, in whatever order records come: one that comes before the release that it follows
 //!     leaves its chunk short, below 0 even, and the release, in this chunk or a later one, makes up for it.
-//! I3. A block of which a record was lost counts as LRU's hit to the part that is usual: twice that of the misses that were heard of.
+//! I3. A block of which a record was lost counts as LRU's hit to a part: twice that of the ghosts that were hit lately, among misses or among ghosts,
+//!     whichever is more, and a 64th at least.
 //! I4. The horizon is less than 2³¹ releases old.
 //! I5. LRU loses no more than comes to it, but for two chunks: what it has room for is counted while others change that, and one count that was
 //!     too low must not cost it what it has.
@@ -35,6 +36,8 @@ const CHUNKS: usize = if cfg!(loom) { 4 } else { 320 };
 const PRIOR: f32 = 16.0;
 /// Misses behind which those before count for half.
 const FADES: f32 = 65_536.0;
+/// What is lost counts for no less.
+const LEAST: f32 = 1.0 / 64.0;
 /// I4.
 const OLDEST: u32 = 1 << 30;
 
@@ -49,8 +52,9 @@ pub(super) struct Shadow {
     may_lose: i64,
     /// LRU's hits less ours.
     deficit: i64,
-    /// Misses that were heard of, and those of ghosts; they fade. And what is less than a hit of what was lost.
+    /// Misses that were heard of, ghosts, and misses of ghosts; they fade. And what is less than a hit of what was lost.
     missed: f32,
+    made: f32,
     ghosts_missed: f32,
     lost: f32,
     /// Tag and stamp of ghosts, 8 a set. A stamp of 0: none.
@@ -71,6 +75,7 @@ impl Shadow {
             may_lose: 0,
             deficit: 0,
             missed: PRIOR * 16.0,
+            made: PRIOR * 16.0,
             ghosts_missed: PRIOR,
             lost: 0.0,
             // One request may turn nearly all that LRU has into ghosts, until it is released: an eighth more than these, or sets overflow.
@@ -149,7 +154,8 @@ impl Shadow {
     /// Of so many blocks it was lost what became of them (I3).
     pub(super) fn lost(&mut self, blocks: u32) {
         if blocks > 0 {
-            self.lost += blocks as f32 * (2.0 * self.ghosts_missed / self.missed).min(1.0);
+            let rate = 2.0 * self.ghosts_missed / self.missed.min(self.made).max(1.0);
+            self.lost += blocks as f32 * rate.clamp(LEAST, 1.0);
             let hits = self.lost as i64;
             (self.deficit, self.lost) = (self.deficit + hits, self.lost - hits as f32);
         }
@@ -173,7 +179,8 @@ impl Shadow {
     pub(super) fn missed(&mut self, key: Key) {
         self.missed += 1.0;
         if self.missed > FADES {
-            (self.missed, self.ghosts_missed) = (self.missed / 2.0, self.ghosts_missed / 2.0);
+            [self.missed, self.made, self.ghosts_missed] =
+                [self.missed, self.made, self.ghosts_missed].map(|count| count / 2.0);
         }
         let is_it = |i: &usize| self.table[*i].0 == key.tag() && self.table[*i].1 != 0;
         let Some(at) = self.places(key).find(is_it) else { return };
@@ -205,6 +212,7 @@ impl Shadow {
         }
         self.chunks[chunk].ghosts += 1;
         self.ghosts += 1;
+        self.made += 1.0;
     }
 
     /// So many blocks are released, the first of them with this stamp: LRU's youngest.

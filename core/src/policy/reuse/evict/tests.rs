@@ -152,3 +152,47 @@ fn a_segment_may_end_at_the_seam_of_the_ring() {
         assert_eq!(evict(&pool, 64).len(), 23);
     }
 }
+
+/// A pool whose heads stand for 64 victims, and 16 paths of 64 blocks each, of which leaves go first and then the oldest.
+fn many_paths() -> BlockPool {
+    let pool = BlockPool::new(PoolConfig::new(4096).policy(Policy::Reuse).lanes(1).lane_of(|| 0))
+        .expect("a valid setup");
+    (0..16).for_each(|path| store(&pool, 100 * path, 64));
+    publish(&pool, |class, age| if class == LEAF { 0.0 } else { 1.0 - age as f32 / BUCKETS as f32 }, 2000);
+    pool
+}
+
+/// What comes back to its old place is found when the heads have stood for long enough, and not before.
+#[test]
+fn what_is_back_in_its_place_is_passed_by_for_some_victims_only() {
+    let pool = many_paths();
+    assert_eq!(evict(&pool, 16), (0..16).map(|path| 100 * path + 63).collect::<Vec<u64>>());
+    let held = pool.find(hash(62)).expect("it is there");
+    assert_eq!(evict(&pool, 1), [162], "the oldest but for the one that is held");
+    drop(held);
+    let by_ones: Vec<u64> = (0..200).flat_map(|_| evict(&pool, 1)).collect();
+    let back = by_ones.iter().position(|number| *number == 62);
+    assert!(back.is_some_and(|nth| nth <= 65), "{back:?}");
+    assert_eq!(by_ones.len(), 200);
+}
+
+/// Heads of which others have taken all are no reason to find none.
+#[test]
+fn heads_that_are_gone_hide_nothing() {
+    let pool = many_paths();
+    assert_eq!(evict(&pool, 1), [63]);
+    assert_eq!(evict(&pool, 900).len(), 900);
+    let left: Vec<u64> = (0..200).flat_map(|_| evict(&pool, 1)).collect();
+    assert_eq!(left.len(), 16 * 64 - 901);
+    // New ones are, too.
+    store(&pool, 5000, 3);
+    assert_eq!((0..9).flat_map(|_| evict(&pool, 1)).count(), 3);
+}
+
+/// Who finds the heads in use looks for itself.
+#[test]
+fn heads_in_use_keep_nobody_waiting() {
+    let pool = many_paths();
+    let taken = policy(&pool).sight.with(|_| evict(&pool, 1));
+    assert_eq!(taken, Some(alloc::vec![63]));
+}
