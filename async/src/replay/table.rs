@@ -35,10 +35,14 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "served           device {}, policy {} (below: {}), seed {}, concurrency {}{}",
+            "served           device {}, policy {}{}, seed {}, concurrency {}{}",
             asked.device,
             asked.policy,
-            asked.policy_below,
+            if asked.policy_below == asked.policy {
+                String::new()
+            } else {
+                format!(" (below: {})", asked.policy_below)
+            },
             asked.seed,
             asked.concurrency,
             if asked.speed > 0.0 { format!(", speed {}", asked.speed) } else { String::new() }

@@ -103,6 +103,22 @@ async fn victims_have_host_blocks_before_copies_by_choice_that_came_first() {
     rest(manager).await;
 }
 
+/// Under policies that know parents, those that are copied hold back the others: they become the victims, and have the host blocks that those may have.
+#[tokio::test]
+async fn copies_by_choice_that_hold_victims_back_are_made_as_theirs() {
+    let settings = settings(16, HOST).device_policy(Policy::Reuse);
+    let (disk, ground) = full(settings.watermark_device(0.6).watermark_device_low(0.5)).await;
+    let manager = &ground.manager;
+    manager.step().expect("none runs");
+    assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
+    let mut blocks = pin!(manager.allocate_within(HEADROOM as usize + 2, PATIENCE));
+    assert!(look(blocks.as_mut()).is_pending());
+    assert_eq!((manager.census().grounded, free(manager)), (8 - HEADROOM as usize, 0));
+    disk.gate().open();
+    assert_eq!(blocks.await.expect("in time").len(), HEADROOM as usize + 2);
+    rest(manager).await;
+}
+
 #[tokio::test]
 async fn what_victims_wait_for_is_written_before_what_nobody_waits_for() {
     let (disk, ground) = full(settings(16, HOST).watermark_device(0.6).watermark_device_low(0.5)).await;
