@@ -274,6 +274,13 @@ fn together(options: &Options, trace: &Trace) {
     );
     for blocks in options.capacities(&FOUR[1..]) {
         for n in [1, 2, 4] {
+            if blocks < n * trace.longest() {
+                eprintln!(
+                    "{blocks} blocks have no room for {n} requests of {} at once: left out",
+                    trace.longest()
+                );
+                continue;
+            }
             let policies = [Policy::Lru, Policy::Reuse];
             let rounds: Vec<[threads::Together; 2]> =
                 (0..7).map(|_| policies.map(|policy| threads::run(trace, policy, blocks, n))).collect();
