@@ -1,32 +1,27 @@
-//! What has happened and was not learned yet: words in lanes, each a ring that its threads write and whoever learns reads.
+//! What has happened and was not learned yet: records, that all threads write to a ring (`ring.rs`) and whoever learns reads.
 //!
-//! ```text
-//!   lane   head ─► │ word │ word │ 0 │ word │ … ◄─ tail        0: empty, or reserved and not written yet
-//! ```
-//!
-//! I1. A word stands for itself, and publishes nothing: so it is written and read Relaxed.
-//! I2. A place before the head is 0 when a writer may reserve it again: the reader empties it before it moves the head.
-//! I3. Records are read in a lane's order. One that is reserved and not written yet holds up its lane, and nothing else.
-//! I4. What finds no room is lost, and what the guard should have heard of it counted, to be learned as worse for us than is usual (`shadow.rs`). So who
-//!     finds a lane half full has the learner hear it.
-//! I5. What waits here is counted along with what is told of it, lost or not. What comes is counted before it is told, and what goes after: so
+//! I1. What finds no room is lost, and what the guard should have heard of it counted, to be learned as worse for us than is usual (`shadow.rs`). So who
+//!     finds the ring half full has the learner hear it.
+//! I2. What waits here is counted along with what is told of it, lost or not. What comes is counted before it is told, and what goes after: so
 //!     a count that is taken after a record was heard is too high, if it is wrong (`waiting`).
 
 use super::lock::TryLock;
 use super::path::Path;
+use super::ring::Ring;
 use crate::hash::SequenceHash;
 use crate::pool::wrap;
-use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
+use crate::sync::{AtomicU64, CachePadded, Relaxed};
 use alloc::boxed::Box;
 
-/// Words a lane of a large pool.
+/// Words of a large pool, for each lane.
 pub(super) const WORDS: usize = if cfg!(loom) { 12 } else { 512 };
 
-/// Words a lane of a pool of so many blocks: two pages at least, and no more of a small pool's memory than of a large one's.
-pub(super) fn words(capacity: usize) -> usize {
-    if cfg!(loom) { WORDS } else { (capacity / 32).clamp(32, WORDS) }
+/// Words of a pool of so many blocks, for each of so many lanes: two pages at least, and no more of a small pool's memory than of a large one's.
+pub(super) fn words(capacity: usize, lanes: usize) -> usize {
+    if cfg!(loom) { WORDS } else { lanes * (capacity / 32).clamp(32, WORDS) }
 }
 
+/// Of a word: what it records.
 const KIND: u64 = 7;
 
 /// A block's name as the tables know it: 61 bits, well mixed.
@@ -108,8 +103,14 @@ impl Record {
         }
     }
 
+    /// Whether a record that begins with this word has a second one.
     #[inline]
-    fn of(word: u64, second: u64) -> Record {
+    pub(super) fn is_double(word: u64) -> bool {
+        word & KIND == 7
+    }
+
+    #[inline]
+    pub(super) fn of(word: u64, second: u64) -> Record {
         let (key, first, blocks) = (Key(word >> 3), (word >> 32) as u32, (word as u32) >> 8);
         match word & KIND {
             1 => Record::Missed(key),
@@ -188,31 +189,16 @@ impl Page {
     }
 }
 
+/// What threads have for themselves.
 struct Lane {
-    tail: AtomicU64,
-    /// Written by who reads.
-    head: AtomicU64,
-    lost: AtomicU32,
     /// Blocks that wait here, wrapping: they come and go on any lane.
     waiting: AtomicU64,
-    /// First stamp of the batch that was heard of last; the reader's own.
-    batch: AtomicU32,
     /// What is kept between two releases of one path, see `path.rs`.
     path: [AtomicU64; 2],
-    words: Box<[AtomicU64]>,
 }
 
 impl Lane {
-    fn size(&self) -> u64 {
-        self.words.len() as u64
-    }
-
-    #[inline]
-    fn word(&self, at: u64) -> &AtomicU64 {
-        &self.words[(at % self.size()) as usize]
-    }
-
-    /// I5. Relaxed: a count.
+    /// I2. Relaxed: a count.
     #[inline]
     fn count(&self, waiting: i32) {
         if waiting != 0 {
@@ -221,8 +207,9 @@ impl Lane {
     }
 }
 
-/// The lanes, and who learns from them: one at a time.
+/// The ring, and who learns from it: one at a time.
 pub(super) struct Journal<T> {
+    ring: CachePadded<Ring>,
     lanes: Box<[CachePadded<Lane>]>,
     lane_of: fn() -> usize,
     reader: CachePadded<TryLock<T>>,
@@ -231,16 +218,9 @@ pub(super) struct Journal<T> {
 impl<T> Journal<T> {
     pub(super) fn new(lanes: usize, lane_of: fn() -> usize, words: usize, reader: T) -> Journal<T> {
         let zero = || AtomicU64::new(0);
-        let lane = || Lane {
-            tail: zero(),
-            head: zero(),
-            lost: AtomicU32::new(0),
-            waiting: zero(),
-            batch: AtomicU32::new(0),
-            path: Path::default().words().map(AtomicU64::new),
-            words: (0..words).map(|_| zero()).collect(),
-        };
+        let lane = || Lane { waiting: zero(), path: Path::default().words().map(AtomicU64::new) };
         Journal {
+            ring: CachePadded(Ring::new(words)),
             lanes: (0..lanes).map(|_| CachePadded(lane())).collect(),
             lane_of,
             reader: CachePadded(TryLock::new(reader)),
@@ -267,48 +247,23 @@ impl<T> Journal<T> {
         of[1].store(path[1], Relaxed);
     }
 
-    /// Writes all that a page has, which is empty then. Whether the lane is half full.
+    /// Writes all that a page has, which is empty then. Whether the ring is half full.
     #[inline]
     pub(super) fn write(&self, page: &mut Page) -> bool {
         let words = &page.words[..core::mem::take(&mut page.len)];
         let weight = core::mem::take(&mut page.weight);
         let waiting = core::mem::take(&mut page.waiting);
+        if waiting == 0 {
+            return self.ring.write(words, weight);
+        }
         let lane = self.lane();
         lane.count(waiting.max(0));
-        let is_half_full = Self::write_words(lane, words, weight);
+        let is_half_full = self.ring.write(words, weight);
         lane.count(waiting.min(0));
         is_half_full
     }
 
-    #[inline]
-    fn write_words(lane: &Lane, words: &[u64], weight: u32) -> bool {
-        if words.is_empty() {
-            return false;
-        }
-        let count = words.len() as u64;
-        // Relaxed: a guess; the exchange decides.
-        let mut tail = lane.tail.load(Relaxed);
-        let is_half_full = loop {
-            // Acquire: pairs with the Release in `read_lane`: what is written here is written after the place was emptied (I2).
-            let head = lane.head.load(site!("reuse_journal_head_relaxed", Acquire));
-            if tail + count > head + lane.size() && !skipped!("reuse_journal_full") {
-                // Relaxed: a count.
-                lane.lost.fetch_add(weight, Relaxed);
-                return true;
-            }
-            // Relaxed: it orders nothing but who writes where.
-            match lane.tail.compare_exchange_weak(tail, tail + count, Relaxed, Relaxed) {
-                Ok(_) => break tail + count - head > lane.size() / 2,
-                Err(seen) => tail = seen,
-            }
-        };
-        for (i, word) in words.iter().enumerate() {
-            lane.word(tail + i as u64).store(*word, Relaxed);
-        }
-        is_half_full
-    }
-
-    /// Writes one record. Whether the lane is half full.
+    /// Writes one record. Whether the ring is half full.
     pub(super) fn write_one(&self, record: Record) -> bool {
         let mut page = Page::new();
         page.add(record);
@@ -318,62 +273,30 @@ impl<T> Journal<T> {
     /// Hands the reader over, unless somebody has it; it reads with [`Lanes::read`].
     #[inline]
     pub(super) fn learn<R>(&self, work: impl FnOnce(&mut T, Lanes<'_>) -> R) -> Option<R> {
-        self.reader.with(|reader| work(reader, Lanes(&self.lanes)))
+        self.reader.with(|reader| work(reader, Lanes(&self.ring, &self.lanes)))
     }
 
     /// Beside itself.
     pub(super) fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.lanes) + self.lanes.iter().map(|lane| size_of_val(&*lane.words)).sum::<usize>()
+        size_of_val(&*self.lanes) + self.ring.memory_bytes()
     }
 }
 
-/// The lanes, for who has the reader.
-pub(super) struct Lanes<'j>(&'j [CachePadded<Lane>]);
+/// What is to be heard, for who has the reader.
+pub(super) struct Lanes<'j>(&'j Ring, &'j [CachePadded<Lane>]);
 
 impl Lanes<'_> {
     /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; how many blocks of it were lost.
-    pub(super) fn read(&self, mut hear: impl FnMut(Record, u32)) -> u32 {
-        self.0.iter().map(|lane| read_lane(lane, &mut hear)).sum()
+    pub(super) fn read(&self, hear: impl FnMut(Record, u32)) -> u32 {
+        self.0.read(hear)
     }
 
-    /// Blocks that wait here: those that the shadow hears of. Relaxed: I5 is a matter of luck where a count is read beside its change, and
+    /// Blocks that wait here: those that the shadow hears of. Relaxed: I2 is a matter of luck where a count is read beside its change, and
     /// what that may cost is bounded (`shadow.rs`, I5).
     pub(super) fn waiting(&self) -> u32 {
-        let sum = self.0.iter().fold(0u64, |sum, lane| sum.wrapping_add(lane.waiting.load(Relaxed)));
+        let sum = self.1.iter().fold(0u64, |sum, lane| sum.wrapping_add(lane.waiting.load(Relaxed)));
         (sum as i64).clamp(0, i64::from(u32::MAX)) as u32
     }
-}
-
-fn read_lane(lane: &Lane, hear: &mut impl FnMut(Record, u32)) -> u32 {
-    // Relaxed, both: the head is the reader's own, and the lock hands it on; the tail says where to stop.
-    let (from, tail) = (lane.head.load(Relaxed), lane.tail.load(Relaxed));
-    let mut head = from;
-    while head < tail {
-        let first = lane.word(head).load(Relaxed);
-        let is_double = first & KIND == 7;
-        let second = if is_double { lane.word(head + 1).load(Relaxed) } else { 1 };
-        if first == 0 || second == 0 {
-            // I3.
-            break;
-        }
-        lane.word(head).store(0, Relaxed);
-        if is_double {
-            lane.word(head + 1).store(0, Relaxed);
-        }
-        head += 1 + u64::from(is_double);
-        let record = Record::of(first, second);
-        if let Record::Released { first, .. } = record {
-            // Relaxed: the reader's own. Kept in the lane, for a page may be read in two parts (I3), and another lane's between them.
-            lane.batch.store(first, Relaxed);
-        }
-        hear(record, lane.batch.load(Relaxed));
-    }
-    if head != from {
-        // Release: pairs with the Acquire in `write` (I2).
-        lane.head.store(head, Release);
-    }
-    // Relaxed: a count.
-    if lane.lost.load(Relaxed) == 0 { 0 } else { lane.lost.swap(0, Relaxed) }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,7 +1,7 @@
 //! Reuse: evicts the block of least expected hits for time of residence, as learned online; never far behind LRU.
 //!
 //! ```text
-//!   use       flags and notes of the block; what LRU had, and a sampled one, is told      no lock; the block's line, its notes', and the lane's
+//!   use       flags and notes of the block; what LRU had, and a sampled one, is told      no lock; the block's line, its notes', and the journal's
 //!   release   class (turn × growth, trunk × gap, leaf) ─► its FIFO on the timeline; what happened ─► journal, a few words a path
 //!   learner   panel (sampled keys): age and class at the last use ─► hits, time at risk ─► index by class and age
 //!             shadow LRU (counts by age, ghosts of what it has and we have not) ─► guard: a bank ─► how many ghosts are allowed
@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `notes.rs` | what is kept of a block |
 //! | `path.rs` | a release: paths, and what is told of them |
-//! | `journal.rs` | from all threads to the one that learns |
+//! | `journal.rs`, `ring.rs` | from all threads to the one that learns |
 //! | `lock.rs` | who learns; whose the heads are that the last evictor looked at |
 //! | `learner.rs` | hears, and publishes |
 //! | `panel.rs`, `curve.rs`, `ages.rs` | sampled keys that wait; hits and time at risk, and the index; ages |
@@ -45,6 +45,7 @@ mod notes;
 mod orders;
 mod panel;
 mod path;
+mod ring;
 mod shadow;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -118,7 +119,7 @@ impl Reuse {
         Reuse {
             capacity: capacity as u32,
             notes: (0..capacity).map(|_| AtomicU32::new(0)).collect(),
-            journal: Journal::new(lanes, lane_of, journal::words(capacity), learner),
+            journal: Journal::new(lanes, lane_of, journal::words(capacity, lanes), learner),
             orders,
             gone: Gone::new(capacity),
             young: CachePadded(core::array::from_fn(|_| AtomicU64::new(0))),

@@ -219,7 +219,7 @@ impl Shadow {
     pub(super) fn released(&mut self, mut first: u32, mut blocks: u32) {
         self.may_lose += i64::from(blocks);
         if !not_before(first, self.chunks[self.end - 1].since) {
-            // Heard late, after younger ones of another lane.
+            // Heard late, after younger ones of another thread.
             let at = self.chunk(first).unwrap_or(self.first);
             self.chunks[at].blocks += blocks as i32;
             self.total += i64::from(blocks);

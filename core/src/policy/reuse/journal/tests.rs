@@ -28,9 +28,9 @@ fn each_record_is_read_as_it_was_written() {
     assert_eq!(heard, records);
 }
 
-/// A page of one lane is read in two parts, and another lane's between them: each block is of its own batch.
+/// A page is read in two parts: each block is of its own batch, and what is behind it waits.
 #[test]
-fn a_block_is_of_its_lane_s_batch() {
+fn a_block_is_of_its_page_s_batch() {
     let released = |first| Record::Released { first, blocks: 1, paths: 1 };
     let waits = |number| Record::Waits { key: key(number).short(), class: 0, nth: 0 };
     let mut journal = Journal::new(2, || 0, WORDS, ());
@@ -48,17 +48,32 @@ fn a_block_is_of_its_lane_s_batch() {
     page.add(waits(1));
     journal.write(&mut page);
     // Its second word is not written yet.
-    let word = journal.lanes[0].words[1].load(Relaxed);
-    journal.lanes[0].words[1].store(0, Relaxed);
+    let word = journal.ring.exchange(1, 0);
     read(&journal, &mut heard);
     journal.lane_of = || 1;
     page.add(released(200));
     page.add(waits(2));
     journal.write(&mut page);
     read(&journal, &mut heard);
-    journal.lanes[0].words[1].store(word, Relaxed);
+    assert_eq!(heard, []);
+    journal.ring.exchange(1, word);
     read(&journal, &mut heard);
-    assert_eq!(heard, [(key(2).short(), 200), (key(1).short(), 100)]);
+    assert_eq!(heard, [(key(1).short(), 100), (key(2).short(), 200)]);
+}
+
+/// A block is used by one thread, and waits again by another: heard in that order, whichever lanes they have.
+#[test]
+fn what_several_threads_write_is_heard_as_it_came() {
+    let mut journal = Journal::new(2, || 1, WORDS, ());
+    let records =
+        [Record::Used(key(1)), Record::Released { first: 7, blocks: 1, paths: 1 }, Record::Used(key(2))];
+    for record in records {
+        journal.write_one(record);
+        journal.lane_of = if (journal.lane_of)() == 1 { || 0 } else { || 1 };
+    }
+    let mut heard = Vec::new();
+    journal.learn(|(), lanes| lanes.read(|record, _| heard.push(record)));
+    assert_eq!(heard, records);
 }
 
 /// What waits is counted though it finds no room, on whichever lane it comes and goes.

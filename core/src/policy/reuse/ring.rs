@@ -1,0 +1,122 @@
+//! Words in the order in which they were written: all threads write, and one at a time reads.
+//!
+//! ```text
+//!   head ─► │ word │ word │ 0 │ word │ … ◄─ tail        0: empty, or reserved and not written yet
+//! ```
+//!
+//! One ring and not one a thread: what a thread does to a block is heard behind what another has done to it before, so that a use is no use of
+//! what began to wait later; and what is done by one thread at a time, whichever it is, is learned as if it were always the same. What it costs
+//! is an exchange a page, as a release has one on the timeline.
+//!
+//! I1. A word stands for itself, and publishes nothing: so it is written and read Relaxed.
+//! I2. A place before the head is 0 when a writer may reserve it again: the reader empties it before it moves the head.
+//! I3. Words are read in the order in which their places were reserved, a page's one behind the other. One that is reserved and not written yet
+//!     holds up those behind it.
+
+use super::journal::Record;
+use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, site, skipped};
+use alloc::boxed::Box;
+
+pub(super) struct Ring {
+    tail: AtomicU64,
+    /// Written by who reads.
+    head: AtomicU64,
+    lost: AtomicU32,
+    /// First stamp of the batch that was heard of last; the reader's own, which a page may come to in two parts (I3).
+    batch: AtomicU32,
+    words: Box<[AtomicU64]>,
+}
+
+impl Ring {
+    pub(super) fn new(words: usize) -> Ring {
+        Ring {
+            tail: AtomicU64::new(0),
+            head: AtomicU64::new(0),
+            lost: AtomicU32::new(0),
+            batch: AtomicU32::new(0),
+            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        size_of_val(&*self.words)
+    }
+
+    fn size(&self) -> u64 {
+        self.words.len() as u64
+    }
+
+    #[inline]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        &self.words[(at % self.size()) as usize]
+    }
+
+    /// Writes a page's words one behind the other; without room they are lost, which counts as so many blocks. Whether the ring is half full.
+    #[inline]
+    pub(super) fn write(&self, words: &[u64], weight: u32) -> bool {
+        if words.is_empty() {
+            return false;
+        }
+        let count = words.len() as u64;
+        // Relaxed: a guess; the exchange decides.
+        let mut tail = self.tail.load(Relaxed);
+        let is_half_full = loop {
+            // Acquire: pairs with the Release in `read`: what is written here is written after the place was emptied (I2).
+            let head = self.head.load(site!("reuse_journal_head_relaxed", Acquire));
+            if tail + count > head + self.size() && !skipped!("reuse_journal_full") {
+                // Relaxed: a count.
+                self.lost.fetch_add(weight, Relaxed);
+                return true;
+            }
+            // Relaxed: it orders nothing but who writes where.
+            match self.tail.compare_exchange_weak(tail, tail + count, Relaxed, Relaxed) {
+                Ok(_) => break tail + count - head > self.size() / 2,
+                Err(seen) => tail = seen,
+            }
+        };
+        for (i, word) in words.iter().enumerate() {
+            self.word(tail + i as u64).store(*word, Relaxed);
+        }
+        is_half_full
+    }
+
+    /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; how many blocks of it were lost.
+    pub(super) fn read(&self, mut hear: impl FnMut(Record, u32)) -> u32 {
+        // Relaxed, both: the head is the reader's own, and the lock hands it on; the tail says where to stop.
+        let (from, tail) = (self.head.load(Relaxed), self.tail.load(Relaxed));
+        let mut head = from;
+        while head < tail {
+            let first = self.word(head).load(Relaxed);
+            let is_double = Record::is_double(first);
+            let second = if is_double { self.word(head + 1).load(Relaxed) } else { 1 };
+            if first == 0 || second == 0 {
+                // I3.
+                break;
+            }
+            self.word(head).store(0, Relaxed);
+            if is_double {
+                self.word(head + 1).store(0, Relaxed);
+            }
+            head += 1 + u64::from(is_double);
+            let record = Record::of(first, second);
+            if let Record::Released { first, .. } = record {
+                // Relaxed: the reader's own.
+                self.batch.store(first, Relaxed);
+            }
+            hear(record, self.batch.load(Relaxed));
+        }
+        if head != from {
+            // Release: pairs with the Acquire in `write` (I2).
+            self.head.store(head, Release);
+        }
+        // Relaxed: a count.
+        if self.lost.load(Relaxed) == 0 { 0 } else { self.lost.swap(0, Relaxed) }
+    }
+
+    /// Changes a word, as a writer that is late would.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn exchange(&self, at: u64, word: u64) -> u64 {
+        self.word(at).swap(word, Relaxed)
+    }
+}
