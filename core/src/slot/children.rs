@@ -53,6 +53,19 @@ impl Slot {
         self.children.load(Relaxed) as u32 & CHILDREN != 0
     }
 
+    /// Whether the block has one resident child, or lease, and no more: a hint, as [`has_children`](Slot::has_children).
+    #[inline]
+    pub(crate) fn has_one_child(&self) -> bool {
+        self.children.load(Relaxed) as u32 & CHILDREN == 1
+    }
+
+    /// Whether an evictor has met the block while it had children, in this registration: a hint.
+    #[inline]
+    pub(crate) fn is_deferred(&self, generation: u32) -> bool {
+        let now = self.children.load(Relaxed);
+        (now >> 32) as u32 == generation && now as u32 & DEFERRED != 0
+    }
+
     /// It takes a new place in its list, and waits no more; for the holder of its only reference.
     #[inline]
     pub(crate) fn forget_deferral(&self, generation: u32) {

@@ -3,7 +3,7 @@
 //! What is seen is a hint: others acquire, evict and compact meanwhile. Who acts on it checks the slot's generation.
 
 use super::position::{Position, WORD};
-use super::{Bits, Candidate, Timeline};
+use super::{Bits, Candidate, Entry, Timeline};
 use crate::slot::Slot;
 use crate::sync::{Acquire, Relaxed};
 
@@ -21,6 +21,15 @@ impl Timeline {
     /// The place before one.
     pub(crate) fn before(&self, place: u64) -> u64 {
         Position(place).minus_one(self.size).0
+    }
+
+    /// The slot that has the place before one, whichever list it is of.
+    pub(crate) fn slot_before(&self, slots: &[Slot], place: u64) -> Option<u32> {
+        let position = Position(place).minus_one(self.size);
+        // Acquire: pairs with the Release in `Reserved::put`.
+        let entry = Entry(self.ring[position.index()].load(Acquire));
+        let is_live = || entry.lap() == position.lap() && slots[entry.slot() as usize].ticket() == position.0;
+        is_live().then_some(entry.slot())
     }
 
     /// Where the first word of a list begins that may have something. The cursor goes there, as in a search.

@@ -1,12 +1,19 @@
 //! A look at the next victims: what a search would take, in its order, and nothing is taken.
 //!
 //! As a search goes from head to head, so does a look, behind what it has shown. What LRU has is counted off what the guard allows, as its
-//! eviction would be; and youngest segments are shown where a search would take them. A block with children is shown where it stands, though
-//! a search lets it wait for them.
+//! eviction would be; and youngest segments are shown where a search would take them.
+//!
+//! ```text
+//!   timeline, as a path was let go of     leaf │ its parent │ the next one up │ …       each in the list of its class
+//!   a block with one child                that was shown: shown where it stands. That was not: passed, and shown behind the child
+//! ```
+//!
+//! As in a search a parent waits for its child, then: which is where it was let go of before the parent, one place further on the old side. One
+//! with several children is passed: some of them will be here when the others are gone.
 //!
 //! I1. Nothing changes but cursors, which move over words that are empty, as a search moves them.
 //! I2. What was shown is not shown again by a look that goes on from it: each list goes on at its place, and passes what was shown of its
-//!     youngest segment.
+//!     youngest segment. A parent is shown behind its child if the list has passed it by then, and where it stands if not.
 //! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until the others have no more: so it
 //!     costs in proportion to what it shows, and a list that is empty costs a look at its cursor.
 
@@ -131,6 +138,8 @@ impl<'l> Look<'l> {
         });
         self.far &= !(1 << list);
         (self.heads[list], self.next[list]) = (head, (number, next.unwrap_or(0)));
+        // What was passed is passed for good (I2).
+        self.looked.places[list] = head.place;
         if next.is_none() {
             let end = self.timeline.young_end();
             self.looked.places[list] = to.min(end);
@@ -138,11 +147,63 @@ impl<'l> Look<'l> {
         }
     }
 
+    /// Whether a block has no children but one that was shown.
+    fn waits_for_nobody(&self, slot: &Slot, number: u32, word: Word, place: u64) -> bool {
+        if !slot.has_children() {
+            return true;
+        }
+        let block = Some((u64::from(word.generation()) << 32) | u64::from(number));
+        slot.has_one_child()
+            && (self.looked.parent == block
+                || self.timeline.slot_before(self.slots, place).is_some_and(|child| {
+                    let child = &self.slots[child as usize];
+                    Some(child.parent()) == block && self.has_passed(child)
+                }))
+    }
+
+    /// Whether the look has come past a block in its list.
+    fn has_passed(&self, slot: &Slot) -> bool {
+        // Relaxed: a hint.
+        let (place, list) = (slot.ticket(), usize::from(slot.list.load(Relaxed)));
+        let is_shown =
+            || list < YOUNG_LISTS && (self.looked.began[list]..self.looked.shown[list]).contains(&place);
+        place != NO_TICKET && list < LISTS && (place < self.looked.places[list] || is_shown())
+    }
+
+    /// Shows those that have waited for the block that was shown last, one for the other. How many.
+    fn show_waiting(&mut self, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
+        let mut count = 0;
+        while count < n
+            && let Some(parent) = self.looked.parent
+            && parent as u32 != NIL
+        {
+            let number = parent as u32;
+            let slot = &self.slots[number as usize];
+            let word = slot.word();
+            let generation = (parent >> 32) as u32;
+            let waits = word.generation() == generation
+                && may_leave(word)
+                && slot.has_one_child()
+                && (slot.is_deferred(generation) || self.has_passed(slot));
+            if !waits {
+                break;
+            }
+            // Relaxed: a hint.
+            self.show(number, slot, word, slot.stamp.load(Relaxed), show);
+            count += 1;
+        }
+        count
+    }
+
     /// Shows the merge of all lists of `Normal`. How many.
     fn merge(&mut self, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
         let orders = &self.policy.orders;
         let mut count = 0;
         while count < n {
+            count += self.show_waiting(n - count, show);
+            if count == n {
+                break;
+            }
             let leave = orders.leave(self.looked.risked);
             match orders.choose(&self.heads, &self.youngs, leave) {
                 Some(Choice::Oldest(list)) => count += self.run(list, n - count, show),
@@ -165,11 +226,15 @@ impl<'l> Look<'l> {
         let mut count = 0;
         loop {
             let (number, place) = self.next[list];
-            let slot = &self.slots[number as usize];
-            self.show(number, slot, slot.word(), self.heads[list].stamp, show);
+            let (slot, head) = (&self.slots[number as usize], self.heads[list]);
+            let word = slot.word();
             self.looked.places[list] = place;
+            if self.waits_for_nobody(slot, number, word, head.place) {
+                self.show(number, slot, word, head.stamp, show);
+                count += 1;
+                count += self.show_waiting(n - count, show);
+            }
             self.go_on(list);
-            count += 1;
             if count == n || self.heads[list].is_none() || orders.leave(self.looked.risked) != leave {
                 return count;
             }

@@ -115,6 +115,30 @@ fn ghosts_are_counted_down_in_a_search() {
     assert!(policy(&pool).orders.leave(0).tight);
 }
 
+/// Runs are of less use than leaves: a search comes to parents first, and takes each behind its child. So does a look, by how many blocks ever.
+#[test]
+fn a_look_lets_parents_wait_for_their_children() {
+    let worst_run = |class: usize, _| if class == LEAF { 0.5 } else { 0.1 };
+    let worst_old_leaf = |class: usize, age: usize| match class {
+        LEAF => 0.6 - age as f32 / BUCKETS as f32,
+        _ => 0.55 - age as f32 / BUCKETS as f32,
+    };
+    for part in [1, 2, 3, 7, 20] {
+        let index: [&dyn Fn(usize, usize) -> f32; 2] = [&worst_run, &worst_old_leaf];
+        for (shape, index) in index.into_iter().enumerate() {
+            let pool = two_paths();
+            publish(&pool, index, 100);
+            // What a search has met is deferred, and in no list: a look finds it all the same.
+            assert_eq!(evict(&pool, 1), [9], "{shape}");
+            let (mut seen, mut out) = (crate::VictimsSeen::default(), Vec::new());
+            (0..30).for_each(|_| pool.victims_behind(&mut seen, part, &mut out));
+            let shown: Vec<u64> = out.iter().map(|(_, hash)| (hash.to_u128() >> 32) as u64).collect();
+            assert_eq!(shown, evict(&pool, 30), "by {part}, {shape}");
+            assert_eq!(shown.len(), 19);
+        }
+    }
+}
+
 /// A look in parts goes on where it was, also in a youngest segment, and shows each block once.
 #[test]
 fn a_look_in_parts_shows_each_once() {
