@@ -221,7 +221,7 @@ settings! {
         /// Bytes for blocks, instead of their number.
         device_bytes => bytes: Option<u64> = None, Maybe(bytes(1));
         /// Which blocks leave first.
-        device_policy => policy: Policy = Policy::Lru, Word;
+        device_policy => policy: Policy = Policy::Reuse, Word;
     }
     /// The host tier (G2).
     host: HostSettings {

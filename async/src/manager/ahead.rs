@@ -24,6 +24,7 @@
 
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
+use super::ready::{Ready, books_of, is_below};
 use super::stack::Books;
 use super::traffic::Traffic;
 use crate::config::WriteMode;
@@ -35,7 +36,7 @@ use kvstrata_ffi::disk::Name;
 use std::collections::VecDeque;
 
 /// Victims looked at between two iterations, at most: the next ones, and as many behind them; some tens of microseconds.
-const LOOK: usize = 4096;
+pub(super) const LOOK: usize = 4096;
 /// Blocks that are idle, of which copies are begun between two iterations.
 const IDLE: usize = 256;
 /// Owed copies that are begun at a time, under the lock.
@@ -66,9 +67,10 @@ pub(super) struct Looks {
     search: Search,
     searching: bool,
     found: Vec<BlockRef>,
-    /// Through the window, behind its first [`LOOK`]: where, and how many of it have been seen.
-    seen: VictimsSeen,
-    passed: usize,
+    /// Through the window, behind its first [`LOOK`]: where, and how many of it have been seen. Of what is to be ready: through all of it.
+    pub(super) seen: VictimsSeen,
+    pub(super) passed: usize,
+    pub(super) ready: Ready,
 }
 
 /// Copies that are to be made when there is room: of each tier of each group the oldest first.
@@ -128,7 +130,10 @@ impl Traffic {
 
     fn ahead_of(&mut self, inner: &Inner, of: (u16, Tier), books: &Books, ahead: Ahead) {
         let window = ahead.window(books.pool.capacity(), books.pool.free());
-        self.copy_window(inner, of, books, window);
+        match books.links() {
+            true => self.make_ready(inner, of, books, window),
+            false => self.copy_window(inner, of, books, window),
+        }
         if let Some(after) = ahead.idle_after {
             self.copy_idle(inner, of, books, after);
         }
@@ -194,7 +199,7 @@ impl Traffic {
     }
 
     /// Copies one block down, if the tier below lacks it. False: there is no room for now.
-    fn one_ahead(
+    pub(super) fn one_ahead(
         &mut self,
         inner: &Inner,
         (stack, tier): (u16, Tier),
@@ -202,16 +207,8 @@ impl Traffic {
         name: Name,
         class: Class,
     ) -> bool {
-        let of = inner.stack(stack);
-        let books = match (tier, &of.host) {
-            (Tier::Host, Some(host)) => host,
-            _ => &of.device,
-        };
-        let below = match (tier, &of.host, &of.disk) {
-            (Tier::Device, Some(host), _) => host.pool.contains(name.hash),
-            (_, _, Some(disk)) => disk.pool().contains(name.hash),
-            _ => true,
-        };
+        let books = books_of(inner.stack(stack), tier);
+        let below = is_below(inner.stack(stack), tier, name.hash);
         let worth = self.is_worth(inner, tier, books, block);
         if below || !worth || self.down_of.contains_key(&(stack, name.hash)) {
             if below {
@@ -287,14 +284,9 @@ impl Traffic {
         for (place, copies) in self.owed.copies.iter_mut().enumerate() {
             let (stack, tier) = owed_at(place);
             let of = inner.stack(stack);
-            let below = |hash| match (tier, &of.host, &of.disk) {
-                (Tier::Device, Some(host), _) => host.pool.contains(hash),
-                (_, _, Some(disk)) => disk.pool().contains(hash),
-                _ => true,
-            };
             copies.retain(|block| {
                 let there = of.pool(tier).and_then(|pool| pool.registered(block.id));
-                there.is_some_and(|(there, hash)| there == *block && !below(hash))
+                there.is_some_and(|(there, hash)| there == *block && !is_below(of, tier, hash))
             });
         }
         self.owed.all = self.owed.copies.iter().map(VecDeque::len).sum();
@@ -303,10 +295,7 @@ impl Traffic {
 
     /// False: there is no room for now.
     fn copy_through(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) -> bool {
-        let books = match (of.1, &inner.stack(of.0).host) {
-            (Tier::Host, Some(host)) => host,
-            _ => &inner.stack(of.0).device,
-        };
+        let books = books_of(inner.stack(of.0), of.1);
         match books.pool.registered(block.id).filter(|(there, _)| *there == block) {
             Some((_, hash)) => {
                 self.one_ahead(inner, of, block, books.name(block.id, hash), Class::Background)

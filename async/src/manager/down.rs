@@ -189,6 +189,10 @@ impl Traffic {
 
     /// How many of the next victims, from the first on, need no copy: `most` at the most.
     pub(super) fn clean_ahead(&mut self, inner: &Inner, stack: u16, most: usize) -> usize {
+        let ready = self.count_ready(inner, (stack, Tier::Device), most);
+        if ready > 0 {
+            return ready;
+        }
         let of = inner.stack(stack);
         let (mut seen, mut clean) = (VictimsSeen::default(), 0);
         loop {

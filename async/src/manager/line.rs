@@ -307,7 +307,8 @@ impl Traffic {
         victims: &mut Vec<(BlockId, SequenceHash)>,
     ) -> usize {
         let books = &inner.stack(stack).device;
-        let evicted = books.pool.evict_ids_behind(wanted, given, victims);
+        let ready = self.take_ready(inner, (stack, Tier::Device), wanted, victims);
+        let evicted = ready + books.pool.evict_ids_behind(wanted - ready, given + ready, victims);
         if evicted > 0
             || !books.links()
             || books.pool.available() == 0

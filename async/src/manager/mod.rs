@@ -81,6 +81,7 @@ mod out;
 mod parked;
 mod preempt;
 mod prefetch;
+mod ready;
 mod room;
 mod rules;
 mod schedule;

@@ -94,7 +94,7 @@ impl Traffic {
         let of = inner.stack(stack);
         let Some(host) = &of.host else { return Slot::Never };
         let (block, hash) = loop {
-            let Some((block, hash)) = self.one_victim(&host.pool) else { return Slot::Never };
+            let Some((block, hash)) = self.one_victim(inner, stack, &host.pool) else { return Slot::Never };
             if !self.hand_to_purge(host.owners.owner(block), Piece::Host(stack, block.0)) {
                 break (block, hash);
             }
@@ -106,9 +106,13 @@ impl Traffic {
         }
     }
 
-    /// The next victim of a pool. Not by `victims`, which somebody may be going through.
-    fn one_victim(&mut self, pool: &BlockPool) -> Option<(BlockId, SequenceHash)> {
-        pool.evict_ids(1, &mut self.one_victim);
+    /// The host's next victim. Not by `victims`, which somebody may be going through.
+    fn one_victim(&mut self, inner: &Inner, stack: u16, host: &BlockPool) -> Option<(BlockId, SequenceHash)> {
+        let mut victim = std::mem::take(&mut self.one_victim);
+        if self.take_ready(inner, (stack, Tier::Host), 1, &mut victim) == 0 {
+            host.evict_ids(1, &mut victim);
+        }
+        self.one_victim = victim;
         self.one_victim.pop()
     }
 

@@ -29,6 +29,7 @@ mod policies;
 mod preempt;
 mod prefetch;
 mod put_off;
+mod ready;
 mod schedule;
 mod several_lists;
 #[path = "../common/sim/mod.rs"]

@@ -27,7 +27,7 @@ use super::{BlockPool, EvictedBlock};
 use crate::error::TransitionError;
 use crate::id::BlockRef;
 use crate::policy::Eviction;
-use crate::slot::{MAX_LEASES, State, Word};
+use crate::slot::{MAX_LEASES, Slot, State, Word};
 use crate::sync::skipped;
 
 impl BlockPool {
@@ -76,6 +76,13 @@ impl BlockPool {
     pub fn is_leased(&self, block: BlockRef) -> bool {
         let word = self.slots.get(block.id.index()).map(|slot| slot.word());
         word.is_some_and(|word| word.generation() == block.generation && word.leases() > 0)
+    }
+
+    /// Whether a registered block has resident children, which are of no use without it, or leases: true for this moment only.
+    #[must_use]
+    pub fn has_children(&self, block: BlockRef) -> bool {
+        let same = |slot: &&Slot| slot.word().generation() == block.generation;
+        self.slots.get(block.id.index()).filter(same).is_some_and(Slot::has_children)
     }
 
     /// Takes a particular inactive block, as if it had been evicted: its bytes are intact and the caller's. It counts as removed, not as

@@ -1,0 +1,119 @@
+//! What was copied ahead leaves first, where the policy would take something else by now; what has been used since does not.
+
+use crate::gated::Ground;
+use crate::ground::{check, compute, hashes, rest, settings};
+use kvstrata::config::ManagerConfigBuilder;
+use kvstrata::core::{Policy, SequenceHash};
+use kvstrata::manager::KvBlockManager;
+use kvstrata::tier::Tier;
+
+/// Eight blocks over thirty-two, and all that is idle is copied ahead.
+fn all_ahead(policy: Policy) -> ManagerConfigBuilder {
+    settings(8, 32).device_policy(policy).watermark_device(0.3).watermark_device_low(0.0)
+}
+
+/// Four blocks that were used three times, and are copied ahead; then four more, of which nobody has asked for again: so LFU would take these.
+async fn copied_and_cold(ground: &Ground) -> [Vec<SequenceHash>; 2] {
+    let (manager, runs) = (&ground.manager, [hashes(1, 4), hashes(2, 4)]);
+    drop(compute(manager, &runs[0], None).await);
+    (0..2).for_each(|_| drop(manager.match_prefix(&runs[0]).into_device()));
+    manager.step().expect("none runs");
+    rest(manager).await;
+    assert_eq!(manager.stats().offloaded[0], 4);
+    drop(compute(manager, &runs[1], None).await);
+    runs
+}
+
+fn in_device(manager: &KvBlockManager, run: &[SequenceHash]) -> usize {
+    manager.match_prefix(run).device().len()
+}
+
+#[tokio::test]
+async fn what_was_copied_ahead_leaves_first_and_nobody_waits() {
+    let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
+    let [copied, cold] = copied_and_cold(&ground).await;
+    ground.mover.close();
+    let blocks = ground.manager.try_allocate(4).expect("four that need no copy");
+    assert_eq!(ground.mover.waiting(), 0, "none is copied for it");
+    assert_eq!((in_device(&ground.manager, &copied), in_device(&ground.manager, &cold)), (0, 4));
+    assert_eq!(ground.manager.match_prefix(&copied).in_tier(Tier::Host), 4);
+    assert_eq!(ground.manager.pool_stats(Tier::Device).evicted, 4);
+    drop(blocks);
+}
+
+#[tokio::test]
+async fn what_has_been_used_since_stays() {
+    let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
+    let [copied, cold] = copied_and_cold(&ground).await;
+    drop(ground.manager.match_prefix(&copied).into_device());
+    drop(ground.manager.allocate(4).await.expect("four are idle"));
+    assert_eq!((in_device(&ground.manager, &copied), in_device(&ground.manager, &cold)), (4, 0));
+    // Found anew, it is ready again.
+    ground.manager.step().expect("none runs");
+    rest(&ground.manager).await;
+    drop(compute(&ground.manager, &hashes(3, 4), None).await);
+    ground.mover.close();
+    assert!(ground.manager.try_allocate(4).is_some());
+    assert_eq!(in_device(&ground.manager, &copied), 0);
+}
+
+#[tokio::test]
+async fn a_parent_stays_with_a_child_that_is_in_use() {
+    let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
+    let (manager, run, cold) = (&ground.manager, hashes(1, 4), hashes(2, 4));
+    let mut leaf = compute(manager, &run, None).await;
+    leaf.drop_first(3);
+    manager.step().expect("none runs");
+    rest(manager).await;
+    assert_eq!(manager.stats().offloaded[0], 3);
+    drop(compute(manager, &cold, None).await);
+    drop(manager.allocate(3).await.expect("the cold ones"));
+    assert_eq!((in_device(manager, &run), in_device(manager, &cold)), (4, 1));
+    drop(leaf);
+}
+
+/// What the host has let go of again is not to leave without a copy; and is copied anew.
+#[tokio::test]
+async fn what_is_below_no_more_is_not_taken_for_it() {
+    let ground = Ground::of(all_ahead(Policy::Lfu).host_blocks(4), 8, 4);
+    let [copied, cold] = copied_and_cold(&ground).await;
+    // These take the host's four blocks.
+    let held = ground.manager.match_prefix(&copied).into_device();
+    drop(ground.manager.allocate(4).await.expect("the cold ones"));
+    assert_eq!(ground.manager.match_prefix(&cold).in_tier(Tier::Host), 4);
+    drop(held);
+    ground.manager.step().expect("none runs");
+    rest(&ground.manager).await;
+    drop(ground.manager.allocate(8).await.expect("all are idle"));
+    rest(&ground.manager).await;
+    let found = ground.manager.match_prefix(&copied);
+    assert_eq!(found.in_tier(Tier::Host), 4);
+    let up = ground.manager.onboard(found, Default::default()).expect("fits").await;
+    check(&ground.manager, &up.blocks, &copied);
+}
+
+/// The same for the host, over a disk.
+#[tokio::test]
+async fn of_the_host_too_what_was_copied_ahead_leaves_first() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = settings(12, 8).device_policy(Policy::Lfu).host_policy(Policy::Lfu).host_headroom(0);
+    let settings = settings.watermark_host(0.3).watermark_host_low(0.0);
+    let volume = vec![directory.path().join("volume")];
+    let manager = crate::ground::build(settings.disk_paths(volume).disk_bytes(Some(4 << 20)));
+    let copied = hashes(1, 4);
+    for run in [&copied, &hashes(2, 4)] {
+        let blocks = compute(&manager, run, None).await;
+        assert_eq!(manager.offload(&blocks, Default::default()).await.copied, 4);
+        if run == &copied {
+            manager.step().expect("none runs");
+            rest(&manager).await;
+            assert_eq!(manager.stats().offloaded[1], 4);
+        }
+    }
+    // More than the host has room for.
+    let blocks = compute(&manager, &hashes(3, 4), None).await;
+    assert_eq!(manager.offload(&blocks, Default::default()).await.copied, 4);
+    assert_eq!(manager.stats().offloaded[1], 4, "none is written for it");
+    assert_eq!(manager.pool_stats(Tier::Host).evicted, 4);
+    drop(blocks);
+}
