@@ -114,7 +114,7 @@ pub(super) struct ReplayArgs {
     #[arg(long, value_name = "N", value_parser = number::bytes, default_value = "64K")]
     block_bytes: usize,
     /// Which blocks leave the device first
-    #[arg(long, value_name = "POLICY", default_value = "lru", value_parser = policies())]
+    #[arg(long, value_name = "POLICY", default_value = "reuse", value_parser = policies())]
     policy: Policy,
     /// Which blocks leave host and disk first: any of these policies
     #[arg(long, value_name = "POLICY", default_value = "lru", value_parser = policies(), hide_possible_values = true)]

@@ -13,7 +13,7 @@
 //! as the textbook has it, would keep a tenth of the device empty.)
 //!
 //! Invariants
-//! - I1: a look goes on where the one before it has stopped, so that it comes to each block of the window, and to each that is idle, in a
+//! - I1 (of what is to be ready: `ready.rs` I3): a look goes on where the one before it has stopped, so that it comes to each block of the window, and to each that is idle, in a
 //!   bounded number of iterations; what is copied already, or in use, keeps it from none.
 //! - I2: what is written through and finds its queue full, or no block of the host to be had, is owed, while the block is registered: it is made
 //!   when there is room, whoever iterates, some at a time, each of which brings on the next when it has ended. So nothing is owed when
@@ -130,7 +130,7 @@ impl Traffic {
 
     fn ahead_of(&mut self, inner: &Inner, of: (u16, Tier), books: &Books, ahead: Ahead) {
         let window = ahead.window(books.pool.capacity(), books.pool.free());
-        match books.links() {
+        match books.ahead_first() {
             true => self.make_ready(inner, of, books, window),
             false => self.copy_window(inner, of, books, window),
         }

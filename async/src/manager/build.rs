@@ -47,8 +47,11 @@ pub struct StackParts {
     pub layers: u32,
     /// What of a sequence the group needs.
     pub needs: Needs,
-    /// Whether blocks are registered with their parents, for policies that would otherwise evict these first.
-    pub linked: bool,
+    /// Whether blocks of device and host are registered with their parents, for policies that would otherwise evict these first.
+    pub linked: [bool; 2],
+    /// Whether victims of device and host that were copied ahead of need leave first, though the policy might take others by then: for
+    /// [`Policy::Reuse`], which is told of what leaves so.
+    pub ahead_first: [bool; 2],
 }
 
 /// What a manager is made of.
@@ -253,7 +256,8 @@ fn tiers(
         block_bytes,
         layers: layers.len() as u32,
         needs: needs(group),
-        linked: config.device.policy != Policy::Lru,
+        linked: [config.device.policy, config.host.policy].map(|policy| policy != Policy::Lru),
+        ahead_first: [config.device.policy, config.host.policy].map(|policy| policy == Policy::Reuse),
     };
     Ok((parts, note))
 }
@@ -408,14 +412,27 @@ fn fits(parts: &StackParts, told: u32) -> Result<(), String> {
 }
 
 fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stack, Line), BuildError> {
-    let StackParts { name, device, port, mover, memory, host, disk, block_bytes, layers, needs, linked } =
-        parts;
+    let StackParts {
+        name,
+        device,
+        port,
+        mover,
+        memory,
+        host,
+        disk,
+        block_bytes,
+        layers,
+        needs,
+        linked,
+        ahead_first,
+    } = parts;
     let pool = |tier, blocks: PoolConfig| {
         let count = blocks.blocks();
         let failed = |source| BuildError::Pool { tier, group: name.clone(), blocks: count, source };
         let owners = tenants::owners(config, tier, count as usize);
         let blocks = blocks.events(Box::new(Ends(Arc::clone(&owners))));
-        BlockPool::new(blocks).map(|pool| Books::new(pool, owners, linked)).map_err(failed)
+        let (linked, ahead_first) = (linked[tier as usize], ahead_first[tier as usize]);
+        BlockPool::new(blocks).map(|pool| Books::new(pool, owners, linked, ahead_first)).map_err(failed)
     };
     let device = pool(crate::tier::Tier::Device, device)?;
     let host = host.map(|host| pool(crate::tier::Tier::Host, host)).transpose()?;

@@ -141,7 +141,7 @@ impl Down {
             At::Moving if self.from == Tier::Host || self.slot.is_some() && self.disk.is_none() => {
                 Path::HostToDisk
             }
-            At::Wants | At::Moving | At::Pausing | At::Gated(_) => Path::DeviceToHost,
+            At::Wants | At::Moving | At::Pausing | At::Behind | At::Gated(_) => Path::DeviceToHost,
         }
     }
 }
@@ -187,7 +187,7 @@ impl Traffic {
         }
     }
 
-    /// How many of the next victims, from the first on, need no copy: `most` at the most.
+    /// How many of the next victims, from the first on, need no copy: `most` at the most. Those that are ready are the next ones, if some are.
     pub(super) fn clean_ahead(&mut self, inner: &Inner, stack: u16, most: usize) -> usize {
         let ready = self.count_ready(inner, (stack, Tier::Device), most);
         if ready > 0 {

@@ -135,7 +135,7 @@ impl Traffic {
                 At::Queued(path, _) => {
                     inner.counts.failed(path, failure.cause, About::of(down.stack, down.tenant))
                 }
-                At::Wants | At::Pausing | At::Gated(_) => {
+                At::Wants | At::Pausing | At::Behind | At::Gated(_) => {
                     inner.counts.failed(
                         Path::DeviceToHost,
                         failure.cause,

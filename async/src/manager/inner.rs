@@ -222,7 +222,10 @@ impl Inner {
         let before = traffic.begun();
         let result = take(&mut traffic);
         let purges = !traffic.purging.is_empty();
-        let same = traffic.begun() == before && traffic.out.is_empty() && traffic.nobody_waits();
+        let same = traffic.begun() == before
+            && traffic.out.is_empty()
+            && traffic.nobody_waits()
+            && traffic.behind.is_empty();
         if same && !purges {
             return result;
         }

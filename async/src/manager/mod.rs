@@ -25,6 +25,7 @@
 //! | `prefetch.rs` | bringing blocks up before they are asked for |
 //! | `schedule.rs`, `steps.rs`, `unwritten.rs` | the engine's clock, and what waits for its gates; copies down by layers; blocks registered before they are written |
 //! | `ahead.rs` | copies ahead of need: watermarks, idleness, what is owed |
+//! | `ready.rs` | what was copied ahead, and leaves first |
 //! | `parked.rs` | blocks that are never used again |
 //! | `describe.rs` | for people |
 //! | `shutdown.rs` | the end |

@@ -479,6 +479,7 @@ impl Traffic {
             // What hurries may have left it out as a guess.
             self.lines[stack as usize].news = true;
             self.guess_over(before, flight);
+            self.wait_no_more(flight);
             if let super::traffic::At::Queued(path, ticket) = at {
                 self.queues[path as usize].promote(ticket, class);
             } else if aside {

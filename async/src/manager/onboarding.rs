@@ -18,7 +18,7 @@
 use super::deadlines::Waits;
 use super::inner::Inner;
 use super::notices::About;
-use super::traffic::Traffic;
+use super::traffic::{At, Traffic};
 use super::up::Source;
 use crate::transfer::Cause;
 use kvstrata_core::BlockRef;
@@ -229,6 +229,7 @@ impl Traffic {
         for wanted in &of.wanted {
             if let State::Coming(flight) = wanted.state
                 && let Some(up) = self.ups.get(flight as usize)
+                && !matches!(up.at, At::Behind)
             {
                 inner.counts.failed(up.source.path(), Cause::Deadline, About::of(up.stack, up.tenant));
             }

@@ -3,16 +3,20 @@
 //! ```text
 //!   look ──► copied down, or below already ──► ready   1 2 3 4 …   as many as the window, at most
 //!                                              └─ an allocation takes from the front, and waits for no copy
-//!                                                 used since, held, a parent again, or not below any more: passed
+//!                                                 used since, held, a parent again, not below any more: dropped; its copy under way: passed
 //! ```
 //!
-//! Where a look says exactly what a search will take later (LRU), copies ahead of need are all that it takes. Other policies change their mind
-//! between the two, and what was copied would stay while what leaves is to be copied first: so there the look decides. What a block is worth
-//! is then judged some part of the tier's turnover before it leaves; a use in between keeps it, as ever.
+//! Where a look says exactly what a search will take later (LRU), copies ahead of need are all that it takes. `Reuse` changes its mind
+//! between the two, and what was copied would stay while what leaves is to be copied first: so there the look decides
+//! ([`StackParts::ahead_first`](super::build::StackParts::ahead_first)). What a block is worth is then judged some part of the tier's turnover before it
+//! leaves; a use in between keeps it, as ever.
 //!
 //! Invariants
-//! - I1: nothing is taken that was used since it was found, as far as iterations tell; nor a parent before its children.
-//! - I2: a block is here once; as many are as the window has, at most.
+//! - I1: nothing is taken that was used since it was found, as far as iterations tell; nor a parent before its children, nor what is of a higher class
+//!   than the policy's next victim.
+//! - I2: a block is here once.
+//! - I3: a look goes on where the one before it has stopped, and begins anew at most once in two windows; between two iterations it is of twice
+//!   what is lacking, and a part.
 
 use super::ahead::{LOOK, Looks};
 use super::inner::Inner;
@@ -20,13 +24,13 @@ use super::stack::{Books, Stack};
 use super::traffic::Traffic;
 use crate::tier::Tier;
 use crate::transfer::Class;
-use kvstrata_core::{BlockId, BlockRef, SequenceHash, VictimsSeen};
+use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, VictimsSeen};
 use std::collections::VecDeque;
 
 /// Victims looked at at a time: what finds no room is looked at again.
 const PART: usize = 64;
-/// Of those whose copies have not landed yet, so many are passed by in search of one that has.
-const LATE: usize = 8;
+/// Of those that are on their way still, and of their parents, so many are passed by in search of one that is not.
+const LATE: usize = 256;
 /// Of those that are ready, so many are looked at between two iterations, whether they are still.
 const SWEPT: usize = 128;
 
@@ -35,6 +39,18 @@ struct Entry {
     block: BlockRef,
     /// When it was used last.
     used: u64,
+}
+
+/// How an entry is.
+enum How {
+    /// It can be taken, and this is its hash.
+    Ready(SequenceHash),
+    /// Its copy is under way, or a child's.
+    Late,
+    /// Others go first, by its class.
+    Higher,
+    /// It is ready no more.
+    Gone,
 }
 
 /// Those of a tier.
@@ -60,17 +76,14 @@ impl Ready {
         self.queue.push_back(Entry { block, used });
     }
 
-    fn pop(&mut self) -> Option<Entry> {
-        let entry = self.queue.pop_front()?;
-        self.queued[entry.block.id.index()] = 0;
-        Some(entry)
-    }
-
-    /// What is put back was taken from the front.
-    fn put_back(&mut self, late: &[Entry]) {
-        for entry in late.iter().rev() {
-            self.queued[entry.block.id.index()] = entry.block.generation.wrapping_add(1);
-            self.queue.push_front(*entry);
+    fn remove(&mut self, at: usize) {
+        if let Some(entry) = self.queue.remove(at)
+            && self.has(entry.block)
+        {
+            self.queued[entry.block.id.index()] = 0;
+        }
+        if at < self.swept {
+            self.swept -= 1;
         }
     }
 
@@ -83,7 +96,7 @@ impl Ready {
             if is_ready(entry) {
                 self.queue[kept] = entry;
                 kept += 1;
-            } else {
+            } else if self.has(entry.block) {
                 self.queued[entry.block.id.index()] = 0;
             }
         }
@@ -129,37 +142,38 @@ impl Traffic {
         ready.sweep(|entry| {
             // A copy may have been called off, or what it has made may be gone again.
             let is_ready = |hash| {
-                self.is_leaving(stack, hash) || self.leaves_free(inner, (stack, tier), entry.block.id, hash)
+                books.pool.is_leased(entry.block)
+                    || self.leaves_free(inner, (stack, tier), entry.block.id, hash)
             };
             still(books, entry, now).is_some_and(is_ready)
         });
         self.looks_of((stack, tier)).ready = ready;
-        let mut left = LOOK;
+        let looks = self.looks_of((stack, tier));
+        if looks.passed >= 2 * window {
+            // What has become worth least since is found from the beginning.
+            (looks.seen, looks.passed) = (VictimsSeen::default(), 0);
+        }
+        let mut left = LOOK.min(2 * window.saturating_sub(looks.ready.queue.len()) + PART);
         let mut next = std::mem::take(&mut self.next);
-        loop {
+        while left >= PART && self.looks_of((stack, tier)).ready.queue.len() < window {
             let looks = self.looks_of((stack, tier));
-            let wanted = window.saturating_sub(looks.ready.queue.len()).min(PART).min(left);
-            if wanted == 0 {
-                break;
-            }
-            if looks.passed >= window {
-                // What has become worth least since is found from the beginning.
-                (looks.seen, looks.passed) = (VictimsSeen::default(), 0);
-            }
             let before = looks.seen;
-            books.pool.victims_behind(&mut looks.seen, wanted, &mut next);
-            (left, looks.passed) = (left - wanted, looks.passed + next.len());
-            let is_last = next.len() < wanted;
-            let mut has_room = true;
+            books.pool.victims_behind(&mut looks.seen, PART, &mut next);
+            let shown = next.len();
+            let mut is_wanted = true;
             for (block, hash) in next.drain(..) {
-                has_room = has_room && self.make_one_ready(inner, (stack, tier), block, hash, now);
+                is_wanted = is_wanted
+                    && self.looks_of((stack, tier)).ready.queue.len() < window
+                    && self.make_one_ready(inner, (stack, tier), block, hash, now);
             }
             let looks = self.looks_of((stack, tier));
-            if !has_room {
+            if !is_wanted {
+                // The next look is to come to those that were left.
                 looks.seen = before;
                 break;
             }
-            if is_last {
+            (left, looks.passed) = (left - PART, looks.passed + shown);
+            if shown < PART {
                 (looks.seen, looks.passed) = (VictimsSeen::default(), 0);
                 break;
             }
@@ -186,7 +200,7 @@ impl Traffic {
         if !again && !self.one_ahead(inner, of, block, books.name(block.id, hash), Class::Offload) {
             return false;
         }
-        if self.is_leaving(of.0, hash) || self.leaves_free(inner, of, block.id, hash) {
+        if books.pool.is_leased(block) || self.leaves_free(inner, of, block.id, hash) {
             self.looks_of(of).ready.push(block, used);
         }
         true
@@ -201,44 +215,86 @@ impl Traffic {
         victims: &mut Vec<(BlockId, SequenceHash)>,
     ) -> usize {
         let (books, now) = (books_of(inner.stack(of.0), of.1), inner.now());
-        let (mut taken, mut late) = (0, Vec::new());
+        let (mut taken, mut late) = (0, 0);
+        let highest = self.highest(books, of);
         while taken < wanted
-            && late.len() < LATE
-            && let Some(entry) = self.looks_of(of).ready.pop()
+            && late < LATE
+            && let Some(entry) = self.looks_of(of).ready.queue.get(late).copied()
         {
-            let Some(hash) = still(books, entry, now) else { continue };
-            if self.is_leaving(of.0, hash) {
-                late.push(entry);
-            } else if self.leaves_free(inner, of, entry.block.id, hash)
-                && !books.pool.has_children(entry.block)
-                && let Ok(victim) = books.pool.evict_this(entry.block)
-            {
-                victims.push((victim.into_mutable().into_id(), hash));
-                taken += 1;
+            match self.how(inner, of, entry, (now, late > 0, highest)) {
+                How::Late => {
+                    late += 1;
+                    continue;
+                }
+                How::Higher => break,
+                How::Ready(hash) => {
+                    if let Ok(victim) = books.pool.evict_this(entry.block) {
+                        victims.push((victim.into_mutable().into_id(), hash));
+                        taken += 1;
+                    }
+                }
+                How::Gone => {}
             }
+            self.looks_of(of).ready.remove(late);
         }
-        self.looks_of(of).ready.put_back(&late);
         taken
     }
 
-    /// How many of those that are ready could be taken, of so many at the front.
-    pub(super) fn count_ready(&self, inner: &Inner, of: (u16, Tier), most: usize) -> usize {
+    /// How many of those that are ready could be taken, of so many.
+    pub(super) fn count_ready(&mut self, inner: &Inner, of: (u16, Tier), most: usize) -> usize {
         let (books, now) = (books_of(inner.stack(of.0), of.1), inner.now());
-        let could = |entry: &&Entry| {
-            still(books, **entry, now).is_some_and(|hash| {
-                !self.is_leaving(of.0, hash) && self.leaves_free(inner, of, entry.block.id, hash)
-            })
-        };
-        self.looks[of.0 as usize][of.1 as usize].ready.queue.iter().take(most).filter(could).count()
+        let (mut ready, mut late) = (0, 0);
+        let highest = self.highest(books, of);
+        for entry in &self.looks[of.0 as usize][of.1 as usize].ready.queue {
+            match self.how(inner, of, *entry, (now, late > 0, highest)) {
+                How::Ready(_) => ready += 1,
+                How::Late => late += 1,
+                How::Gone => {}
+                How::Higher => break,
+            }
+            if ready == most || late == LATE {
+                break;
+            }
+        }
+        ready
+    }
+
+    /// How an entry is at this moment, behind some that are late, where none of a higher class may go.
+    fn how(
+        &self,
+        inner: &Inner,
+        of: (u16, Tier),
+        entry: Entry,
+        (now, behind_late, highest): (u64, bool, Option<Priority>),
+    ) -> How {
+        let books = books_of(inner.stack(of.0), of.1);
+        let Some(hash) = still(books, entry, now) else { return How::Gone };
+        let is_parent = || books.pool.has_children(entry.block);
+        if highest.is_some_and(|highest| books.class(entry.block.id) > highest) {
+            How::Higher
+        } else if books.pool.is_leased(entry.block) || behind_late && is_parent() {
+            How::Late
+        } else if !is_parent() && self.leaves_free(inner, of, entry.block.id, hash) {
+            How::Ready(hash)
+        } else {
+            How::Gone
+        }
+    }
+
+    /// The class of the policy's next victim, where there are several.
+    fn highest(&mut self, books: &Books, of: (u16, Tier)) -> Option<Priority> {
+        if books.are_of_one_class() || self.looks_of(of).ready.queue.is_empty() {
+            return None;
+        }
+        let mut next = std::mem::take(&mut self.next);
+        books.pool.next_victims(1, &mut next);
+        let class = next.pop().map(|(block, _)| books.class(block.id));
+        self.next = next;
+        class
     }
 
     fn looks_of(&mut self, (stack, tier): (u16, Tier)) -> &mut Looks {
         &mut self.looks[stack as usize][tier as usize]
-    }
-
-    /// Whether a copy of it is on its way.
-    fn is_leaving(&self, stack: u16, hash: SequenceHash) -> bool {
-        self.down_of.contains_key(&(stack, hash))
     }
 
     /// Whether it leaves without a copy: it has one, or is not worth it.

@@ -71,7 +71,7 @@ impl Traffic {
             At::Moving => return false,
             At::Queued(path, ticket) => _ = self.queues[path as usize].cancel(ticket),
             At::Gated(key) => _ = self.gated.remove(key),
-            At::Wants | At::Pausing => {}
+            At::Wants | At::Pausing | At::Behind => {}
         }
         true
     }

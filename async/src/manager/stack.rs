@@ -32,15 +32,17 @@ pub(super) struct Books {
     parents: Parents,
     classes: Classes,
     linked: bool,
+    /// Whether what was copied ahead leaves first (`ready.rs`).
+    ahead_first: bool,
 }
 
 impl Books {
     /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before its children. Where nothing else is
     /// to be had, and somebody waits, parents of held blocks leave all the same ([`Traffic::evict`](super::traffic::Traffic::evict)).
-    pub(super) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool) -> Books {
+    pub(super) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool, ahead_first: bool) -> Books {
         let blocks = pool.capacity();
         let (ages, parents, classes) = (Ages::new(blocks as u32), Parents::new(blocks), Classes::new(blocks));
-        Books { pool, ages, owners, parents, classes, linked }
+        Books { pool, ages, owners, parents, classes, linked, ahead_first }
     }
 
     /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the disk.
@@ -71,6 +73,11 @@ impl Books {
             held.set_priority(class);
         }
         self.classes.set(held.id(), class);
+    }
+
+    /// See [`StackParts::ahead_first`](super::build::StackParts::ahead_first).
+    pub(super) fn ahead_first(&self) -> bool {
+        self.ahead_first
     }
 
     /// Whether parents are to be looked up at registration.
@@ -335,7 +342,7 @@ mod tests {
     fn books() -> (Books, TenantId) {
         let owners = Owners::new(1, std::iter::once(1.0), 1.0);
         let pool = BlockPool::new(PoolConfig::new(1).events(Box::new(Ends(Arc::clone(&owners)))));
-        (Books::new(pool.expect("a pool"), owners, false), TenantId(1))
+        (Books::new(pool.expect("a pool"), owners, false, false), TenantId(1))
     }
 
     /// The block of the pool, registered with a tenant's credit, and held.

@@ -6,7 +6,7 @@
 //! ```text
 //!   a call, or a landing ──► change ──► advance ──► Out
 //!
-//!   advance: victims that wait for host memory, headroom, other copies ─► who is held for credits ─► the line ─► guesses ─► who waits beside a
+//!   advance: what has landed behind its parent ─► victims that wait for host memory, headroom, other copies ─► who is held for credits ─► the line ─► guesses ─► who waits beside a
 //!            queue ─► reads that are pressed ─► the queues, who waits beside them, what is owed: until nothing more begins
 //! ```
 
@@ -71,6 +71,8 @@ pub(super) enum At {
     Moving,
     /// Before another attempt.
     Pausing,
+    /// Up: all of it has landed, and its block waits for its parent's.
+    Behind,
     /// Down: for a layer of the engine's, with its host block, or without, if somebody needed that more. See `steps.rs`.
     Gated(Key),
 }
@@ -107,6 +109,8 @@ pub(super) struct Traffic {
     pub(super) onboardings: Slab<Onboarding>,
     pub(super) offloadings: Slab<Offloading>,
     pub(super) up_of: ByHash,
+    /// Flights up that wait behind their parents' no more: key and serial.
+    pub(super) behind: Vec<(u32, u64)>,
     pub(super) down_of: ByHash,
     /// Names that nobody knows any more, of flights: what has landed under them goes at once.
     pub(super) forgotten: HashSet<(u16, SequenceHash), BuildHasherDefault<Plain>>,
@@ -182,6 +186,7 @@ impl Traffic {
             onboardings: Slab::new(),
             offloadings: Slab::new(),
             up_of: ByHash::default(),
+            behind: Vec::new(),
             down_of: ByHash::default(),
             forgotten: HashSet::default(),
             looks: lines.iter().map(|_| Default::default()).collect(),
@@ -384,8 +389,9 @@ impl Traffic {
     pub(super) fn advance(&mut self, inner: &Arc<Inner>) {
         loop {
             self.again = false;
+            self.serve_behind(inner);
             self.advance_once(inner);
-            if !self.again {
+            if !self.again && self.behind.is_empty() {
                 return;
             }
         }

@@ -12,6 +12,9 @@
 //! - I3: a block is registered when all of its layers have landed, and never otherwise.
 //! - I4: a flight that nobody waits for any more, and that is no guess, ends at once, unless it is `Moving`: then when that has landed,
 //!   registered if nothing of it is left to come.
+//! - I5: where the policy knows parents, a block that somebody waits for is registered behind its parent, if that has begun before, is as urgent, and
+//!   has its device block: then it ends, whatever this one does, which is `Behind` until then, or until nobody waits for it, or somebody more urgent.
+//!   So reads that come in any order are one path to the policy.
 
 use super::inner::Inner;
 use super::notices::About;
@@ -64,6 +67,8 @@ pub(super) struct Up {
     pub(super) left_by: Cause,
     /// Since when it waits for its transfer, or when that has started.
     pub(super) since: Since,
+    /// Flights that have landed, and whose parent this one's block is (I5): key and serial.
+    behind: Vec<(u32, u64)>,
 }
 
 impl Up {
@@ -87,6 +92,7 @@ impl Up {
             entry: 0,
             left_by: Cause::Cancelled,
             since: Since::default(),
+            behind: Vec::new(),
         }
     }
 
@@ -185,7 +191,18 @@ impl Traffic {
                 up.landed = up.layers(layers).end;
                 let to = up.landed;
                 self.layers_landed(key, from..to);
-                if to == layers { self.arrived(inner, key) } else { self.queue_up(inner, key) }
+                match self.parent_to_come(inner, key) {
+                    _ if to < layers => self.queue_up(inner, key),
+                    Some(parent) => {
+                        // The parent may be the one that needs it.
+                        self.unstage(key);
+                        let up = &mut self.ups[key as usize];
+                        up.at = At::Behind;
+                        let waits = (key, up.serial);
+                        self.ups[parent as usize].behind.push(waits);
+                    }
+                    None => self.arrived(inner, key),
+                }
             }
             Err(failure) => {
                 inner.counts.failed(path, failure.cause, About::of(up.stack, up.tenant));
@@ -236,11 +253,50 @@ impl Traffic {
         }
     }
 
+    /// The flight that this one is registered behind (I5).
+    fn parent_to_come(&self, inner: &Inner, key: u32) -> Option<u32> {
+        let up = self.ups.get(key as usize).filter(|up| up.first.is_some())?;
+        let device = &inner.stack(up.stack).device;
+        let parent = up.name.parent.filter(|_| device.links())?;
+        let key = *self.up_of.get(&(up.stack, parent))?;
+        let before = self.ups.get(key as usize)?;
+        let will_end = before.serial < up.serial && before.device.is_some() && before.class <= up.class;
+        (will_end && !device.pool.contains(parent)).then_some(key)
+    }
+
+    /// Who is behind its parent waits for it no more.
+    pub(super) fn wait_no_more(&mut self, key: u32) {
+        if let Some(up) = self.ups.get(key as usize).filter(|up| matches!(up.at, At::Behind)) {
+            self.behind.push((key, up.serial));
+        }
+    }
+
+    /// Those arrive whose parents have ended, one way or the other, or for whom they are not waited for any more.
+    pub(super) fn serve_behind(&mut self, inner: &Inner) {
+        while let Some((key, serial)) = self.behind.pop() {
+            let waits = |up: &Up| up.serial == serial && matches!(up.at, At::Behind);
+            if !self.ups.get(key as usize).is_some_and(waits) {
+                continue;
+            }
+            match self.ups.get(key as usize).is_some_and(|up| self.is_purging(up.tenant)) {
+                true => self.up_failed(inner, key, Failure::of(Cause::Cancelled)),
+                false => self.arrived(inner, key),
+            }
+        }
+    }
+
+    /// The flight is no more.
+    fn end_up(&mut self, key: u32) -> Up {
+        let mut up = self.ups.remove(key as usize);
+        self.up_of.remove(&(up.stack, up.name.hash));
+        self.behind.append(&mut up.behind);
+        up
+    }
+
     /// All layers are there (I3).
     fn arrived(&mut self, inner: &Inner, key: u32) {
         self.unstage(key);
-        let up = self.ups.remove(key as usize);
-        self.up_of.remove(&(up.stack, up.name.hash));
+        let up = self.end_up(key);
         self.guess_over(up.class, key);
         inner.left(1);
         let stack = inner.stack(up.stack);
@@ -288,7 +344,7 @@ impl Traffic {
             return self.up_parked(inner, key, failure);
         }
         // Called off: what has moved is counted where it lands, and what is late when it is.
-        if !matches!(up.at, At::Moving) && failure.cause != Cause::Deadline {
+        if !matches!(up.at, At::Moving | At::Behind) && failure.cause != Cause::Deadline {
             inner.counts.failed(up.source.path(), failure.cause, About::of(up.stack, up.tenant));
         }
         self.unstage(key);
@@ -306,8 +362,7 @@ impl Traffic {
             host.release(block, inner.now());
             return self.queue_up(inner, key);
         }
-        let up = self.ups.remove(key as usize);
-        self.up_of.remove(&(up.stack, up.name.hash));
+        let up = self.end_up(key);
         self.guess_over(up.class, key);
         inner.left(1);
         if let Some(device) = up.device {
@@ -352,8 +407,7 @@ impl Traffic {
 
     /// As [`up_failed`](Traffic::up_failed), and nothing is given back that the device may reach.
     fn up_parked(&mut self, inner: &Inner, key: u32, failure: Failure) {
-        let up = self.ups.remove(key as usize);
-        self.up_of.remove(&(up.stack, up.name.hash));
+        let up = self.end_up(key);
         self.guess_over(up.class, key);
         inner.left(1);
         inner.stack(up.stack).device.owners.give(up.tenant, usize::from(up.device.is_some()));
@@ -374,6 +428,7 @@ impl Traffic {
         let cause = up.left_by;
         match up.at {
             At::Moving => return,
+            At::Behind => return self.wait_no_more(key),
             At::Queued(path, ticket) => {
                 self.queues[path as usize].cancel(ticket);
             }

@@ -88,7 +88,7 @@ impl Default for Settings {
             disk_admission: AdmissionPolicy::Always,
             disk_write_budget: None,
             block_bytes: 64 << 10,
-            policy: Policy::Lru,
+            policy: Policy::Reuse,
             policy_below: Policy::Lru,
             seed: 0,
             concurrency: 1,

@@ -101,7 +101,8 @@ impl Tiers {
             block_bytes: settings.block_bytes as u64,
             layers: 1,
             needs: Needs::All { page: u64::from(BLOCK_TOKENS) },
-            linked: linked(settings),
+            linked: [settings.policy, settings.policy_below].map(linked),
+            ahead_first: [settings.policy, settings.policy_below].map(|policy| policy == Policy::Reuse),
             memory: memory.clone(),
         };
         let parts = Parts { stacks: vec![stack], runtime: runtime.handle().clone(), own: None, names: None };
@@ -174,8 +175,8 @@ fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
 
 /// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does not need it, since
 /// sequences are released tail first, and is exact without it whatever the trace.
-pub(super) fn linked(settings: &Settings) -> bool {
-    [settings.policy, settings.policy_below] != [Policy::Lru; 2]
+pub(super) fn linked(policy: Policy) -> bool {
+    policy != Policy::Lru
 }
 
 pub(super) fn pool_config(blocks: u32, policy: Policy) -> PoolConfig {

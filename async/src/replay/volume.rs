@@ -109,7 +109,7 @@ fn open_at(files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, Tie
     let options = TierOptions {
         admission: settings.disk_admission,
         write_budget: settings.disk_write_budget,
-        linked: tiers::linked(settings),
+        linked: tiers::linked(settings.policy_below),
     };
     DiskTier::open(
         volumes.collect(),

@@ -28,7 +28,8 @@ fn manager(ground: &mut Ground) -> KvBlockManager {
         block_bytes: BLOCK_BYTES as u64,
         layers: LAYERS,
         needs: Needs::All { page: 2 },
-        linked: false,
+        linked: [false; 2],
+        ahead_first: [false; 2],
     };
     let runtime = tokio::runtime::Handle::current();
     let parts = Parts { stacks: vec![parts], runtime, own: None, names: None };

@@ -59,7 +59,7 @@ async fn the_description_names_groups_tiers_sizes_and_ways() {
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "group all: pages of 16 tokens, 1 layers, 4.00 KiB a block");
     for (line, begins) in
-        lines[1..].iter().zip(["device 8 blocks 32.0 KiB lru ", "host 16 blocks 64.0 KiB lru "])
+        lines[1..].iter().zip(["device 8 blocks 32.0 KiB reuse ", "host 16 blocks 64.0 KiB lru "])
     {
         assert!(line.starts_with(begins) && line.len() > begins.len(), "{begins}: {text}");
     }

@@ -71,7 +71,8 @@ fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn DiskPort>>) -> (
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 1 },
-        linked: false,
+        linked: [false; 2],
+        ahead_first: [false; 2],
     };
     let runtime = tokio::runtime::Handle::current();
     let manager =

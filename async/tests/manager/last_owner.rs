@@ -68,7 +68,8 @@ async fn no_task_of_the_runtime_ends_a_manager() {
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 1 },
-        linked: false,
+        linked: [false; 2],
+        ahead_first: [false; 2],
     };
     let runtime = tokio::runtime::Handle::current();
     let parts = Parts { stacks: vec![stack], runtime, own: None, names: None };

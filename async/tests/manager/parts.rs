@@ -35,7 +35,8 @@ fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
         block_bytes: BYTES as u64,
         layers: 2,
         needs: Needs::All { page: 2 },
-        linked: false,
+        linked: [false; 2],
+        ahead_first: [false; 2],
     };
     change(&mut stack);
     stack

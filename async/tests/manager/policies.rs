@@ -6,7 +6,7 @@ use super::ground::{BYTES, build, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
 use kvstrata::core::{Policy, Priority};
 use kvstrata::manager::OffloadOptions;
-use kvstrata::transfer::Class;
+use kvstrata::transfer::{Class, Path};
 use std::pin::pin;
 use std::task::Poll;
 
@@ -80,4 +80,44 @@ async fn a_copy_of_a_block_that_is_held_keeps_no_parent_in_the_device() {
     assert!(matches!(&two, Poll::Ready(Ok(two)) if two.len() == 2), "{two:?}");
     ground.mover.open();
     drop(held);
+}
+
+/// A path comes up in any order, and is one path to the policy all the same: no parent leaves before its child. Nor does one keep who waits from its
+/// blocks by not coming at all.
+#[tokio::test]
+async fn what_lands_before_its_parent_is_registered_behind_it() {
+    for fails in [false, true] {
+        let ground = Ground::of(settings(8, 16).device_policy(Policy::Lfu), 8, 16);
+        let (manager, run, others) = (&ground.manager, hashes(1, 4), hashes(2, 4));
+        drop(compute(manager, &run, None).await);
+        drop(manager.allocate(8).await.expect("idle"));
+        drop(compute(manager, &others, None).await);
+        rest(manager).await;
+        ground.mover.close();
+        let mut up = pin!(manager.onboard(manager.match_prefix(&run), Default::default()).expect("fits"));
+        assert!(look(up.as_mut()).is_pending());
+        assert_eq!(ground.mover.waiting(), 4);
+        if fails {
+            ground.mover.open_but_first();
+            while manager.stats().path(Path::HostToDevice).transfers < 3 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(manager.census().up, 4, "three wait for the first");
+            ground.mover.fail_first();
+        }
+        ground.mover.open_backwards();
+        let mut up = up.await.blocks;
+        rest(manager).await;
+        if fails {
+            assert_eq!(up.len(), 0, "nothing is of use without the first");
+            assert_eq!(manager.census().tiers[0][0].inactive, 7, "and is there for the next one");
+            continue;
+        }
+        // Used more often than the run's.
+        (0..3).for_each(|_| drop(manager.match_prefix(&others)));
+        up.drop_first(3);
+        drop(manager.allocate(3).await.expect("idle"));
+        drop(up);
+        assert_eq!(manager.match_prefix(&run).device().len(), 4);
+    }
 }

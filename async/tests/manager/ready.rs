@@ -3,7 +3,7 @@
 use crate::gated::Ground;
 use crate::ground::{check, compute, hashes, rest, settings};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{Policy, SequenceHash};
+use kvstrata::core::{Policy, Priority, SequenceHash};
 use kvstrata::manager::KvBlockManager;
 use kvstrata::tier::Tier;
 
@@ -72,24 +72,39 @@ async fn a_parent_stays_with_a_child_that_is_in_use() {
     drop(leaf);
 }
 
-/// What the host has let go of again is not to leave without a copy; and is copied anew.
+/// What the host has let go of again would have to be copied: there is something better.
 #[tokio::test]
 async fn what_is_below_no_more_is_not_taken_for_it() {
-    let ground = Ground::of(all_ahead(Policy::Lfu).host_blocks(4), 8, 4);
+    let ground = Ground::of(all_ahead(Policy::Lfu).host_headroom(0), 8, 4);
+    let manager = &ground.manager;
     let [copied, cold] = copied_and_cold(&ground).await;
-    // These take the host's four blocks.
-    let held = ground.manager.match_prefix(&copied).into_device();
-    drop(ground.manager.allocate(4).await.expect("the cold ones"));
-    assert_eq!(ground.manager.match_prefix(&cold).in_tier(Tier::Host), 4);
+    let held = manager.match_prefix(&cold).into_device();
+    assert_eq!(manager.offload(&held, Default::default()).await.copied, 4, "in the others' places");
     drop(held);
-    ground.manager.step().expect("none runs");
-    rest(&ground.manager).await;
-    drop(ground.manager.allocate(8).await.expect("all are idle"));
-    rest(&ground.manager).await;
-    let found = ground.manager.match_prefix(&copied);
-    assert_eq!(found.in_tier(Tier::Host), 4);
-    let up = ground.manager.onboard(found, Default::default()).expect("fits").await;
-    check(&ground.manager, &up.blocks, &copied);
+    ground.mover.close();
+    assert!(manager.try_allocate(4).is_some(), "four that need no copy");
+    assert_eq!((in_device(manager, &copied), in_device(manager, &cold)), (4, 0));
+    // And those are copied when they leave.
+    ground.mover.open();
+    drop(manager.allocate(8).await.expect("idle"));
+    rest(manager).await;
+    let up = manager.onboard(manager.match_prefix(&copied), Default::default()).expect("fits").await;
+    check(manager, &up.blocks, &copied);
+}
+
+/// What its engine has said will not be asked for leaves before all that is ready.
+#[tokio::test]
+async fn what_is_of_a_lower_class_leaves_before_it() {
+    let ground = Ground::of(all_ahead(Policy::Lfu), 8, 32);
+    let manager = &ground.manager;
+    let [copied, cold] = copied_and_cold(&ground).await;
+    let held = manager.match_prefix(&cold[2..]).into_device();
+    held.set_priority(Priority::Low);
+    drop(held);
+    drop(manager.allocate(2).await.expect("idle"));
+    assert_eq!(in_device(manager, &cold), 2);
+    drop(manager.allocate(4).await.expect("two are free"));
+    assert_eq!((in_device(manager, &copied), in_device(manager, &cold)), (2, 2));
 }
 
 /// The same for the host, over a disk.

@@ -40,7 +40,8 @@ fn stack(disk: Arc<dyn DiskPort>, blocks: u32, staging: usize) -> (StackParts, A
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 16 },
-        linked: false,
+        linked: [false; 2],
+        ahead_first: [false; 2],
     };
     (stack, memory)
 }

@@ -95,7 +95,8 @@ impl Model {
                 block_bytes: BYTES as u64,
                 layers: LAYERS.len() as u32,
                 needs,
-                linked: random.below(2) == 0,
+                linked: [random.below(2) == 0; 2],
+                ahead_first: [true, false],
             });
             groups.push(Group { needs, device, mover, disk, filled: RefCell::default() });
         }

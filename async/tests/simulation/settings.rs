@@ -23,6 +23,7 @@ pub struct Settings {
     pub verify: Verify,
     pub policies: [Policy; 2],
     pub linked: bool,
+    pub ahead_first: [bool; 2],
     pub queue: u32,
     pub in_flight: u64,
     pub quantum: u64,
@@ -129,6 +130,9 @@ impl Settings {
         // A purge takes what is pinned, too.
         let classes = if purges == 0 { one(&mut later, &[0, 3, 6]) } else { 0 };
         let (volumes, restarts) = (1 + later.below(3) as u32, later.below(2) == 0);
+        // Of its own, so that seeds stay what they were.
+        let mut latest = Random(mover.seed.rotate_left(17));
+        let ahead_first = [(); 2].map(|()| latest.below(2) == 0);
         Settings {
             device,
             host,
@@ -143,6 +147,7 @@ impl Settings {
             verify,
             policies: [one(random, &Policy::ALL), one(random, &Policy::ALL)],
             linked: random.below(2) == 0,
+            ahead_first,
             queue: one(random, &[1, 2, 4, 16, 1024]),
             in_flight: block * one(random, &[1, 2, 4, 64]),
             quantum: one(random, &[1, block, 4 * block, 64 * block]),

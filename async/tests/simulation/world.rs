@@ -10,7 +10,7 @@ use crate::recorder::{Hashes, Notes, Shared, Watched, WatchedDisk, lock};
 use crate::settings::Settings;
 use crate::sim::{Plan, SimDisk, SimMover};
 use crate::watchdog::{self, watch};
-use kvstrata::core::{BlockId, PoolConfig, SequenceHash};
+use kvstrata::core::{BlockId, Policy, PoolConfig, SequenceHash};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tenant};
 use kvstrata::transfer::{DiskPort, HostMemory};
@@ -113,7 +113,12 @@ impl World {
             block_bytes: bytes as u64,
             layers: settings.layers,
             needs: Needs::All { page: 16 },
-            linked: settings.linked,
+            linked: [settings.linked; 2],
+            // Looks of the others may pass by a lower class.
+            ahead_first: [0, 1].map(|tier| {
+                let policy = settings.policies[tier];
+                settings.ahead_first[tier] && matches!(policy, Policy::Reuse | Policy::Lru | Policy::Lfu)
+            }),
         };
         let parts = Parts {
             stacks: vec![stack],

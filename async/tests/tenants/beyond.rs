@@ -109,7 +109,8 @@ fn of_two_volumes(settings: ManagerConfigBuilder) -> (KvBlockManager, Arc<DiskTi
         block_bytes: BYTES as u64,
         layers: 2,
         needs: Needs::All { page: 2 },
-        linked: false,
+        linked: [false; 2],
+        ahead_first: [false; 2],
     };
     let manager =
         KvBlockManager::of_parts(&config, Parts { stacks: vec![parts], runtime, own: None, names: None });

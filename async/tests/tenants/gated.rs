@@ -41,6 +41,34 @@ impl Gated {
         self.let_go(|copies| self.inner.start(copies));
     }
 
+    /// Opens; what has waited longest is carried out last.
+    #[allow(dead_code, reason = "not each test that has this file does it")]
+    pub fn open_backwards(&self) {
+        if let Some(kept) = &mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner) {
+            kept.reverse();
+        }
+        self.open();
+    }
+
+    /// Carries out all that waits but what has waited longest.
+    #[allow(dead_code, reason = "not each test that has this file does it")]
+    pub fn open_but_first(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = kept.as_mut().map(|kept| kept.split_off(1));
+        drop(kept);
+        others.into_iter().flatten().for_each(|copies| self.inner.start(copies));
+    }
+
+    /// What has waited longest has failed for good.
+    #[allow(dead_code, reason = "not each test that has this file does it")]
+    pub fn fail_first(&self) {
+        let first =
+            self.kept.lock().unwrap_or_else(PoisonError::into_inner).as_mut().map(|kept| kept.remove(0));
+        first
+            .into_iter()
+            .for_each(|copies| copies.end(Err(Failure { cause: Cause::Device, retryable: false })));
+    }
+
     /// Opens; what waits has failed, and might succeed later.
     pub fn fail(&self) {
         let failure = Failure { cause: Cause::Device, retryable: true };
@@ -151,12 +179,15 @@ impl Ground {
             port: Some(Arc::<SimDevice>::clone(&sim)),
             mover: Arc::<Gated>::clone(&mover),
             memory: Some(Arc::clone(&memory)),
-            host: (host > 0).then(|| PoolConfig::new(host)),
+            host: (host > 0).then(|| PoolConfig::new(host).policy(config.host.policy)),
             disk,
             block_bytes: BYTES as u64,
             layers: layers.len() as u32,
             needs: Needs::All { page: 2 },
-            linked: config.device.policy != Policy::Lru,
+            linked: [config.device.policy, config.host.policy].map(|policy| policy != Policy::Lru),
+            // LFU does as well, whose order a test can tell.
+            ahead_first: [config.device.policy, config.host.policy]
+                .map(|policy| matches!(policy, Policy::Reuse | Policy::Lfu)),
         };
         let runtime = tokio::runtime::Handle::current();
         let parts = Parts { stacks: vec![parts], runtime, own: None, names: None };

@@ -73,7 +73,8 @@ impl Below {
             block_bytes: shape.block_bytes as u64,
             layers: 1,
             needs: Needs::All { page: 16 },
-            linked: false,
+            linked: [false; 2],
+            ahead_first: [false; 2],
         };
         let config = settings(shape.block_bytes, shape.blocks as u32, 0).build()?;
         let parts = Parts { stacks: vec![stack], runtime: runtime.clone(), own: None, names: None };

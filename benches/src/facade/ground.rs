@@ -8,8 +8,8 @@ use crate::disk::target;
 use crate::inputs::{mix, sequence};
 use futures_executor::block_on;
 use kvstrata::config::{ManagerConfig, ManagerConfigBuilder};
-use kvstrata::core::SequenceHash;
 use kvstrata::core::layout::DType;
+use kvstrata::core::{Policy, SequenceHash};
 use kvstrata::manager::{Blocks, KvBlockManager, OffloadOptions, OnboardOptions, Onboarded};
 use kvstrata::tier::Tier;
 use std::cell::Cell;
@@ -104,6 +104,7 @@ impl Ground {
         let prefixes = (bytes / shape.bytes()).max(3);
         let host = (prefixes * shape.blocks) as u32;
         let settings = shape.settings(host.div_ceil(2), host).host_copy_threads(Some(threads));
+        let settings = settings.device_policy(Policy::Lru);
         Ground::filled(build(settings)?, shape, Tier::Host, prefixes)
     }
 

@@ -1,6 +1,6 @@
 //! Calls that move no bytes, beside the core's handles: what the façade adds to a block and to a request.
 //!
-//! Both have a pool of [`CAPACITY`] blocks, visited in the same scattered order. The manager's calls need not wait here, and are polled
+//! Both have a pool of [`CAPACITY`] blocks, of the policy that a device has by default, visited in the same scattered order. The manager's calls need not wait here, and are polled
 //! once.
 
 use super::ground::{build, now, settings};
@@ -12,7 +12,7 @@ use crate::rounds::{Effort, Samples};
 use crate::work::{Timed, Work};
 use crate::{CAPACITY, PREFIX};
 use kvstrata::manager::KvBlockManager;
-use kvstrata_core::{BlockPool, CompleteBlock, ImmutableBlock, MutableBlock, SequenceHash};
+use kvstrata_core::{BlockPool, CompleteBlock, ImmutableBlock, MutableBlock, Policy, SequenceHash};
 
 /// Blocks of a request.
 const SIZES: [usize; 4] = [1, 16, 128, 1024];
@@ -214,7 +214,7 @@ pub fn measure(effort: Effort) -> Result<Vec<Table>, Failure> {
         ]);
     };
     {
-        let (pool, manager) = (ours::pool(CAPACITY), full(1024)?);
+        let (pool, manager) = (ours::pool_by(Policy::Reuse, CAPACITY), full(1024)?);
         let hashes = ours::fill(&pool).concat();
         for blocks in SIZES {
             let order = Scattered::new(CAPACITY as usize / blocks);
@@ -225,14 +225,15 @@ pub fn measure(effort: Effort) -> Result<Vec<Table>, Failure> {
         }
     }
     {
-        let (pool, manager) = (ours::pool(CAPACITY), build(settings(BLOCK_BYTES, CAPACITY, 1024))?);
+        let (pool, manager) =
+            (ours::pool_by(Policy::Reuse, CAPACITY), build(settings(BLOCK_BYTES, CAPACITY, 1024))?);
         for blocks in SIZES {
             let mut ours = Allocate { manager: &manager, blocks };
             rows("allocate and free", blocks, &mut AllocateFree::new(&pool, blocks), &mut ours);
         }
     }
     for at_once in [false, true] {
-        let (pool, manager) = (ours::pool(CAPACITY), full(0)?);
+        let (pool, manager) = (ours::pool_by(Policy::Reuse, CAPACITY), full(0)?);
         ours::fill(&pool);
         let what = match at_once {
             false => "allocate by eviction, register, release",

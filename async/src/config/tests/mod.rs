@@ -175,13 +175,13 @@ fn values_are_written_as_people_write_them() {
 
 #[test]
 fn what_differs_from_the_default_is_marked_with_its_origin() {
-    let text = good("[device]\nblocks = 64\npolicy = \"lru\"").to_string();
+    let text = good("[device]\nblocks = 64\npolicy = \"reuse\"").to_string();
     let line = |key: &str| {
         text.lines().find(|line| line[2..].starts_with(key)).unwrap_or_else(|| panic!("{key} in {text}"))
     };
     assert!(line("device.blocks").starts_with("* device.blocks "), "{text}");
     assert!(line("device.blocks").ends_with("  k.toml:2; default 2048"), "{text}");
-    assert_eq!(line("device.policy").split_whitespace().collect::<Vec<_>>(), ["device.policy", "\"lru\""]);
+    assert_eq!(line("device.policy").split_whitespace().collect::<Vec<_>>(), ["device.policy", "\"reuse\""]);
     assert_eq!(text.matches('*').count(), 1, "{text}");
 }
 

@@ -1,6 +1,6 @@
 //! Who learns: hears the journal, one thread at a time, and publishes what follows.
 //!
-//! I1. It allocates nothing, and hears at most what the lanes hold: a bounded piece of work.
+//! I1. It allocates nothing, and hears at most what the ring holds: a bounded piece of work.
 //! I2. What it gets wrong costs hits, and nothing else: no block depends on it.
 
 use super::CLASSES;

@@ -15,7 +15,7 @@
 //! I2. What was shown is not shown again by a look that goes on from it: each list goes on at its place, and passes what was shown of its
 //!     youngest segment. A parent is shown behind its child if the list has passed it by then, and where it stands if not.
 //! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until the others have no more: so it
-//!     costs in proportion to what it shows, and a list that is empty costs a look at its cursor.
+//!     costs in proportion to what it shows and to parents that it passes, each once; and a list that is empty costs a look at its cursor.
 
 use super::ages::not_before;
 use super::evict::{FAR, OLDER};
@@ -33,6 +33,8 @@ pub(crate) struct Looked {
     /// Where the youngest segments began, and what was shown of them ends.
     began: [u64; YOUNG_LISTS],
     shown: [u64; YOUNG_LISTS],
+    /// The block of each list that was passed last because its child was not shown, if it was not shown since: its complement, so that 0 is none.
+    waiting: [u64; CLASSES],
     /// Blocks among those shown that LRU has.
     risked: u32,
     /// The parent of the block that was shown last.
@@ -72,6 +74,11 @@ impl Reuse {
             Look::all_of(timeline, slots, looked, HIGH, left, &mut show);
         }
     }
+}
+
+/// A block as its children name it.
+fn packed(number: u32, word: Word) -> u64 {
+    (u64::from(word.generation()) << 32) | u64::from(number)
 }
 
 /// Whether a search could take it; what it passes for good is not told apart from what it only passes now.
@@ -148,16 +155,20 @@ impl<'l> Look<'l> {
     }
 
     /// Whether a block has no children but one that was shown.
-    fn waits_for_nobody(&self, slot: &Slot, number: u32, word: Word, place: u64) -> bool {
+    fn waits_for_nobody(&self, slot: &Slot, block: u64, place: u64) -> bool {
         if !slot.has_children() {
             return true;
         }
-        let block = Some((u64::from(word.generation()) << 32) | u64::from(number));
         slot.has_one_child()
-            && (self.looked.parent == block
-                || self.timeline.slot_before(self.slots, place).is_some_and(|child| {
-                    let child = &self.slots[child as usize];
-                    Some(child.parent()) == block && self.has_passed(child)
+            && (self.looked.parent == Some(block)
+                || self.timeline.slot_before(self.slots, place).is_some_and(|number| {
+                    let child = &self.slots[number as usize];
+                    let word = child.word();
+                    // What is in use was passed, and not shown.
+                    child.parent() == block
+                        && may_leave(word)
+                        && self.has_passed(child)
+                        && !self.looked.waiting.contains(&!packed(number, word))
                 }))
     }
 
@@ -181,12 +192,18 @@ impl<'l> Look<'l> {
             let slot = &self.slots[number as usize];
             let word = slot.word();
             let generation = (parent >> 32) as u32;
+            // Relaxed: a hint.
+            let list = usize::from(slot.list.load(Relaxed));
             let waits = word.generation() == generation
                 && may_leave(word)
+                && list < CLASSES
                 && slot.has_one_child()
                 && (slot.is_deferred(generation) || self.has_passed(slot));
             if !waits {
                 break;
+            }
+            if self.looked.waiting[list] == !parent {
+                self.looked.waiting[list] = 0;
             }
             // Relaxed: a hint.
             self.show(number, slot, word, slot.stamp.load(Relaxed), show);
@@ -229,7 +246,9 @@ impl<'l> Look<'l> {
             let (slot, head) = (&self.slots[number as usize], self.heads[list]);
             let word = slot.word();
             self.looked.places[list] = place;
-            if self.waits_for_nobody(slot, number, word, head.place) {
+            if !self.waits_for_nobody(slot, packed(number, word), head.place) {
+                self.looked.waiting[list] = !packed(number, word);
+            } else {
                 self.show(number, slot, word, head.stamp, show);
                 count += 1;
                 count += self.show_waiting(n - count, show);
@@ -260,8 +279,7 @@ impl<'l> Look<'l> {
                 is_over = older == OLDER;
                 return !is_over;
             }
-            let block = (u64::from(word.generation()) << 32) | u64::from(number);
-            if !may_leave(word) || (slot.has_children() && self.looked.parent != Some(block)) {
+            if !may_leave(word) || (slot.has_children() && self.looked.parent != Some(packed(number, word))) {
                 is_over = true;
                 return false;
             }

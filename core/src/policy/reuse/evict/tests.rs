@@ -128,15 +128,37 @@ fn a_look_lets_parents_wait_for_their_children() {
         for (shape, index) in index.into_iter().enumerate() {
             let pool = two_paths();
             publish(&pool, index, 100);
+            assert_eq!(in_parts(&pool, part).len(), 20);
             // What a search has met is deferred, and in no list: a look finds it all the same.
-            assert_eq!(evict(&pool, 1), [9], "{shape}");
-            let (mut seen, mut out) = (crate::VictimsSeen::default(), Vec::new());
-            (0..30).for_each(|_| pool.victims_behind(&mut seen, part, &mut out));
-            let shown: Vec<u64> = out.iter().map(|(_, hash)| (hash.to_u128() >> 32) as u64).collect();
+            for left in [20, 19] {
+                let shown = in_parts(&pool, part);
+                assert_eq!((shown.len(), shown[0] < 10), (left, true));
+                assert_eq!(evict(&pool, 1), shown[..1], "by {part}, {shape}");
+                assert_eq!(in_parts(&pool, part), shown[1..], "by {part}, {shape}");
+            }
+            let shown = in_parts(&pool, part);
             assert_eq!(shown, evict(&pool, 30), "by {part}, {shape}");
-            assert_eq!(shown.len(), 19);
         }
     }
+}
+
+/// A leaf that is in use keeps its path.
+#[test]
+fn a_look_passes_those_whose_children_are_in_use() {
+    let pool = two_paths();
+    publish(&pool, |class, _| if class == LEAF { 0.5 } else { 0.1 }, 100);
+    let held = pool.find(hash(9));
+    for part in [1, 3, 30] {
+        assert_eq!(in_parts(&pool, part), (100..110).rev().collect::<Vec<u64>>(), "by {part}");
+    }
+    assert_eq!(evict(&pool, 30).len(), 10);
+    drop(held);
+}
+
+fn in_parts(pool: &BlockPool, part: usize) -> Vec<u64> {
+    let (mut seen, mut out) = (crate::VictimsSeen::default(), Vec::new());
+    (0..30).for_each(|_| pool.victims_behind(&mut seen, part, &mut out));
+    out.iter().map(|(_, hash)| (hash.to_u128() >> 32) as u64).collect()
 }
 
 /// A look in parts goes on where it was, also in a youngest segment, and shows each block once.
