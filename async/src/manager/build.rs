@@ -1,4 +1,4 @@
-//! A manager of settings, or of parts.
+//! A manager of settings, or of parts. Past 500 lines because each part's doc is here, and each setting that becomes one.
 
 use super::KvBlockManager;
 use super::devices::{self, Device};
@@ -245,6 +245,7 @@ fn tiers(
     };
     let pool =
         |blocks: u32, policy: Policy| PoolConfig::new(blocks).policy(policy).page_size(group.page_size);
+    let policies = [config.device.policy, config.host.policy];
     let parts = StackParts {
         name,
         device: pool(device, config.device.policy),
@@ -256,8 +257,8 @@ fn tiers(
         block_bytes,
         layers: layers.len() as u32,
         needs: needs(group),
-        linked: [config.device.policy, config.host.policy].map(|policy| policy != Policy::Lru),
-        ahead_first: [config.device.policy, config.host.policy].map(|policy| policy == Policy::Reuse),
+        linked: policies.map(|policy| policy != Policy::Lru),
+        ahead_first: policies.map(|policy| policy == Policy::Reuse),
     };
     Ok((parts, note))
 }
@@ -431,8 +432,8 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
         let failed = |source| BuildError::Pool { tier, group: name.clone(), blocks: count, source };
         let owners = tenants::owners(config, tier, count as usize);
         let blocks = blocks.events(Box::new(Ends(Arc::clone(&owners))));
-        let (linked, ahead_first) = (linked[tier as usize], ahead_first[tier as usize]);
-        BlockPool::new(blocks).map(|pool| Books::new(pool, owners, linked, ahead_first)).map_err(failed)
+        let books = |pool| Books::new(pool, owners, linked[tier as usize], ahead_first[tier as usize]);
+        BlockPool::new(blocks).map(books).map_err(failed)
     };
     let device = pool(crate::tier::Tier::Device, device)?;
     let host = host.map(|host| pool(crate::tier::Tier::Host, host)).transpose()?;
