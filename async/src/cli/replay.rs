@@ -128,7 +128,7 @@ pub(super) struct ReplayArgs {
     /// copies that an engine's would, from and to pinned memory; requests fill them, and read them back, through a few pinned blocks.
     #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: Device,
-    /// Requests served at the same time; with 1 the counts are the same in every run, but for `reuse`, which hears of its threads in any order
+    /// Requests served at the same time; with 1 the counts are the same in every run, but for a few blocks that are found in the host or on the disk by turns
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: usize,
     /// Let requests come at the trace's own times, so many times as fast; 0: each as soon as it can be served
