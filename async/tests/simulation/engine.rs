@@ -462,6 +462,14 @@ impl Engine {
                 }
             }
             Err(error) if error.why == RegisterFault::Purging && self.is_purging() => return false,
+            // A purge has come and gone since what it goes on from was found.
+            Err(error)
+                if error.why == RegisterFault::Withdrawn
+                    && self.world.settings.purges > 0
+                    && request.blocks.as_ref().is_some_and(|of| of.registered() < of.len()) =>
+            {
+                return false;
+            }
             Err(error) => self.world.violation(format!("{error}")),
         }
         self.world.check();

@@ -24,6 +24,7 @@ use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Class};
 use std::pin::Pin;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// What nobody has computed.
 const NOTHING: u8 = 0x5A;
@@ -169,12 +170,13 @@ impl Engine {
             books.unsure += 1;
         }
         let iteration = self.world.iteration.get() + 1;
+        let since = Instant::now();
         match blocks.register_ahead(&hashes, None, iteration) {
             Ok((registered, ahead)) => {
                 self.world.registered(&ids, &registered, &hashes);
                 self.is_to_write(iteration, &ids, &hashes, None);
                 let behind = if self.chance(3) { self.compute_behind(&ids, &hashes).await } else { None };
-                self.run_pass(iteration, (registered, ahead), &ids, &hashes).await;
+                self.run_pass(iteration, (registered, ahead, since), &ids, &hashes).await;
                 self.world.writes_no_more(iteration, &ids);
                 if let Some(behind) = behind {
                     self.see_behind(behind).await;
@@ -190,7 +192,7 @@ impl Engine {
     async fn run_pass(
         &mut self,
         iteration: u64,
-        (blocks, ahead): (Blocks, Ahead),
+        (blocks, ahead, since): (Blocks, Ahead, Instant),
         ids: &[BlockId],
         hashes: &[SequenceHash],
     ) {
@@ -201,7 +203,7 @@ impl Engine {
         let mut offload = Box::pin(self.manager().offload(&blocks, options));
         self.note(&format!("offloads {} behind layer {layer} of iteration {iteration}", ids.len()));
         self.world.check();
-        self.ask_early(hashes).await;
+        self.ask_early(hashes, since).await;
         let mut joined = if self.chance(3) { self.join(ids, hashes).await } else { None };
         if self.chance(if joined.is_some() { 4 } else { 1 }) {
             return self.fail_pass(iteration, (blocks, ahead), ids, hashes, (offload, joined)).await;
@@ -210,6 +212,7 @@ impl Engine {
             && let Some(Joined { iteration, ahead, .. }) = joined.take()
         {
             self.world.writes_no_more(iteration, ids);
+            lock(&self.world.notes).gives_up(hashes);
             ahead.withdraw();
             self.note("withdraws what another list is to write, too");
         }
@@ -239,12 +242,15 @@ impl Engine {
         joined.iter().for_each(|joined| self.world.writes_no_more(joined.iteration, ids));
     }
 
-    /// Somebody else asks for what the pass is still to write: it is found in the device, and copied when it is written.
-    async fn ask_early(&mut self, hashes: &[SequenceHash]) {
+    /// Somebody else asks for what the pass is still to write: it is found in the device, and copied when it is written. Unless no pass has come
+    /// for as long as the manager waits for one: while all requests waited.
+    async fn ask_early(&mut self, hashes: &[SequenceHash], since: Instant) {
         let manager = self.manager();
         if self.chance(3) {
             let found = manager.match_prefix(hashes);
-            if found.in_tier(Tier::Device) < hashes.len() && !self.is_purging() && !self.world.closing.get() {
+            let missed = found.in_tier(Tier::Device) < hashes.len();
+            let is_late = since.elapsed() >= self.world.settings.offload;
+            if missed && !is_late && !self.is_purging() && !self.world.closing.get() {
                 self.world.violation(format!("{found:?} of {} that are registered and held", hashes.len()));
             }
         }
@@ -372,6 +378,7 @@ impl Engine {
             return;
         }
         self.world.writes_no_more(iteration, ids);
+        lock(&self.world.notes).gives_up(hashes);
         ahead.withdraw();
         drop(blocks);
         self.note("withdraws what a pass was to write");

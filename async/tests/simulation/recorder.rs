@@ -22,6 +22,9 @@ pub struct Notes {
     pub under_way: u64,
     /// By path and hash (or tag): how many are under way.
     moving: BTreeMap<(Path, u128), u32>,
+    /// By its bytes' first word: how many lists have said that they do not write it. A copy that went by the layers of such a pass is nobody's, and may be on its way
+    /// still when the pass of another list brings the next one.
+    given_up: BTreeMap<u128, u32>,
     /// By their first words: blocks that are not full, and have names that nobody knows.
     pub partial: BTreeMap<u64, SequenceHash>,
     /// By block of the device: what is registered there, and its class for eviction, where an engine has given it one.
@@ -39,13 +42,23 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+}
+
 impl Notes {
     fn begins(&mut self, path: Path, whose: u128) {
         self.under_way += 1;
         let moving = self.moving.entry((path, whose)).or_default();
         *moving += 1;
-        if *moving > 1 {
+        if *moving > 1 + self.given_up.get(&whose).copied().unwrap_or(0) {
             self.violations.push(format!("{whose:x} is moved twice at once: {path}"));
+        }
+    }
+
+    pub fn gives_up(&mut self, hashes: &[SequenceHash]) {
+        for hash in hashes {
+            *self.given_up.entry(u128::from(word(&bytes_of(*hash, 8)))).or_default() += 1;
         }
     }
 
@@ -168,8 +181,7 @@ impl<M: DeviceMover> DeviceMover for Watched<M> {
                 // What is on its way up is not there yet: its place says which it is.
                 return (Path::HostToDevice, u128::from(copy.device.0));
             }
-            let word = read(&self.device, copy.device.0, 0..8);
-            (Path::DeviceToHost, u128::from(u64::from_le_bytes(word.try_into().expect("8 bytes"))))
+            (Path::DeviceToHost, u128::from(word(&read(&self.device, copy.device.0, 0..8))))
         });
         let about: Vec<_> = about.collect();
         let mut notes = lock(&self.notes);
