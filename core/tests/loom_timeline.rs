@@ -27,6 +27,30 @@ fn release_against_a_moving_cursor() {
     });
 }
 
+/// The same where the cursor passes several words at once, which are empty: the place is in none but the first.
+#[test]
+fn release_among_words_that_are_passed() {
+    model(|| {
+        let rig = Rig::new(3, Policy::Lru);
+        let other = rig.clone();
+        let first = rig.store(1).expect("three for three");
+        let second = rig.store(2).expect("three for three").into_ref();
+        let third = rig.store(3).expect("three for three");
+        // Of another list: its places are empty words of the one that is searched.
+        first.set_priority(Priority::High);
+        drop(first);
+        drop(rig.lookup(1));
+        let thread = spawn(move || drop(other.pool.adopt_immutable(second).expect("it is ours")));
+        drop(rig.lookup(1));
+        drop(third);
+        let mut victims = Vec::with_capacity(1);
+        rig.pool.evict(1, &mut victims);
+        drop(victims);
+        thread.join().expect("no panic");
+        rig.at_rest();
+    });
+}
+
 /// A hit makes an entry stale while an evictor looks at it, and the release gives the block a new one.
 #[test]
 fn hit_and_release_against_eviction() {

@@ -47,6 +47,8 @@ pub(crate) use reserve::Reserved;
 
 /// How many slots an evictor asks the cache for before it looks at the first.
 const AHEAD: usize = 8;
+/// How many words of a list are looked at together.
+const GROUP: usize = if cfg!(loom) { 1 } else { 8 };
 /// How many slots a batch handles at once.
 pub(crate) const BATCH: usize = 64;
 
@@ -280,7 +282,9 @@ impl Timeline {
     fn oldest_word(&self, list: usize) -> Option<(Position, u64)> {
         let list = &self.lists[list];
         loop {
-            // Relaxed: a place to begin at; `advance` makes sure of each word that is passed.
+            // First, so that it is no more than a lap from the head, and nor is what is looked at.
+            let tail = self.tail();
+            // Relaxed: a place to begin at; `advance` makes sure of the words that are passed.
             let cursor = Position(list.cursor.load(Relaxed));
             let head = self.head().word_start();
             if cursor < head {
@@ -294,11 +298,13 @@ impl Timeline {
             if bits != 0 {
                 return Some((cursor, bits));
             }
-            let next = cursor.plus(WORD, self.size);
-            if next > self.tail() {
+            let last = tail.word_start();
+            if cursor >= last {
                 return None;
             }
-            list.advance(cursor, next);
+            // All that is empty at once: an exchange and a fence for each word would cost twenty times what a look at it does.
+            let next = list.first_set(cursor, last, self.size).unwrap_or(last);
+            list.advance(cursor, next, self.size);
         }
     }
 
@@ -414,8 +420,8 @@ impl Timeline {
 }
 
 impl List {
-    /// Moves the cursor from `from` to `to`, and back if a bit was set behind it.
-    fn advance(&self, from: Position, to: Position) {
+    /// Moves the cursor from `from` to `to`, and back to the first bit that was set behind it.
+    fn advance(&self, from: Position, to: Position, size: u32) {
         // Relaxed, here and below: the fences decide, and a cursor publishes nothing.
         if self.cursor.compare_exchange(from.0, to.0, Relaxed, Relaxed).is_err() {
             return;
@@ -424,9 +430,28 @@ impl List {
         if !skipped!("timeline_advance_no_fence") {
             fence(SeqCst);
         }
-        if self.bits[from.word()].load(Relaxed) != 0 {
-            self.pull_back(from);
+        let to = if skipped!("timeline_advance_looks_once") { from.plus(WORD, size) } else { to };
+        if let Some(word) = self.first_set(from, to, size) {
+            self.pull_back(word);
         }
+    }
+
+    /// The first word with a bit set, from the start of a word on, before that of another, no more than once round.
+    fn first_set(&self, from: Position, to: Position, size: u32) -> Option<Position> {
+        let mut at = from;
+        while at < to {
+            let places = to.since(at, size).min(u64::from(size) - at.index() as u64) as u32;
+            let words = &self.bits[at.word()..][..(places / WORD) as usize];
+            // Relaxed: whoever takes from a word loads it again. Several at once: most are empty, and so it is a load and an `or` for each.
+            let any = |words: &[AtomicU64]| words.iter().fold(0, |any, word| any | word.load(Relaxed)) != 0;
+            for (number, group) in words.chunks(GROUP).enumerate().filter(|(_, group)| any(group)) {
+                if let Some(word) = group.iter().position(|word| word.load(Relaxed) != 0) {
+                    return Some(at.plus((number * GROUP + word) as u32 * WORD, size));
+                }
+            }
+            at = at.plus(places, size);
+        }
+        None
     }
 
     /// Makes sure that the cursor is not behind `word`.
