@@ -1,10 +1,16 @@
 //! Numbers as people read them; as people type them, [`number`](crate::number).
 
-use indicatif::HumanCount;
-
 /// A whole number, in groups of three digits.
 pub(crate) fn count(number: u64) -> String {
-    HumanCount(number).to_string()
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
 }
 
 /// Three digits, and the unit that fits, each `step` times the one before. The first has no parts.

@@ -16,12 +16,15 @@
 //! | [`scheduler`] | when transfers may touch blocks in use, and which blocks have been idle |
 //! | [`tier`], [`transfer`] | the tiers; transfers between them, and the ports of who moves bytes |
 //! | [`trace`] | traces: JSON lines, plain or compressed |
-//! | [`cli`] | the `kvstrata` command |
+//! | `cli` | the `kvstrata` command: of the feature `command`, which an engine does without (`default-features = false`) |
 #![forbid(unsafe_code)]
+// What only the command uses is nobody's without it; with it, what is nobody's is seen.
+#![cfg_attr(not(feature = "command"), allow(dead_code, unused_imports))]
 
 pub use kvstrata_core as core;
 pub use kvstrata_ffi as ffi;
 
+#[cfg(feature = "command")]
 pub mod cli;
 pub mod config;
 pub mod costs;

@@ -1,4 +1,5 @@
 //! The command, end to end: what it prints, what it refuses, what it leaves behind.
+#![cfg(feature = "command")]
 
 use kvstrata_core::Policy;
 use std::io::Write;

@@ -1,4 +1,5 @@
 //! `kvstrata config`, end to end: the reference in its forms, what a file and the environment come to, completion.
+#![cfg(feature = "command")]
 
 use kvstrata::config;
 use std::path::Path;

@@ -1,4 +1,5 @@
 //! `kvstrata layout`, end to end: the numbers, the picture, the JSON, what it refuses.
+#![cfg(feature = "command")]
 
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};

@@ -1,4 +1,5 @@
 //! `kvstrata policies`, and the pictures of it and of `replay`, end to end.
+#![cfg(feature = "command")]
 
 use kvstrata_core::Policy;
 use std::path::Path;

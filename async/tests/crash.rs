@@ -6,6 +6,7 @@
 //!
 //! The trace comes through a pipe, in long lines, and the kill when a random number of them has gone in: what fits into pipe and
 //! buffers, some dozens, is then still to be served, so that the replay is busy, or has not even begun.
+#![cfg(feature = "command")]
 
 mod common;
 

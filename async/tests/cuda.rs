@@ -1,6 +1,5 @@
 //! `--device cuda`: over the test double of libcuda, which the command finds in libcuda's place, and where there is no libcuda.
-
-#![cfg(target_os = "linux")]
+#![cfg(all(feature = "command", target_os = "linux"))]
 
 use kvstrata_cuda_double::Double;
 use std::path::Path;

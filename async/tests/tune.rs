@@ -1,7 +1,6 @@
 //! Costs of copies: what is stored is found again, and whatever is found instead costs a note. `kvstrata tune` over the test double of
 //! libcuda, whose times say nothing of a device.
-
-#![cfg(target_os = "linux")]
+#![cfg(all(feature = "command", target_os = "linux"))]
 
 use kvstrata::costs::{CostStore, CostStoreError, Note, uuid, write};
 use kvstrata_cuda_double::Double;

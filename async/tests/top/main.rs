@@ -1,4 +1,5 @@
 //! `kvstrata top`: what is read of a manager's metrics, what is shown of it, and that nothing from the other side is believed.
+#![cfg(feature = "command")]
 
 mod command;
 mod hostile;

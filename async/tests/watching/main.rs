@@ -11,4 +11,5 @@ mod gated;
 #[path = "../manager/ground.rs"]
 mod ground;
 mod promql;
+#[cfg(feature = "command")]
 mod reference;
