@@ -263,7 +263,8 @@ impl Timeline {
             // Acquire: pairs with the Release in `set_bits`.
             let bits = self.lists[list].bits[word.word()].load(Acquire) & (at.bit().wrapping_neg());
             if bits == 0 {
-                at = word.plus(WORD, self.size);
+                let (next, last) = (word.plus(WORD, self.size), tail.word_start());
+                at = self.lists[list].first_set(next, last, self.size).unwrap_or(next.max(last));
                 continue;
             }
             let bit = bits.trailing_zeros();
