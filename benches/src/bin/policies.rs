@@ -21,12 +21,13 @@ policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
   told      hits if a caller says which conversations have ended, all of them or every second one; and what the length of an answer says of that
   time      nanoseconds an eviction, in a request's batch and one by one, and a touch, and bytes a block more than LRU's, of the core's policies on the
             trace: the least of seven runs
+  fresh     nanoseconds an eviction where every block is new, by requests of 16 and of 128: the least of seven runs
   threads   hits of LRU and reuse by one thread, two and four at once, and nanoseconds a block of the trace, all calls of a request together: the
             median of seven runs in turns, and the threads' own time
   looks     what part of the victims the core's policies say beforehand, and nanoseconds for each that a look shows
 
   --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
-  --capacities N,N,…   blocks of the pool; 1000,3000,10000,30000 unless given (`never`, `held` and `sweep` have their own)
+  --capacities N,N,…   blocks of the pool; 1000,3000,10000,30000 unless given (`never`, `held`, `sweep` and `fresh` have their own)
   --round N            other random numbers for the made-up traces of `never` and `held`; 0 unless given";
 
 /// More blocks than this are refused, before they are allocated.
@@ -77,7 +78,7 @@ impl Options {
         }
         if options.command.is_empty() {
             return Err(
-                "a command is missing: table, never, held, sweep, means, told, time, threads or looks; see --help"
+                "a command is missing: table, never, held, sweep, means, told, time, fresh, threads or looks; see --help"
                     .into(),
             );
         }
@@ -119,6 +120,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         "means" => means,
         "told" => told,
         "time" => time,
+        "fresh" => fresh,
         "threads" => together,
         "looks" => looks,
         other => return Err(format!("{other:?}: unknown; see --help").into()),
@@ -264,6 +266,19 @@ fn time(options: &Options, trace: &Trace) {
             println!(
                 "{blocks} {policy}: {evict} ns an eviction, {one} one by one, {touch} ns a touch, {more:.1} bytes a block more than LRU"
             );
+        }
+    }
+}
+
+fn fresh(options: &Options, _: &Trace) {
+    for blocks in options.capacities(&[10_000, 65_536]) {
+        for length in [16, 128] {
+            let trace = made_up::fresh(length, 6 * blocks);
+            for policy in Policy::ALL {
+                let runs = (0..7).map(|_| pool::run(&trace, policy, blocks, true));
+                let evict = runs.map(|out| out.evict_ns / out.evictions_timed.max(1)).min().unwrap_or(0);
+                println!("{blocks} {policy}: {evict} ns an eviction by requests of {length}");
+            }
         }
     }
 }

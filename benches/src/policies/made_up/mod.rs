@@ -30,6 +30,14 @@ const ROUND: u64 = 1000;
 const REQUESTS: usize = 12_000;
 const SHORT: usize = 60_000;
 
+/// So many blocks, by requests of `length`, none of which was ever asked for before: what evictions cost where nothing else is done.
+#[must_use]
+pub fn fresh(length: usize, blocks: usize) -> Trace {
+    let names = |request: usize| (request * length..(request + 1) * length).map(|name| name as u64).collect();
+    let raw: Raw = (0..blocks / length).map(|request| (request as u64, names(request))).collect();
+    Trace::new(&format!("fresh{length}"), raw)
+}
+
 /// All kinds that the policy was watched on while it was made. `round`: another one has other random numbers.
 #[must_use]
 pub fn made_up(round: u64) -> Vec<Trace> {
