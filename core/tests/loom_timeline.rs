@@ -27,7 +27,7 @@ fn release_against_a_moving_cursor() {
     });
 }
 
-/// The same where the cursor passes several words at once, which are empty: the place is in none but the first.
+/// The same where the cursor passes several words at once, which are empty: the place is in one of them, and not in the first.
 #[test]
 fn release_among_words_that_are_passed() {
     model(|| {

@@ -465,6 +465,7 @@ impl Engine {
             // A purge has come and gone since what it goes on from was found.
             Err(error)
                 if error.why == RegisterFault::Withdrawn
+                    && self.tenant > 0
                     && self.world.settings.purges > 0
                     && request.blocks.as_ref().is_some_and(|of| of.registered() < of.len()) =>
             {

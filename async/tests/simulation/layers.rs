@@ -203,7 +203,7 @@ impl Engine {
         let mut offload = Box::pin(self.manager().offload(&blocks, options));
         self.note(&format!("offloads {} behind layer {layer} of iteration {iteration}", ids.len()));
         self.world.check();
-        self.ask_early(hashes, since).await;
+        self.ask_early(&blocks, hashes, since).await;
         let mut joined = if self.chance(3) { self.join(ids, hashes).await } else { None };
         if self.chance(if joined.is_some() { 4 } else { 1 }) {
             return self.fail_pass(iteration, (blocks, ahead), ids, hashes, (offload, joined)).await;
@@ -244,12 +244,13 @@ impl Engine {
 
     /// Somebody else asks for what the pass is still to write: it is found in the device, and copied when it is written. Unless no pass has come
     /// for as long as the manager waits for one: while all requests waited.
-    async fn ask_early(&mut self, hashes: &[SequenceHash], since: Instant) {
+    async fn ask_early(&mut self, blocks: &Blocks, hashes: &[SequenceHash], since: Instant) {
         let manager = self.manager();
         if self.chance(3) {
             let found = manager.match_prefix(hashes);
             let missed = found.in_tier(Tier::Device) < hashes.len();
-            let is_late = since.elapsed() >= self.world.settings.offload;
+            let is_late =
+                since.elapsed() >= self.world.settings.offload && blocks.registered() < hashes.len();
             if missed && !is_late && !self.is_purging() && !self.world.closing.get() {
                 self.world.violation(format!("{found:?} of {} that are registered and held", hashes.len()));
             }

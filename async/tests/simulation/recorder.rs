@@ -22,7 +22,7 @@ pub struct Notes {
     pub under_way: u64,
     /// By path and hash (or tag): how many are under way.
     moving: BTreeMap<(Path, u128), u32>,
-    /// By its bytes' first word: how many lists have said that they do not write it. A copy that went by the layers of such a pass is nobody's, and may be on its way
+    /// By its bytes' first word: how many of those under way to the host a list has given up. A copy that went by the layers of such a pass is nobody's, and may be on its way
     /// still when the pass of another list brings the next one.
     given_up: BTreeMap<u128, u32>,
     /// By their first words: blocks that are not full, and have names that nobody knows.
@@ -58,7 +58,9 @@ impl Notes {
 
     pub fn gives_up(&mut self, hashes: &[SequenceHash]) {
         for hash in hashes {
-            *self.given_up.entry(u128::from(word(&bytes_of(*hash, 8)))).or_default() += 1;
+            let whose = u128::from(word(&bytes_of(*hash, 8)));
+            let moving = self.moving.get(&(Path::DeviceToHost, whose)).copied().unwrap_or(0);
+            self.given_up.insert(whose, moving);
         }
     }
 
@@ -74,6 +76,10 @@ impl Notes {
         self.under_way -= 1;
         if let Some(moving) = self.moving.get_mut(&(path, whose)) {
             *moving -= 1;
+            // Which of them has ended cannot be told: with the last, all have.
+            if *moving == 0 {
+                self.given_up.remove(&whose);
+            }
         }
     }
 }

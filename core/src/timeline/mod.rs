@@ -36,13 +36,15 @@ mod compact;
 mod peek;
 mod position;
 mod reserve;
+#[cfg(all(test, not(loom)))]
+mod tests;
 
 use crate::prefetch::prefetch;
 use crate::slot::{NO_TICKET, Slot};
 use crate::sync::{AcqRel, Acquire, AtomicU64, CachePadded, Relaxed, Release, SeqCst, fence, skipped};
 use alloc::boxed::Box;
 use compact::Compactor;
-use position::{Entry, Position, WORD};
+use position::{Bits, Entry, Position, WORD};
 pub(crate) use reserve::Reserved;
 
 /// How many slots an evictor asks the cache for before it looks at the first.
@@ -249,7 +251,8 @@ impl Timeline {
         let hand = &self.lists[list].cursor;
         let (mut taken, mut at, mut rounds) = (0, Position(hand.load(Relaxed)), 0);
         while taken < wanted {
-            let (head, tail) = (self.head(), self.tail());
+            // The tail first, as in `oldest_word`.
+            let (tail, head) = (self.tail(), self.head());
             if at >= tail {
                 // Twice round and nothing: the first round may have spared all.
                 rounds += 1;
@@ -301,7 +304,11 @@ impl Timeline {
             }
             let last = tail.word_start();
             if cursor >= last {
-                return None;
+                // Unless others have put and taken up to here since.
+                match self.tail().word_start() > cursor {
+                    true => continue,
+                    false => return None,
+                }
             }
             // All that is empty at once: an exchange and a fence for each word would cost twenty times what a look at it does.
             let next = list.first_set(cursor, last, self.size).unwrap_or(last);
@@ -479,18 +486,5 @@ fn is_left_inactive(slot: &Slot) -> bool {
             fence(SeqCst);
         }
         slot.word().inactive()
-    }
-}
-
-/// The numbers of a word's set bits, from the lowest.
-struct Bits(u64);
-
-impl Iterator for Bits {
-    type Item = u32;
-    #[inline]
-    fn next(&mut self) -> Option<u32> {
-        let bit = (self.0 != 0).then(|| self.0.trailing_zeros());
-        self.0 &= self.0.wrapping_sub(1);
-        bit
     }
 }

@@ -90,6 +90,19 @@ impl Entry {
     }
 }
 
+/// The numbers of a word's set bits, from the lowest.
+pub(super) struct Bits(pub(super) u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        let bit = (self.0 != 0).then(|| self.0.trailing_zeros());
+        self.0 &= self.0.wrapping_sub(1);
+        bit
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,10 +141,14 @@ impl SimDisk {
     /// Whether a block is there, on a volume that is not lost. What an erasure that failed has left of it elsewhere does not count.
     pub fn has(&self, hash: SequenceHash) -> bool {
         let books = lock(&self.0.books);
-        let Some(slot) = self.0.pool.find(hash).map(|block| block.id()) else { return false };
-        books.slots.get(&slot.0).is_some_and(|stored| stored.hash == hash)
-            && !books.unforgotten.contains(&slot)
-            && !books.lost.contains(&self.0.volume_of(slot))
+        let is_it = |(slot, stored): (&u32, &Stored)| {
+            let slot = BlockId(*slot);
+            stored.hash == hash
+                && self.0.pool.registered(slot).is_some_and(|(_, there)| there == hash)
+                && !books.unforgotten.contains(&slot)
+                && !books.lost.contains(&self.0.volume_of(slot))
+        };
+        books.slots.iter().any(is_it)
     }
 
     /// Slots that are not free yet, for what they held is not forgotten; and whether somebody sees to that.
