@@ -109,14 +109,14 @@ pub(crate) trait Eviction {
     /// A block is about to be registered, behind `parent`, which the caller holds.
     fn on_register(&self, _number: u32, _slot: &Slot, _parent: Option<u32>) {}
     /// It is registered now: nobody had it.
-    fn on_registered(&self, _number: u32, _slot: &Slot, _parent: Option<u32>) {}
+    fn on_registered(&self, _number: u32, _slot: &Slot, _parent: Option<u32>, _uses: &mut reuse::Uses) {}
     /// A block was used: acquired by a lookup, or found by whoever would register it.
     fn on_hit(&self, _slot: &Slot) {}
     /// The same, for policies that want to know more. `clock`: releases so far.
     fn on_use(&self, _number: u32, slot: &Slot, _uses: &mut reuse::Uses, _clock: impl Fn() -> u64) {
         self.on_hit(slot);
     }
-    /// So ends a call that has used some.
+    /// So ends a call that has used or registered some.
     #[inline]
     fn end_uses(&self, _uses: reuse::Uses) {}
     /// A block leaves the registry.
@@ -261,8 +261,8 @@ impl Eviction for AnyPolicy {
         each!(self, policy => policy.on_register(number, slot, parent));
     }
     #[inline]
-    fn on_registered(&self, number: u32, slot: &Slot, parent: Option<u32>) {
-        each!(self, policy => policy.on_registered(number, slot, parent));
+    fn on_registered(&self, number: u32, slot: &Slot, parent: Option<u32>, uses: &mut reuse::Uses) {
+        each!(self, policy => policy.on_registered(number, slot, parent, uses));
     }
     #[inline]
     fn on_hit(&self, slot: &Slot) {

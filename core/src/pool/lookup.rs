@@ -108,8 +108,14 @@ impl BlockPool {
     /// The books of one acquisition that is a use.
     pub(super) fn activate(&self, found: Acquired) -> ImmutableBlock<'_> {
         let mut uses = Uses::default();
-        self.hit(found, &mut uses);
+        let block = self.use_one(found, &mut uses);
         self.policy.end_uses(uses);
+        block
+    }
+
+    /// The same, of one of those that a call uses.
+    pub(super) fn use_one(&self, found: Acquired, uses: &mut Uses) -> ImmutableBlock<'_> {
+        self.hit(found, uses);
         self.acquired(found)
     }
 

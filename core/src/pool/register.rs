@@ -4,7 +4,7 @@ use super::stats::count;
 use super::{BlockPool, CompleteBlock, ImmutableBlock};
 use crate::error::{Reason, TransitionError};
 use crate::id::{BlockId, BlockRef};
-use crate::policy::Eviction;
+use crate::policy::{Eviction, reuse::Uses};
 use crate::registry::Inserted;
 use crate::slot::{NIL, Slot, State, Word};
 use crate::sync::skipped;
@@ -89,7 +89,7 @@ impl BlockPool {
         parent: Option<&ImmutableBlock<'p>>,
     ) -> ImmutableBlock<'p> {
         let parent = parent.map(ImmutableBlock::downgrade);
-        let registered = self.register_uncounted(block, parent, false, false);
+        let registered = self.register_one(block, parent, false, false);
         count(&self.lane().stored, 1);
         registered.into_block()
     }
@@ -100,8 +100,7 @@ impl BlockPool {
         parent: Option<&ImmutableBlock<'p>>,
         scoped: bool,
     ) -> Registered<'p> {
-        let registered =
-            self.register_uncounted(block, parent.map(ImmutableBlock::downgrade), scoped, self.unique);
+        let registered = self.register_one(block, parent.map(ImmutableBlock::downgrade), scoped, self.unique);
         match registered {
             Registered::New(_) => count(&self.lane().stored, 1),
             Registered::Deduplicated(_) => count(&self.lane().deduplicated, 1),
@@ -133,14 +132,15 @@ impl BlockPool {
         out: &mut Vec<T>,
         keep: impl Fn(ImmutableBlock<'p>) -> T,
     ) -> usize {
-        let (start, mut present) = (out.len(), 0);
+        let (start, mut present, mut uses) = (out.len(), 0, Uses::default());
         for block in blocks {
-            let registered = self.register_uncounted(block, chain.parent(), false, self.unique);
+            let registered = self.register_uncounted(block, chain.parent(), false, self.unique, &mut uses);
             present += u64::from(matches!(registered, Registered::Deduplicated(_)));
             let block = registered.into_block();
             chain.goes_on(block.downgrade());
             out.push(keep(block));
         }
+        self.policy.end_uses(uses);
         let lane = self.lane();
         count(&lane.stored, (out.len() - start) as u64 - present);
         if present > 0 {
@@ -149,12 +149,27 @@ impl BlockPool {
         present as usize
     }
 
+    /// Of one by itself.
+    fn register_one<'p>(
+        &'p self,
+        block: CompleteBlock<'p>,
+        parent: Option<BlockRef>,
+        scoped: bool,
+        unique: bool,
+    ) -> Registered<'p> {
+        let mut uses = Uses::default();
+        let registered = self.register_uncounted(block, parent, scoped, unique, &mut uses);
+        self.policy.end_uses(uses);
+        registered
+    }
+
     fn register_uncounted<'p>(
         &'p self,
         block: CompleteBlock<'p>,
         parent: Option<BlockRef>,
         scoped: bool,
         unique: bool,
+        uses: &mut Uses,
     ) -> Registered<'p> {
         let (pool, id) = block.into_parts();
         debug_assert!(core::ptr::eq(pool, self), "{id} is of another pool");
@@ -173,14 +188,14 @@ impl BlockPool {
                     if let Some(parent) = parent {
                         self.add_child(slot, pack(Some(parent)), parent);
                     }
-                    self.policy.on_registered(id.0, slot, above);
+                    self.policy.on_registered(id.0, slot, above, uses);
                     if let Some(sink) = &self.sink {
                         sink.stored(BlockRef { id, generation: complete.generation() }, key, parent);
                     }
                     return Registered::New(ImmutableBlock::new(self, id));
                 }
                 Inserted::Present(found) => {
-                    let present = self.activate(found);
+                    let present = self.use_one(found, uses);
                     let there = self.slot(present.id());
                     if !there.scope_joined(found.word.generation(), scoped) {
                         // Its last scope has ended; whoever ended it is about to withdraw it. We do not wait for that.

@@ -7,7 +7,7 @@
 
 use super::lock::TryLock;
 use super::path::Path;
-use super::ring::Ring;
+use super::ring::{Ring, Weight};
 use crate::hash::SequenceHash;
 use crate::pool::wrap;
 use crate::sync::{AtomicU64, CachePadded, Relaxed};
@@ -128,11 +128,12 @@ impl Record {
 }
 
 /// Records of one call, gathered on its stack.
+#[derive(Default)]
 pub(super) struct Page {
     words: [u64; 16],
     len: usize,
-    /// Blocks that the guard is to hear of.
-    weight: u32,
+    /// What the guard is to hear of.
+    weight: Weight,
     /// Blocks that wait here from now on, less those that do no more.
     waiting: i32,
 }
@@ -140,7 +141,13 @@ pub(super) struct Page {
 impl Page {
     #[inline]
     pub(super) fn new() -> Page {
-        Page { words: [0; 16], len: 0, weight: 0, waiting: 0 }
+        Page::default()
+    }
+
+    /// Whether there is nothing to be written, nor counted.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0 && self.waiting == 0
     }
 
     /// Whether there is room for four words more.
@@ -177,11 +184,13 @@ impl Page {
         let [word, second] = record.words();
         self.words[self.len] = word;
         self.len += 1;
-        self.weight += match record {
-            Record::Missed(_) | Record::Evicted(..) => 1,
-            Record::Out { blocks, .. } => blocks,
-            _ => 0,
-        };
+        let weight = &mut self.weight;
+        match record {
+            Record::Missed(_) => weight.blocks += 1,
+            Record::Evicted(..) => (weight.blocks, weight.evicted) = (weight.blocks + 1, weight.evicted + 1),
+            Record::Out { blocks, .. } => weight.blocks += blocks,
+            _ => {}
+        }
         if second != 0 {
             self.words[self.len] = second;
             self.len += 1;
@@ -286,8 +295,8 @@ impl<T> Journal<T> {
 pub(super) struct Lanes<'j>(&'j Ring, &'j [CachePadded<Lane>]);
 
 impl Lanes<'_> {
-    /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; how many blocks of it were lost.
-    pub(super) fn read(&self, hear: impl FnMut(Record, u32)) -> u32 {
+    /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; what of it was lost.
+    pub(super) fn read(&self, hear: impl FnMut(Record, u32)) -> Weight {
         self.0.read(hear)
     }
 
@@ -321,11 +330,11 @@ mod tests {
                 other.write_one(out(5));
             });
             let read = |heard: &mut Vec<Record>, lanes: Lanes<'_>| lanes.read(|record, _| heard.push(record));
-            let lost = journal.learn(read).expect("nobody else reads");
+            let lost = journal.learn(read).expect("nobody else reads").blocks;
             thread.join().expect("no panic");
             let (heard, lost) = journal
                 .learn(|heard, lanes| {
-                    let lost = lost + read(heard, lanes);
+                    let lost = lost + read(heard, lanes).blocks;
                     (heard.clone(), lost)
                 })
                 .expect("nobody else reads");

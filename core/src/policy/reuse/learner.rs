@@ -23,6 +23,8 @@ pub(super) struct Learner {
     /// Releases heard of; the youngest stamp is its low half.
     clock: u32,
     heard: u64,
+    /// Ghosts that evictors have made, of which it has heard; modulo 2³².
+    ghosts: u32,
     panel: Panel,
     shadow: Shadow,
     guard: Guard,
@@ -42,6 +44,7 @@ impl Learner {
             capacity: capacity as u32,
             clock,
             heard: 0,
+            ghosts: 0,
             panel: Panel::new(capacity),
             shadow: Shadow::new(capacity, clock),
             guard: Guard::default(),
@@ -73,7 +76,8 @@ impl Learner {
     /// Hears what was written, and publishes nothing of the shadow: it may not be known how much LRU has room for.
     pub(super) fn hear_all(&mut self, lanes: &Lanes<'_>, orders: &Orders) {
         let lost = lanes.read(|record, batch| self.hear(record, batch, orders));
-        self.shadow.lost(lost);
+        self.shadow.lost(lost.blocks);
+        self.ghosts = self.ghosts.wrapping_add(lost.evicted);
     }
 
     /// Hears what was written, and publishes. `room` says how many LRU has room for.
@@ -91,7 +95,7 @@ impl Learner {
         let ghosts = self.guard.room(&self.shadow, self.heard, self.capacity, self.length);
         let lead = self.guard.lead() as f32;
         let margin = MARGIN + (1.0 - MARGIN) * (lead / (self.capacity as f32 * PROOF)).min(1.0);
-        orders.set(self.shadow.horizon(), margin, ghosts);
+        orders.set(self.shadow.horizon(), margin, self.ghosts, ghosts);
     }
 
     fn hear(&mut self, record: Record, batch: u32, orders: &Orders) {
@@ -104,7 +108,10 @@ impl Learner {
             }
             Record::Out { first, blocks } => self.shadow.out(first, blocks),
             Record::Won(hits) => self.shadow.won(hits),
-            Record::Evicted(key, stamp) => self.shadow.evicted(key, stamp),
+            Record::Evicted(key, stamp) => {
+                self.ghosts = self.ghosts.wrapping_add(1);
+                self.shadow.evicted(key, stamp);
+            }
         }
     }
 
@@ -181,6 +188,29 @@ mod tests {
             });
         }
         assert_eq!(asked.get(), 2, "128 releases");
+    }
+
+    /// What an evictor has made of ghosts is allowed once, whether it is heard of, or lost.
+    #[test]
+    fn a_ghost_is_allowed_once() {
+        let (journal, orders) = learner();
+        let left = || (0..=100).find(|more| orders.leave(*more).tight).expect("a bank of two hits");
+        let evict = |number: u64| {
+            orders.risk_one();
+            journal.write_one(Record::Evicted(Key::some(number), 500));
+        };
+        let hear = || journal.learn(|learner, lanes| learner.learn(&lanes, &orders, &|| 1000));
+        hear();
+        let before = left();
+        // Two that nobody can have heard of yet, and one that is heard of.
+        (0..2).for_each(|_| orders.risk_one());
+        evict(0);
+        hear();
+        assert_eq!(left(), before - 3);
+        (0..WORDS as u64).for_each(|_| _ = journal.write_one(Record::Won(0)));
+        evict(1);
+        hear();
+        assert_eq!(left(), before - 3, "what was lost is a hit of LRU's to a part, and no ghost");
     }
 
     /// Records that were lost are LRU's hits to a part: an eighth at first, a 64th where no ghost was made for long, and twice that of the ghosts that were hit.

@@ -1,7 +1,7 @@
 //! Reuse: evicts the block of least expected hits for time of residence, as learned online; never far behind LRU.
 //!
 //! ```text
-//!   use       flags and notes of the block; what LRU had, and a sampled one, is told      no lock; the block's line, its notes', and the journal's
+//!   use       flags and notes of the block; what LRU had, and a sampled one, is told      no lock; the block's line, its notes', and the journal's, once a call
 //!   release   class (turn × growth, trunk × gap, leaf) ─► its FIFO on the timeline; what happened ─► journal, a few words a path
 //!   learner   panel (sampled keys): age and class at the last use ─► hits, time at risk ─► index by class and age
 //!             shadow LRU (counts by age, ghosts of what it has and we have not) ─► guard: a bank ─► how many ghosts are allowed
@@ -186,6 +186,14 @@ impl Reuse {
         }
     }
 
+    /// Writes what a call has gathered, where its next block may find no room.
+    #[inline]
+    fn make_room(&self, uses: &mut Uses) {
+        if uses.is_full() && self.journal.write(uses.page()) {
+            self.hear();
+        }
+    }
+
     fn class(&self, slot: &Slot, notes: Notes, path: &Path) -> usize {
         let class = if notes.is(notes::TRUNK) {
             TRUNK + notes.get(GAP) as usize
@@ -256,15 +264,12 @@ impl Eviction for Reuse {
     }
 
     /// It is there: a miss of the request that brought it. Its parent is held by the caller.
-    fn on_registered(&self, number: u32, slot: &Slot, parent: Option<u32>) {
+    fn on_registered(&self, number: u32, slot: &Slot, parent: Option<u32>, uses: &mut Uses) {
+        self.make_room(uses);
         let key = Key::of(slot.key());
-        let mut page = journal::Page::new();
-        page.add(Record::Missed(key));
+        uses.tell(Record::Missed(key));
         if self.notes(number).is_sampled() {
-            page.add(Record::Used(key));
-        }
-        if self.journal.write(&mut page) {
-            self.hear();
+            uses.tell(Record::Used(key));
         }
         if let Some(parent) = parent {
             let mut notes = self.notes(parent);
@@ -291,11 +296,9 @@ impl Eviction for Reuse {
         } else if slot.heat.compare_exchange(flags, next, Relaxed, Relaxed).is_err() {
             return;
         }
-        if flags & KNOWN != 0
-            && let Some(before) = uses.add(stamp, had)
-            && self.journal.write_one(before)
-        {
-            self.hear();
+        self.make_room(uses);
+        if flags & KNOWN != 0 {
+            uses.add(stamp, had);
         }
         let mut notes = self.notes(number);
         let age = (clock() as u32).wrapping_sub(stamp);
@@ -308,12 +311,12 @@ impl Eviction for Reuse {
         notes.add(TURNS, 1);
         self.set_notes(number, notes);
         if notes.is_sampled() {
-            self.journal.write_one(Record::Used(Key::of(slot.key())));
+            uses.tell(Record::Used(Key::of(slot.key())));
         }
     }
 
     fn end_uses(&self, uses: Uses) {
-        if let Some(mut page) = uses.page()
+        if let Some(mut page) = uses.end()
             && self.journal.write(&mut page)
         {
             self.hear();

@@ -23,8 +23,16 @@ pub(super) struct Orders {
     horizon: CachePadded<AtomicU32>,
     /// The oldest block goes unless another's index is below so much of its own; 1 with a lead that is proof enough. An `f32`.
     margin: AtomicU32,
-    /// How many ghosts more are allowed, an `i32`: evictors count them down, who learns sets it anew.
-    room: CachePadded<AtomicU32>,
+    allowed: CachePadded<Allowed>,
+}
+
+/// How many ghosts more are allowed: what is between the two, as they go round. What who learns has not heard of yet counts, since it writes
+/// one word and evictors the other.
+struct Allowed {
+    /// Ghosts that evictors have made.
+    made: AtomicU32,
+    /// How many they may have made: as many as were heard of, and what is left.
+    most: AtomicU32,
 }
 
 /// The first block of a list, as it was met.
@@ -69,7 +77,7 @@ impl Orders {
             rows: core::array::from_fn(|_| core::array::from_fn(|_| word(0))),
             horizon: CachePadded(word(clock)),
             margin: word(margin.to_bits()),
-            room: CachePadded(word(0)),
+            allowed: CachePadded(Allowed { made: word(0), most: word(0) }),
         }
     }
 
@@ -79,7 +87,8 @@ impl Orders {
         }
     }
 
-    pub(super) fn set(&self, horizon: u32, margin: f32, room: i32) {
+    /// `room`: how many ghosts more are allowed, behind the `heard`th.
+    pub(super) fn set(&self, horizon: u32, margin: f32, heard: u32, room: i32) {
         // The line of the horizon is every hit's: it is written when it moves only.
         if self.horizon.load(Relaxed) != horizon {
             self.horizon.store(horizon, Relaxed);
@@ -87,7 +96,7 @@ impl Orders {
         if self.margin.load(Relaxed) != margin.to_bits() {
             self.margin.store(margin.to_bits(), Relaxed);
         }
-        self.room.store(room as u32, Relaxed);
+        self.allowed.most.store(heard.wrapping_add_signed(room), Relaxed);
     }
 
     /// Whether LRU has what was released then.
@@ -98,8 +107,7 @@ impl Orders {
 
     /// A ghost more.
     pub(super) fn risk_one(&self) {
-        // Below 0 it stays for two thousand million ghosts, and is set anew long before.
-        self.room.fetch_sub(1, Relaxed);
+        self.allowed.made.fetch_add(1, Relaxed);
     }
 
     /// The index of a block of the class at this age: linear between the edges.
@@ -115,7 +123,9 @@ impl Orders {
     /// What the guard allows now, when so many ghosts more are under way.
     #[inline]
     pub(super) fn leave(&self, ghosts: u32) -> Leave {
-        let room = i64::from(self.room.load(Relaxed) as i32) - i64::from(ghosts);
+        // Below 0 for two thousand million ghosts, and heard of long before.
+        let room = self.allowed.most.load(Relaxed).wrapping_sub(self.allowed.made.load(Relaxed)) as i32;
+        let room = i64::from(room) - i64::from(ghosts);
         Leave { tight: room <= 0, margin: f32::from_bits(self.margin.load(Relaxed)) }
     }
 
@@ -237,8 +247,23 @@ mod tests {
 
     fn orders(horizon: u32, margin: f32, room: i32) -> Orders {
         let orders = Orders::new(Ages::new(1000), 0, margin);
-        orders.set(horizon, margin, room);
+        orders.set(horizon, margin, 0, room);
         orders
+    }
+
+    /// What was made and not heard of yet is not allowed once more.
+    #[test]
+    fn what_was_not_heard_of_counts() {
+        let orders = orders(0, 1.0, 3);
+        (0..2).for_each(|_| orders.risk_one());
+        assert!(!orders.leave(0).tight && orders.leave(1).tight);
+        orders.set(0, 1.0, 0, 3);
+        assert!(orders.leave(1).tight, "none was heard of");
+        orders.set(0, 1.0, 2, 3);
+        assert!(!orders.leave(2).tight && orders.leave(3).tight, "both were");
+        orders.set(0, 1.0, 2, 0);
+        orders.risk_one();
+        assert!(orders.leave(0).tight);
     }
 
     /// Heads of the first lists: place, which is the stamp, and index.

@@ -123,35 +123,46 @@ impl Run {
     }
 }
 
-/// What one call has used, gathered on its stack: from the root down, so that what was released tail first is one run.
+/// What one call has used and registered, gathered on its stack: from the root down, so that what was released tail first is one run.
 #[derive(Default)]
 pub(crate) struct Uses {
     run: Run,
-    /// Others, that LRU had lost.
-    lost: u32,
+    page: Page,
 }
 
 impl Uses {
-    /// A block was used that was released then. What is to be told of those before it.
+    /// A block was used that was released then, and that LRU has, or has lost.
     #[inline]
-    pub(super) fn add(&mut self, stamp: u32, had: bool) -> Option<Record> {
-        if had {
-            return self.run.add(stamp);
+    pub(super) fn add(&mut self, stamp: u32, had: bool) {
+        if !had {
+            self.page.left(1);
+        } else if let Some(before) = self.run.add(stamp) {
+            self.page.add(before);
         }
-        self.lost += 1;
-        None
     }
 
-    /// What is to be told of the last of them; none: they waited nowhere.
     #[inline]
-    pub(super) fn page(mut self) -> Option<Page> {
-        if self.run.blocks + self.lost == 0 {
-            return None;
-        }
-        let mut page = Page::new();
-        page.left(self.lost);
-        self.run.end().into_iter().for_each(|record| page.add(record));
-        Some(page)
+    pub(super) fn tell(&mut self, record: Record) {
+        self.page.add(record);
+    }
+
+    /// Whether the next block may find no room.
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        !self.page.has_room()
+    }
+
+    /// What is to be told so far, for `write`; the run goes on.
+    #[inline]
+    pub(super) fn page(&mut self) -> &mut Page {
+        &mut self.page
+    }
+
+    /// What is to be told of all of them; none: nothing.
+    #[inline]
+    pub(super) fn end(mut self) -> Option<Page> {
+        self.run.end().into_iter().for_each(|record| self.page.add(record));
+        (!self.page.is_empty()).then_some(self.page)
     }
 }
 
@@ -240,13 +251,16 @@ mod tests {
     #[test]
     fn runs_grow_at_both_ends() {
         let mut uses = Uses::default();
-        assert!([9, 8, 7, 10].iter().all(|stamp| uses.add(*stamp, true).is_none()));
-        assert!(uses.add(3, false).is_none(), "LRU had lost it");
-        assert_eq!(uses.add(3, true), Some(Record::Out { first: 7, blocks: 4 }));
-        assert!(uses.page().is_some() && Uses::default().page().is_none());
+        [9, 8, 7, 10].iter().for_each(|stamp| uses.add(*stamp, true));
+        assert!(uses.page.is_empty());
+        uses.add(3, false);
+        assert!(!uses.page.is_empty(), "LRU had lost it: it waits no more, and that is all");
+        uses.add(3, true);
+        assert_eq!(uses.run.end(), Some(Record::Out { first: 3, blocks: 1 }), "the run before is told of");
+        assert!(uses.end().is_some() && Uses::default().end().is_none());
         let mut uses = Uses::default();
-        assert!([0, u32::MAX, 1].iter().all(|stamp| uses.add(*stamp, true).is_none()), "stamps go round");
-        assert_eq!(uses.run.end(), Some(Record::Out { first: u32::MAX, blocks: 3 }));
+        [0, u32::MAX, 1].iter().for_each(|stamp| uses.add(*stamp, true));
+        assert_eq!(uses.run.end(), Some(Record::Out { first: u32::MAX, blocks: 3 }), "stamps go round");
     }
 
     #[test]

@@ -17,11 +17,21 @@ use super::journal::Record;
 use crate::sync::{Acquire, AtomicU32, AtomicU64, Relaxed, Release, site, skipped};
 use alloc::boxed::Box;
 
+/// What the guard is to hear of some words, and has to know where they are lost.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Weight {
+    /// Blocks that they tell of.
+    pub(super) blocks: u32,
+    /// Those of them that were evicted, and that LRU has.
+    pub(super) evicted: u32,
+}
+
 pub(super) struct Ring {
     tail: AtomicU64,
     /// Written by who reads.
     head: AtomicU64,
-    lost: AtomicU32,
+    /// A `Weight`.
+    lost: AtomicU64,
     /// First stamp of the batch that was heard of last; the reader's own, which a page may come to in two parts (I3).
     batch: AtomicU32,
     words: Box<[AtomicU64]>,
@@ -32,7 +42,7 @@ impl Ring {
         Ring {
             tail: AtomicU64::new(0),
             head: AtomicU64::new(0),
-            lost: AtomicU32::new(0),
+            lost: AtomicU64::new(0),
             batch: AtomicU32::new(0),
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -52,9 +62,9 @@ impl Ring {
         &self.words[(at % self.size()) as usize]
     }
 
-    /// Writes a page's words one behind the other; without room they are lost, which counts as so many blocks. Whether the ring is half full.
+    /// Writes a page's words one behind the other; without room they are lost, and their weight counted. Whether the ring is half full.
     #[inline]
-    pub(super) fn write(&self, words: &[u64], weight: u32) -> bool {
+    pub(super) fn write(&self, words: &[u64], weight: Weight) -> bool {
         if words.is_empty() {
             return false;
         }
@@ -65,8 +75,8 @@ impl Ring {
             // Acquire: pairs with the Release in `read`: what is written here is written after the place was emptied (I2).
             let head = self.head.load(site!("reuse_journal_head_relaxed", Acquire));
             if tail + count > head + self.size() && !skipped!("reuse_journal_full") {
-                // Relaxed: a count.
-                self.lost.fetch_add(weight, Relaxed);
+                // Relaxed: two counts.
+                self.lost.fetch_add(u64::from(weight.blocks) | u64::from(weight.evicted) << 32, Relaxed);
                 return true;
             }
             // Relaxed: it orders nothing but who writes where.
@@ -81,8 +91,8 @@ impl Ring {
         is_half_full
     }
 
-    /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; how many blocks of it were lost.
-    pub(super) fn read(&self, mut hear: impl FnMut(Record, u32)) -> u32 {
+    /// Tells `hear` of all that was written, and of the first stamp of its batch, where it is of one; what of it was lost.
+    pub(super) fn read(&self, mut hear: impl FnMut(Record, u32)) -> Weight {
         // Relaxed, both: the head is the reader's own, and the lock hands it on; the tail says where to stop.
         let (from, tail) = (self.head.load(Relaxed), self.tail.load(Relaxed));
         let mut head = from;
@@ -110,8 +120,9 @@ impl Ring {
             // Release: pairs with the Acquire in `write` (I2).
             self.head.store(head, Release);
         }
-        // Relaxed: a count.
-        if self.lost.load(Relaxed) == 0 { 0 } else { self.lost.swap(0, Relaxed) }
+        // Relaxed, both: two counts.
+        let lost = if self.lost.load(Relaxed) == 0 { 0 } else { self.lost.swap(0, Relaxed) };
+        Weight { blocks: lost as u32, evicted: (lost >> 32) as u32 }
     }
 
     /// Changes a word, as a writer that is late would.

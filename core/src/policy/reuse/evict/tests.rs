@@ -38,7 +38,7 @@ fn store(pool: &BlockPool, first: u64, blocks: usize) {
 fn publish(pool: &BlockPool, index: impl Fn(usize, usize) -> f32, room: i32) {
     let orders = &policy(pool).orders;
     (0..CLASSES).for_each(|class| orders.set_row(class, &core::array::from_fn(|age| index(class, age))));
-    orders.set(0, 1.0, room);
+    orders.set(0, 1.0, 0, room);
 }
 
 fn evict(pool: &BlockPool, n: usize) -> Vec<u64> {

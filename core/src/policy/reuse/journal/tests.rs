@@ -24,7 +24,10 @@ fn each_record_is_read_as_it_was_written() {
     }
     journal.write(&mut page);
     let mut heard = Vec::new();
-    assert_eq!(journal.learn(|(), lanes| lanes.read(|record, _| heard.push(record))), Some(0));
+    assert_eq!(
+        journal.learn(|(), lanes| lanes.read(|record, _| heard.push(record))),
+        Some(Weight::default())
+    );
     assert_eq!(heard, records);
 }
 
@@ -102,10 +105,14 @@ fn what_waits_is_counted() {
 fn what_finds_no_room_is_counted() {
     let journal = Journal::new(1, || 0, WORDS, ());
     (0..WORDS as u64 + 5).for_each(|number| _ = journal.write_one(Record::Missed(key(number))));
+    (0..2).for_each(|number| _ = journal.write_one(Record::Evicted(key(number), 7)));
     let mut heard = 0;
-    assert_eq!(journal.learn(|(), lanes| lanes.read(|_, _| heard += 1)), Some(5));
+    assert_eq!(
+        journal.learn(|(), lanes| lanes.read(|_, _| heard += 1)),
+        Some(Weight { blocks: 7, evicted: 2 })
+    );
     assert_eq!(heard, WORDS);
     journal.write_one(Record::Won(1));
-    assert_eq!(journal.learn(|(), lanes| lanes.read(|_, _| heard += 1)), Some(0));
+    assert_eq!(journal.learn(|(), lanes| lanes.read(|_, _| heard += 1)), Some(Weight::default()));
     assert_eq!(heard, WORDS + 1);
 }
