@@ -154,3 +154,27 @@ fn a_withdrawn_block_stays_for_its_lease() {
         assert_eq!((pool.inactive(), pool.free(), pool.stats().removed), (0, 1, 1), "held: {held}");
     }
 }
+
+/// It is pinned, and a lease alone keeps it: it is nobody's victim, and a search that meets its old place ends. Where blocks keep their places while
+/// they are in use, it was met again and again.
+#[test]
+fn a_search_passes_what_a_lease_alone_keeps() {
+    for policy in Policy::ALL {
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let (pool, blocks) = ten(policy);
+            let used = pool.lookup(hash(1)).expect("registered");
+            drop((pool.lookup(hash(1)), pool.lookup(hash(1))));
+            drop(used);
+            let held = pool.find(hash(1)).expect("registered");
+            assert!(pool.lease(blocks[0]) && pool.withdraw_held(blocks[0]));
+            held.set_priority(Priority::Pinned);
+            drop(held);
+            let victims = evict(&pool, 10);
+            pool.end_lease(blocks[0]);
+            done.send((victims.len(), pool.free())).expect("somebody waits");
+        });
+        let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(ended, Ok((9, 10)), "{policy}");
+    }
+}

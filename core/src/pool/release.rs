@@ -94,6 +94,8 @@ impl BlockPool {
     #[inline]
     fn needs_place(&self, slot: &Slot, word: Word) -> bool {
         if word.withdrawn() {
+            // It goes with the lease that keeps it: no search is to meet it again and again.
+            slot.set_ticket(NO_TICKET);
             return false;
         }
         let pinned = word.priority() == Priority::Pinned;
