@@ -153,14 +153,9 @@ fn sieve_is_exact() {
 }
 
 #[test]
-fn s3fifo_is_exact_but_for_its_ghost() {
-    // With the ghost as the pool has it: a table of fingerprints, overwritten by collision.
-    let (mut small, mut main) = (VecDeque::<u64>::new(), VecDeque::<u64>::new());
-    let (mut heat, mut ghost, mut inserted) = (HashMap::<u64, u8>::new(), vec![(0u32, 0u64); CAPACITY], 0u64);
-    let place = |number: u64| {
-        let key = hash(number).to_u128();
-        (((key as u32 as u64 * CAPACITY as u64) >> 32) as usize, (key >> 32) as u32)
-    };
+fn s3fifo_is_exact() {
+    let [mut small, mut main, mut ghosts] = std::array::from_fn(|_| VecDeque::<u64>::new());
+    let mut heat = HashMap::<u64, u8>::new();
     let expected = victims_of(|number| {
         if let Some(heat) = heat.get_mut(&number) {
             *heat = (*heat + 1).min(3);
@@ -172,9 +167,10 @@ fn s3fifo_is_exact_but_for_its_ghost() {
                 while let Some(first) = small.pop_front() {
                     if heat[&first] <= 1 {
                         victim = Some(first);
-                        inserted += 1;
-                        let (index, fingerprint) = place(first);
-                        ghost[index] = (fingerprint, inserted);
+                        ghosts.push_back(first);
+                        if ghosts.len() > CAPACITY * 9 / 10 {
+                            ghosts.pop_front();
+                        }
                         break;
                     }
                     heat.insert(first, 0);
@@ -193,10 +189,8 @@ fn s3fifo_is_exact_but_for_its_ghost() {
             }
             heat.remove(&victim.expect("the loop's end"));
         }
-        let (index, fingerprint) = place(number);
-        let remembered = ghost[index].0 == fingerprint && ghost[index].1 > 0;
-        let list =
-            if remembered && inserted - ghost[index].1 < CAPACITY as u64 { &mut main } else { &mut small };
+        let ghost = ghosts.iter().position(|other| *other == number);
+        let list = if ghost.and_then(|at| ghosts.remove(at)).is_some() { &mut main } else { &mut small };
         list.push_back(number);
         heat.insert(number, 0);
         victim

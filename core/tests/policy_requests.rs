@@ -198,26 +198,21 @@ struct S3Fifo {
     small: VecDeque<u64>,
     main: VecDeque<u64>,
     heat: HashMap<u64, u8>,
-    /// By index: a fingerprint, and which insertion it was.
-    ghosts: HashMap<u64, (u32, usize)>,
-    inserted: usize,
-    /// Blocks that went from small to main.
+    ghosts: VecDeque<u64>,
+    /// Blocks that went from small to main, and that came back while they had ghosts.
     promoted: u64,
+    back: u64,
 }
 
 impl S3Fifo {
-    fn ghost(number: u64) -> (u64, u32) {
-        let key = hash(number).to_u128();
-        ((u64::from(key as u32) * CAPACITY as u64) >> 32, (key >> 32) as u32)
-    }
-
     fn of_small(&mut self, held: &[u64]) -> Option<u64> {
         loop {
             let first = oldest(&mut self.small, held)?;
             if self.heat[&first] <= 1 {
-                self.inserted += 1;
-                let (index, fingerprint) = S3Fifo::ghost(first);
-                self.ghosts.insert(index, (fingerprint, self.inserted));
+                self.ghosts.push_back(first);
+                if self.ghosts.len() > CAPACITY * 9 / 10 {
+                    self.ghosts.pop_front();
+                }
                 return Some(first);
             }
             self.promoted += 1;
@@ -260,9 +255,9 @@ impl Paper for S3Fifo {
             });
             self.heat.remove(victim);
         }
-        let (index, fingerprint) = S3Fifo::ghost(number);
-        let ghost = self.ghosts.get(&index).filter(|ghost| ghost.0 == fingerprint);
-        let again = ghost.is_some_and(|ghost| self.inserted - ghost.1 < CAPACITY);
+        let ghost = self.ghosts.iter().position(|other| *other == number);
+        let again = ghost.and_then(|at| self.ghosts.remove(at)).is_some();
+        self.back += u64::from(again);
         if again { &mut self.main } else { &mut self.small }.push_back(number);
         self.heat.insert(number, 0);
         victim
@@ -323,6 +318,7 @@ fn s3fifo_s_victims_are_the_paper_s() {
     let (paper, evicted) = compare::<S3Fifo>(Policy::S3Fifo, &requests());
     assert!(evicted > 20_000, "{evicted} were evicted");
     assert!(paper.promoted > 500, "{} went to main", paper.promoted);
+    assert!(paper.back > 1000, "{} came back", paper.back);
 }
 
 /// B1 grows by more than a batch while T1 does not, and all four lists are full: the room is B2's, and B1's oldest ghosts are met after that.

@@ -98,9 +98,9 @@ impl Traffic {
         let most = hashes.len().min(inner.stack(stack).device.pool.capacity());
         inner.counts.hint_cut(hashes.len() - most);
         let hashes = &hashes[..most];
-        // What the device has of it must not be what leaves for the rest.
+        // What the device has of it must not be what leaves for the rest; it is used when it is asked for.
         let mut there = Vec::with_capacity(hashes.len());
-        let next = inner.stack(stack).device.pool.match_refs(hashes, &mut there);
+        let next = inner.stack(stack).device.pool.touch_refs(hashes, &mut there);
         for block in there.into_iter().rev() {
             inner.stack(stack).device.release(block, inner.now());
         }

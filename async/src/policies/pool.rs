@@ -4,7 +4,7 @@ use super::prompts::Prompts;
 use kvstrata_core::{BlockPool, Policy, PoolConfig};
 
 /// Blocks of leading runs that a pool of `capacity` blocks has, prompt after prompt. What is longer than the pool is cut off. A
-/// capacity that the core would refuse, 0, or more than [`MAX_CAPACITY`](kvstrata_core::pool::MAX_CAPACITY), hits nothing.
+/// capacity of 0 hits nothing, and one that has room for all is as good as any larger.
 #[must_use]
 pub fn hits(prompts: &Prompts, policy: Policy, capacity: u32) -> u64 {
     // What has room for all evicts nothing, and no policy tells it from a larger one.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   a queue    │ · │ 1 │ 1 │ 0 │ 1 │ 1 │ · │ · │     a bit a number: whether the ghost that got it is still there
-//!                  tail ▲              ▲ head             numbers go round, and there are twice as many as ghosts
+//!                  tail ▲              ▲ head             numbers go round, and there are eight times as many as ghosts
 //!   the table  │ fingerprint : queue : number │     a key is in one of two buckets of eight such words
 //! ```
 //!
 //! A ghost goes because its block comes back ([`Ghosts::take`]), because its queue is cut ([`Ghosts::trim`]), or because it is the
 //! oldest where a new one must go. Short of equal fingerprints a queue is exact, as its paper has it: with half of the table empty,
-//! two buckets are hardly ever both full, and a number is seldom needed anew while its last ghost is there.
+//! two buckets are hardly ever both full, and a number is needed anew while its last ghost is there only where seven of eight ghosts are taken
+//! out before they are old.
 //!
 //! I1. A ghost is there while its bit is set. Who clears the bit, by a read-modify-write, has it, and counts it out: so it is counted
 //!     in and out once.
@@ -37,6 +38,8 @@ mod tests;
 
 /// Entries of a bucket: a cache line of them.
 const WAYS: usize = if cfg!(loom) { 2 } else { 8 };
+/// Numbers that there are, for each ghost that there is room for.
+const NUMBERS: usize = if cfg!(loom) { 2 } else { 8 };
 /// How often an entry is looked for while others take what was found.
 const TRIES: usize = 4;
 
@@ -93,7 +96,7 @@ impl Ghosts {
         let buckets = (2 * room).div_ceil(WAYS);
         Ghosts {
             table: (0..buckets).map(|_| Bucket(array::from_fn(|_| AtomicU64::new(0)))).collect(),
-            queues: (0..queues).map(|_| Queue::new(2 * room)).collect(),
+            queues: (0..queues).map(|_| Queue::new(NUMBERS * room)).collect(),
             room,
         }
     }

@@ -82,7 +82,7 @@ impl Lfu {
     #[inline]
     fn list(&self, priority: Priority, uses: u8) -> u8 {
         let class = (priority as usize).min(Priority::EVICTABLE - 1);
-        // Relaxed: an age read late places a block a little lower, for one turn.
+        // Relaxed: an age read late places a block a little lower; or, if the age has passed its worth meanwhile, a turn of the wheel higher.
         let worth = self.ages[class].load(Relaxed).wrapping_add(u32::from(uses));
         class as u8 * WHEEL as u8 + (worth % WHEEL) as u8
     }

@@ -22,17 +22,18 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::str::FromStr;
 
-/// Which block goes first when room is needed. Chosen at construction.
+/// Which block goes first when room is needed. Chosen at construction. The classic policies are their papers', block by block, where blocks have no
+/// parents; a parent waits for its children, whatever the policy, so over paths they have other hits than on paper.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Policy {
     /// Least recently released, exact.
     #[default]
     Lru,
-    /// Least frequently used, with dynamic ageing (LFU-DA: Arlitt et al., 1999); ties by recency.
+    /// Least frequently used, with dynamic ageing (LFU-DA: Arlitt et al., 1999); ties by recency. Uses are counted to 15.
     Lfu,
     /// SIEVE (Zhang et al., NSDI 2024): insertion order, a hand, and one bit for "visited".
     Sieve,
-    /// S3-FIFO (Yang et al., SOSP 2023): a small and a main FIFO, and a ghost of what was evicted from the small one.
+    /// S3-FIFO (Yang et al., SOSP 2023): a small and a main FIFO, and a ghost of what was evicted from the small one, as long as main.
     S3Fifo,
     /// ARC (Megiddo and Modha, FAST 2003): used once, and used again, in a balance that ghosts of both teach.
     Arc,
@@ -109,13 +110,17 @@ pub(crate) trait Eviction {
     /// A block is about to be registered, behind `parent`, which the caller holds.
     fn on_register(&self, _number: u32, _slot: &Slot, _parent: Option<u32>) {}
     /// It is registered now: nobody had it.
-    fn on_registered(&self, _number: u32, _slot: &Slot, _parent: Option<u32>, _uses: &mut reuse::Uses) {}
+    fn on_registered(&self, _number: u32, _slot: &Slot, _uses: &mut reuse::Uses) {}
+    /// A block that the caller holds has a child more, beside another.
+    fn on_fork(&self, _parent: u32) {}
     /// A block was used: acquired by a lookup, or found by whoever would register it.
     fn on_hit(&self, _slot: &Slot) {}
     /// The same, for policies that want to know more. `clock`: releases so far.
     fn on_use(&self, _number: u32, slot: &Slot, _uses: &mut reuse::Uses, _clock: impl Fn() -> u64) {
         self.on_hit(slot);
     }
+    /// A block is taken up to be given a new place, and not used.
+    fn on_touch(&self, _slot: &Slot, _uses: &mut reuse::Uses) {}
     /// So ends a call that has used or registered some.
     #[inline]
     fn end_uses(&self, _uses: reuse::Uses) {}
@@ -261,8 +266,12 @@ impl Eviction for AnyPolicy {
         each!(self, policy => policy.on_register(number, slot, parent));
     }
     #[inline]
-    fn on_registered(&self, number: u32, slot: &Slot, parent: Option<u32>, uses: &mut reuse::Uses) {
-        each!(self, policy => policy.on_registered(number, slot, parent, uses));
+    fn on_registered(&self, number: u32, slot: &Slot, uses: &mut reuse::Uses) {
+        each!(self, policy => policy.on_registered(number, slot, uses));
+    }
+    #[inline]
+    fn on_fork(&self, parent: u32) {
+        each!(self, policy => policy.on_fork(parent));
     }
     #[inline]
     fn on_hit(&self, slot: &Slot) {
@@ -271,6 +280,9 @@ impl Eviction for AnyPolicy {
     #[inline]
     fn on_use(&self, number: u32, slot: &Slot, uses: &mut reuse::Uses, clock: impl Fn() -> u64) {
         each!(self, policy => policy.on_use(number, slot, uses, clock));
+    }
+    fn on_touch(&self, slot: &Slot, uses: &mut reuse::Uses) {
+        each!(self, policy => policy.on_touch(slot, uses));
     }
     #[inline]
     fn end_uses(&self, uses: reuse::Uses) {

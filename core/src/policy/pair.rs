@@ -1,4 +1,4 @@
-//! What policies of two lists a class have in common: S3-FIFO; and, with ghosts of what has left, ARC and 2Q.
+//! What policies of two lists a class have in common: lists, counts and the order of turns with S3-FIFO; with ARC and 2Q all but their rules.
 //!
 //! ```text
 //!   list      0      1      2      3      4      5
@@ -84,7 +84,7 @@ pub(crate) struct Counts(CachePadded<AtomicU64>);
 const ONE_PROVEN: u64 = 1 << 32;
 
 impl Counts {
-    fn new() -> Counts {
+    pub(super) fn new() -> Counts {
         Counts(CachePadded(AtomicU64::new(0)))
     }
 
@@ -98,21 +98,54 @@ impl Counts {
         both as u32 as usize + (both >> 32) as usize
     }
 
-    fn comes_on_trial(&self) {
+    pub(super) fn comes_on_trial(&self) {
         self.0.fetch_add(1, Relaxed);
     }
 
-    fn comes_proven(&self) {
+    pub(super) fn comes_proven(&self) {
         self.0.fetch_add(ONE_PROVEN, Relaxed);
     }
 
-    fn goes_over(&self) {
+    pub(super) fn goes_over(&self) {
         self.0.fetch_add(ONE_PROVEN - 1, Relaxed);
     }
 
-    fn leaves(&self, list: u8) {
-        self.0.fetch_sub(if list < PROVEN { 1 } else { ONE_PROVEN }, Relaxed);
+    /// A block is about to be let go of that is pinned (I2).
+    pub(super) fn pinned(&self, slot: &Slot, ghosts: &Ghosts) {
+        // Relaxed, both: the caller has the only reference.
+        match slot.list.load(Relaxed) {
+            NO_LIST => {
+                self.comes_proven();
+                // It is back, and no part of what its ghost was to tell.
+                let _ = ghosts.take(slot.key());
+            }
+            PROVEN.. => return,
+            _ => self.goes_over(),
+        }
+        slot.list.store(PROVEN, Relaxed);
     }
+
+    /// A block leaves the registry (I1).
+    #[inline]
+    pub(super) fn removed(&self, slot: &Slot) {
+        // Relaxed, both: by the slot's owner.
+        let list = slot.list.load(Relaxed);
+        if list == NO_LIST {
+            return;
+        }
+        self.0.fetch_sub(if list < PROVEN { 1 } else { ONE_PROVEN }, Relaxed);
+        if !skipped!("pair_counted_twice") {
+            slot.list.store(NO_LIST, Relaxed);
+        }
+    }
+}
+
+/// Those that are new will look for their ghosts.
+#[inline]
+pub(super) fn prefetch_ghosts<'s>(ghosts: &Ghosts, blocks: impl Iterator<Item = &'s Slot>) {
+    // Relaxed: the caller has their only references.
+    let new = blocks.filter(|slot| slot.list.load(Relaxed) == NO_LIST);
+    new.for_each(|slot| ghosts.prefetch(slot.key()));
 }
 
 impl<R: Rules> Pair<R> {
@@ -163,12 +196,9 @@ impl<R: Rules> Eviction for Pair<R> {
         self.rules.on_hit(slot);
     }
 
-    /// Those that are new will look for their ghosts.
     #[inline]
     fn before_places<'s>(&self, blocks: impl Iterator<Item = &'s Slot>) {
-        // Relaxed: the caller has their only references.
-        let new = blocks.filter(|slot| slot.list.load(Relaxed) == NO_LIST);
-        new.for_each(|slot| self.ghosts.prefetch(slot.key()));
+        prefetch_ghosts(&self.ghosts, blocks);
     }
 
     #[inline]
@@ -207,30 +237,12 @@ impl<R: Rules> Eviction for Pair<R> {
     fn on_displaced(&self, _slot: &Slot) {}
 
     fn on_pin(&self, slot: &Slot) {
-        // Relaxed, both: the caller has the only reference.
-        match slot.list.load(Relaxed) {
-            NO_LIST => {
-                self.counts.comes_proven();
-                // It is back, and no part of what its ghost was to tell.
-                let _ = self.ghosts.take(slot.key());
-            }
-            PROVEN.. => return,
-            _ => self.counts.goes_over(),
-        }
-        slot.list.store(PROVEN, Relaxed);
+        self.counts.pinned(slot, &self.ghosts);
     }
 
     #[inline]
     fn on_remove(&self, slot: &Slot) {
-        // Relaxed, both: by the slot's owner.
-        let list = slot.list.load(Relaxed);
-        if list == NO_LIST {
-            return;
-        }
-        self.counts.leaves(list);
-        if !skipped!("pair_counted_twice") {
-            slot.list.store(NO_LIST, Relaxed);
-        }
+        self.counts.removed(slot);
     }
 
     fn outset(&self) -> Outset {

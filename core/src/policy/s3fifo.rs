@@ -6,55 +6,42 @@
 //!             └──► out, ghost ───┘ new again while in the ghost
 //! ```
 //!
-//! The ghost is a table of fingerprints with the number of their insertion: as long as the pool, overwritten by collision, so
-//! its memory is eight bytes a block and it needs no queue of its own.
+//! The ghost remembers as many as main has room for, nine tenths of the pool, oldest first out; a block that comes back takes its ghost out, as the
+//! authors' own code has it.
+//! As 2Q's, it keeps one ghost more for each block of a request that is still to come: so that block meets the ghosts that it would meet if each took
+//! its victim by itself.
 
-use super::pair::{self, LISTS, PROVEN as MAIN};
-use super::{Eviction, Hunt, Outset, Turn, fingerprint};
-use crate::hash::SequenceHash;
+use super::ghosts::Ghosts;
+use super::pair::{self, Counts, LISTS, PROVEN as MAIN};
+use super::{Eviction, Hunt, Outset, Turn};
 use crate::slot::{NO_LIST, Priority, Slot};
-use crate::sync::{AtomicU32, AtomicU64, CachePadded, Relaxed};
-use crate::timeline::Verdict;
-use alloc::boxed::Box;
+use crate::sync::Relaxed;
+use crate::timeline::{BATCH, Verdict};
 
 pub(crate) struct S3Fifo {
-    /// Blocks in small lists. Written at each registration: this policy's price, LRU has no such line.
-    small: CachePadded<AtomicU32>,
-    small_target: u32,
-    ghost: Box<[AtomicU64]>,
-    ghost_inserted: CachePadded<AtomicU32>,
+    capacity: usize,
+    small_target: usize,
+    most_ghosts: usize,
+    /// Of small, and of main.
+    counts: Counts,
+    ghosts: Ghosts,
 }
 
 impl S3Fifo {
     pub(super) fn new(capacity: usize) -> S3Fifo {
+        let most_ghosts = capacity * 9 / 10;
         S3Fifo {
-            small: CachePadded(AtomicU32::new(0)),
-            small_target: (capacity / 10).max(1) as u32,
-            ghost: (0..capacity).map(|_| AtomicU64::new(0)).collect(),
-            ghost_inserted: CachePadded(AtomicU32::new(0)),
+            capacity,
+            small_target: (capacity / 10).max(1),
+            most_ghosts,
+            counts: Counts::new(),
+            ghosts: Ghosts::new(1, most_ghosts + BATCH),
         }
     }
 
     /// How many blocks of main go before those of small, if blocks that are new come for so many (see [`pair`]).
     fn excess(&self, coming: usize) -> usize {
-        (self.small_target as usize).saturating_sub(self.small.load(Relaxed) as usize + coming)
-    }
-
-    fn ghost_entry(&self, key: SequenceHash) -> &AtomicU64 {
-        let index = (u64::from(key.to_u128() as u32) * self.ghost.len() as u64) >> 32;
-        &self.ghost[index as usize]
-    }
-
-    fn ghost_insert(&self, key: SequenceHash) {
-        let number = self.ghost_inserted.fetch_add(1, Relaxed).wrapping_add(1);
-        // Relaxed: an estimate; fingerprint and number travel in one word.
-        self.ghost_entry(key).store((u64::from(number) << 32) | u64::from(fingerprint(key)), Relaxed);
-    }
-
-    fn ghost_has(&self, key: SequenceHash) -> bool {
-        let entry = self.ghost_entry(key).load(Relaxed);
-        let age = self.ghost_inserted.load(Relaxed).wrapping_sub((entry >> 32) as u32);
-        entry != 0 && entry as u32 == fingerprint(key) && (age as usize) < self.ghost.len()
+        self.small_target.saturating_sub(self.counts.on_trial() + coming)
     }
 
     fn evict_small(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
@@ -67,12 +54,12 @@ impl S3Fifo {
             };
             match verdict {
                 Verdict::Taken | Verdict::TakenLast => {
-                    self.ghost_insert(key);
+                    self.ghosts.insert(0, key, || 0);
                     // Counted out with the claim: the hunt counts it as coming from here on, and the removal finds it done.
                     self.on_remove(slot);
                 }
                 Verdict::Requeued => {
-                    self.small.fetch_sub(1, Relaxed);
+                    self.counts.goes_over();
                 }
                 _ => {}
             }
@@ -118,26 +105,46 @@ impl Eviction for S3Fifo {
     }
 
     #[inline]
+    fn before_places<'s>(&self, blocks: impl Iterator<Item = &'s Slot>) {
+        pair::prefetch_ghosts(&self.ghosts, blocks);
+    }
+
+    #[inline]
     fn place(&self, slot: &Slot, priority: Priority) -> u8 {
-        // Relaxed: the caller has the only reference. A block of main that changes its class stays in main.
-        let before = slot.list.load(Relaxed);
-        if (before != NO_LIST && before >= MAIN) || self.ghost_has(slot.key()) {
-            return MAIN + priority as u8;
-        }
-        self.small.fetch_add(1, Relaxed);
-        priority as u8
+        // Relaxed: the caller has the only reference.
+        let is_main = match slot.list.load(Relaxed) {
+            NO_LIST => {
+                // Its own victim has left a ghost already, as in the paper.
+                let to_come = self.capacity.saturating_sub(self.counts.all() + 1);
+                self.ghosts.trim(0, self.most_ghosts + to_come);
+                let is_back = self.ghosts.take(slot.key()).is_some();
+                if is_back {
+                    self.counts.comes_proven()
+                } else {
+                    self.counts.comes_on_trial()
+                }
+                is_back
+            }
+            before => before >= MAIN,
+        };
+        if is_main { MAIN + priority as u8 } else { priority as u8 }
+    }
+
+    /// Counted as before: it will be placed again.
+    #[inline]
+    fn on_displaced(&self, _slot: &Slot) {}
+
+    fn on_pin(&self, slot: &Slot) {
+        self.counts.pinned(slot, &self.ghosts);
+    }
+
+    #[inline]
+    fn on_remove(&self, slot: &Slot) {
+        self.counts.removed(slot);
     }
 
     fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.ghost)
-    }
-
-    fn on_remove(&self, slot: &Slot) {
-        // Relaxed: by the slot's owner.
-        if slot.list.load(Relaxed) < MAIN {
-            self.small.fetch_sub(1, Relaxed);
-            slot.list.store(NO_LIST, Relaxed);
-        }
+        self.ghosts.memory_bytes()
     }
 
     fn outset(&self) -> Outset {

@@ -4,6 +4,7 @@
 //! | by number | as the handles do it |
 //! |---|---|
 //! | [`match_refs`](BlockPool::match_refs), [`lookup_ref`](BlockPool::lookup_ref) | `match_prefix`, `lookup`; each reference given up by `into_ref` |
+//! | [`touch_refs`](BlockPool::touch_refs) | |
 //! | [`release_refs`](BlockPool::release_refs) | `adopt_immutable`, `release` |
 //! | [`hold_again`](BlockPool::hold_again) | `clone` |
 //! | [`allocate_free_ids`](BlockPool::allocate_free_ids) | `allocate_free`, `into_id` |
@@ -19,6 +20,7 @@
 //! I2. A list that is registered is checked whole before any of it changes. Each block is marked as it is checked, as the request table
 //!     marks its own, so that one that is named twice is found without a search.
 
+use super::lookup::As;
 use super::register::Chain;
 use super::release::Last;
 use super::{BlockPool, ImmutableBlock, MutableBlock};
@@ -32,7 +34,13 @@ use alloc::vec::Vec;
 impl BlockPool {
     /// As [`match_prefix`](BlockPool::match_prefix), each reference given up as by [`ImmutableBlock::into_ref`].
     pub fn match_refs(&self, hashes: &[SequenceHash], out: &mut Vec<BlockRef>) -> usize {
-        self.match_while(hashes, out, false, ImmutableBlock::into_ref)
+        self.match_while(hashes, out, As::PREFIX, ImmutableBlock::into_ref)
+    }
+
+    /// As [`match_refs`](BlockPool::match_refs), for who knows that the blocks will be used and does not use them yet: released, they have new places
+    /// in the order of eviction, and to no policy was this a use. Under SIEVE and S3-FIFO, and on trial under 2Q, a block keeps its place.
+    pub fn touch_refs(&self, hashes: &[SequenceHash], out: &mut Vec<BlockRef>) -> usize {
+        self.match_while(hashes, out, As::TOUCHED, ImmutableBlock::into_ref)
     }
 
     /// As [`lookup`](BlockPool::lookup), the reference given up as by [`ImmutableBlock::into_ref`].

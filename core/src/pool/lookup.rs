@@ -15,24 +15,38 @@ use alloc::vec::Vec;
 const HEADS_AHEAD: usize = 16;
 const SLOTS_AHEAD: usize = 8;
 
+/// How a lookup goes on, and what is found counts.
+#[derive(Clone, Copy)]
+pub(super) struct As {
+    beyond_misses: bool,
+    is_use: bool,
+}
+
+impl As {
+    pub(super) const PREFIX: As = As { beyond_misses: false, is_use: true };
+    pub(super) const ANY: As = As { beyond_misses: true, is_use: true };
+    /// A leading run that is touched.
+    pub(super) const TOUCHED: As = As { beyond_misses: false, is_use: false };
+}
+
 impl BlockPool {
     /// Finds the longest leading run of `hashes` that is registered, appends a reference for each to `out`, and returns its length.
     pub fn match_prefix<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
-        self.match_while(hashes, out, false, |block| block)
+        self.match_while(hashes, out, As::PREFIX, |block| block)
     }
 
     /// Finds all of `hashes` that are registered, in any position, appends a reference for each to `out`, and returns how many.
     pub fn match_any<'p>(&'p self, hashes: &[SequenceHash], out: &mut Vec<ImmutableBlock<'p>>) -> usize {
-        self.match_while(hashes, out, true, |block| block)
+        self.match_while(hashes, out, As::ANY, |block| block)
     }
 
-    /// Looks for `hashes`, up to the first miss or beyond, and appends what `keep` makes of each reference.
+    /// Looks for `hashes` and appends what `keep` makes of each reference.
     #[inline]
     pub(super) fn match_while<'p, T>(
         &'p self,
         hashes: &[SequenceHash],
         out: &mut Vec<T>,
-        beyond_misses: bool,
+        how: As,
         keep: impl Fn(ImmutableBlock<'p>) -> T,
     ) -> usize {
         let start = out.len();
@@ -53,10 +67,10 @@ impl BlockPool {
             match self.registry.acquire(&self.slots, *hash) {
                 Some(found) => {
                     activated.add(found);
-                    self.hit(found, &mut uses);
+                    self.hit(found, how, &mut uses);
                     out.push(keep(ImmutableBlock::new(self, BlockId(found.slot))));
                 }
-                None if beyond_misses => {}
+                None if how.beyond_misses => {}
                 None => break,
             }
         }
@@ -115,7 +129,7 @@ impl BlockPool {
 
     /// The same, of one of those that a call uses.
     pub(super) fn use_one(&self, found: Acquired, uses: &mut Uses) -> ImmutableBlock<'_> {
-        self.hit(found, uses);
+        self.hit(found, As::PREFIX, uses);
         self.acquired(found)
     }
 
@@ -135,9 +149,13 @@ impl BlockPool {
     }
 
     #[inline]
-    fn hit(&self, found: Acquired, uses: &mut Uses) {
+    fn hit(&self, found: Acquired, how: As, uses: &mut Uses) {
         let slot = &self.slots[found.slot as usize];
-        self.policy.on_use(found.slot, slot, uses, || self.timeline.clock());
+        if how.is_use {
+            self.policy.on_use(found.slot, slot, uses, || self.timeline.clock());
+        } else {
+            self.policy.on_touch(slot, uses);
+        }
         // Held by others that do not use it, it has its place still.
         if found.was_inactive() || (self.tells_uses && slot.ticket() != NO_TICKET) {
             self.leave_place(found);

@@ -187,8 +187,11 @@ impl BlockPool {
                 Inserted::New => {
                     if let Some(parent) = parent {
                         self.add_child(slot, pack(Some(parent)), parent);
+                        if !self.slot(parent.id).has_one_child() {
+                            self.policy.on_fork(parent.id.0);
+                        }
                     }
-                    self.policy.on_registered(id.0, slot, above, uses);
+                    self.policy.on_registered(id.0, slot, uses);
                     if let Some(sink) = &self.sink {
                         sink.stored(BlockRef { id, generation: complete.generation() }, key, parent);
                     }

@@ -65,11 +65,11 @@ fn room_is_bounded() {
 fn an_old_one_makes_way_for_its_number() {
     let ghosts = Ghosts::new(1, 32);
     ghosts.insert(0, key(0), || 0);
-    for number in 1..64 {
+    for number in 1..256 {
         ghosts.insert(0, key(number), || 0);
         assert_eq!(ghosts.take(key(number)), Some(0));
     }
-    ghosts.insert(0, key(64), || 0);
-    assert_eq!([0, 64].map(|number| ghosts.take(key(number))), [None, Some(0)]);
+    ghosts.insert(0, key(256), || 0);
+    assert_eq!([0, 256].map(|number| ghosts.take(key(number))), [None, Some(0)]);
     assert_eq!(ghosts.len(0), 0);
 }

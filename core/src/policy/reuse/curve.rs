@@ -45,6 +45,24 @@ pub(super) struct Curve {
     hits: [[f32; BUCKETS]; CLASSES],
     time: [[f32; BUCKETS]; CLASSES],
     shared: [f32; BUCKETS],
+    dice: u32,
+}
+
+/// What is less than this of a sum, an `f32` would round away, and in pools of millions that is all there is.
+const LEAST: f32 = 1.0 / (1 << 18) as f32;
+
+/// Adds to a sum: where the part is too small for it, now and then a larger one, so that the mean is right.
+#[inline]
+fn add(sum: &mut f32, part: f32, dice: &mut u32) {
+    let least = *sum * LEAST;
+    if part >= least {
+        *sum += part;
+        return;
+    }
+    *dice = dice.wrapping_mul(0x915f_77f5).wrapping_add(1);
+    if ((*dice >> 8) as f32) * least < part * (1 << 24) as f32 {
+        *sum += least;
+    }
 }
 
 impl Curve {
@@ -56,6 +74,7 @@ impl Curve {
             hits: zero,
             time: zero,
             shared: [0.0; BUCKETS],
+            dice: 1,
         };
         curve.share();
         curve
@@ -66,7 +85,7 @@ impl Curve {
         let (mut age, mut b) = (from, self.ages.bucket(from));
         while age < to {
             let end = if b + 1 < BUCKETS { self.ages.span(b).1.min(to) } else { to };
-            self.time[class][b] += (end - age) as f32;
+            add(&mut self.time[class][b], (end - age) as f32, &mut self.dice);
             age = end;
             b += 1;
         }
@@ -74,13 +93,19 @@ impl Curve {
 
     /// A block of the class was asked for at this age.
     pub(super) fn hit(&mut self, class: usize, age: u32) {
-        self.hits[class][self.ages.bucket(age)] += 1.0;
+        add(&mut self.hits[class][self.ages.bucket(age)], 1.0, &mut self.dice);
     }
 
     /// Hits and time at risk of a class.
     #[cfg(all(test, not(loom)))]
     pub(super) fn evidence(&self, class: usize) -> (f32, f32) {
         (self.hits[class].iter().sum(), self.time[class].iter().sum())
+    }
+
+    /// Hits of all classes, by age.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn hits(&self) -> [f32; BUCKETS] {
+        core::array::from_fn(|b| self.hits.iter().map(|hits| hits[b]).sum())
     }
 
     /// So many releases have passed: evidence fades.
@@ -179,6 +204,15 @@ mod tests {
             let within = next.min(5000).saturating_sub(first.max(100));
             assert_eq!(curve.time[2][b], within as f32, "{b}");
         }
+    }
+
+    /// Beyond 2²⁴ an `f32` knows no ones.
+    #[test]
+    fn much_is_counted_too() {
+        let mut curve = curve();
+        (0..1 << 26).for_each(|_| curve.hit(3, 500));
+        let (hits, _) = curve.evidence(3);
+        assert!((hits / (1 << 26) as f32 - 1.0).abs() < 0.02, "{hits}");
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! I2. What it gets wrong costs hits, and nothing else: no block depends on it.
 
 use super::CLASSES;
+#[cfg(all(test, not(loom)))]
+use super::ages::BUCKETS;
 use super::ages::{Ages, not_before};
 use super::curve::Curve;
 use super::guard::Guard;
@@ -59,6 +61,12 @@ impl Learner {
 
     pub(super) fn memory_bytes(&self) -> usize {
         self.panel.memory_bytes() + self.shadow.memory_bytes()
+    }
+
+    /// Uses that were learned from, by age.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn hits(&self) -> [f32; BUCKETS] {
+        self.curve.hits()
     }
 
     #[cfg(test)]

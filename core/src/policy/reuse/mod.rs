@@ -65,8 +65,8 @@ use journal::{Journal, Key, Page, Record};
 use learner::{Learner, MARGIN};
 use lock::TryLock;
 use notes::{
-    BELOW, CHILDREN, GAP, GROWTH, GROWTH_ZERO, KNOWN, LENGTH, MOST_BELOW, NEW, Notes, PHASE, TURNS, WAITING,
-    WON,
+    BELOW, FORKS, GAP, GROWTH, GROWTH_ZERO, KNOWN, LENGTH, MOST_BELOW, NEW, Notes, PHASE, TOUCHED, TURNS,
+    WAITING, WON,
 };
 use orders::{Orders, YOUNG_LISTS};
 use path::Path;
@@ -90,8 +90,8 @@ const HIGH: usize = CLASSES + 1;
 /// Lists in all.
 pub(crate) const LISTS: usize = CLASSES + 2;
 
-/// Children ever that make a trunk.
-const TRUNK_CHILDREN: u32 = 5;
+/// Children that come beside another make a trunk when they are so many: five children, and not one that leaves and comes back.
+const TRUNK_FORKS: u32 = 4;
 /// One block of 2^n of a path is in the panel.
 const SAMPLE_SHIFT: u32 = 4;
 
@@ -194,6 +194,31 @@ impl Reuse {
         }
     }
 
+    /// A block that waits does so no more; or it was touched before, and is used now. When it was released, unless it did not wait.
+    #[inline]
+    fn takes_up(&self, slot: &Slot, uses: &mut Uses, touched: u8) -> Option<u32> {
+        // Acquire: pairs with the Release in `place_in`, of who is about to let go of it: the stamp is the new one.
+        let flags = slot.heat.load(site!("reuse_use_relaxed", Acquire));
+        if flags & WAITING == 0 && (flags & TOUCHED == 0 || touched != 0) {
+            return None;
+        }
+        // Relaxed, this and the exchange: of two that use it at once, while a third holds it, one finds the flag (I2).
+        let stamp = slot.stamp.load(Relaxed);
+        let had = self.orders.lru_has(stamp);
+        let won = if flags & KNOWN != 0 && !had { WON } else { flags & WON };
+        let next = won | touched;
+        if skipped!("reuse_use_no_exchange") {
+            slot.heat.store(next, Relaxed);
+        } else if slot.heat.compare_exchange(flags, next, Relaxed, Relaxed).is_err() {
+            return None;
+        }
+        self.make_room(uses);
+        if flags & KNOWN != 0 {
+            uses.add(stamp, had);
+        }
+        Some(stamp)
+    }
+
     fn class(&self, slot: &Slot, notes: Notes, path: &Path) -> usize {
         let class = if notes.is(notes::TRUNK) {
             TRUNK + notes.get(GAP) as usize
@@ -263,43 +288,27 @@ impl Eviction for Reuse {
         self.set_notes(number, notes);
     }
 
-    /// It is there: a miss of the request that brought it. Its parent is held by the caller.
-    fn on_registered(&self, number: u32, slot: &Slot, parent: Option<u32>, uses: &mut Uses) {
+    /// It is there: a miss of the request that brought it.
+    fn on_registered(&self, number: u32, slot: &Slot, uses: &mut Uses) {
         self.make_room(uses);
         let key = Key::of(slot.key());
         uses.tell(Record::Missed(key));
         if self.notes(number).is_sampled() {
             uses.tell(Record::Used(key));
         }
-        if let Some(parent) = parent {
-            let mut notes = self.notes(parent);
-            notes.add(CHILDREN, 1);
-            if notes.get(CHILDREN) >= TRUNK_CHILDREN {
-                notes.set(notes::TRUNK, 1);
-            }
-            self.set_notes(parent, notes);
+    }
+
+    fn on_fork(&self, parent: u32) {
+        let mut notes = self.notes(parent);
+        notes.add(FORKS, 1);
+        if notes.get(FORKS) >= TRUNK_FORKS {
+            notes.set(notes::TRUNK, 1);
         }
+        self.set_notes(parent, notes);
     }
 
     fn on_use(&self, number: u32, slot: &Slot, uses: &mut Uses, clock: impl Fn() -> u64) {
-        // Acquire: pairs with the Release in `place_in`, of who is about to let go of it: the stamp is the new one.
-        let flags = slot.heat.load(site!("reuse_use_relaxed", Acquire));
-        if flags & WAITING == 0 {
-            return;
-        }
-        // Relaxed, this and the exchange: of two that use it at once, while a third holds it, one finds the flag (I2).
-        let stamp = slot.stamp.load(Relaxed);
-        let had = self.orders.lru_has(stamp);
-        let next = if flags & KNOWN != 0 && !had { WON } else { 0 };
-        if skipped!("reuse_use_no_exchange") {
-            slot.heat.store(next, Relaxed);
-        } else if slot.heat.compare_exchange(flags, next, Relaxed, Relaxed).is_err() {
-            return;
-        }
-        self.make_room(uses);
-        if flags & KNOWN != 0 {
-            uses.add(stamp, had);
-        }
+        let Some(stamp) = self.takes_up(slot, uses, 0) else { return };
         let mut notes = self.notes(number);
         let age = (clock() as u32).wrapping_sub(stamp);
         let gap = match age {
@@ -313,6 +322,11 @@ impl Eviction for Reuse {
         if notes.is_sampled() {
             uses.tell(Record::Used(Key::of(slot.key())));
         }
+    }
+
+    /// LRU has it at a new place, as we have; what was learned of it waits for its use.
+    fn on_touch(&self, slot: &Slot, uses: &mut Uses) {
+        self.takes_up(slot, uses, TOUCHED);
     }
 
     fn end_uses(&self, uses: Uses) {
@@ -387,7 +401,8 @@ impl Eviction for Reuse {
             return if priority == Priority::Low { LOW as u8 } else { HIGH as u8 };
         }
         let class = self.class(slot, notes, &batch.path);
-        if notes.is_sampled() {
+        // Of one that was touched, the wait goes on.
+        if notes.is_sampled() && flags & TOUCHED == 0 {
             batch.page.add(Record::Waits { key: Key::of(slot.key()), class, nth });
         }
         if batch.path.enters(class) && class < YOUNG_LISTS {

@@ -1,8 +1,8 @@
 //! What is kept of a block: bit fields of one word beside its slot, and flags in the slot.
 //!
 //! ```text
-//!   notes   turns 3 | trunk 1 | length 2 | gap 2 | children 3 | new 1 | phase 4 | below or growth 9
-//!   heat    known 1 | waiting 1 | won 1
+//!   notes   turns 3 | trunk 1 | length 2 | gap 2 | forks 3 | new 1 | phase 4 | below or growth 9
+//!   heat    known 1 | waiting 1 | won 1 | touched 1
 //! ```
 //!
 //! I1. A field never overflows into its neighbour: `set` saturates.
@@ -20,8 +20,8 @@ pub(super) const TRUNK: Field = Field(3, 1);
 pub(super) const LENGTH: Field = Field(4, 2);
 /// Class of the age at its last use.
 pub(super) const GAP: Field = Field(6, 2);
-/// Children ever.
-pub(super) const CHILDREN: Field = Field(8, 3);
+/// Children that came while it had another.
+pub(super) const FORKS: Field = Field(8, 3);
 /// Registered, and not released yet.
 pub(super) const NEW: Field = Field(11, 1);
 /// Steps to the next sampled block of the path.
@@ -78,6 +78,8 @@ pub(super) const KNOWN: u8 = 1;
 pub(super) const WAITING: u8 = 2;
 /// It is used, and LRU had lost it.
 pub(super) const WON: u8 = 4;
+/// It was taken up to be given a new place, and not to be used.
+pub(super) const TOUCHED: u8 = 8;
 
 #[cfg(all(test, not(loom)))]
 mod tests {
@@ -87,10 +89,10 @@ mod tests {
     fn fields_saturate_and_do_not_touch() {
         let mut notes = Notes(u32::MAX);
         notes.set(GAP, 0);
-        assert_eq!((notes.get(LENGTH), notes.get(GAP), notes.get(CHILDREN)), (3, 0, 7));
+        assert_eq!((notes.get(LENGTH), notes.get(GAP), notes.get(FORKS)), (3, 0, 7));
         notes.set(TURNS, 100);
-        notes.add(CHILDREN, 1);
-        assert_eq!((notes.get(TURNS), notes.get(CHILDREN)), (7, 7));
+        notes.add(FORKS, 1);
+        assert_eq!((notes.get(TURNS), notes.get(FORKS)), (7, 7));
         notes.set_phase(17);
         assert_eq!((notes.get(PHASE), notes.is_sampled()), (1, false));
     }

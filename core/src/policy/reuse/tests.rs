@@ -1,6 +1,8 @@
 //! The guard's books through the pool: what is in use, held, of another priority, or evicted by another's choice.
 
 use super::Reuse;
+use super::ages::Ages;
+use super::notes::TURNS;
 use crate::id::BlockRef;
 use crate::policy::AnyPolicy;
 use crate::sync::Relaxed;
@@ -100,4 +102,40 @@ fn what_another_evicts_is_a_ghost() {
     assert_eq!(policy(&pool).books(), Some([100, 0, 1, 100]), "a hit of LRU's");
     drop(pool.take_out(all[51]).expect("nobody holds it"));
     assert_eq!(policy(&pool).books(), Some([99, 0, 1, 99]), "LRU loses it with us");
+}
+
+/// Who hints at a use takes no part of it: the block is the youngest, of its class still, and has waited since it was used.
+#[test]
+fn a_touch_is_no_use() {
+    let pool = pool();
+    let blocks: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
+    let sampled = blocks.iter().position(|block| policy(&pool).notes(block.id.0).is_sampled());
+    let number = sampled.expect("one of sixteen");
+    let block = blocks[number];
+    let turns = || policy(&pool).notes(block.id.0).get(TURNS);
+    let hits = || policy(&pool).journal.learn(|learner, _| learner.hits()).expect("nobody else learns");
+    let touch = || {
+        let mut there = Vec::new();
+        assert_eq!(pool.touch_refs(&[hash(number as u64)], &mut there), 1);
+        there
+    };
+    go_round(&pool, (number as u64 + 1) % 100);
+    pool.release_refs(touch());
+    assert_eq!((turns(), policy(&pool).books()), (1, Some([100, 0, 0, 100])));
+    let mut victims = Vec::new();
+    pool.next_victims(100, &mut victims);
+    assert_eq!(victims.last().map(|victim| victim.0), Some(block), "the youngest of its class");
+    let before = hits();
+    drop(pool.lookup(hash(number as u64)));
+    policy(&pool).books();
+    let more = hits().into_iter().zip(before).position(|(now, before)| now > before);
+    let age = more.map(|bucket| Ages::new(100).span(bucket).0);
+    assert_eq!((turns(), age >= Some(100)), (2, true), "one use, at the age it has: {age:?}");
+    // Touched and used before it is let go of.
+    let there = touch();
+    drop(pool.lookup(hash(number as u64)));
+    drop(pool.lookup(hash(number as u64)));
+    assert_eq!(turns(), 3, "once");
+    pool.release_refs(there);
+    assert_eq!(policy(&pool).books(), Some([100, 0, 0, 100]));
 }
