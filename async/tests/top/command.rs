@@ -85,7 +85,8 @@ fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
     let (mut written, mut part) = (Vec::new(), [0; 4096]);
     let mut output = script.stdout.take().expect("piped");
     let has = |written: &[u8], what: &str| written.windows(what.len()).any(|bytes| bytes == what.as_bytes());
-    while !has(&written, ALTERNATE_SCREEN) {
+    // Its first picture is there.
+    while !has(&written, NO_CURSOR) {
         let read = output.read(&mut part).expect("a pipe");
         assert!(read > 0, "{}", String::from_utf8_lossy(&written));
         written.extend_from_slice(&part[..read]);
@@ -99,7 +100,8 @@ fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
     Some((String::from_utf8_lossy(&written).into_owned(), code))
 }
 
-const ALTERNATE_SCREEN: &str = "\u{1b}[?1049h";
+const NO_CURSOR: &str = "\u{1b}[?25l";
+const CURSOR: &str = "\u{1b}[?25h";
 const USUAL_SCREEN: &str = "\u{1b}[?1049l";
 
 #[test]
@@ -109,6 +111,7 @@ fn a_signal_that_ends_it_leaves_the_terminal_as_it_was() {
             return println!("SKIP script: there is no such command (util-linux)");
         };
         assert!(written.contains(USUAL_SCREEN), "{signal}: {written:?}");
+        assert!(written.rfind(CURSOR) > written.rfind(NO_CURSOR), "{signal}: no cursor: {written:?}");
         assert_eq!(code, Some(128 + number), "{signal}: who sent it sees that it has ended by it");
     }
 }

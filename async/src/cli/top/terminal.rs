@@ -1,8 +1,8 @@
 //! The live view: one thread asks, this one draws and listens to keys.
 //!
 //! Invariants
-//! - I1: the terminal is as it was behind [`live`], however that ends: by a panic too (ratatui's hook), and by a signal that would end the process,
-//!   which it then does, so that who sent it sees that.
+//! - I1: the terminal is as it was behind [`live`], its cursor too, however that ends: by a panic too (ratatui's hook), and by a signal that would end
+//!   the process, which it then does, so that who sent it sees that.
 //! - I2: nothing that the other side does keeps a key waiting: it is another thread that waits for it.
 //!
 //! # Orderings
@@ -43,10 +43,13 @@ pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<()
     for number in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize).map_err(refused)?;
     }
-    let mut terminal = ratatui::try_init().map_err(refused)?;
+    // Half of what it does may be done where it fails.
+    let terminal = ratatui::try_init().inspect_err(|_| _ = ratatui::try_restore());
+    let mut terminal = terminal.map_err(refused)?;
     let watch = Watch::new(target.place(), interval, Instant::now());
     let shown = show(&mut terminal, watch, &answers, look, &signal);
-    let restored = ratatui::try_restore();
+    // Both, whatever comes of the first. `terminal` itself is never dropped where a signal ends the process.
+    let restored = ratatui::try_restore().and(terminal.show_cursor());
     match signal.load(Relaxed) {
         0 => shown.and(restored).map_err(refused),
         // Whatever else has failed: of a terminal that has gone, nothing can be drawn.
