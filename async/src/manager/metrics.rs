@@ -71,7 +71,7 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
     }
 }
 
-/// Serves them for as long as the manager is there: also while it is shut down, when what is under way is what somebody wants to see.
+/// Serves them while the manager is there: also while it is shut down, when what is under way is what somebody wants to see.
 pub(super) fn serve(inner: &Arc<Inner>, bound: Bound) -> io::Result<Endpoint> {
     let (figures_of, alive_of) = (Arc::downgrade(inner), Arc::downgrade(inner));
     let figures = move || {
