@@ -118,8 +118,8 @@ pub(super) fn run(arguments: &TopArgs) -> Result<u8, String> {
 fn seen(target: &Target, interval: Duration) -> Result<View, String> {
     let mut watch = Watch::new(target.place(), interval, Instant::now());
     let mut ask = || {
-        let text = target.fetch()?;
-        watch.take(&text, Instant::now())
+        let (at, text) = target.fetch();
+        watch.take(&text?, at)
     };
     let answered = ask().and_then(|()| {
         thread::sleep(interval);

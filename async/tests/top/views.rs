@@ -227,7 +227,7 @@ fn a_manager_that_began_anew_has_no_rates_until_the_next_answer() {
     for (uptime, count) in [(1, 10), (1, 6000), (5, 900_000)] {
         let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 6000)]);
         let later = at + 10 * SECOND;
-        watch.take(&made_up(uptime, count), later).expect("a manager's");
+        watch.take(&made_up(uptime, count), later..later).expect("a manager's");
         let view = watch.view(later);
         assert_eq!((view.restarts, view.interval_seconds), (1, None), "{uptime} {count}");
         assert_eq!(
@@ -238,14 +238,42 @@ fn a_manager_that_began_anew_has_no_rates_until_the_next_answer() {
         assert_eq!(view.tiers[0].evicted, count);
         let text = view.text(false, 80, 24);
         assert!(text.contains("began anew while watched: 1"), "{text}");
-        watch.take(&made_up(uptime + 1, count + 30), later + SECOND).expect("a manager's");
-        let view = watch.view(later + SECOND);
+        let later = later + SECOND;
+        watch.take(&made_up(uptime + 1, count + 30), later..later).expect("a manager's");
+        let view = watch.view(later);
         assert_eq!((view.restarts, view.tiers[0].evicted_per_second), (1, Some(30.0)));
     }
+    // One that has been there for longer than the one before ever was.
+    let (mut watch, at) = watched(&[made_up(1, 4000), made_up(2, 6000)]);
+    let later = at + 60 * SECOND;
+    watch.take(&made_up(30, 900_000), later..later).expect("a manager's");
+    assert_eq!((watch.view(later).restarts, watch.view(later).interval_seconds), (1, None));
     // One that does not tell since when it is there is known by what it counts.
     let untold = |count| made_up(0, count).replace("kvstrata_uptime_seconds 0\n", "");
     let (watch, now) = watched(&[untold(6000), untold(10)]);
     assert_eq!((watch.view(now).restarts, watch.view(now).tiers[0].evicted_per_second), (1, None));
+}
+
+/// A thousand a second, by one that answers late, having made its answer at once or only then.
+#[test]
+fn an_answer_that_comes_late_is_of_the_moment_when_it_was_made() {
+    for (made, next) in [(3602, 3605), (3605, 3606)] {
+        let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 5000)]);
+        let count = |uptime: u64| 4000 + (uptime - 3600) * 1000;
+        // Asked a second later, it came three seconds behind that; the next question is asked at once.
+        let came = at + 4 * SECOND;
+        let after = (at + (next - 3601) as u32 * SECOND).max(came);
+        for (uptime, asked, came) in [(made, at + SECOND, came), (next, came, after)] {
+            watch.take(&made_up(uptime, count(uptime)), asked..came).expect("a manager's");
+            let view = watch.view(came + 9 * SECOND);
+            assert_eq!((view.restarts, view.tiers[0].evicted_per_second), (0, Some(1000.0)), "{uptime}");
+        }
+    }
+    // What it says of its time is believed as far as it can be.
+    let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 5000)]);
+    let later = at + 2 * SECOND;
+    watch.take(&made_up(9999, 6000), later..later).expect("a manager's");
+    assert_eq!(watch.view(later).tiers[0].evicted_per_second, Some(500.0));
 }
 
 #[test]
@@ -260,8 +288,9 @@ fn who_is_gone_is_said_to_be_with_the_time_and_comes_back() {
     assert_eq!(text.lines().nth(2), Some("what follows is the last that it told"), "{text}");
     let small = rows(&screen(&view, PLAIN, 40, 10));
     assert_eq!(small[2], "NO ANSWER for 1m 15s: nobody listens the", "{small:#?}");
-    watch.take(&made_up(3677, 6076), at + 76 * SECOND).expect("a manager's");
-    let view = watch.view(at + 76 * SECOND);
+    let at = at + 76 * SECOND;
+    watch.take(&made_up(3677, 6076), at..at).expect("a manager's");
+    let view = watch.view(at);
     assert_eq!((view.gone, view.restarts, view.tiers[0].evicted_per_second), (None, 0, Some(1.0)));
     assert_eq!(view.hits[0].history, [Some(0.5), None, Some(0.5)], "a gap, however often nobody answered");
 

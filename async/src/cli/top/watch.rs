@@ -4,17 +4,20 @@
 //! - I1: a rate is over two readings of the same process. Where a manager has begun anew in between, there is none until the next reading: what it
 //!   counts began at 0, at a moment that nobody saw.
 //! - I2: nothing shown is negative or infinite.
+//! - I3: an interval is as long as the manager's uptime says, as far as that can be: an answer that comes late may have been made when it was asked for.
+//!   No shorter than from an answer to the next question, no longer than from the question before to the answer.
 
 use super::buckets::Buckets;
 use super::exposition::Exposition;
 use super::reading::{PathReading, Reading, TierReading};
 use super::view::{Gone, HitView, PathView, TierView, TroubleView, View};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Intervals whose hit ratios are kept: as many columns as a terminal has.
 const KEPT: usize = 240;
-/// A process has begun anew if its beginning lies this much later than it was: clocks of two machines differ a little more in longer intervals.
+/// A process has begun anew if it has grown older by this much less than it must have: clocks of two machines differ a little more in longer intervals.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The figures of one manager over time.
@@ -23,9 +26,10 @@ pub struct Watch {
     target: String,
     interval: Duration,
     began: Instant,
-    last: Option<(Instant, Reading)>,
+    /// With when it was asked for, and when it came.
+    last: Option<(Range<Instant>, Reading)>,
     /// The reading before, if it was of the same process.
-    before: Option<(Instant, Reading)>,
+    before: Option<(Range<Instant>, Reading)>,
     /// Since when nothing was heard, and why the last time.
     missing: Option<(Instant, String)>,
     /// Hit ratios of intervals by place, the last of them all places together; the latest at the end.
@@ -49,17 +53,17 @@ impl Watch {
         }
     }
 
-    /// Takes what it answered: an exposition text.
+    /// Takes what it answered, an exposition text, between the question and the answer.
     ///
     /// # Errors
     /// The text cannot be read, or is not a manager's: it counts as [`missed`](Watch::missed), for the reason given.
-    pub fn take(&mut self, text: &str, now: Instant) -> Result<(), String> {
+    pub fn take(&mut self, text: &str, at: Range<Instant>) -> Result<(), String> {
         let read = Exposition::parse(text).map_err(|refused| format!("its answer cannot be read: {refused}"));
         let reading = read.and_then(|text| {
             Reading::of(&text).ok_or_else(|| "it serves no figures of a manager".to_owned())
         });
         match reading {
-            Ok(reading) => self.add(reading, now),
+            Ok(reading) => self.add(reading, at),
             Err(why) => {
                 self.missed(why.clone());
                 return Err(why);
@@ -72,7 +76,7 @@ impl Watch {
     pub fn missed(&mut self, why: String) {
         let since = match (&self.missing, &self.last) {
             (Some((since, _)), _) => *since,
-            (None, Some((heard, _))) => *heard,
+            (None, Some((heard, _))) => heard.end,
             (None, None) => self.began,
         };
         self.missing = Some((since, why));
@@ -82,10 +86,10 @@ impl Watch {
         }
     }
 
-    fn add(&mut self, reading: Reading, now: Instant) {
+    fn add(&mut self, reading: Reading, at: Range<Instant>) {
         self.missing = None;
         self.before = self.last.take();
-        if self.before.as_ref().is_some_and(|before| anew(before, (now, &reading))) {
+        if self.before.as_ref().is_some_and(|before| anew(before, (&at, &reading))) {
             self.restarts += 1;
             self.before = None;
         }
@@ -94,7 +98,7 @@ impl Watch {
             let ratios = places.map(|place| part_found(&reading, before, place)).collect();
             self.push(ratios);
         }
-        self.last = Some((now, reading));
+        self.last = Some((at, reading));
     }
 
     fn push(&mut self, ratios: Vec<Option<f64>>) {
@@ -118,7 +122,7 @@ impl Watch {
             ..View::default()
         };
         let Some((at, last)) = &self.last else { return view };
-        let before = self.before.as_ref().map(|(then, before)| (seconds(*then, *at), before));
+        let before = self.before.as_ref().map(|before| (between(before, (at, last)), &before.1));
         view.version.clone_from(&last.version);
         view.uptime_seconds = last.uptime;
         view.interval_seconds = before.map(|(seconds, _)| seconds);
@@ -203,11 +207,19 @@ impl Before<'_> {
     }
 }
 
+/// The seconds between two readings of a process.
+fn between((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Instant>, &Reading)) -> f64 {
+    let told = before.uptime.zip(reading.uptime).map(|(was, is)| is - was);
+    told.unwrap_or_else(|| seconds(then.end, at.end))
+        .min(seconds(then.start, at.end))
+        .max(seconds(then.end, at.start))
+}
+
 /// Whether a reading is of another process than the one before.
-fn anew((then, before): &(Instant, Reading), (now, reading): (Instant, &Reading)) -> bool {
+fn anew((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Instant>, &Reading)) -> bool {
     let younger = match (before.uptime, reading.uptime) {
         (Some(was), Some(is)) => {
-            let passed = seconds(*then, now);
+            let passed = seconds(then.end, at.start);
             is < was || is + SLACK.as_secs_f64() + passed / 100.0 < was + passed
         }
         _ => false,
