@@ -89,8 +89,8 @@ mod otel {
             connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
             let (mut sent, mut part) = (Vec::new(), [0; 4096]);
             let has = |sent: &[u8], what: &[u8]| sent.windows(what.len()).any(|bytes| bytes == what);
-            // Requests that waited for blocks, and whose they are.
-            while !has(&sent, b"allocate") || !has(&sent, b"service.name") {
+            // Requests that waited for blocks, which, and whose they are.
+            while ["allocate", "block_ids", "service.name"].iter().any(|what| !has(&sent, what.as_bytes())) {
                 let read = connection.read(&mut part).expect("more of it");
                 assert!(read > 0, "{}", String::from_utf8_lossy(&sent));
                 sent.extend_from_slice(&part[..read]);
