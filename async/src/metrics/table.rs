@@ -236,15 +236,15 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| take(&[], Whole(m.worker.request_active_slots));
     Gauge "worker_request_total_slots" [] "requests", "Requests that the engine can serve at once; 0 if it does not tell.",
         |m, take| take(&[], Whole(m.worker.request_total_slots));
-    Gauge "worker_kv_active_blocks" [] "blocks", "Blocks of the device that somebody has.",
+    Gauge "worker_kv_active_blocks" [] "blocks", "Blocks of the device that somebody has, of the first group of layers that needs all blocks of a sequence (the first, if none does).",
         |m, take| take(&[], Whole(m.worker.kv_active_blocks));
-    Gauge "worker_kv_total_blocks" [] "blocks", "Blocks of the device.",
+    Gauge "worker_kv_total_blocks" [] "blocks", "Blocks of the device, of the same group.",
         |m, take| take(&[], Whole(m.worker.kv_total_blocks));
     Gauge "worker_num_requests_waiting" [] "requests", "Requests that wait: in the engine, if it tells; else those that wait in the manager for blocks.",
         |m, take| take(&[], Whole(m.worker.num_requests_waiting));
-    Gauge "worker_gpu_cache_usage_perc" [] "ratio", "The part of the device's blocks that somebody has, from 0 to 1.",
+    Gauge "worker_gpu_cache_usage_perc" [] "ratio", "The part of them that somebody has, from 0 to 1.",
         |m, take| take(&[], Real(m.worker.gpu_cache_usage_perc));
-    Gauge "worker_gpu_prefix_cache_hit_rate" [] "ratio", "Blocks found in the device by blocks looked up, since the start, from 0 to 1.",
+    Gauge "worker_gpu_prefix_cache_hit_rate" [] "ratio", "Blocks found in the device by blocks looked up, of the same group, since the start, from 0 to 1.",
         |m, take| take(&[], Real(m.worker.gpu_prefix_cache_hit_rate));
 };
 

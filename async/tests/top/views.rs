@@ -2,7 +2,7 @@
 
 use crate::{PLAIN, SECOND, at_work, rows, screen, texts, watched};
 use kvstrata::cli::top::{COLUMNS, Look, ROWS, Watch};
-use kvstrata::metrics::{Found, LatencyHistogram, Metrics};
+use kvstrata::metrics::{Found, LatencyHistogram, Lookups, Metrics};
 use kvstrata::transfer::Path;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -43,14 +43,15 @@ async fn figures_are_those_of_the_manager() {
     }
     let up = view.paths.iter().filter(|path| path.path.ends_with("→device"));
     assert!(up.clone().any(|path| path.bytes_per_second > Some(0.0) && path.p99.is_some()), "{up:?}");
-    let asked = (after.lookups.blocks - before.lookups.blocks) as f64;
+    let [before, after] = [&before, &after].map(|metrics| metrics.groups[0].lookups);
+    let asked = (after.blocks - before.blocks) as f64;
     for hit in &view.hits {
-        let found = |metrics: &Metrics| match Found::ALL.into_iter().find(|found| found.name() == hit.place) {
-            Some(found) => metrics.lookups.found_by(found),
-            None => metrics.lookups.found.iter().sum(),
+        let found = |lookups: Lookups| match Found::ALL.into_iter().find(|found| found.name() == hit.place) {
+            Some(found) => lookups.found_by(found),
+            None => lookups.found.iter().sum(),
         };
-        assert_eq!(hit.now, Some((found(&after) - found(&before)) as f64 / asked), "{}", hit.place);
-        assert_eq!(hit.overall, Some(found(&after) as f64 / after.lookups.blocks as f64), "{}", hit.place);
+        assert_eq!(hit.now, Some((found(after) - found(before)) as f64 / asked), "{}", hit.place);
+        assert_eq!(hit.overall, Some(found(after) as f64 / after.blocks as f64), "{}", hit.place);
         assert_eq!(hit.history, [hit.now]);
     }
     let all = view.hits.last().expect("all of them");
@@ -74,9 +75,9 @@ kvstrata_blocks{tier=\"host\",group=\"all\",state=\"free\"} 4096
 kvstrata_blocks{tier=\"host\",group=\"all\",state=\"inactive\"} 4095
 kvstrata_blocks{tier=\"host\",group=\"all\",state=\"owned\"} 1
 kvstrata_evicted_blocks_total{tier=\"device\",group=\"all\"} COUNT
-kvstrata_lookup_blocks_total COUNT
-kvstrata_hit_blocks_total{tier=\"device\"} HALF
-kvstrata_hit_blocks_total{tier=\"host\"} 0
+kvstrata_lookup_blocks_total{group=\"all\"} COUNT
+kvstrata_hit_blocks_total{group=\"all\",tier=\"device\"} HALF
+kvstrata_hit_blocks_total{group=\"all\",tier=\"host\"} 0
 kvstrata_dropped_blocks_total{tier=\"host\"} COUNT
 kvstrata_dropped_blocks_total{tier=\"device\"} 0
 kvstrata_verification_failures_total{tier=\"disk\",cause=\"payload\"} 2
@@ -185,6 +186,42 @@ fn groups_of_layers_have_a_row_each_and_leave_room_for_the_rest() {
     let many = view(20).text(false, 80, 24);
     assert!(many.lines().count() <= 24 && many.contains("\n… 3"), "{many}");
     assert!(many.contains("\nHITS") && many.contains("dropped from host: 4,000"), "{many}");
+}
+
+/// A block of one group is not worth one of another: 500 of a thousand, and 10 of ten.
+#[test]
+fn hits_of_groups_of_layers_are_not_added_up() {
+    let text = |asked: u64| {
+        let of = |group: &str, asked: u64, found: u64| {
+            let labels = format!("{{group=\"{group}\"");
+            format!(
+                "kvstrata_tier_blocks{labels},tier=\"device\"}} 64\n\
+                 kvstrata_lookup_blocks_total{labels}}} {asked}\n\
+                 kvstrata_hit_blocks_total{labels},tier=\"device\"}} {found}\n\
+                 kvstrata_hit_blocks_total{labels},tier=\"pending\"}} 0\n"
+            )
+        };
+        of("full-attention", asked * 100, asked * 50) + &of("window", asked, asked)
+    };
+    let (watch, now) = watched(&[text(10), text(20)]);
+    let view = watch.view(now);
+    let hits: Vec<_> =
+        view.hits.iter().map(|hit| (hit.group.as_str(), hit.place.as_str(), hit.now, hit.overall)).collect();
+    let of = |group, place, part| (group, place, Some(part), Some(part));
+    let [full, window] = ["full-attention", "window"];
+    assert_eq!(
+        hits,
+        [of(full, "device", 0.5), of(full, "all", 0.5), of(window, "device", 1.0), of(window, "all", 1.0)]
+    );
+    let shown = view.text(false, COLUMNS, ROWS);
+    let rows = "\
+HITS              now  all along  0 to 100 % by 1s, the latest at the end
+full-attention    50%        50%  ▅
+window           100%       100%  █
+";
+    assert!(shown.contains(rows), "{shown}");
+    let small = view.text(false, 40, 10);
+    assert!(small.contains("hits full-attention 50%") && small.contains("hits window 100%"), "{small}");
 }
 
 #[test]

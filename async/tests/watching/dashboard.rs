@@ -51,7 +51,13 @@ async fn every_metric_and_label_that_it_names_is_in_the_text_of_a_manager() {
         let title = text(panel, "/title");
         assert!(!list(panel, "targets").is_empty(), "{title} shows nothing");
         for target in list(panel, "targets") {
-            let labels = reader.read(text(target, "/expr"));
+            let expression = text(target, "/expr");
+            let labels = reader.read(expression);
+            // A block of a window or a state is not worth one of all tokens.
+            assert!(
+                !expression.contains("lookup_blocks") || labels.contains("group"),
+                "{title}: groups are added up"
+            );
             // A legend names what tells the lines apart, and nothing that is not there.
             let legend = text(target, "/legendFormat");
             let shown: BTreeSet<String> = legend

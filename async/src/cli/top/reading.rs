@@ -16,9 +16,7 @@ pub(super) struct Reading {
     pub(super) uptime: Option<f64>,
     pub(super) tiers: Vec<TierReading>,
     pub(super) paths: Vec<PathReading>,
-    pub(super) looked_up: f64,
-    /// By place: blocks found there.
-    pub(super) found: Vec<(String, f64)>,
+    pub(super) lookups: Vec<LookupReading>,
     pub(super) troubles: Vec<(String, f64)>,
     pub(super) requests: Requests,
     pub(super) tenant: Option<Tenant>,
@@ -45,6 +43,15 @@ pub(super) struct PathReading {
     pub(super) inflight: f64,
     /// None without `metrics.histograms`.
     pub(super) latency: Option<Buckets>,
+}
+
+/// Look-ups of a group of layers, in blocks of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct LookupReading {
+    pub(super) group: String,
+    pub(super) asked: f64,
+    /// By place: blocks found there.
+    pub(super) found: Vec<(String, f64)>,
 }
 
 /// Who is served, and who waits.
@@ -117,16 +124,10 @@ impl Reading {
                 .iter()
                 .map(|path| of_path(text, path))
                 .collect(),
-            looked_up: sum("kvstrata_lookup_blocks_total"),
-            found: text
-                .values("kvstrata_hit_blocks_total", "tier")
+            lookups: text
+                .values("kvstrata_lookup_blocks_total", "group")
                 .iter()
-                .map(|tier| {
-                    (
-                        shown(tier),
-                        text.sum("kvstrata_hit_blocks_total", &[("tier", tier)]).unwrap_or_default(),
-                    )
-                })
+                .map(|group| of_group(text, group))
                 .collect(),
             troubles: TROUBLES.iter().flat_map(|(name, words)| troubles(text, name, words)).collect(),
             requests: Requests {
@@ -174,6 +175,19 @@ fn of_path(text: &Exposition, path: &str) -> PathReading {
         queued: sum("kvstrata_queue_transfers"),
         inflight: sum("kvstrata_inflight_transfers"),
         latency: (latency != Buckets::default()).then_some(latency),
+    }
+}
+
+fn of_group(text: &Exposition, group: &str) -> LookupReading {
+    let group_label = ("group", group);
+    let found = |tier: &&str| {
+        let blocks = text.sum("kvstrata_hit_blocks_total", &[group_label, ("tier", tier)]);
+        (shown(tier), blocks.unwrap_or_default())
+    };
+    LookupReading {
+        group: shown(group),
+        asked: text.sum("kvstrata_lookup_blocks_total", &[group_label]).unwrap_or_default(),
+        found: text.values("kvstrata_hit_blocks_total", "tier").iter().map(found).collect(),
     }
 }
 

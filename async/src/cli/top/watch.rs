@@ -9,8 +9,8 @@
 
 use super::buckets::Buckets;
 use super::exposition::Exposition;
-use super::reading::{PathReading, Reading, TierReading};
-use super::view::{Gone, HitView, PathView, TierView, TroubleView, View};
+use super::reading::{LookupReading, MOST, PathReading, Reading, TierReading};
+use super::view::{ALL, Gone, HitView, PathView, TierView, TroubleView, View};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub struct Watch {
     before: Option<(Range<Instant>, Reading)>,
     /// Since when nothing was heard, and why the last time.
     missing: Option<(Instant, String)>,
-    /// Hit ratios of intervals by place, the last of them all places together; the latest at the end.
+    /// Hit ratios of intervals, in the order of [`places`]; the latest at the end.
     ratios: VecDeque<Vec<Option<f64>>>,
     restarts: u64,
 }
@@ -94,8 +94,7 @@ impl Watch {
             self.before = None;
         }
         if let Some((_, before)) = &self.before {
-            let places = reading.found.iter().map(|(place, _)| Some(place.as_str())).chain([None]);
-            let ratios = places.map(|place| part_found(&reading, before, place)).collect();
+            let ratios = places(&reading).map(|(of, place)| part_found(of, before, place)).collect();
             self.push(ratios);
         }
         self.last = Some((at, reading));
@@ -136,19 +135,20 @@ impl Watch {
         view
     }
 
-    /// By place, those without a tier left out; all of them at the end.
+    /// Places without a tier are left out, if nothing was found there.
     fn hits(&self, last: &Reading, before: Before<'_>) -> Vec<HitView> {
-        let places = last.found.iter().enumerate().map(|(index, (place, _))| (index, Some(place.as_str())));
-        let all = places.chain([(last.found.len(), None)]);
         let there = |place: &str| last.tiers.iter().any(|tier| tier.name.split(' ').next() == Some(place));
-        all.filter(|(_, place)| place.is_none_or(|place| there(place) || found(last, Some(place)) > 0.0))
-            .map(|(index, place)| HitView {
-                place: place.unwrap_or("all").to_owned(),
-                now: before.0.and_then(|(_, before)| part_found(last, before, place)),
-                overall: part_found(last, &Reading::default(), place),
-                history: self.ratios.iter().map(|ratios| ratios.get(index).copied().flatten()).collect(),
-            })
-            .collect()
+        let shown = |of: &LookupReading, place: Option<&str>| {
+            place.is_none_or(|place| there(place) || found(of, Some(place)) > 0.0)
+        };
+        let view = |(index, (of, place)): (usize, (&LookupReading, Option<&str>))| HitView {
+            group: of.group.clone(),
+            place: place.unwrap_or(ALL).to_owned(),
+            now: before.0.and_then(|(_, before)| part_found(of, before, place)),
+            overall: part_found(of, &Reading::default(), place),
+            history: self.ratios.iter().map(|ratios| ratios.get(index).copied().flatten()).collect(),
+        };
+        places(last).enumerate().filter(|(_, (of, place))| shown(of, *place)).map(view).collect()
     }
 }
 
@@ -227,21 +227,32 @@ fn anew((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Insta
     // Of a version that does not tell: what only grows is less.
     let transfers = |reading: &Reading| reading.paths.iter().map(|path| path.transfers).sum::<f64>();
     let evicted = |reading: &Reading| reading.tiers.iter().map(|tier| tier.evicted).sum::<f64>();
-    let looked_up = |reading: &Reading| reading.looked_up;
+    let looked_up = |reading: &Reading| reading.lookups.iter().map(|of| of.asked).sum::<f64>();
     younger || [transfers, evicted, looked_up].iter().any(|count| count(reading) < count(before))
 }
 
-/// Blocks found in a place; or in any.
-fn found(reading: &Reading, place: Option<&str>) -> f64 {
-    let of = reading.found.iter().filter(|(other, _)| place.is_none_or(|place| other == place));
-    of.map(|(_, blocks)| blocks).sum()
+/// Each group's places, and all of them together at its end; of more than are shown, the first.
+fn places(reading: &Reading) -> impl Iterator<Item = (&LookupReading, Option<&str>)> {
+    let all = reading.lookups.iter().flat_map(|of| {
+        let places = of.found.iter().map(|(place, _)| Some(place.as_str()));
+        places.chain([None]).map(move |place| (of, place))
+    });
+    all.take(MOST)
 }
 
-/// The part of what was looked up between two readings that was found in a place, from 0 to 1; none of nothing.
-fn part_found(now: &Reading, before: &Reading, place: Option<&str>) -> Option<f64> {
-    let looked_up = now.looked_up - before.looked_up;
+/// Blocks found in a place; or in any.
+fn found(of: &LookupReading, place: Option<&str>) -> f64 {
+    let found = of.found.iter().filter(|(other, _)| place.is_none_or(|place| other == place));
+    found.map(|(_, blocks)| blocks).sum()
+}
+
+/// The part of what was looked up of a group since a reading that was found in a place, from 0 to 1; none of nothing.
+fn part_found(now: &LookupReading, before: &Reading, place: Option<&str>) -> Option<f64> {
+    let (nothing, same) = (LookupReading::default(), |of: &&LookupReading| of.group == now.group);
+    let before = before.lookups.iter().find(same).unwrap_or(&nothing);
+    let asked = now.asked - before.asked;
     // Counters of the two are not read at the same instant.
-    (looked_up > 0.0).then(|| ((found(now, place) - found(before, place)) / looked_up).clamp(0.0, 1.0))
+    (asked > 0.0).then(|| ((found(now, place) - found(before, place)) / asked).clamp(0.0, 1.0))
 }
 
 fn seconds(since: Instant, now: Instant) -> f64 {
