@@ -341,6 +341,33 @@ fn who_is_gone_is_said_to_be_with_the_time_and_comes_back() {
 }
 
 #[test]
+fn whoever_waits_is_told_for_what_in_one_line() {
+    let line = |waits: [u64; 6]| {
+        let gauges = [
+            "waiting_requests",
+            "onboarding_requests",
+            "aside_transfers",
+            "grounded_transfers",
+            "gated_transfers",
+            "purges",
+        ];
+        let gauges = gauges.iter().zip(waits).map(|(name, count)| format!("kvstrata_{name} {count}\n"));
+        let text =
+            made_up(3600, 4000).replace("kvstrata_waiting_requests 3\n", "") + &gauges.collect::<String>();
+        let (watch, now) = watched(&[text.clone(), text]);
+        watch.view(now).text(false, COLUMNS, ROWS).lines().nth(2).expect("a row").to_owned()
+    };
+    assert_eq!(line([0; 6]), "waiting: none");
+    assert_eq!(line([0, 0, 7, 0, 0, 1]), "waiting: 7 copies up for a queue, 1 purges");
+    assert_eq!(
+        line([1, 2, 0, 3, 4, 0]),
+        "waiting: 1 for blocks, 2 coming up, 3 down for host memory, 4 down at gates"
+    );
+    let all = line([1000; 6]);
+    assert!(all.chars().count() == 80 && all.ends_with('…'), "{all}");
+}
+
+#[test]
 fn all_that_goes_wrong_is_shown_by_cause_and_nothing_else() {
     let [_, text] = texts();
     let (watch, now) = watched(&[text.clone(), text.clone()]);

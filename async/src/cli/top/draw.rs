@@ -100,7 +100,7 @@ impl View {
         let Some(requests) = &self.requests else { return head };
         head.push(match self.gone {
             Some(_) => Line::from("what follows is the last that it told"),
-            None => waiting(requests),
+            None => waiting(requests, width),
         });
         head.extend(self.tenant.as_ref().map(|of| {
             let (part, blocks, quota) = (percent(Some(of.part())), whole(of.blocks), whole(of.quota));
@@ -216,16 +216,22 @@ impl View {
     }
 }
 
-fn waiting(of: &Requests) -> Line<'static> {
+fn waiting(of: &Requests, width: usize) -> Line<'static> {
     let who = [
         (of.waiting, "for blocks"),
         (of.onboarding, "coming up"),
-        (of.grounded, "copies for host memory"),
-        (of.gated, "copies at gates"),
+        (of.aside, "copies up for a queue"),
+        (of.grounded, "down for host memory"),
+        (of.gated, "down at gates"),
+        (of.purges, "purges"),
     ];
     let who = who.into_iter().filter(|(count, _)| *count > 0);
     let who: Vec<String> = who.map(|(count, words)| format!("{} {words}", whole(count))).collect();
-    Line::from(format!("waiting: {}", if who.is_empty() { "none".to_owned() } else { who.join(", ") }))
+    let text = format!("waiting: {}", if who.is_empty() { "none".to_owned() } else { who.join(", ") });
+    match text.chars().count() > width {
+        true => Line::from(text.chars().take(width - 1).chain(['…']).collect::<String>()),
+        false => Line::from(text),
+    }
 }
 
 /// A heading, and a row of each, or of as many as have room and a word on the others.

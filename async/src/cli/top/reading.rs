@@ -65,10 +65,14 @@ pub struct Requests {
     pub waiting: u64,
     /// Runs on their way up.
     pub onboarding: u64,
+    /// Transfers to the device that wait beside a full queue, or for staging.
+    pub aside: u64,
     /// Copies down that wait for a block of host memory.
     pub grounded: u64,
     /// Copies down that wait for a layer or an iteration.
     pub gated: u64,
+    /// Purges of tenants.
+    pub purges: u64,
 }
 
 /// The tenant that is nearest to its quota.
@@ -135,8 +139,10 @@ impl Reading {
                 slots: gauge("kvstrata_worker_request_total_slots"),
                 waiting: gauge("kvstrata_waiting_requests"),
                 onboarding: gauge("kvstrata_onboarding_requests"),
+                aside: gauge("kvstrata_aside_transfers"),
                 grounded: gauge("kvstrata_grounded_transfers"),
                 gated: gauge("kvstrata_gated_transfers"),
+                purges: gauge("kvstrata_purges"),
             },
             tenant: tenant(text),
             tiers,
