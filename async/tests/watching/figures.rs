@@ -314,7 +314,7 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
 fn counters_only_grow() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
     let runtime = runtime.expect("threads");
-    let manager = runtime.block_on(async { build(settings(8, 32)) });
+    let manager = runtime.block_on(async { build(settings(8, 8).disk_blocks(64)) });
     let scrapes = AtomicUsize::new(0);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -333,16 +333,24 @@ fn counters_only_grow() {
         });
         // A path is busy, and idle, with each.
         let mut sequence = 0;
-        while scrapes.load(Relaxed) < 300 && !scraper.is_finished() {
+        while (scrapes.load(Relaxed) < 300 || sequence < 20) && !scraper.is_finished() {
             sequence += 1;
             runtime.block_on(async {
                 let held = compute(&manager, &hashes(sequence, 4), None).await;
                 let _ = manager.offload(&held, OffloadOptions::default()).await;
+                drop(held);
+                // Others have come since: from below.
+                let before = hashes(sequence.saturating_sub(3), 4);
+                drop(manager.restore_to_gpu(&before).await.expect("it fits"));
             });
         }
         over.store(true, Relaxed);
         scraper.join().expect("they grow");
     });
+    let stats = manager.stats();
+    for path in Path::ALL {
+        assert!(stats.path(path).bytes > 0, "{path:?}");
+    }
     runtime.block_on(async { manager.shutdown().await });
 }
 
