@@ -1,8 +1,8 @@
 //! Files that are either as they were or complete, never half-written.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The directory that a file is in, or would be.
 pub(crate) fn folder(path: &Path) -> &Path {
@@ -18,24 +18,38 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<(), String> {
     if path.is_dir() {
         return refuse("is a directory; name a file in it");
     }
-    match folder(path).is_dir() {
-        true => Ok(()),
-        false => refuse("its directory does not exist; create it, or name another"),
+    if !folder(path).is_dir() {
+        return refuse("its directory does not exist; create it, or name another");
     }
+    if is_special(path) {
+        return Ok(());
+    }
+    let tried = begin(path).and_then(|(temporary, _)| std::fs::remove_file(temporary));
+    tried.or_else(|error| refuse(&format!("cannot be written: {error}; name another file")))
 }
 
-/// Writes a file in place of the one that there is.
-pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    // What is no regular file (a pipe, /dev/stderr) cannot be replaced, and is written to.
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return OpenOptions::new().write(true).open(path)?.write_all(text);
-    }
+/// What is no regular file (a pipe, /dev/stderr) cannot be replaced, and is written to.
+fn is_special(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| !metadata.is_file())
+}
+
+/// A new file beside another, to be put in its place.
+fn begin(path: &Path) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}.tmp", std::process::id()));
     let temporary = folder(path).join(hidden);
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    Ok((temporary, file))
+}
+
+/// Writes a file in place of the one that there is.
+pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    if is_special(path) {
+        return OpenOptions::new().write(true).open(path)?.write_all(text);
+    }
+    let (temporary, mut file) = begin(path)?;
     let written =
         file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {

@@ -245,22 +245,30 @@ fn a_single_capacity_has_its_own_tick() {
     }
 }
 
-/// Their names are too long for a file beside them.
+/// Links to a device that has no room for anything, which is seen when it is written to.
+fn full(folder: &Path, names: &[&str]) {
+    for name in names {
+        std::os::unix::fs::symlink("/dev/full", folder.join(name)).expect("a link");
+    }
+}
+
 #[test]
 fn all_that_cannot_be_written_is_said() {
     let folder = folder();
-    let (json, plot) = (format!("{}.json", "x".repeat(250)), format!("{}.svg", "x".repeat(251)));
-    let output = run_in(folder.path(), &[&SHORT[..], &["--json", &json, "--plot", &plot]].concat());
+    full(folder.path(), &["full.json", "full.svg"]);
+    let output =
+        run_in(folder.path(), &[&SHORT[..], &["--json", "full.json", "--plot", "full.svg"]].concat());
     let message = refused(&output);
-    assert!(message.contains(&json) && message.contains(&plot), "{message}");
+    assert!(message.contains("full.json") && message.contains("full.svg"), "{message}");
 }
 
-/// A wrong byte is graver than a picture that cannot be written: its name is too long for a file beside it.
+/// A wrong byte is graver than a picture that cannot be written.
 #[test]
 fn a_wrong_byte_is_said_though_the_picture_fails() {
     let folder = folder();
-    let file = format!("{}.svg", "x".repeat(251));
-    let small = ["replay", "--requests", "300", "--disk-blocks", "0", "--block-bytes", "4K", "--plot", &file];
+    full(folder.path(), &["full.svg"]);
+    let small =
+        ["replay", "--requests", "300", "--disk-blocks", "0", "--block-bytes", "4K", "--plot", "full.svg"];
     let output = run_in(folder.path(), &small);
     assert!(refused(&output).contains("cannot be written"));
     let output = run_in(folder.path(), &[&small[..], &["--flip-every", "20"]].concat());
@@ -317,6 +325,9 @@ fn what_is_no_picture_is_refused_by_name_before_anything_is_run() {
             ("run.pdf", ".svg or .png"),
             ("run", ".svg or .png"),
             ("/nonexistent/run.svg", "--plot /nonexistent/run.svg: its directory does not exist"),
+            // Where nobody may make a file, and a name that is too long for one beside it.
+            ("/proc/run.svg", "--plot /proc/run.svg: cannot be written: "),
+            (&format!("{}.svg", "x".repeat(251)), "cannot be written: "),
         ] {
             let message =
                 refusal(&run_in(folder().path(), &[command, "--trace", "/nonexistent", "--plot", file]));

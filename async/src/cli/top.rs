@@ -60,7 +60,8 @@ What it shows:
            that half and 99 in 100 of the interval's transfers did not exceed;
            – where none ended, or with metrics.histograms = false.
   HITS     Of the blocks that requests looked up, the part found in each tier:
-           in the last interval, and since the process began.
+           in the last interval, and since the process began. Of several groups
+           of layers, the part of each group's that was found anywhere.
   TROUBLE  What was dropped, refused or failed, by cause; only what there is.
 
 Where nobody answers it says so, for how long, and goes on asking. A manager that began anew has no rates for an interval.
@@ -118,8 +119,8 @@ pub(super) fn run(arguments: &TopArgs) -> Result<u8, String> {
 fn seen(target: &Target, interval: Duration) -> Result<View, String> {
     let mut watch = Watch::new(target.place(), interval, Instant::now());
     let mut ask = || {
-        let text = target.fetch()?;
-        watch.take(&text, Instant::now())
+        let (at, text) = target.fetch();
+        watch.take(&text?, at)
     };
     let answered = ask().and_then(|()| {
         thread::sleep(interval);

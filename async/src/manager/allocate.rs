@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 /// How blocks are asked for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -126,14 +126,9 @@ async fn at_once_or_in_line(
         Taken::Place(place) => place,
     };
     let in_line = InLine { inner, places: VecDeque::from([place]) };
+    let span = asked::in_line(options.request, count, tenant);
     // One that was asked for.
-    in_line
-        .served(deadline)
-        .instrument(asked::in_line(options.request, count, tenant))
-        .await?
-        .into_iter()
-        .next()
-        .ok_or(AllocateError::Closed)
+    in_line.served(deadline, &span).await?.into_iter().next().ok_or(AllocateError::Closed)
 }
 
 enum Taken {
@@ -202,7 +197,7 @@ async fn groups_at_once_or_in_line(
     let span = asked::in_line(options.request, counts.iter().sum(), tenant);
     let deadline = options.deadline(inner);
     let in_line = InLine::enter(inner, lines, tenant, deadline)?;
-    let mut served = in_line.served(deadline).instrument(span).await?.into_iter();
+    let mut served = in_line.served(deadline, &span).await?.into_iter();
     let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);
     let of = |(stack, count)| if count > 0 { served.next() } else { Some(none(stack)) };
     // As many as were asked for.
@@ -304,7 +299,13 @@ impl<'i> InLine<'i> {
     }
 
     /// The blocks of each line, when there are those of all.
-    async fn served(mut self, waited: Duration) -> Result<Vec<BlocksMut>, AllocateError> {
+    async fn served(self, waited: Duration, span: &Span) -> Result<Vec<BlocksMut>, AllocateError> {
+        let all = self.all(waited).instrument(span.clone()).await?;
+        asked::served(span, &all);
+        Ok(all)
+    }
+
+    async fn all(mut self, waited: Duration) -> Result<Vec<BlocksMut>, AllocateError> {
         let mut all = Vec::with_capacity(self.places.len());
         while let Some(place) = self.places.front_mut() {
             let answer = (&mut place.blocks).await;

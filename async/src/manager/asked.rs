@@ -1,9 +1,9 @@
 //! A call of an engine's that is answered later: when it came, and its span. Both end with the answer, or with the handle that is dropped before.
 //!
-//! Spans, one a call, with the number of its request and counts: at debug what requests do (`onboard`, `allocate` if it waits in line, `offload`,
+//! Spans, one a call, with the number of its request, counts, and the device's blocks by their numbers, the first [`MOST_IDS`] of them: at debug what requests do (`onboard`, `allocate` if it waits in line, `offload`,
 //! `preempt`, `resume`), since a line for each is a tenth of a request's time and more where blocks are small; at info what an operator asks for
-//! (`persist`, `purge`). A look-up has none: it is what an engine does most, and waits for nobody. Blocks by their numbers, and transfers of
-//! single ones, are for `trace` and `debug`, too.
+//! (`persist`, `purge`). A look-up has none: it is what an engine does most, and waits for nobody. Transfers of single blocks are for
+//! `trace` and `debug`, too.
 
 use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
@@ -15,15 +15,44 @@ use super::tenants::{Purged, TenantId};
 use super::watch::Since;
 use crate::metrics::Call;
 use crate::tier::Tier;
-use tracing::field::Empty;
-use tracing::{Span, debug_span, info_span, trace};
+use kvstrata_core::BlockId;
+use std::fmt::{self, Display, Formatter};
+use tracing::field::{Empty, display};
+use tracing::{Span, debug_span, info_span};
+
+/// Blocks that a span names: more are counted.
+const MOST_IDS: usize = 64;
+
+/// Numbers of blocks, as a span has them.
+struct Ids<I>(I);
+
+impl<I: Iterator<Item = BlockId> + Clone> Display for Ids<I> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let mut ids = self.0.clone();
+        f.write_str("[")?;
+        for (index, id) in ids.by_ref().take(MOST_IDS).enumerate() {
+            write!(f, "{}{}", if index == 0 { "" } else { ", " }, id.0)?;
+        }
+        match ids.count() {
+            0 => f.write_str("]"),
+            more => write!(f, ", … {more} more]"),
+        }
+    }
+}
+
+/// Which blocks: nothing where the span is not wanted.
+fn names(span: &Span, ids: impl Iterator<Item = BlockId> + Clone) {
+    if !span.is_disabled() {
+        span.record("block_ids", display(Ids(ids)));
+    }
+}
 
 /// Blocks on their way down.
 macro_rules! down {
-    ($span:ident, $name:literal, $inner:expr, $stack:expr, $blocks:expr, $($request:ident)?) => {
+    ($span:ident, $name:literal, $inner:expr, $stack:expr, $blocks:expr, $($more:tt)*) => {
         $span!(
             $name,
-            $($request,)?
+            $($more)*
             group = $inner.stack($stack).name,
             blocks = $blocks,
             copied = Empty,
@@ -61,7 +90,8 @@ impl Asked {
             disk = found.in_tier(Tier::Disk),
             pending = found.pending(),
             came = Empty,
-            missed = Empty
+            missed = Empty,
+            block_ids = Empty
         );
         Asked { since: inner.watch.now(), span }
     }
@@ -78,13 +108,14 @@ impl Asked {
         if let Some(cause) = answer.missed {
             self.span.record("missed", cause.name());
         }
-        trace!(parent: &self.span, blocks = ?answer.blocks.refs().iter().map(|block| block.id.0).collect::<Vec<_>>(), "onboarded");
+        names(&self.span, answer.blocks.refs().iter().map(|block| block.id));
     }
 
     /// For blocks to be copied down.
     pub(super) fn offload(inner: &Inner, blocks: &Blocks, request: u64) -> Asked {
-        let span = down!(debug_span, "offload", inner, blocks.stack(), blocks.len(), request);
-        trace!(parent: &span, blocks = ?blocks.refs().iter().map(|block| block.id.0).collect::<Vec<_>>(), "offload");
+        let span =
+            down!(debug_span, "offload", inner, blocks.stack(), blocks.len(), request, block_ids = Empty,);
+        names(&span, blocks.refs().iter().map(|block| block.id));
         Asked { since: inner.watch.now(), span }
     }
 
@@ -107,22 +138,39 @@ impl Asked {
 
 /// Of an allocation that waits in line.
 pub(super) fn in_line(request: u64, blocks: usize, tenant: TenantId) -> Span {
-    debug_span!("allocate", request, blocks, tenant = tenant.0)
+    debug_span!("allocate", request, blocks, tenant = tenant.0, block_ids = Empty)
+}
+
+/// What it has got, of all groups that it is for.
+pub(super) fn served(span: &Span, all: &[BlocksMut]) {
+    names(span, all.iter().flat_map(|blocks| blocks.ids().iter().copied()));
 }
 
 /// Of a request that gives up its blocks.
-pub(super) fn preempt(request: u64, blocks: usize, partial: usize) -> Span {
-    debug_span!("preempt", request, blocks, partial)
+pub(super) fn preempt(request: u64, blocks: &Blocks, partial: &BlocksMut) -> Span {
+    let span =
+        debug_span!("preempt", request, blocks = blocks.len(), partial = partial.len(), block_ids = Empty);
+    names(&span, with_partial(blocks, Some(partial)));
+    span
+}
+
+fn with_partial<'b>(
+    blocks: &'b Blocks,
+    partial: Option<&'b BlocksMut>,
+) -> impl Iterator<Item = BlockId> + Clone {
+    let partial = partial.into_iter().flat_map(|blocks| blocks.ids().iter().copied());
+    blocks.refs().iter().map(|block| block.id).chain(partial)
 }
 
 /// Of one that is to have them back.
 pub(super) fn resume(request: u64, blocks: usize, partial: usize) -> Span {
-    debug_span!("resume", request, blocks, partial, came = Empty, missed = Empty)
+    debug_span!("resume", request, blocks, partial, came = Empty, missed = Empty, block_ids = Empty)
 }
 
 /// What came of it.
 pub(super) fn resumed(span: &Span, answer: &Resumed) {
     span.record("came", answer.blocks.len() + answer.partial.as_ref().map_or(0, BlocksMut::len));
+    names(span, with_partial(&answer.blocks, answer.partial.as_ref()));
     if let Some(cause) = answer.missed {
         span.record("missed", cause.name());
     }
@@ -140,4 +188,17 @@ pub(super) fn purged(span: &Span, answer: &Purged) {
     span.record("busy", tiers.iter().map(|of| of.busy).sum::<usize>());
     span.record("failed", answer.failed);
     span.record("complete", answer.complete);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_blocks_are_named_in_part_and_counted() {
+        let ids = |count: u32| Ids((0..count).map(BlockId)).to_string();
+        assert_eq!([ids(0), ids(1), ids(3)], ["[]", "[0]", "[0, 1, 2]"]);
+        assert!(ids(64).ends_with(", 62, 63]"), "{}", ids(64));
+        assert!(ids(200).ends_with(", 62, 63, … 136 more]"), "{}", ids(200));
+    }
 }

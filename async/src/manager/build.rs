@@ -362,9 +362,8 @@ fn assemble(
     let watch = Watch::new(stacks.len(), config.metrics.histograms);
     let inner = Inner::new(stacks.into(), rules, watch, traffic, (tenants, naming), parts.runtime, parts.own);
     if let Some(bound) = bound {
-        // The first one, as this is the only one.
-        let _ =
-            inner.endpoint.set(metrics::serve(&inner, bound).map_err(|source| not_served(config, source))?);
+        let endpoint = metrics::serve(&inner, bound).map_err(|source| not_served(config, source))?;
+        *inner.endpoint() = Some(endpoint);
     }
     Ok(KvBlockManager::over(inner))
 }

@@ -127,7 +127,10 @@ impl Traffic {
     /// The block is dropped, if nobody else has it.
     pub(super) fn down_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
         if let Some(down) = self.downs.get(key as usize) {
-            down.source.dropped(inner, down.from);
+            // What is called off nobody is to have any more: its tenant's blocks go, or all do.
+            if failure.cause != Cause::Cancelled {
+                down.source.dropped(inner, down.from);
+            }
             // Called off: what has moved is counted where it lands, and what is late for whoever has asked was counted then.
             match down.at {
                 At::Moving => {}

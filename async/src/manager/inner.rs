@@ -34,7 +34,7 @@ use kvstrata_core::BlockRef;
 use kvstrata_core::waiting::Waiting;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
@@ -65,8 +65,8 @@ pub(super) struct Inner {
     pub(super) rules: Rules,
     pub(super) counts: Counts,
     pub(super) watch: Watch,
-    /// Where figures are served, if they are.
-    pub(super) endpoint: OnceLock<Endpoint>,
+    /// Where figures are served, while they are.
+    endpoint: Mutex<Option<Endpoint>>,
     /// Who waits for blocks of a device.
     pub(super) waiting: Waiting,
     pub(super) runtime: Handle,
@@ -119,7 +119,7 @@ impl Inner {
             rules,
             counts: Counts::new(notices),
             watch,
-            endpoint: OnceLock::new(),
+            endpoint: Mutex::default(),
             waiting: Waiting::new(),
             runtime,
             checks,
@@ -141,6 +141,11 @@ impl Inner {
         });
         deadlines::task(&inner);
         inner
+    }
+
+    /// Where figures are served, while they are.
+    pub(super) fn endpoint(&self) -> MutexGuard<'_, Option<Endpoint>> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The number of a stack of this manager.

@@ -4,13 +4,13 @@ use super::counts::ManagerStats;
 use super::inner::Inner;
 use super::line::Line;
 use super::schedule::Waiter;
+use super::stack::Needs;
 use super::tenants::TenantId;
 use super::traffic::Traffic;
 use crate::disk::RejectedReads;
-use crate::metrics::{Bound, Endpoint, Lookups};
 use crate::metrics::{
-    Call, CallMetrics, DiskMetrics, Found, GroupMetrics, Metrics, PathMetrics, TenantMetrics, TierMetrics,
-    VerificationFailures, Waiting, WorkerMetrics,
+    Bound, Call, CallMetrics, DiskMetrics, Endpoint, Found, GroupMetrics, Metrics, PathMetrics,
+    TenantMetrics, TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Path};
@@ -49,7 +49,6 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
     let groups: Vec<GroupMetrics> = (inner.stacks.iter().enumerate())
         .map(|(index, stack)| GroupMetrics { group: stack.name.clone(), lookups: inner.watch.lookups(index) })
         .collect();
-    let lookups = groups.iter().fold(Lookups::default(), |all, of| all + of.lookups);
     let utilisation = crate::metrics::ratio(inflight_blocks, blocks);
     Metrics {
         version: env!("CARGO_PKG_VERSION"),
@@ -57,8 +56,6 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
         available_blocks,
         inflight_blocks,
         utilisation,
-        lookups,
-        groups,
         verification_failures: verification_failures(&stats, &disks),
         stats,
         paths,
@@ -66,12 +63,13 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
         disks,
         waiting,
         tenants: tenants(inner),
-        worker: worker(inner, waiting.requests, lookups, [inflight_blocks, blocks]),
+        worker: worker(inner, waiting.requests, &tiers, &groups),
         tiers,
+        groups,
     }
 }
 
-/// Serves them for as long as the manager is there: also while it is shut down, when what is under way is what somebody wants to see.
+/// Serves them while the manager is there: also while it is shut down, when what is under way is what somebody wants to see.
 pub(super) fn serve(inner: &Arc<Inner>, bound: Bound) -> io::Result<Endpoint> {
     let (figures_of, alive_of) = (Arc::downgrade(inner), Arc::downgrade(inner));
     let figures = move || {
@@ -201,16 +199,21 @@ fn label(name: &str, id: OwnerId) -> String {
     }
 }
 
-fn worker(inner: &Inner, in_line: u64, lookups: Lookups, [active, total]: [u64; 2]) -> WorkerMetrics {
+/// Of the group that a router has in mind, which counts pages of prompts: the first that needs all of them, if there is one.
+fn worker(inner: &Inner, in_line: u64, tiers: &[TierMetrics], groups: &[GroupMetrics]) -> WorkerMetrics {
     let told = inner.watch.told();
     let requests = told.unwrap_or_default();
+    let group =
+        inner.stacks.iter().position(|stack| matches!(stack.needs, Needs::All { .. })).unwrap_or_default();
+    let device = tiers.iter().filter(|of| of.tier == Tier::Device).nth(group);
+    let lookups = groups.get(group).map(|of| of.lookups).unwrap_or_default();
     WorkerMetrics {
         request_active_slots: requests.active_slots,
         request_total_slots: requests.total_slots,
-        kv_active_blocks: active,
-        kv_total_blocks: total,
+        kv_active_blocks: device.map_or(0, TierMetrics::inflight),
+        kv_total_blocks: device.map_or(0, |of| of.blocks),
         num_requests_waiting: told.map_or(in_line, |told| told.waiting),
-        gpu_cache_usage_perc: crate::metrics::ratio(active, total),
+        gpu_cache_usage_perc: device.map_or(0.0, TierMetrics::utilisation),
         gpu_prefix_cache_hit_rate: crate::metrics::ratio(lookups.found_by(Found::Device), lookups.blocks),
     }
 }

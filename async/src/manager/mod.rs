@@ -145,6 +145,7 @@ struct Users(Arc<Inner>);
 impl Drop for Users {
     fn drop(&mut self) {
         self.0.with(|traffic| traffic.close(&self.0));
+        self.0.endpoint().take();
     }
 }
 
@@ -378,10 +379,10 @@ impl KvBlockManager {
         self.inner.watch.tell(requests);
     }
 
-    /// Where the figures are served (`metrics.listen`), if they are.
+    /// Where the figures are served (`metrics.listen`), while they are: until a [`shutdown`](KvBlockManager::shutdown) is over.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.inner.endpoint.get().map(Endpoint::address)
+        self.inner.endpoint().as_ref().map(Endpoint::address)
     }
 
     /// Where every block is. Exact at rest only; for tests and diagnosis.
@@ -410,8 +411,9 @@ impl KvBlockManager {
 
     /// Ends what is under way: no more transfers begin; those that have are waited for, and so is what a caller waits for. What is not
     /// over by the deadline (`deadline.shutdown`) goes on without anybody, and owns its memory until the hardware has answered. Returns
-    /// whether all was over. Then the disk tier is closed too, with the mark of a clean end, whoever still has a handle: the next manager
-    /// over its files may be made at once. Without a shutdown that is done when the last handle is dropped, whose thread waits for it as long.
+    /// whether all was over. Then the disk tier is closed too, with the mark of a clean end, whoever still has a handle, and
+    /// figures are not served any more: the next manager of the same settings may be made at once. Without a shutdown that is done when the last
+    /// handle is dropped, whose thread waits for it as long.
     ///
     /// Blocks of device and host are not written to the disk for that, but for what is owed by `offload.mode = "through"` and finds room: what is to outlive the process is
     /// [persisted](KvBlockManager::persist) before.

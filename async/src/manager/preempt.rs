@@ -114,7 +114,7 @@ impl KvBlockManager {
         if !same {
             return Err((blocks, partial));
         }
-        let _span = asked::preempt(request, blocks.len(), partial.len()).entered();
+        let _span = asked::preempt(request, &blocks, &partial).entered();
         let pool = &self.inner.stack(blocks.stack()).device.pool;
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
         // Up to the first that was withdrawn: what is behind it is no prefix.

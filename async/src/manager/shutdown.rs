@@ -7,8 +7,8 @@
 //! for: nobody iterates any more.
 //!
 //! ```text
-//!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed: the mark of a clean end
-//!   last handle dropped ──► disks closed, if they are not yet: whoever drops it waits for that, and no longer than the deadline
+//!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed: the mark of a clean end ──► figures not served any more
+//!   last handle dropped ──► both, if they are not yet: whoever drops it waits for the disks, and no longer than the deadline
 //! ```
 //!
 //! The tasks that look after deadlines and pauses leave its end to a thread, if they are the last to have it; whoever else is, be it a task
@@ -99,7 +99,11 @@ impl Inner {
         if !idle || self.tenants.purging() {
             return false;
         }
-        self.close_disks_by(deadline).await && drained
+        let closed = self.close_disks_by(deadline).await;
+        if closed {
+            self.endpoint().take();
+        }
+        closed && drained
     }
 
     /// Lets go of the manager in a task of its runtime. If nobody else has it any more, a thread ends it: that may wait for disks, for which the

@@ -5,18 +5,21 @@
 //! is told and nowhere by default.
 //!
 //! Invariants
-//! - I1: a connection has a thread, and there are no more than [`MOST`] and the one that takes connections, which serves what is over that.
-//! - I2: a connection ends by [`PATIENCE`], and by [`SILENCE`] if it says nothing at all, whatever its other side does, and no more than
-//!   [`MOST_BYTES`] of a request are read.
+//! - I1: a connection has a thread, and there are no more than [`MOST`] and the one that takes connections. What is over that has its answer by the
+//!   latter, which waits no longer than [`BRIEF`] for each, and asks for no figures: `/healthz`, and that all else is not to be had now.
+//! - I2: a connection ends by [`PATIENCE`], and by [`OF_HEAD`] if its request is not there by then, whatever its other side does, and no more than twice
+//!   [`MOST_BYTES`] of it are read.
 //! - I3: no more than [`SCRAPES`] threads ask for figures at a time, so that `/healthz`, which does not, answers where they hang.
+//! - I4: when an [`Endpoint`] has been dropped, its address is free.
 //!
 //! # Orderings
-//! Relaxed throughout. `stop`: who reads it late serves one connection more. The counts publish nothing; each is exact, since it is what
+//! Relaxed throughout. `stop`: who reads it late finds no more connections, and looks again. The counts publish nothing; each is exact, since it is what
 //! `fetch_add` gave that decides.
 
 use super::text::CONTENT_TYPE;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -25,7 +28,8 @@ use std::time::{Duration, Instant};
 const MOST: usize = 16;
 const SCRAPES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(5);
-const SILENCE: Duration = Duration::from_millis(500);
+const OF_HEAD: Duration = Duration::from_secs(1);
+const BRIEF: Duration = Duration::from_millis(50);
 const MOST_BYTES: usize = 8 << 10;
 /// After no connection could be taken: not to spin while the process has no descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -43,6 +47,8 @@ pub struct Bound {
 pub struct Endpoint {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
+    /// The listener once more, as what can be shut down.
+    listening: TcpStream,
 }
 
 /// What is served.
@@ -85,14 +91,15 @@ impl Bound {
     /// wait for anything. Both are called by threads of the endpoint's.
     ///
     /// # Errors
-    /// No thread is to be had.
+    /// No thread is to be had, or no descriptor.
     pub fn serve(
         self,
         figures: impl Fn() -> Option<String> + Send + Sync + 'static,
         alive: impl Fn() -> bool + Send + Sync + 'static,
     ) -> io::Result<Endpoint> {
         let Bound { listener, address } = self;
-        let endpoint = Endpoint { address, stop: Arc::default() };
+        let listening = TcpStream::from(OwnedFd::from(listener.try_clone()?));
+        let endpoint = Endpoint { address, stop: Arc::default(), listening };
         let stop = Arc::clone(&endpoint.stop);
         let served = Served {
             figures: Box::new(figures),
@@ -117,14 +124,8 @@ impl Drop for Endpoint {
     /// Nobody waits for the threads: one of them may be who drops it.
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        // A connection, so that who takes them looks. What else belongs to the address, as a scope, stays.
-        let mut here = self.address;
-        match here.ip() {
-            IpAddr::V4(ip) if ip.is_unspecified() => here.set_ip(Ipv4Addr::LOCALHOST.into()),
-            IpAddr::V6(ip) if ip.is_unspecified() => here.set_ip(Ipv6Addr::LOCALHOST.into()),
-            _ => {}
-        }
-        let _ = TcpStream::connect_timeout(&here, PAUSE);
+        // The listener listens no more, whoever still has it, and who waits for connections of it is woken.
+        let _ = self.listening.shutdown(Shutdown::Both);
     }
 }
 
@@ -148,22 +149,30 @@ fn serve(listener: &TcpListener, stop: &AtomicBool, served: &Arc<Served>) {
         let answer_beside = move || {
             let _place = Place(&of.connections);
             // Who hangs up early has no answer.
-            let _ = of.answer(&for_thread);
+            let _ = of.answer(&for_thread, false);
         };
         if busy || named().spawn(answer_beside).is_err() {
             let _place = Place(&served.connections);
-            let _ = served.answer(&connection);
+            let _ = served.answer(&connection, true);
         }
     }
 }
 
 impl Served {
-    fn answer(&self, connection: &TcpStream) -> io::Result<()> {
-        let due = Instant::now() + PATIENCE;
-        let head = read_head(connection, due)?;
-        let mut words = head.split(' ');
+    /// `busy`: the next connection waits for that.
+    fn answer(&self, connection: &TcpStream, busy: bool) -> io::Result<()> {
+        let now = Instant::now();
+        let [of_head, due] =
+            if busy { [BRIEF, BRIEF] } else { [OF_HEAD, PATIENCE] }.map(|patience| now + patience);
+        let head = read_head(connection, of_head)?;
+        let mut words = head.as_deref().unwrap_or_default().split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let (status, kind, body) = self.of(method, target);
+        let (status, kind, body) = match head {
+            Some(_) => self.of(method, target, busy),
+            None => {
+                ("431 Request Header Fields Too Large", PLAIN, format!("{MOST_BYTES} bytes are enough\n"))
+            }
+        };
         let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
         let length = body.len();
         let mut text = format!(
@@ -180,10 +189,10 @@ impl Served {
         connection.shutdown(Shutdown::Write)?;
         if !["GET", "HEAD"].contains(&method) {
             // Closed with something unread, a connection is reset, and the answer may be lost.
-            let (mut part, mut read) = ([0; 1024], 1);
+            let (due, mut part, mut read) = (due.min(Instant::now() + OF_HEAD), [0; 1024], 1);
             for _ in 0..MOST_BYTES / part.len() {
                 if read > 0 {
-                    connection.set_read_timeout(Some(left(due)?.min(SILENCE)))?;
+                    connection.set_read_timeout(Some(left(due)?))?;
                     read = again(|| (&*connection).read(&mut part))?;
                 }
             }
@@ -192,41 +201,44 @@ impl Served {
     }
 
     /// Status, type and body.
-    fn of(&self, method: &str, target: &str) -> (&'static str, &'static str, String) {
+    fn of(&self, method: &str, target: &str, busy: bool) -> (&'static str, &'static str, String) {
         // With the host before it, as a proxy is asked.
         let of_host = target.strip_prefix("http://");
         let target = of_host.map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
         let path = target.split('?').next().unwrap_or_default();
         let unavailable = |why: &str| ("503 Service Unavailable", PLAIN, format!("{why}\n"));
         match (method, path) {
+            ("GET" | "HEAD", "/healthz") if (self.alive)() => ("200 OK", PLAIN, "ok\n".to_owned()),
+            ("GET" | "HEAD", "/healthz") => unavailable("out of service"),
+            _ if busy => unavailable("as many connections are served as may be"),
             ("", _) | (_, "") => ("400 Bad Request", PLAIN, "this is HTTP\n".to_owned()),
             ("GET" | "HEAD", "/metrics") => match Place::of(SCRAPES, &self.scrapes) {
                 None => unavailable("as many scrapes are under way as may be"),
                 Some(_place) => (self.figures)()
                     .map_or_else(|| unavailable("out of service"), |text| ("200 OK", CONTENT_TYPE, text)),
             },
-            ("GET" | "HEAD", "/healthz") if (self.alive)() => ("200 OK", PLAIN, "ok\n".to_owned()),
-            ("GET" | "HEAD", "/healthz") => unavailable("out of service"),
             ("GET" | "HEAD", _) => ("404 Not Found", PLAIN, "there are /metrics and /healthz\n".to_owned()),
             _ => ("405 Method Not Allowed", PLAIN, "GET and HEAD are allowed\n".to_owned()),
         }
     }
 }
 
-/// The first line of a request, when all of its head is there.
-fn read_head(connection: &TcpStream, due: Instant) -> io::Result<String> {
+/// The first line of a request, when all of its head is there; none if that is too long.
+fn read_head(connection: &TcpStream, due: Instant) -> io::Result<Option<String>> {
     let (mut head, mut part) = (Vec::new(), [0; 1024]);
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && !head.windows(2).any(|end| end == b"\n\n") {
-        let patience = if head.is_empty() { SILENCE } else { PATIENCE };
-        connection.set_read_timeout(Some(left(due)?.min(patience)))?;
+        connection.set_read_timeout(Some(left(due)?))?;
         let read = again(|| (&*connection).read(&mut part))?;
-        if read == 0 || head.len() + read > MOST_BYTES {
-            return Err(io::ErrorKind::InvalidData.into());
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if head.len() + read > MOST_BYTES {
+            return Ok(None);
         }
         head.extend_from_slice(&part[..read]);
     }
     let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(line).into_owned())
+    Ok(Some(String::from_utf8_lossy(line).into_owned()))
 }
 
 /// Once more after a signal: calls with a time limit are not made again by the system, whatever the signal's handler asks for.

@@ -8,9 +8,10 @@ use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Where buckets end: three a decade, from a microsecond to ten seconds. What takes longer is in one more.
-pub const BOUNDS: [Duration; 22] = {
-    let mut bounds = [Duration::ZERO; 22];
+/// Where buckets end: three a decade, from a microsecond to a hundred seconds, beyond the deadlines that settings have by default. What takes
+/// longer is in one more.
+pub const BOUNDS: [Duration; 25] = {
+    let mut bounds = [Duration::ZERO; 25];
     let (mut index, mut decade) = (0, 1000);
     while index < bounds.len() {
         bounds[index] = Duration::from_nanos(match index % 3 {
@@ -98,10 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_are_three_a_decade_and_end_at_ten_seconds() {
+    fn bounds_are_three_a_decade_and_end_beyond_the_deadlines() {
         let seconds = |index: usize| BOUNDS[index].as_secs_f64();
         assert_eq!([seconds(0), seconds(1), seconds(2), seconds(3)], [1e-6, 2.5e-6, 5e-6, 1e-5]);
-        assert_eq!(BOUNDS[21], Duration::from_secs(10));
+        assert_eq!(BOUNDS[24], Duration::from_secs(100));
+        let deadlines = crate::config::DeadlineSettings::default();
+        assert!(
+            [deadlines.allocate, deadlines.onboard, deadlines.offload].iter().all(|time| *time < BOUNDS[24])
+        );
         assert!(BOUNDS.is_sorted());
     }
 
@@ -113,8 +118,8 @@ mod tests {
             (micro, 0),
             (micro + nano, 1),
             (Duration::from_micros(5), 2),
-            (BOUNDS[21], 21),
-            (BOUNDS[21] + nano, 22),
+            (BOUNDS[24], 24),
+            (BOUNDS[24] + nano, 25),
         ] {
             let (buckets, mut alone) = (Buckets::default(), LatencyHistogram::default());
             buckets.record(time);

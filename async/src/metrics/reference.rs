@@ -51,7 +51,7 @@ pub fn markdown() -> String {
     let mut text = format!(
         "# Metrics\n\nMade by `kvstrata metrics --markdown` from the table in `async/src/metrics/table.rs`; a test compares them.\n\n\
          `KvBlockManager::metrics()` gives the figures as a struct, `Metrics::to_prometheus()` as Prometheus text (0.0.4). With \
-         `metrics.listen` the manager serves that at `/metrics`, also while it shuts down, and at `/healthz` whether it is in service; `kvstrata replay --metrics \
+         `metrics.listen` the manager serves that at `/metrics` until its shutdown is over, and at `/healthz` whether it is in service; `kvstrata replay --metrics \
          ADDRESS` does the same while it runs. A dashboard for Grafana is in [grafana/](grafana/).\n\n\
          Counters begin at 0 with the manager, but for `kvstrata_stored_blocks_total` of the disk, which begins with the blocks that its \
          opening has found. Histograms have three buckets a decade, from {first:?} to {last:?}; \

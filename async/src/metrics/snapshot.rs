@@ -8,7 +8,6 @@ use crate::manager::ManagerStats;
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 use serde::Serialize;
-use std::ops::Add;
 use std::time::Duration;
 
 /// Where a request's blocks were found when it looked them up.
@@ -89,9 +88,7 @@ pub struct Metrics {
     pub utilisation: f64,
     /// Each tier of each group of layers.
     pub tiers: Vec<TierMetrics>,
-    /// What requests looked up, all groups together, and what of it was found.
-    pub lookups: Lookups,
-    /// The same of each group.
+    /// What requests looked up of each group of layers, and what of it was found.
     pub groups: Vec<GroupMetrics>,
     /// What the manager has counted.
     pub stats: ManagerStats,
@@ -181,16 +178,7 @@ impl Lookups {
     }
 }
 
-impl Add for Lookups {
-    type Output = Lookups;
-
-    fn add(self, other: Lookups) -> Lookups {
-        let found = std::array::from_fn(|place| self.found[place] + other.found[place]);
-        Lookups { blocks: self.blocks + other.blocks, found }
-    }
-}
-
-/// Look-ups of a group of layers. Of a window or a state, what is asked for is what the whole sequence needs, and found is what of that is there:
+/// Look-ups of a group of layers; they are not to be added up with another's, whose blocks are worth more or less. Of a window or a state, what is asked for is what the whole sequence needs, and found is what of that is there:
 /// all of it or nothing, mostly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct GroupMetrics {
@@ -288,7 +276,8 @@ pub struct Requests {
     pub waiting: u64,
 }
 
-/// What a router chooses workers by: the seven figures of its reference, under their names there.
+/// What a router chooses workers by: the seven figures of its reference, under their names there. Those of blocks are of one group of layers: the first
+/// that needs all blocks of a sequence, as a router counts them, or the first where none does.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct WorkerMetrics {
     /// Requests that the engine serves; 0 if it does not tell.

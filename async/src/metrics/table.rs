@@ -33,14 +33,14 @@ impl Kind {
 
 /// A sample's value.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Value {
+pub(super) enum Value<'m> {
     Whole(u64),
     Real(f64),
-    Latencies(LatencyHistogram),
+    Latencies(&'m LatencyHistogram),
 }
 
 /// Takes the samples of a metric: the labels' values, in the order of [`Row::labels`], and the value.
-pub(super) type Take<'t> = dyn FnMut(&[&str], Value) + 't;
+pub(super) type Take<'t> = dyn FnMut(&[&str], Value<'_>) + 't;
 
 /// A metric.
 pub(super) struct Row {
@@ -67,13 +67,13 @@ macro_rules! rows {
     };
 }
 
-fn each_tier(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&TierMetrics) -> Value) {
+fn each_tier(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&TierMetrics) -> Value<'static>) {
     for tier in &metrics.tiers {
         take(&[tier.tier.name(), &tier.group], value(tier));
     }
 }
 
-fn each_path(take: &mut Take<'_>, value: impl Fn(Path) -> Value) {
+fn each_path(take: &mut Take<'_>, value: impl Fn(Path) -> Value<'static>) {
     Path::ALL.into_iter().for_each(|path| take(&[path.name()], value(path)));
 }
 
@@ -171,18 +171,18 @@ pub(super) const TABLE: &[Row] = rows! {
         };
     Histogram "transfer_seconds" ["path"] "seconds", "From the start of a transfer to its end, good or bad.",
         |m, take| for path in &m.paths {
-            path.transfer.into_iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
+            path.transfer.iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
         };
     Histogram "transfer_wait_seconds" ["path"] "seconds", "From when a transfer could begin but for its turn to its start: up, from when it has its block of the device; down, also while it waits for a block of host memory. What waits for a layer or an iteration of the engine's does not wait here.",
         |m, take| for path in &m.paths {
-            path.wait.into_iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
+            path.wait.iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
         };
     Counter "parked_flights_total" [] "flights", "Flights whose blocks a failed device keeps: they are never used again.",
         |m, take| take(&[], Whole(m.stats.parked));
 
     Histogram "call_seconds" ["call"] "seconds", "From an engine's call to its answer: match; allocate; onboard, of runs that were not all in the device; offload, if it is awaited; release of a list.",
         |m, take| for calls in m.calls.iter().flatten() {
-            take(&[calls.call.name()], Latencies(calls.latency));
+            take(&[calls.call.name()], Latencies(&calls.latency));
         };
     Counter "short_onboardings_total" ["cause"] "requests", "Onboardings that ended short of the run that was found, by the cause of the first block that is missing.",
         |m, take| for cause in Cause::ALL {
@@ -236,15 +236,15 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| take(&[], Whole(m.worker.request_active_slots));
     Gauge "worker_request_total_slots" [] "requests", "Requests that the engine can serve at once; 0 if it does not tell.",
         |m, take| take(&[], Whole(m.worker.request_total_slots));
-    Gauge "worker_kv_active_blocks" [] "blocks", "Blocks of the device that somebody has.",
+    Gauge "worker_kv_active_blocks" [] "blocks", "Blocks of the device that somebody has, of the first group of layers that needs all blocks of a sequence (the first, if none does).",
         |m, take| take(&[], Whole(m.worker.kv_active_blocks));
-    Gauge "worker_kv_total_blocks" [] "blocks", "Blocks of the device.",
+    Gauge "worker_kv_total_blocks" [] "blocks", "Blocks of the device, of the same group.",
         |m, take| take(&[], Whole(m.worker.kv_total_blocks));
     Gauge "worker_num_requests_waiting" [] "requests", "Requests that wait: in the engine, if it tells; else those that wait in the manager for blocks.",
         |m, take| take(&[], Whole(m.worker.num_requests_waiting));
-    Gauge "worker_gpu_cache_usage_perc" [] "ratio", "The part of the device's blocks that somebody has, from 0 to 1.",
+    Gauge "worker_gpu_cache_usage_perc" [] "ratio", "The part of them that somebody has, from 0 to 1.",
         |m, take| take(&[], Real(m.worker.gpu_cache_usage_perc));
-    Gauge "worker_gpu_prefix_cache_hit_rate" [] "ratio", "Blocks found in the device by blocks looked up, since the start, from 0 to 1.",
+    Gauge "worker_gpu_prefix_cache_hit_rate" [] "ratio", "Blocks found in the device by blocks looked up, of the same group, since the start, from 0 to 1.",
         |m, take| take(&[], Real(m.worker.gpu_prefix_cache_hit_rate));
 };
 

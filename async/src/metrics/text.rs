@@ -27,7 +27,7 @@ impl Metrics {
                 match value {
                     Value::Whole(number) => sample(&mut text, row, "", values, None, number),
                     Value::Real(number) => sample(&mut text, row, "", values, None, number),
-                    Value::Latencies(seen) => histogram(&mut text, row, values, &seen),
+                    Value::Latencies(seen) => histogram(&mut text, row, values, seen),
                 }
             });
         }

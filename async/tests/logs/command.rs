@@ -62,43 +62,112 @@ fn a_level_that_is_none_is_refused_by_its_name() {
 }
 
 #[cfg(feature = "otel")]
-#[test]
-fn spans_go_to_a_collector_where_one_is_named() {
+mod otel {
+    use crate::directory;
     use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::process::{Command, Output, Stdio};
     use std::time::Duration;
-    // As much of one as takes what it is sent first.
-    let collector = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = collector.local_addr().expect("bound");
-    let taken = std::thread::spawn(move || {
-        let (mut connection, _) = collector.accept().expect("a sender");
-        // Half of what it sends is a failure, not a wait for the rest.
-        connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
-        let (mut sent, mut part) = (Vec::new(), [0; 4096]);
-        let has = |sent: &[u8], what: &[u8]| sent.windows(what.len()).any(|bytes| bytes == what);
-        // Requests that waited for blocks, and whose they are.
-        while !has(&sent, b"allocate") || !has(&sent, b"service.name") {
-            let read = connection.read(&mut part).expect("more of it");
-            assert!(read > 0, "{}", String::from_utf8_lossy(&sent));
-            sent.extend_from_slice(&part[..read]);
+
+    /// The command with these variables of OpenTelemetry's, and no others.
+    fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
+        let folder = directory();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
+        let others = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_"));
+        others.for_each(|(name, _)| _ = command.env_remove(name));
+        command.args(arguments).env("NO_PROXY", "*").envs(variables.iter().cloned());
+        command.current_dir(folder.path()).stdin(Stdio::null()).output().expect("the command runs")
+    }
+
+    /// As much of a collector as takes what it is sent first, by requests that wait for blocks: what that is.
+    fn sent(variables: impl Fn(SocketAddr) -> Vec<(&'static str, String)>) -> String {
+        let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = collector.local_addr().expect("bound");
+        let taken = std::thread::spawn(move || {
+            let (mut connection, _) = collector.accept().expect("a sender");
+            // Half of what it sends is a failure, not a wait for the rest.
+            connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+            let (mut sent, mut part) = (Vec::new(), [0; 4096]);
+            let has = |sent: &[u8], what: &[u8]| sent.windows(what.len()).any(|bytes| bytes == what);
+            // Requests that waited for blocks, which, and whose they are.
+            while ["allocate", "block_ids", "service.name"].iter().any(|what| !has(&sent, what.as_bytes())) {
+                let read = connection.read(&mut part).expect("more of it");
+                assert!(read > 0, "{}", String::from_utf8_lossy(&sent));
+                sent.extend_from_slice(&part[..read]);
+            }
+            connection
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                .expect("it reads");
+            String::from_utf8_lossy(&sent).into_owned()
+        });
+        let replay = ["replay", "--requests", "60", "--block-bytes", "4K", "--disk-blocks", "0"];
+        let output = run(&[&replay[..], &["--device-blocks", "256"]].concat(), &variables(address));
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        // If nothing has come, this ends the wait for it.
+        drop(TcpStream::connect(address));
+        taken.join().expect("it is sent")
+    }
+
+    #[test]
+    fn spans_go_to_a_collector_where_one_is_named() {
+        let of_all = sent(|address| vec![("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}/"))]);
+        assert!(of_all.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{of_all}");
+        assert!(of_all.contains("\u{8}kvstrata"), "the service's name, with its length: {of_all}");
+        // The one for spans goes before the one for all signals, and is taken as it is.
+        let of_spans = sent(|address| {
+            vec![
+                ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{address}/spans")),
+                ("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:1".to_owned()),
+                ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf".to_owned()),
+                ("OTEL_SERVICE_NAME", "worker-3".to_owned()),
+            ]
+        });
+        assert!(of_spans.starts_with("POST /spans HTTP/1.1\r\n"), "{of_spans}");
+        assert!(of_spans.contains("\u{8}worker-3"), "{of_spans}");
+        let attributed = sent(|address| {
+            vec![
+                ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")),
+                ("OTEL_RESOURCE_ATTRIBUTES", "service.name=worker-4,zone=a".to_owned()),
+            ]
+        });
+        assert!(attributed.contains("\u{8}worker-4") && attributed.contains("zone"), "{attributed}");
+    }
+
+    #[test]
+    fn a_collector_that_spans_cannot_be_sent_to_is_refused_by_its_variable() {
+        let [all, spans] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+        let refused = |variables: &[(&str, &str)]| {
+            let variables: Vec<_> =
+                variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+            let output = run(&["metrics"], &variables);
+            let message = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(
+                (output.status.code(), output.stdout.is_empty()),
+                (Some(2), true),
+                "{variables:?}: {message}"
+            );
+            message
+        };
+        for variable in [all, spans] {
+            for (value, why) in [
+                ("127.0.0.1:4999", "http://127.0.0.1:4318"),
+                ("collector", "http://127.0.0.1:4318"),
+                ("http://", "http://127.0.0.1:4318"),
+                ("http://a collector:4318", "http://127.0.0.1:4318"),
+                ("https://collector:4318", "without TLS"),
+            ] {
+                let message = refused(&[(variable, value)]);
+                let front = format!("kvstrata: {variable} {value}: ");
+                assert!(message.starts_with(&front) && message.contains(why), "{message}");
+            }
         }
-        connection
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-            .expect("it reads");
-        String::from_utf8_lossy(&sent).into_owned()
-    });
-    let folder = directory();
-    let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
-        .args(["replay", "--requests", "60", "--block-bytes", "4K", "--disk-blocks", "0"])
-        .args(["--device-blocks", "256"])
-        .env("NO_PROXY", "*")
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}"))
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .output()
-        .expect("the command runs");
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    // If nothing has come, this ends the wait for it.
-    drop(std::net::TcpStream::connect(address));
-    let sent = taken.join().expect("it is sent");
-    assert!(sent.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{sent}");
+        for variable in ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] {
+            let message = refused(&[(all, "http://127.0.0.1:4317"), (variable, "grpc")]);
+            assert!(message.starts_with(&format!("kvstrata: {variable} grpc: ")), "{message}");
+            assert!(message.contains("http/protobuf"), "{message}");
+        }
+        // Without a collector it is nobody's.
+        let unsaid = run(&["metrics"], &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned())]);
+        assert_eq!(unsaid.status.code(), Some(0), "{}", String::from_utf8_lossy(&unsaid.stderr));
+    }
 }

@@ -5,8 +5,16 @@ use crate::ears::{Ears, Heard, check_complaints, listen};
 use crate::gated::Ground;
 use crate::ground::{BYTES, compute, hashes, rest, settings};
 use crate::{fill, over_a_volume};
+use kvstrata::core::BlockId;
 use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
+
+/// Blocks as spans have them.
+fn numbers(ids: impl Iterator<Item = BlockId>) -> String {
+    format!("{:?}", ids.map(|id| id.0).collect::<Vec<_>>())
+}
 
 #[tokio::test]
 async fn copies_that_fail_are_said_once_a_path() {
@@ -15,13 +23,17 @@ async fn copies_that_fail_are_said_once_a_path() {
     fill(&ground, 2).await;
     drop(ground.manager.allocate(4).await.expect("blocks"));
     rest(&ground.manager).await;
+    let mut came = Vec::new();
     for _ in 0..2 {
         // What fails is tried again, and comes.
         ground.mover.close();
         let found = ground.manager.match_prefix(&hashes(1, 4));
         let up = ground.manager.onboard(found, OnboardOptions { request: 7, ..OnboardOptions::default() });
         ground.mover.fail();
-        assert_eq!(up.expect("it fits").await.blocks.len(), 4);
+        let up = up.expect("it fits").await;
+        assert_eq!(up.blocks.len(), 4);
+        came.push(numbers(up.blocks.ids()));
+        drop(up);
         rest(&ground.manager).await;
         drop(ground.manager.allocate(4).await.expect("blocks"));
         rest(&ground.manager).await;
@@ -35,7 +47,7 @@ async fn copies_that_fail_are_said_once_a_path() {
     check_complaints(&ears);
     // Each request, with its number and its counts.
     let spans = ears.spans("onboard");
-    assert_eq!(spans.len(), 2);
+    assert_eq!(spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(), came);
     for span in spans {
         let fields =
             ["request", "blocks", "host", "disk", "came", "missed"].map(|field| span.field(field).to_owned());
@@ -68,8 +80,21 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     let patience = Some(Duration::from_millis(5));
     let more = ground.manager.allocate_with(1, AllocateOptions { request: 11, deadline: patience }).await;
     assert!(more.is_err(), "all are held");
-    let span = &ears.spans("allocate")[0];
-    assert_eq!(["request", "blocks"].map(|field| span.field(field)), ["11", "1"]);
+    let fields = ["request", "blocks", "block_ids"];
+    assert_eq!(fields.map(|field| ears.spans("allocate")[0].field(field).to_owned()), ["11", "1", ""]);
+    let ids = [&first, &second].map(|blocks| numbers(blocks.ids()));
+    assert_eq!(
+        spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(),
+        [&ids[1], &ids[1], &ids[0]]
+    );
+    // Who waits, and is served.
+    let asked = AllocateOptions { request: 12, deadline: None };
+    let mut more = Box::pin(ground.manager.allocate_with(1, asked));
+    assert!(poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await, "all are held");
+    drop(first);
+    let more = more.await.expect("one that nobody has");
+    let served = &ears.spans("allocate")[1];
+    assert_eq!(fields.map(|field| served.field(field)), ["12", "1", &numbers(more.ids().iter().copied())]);
     let complaints = ears.complaints();
     for what in ["a queue is full", "not served in time"] {
         assert_eq!(
@@ -94,6 +119,7 @@ async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span(
     let ground = Ground::new(4, 16);
     let held = compute(&ground.manager, &hashes(1, 2), None).await;
     let last = ground.manager.allocate(1).await.expect("a block");
+    let given_up = numbers(held.ids().chain(last.ids().iter().copied()));
     let preempted = ground.manager.preempt(held, last, 5).expect("of one manager");
     rest(&ground.manager).await;
     drop(ground.manager.allocate(4).await.expect("blocks"));
@@ -103,6 +129,11 @@ async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span(
     assert_eq!(span(&ears, "preempt", &["request", "blocks", "partial"]), "5 2 1");
     assert_eq!(span(&ears, "resume", &["request", "blocks", "partial", "came", "missed"]), "5 2 1 3 ");
     assert_eq!(span(&ears, "onboard", &["request", "came"]), "5 3");
+    let partial = resumed.partial.expect("one that was not full");
+    let back = numbers(resumed.blocks.ids().chain(partial.ids().iter().copied()));
+    for (name, ids) in [("preempt", &given_up), ("onboard", &back), ("resume", &back)] {
+        assert_eq!(span(&ears, name, &["block_ids"]), *ids, "{name}");
+    }
     let offloads = ears.spans("offload");
     assert!(offloads.len() == 2 && offloads.iter().all(|span| span.field("request") == "5"), "{offloads:?}");
 }

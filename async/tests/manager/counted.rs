@@ -8,15 +8,17 @@ use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::core::{DevicePort, PoolConfig};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{
-    KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Refusal, StackParts,
+    KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Purge, Refusal, StackParts,
 };
 use kvstrata::metrics::PathMetrics;
 use kvstrata::movers::ThreadsMover;
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Copies, DeviceMover, DiskPort, Failure, HostMemory, Path};
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 /// Answers as it is told.
@@ -134,6 +136,35 @@ async fn host_memory_that_somebody_has_counts_as_busy() {
         for times in [wait, transfer] {
             assert_eq!(times.expect("counted").count(), of.transfers, "{path}");
         }
+    }
+}
+
+/// A victim on its way that is purged, or whose manager is shut down, has not been dropped for want of room.
+#[tokio::test]
+async fn what_is_called_off_on_its_way_is_not_dropped() {
+    for purged in [true, false] {
+        // One copy moves, and three wait for their turn.
+        let one_at_a_time = settings(4, 16).transfer_in_flight(BYTES as u64);
+        let ground = Ground::of(one_at_a_time.deadline_shutdown(Duration::from_millis(5)), 4, 16);
+        let acme = ground.manager.tenant("acme").expect("a name");
+        drop(compute(&acme, &hashes(1, 4), None).await);
+        ground.mover.close();
+        let late = ground.manager.allocate_within(4, Duration::from_millis(5)).await;
+        assert!(late.is_err(), "its victims are on their way");
+        match purged {
+            true => {
+                let mut purge = pin!(acme.purge(Purge::default()));
+                let begun = poll_fn(|context| Poll::Ready(purge.as_mut().poll(context).is_pending()));
+                assert!(begun.await, "a copy moves");
+                ground.mover.open();
+                assert!(purge.await.expect("none is under way").complete);
+            }
+            false => assert!(!ground.manager.shutdown().await),
+        }
+        ground.mover.open();
+        let stats = ground.manager.stats();
+        assert!(stats.path(Path::DeviceToHost).failed_by(Cause::Cancelled) >= 3, "{stats:?}");
+        assert_eq!(stats.dropped, [0, 0], "purged {purged}");
     }
 }
 

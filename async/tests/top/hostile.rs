@@ -42,16 +42,14 @@ fn what_cannot_be_read_is_refused_with_its_line() {
     assert_eq!((read.sum("kvstrata_a", &[("c", "e")]), read.sum("other", &[])), (Some(0.0), None));
     assert_eq!(read.values("kvstrata_a", "c"), ["d", "e"]);
 
-    let mut watch = Watch::new("here", SECOND, Instant::now());
-    let refused = watch.take("kvstrata_a{\n", Instant::now()).expect_err("no text");
+    let now = Instant::now();
+    let mut watch = Watch::new("here", SECOND, now);
+    let refused = watch.take("kvstrata_a{\n", now..now).expect_err("no text");
     assert_eq!(
         refused,
         "its answer cannot be read: line 1: has a label without a name, or no end of the labels"
     );
-    assert_eq!(
-        watch.take("go_threads 1\n", Instant::now()),
-        Err("it serves no figures of a manager".to_owned())
-    );
+    assert_eq!(watch.take("go_threads 1\n", now..now), Err("it serves no figures of a manager".to_owned()));
     assert!(watch.view(Instant::now()).gone.is_some_and(|gone| gone.why.contains("no figures")));
 }
 

@@ -59,8 +59,9 @@ fn texts() -> &'static [String; 2] {
 fn watched(texts: &[String; 2]) -> (Watch, Instant) {
     let began = Instant::now();
     let mut watch = Watch::new("worker-3:9400", SECOND, began);
-    watch.take(&texts[0], began).expect("a manager's");
-    watch.take(&texts[1], began + SECOND).expect("a manager's");
+    for (text, at) in texts.iter().zip([began, began + SECOND]) {
+        watch.take(text, at..at).expect("a manager's");
+    }
     (watch, began + SECOND)
 }
 

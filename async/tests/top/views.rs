@@ -2,7 +2,7 @@
 
 use crate::{PLAIN, SECOND, at_work, rows, screen, texts, watched};
 use kvstrata::cli::top::{COLUMNS, Look, ROWS, Watch};
-use kvstrata::metrics::{Found, LatencyHistogram, Metrics};
+use kvstrata::metrics::{Found, LatencyHistogram, Lookups, Metrics};
 use kvstrata::transfer::Path;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -43,14 +43,15 @@ async fn figures_are_those_of_the_manager() {
     }
     let up = view.paths.iter().filter(|path| path.path.ends_with("→device"));
     assert!(up.clone().any(|path| path.bytes_per_second > Some(0.0) && path.p99.is_some()), "{up:?}");
-    let asked = (after.lookups.blocks - before.lookups.blocks) as f64;
+    let [before, after] = [&before, &after].map(|metrics| metrics.groups[0].lookups);
+    let asked = (after.blocks - before.blocks) as f64;
     for hit in &view.hits {
-        let found = |metrics: &Metrics| match Found::ALL.into_iter().find(|found| found.name() == hit.place) {
-            Some(found) => metrics.lookups.found_by(found),
-            None => metrics.lookups.found.iter().sum(),
+        let found = |lookups: Lookups| match Found::ALL.into_iter().find(|found| found.name() == hit.place) {
+            Some(found) => lookups.found_by(found),
+            None => lookups.found.iter().sum(),
         };
-        assert_eq!(hit.now, Some((found(&after) - found(&before)) as f64 / asked), "{}", hit.place);
-        assert_eq!(hit.overall, Some(found(&after) as f64 / after.lookups.blocks as f64), "{}", hit.place);
+        assert_eq!(hit.now, Some((found(after) - found(before)) as f64 / asked), "{}", hit.place);
+        assert_eq!(hit.overall, Some(found(after) as f64 / after.blocks as f64), "{}", hit.place);
         assert_eq!(hit.history, [hit.now]);
     }
     let all = view.hits.last().expect("all of them");
@@ -74,9 +75,9 @@ kvstrata_blocks{tier=\"host\",group=\"all\",state=\"free\"} 4096
 kvstrata_blocks{tier=\"host\",group=\"all\",state=\"inactive\"} 4095
 kvstrata_blocks{tier=\"host\",group=\"all\",state=\"owned\"} 1
 kvstrata_evicted_blocks_total{tier=\"device\",group=\"all\"} COUNT
-kvstrata_lookup_blocks_total COUNT
-kvstrata_hit_blocks_total{tier=\"device\"} HALF
-kvstrata_hit_blocks_total{tier=\"host\"} 0
+kvstrata_lookup_blocks_total{group=\"all\"} COUNT
+kvstrata_hit_blocks_total{group=\"all\",tier=\"device\"} HALF
+kvstrata_hit_blocks_total{group=\"all\",tier=\"host\"} 0
 kvstrata_dropped_blocks_total{tier=\"host\"} COUNT
 kvstrata_dropped_blocks_total{tier=\"device\"} 0
 kvstrata_verification_failures_total{tier=\"disk\",cause=\"payload\"} 2
@@ -187,6 +188,42 @@ fn groups_of_layers_have_a_row_each_and_leave_room_for_the_rest() {
     assert!(many.contains("\nHITS") && many.contains("dropped from host: 4,000"), "{many}");
 }
 
+/// A block of one group is not worth one of another: 500 of a thousand, and 10 of ten.
+#[test]
+fn hits_of_groups_of_layers_are_not_added_up() {
+    let text = |asked: u64| {
+        let of = |group: &str, asked: u64, found: u64| {
+            let labels = format!("{{group=\"{group}\"");
+            format!(
+                "kvstrata_tier_blocks{labels},tier=\"device\"}} 64\n\
+                 kvstrata_lookup_blocks_total{labels}}} {asked}\n\
+                 kvstrata_hit_blocks_total{labels},tier=\"device\"}} {found}\n\
+                 kvstrata_hit_blocks_total{labels},tier=\"pending\"}} 0\n"
+            )
+        };
+        of("full-attention", asked * 100, asked * 50) + &of("window", asked, asked)
+    };
+    let (watch, now) = watched(&[text(10), text(20)]);
+    let view = watch.view(now);
+    let hits: Vec<_> =
+        view.hits.iter().map(|hit| (hit.group.as_str(), hit.place.as_str(), hit.now, hit.overall)).collect();
+    let of = |group, place, part| (group, place, Some(part), Some(part));
+    let [full, window] = ["full-attention", "window"];
+    assert_eq!(
+        hits,
+        [of(full, "device", 0.5), of(full, "all", 0.5), of(window, "device", 1.0), of(window, "all", 1.0)]
+    );
+    let shown = view.text(false, COLUMNS, ROWS);
+    let rows = "\
+HITS              now  all along  0 to 100 % by 1s, the latest at the end
+full-attention    50%        50%  ▅
+window           100%       100%  █
+";
+    assert!(shown.contains(rows), "{shown}");
+    let small = view.text(false, 40, 10);
+    assert!(small.contains("hits full-attention 50%") && small.contains("hits window 100%"), "{small}");
+}
+
 #[test]
 fn a_small_terminal_says_what_it_needs_and_the_most_important() {
     let (watch, now) = watched(texts());
@@ -227,7 +264,7 @@ fn a_manager_that_began_anew_has_no_rates_until_the_next_answer() {
     for (uptime, count) in [(1, 10), (1, 6000), (5, 900_000)] {
         let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 6000)]);
         let later = at + 10 * SECOND;
-        watch.take(&made_up(uptime, count), later).expect("a manager's");
+        watch.take(&made_up(uptime, count), later..later).expect("a manager's");
         let view = watch.view(later);
         assert_eq!((view.restarts, view.interval_seconds), (1, None), "{uptime} {count}");
         assert_eq!(
@@ -238,14 +275,42 @@ fn a_manager_that_began_anew_has_no_rates_until_the_next_answer() {
         assert_eq!(view.tiers[0].evicted, count);
         let text = view.text(false, 80, 24);
         assert!(text.contains("began anew while watched: 1"), "{text}");
-        watch.take(&made_up(uptime + 1, count + 30), later + SECOND).expect("a manager's");
-        let view = watch.view(later + SECOND);
+        let later = later + SECOND;
+        watch.take(&made_up(uptime + 1, count + 30), later..later).expect("a manager's");
+        let view = watch.view(later);
         assert_eq!((view.restarts, view.tiers[0].evicted_per_second), (1, Some(30.0)));
     }
+    // One that has been there for longer than the one before ever was.
+    let (mut watch, at) = watched(&[made_up(1, 4000), made_up(2, 6000)]);
+    let later = at + 60 * SECOND;
+    watch.take(&made_up(30, 900_000), later..later).expect("a manager's");
+    assert_eq!((watch.view(later).restarts, watch.view(later).interval_seconds), (1, None));
     // One that does not tell since when it is there is known by what it counts.
     let untold = |count| made_up(0, count).replace("kvstrata_uptime_seconds 0\n", "");
     let (watch, now) = watched(&[untold(6000), untold(10)]);
     assert_eq!((watch.view(now).restarts, watch.view(now).tiers[0].evicted_per_second), (1, None));
+}
+
+/// A thousand a second, by one that answers late, having made its answer at once or only then.
+#[test]
+fn an_answer_that_comes_late_is_of_the_moment_when_it_was_made() {
+    for (made, next) in [(3602, 3605), (3605, 3606)] {
+        let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 5000)]);
+        let count = |uptime: u64| 4000 + (uptime - 3600) * 1000;
+        // Asked a second later, it came three seconds behind that; the next question is asked at once.
+        let came = at + 4 * SECOND;
+        let after = (at + (next - 3601) as u32 * SECOND).max(came);
+        for (uptime, asked, came) in [(made, at + SECOND, came), (next, came, after)] {
+            watch.take(&made_up(uptime, count(uptime)), asked..came).expect("a manager's");
+            let view = watch.view(came + 9 * SECOND);
+            assert_eq!((view.restarts, view.tiers[0].evicted_per_second), (0, Some(1000.0)), "{uptime}");
+        }
+    }
+    // What it says of its time is believed as far as it can be.
+    let (mut watch, at) = watched(&[made_up(3600, 4000), made_up(3601, 5000)]);
+    let later = at + 2 * SECOND;
+    watch.take(&made_up(9999, 6000), later..later).expect("a manager's");
+    assert_eq!(watch.view(later).tiers[0].evicted_per_second, Some(500.0));
 }
 
 #[test]
@@ -260,8 +325,9 @@ fn who_is_gone_is_said_to_be_with_the_time_and_comes_back() {
     assert_eq!(text.lines().nth(2), Some("what follows is the last that it told"), "{text}");
     let small = rows(&screen(&view, PLAIN, 40, 10));
     assert_eq!(small[2], "NO ANSWER for 1m 15s: nobody listens the", "{small:#?}");
-    watch.take(&made_up(3677, 6076), at + 76 * SECOND).expect("a manager's");
-    let view = watch.view(at + 76 * SECOND);
+    let at = at + 76 * SECOND;
+    watch.take(&made_up(3677, 6076), at..at).expect("a manager's");
+    let view = watch.view(at);
     assert_eq!((view.gone, view.restarts, view.tiers[0].evicted_per_second), (None, 0, Some(1.0)));
     assert_eq!(view.hits[0].history, [Some(0.5), None, Some(0.5)], "a gap, however often nobody answered");
 
@@ -272,6 +338,33 @@ fn who_is_gone_is_said_to_be_with_the_time_and_comes_back() {
     watch.missed("nobody listens there".to_owned());
     let text = watch.view(began + 3 * SECOND).text(false, 80, 24);
     assert!(text.contains("NO ANSWER for 3s: nobody listens there"), "{text}");
+}
+
+#[test]
+fn whoever_waits_is_told_for_what_in_one_line() {
+    let line = |waits: [u64; 6]| {
+        let gauges = [
+            "waiting_requests",
+            "onboarding_requests",
+            "aside_transfers",
+            "grounded_transfers",
+            "gated_transfers",
+            "purges",
+        ];
+        let gauges = gauges.iter().zip(waits).map(|(name, count)| format!("kvstrata_{name} {count}\n"));
+        let text =
+            made_up(3600, 4000).replace("kvstrata_waiting_requests 3\n", "") + &gauges.collect::<String>();
+        let (watch, now) = watched(&[text.clone(), text]);
+        watch.view(now).text(false, COLUMNS, ROWS).lines().nth(2).expect("a row").to_owned()
+    };
+    assert_eq!(line([0; 6]), "waiting: none");
+    assert_eq!(line([0, 0, 7, 0, 0, 1]), "waiting: 7 copies up for a queue, 1 purges");
+    assert_eq!(
+        line([1, 2, 0, 3, 4, 0]),
+        "waiting: 1 for blocks, 2 coming up, 3 down for host memory, 4 down at gates"
+    );
+    let all = line([1000; 6]);
+    assert!(all.chars().count() == 80 && all.ends_with('…'), "{all}");
 }
 
 #[test]

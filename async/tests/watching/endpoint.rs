@@ -12,12 +12,15 @@ use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Mutex, PoisonError, mpsc};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::task::Poll;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ANYWHERE: &str = "127.0.0.1:0";
+/// Connections that have a thread each.
+const PLACES: usize = 16;
 
 fn listening() -> (KvBlockManager, SocketAddr) {
     let manager = build(settings(4, 16).metrics_listen(Some(ANYWHERE.parse().expect("an address"))));
@@ -25,19 +28,31 @@ fn listening() -> (KvBlockManager, SocketAddr) {
     (manager, address)
 }
 
-/// Head and body of an answer.
-fn ask(address: SocketAddr, request: &str) -> (String, String) {
+fn say(address: SocketAddr, request: &str) -> TcpStream {
     let mut connection = TcpStream::connect(address).expect("it listens");
     connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     connection.write_all(request.as_bytes()).expect("it reads");
+    connection
+}
+
+/// Head and body.
+fn answer(mut connection: TcpStream) -> (String, String) {
     let mut answer = String::new();
     connection.read_to_string(&mut answer).expect("it answers");
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{request:?}: {answer:?}"));
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer:?}"));
     (head.to_owned(), body.to_owned())
 }
 
+fn ask(address: SocketAddr, request: &str) -> (String, String) {
+    answer(say(address, request))
+}
+
+fn question(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: here\r\nAccept: */*\r\n\r\n")
+}
+
 fn get(address: SocketAddr, path: &str) -> (String, String) {
-    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: here\r\nAccept: */*\r\n\r\n"))
+    ask(address, &question(path))
 }
 
 #[tokio::test]
@@ -72,12 +87,9 @@ async fn whatever_else_is_asked_for_is_refused() {
     assert!(head.starts_with("HTTP/1.0 405 ") && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
     let (head, body) = ask(address, "HEAD /healthz HTTP/1.0\n\n");
     assert!(head.contains("200 OK") && head.contains("Content-Length: 3") && body.is_empty(), "{head}{body}");
-    // Too long a head: no answer, and no more of it is read.
-    let mut connection = TcpStream::connect(address).expect("it listens");
-    let sent = connection.write_all(format!("GET /{} HTTP/1.1\r\n", "x".repeat(1 << 16)).as_bytes());
-    let mut answer = Vec::new();
-    let answered = sent.and_then(|()| connection.read_to_end(&mut answer));
-    assert!(answered.is_err() || answer.is_empty(), "{answer:?}");
+    // Too long a head is not waited for.
+    let (head, _) = ask(address, &format!("GET /{} HTTP/1.1\r\n", "x".repeat(10_000)));
+    assert!(head.starts_with("HTTP/1.0 431 "), "{head}");
 }
 
 /// A dozen, as the connections that a browser opens ahead, or a balancer's checks.
@@ -134,8 +146,72 @@ fn where_figures_hang_it_is_said_whether_what_they_are_of_is_alive() {
     });
 }
 
+/// So many connections that have said one letter, and say no more.
+fn slow(address: SocketAddr, connections: usize) -> Vec<TcpStream> {
+    (0..connections).map(|_| say(address, "G")).collect()
+}
+
 #[tokio::test]
-async fn a_shutdown_can_be_watched_and_without_a_manager_nobody_listens() {
+async fn who_does_not_come_to_an_end_is_given_up_soon() {
+    let (_manager, address) = listening();
+    let began = Instant::now();
+    for mut slow in slow(address, 40) {
+        let end = slow.read(&mut [0]).map_err(|error| error.kind());
+        assert!([Ok(0), Err(ErrorKind::ConnectionReset)].contains(&end), "{end:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert_eq!(get(address, "/healthz").1, "ok\n");
+}
+
+#[test]
+fn where_all_places_are_taken_it_is_said_at_once_whether_it_is_alive_and_nothing_else() {
+    let (go_on, hang) = mpsc::channel::<()>();
+    let (hang, (asked, asks)) = (Mutex::new(hang), mpsc::channel());
+    let hanging = AtomicUsize::new(0);
+    // Those who ask first have the places until they are let go.
+    let alive = move || {
+        if hanging.fetch_add(1, Relaxed) < PLACES {
+            asked.send(()).expect("the test goes on");
+            let _ = hang.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        }
+        true
+    };
+    let scrapes = Arc::new(AtomicUsize::new(0));
+    let scraped = Arc::clone(&scrapes);
+    let figures = move || {
+        scraped.fetch_add(1, Relaxed);
+        Some("figures 1\n".to_owned())
+    };
+    let bound = Bound::at(ANYWHERE.parse().expect("an address")).expect("free");
+    let endpoint = bound.serve(figures, alive).expect("a thread");
+    let address = endpoint.address();
+    thread::scope(|scope| {
+        let first: Vec<_> = (0..PLACES).map(|_| scope.spawn(|| get(address, "/healthz").1)).collect();
+        (0..PLACES).for_each(|_| asks.recv().expect("asked for"));
+        let began = Instant::now();
+        let slow = slow(address, 20);
+        // They ask while those before them are looked at: there is little patience where a request is not there.
+        let [health, figures] = ["/healthz", "/metrics"].map(|path| say(address, &question(path)));
+        assert_eq!(answer(health).1, "ok\n");
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        assert!(answer(figures).0.starts_with("HTTP/1.0 503 "));
+        assert_eq!(scrapes.load(Relaxed), 0, "who takes connections must not hang there, or panic");
+        drop((slow, go_on));
+        for first in first {
+            assert_eq!(first.join().expect("no panic"), "ok\n");
+        }
+    });
+    // A place is free again when its thread has ended, a moment after the answer.
+    while !get(address, "/metrics").0.starts_with("HTTP/1.0 200 ") {}
+    assert_eq!(scrapes.load(Relaxed), 1);
+}
+
+fn refused(address: SocketAddr) -> bool {
+    TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+}
+
+#[tokio::test]
+async fn a_shutdown_can_be_watched_until_it_is_over() {
     let address: SocketAddr = ANYWHERE.parse().expect("an address");
     let Ground { manager, mover, .. } = Ground::of(settings(4, 16).metrics_listen(Some(address)), 4, 16);
     let address = manager.metrics_address().expect("it listens");
@@ -155,17 +231,41 @@ async fn a_shutdown_can_be_watched_and_without_a_manager_nobody_listens() {
     mover.open();
     assert!(end.await);
     assert_eq!(offload.await.copied, 2);
-    // The last counts are there until the last handle goes.
-    let (_, body) = get(address, "/metrics");
+    assert!(refused(address) && manager.metrics_address().is_none());
+    // The last counts are for who has a handle.
+    let body = manager.metrics().to_prometheus();
     assert_eq!(inflight(&body), 0.0);
     assert_eq!(value(&read(&body), "kvstrata_offloaded_blocks_total", &[("tier", "device")]), 2.0);
-    drop((held, manager));
-    // Its threads end by themselves.
-    let refused =
-        || TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused);
-    while !refused() {
-        tokio::task::yield_now().await;
+}
+
+#[tokio::test]
+async fn a_shutdown_that_is_not_over_is_watched_for_as_long_as_somebody_has_the_manager() {
+    let listen = settings(4, 16).metrics_listen(Some(ANYWHERE.parse().expect("an address")));
+    let Ground { manager, mover, .. } = Ground::of(listen.deadline_shutdown(Duration::from_millis(5)), 4, 16);
+    let address = manager.metrics_address().expect("it listens");
+    let held = compute(&manager, &hashes(1, 2), None).await;
+    mover.close();
+    drop(manager.offload(&held, OffloadOptions::default()));
+    assert!(!manager.shutdown().await, "two copies move");
+    assert!(get(address, "/metrics").0.starts_with("HTTP/1.0 200 "));
+    drop(held);
+    drop(manager);
+    assert!(refused(address));
+    mover.open();
+}
+
+#[tokio::test]
+async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_at_once() {
+    let (first, address) = listening();
+    let again = settings(4, 16).metrics_listen(Some(address)).build().expect("a configuration");
+    let waits = TcpStream::connect(address).expect("it listens");
+    assert!(first.shutdown().await);
+    for _ in 0..20 {
+        let next = KvBlockManager::new(&again).expect("the address is free");
+        assert_eq!(get(address, "/healthz").1, "ok\n");
+        drop(next);
     }
+    drop((waits, first));
 }
 
 #[test]

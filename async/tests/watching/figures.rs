@@ -39,7 +39,7 @@ pub async fn busy() -> KvBlockManager {
 #[tokio::test]
 async fn look_ups_of_requests_are_counted_in_blocks_and_those_of_others_are_not() {
     let manager = build(settings(4, 16));
-    let asked = || manager.metrics().lookups;
+    let asked = || manager.metrics().groups[0].lookups;
     drop(compute(&manager, &hashes(1, 4), None).await);
     assert_eq!(asked().blocks, 0, "to register is to look up nothing");
     assert_eq!(manager.match_prefix(&hashes(1, 6)).len(), 4);
@@ -84,9 +84,9 @@ async fn what_is_on_its_way_for_another_is_found_as_pending() {
     let held = manager.allocate(4).await.expect("blocks");
     let up =
         manager.onboard(manager.match_prefix(&hashes(1, 4)), OnboardOptions::default()).expect("it fits");
-    let before = manager.metrics().lookups;
+    let before = manager.metrics().groups[0].lookups;
     assert_eq!(manager.match_prefix(&hashes(1, 4)).pending(), 4, "no block is free for it");
-    let after = manager.metrics().lookups;
+    let after = manager.metrics().groups[0].lookups;
     assert_eq!(after.found_by(Found::Pending) - before.found_by(Found::Pending), 4);
     drop(held);
     assert_eq!(up.await.blocks.len(), 4);
@@ -213,7 +213,8 @@ async fn tenants_worker_and_disk_are_there() {
     assert!(metrics.verification_failures.iter().all(|of| of.count == 0));
     let worker = metrics.worker;
     assert_eq!((worker.request_total_slots, worker.num_requests_waiting), (0, 0), "nobody has told");
-    let found = metrics.lookups.found_by(Found::Device) as f64 / metrics.lookups.blocks as f64;
+    let lookups = metrics.groups[0].lookups;
+    let found = lookups.found_by(Found::Device) as f64 / lookups.blocks as f64;
     assert_eq!(worker.gpu_prefix_cache_hit_rate, found);
     manager.tell_requests(Requests { active_slots: 3, total_slots: 8, waiting: 5 });
     let worker = manager.metrics().worker;
@@ -289,8 +290,17 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
     assert_eq!((of("full"), of("window")), ((15, 8), (4, 1)), "one of the last two of five");
     let _ = manager.match_groups(&[&full[..4], &window[..4]]);
     assert_eq!((of("full"), of("window")), ((19, 12), (6, 3)));
+    // A block of the window is not worth one of all tokens, and a router has pages of all tokens in mind.
+    drop(found);
+    let held = manager.allocate_groups(&[3, 9]).await.expect("blocks");
     let metrics = manager.metrics();
-    assert_eq!((metrics.lookups.blocks, metrics.lookups.found_by(Found::Device)), (25, 15));
+    let full = &metrics.tiers[0];
+    assert_eq!((full.tier, full.group.as_str(), full.inflight()), (Tier::Device, "full", 3));
+    let worker = metrics.worker;
+    assert_eq!((worker.kv_active_blocks, worker.kv_total_blocks), (3, full.blocks));
+    assert_eq!(worker.gpu_cache_usage_perc, full.utilisation());
+    assert_eq!(worker.gpu_prefix_cache_hit_rate, 12.0 / 19.0);
+    drop(held);
     let families = read(&metrics.to_prometheus());
     for (group, asked, hits) in [("full", 19.0, 12.0), ("window", 6.0, 3.0)] {
         assert_eq!(value(&families, "kvstrata_lookup_blocks_total", &[("group", group)]), asked);
@@ -304,7 +314,7 @@ async fn of_a_group_with_a_window_what_is_found_is_what_the_whole_sequence_needs
 fn counters_only_grow() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
     let runtime = runtime.expect("threads");
-    let manager = runtime.block_on(async { build(settings(8, 32)) });
+    let manager = runtime.block_on(async { build(settings(8, 8).disk_blocks(64)) });
     let scrapes = AtomicUsize::new(0);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -323,16 +333,24 @@ fn counters_only_grow() {
         });
         // A path is busy, and idle, with each.
         let mut sequence = 0;
-        while scrapes.load(Relaxed) < 300 && !scraper.is_finished() {
+        while (scrapes.load(Relaxed) < 300 || sequence < 20) && !scraper.is_finished() {
             sequence += 1;
             runtime.block_on(async {
                 let held = compute(&manager, &hashes(sequence, 4), None).await;
                 let _ = manager.offload(&held, OffloadOptions::default()).await;
+                drop(held);
+                // Others have come since: from below.
+                let before = hashes(sequence.saturating_sub(3), 4);
+                drop(manager.restore_to_gpu(&before).await.expect("it fits"));
             });
         }
         over.store(true, Relaxed);
         scraper.join().expect("they grow");
     });
+    let stats = manager.stats();
+    for path in Path::ALL {
+        assert!(stats.path(path).bytes > 0, "{path:?}");
+    }
     runtime.block_on(async { manager.shutdown().await });
 }
 

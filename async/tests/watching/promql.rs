@@ -132,10 +132,21 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
             && OPERATORS.contains(&sign)
         {
             self.next();
+            let on = self.labels_of("on");
+            let many = self.tokens.next_if_eq(&Token::Word("group_left".to_owned())).is_some();
             let right = self.operand();
             left = match (left, right) {
-                (Comes::Scalar, other) | (other, Comes::Scalar) => other,
-                (Comes::Series(left, of), Comes::Series(right, _)) => {
+                (Comes::Scalar, other) | (other, Comes::Scalar) if on.is_none() => other,
+                // Each series of the left has the one of the right with the same labels of those named.
+                (Comes::Series(left, of), Comes::Series(right, _)) if many => {
+                    assert!(
+                        on.as_ref() == Some(&right) && right.is_subset(&left),
+                        "labels of the sides of {sign} in {}",
+                        self.text
+                    );
+                    Comes::Series(left, of)
+                }
+                (Comes::Series(left, of), Comes::Series(right, _)) if on.is_none() => {
                     assert_eq!(left, right, "labels of the sides of {sign} in {}", self.text);
                     Comes::Series(left, of)
                 }
@@ -161,11 +172,11 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
     }
 
     fn aggregation(&mut self) -> Comes {
-        let mut by = self.by();
+        let mut by = self.labels_of("by");
         self.sign("(");
         let Comes::Series(labels, kind) = self.expression() else { panic!("sum of what? {}", self.text) };
         self.sign(")");
-        by = by.or_else(|| self.by());
+        by = by.or_else(|| self.labels_of("by"));
         assert_ne!(kind.as_deref(), Some("counter"), "a counter without rate: {}", self.text);
         let by = by.unwrap_or_default();
         let lacking: Vec<_> =
@@ -175,8 +186,9 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
         Comes::Series(by, kind)
     }
 
-    fn by(&mut self) -> Option<BTreeSet<String>> {
-        self.tokens.next_if_eq(&Token::Word("by".to_owned()))?;
+    /// Those in brackets behind a word, if it is there.
+    fn labels_of(&mut self, word: &str) -> Option<BTreeSet<String>> {
+        self.tokens.next_if_eq(&Token::Word(word.to_owned()))?;
         self.sign("(");
         let mut labels = BTreeSet::new();
         while !self.is(")") {
@@ -203,11 +215,6 @@ impl<I: Iterator<Item = Token>> Parse<'_, '_, I> {
                 };
                 assert!(labels.remove("le"), "a quantile without buckets: {}", self.text);
                 Comes::Series(labels, None)
-            }
-            "scalar" => {
-                let Comes::Series(labels, _) = self.expression() else { panic!("{}", self.text) };
-                assert!(labels.is_empty(), "scalar of several series: {}", self.text);
-                Comes::Scalar
             }
             _ => panic!("{function} is not known here: {}", self.text),
         };
@@ -277,7 +284,10 @@ fn what_is_right_is_read() {
         ),
         ("fill{tier=~\"host|device\"} + fill{tier!=\"device\"}", of(&["tier"])),
         ("sum(rate(hits_total[5m])) / sum(rate(asked_total[$__rate_interval]))", of(&[])),
-        ("sum by (tier) (rate(hits_total[5m])) / scalar(sum(rate(asked_total[5m])))", of(&["tier"])),
+        (
+            "sum by (tier, instance) (fill) / on (instance) group_left sum by (instance) (fill)",
+            of(&["tier", "instance"]),
+        ),
         ("histogram_quantile(0.99, sum(rate(took_bucket[1m])) by (le, path))", of(&["path"])),
         ("100 * (1 - sum(fill))", of(&[])),
     ] {
@@ -301,9 +311,11 @@ fn what_is_wrong_is_refused() {
         ("hits_total", "a counter without rate"),
         ("sum(hits_total)", "a counter without rate"),
         ("rate(hits_total[5m]) / rate(asked_total[5m])", "labels of the sides"),
+        ("sum by (tier) (fill) / on (tier) group_left sum by (instance) (fill)", "labels of the sides"),
+        ("sum by (instance) (fill) / on (tier) group_left sum by (tier) (fill)", "labels of the sides"),
         ("histogram_quantile(0.5, sum by (path) (rate(took_bucket[5m])))", "le is summed away"),
         ("rate(took_bucket[5m])", "buckets, not a quantile"),
-        ("scalar(fill)", "scalar of several"),
+        ("scalar(fill)", "scalar is not known here"),
         ("rate(hits_total)", "is over a time"),
         ("sum(fill", "it ends early"),
         ("fill fill", "behind the end"),

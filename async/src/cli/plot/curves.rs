@@ -8,12 +8,14 @@ use crate::policies::{Curve, Report};
 pub(in crate::cli) fn curves(report: &Report) -> Drawing {
     let line = |curve: &Curve, look: Look| Line {
         name: curve.name.to_owned(),
-        points: report
-            .capacities
-            .iter()
-            .zip(&curve.hit_ratio)
-            .map(|(blocks, ratio)| (f64::from(*blocks).log2(), 100.0 * ratio))
-            .collect(),
+        stretches: vec![
+            report
+                .capacities
+                .iter()
+                .zip(&curve.hit_ratio)
+                .map(|(blocks, ratio)| (f64::from(*blocks).log2(), 100.0 * ratio))
+                .collect(),
+        ],
         look: look.marked(),
     };
     let mut lines = vec![line(&report.optimum, Look::MEASURE)];

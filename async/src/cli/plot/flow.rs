@@ -2,6 +2,9 @@
 //!
 //! Fill and hits are over the trace's time: they are a function of the trace, and the same however fast a run is. Bandwidth is the
 //! machine's, and over the run's own time. A trace without times has its requests' numbers instead.
+//!
+//! Where no request has ended in a window there is no figure, and the line has a gap. What moved meanwhile is in the next window's rate, over all of
+//! that time.
 
 use super::Drawing;
 use super::panel::{Axis, Line, Look, Panel};
@@ -9,8 +12,10 @@ use crate::figures::count;
 use crate::replay::{ByTier, Report, Sample};
 use crate::tier::Tier;
 
-/// Windows over which hits and bytes are added up.
+/// Windows over which hits and bytes are added up, at most.
 const WINDOWS: usize = 60;
+/// Samples that a window is to have, or there would be more gaps than line.
+const SAMPLES: usize = 4;
 
 /// Time, or what stands for it: the axis's label, and where each sample is.
 struct Scale {
@@ -55,17 +60,24 @@ impl Scale {
         axis
     }
 
-    /// The first and the last sample of each window, and its middle: what is between two samples is in the window of the later one.
-    fn windows(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+    /// What is counted between the sample before each window and its last one, at its middle: what is between two samples is in the window of the
+    /// later one. Windows without a sample, or a value, are between stretches.
+    fn stretches(&self, value: impl Fn(usize, usize) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
         let last = self.at.last().copied().unwrap_or(0.0);
-        let mut from = 0;
-        (1..=WINDOWS).filter_map(move |nth| {
-            let end = last * nth as f64 / WINDOWS as f64;
+        let windows = (self.at.len() / SAMPLES).clamp(1, WINDOWS);
+        let (mut from, mut all) = (0, vec![Vec::new()]);
+        for nth in 1..=windows {
+            let end = last * nth as f64 / windows as f64;
             let to = self.at.partition_point(|at| *at <= end + 1e-9 * last).saturating_sub(1);
-            let window = (to > from).then_some((from, to, end - last / (2 * WINDOWS) as f64));
+            let value = (to > from).then(|| value(from, to)).flatten();
+            match (value, all.last_mut()) {
+                (Some(value), Some(stretch)) => stretch.push((end - last / (2 * windows) as f64, value)),
+                _ => all.push(Vec::new()),
+            }
             from = from.max(to);
-            window
-        })
+        }
+        all.retain(|stretch| !stretch.is_empty());
+        all
     }
 }
 
@@ -117,11 +129,13 @@ fn named(tier: Tier) -> &'static str {
 fn fill(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
     let lines = tiers(report).map(|(tier, blocks)| Line {
         name: named(tier).to_owned(),
-        points: samples
-            .iter()
-            .zip(&scale.at)
-            .map(|(sample, at)| (*at, 100.0 * of(tier, &sample.filled_blocks) as f64 / f64::from(blocks)))
-            .collect(),
+        stretches: vec![
+            samples
+                .iter()
+                .zip(&scale.at)
+                .map(|(sample, at)| (*at, 100.0 * of(tier, &sample.filled_blocks) as f64 / f64::from(blocks)))
+                .collect(),
+        ],
         look: Look::nth(tier as usize),
     });
     Panel {
@@ -136,14 +150,11 @@ fn fill(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
 fn hits(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
     let line = |name: &str, look, hits: &dyn Fn(&ByTier) -> u64| Line {
         name: name.to_owned(),
-        points: scale
-            .windows()
-            .filter_map(|(from, to, at)| {
-                let blocks = samples[to].blocks - samples[from].blocks;
-                let hits = hits(&samples[to].hits) - hits(&samples[from].hits);
-                (blocks > 0).then(|| (at, 100.0 * hits as f64 / blocks as f64))
-            })
-            .collect(),
+        stretches: scale.stretches(|from, to| {
+            let blocks = samples[to].blocks - samples[from].blocks;
+            let hits = hits(&samples[to].hits) - hits(&samples[from].hits);
+            (blocks > 0).then(|| 100.0 * hits as f64 / blocks as f64)
+        }),
         look,
     };
     let mut lines = vec![line("all tiers", Look::MEASURE, &|hits| hits.device + hits.host + hits.disk)];
@@ -178,10 +189,8 @@ fn bandwidth(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
     let mut lines: Vec<Line> = paths
         .map(|(nth, (name, _, bytes))| Line {
             name: name.to_owned(),
-            points: scale
-                .windows()
-                .map(|(from, to, at)| (at, rate(from, to, bytes(&samples[to]) - bytes(&samples[from]))))
-                .collect(),
+            stretches: scale
+                .stretches(|from, to| Some(rate(from, to, bytes(&samples[to]) - bytes(&samples[from])))),
             look: Look::nth(nth),
         })
         .collect();
@@ -189,7 +198,7 @@ fn bandwidth(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
     let units = [("GiB/s", 1u64 << 30), ("MiB/s", 1 << 20), ("KiB/s", 1 << 10)];
     let (unit, divisor) =
         units.into_iter().find(|(_, bytes)| most >= *bytes as f64).unwrap_or(("bytes/s", 1));
-    for point in lines.iter_mut().flat_map(|line| &mut line.points) {
+    for point in lines.iter_mut().flat_map(|line| line.stretches.iter_mut().flatten()) {
         point.1 /= divisor as f64;
     }
     Panel {
@@ -202,10 +211,47 @@ fn bandwidth(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
 }
 
 fn highest(lines: &[Line]) -> f64 {
-    lines.iter().flat_map(|line| &line.points).fold(0.0, |most: f64, (_, y)| most.max(*y))
+    lines.iter().flat_map(|line| line.stretches.iter().flatten()).fold(0.0, |most: f64, (_, y)| most.max(*y))
 }
 
 /// A tick's number: no more digits than its step has.
 fn plain(number: f64) -> String {
     format!("{}", (number * 1e6).round() / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_gap_where_nothing_ended() {
+        // A sample a second, but for half a minute in the middle.
+        let at: Vec<f64> = (0..=240).filter(|at| !(100..130).contains(at)).map(f64::from).collect();
+        let scale = Scale { label: "s", at };
+        let counted = scale.stretches(|from, to| Some((to - from) as f64));
+        let ends: Vec<f64> =
+            counted.iter().flat_map(|stretch| [stretch[0].0, stretch[stretch.len() - 1].0]).collect();
+        assert_eq!(counted.len(), 2, "{counted:?}");
+        assert!(ends[1] < 100.0 && ends[2] > 128.0, "{ends:?}");
+        let all: f64 = counted.iter().flatten().map(|(_, samples)| samples).sum();
+        assert_eq!(all, (scale.at.len() - 1) as f64, "each is in one window");
+        assert!(scale.stretches(|_, _| None).is_empty());
+    }
+
+    #[test]
+    fn one_window_is_seen_and_so_is_a_line_below_another() {
+        let line = |look| Line { name: "all".to_owned(), stretches: vec![vec![(1.0, 1.0)]], look };
+        let panel = Panel {
+            height: 200,
+            title: "one",
+            x: Axis::linear("x", 2.0, 1.0, plain),
+            y: Axis::linear("y", 2.0, 1.0, plain),
+            lines: vec![line(Look::MEASURE), line(Look::nth(0))],
+        };
+        let drawing = Drawing { trace: "t".to_owned(), title: "one".to_owned(), panels: vec![panel] };
+        let svg = String::from_utf8(super::super::svg(&drawing).expect("drawn")).expect("UTF-8");
+        let marks = svg.matches("<circle ").count() + svg.matches("<polygon ").count();
+        assert_eq!(marks, 2, "{svg}");
+        assert!(svg.contains("stroke-width=\"5\"") && svg.contains("stroke-width=\"2\""), "{svg}");
+    }
 }

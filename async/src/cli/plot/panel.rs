@@ -52,11 +52,12 @@ pub(super) struct Axis {
 
 pub(super) struct Line {
     pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+    /// Points that belong together: between two stretches nothing is known.
+    pub(super) stretches: Vec<Vec<(f64, f64)>>,
     pub(super) look: Look,
 }
 
-/// How a line is told from others: by colour, by stroke, and, if it has few points, by their marks.
+/// How a line is told from others: by colour, by stroke, and, if it has few points, by their marks, as a point by itself has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) colour: usize,
@@ -70,7 +71,7 @@ impl Look {
         Look { colour: nth % (COLOURS.len() - 1), dashed: nth % 2 == 1, marked: false }
     }
 
-    /// The one that the others are measured by: black.
+    /// The one that the others are measured by: black, and wide, so that it is seen below one that is the same.
     pub(super) const MEASURE: Look = Look { colour: COLOURS.len() - 1, dashed: false, marked: false };
 
     pub(super) fn marked(self) -> Look {
@@ -78,7 +79,7 @@ impl Look {
     }
 
     fn style(self) -> ShapeStyle {
-        COLOURS[self.colour].stroke_width(2)
+        COLOURS[self.colour].stroke_width(if self.colour == Look::MEASURE.colour { 5 } else { 2 })
     }
 }
 
@@ -232,19 +233,23 @@ impl Line {
         &self,
         chart: &mut Chart<'_, B>,
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        let (points, stroke) = (self.points.iter().copied(), self.look.style());
-        if self.look.dashed {
-            chart.draw_series(DashedLineSeries::new(points, 8, 4, stroke))?;
-        } else {
-            chart.draw_series(LineSeries::new(points, stroke))?;
-        }
-        if self.look.marked {
-            let plot = chart.plotting_area();
-            let pixels = plot.get_base_pixel();
-            let whole = plot.strip_coord_spec();
-            for point in &self.points {
-                let (x, y) = plot.map_coordinate(point);
-                mark(&whole, self.look, (x - pixels.0, y - pixels.1))?;
+        let stroke = self.look.style();
+        for stretch in &self.stretches {
+            let points = stretch.iter().copied();
+            if self.look.dashed {
+                chart.draw_series(DashedLineSeries::new(points, 8, 4, stroke))?;
+            } else {
+                chart.draw_series(LineSeries::new(points, stroke))?;
+            }
+            // One by itself has no line.
+            if self.look.marked || stretch.len() == 1 {
+                let plot = chart.plotting_area();
+                let pixels = plot.get_base_pixel();
+                let whole = plot.strip_coord_spec();
+                for point in stretch {
+                    let (x, y) = plot.map_coordinate(point);
+                    mark(&whole, self.look, (x - pixels.0, y - pixels.1))?;
+                }
             }
         }
         Ok(())

@@ -15,7 +15,7 @@
 use super::super::screen::plain;
 use super::buckets::Quantile;
 use super::reading::Requests;
-use super::view::{HitView, PathView, TierView, TroubleView, View};
+use super::view::{ALL, HitView, PathView, TierView, TroubleView, View};
 use crate::figures;
 use ratatui::Frame;
 use ratatui::style::{Color, Style, Stylize};
@@ -85,9 +85,11 @@ impl View {
             Line::from(self.target.clone()),
             Line::from(self.state()),
         ];
-        let hits = self.hits.last().into_iter();
-        lines.extend(hits.map(|all| {
-            Line::from(format!("hits {} ({} since the start)", percent(all.now), percent(all.overall)))
+        let all = self.hits.iter().filter(|hit| hit.place == ALL);
+        lines.extend(all.map(|all| {
+            let group = if self.has_groups() { format!("{} ", all.group) } else { String::new() };
+            let (now, overall) = (percent(all.now), percent(all.overall));
+            Line::from(format!("hits {group}{now} ({overall} since the start)"))
         }));
         lines.extend(self.troubles.iter().map(|trouble| Line::from(told(trouble))));
         lines
@@ -98,7 +100,7 @@ impl View {
         let Some(requests) = &self.requests else { return head };
         head.push(match self.gone {
             Some(_) => Line::from("what follows is the last that it told"),
-            None => waiting(requests),
+            None => waiting(requests, width),
         });
         head.extend(self.tenant.as_ref().map(|of| {
             let (part, blocks, quota) = (percent(Some(of.part())), whole(of.blocks), whole(of.quota));
@@ -108,8 +110,11 @@ impl View {
             ))
         }));
         let paths = section(path_heading(), &self.paths, MOST_ROWS, path_row);
-        let hits =
-            section(hit_heading(self.every_seconds), &self.hits, MOST_ROWS, |hit| hit_row(look, hit, width));
+        let hits = self.hit_rows();
+        let names = hits.iter().map(|(name, _)| name.chars().count()).fold(HIT_NAME, usize::max);
+        let hits = section(hit_heading(names, self.every_seconds), &hits, MOST_ROWS, |(name, hit)| {
+            hit_row(look, &format!("{name:<names$}"), hit, width)
+        });
         // Troubles have a heading and a row at the least, and so have the tiers.
         let left = height.saturating_sub(head.len() + paths.len() + hits.len() + 3).max(1);
         let tiers = section(tier_heading(look, width), &self.tiers, left, |tier| tier_row(look, tier, width));
@@ -124,6 +129,21 @@ impl View {
             head.extend(part);
         }
         head
+    }
+
+    fn has_groups(&self) -> bool {
+        self.hits.iter().any(|hit| hit.group != self.hits[0].group)
+    }
+
+    /// By place; where there are several groups of layers, what of each was found anywhere.
+    fn hit_rows(&self) -> Vec<(&str, &HitView)> {
+        match self.has_groups() {
+            true => {
+                let all = self.hits.iter().filter(|hit| hit.place == ALL);
+                all.map(|hit| (hit.group.as_str(), hit)).collect()
+            }
+            false => self.hits.iter().map(|hit| (hit.place.as_str(), hit)).collect(),
+        }
     }
 
     fn title(&self, look: Look, width: usize) -> Line<'static> {
@@ -196,16 +216,22 @@ impl View {
     }
 }
 
-fn waiting(of: &Requests) -> Line<'static> {
+fn waiting(of: &Requests, width: usize) -> Line<'static> {
     let who = [
         (of.waiting, "for blocks"),
         (of.onboarding, "coming up"),
-        (of.grounded, "copies for host memory"),
-        (of.gated, "copies at gates"),
+        (of.aside, "copies up for a queue"),
+        (of.grounded, "down for host memory"),
+        (of.gated, "down at gates"),
+        (of.purges, "purges"),
     ];
     let who = who.into_iter().filter(|(count, _)| *count > 0);
     let who: Vec<String> = who.map(|(count, words)| format!("{} {words}", whole(count))).collect();
-    Line::from(format!("waiting: {}", if who.is_empty() { "none".to_owned() } else { who.join(", ") }))
+    let text = format!("waiting: {}", if who.is_empty() { "none".to_owned() } else { who.join(", ") });
+    match text.chars().count() > width {
+        true => Line::from(text.chars().take(width - 1).chain(['…']).collect::<String>()),
+        false => Line::from(text),
+    }
 }
 
 /// A heading, and a row of each, or of as many as have room and a word on the others.
@@ -297,13 +323,16 @@ fn path_row(path: &PathView) -> Line<'static> {
     ))
 }
 
-fn hit_heading(every: f64) -> Line<'static> {
+/// Columns of the names of places.
+const HIT_NAME: usize = 9;
+
+fn hit_heading(names: usize, every: f64) -> Line<'static> {
     let mark = format!("  0 to 100 % by {}, the latest at the end", long(every));
-    Line::from(heading(&format!("{:<9}{:>7}{:>11}{mark}", "HITS", "now", "all along")))
+    Line::from(heading(&format!("{:<names$}{:>7}{:>11}{mark}", "HITS", "now", "all along")))
 }
 
-fn hit_row(look: Look, hit: &HitView, width: usize) -> Line<'static> {
-    let front = format!("{:<9}{:>7}{:>11}  ", hit.place, percent(hit.now), percent(hit.overall));
+fn hit_row(look: Look, name: &str, hit: &HitView, width: usize) -> Line<'static> {
+    let front = format!("{name}{:>7}{:>11}  ", percent(hit.now), percent(hit.overall));
     let room = width.saturating_sub(front.chars().count());
     let from = hit.history.len().saturating_sub(room);
     let step = |ratio: &Option<f64>| ratio.map_or(' ', |ratio| STEPS[((ratio * 8.0) as usize).min(7)]);

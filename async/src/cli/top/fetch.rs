@@ -8,6 +8,7 @@
 use super::parse::MOST_BYTES;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,8 +43,14 @@ impl Target {
         &self.place
     }
 
-    /// The text that it serves now, or why there is none, in words.
-    pub(crate) fn fetch(&self) -> Result<String, String> {
+    /// The text that it serves now, or why there is none, in words; and from when to when that was asked.
+    pub(crate) fn fetch(&self) -> (Range<Instant>, Result<String, String>) {
+        let asked = Instant::now();
+        let text = self.text();
+        (asked..Instant::now(), text)
+    }
+
+    fn text(&self) -> Result<String, String> {
         let answer = self.ask().map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!("no answer in {PATIENCE:?}"),
             io::ErrorKind::ConnectionRefused => "nobody listens there".to_owned(),

@@ -16,9 +16,7 @@ pub(super) struct Reading {
     pub(super) uptime: Option<f64>,
     pub(super) tiers: Vec<TierReading>,
     pub(super) paths: Vec<PathReading>,
-    pub(super) looked_up: f64,
-    /// By place: blocks found there.
-    pub(super) found: Vec<(String, f64)>,
+    pub(super) lookups: Vec<LookupReading>,
     pub(super) troubles: Vec<(String, f64)>,
     pub(super) requests: Requests,
     pub(super) tenant: Option<Tenant>,
@@ -47,6 +45,15 @@ pub(super) struct PathReading {
     pub(super) latency: Option<Buckets>,
 }
 
+/// Look-ups of a group of layers, in blocks of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct LookupReading {
+    pub(super) group: String,
+    pub(super) asked: f64,
+    /// By place: blocks found there.
+    pub(super) found: Vec<(String, f64)>,
+}
+
 /// Who is served, and who waits.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct Requests {
@@ -58,10 +65,14 @@ pub struct Requests {
     pub waiting: u64,
     /// Runs on their way up.
     pub onboarding: u64,
+    /// Transfers to the device that wait beside a full queue, or for staging.
+    pub aside: u64,
     /// Copies down that wait for a block of host memory.
     pub grounded: u64,
     /// Copies down that wait for a layer or an iteration.
     pub gated: u64,
+    /// Purges of tenants.
+    pub purges: u64,
 }
 
 /// The tenant that is nearest to its quota.
@@ -117,16 +128,10 @@ impl Reading {
                 .iter()
                 .map(|path| of_path(text, path))
                 .collect(),
-            looked_up: sum("kvstrata_lookup_blocks_total"),
-            found: text
-                .values("kvstrata_hit_blocks_total", "tier")
+            lookups: text
+                .values("kvstrata_lookup_blocks_total", "group")
                 .iter()
-                .map(|tier| {
-                    (
-                        shown(tier),
-                        text.sum("kvstrata_hit_blocks_total", &[("tier", tier)]).unwrap_or_default(),
-                    )
-                })
+                .map(|group| of_group(text, group))
                 .collect(),
             troubles: TROUBLES.iter().flat_map(|(name, words)| troubles(text, name, words)).collect(),
             requests: Requests {
@@ -134,8 +139,10 @@ impl Reading {
                 slots: gauge("kvstrata_worker_request_total_slots"),
                 waiting: gauge("kvstrata_waiting_requests"),
                 onboarding: gauge("kvstrata_onboarding_requests"),
+                aside: gauge("kvstrata_aside_transfers"),
                 grounded: gauge("kvstrata_grounded_transfers"),
                 gated: gauge("kvstrata_gated_transfers"),
+                purges: gauge("kvstrata_purges"),
             },
             tenant: tenant(text),
             tiers,
@@ -174,6 +181,19 @@ fn of_path(text: &Exposition, path: &str) -> PathReading {
         queued: sum("kvstrata_queue_transfers"),
         inflight: sum("kvstrata_inflight_transfers"),
         latency: (latency != Buckets::default()).then_some(latency),
+    }
+}
+
+fn of_group(text: &Exposition, group: &str) -> LookupReading {
+    let group_label = ("group", group);
+    let found = |tier: &&str| {
+        let blocks = text.sum("kvstrata_hit_blocks_total", &[group_label, ("tier", tier)]);
+        (shown(tier), blocks.unwrap_or_default())
+    };
+    LookupReading {
+        group: shown(group),
+        asked: text.sum("kvstrata_lookup_blocks_total", &[group_label]).unwrap_or_default(),
+        found: text.values("kvstrata_hit_blocks_total", "tier").iter().map(found).collect(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! The live view: one thread asks, this one draws and listens to keys.
 //!
 //! Invariants
-//! - I1: the terminal is as it was behind [`live`], however that ends: by a panic too (ratatui's hook), and by a signal that would end the process,
-//!   which it then does, so that who sent it sees that.
+//! - I1: the terminal is as it was behind [`live`], its cursor too, however that ends: by a panic too (ratatui's hook), and by a signal that would end
+//!   the process, which it then does, so that who sent it sees that.
 //! - I2: nothing that the other side does keeps a key waiting: it is another thread that waits for it.
 //!
 //! # Orderings
@@ -14,6 +14,7 @@ use super::watch::Watch;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 /// How long a figure may wait to be drawn.
 const TICK: Duration = Duration::from_millis(100);
 
-type Answer = Result<String, String>;
+type Answer = (Range<Instant>, Result<String, String>);
 
 /// Shows a manager until somebody has seen enough.
 pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<(), String> {
@@ -43,12 +44,15 @@ pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<()
     for number in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize).map_err(refused)?;
     }
-    let mut terminal = ratatui::try_init().map_err(refused)?;
+    // Half of what it does may be done where it fails.
+    let terminal = ratatui::try_init().inspect_err(|_| _ = ratatui::try_restore());
+    let mut terminal = terminal.map_err(refused)?;
     let watch = Watch::new(target.place(), interval, Instant::now());
     let shown = show(&mut terminal, watch, &answers, look, &signal);
-    let restored = ratatui::try_restore();
+    // Both, whatever comes of the first. `terminal` itself is never dropped where a signal ends the process.
+    let restored = ratatui::try_restore().and(terminal.show_cursor());
     match signal.load(Relaxed) {
-        0 => shown.and(restored).map_err(refused),
+        0 => shown.and(restored.map_err(refused)),
         // Whatever else has failed: of a terminal that has gone, nothing can be drawn.
         number => signal_hook::low_level::emulate_default_handler(number as i32).map_err(refused),
     }
@@ -64,16 +68,19 @@ fn show(
     answers: &Receiver<Answer>,
     look: Look,
     signal: &AtomicUsize,
-) -> io::Result<()> {
+) -> Result<(), String> {
     while signal.load(Relaxed) == 0 {
         match answers.try_recv() {
             // What cannot be read is in the view.
-            Ok(Ok(text)) => _ = watch.take(&text, Instant::now()),
-            Ok(Err(why)) => watch.missed(why),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+            Ok((at, Ok(text))) => _ = watch.take(&text, at),
+            Ok((_, Err(why))) => watch.missed(why),
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => {
+                return Err("top: the thread that asks has ended; begin anew".to_owned());
+            }
         }
-        terminal.draw(|frame| watch.view(Instant::now()).draw(look, frame))?;
-        if event::poll(TICK)? && ends(&event::read()?) {
+        terminal.draw(|frame| watch.view(Instant::now()).draw(look, frame)).map_err(refused)?;
+        if event::poll(TICK).map_err(refused)? && ends(&event::read().map_err(refused)?) {
             break;
         }
     }

@@ -4,6 +4,9 @@ use super::buckets::Quantile;
 use super::reading::{Requests, Tenant};
 use serde::Serialize;
 
+/// What stands for all places together.
+pub(super) const ALL: &str = "all";
+
 /// A manager, as it is seen. Rates are over [`interval_seconds`](View::interval_seconds); none where there is no such interval.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct View {
@@ -27,7 +30,7 @@ pub struct View {
     pub tiers: Vec<TierView>,
     /// Each path that blocks take.
     pub paths: Vec<PathView>,
-    /// Hits by the tier that had them; the last of all of them.
+    /// Hits of each group of layers, by the tier that had them; behind each group's, all of them.
     pub hits: Vec<HitView>,
     /// What should not happen and did, the worst first.
     pub troubles: Vec<TroubleView>,
@@ -85,6 +88,8 @@ pub struct PathView {
 /// The parts of what was looked up that were found in a place, from 0 to 1; none of nothing.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HitView {
+    /// The group of layers.
+    pub group: String,
     /// The tier; `pending`: on their way to the device already; `all`: any of them.
     pub place: String,
     /// Of the last interval.

@@ -4,17 +4,20 @@
 //! - I1: a rate is over two readings of the same process. Where a manager has begun anew in between, there is none until the next reading: what it
 //!   counts began at 0, at a moment that nobody saw.
 //! - I2: nothing shown is negative or infinite.
+//! - I3: an interval is as long as the manager's uptime says, as far as that can be: an answer that comes late may have been made when it was asked for.
+//!   No shorter than from an answer to the next question, no longer than from the question before to the answer.
 
 use super::buckets::Buckets;
 use super::exposition::Exposition;
-use super::reading::{PathReading, Reading, TierReading};
-use super::view::{Gone, HitView, PathView, TierView, TroubleView, View};
+use super::reading::{LookupReading, MOST, PathReading, Reading, TierReading};
+use super::view::{ALL, Gone, HitView, PathView, TierView, TroubleView, View};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// Intervals whose hit ratios are kept: as many columns as a terminal has.
 const KEPT: usize = 240;
-/// A process has begun anew if its beginning lies this much later than it was: clocks of two machines differ a little more in longer intervals.
+/// A process has begun anew if it has grown older by this much less than it must have: clocks of two machines differ a little more in longer intervals.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// The figures of one manager over time.
@@ -23,12 +26,13 @@ pub struct Watch {
     target: String,
     interval: Duration,
     began: Instant,
-    last: Option<(Instant, Reading)>,
+    /// With when it was asked for, and when it came.
+    last: Option<(Range<Instant>, Reading)>,
     /// The reading before, if it was of the same process.
-    before: Option<(Instant, Reading)>,
+    before: Option<(Range<Instant>, Reading)>,
     /// Since when nothing was heard, and why the last time.
     missing: Option<(Instant, String)>,
-    /// Hit ratios of intervals by place, the last of them all places together; the latest at the end.
+    /// Hit ratios of intervals, in the order of [`places`]; the latest at the end.
     ratios: VecDeque<Vec<Option<f64>>>,
     restarts: u64,
 }
@@ -49,17 +53,17 @@ impl Watch {
         }
     }
 
-    /// Takes what it answered: an exposition text.
+    /// Takes what it answered, an exposition text, between the question and the answer.
     ///
     /// # Errors
     /// The text cannot be read, or is not a manager's: it counts as [`missed`](Watch::missed), for the reason given.
-    pub fn take(&mut self, text: &str, now: Instant) -> Result<(), String> {
+    pub fn take(&mut self, text: &str, at: Range<Instant>) -> Result<(), String> {
         let read = Exposition::parse(text).map_err(|refused| format!("its answer cannot be read: {refused}"));
         let reading = read.and_then(|text| {
             Reading::of(&text).ok_or_else(|| "it serves no figures of a manager".to_owned())
         });
         match reading {
-            Ok(reading) => self.add(reading, now),
+            Ok(reading) => self.add(reading, at),
             Err(why) => {
                 self.missed(why.clone());
                 return Err(why);
@@ -72,7 +76,7 @@ impl Watch {
     pub fn missed(&mut self, why: String) {
         let since = match (&self.missing, &self.last) {
             (Some((since, _)), _) => *since,
-            (None, Some((heard, _))) => *heard,
+            (None, Some((heard, _))) => heard.end,
             (None, None) => self.began,
         };
         self.missing = Some((since, why));
@@ -82,19 +86,18 @@ impl Watch {
         }
     }
 
-    fn add(&mut self, reading: Reading, now: Instant) {
+    fn add(&mut self, reading: Reading, at: Range<Instant>) {
         self.missing = None;
         self.before = self.last.take();
-        if self.before.as_ref().is_some_and(|before| anew(before, (now, &reading))) {
+        if self.before.as_ref().is_some_and(|before| anew(before, (&at, &reading))) {
             self.restarts += 1;
             self.before = None;
         }
         if let Some((_, before)) = &self.before {
-            let places = reading.found.iter().map(|(place, _)| Some(place.as_str())).chain([None]);
-            let ratios = places.map(|place| part_found(&reading, before, place)).collect();
+            let ratios = places(&reading).map(|(of, place)| part_found(of, before, place)).collect();
             self.push(ratios);
         }
-        self.last = Some((now, reading));
+        self.last = Some((at, reading));
     }
 
     fn push(&mut self, ratios: Vec<Option<f64>>) {
@@ -118,7 +121,7 @@ impl Watch {
             ..View::default()
         };
         let Some((at, last)) = &self.last else { return view };
-        let before = self.before.as_ref().map(|(then, before)| (seconds(*then, *at), before));
+        let before = self.before.as_ref().map(|before| (between(before, (at, last)), &before.1));
         view.version.clone_from(&last.version);
         view.uptime_seconds = last.uptime;
         view.interval_seconds = before.map(|(seconds, _)| seconds);
@@ -132,19 +135,20 @@ impl Watch {
         view
     }
 
-    /// By place, those without a tier left out; all of them at the end.
+    /// Places without a tier are left out, if nothing was found there.
     fn hits(&self, last: &Reading, before: Before<'_>) -> Vec<HitView> {
-        let places = last.found.iter().enumerate().map(|(index, (place, _))| (index, Some(place.as_str())));
-        let all = places.chain([(last.found.len(), None)]);
         let there = |place: &str| last.tiers.iter().any(|tier| tier.name.split(' ').next() == Some(place));
-        all.filter(|(_, place)| place.is_none_or(|place| there(place) || found(last, Some(place)) > 0.0))
-            .map(|(index, place)| HitView {
-                place: place.unwrap_or("all").to_owned(),
-                now: before.0.and_then(|(_, before)| part_found(last, before, place)),
-                overall: part_found(last, &Reading::default(), place),
-                history: self.ratios.iter().map(|ratios| ratios.get(index).copied().flatten()).collect(),
-            })
-            .collect()
+        let shown = |of: &LookupReading, place: Option<&str>| {
+            place.is_none_or(|place| there(place) || found(of, Some(place)) > 0.0)
+        };
+        let view = |(index, (of, place)): (usize, (&LookupReading, Option<&str>))| HitView {
+            group: of.group.clone(),
+            place: place.unwrap_or(ALL).to_owned(),
+            now: before.0.and_then(|(_, before)| part_found(of, before, place)),
+            overall: part_found(of, &Reading::default(), place),
+            history: self.ratios.iter().map(|ratios| ratios.get(index).copied().flatten()).collect(),
+        };
+        places(last).enumerate().filter(|(_, (of, place))| shown(of, *place)).map(view).collect()
     }
 }
 
@@ -203,11 +207,19 @@ impl Before<'_> {
     }
 }
 
+/// The seconds between two readings of a process.
+fn between((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Instant>, &Reading)) -> f64 {
+    let told = before.uptime.zip(reading.uptime).map(|(was, is)| is - was);
+    told.unwrap_or_else(|| seconds(then.end, at.end))
+        .min(seconds(then.start, at.end))
+        .max(seconds(then.end, at.start))
+}
+
 /// Whether a reading is of another process than the one before.
-fn anew((then, before): &(Instant, Reading), (now, reading): (Instant, &Reading)) -> bool {
+fn anew((then, before): &(Range<Instant>, Reading), (at, reading): (&Range<Instant>, &Reading)) -> bool {
     let younger = match (before.uptime, reading.uptime) {
         (Some(was), Some(is)) => {
-            let passed = seconds(*then, now);
+            let passed = seconds(then.end, at.start);
             is < was || is + SLACK.as_secs_f64() + passed / 100.0 < was + passed
         }
         _ => false,
@@ -215,21 +227,32 @@ fn anew((then, before): &(Instant, Reading), (now, reading): (Instant, &Reading)
     // Of a version that does not tell: what only grows is less.
     let transfers = |reading: &Reading| reading.paths.iter().map(|path| path.transfers).sum::<f64>();
     let evicted = |reading: &Reading| reading.tiers.iter().map(|tier| tier.evicted).sum::<f64>();
-    let looked_up = |reading: &Reading| reading.looked_up;
+    let looked_up = |reading: &Reading| reading.lookups.iter().map(|of| of.asked).sum::<f64>();
     younger || [transfers, evicted, looked_up].iter().any(|count| count(reading) < count(before))
 }
 
-/// Blocks found in a place; or in any.
-fn found(reading: &Reading, place: Option<&str>) -> f64 {
-    let of = reading.found.iter().filter(|(other, _)| place.is_none_or(|place| other == place));
-    of.map(|(_, blocks)| blocks).sum()
+/// Each group's places, and all of them together at its end; of more than are shown, the first.
+fn places(reading: &Reading) -> impl Iterator<Item = (&LookupReading, Option<&str>)> {
+    let all = reading.lookups.iter().flat_map(|of| {
+        let places = of.found.iter().map(|(place, _)| Some(place.as_str()));
+        places.chain([None]).map(move |place| (of, place))
+    });
+    all.take(MOST)
 }
 
-/// The part of what was looked up between two readings that was found in a place, from 0 to 1; none of nothing.
-fn part_found(now: &Reading, before: &Reading, place: Option<&str>) -> Option<f64> {
-    let looked_up = now.looked_up - before.looked_up;
+/// Blocks found in a place; or in any.
+fn found(of: &LookupReading, place: Option<&str>) -> f64 {
+    let found = of.found.iter().filter(|(other, _)| place.is_none_or(|place| other == place));
+    found.map(|(_, blocks)| blocks).sum()
+}
+
+/// The part of what was looked up of a group since a reading that was found in a place, from 0 to 1; none of nothing.
+fn part_found(now: &LookupReading, before: &Reading, place: Option<&str>) -> Option<f64> {
+    let (nothing, same) = (LookupReading::default(), |of: &&LookupReading| of.group == now.group);
+    let before = before.lookups.iter().find(same).unwrap_or(&nothing);
+    let asked = now.asked - before.asked;
     // Counters of the two are not read at the same instant.
-    (looked_up > 0.0).then(|| ((found(now, place) - found(before, place)) / looked_up).clamp(0.0, 1.0))
+    (asked > 0.0).then(|| ((found(now, place) - found(before, place)) / asked).clamp(0.0, 1.0))
 }
 
 fn seconds(since: Instant, now: Instant) -> f64 {

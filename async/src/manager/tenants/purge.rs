@@ -370,7 +370,7 @@ impl Traffic {
             // One that moves to the staging ends there.
             if !self.give_slot(inner, key, other) && self.recall(at) {
                 self.lines[stack as usize].grounded.retain(|waits| *waits != key);
-                self.down_failed(inner, key, Failure::of(Cause::Cancelled));
+                self.down_failed(inner, key, Failure::of(Cause::Busy));
             }
         }
     }
