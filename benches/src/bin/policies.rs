@@ -18,6 +18,7 @@ policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
   held      the same over pools of which half is in use: many requests in flight
   sweep     reuse less LRU on the trace, from 250 to 150,000 blocks
   means     reuse on the trace: the mean of seven capacities within 15 % of each, against the noise of a single one
+  names     reuse on the trace by sixteen sets of hashes, which decide what it samples: mean, least and most at each capacity
   told      hits if a caller says which conversations have ended, all of them or every second one; and what the length of an answer says of that
   time      nanoseconds an eviction, in a request's batch and one by one, and a touch, and bytes a block more than LRU's, of the core's policies on the
             trace: the least of seven runs
@@ -78,7 +79,7 @@ impl Options {
         }
         if options.command.is_empty() {
             return Err(
-                "a command is missing: table, never, held, sweep, means, told, time, fresh, threads or looks; see --help"
+                "a command is missing: table, never, held, sweep, means, names, told, time, fresh, threads or looks; see --help"
                     .into(),
             );
         }
@@ -118,6 +119,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         "held" => held,
         "sweep" => sweep,
         "means" => means,
+        "names" => names,
         "told" => told,
         "time" => time,
         "fresh" => fresh,
@@ -130,6 +132,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Sets of hashes of `names`.
+const SETS: u64 = 16;
 const FOUR: [usize; 4] = [1000, 3000, 10_000, 30_000];
 
 fn table(options: &Options, trace: &Trace) {
@@ -223,6 +227,20 @@ fn means(options: &Options, trace: &Trace) {
             near.map(|blocks| trace.percent(pool::run(trace, Policy::Reuse, blocks.max(1), false).hits));
         let least = hits.iter().copied().fold(f64::MAX, f64::min);
         println!("{blocks}: {:.2} % on average, {least:.2} % at least", hits.iter().sum::<f64>() / 7.0);
+    }
+}
+
+fn names(options: &Options, trace: &Trace) {
+    for blocks in options.capacities(&FOUR) {
+        let mut hits = (0..SETS).map(|names| {
+            let how = pool::How { names, ..pool::How::PLAIN };
+            trace.percent(pool::run_so(trace, Policy::Reuse, blocks, how).hits)
+        });
+        let first = hits.next().unwrap_or_default();
+        let (sum, least, most) = hits.fold((first, first, first), |(sum, least, most), hits| {
+            (sum + hits, hits.min(least), hits.max(most))
+        });
+        println!("{blocks}: {:.2} % on average, {least:.2} to {most:.2} %", sum / SETS as f64);
     }
 }
 

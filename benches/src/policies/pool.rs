@@ -46,11 +46,14 @@ pub struct How<'a> {
     pub look: usize,
     /// Of each request, how many leading blocks are of use: those behind get the least priority.
     pub of_use: Option<&'a [usize]>,
+    /// Which of many sets of hashes blocks have: by them a policy may choose what it samples.
+    pub names: u64,
 }
 
 impl How<'static> {
     /// One request at a time, and nothing is timed.
-    pub const PLAIN: How<'static> = How { in_use: 0, timed: false, most: usize::MAX, look: 0, of_use: None };
+    pub const PLAIN: How<'static> =
+        How { in_use: 0, timed: false, most: usize::MAX, look: 0, of_use: None, names: 0 };
 }
 
 /// A pool of so many blocks, for one thread.
@@ -61,13 +64,14 @@ pub fn pool(policy: Policy, capacity: usize) -> BlockPool {
 }
 
 /// Names of blocks.
-pub(super) fn hashes_of(ids: &[u32], out: &mut Vec<SequenceHash>) {
+pub(super) fn hashes_of(ids: &[u32], names: u64, out: &mut Vec<SequenceHash>) {
     out.clear();
-    out.extend(ids.iter().map(|id| hash_of(*id)));
+    out.extend(ids.iter().map(|id| hash_of(*id, names)));
 }
 
-fn hash_of(id: u32) -> SequenceHash {
-    let key = key_of(id);
+fn hash_of(id: u32, names: u64) -> SequenceHash {
+    // Multiplied by what is odd, and turned: another bijection for each set.
+    let key = key_of(id).wrapping_mul(2 * names + 1).rotate_left(7 * names as u32);
     SequenceHash::from_u128((u128::from(key) << 64) | u128::from(key.rotate_left(17) ^ u64::from(id)))
 }
 
@@ -87,7 +91,7 @@ pub fn run_held(trace: &Trace, policy: Policy, capacity: usize, in_use: usize, t
 /// Runs the trace as it is said.
 #[must_use]
 pub fn run_so(trace: &Trace, policy: Policy, capacity: usize, how: How<'_>) -> Outcome {
-    let How { in_use, timed, most, look, of_use } = how;
+    let How { in_use, timed, most, look, of_use, names } = how;
     let pool = pool(policy, capacity);
     let mut next = vec![];
     let mut requests = VecDeque::new();
@@ -96,7 +100,7 @@ pub fn run_so(trace: &Trace, policy: Policy, capacity: usize, how: How<'_>) -> O
     let (mut found, mut held): (Vec<ImmutableBlock<'_>>, Vec<ImmutableBlock<'_>>) = (vec![], vec![]);
     for (at, request) in trace.requests.iter().enumerate() {
         let ids = &request.ids[..request.ids.len().min(capacity - in_use)];
-        hashes_of(ids, &mut hashes);
+        hashes_of(ids, names, &mut hashes);
         let watch = Watch::start(timed);
         let leading = pool.match_prefix(&hashes, &mut found);
         pool.match_any(&hashes[leading..], &mut found);

@@ -63,7 +63,7 @@ fn work(pool: &BlockPool, trace: &Trace, next: &AtomicUsize) -> (u64, f64) {
     let (mut found, mut held): (Vec<ImmutableBlock<'_>>, Vec<ImmutableBlock<'_>>) = (vec![], vec![]);
     let (mut hits, start) = (0, thread_time());
     while let Some(request) = trace.requests.get(next.fetch_add(1, Relaxed)) {
-        hashes_of(&request.ids, &mut hashes);
+        hashes_of(&request.ids, 0, &mut hashes);
         let leading = pool.match_prefix(&hashes, &mut found);
         pool.match_any(&hashes[leading..], &mut found);
         hits += leading as u64;

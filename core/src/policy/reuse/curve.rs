@@ -8,7 +8,7 @@
 //! that order as LRU does, so that nothing is believed before it was seen.
 
 use super::ages::{Ages, BUCKETS, half_life};
-use super::{CLASSES, SAMPLE_SHIFT};
+use super::{CLASSES, LEAF, SAMPLE_SHIFT, TRUNK};
 
 /// Pseudo-hits of a class's multiplier (and so many requests' worth), and of its curve against the shared one.
 const PRIOR_MULTIPLIER: f32 = 2.0;
@@ -114,14 +114,17 @@ impl Curve {
         self.hits.iter_mut().chain(&mut self.time).flatten().for_each(|x| *x *= keep);
     }
 
-    /// The curve of all classes: hits over time at risk, from a prior of one hit in ten ages, which is LRU's order.
+    /// The curve of all classes: hits over time at risk, from a prior of one hit in ten ages, which is LRU's order. But for trunks: the hits of a
+    /// single one, which each request uses, would be those of all.
     pub(super) fn share(&mut self) {
+        let of = |evidence: &[[f32; BUCKETS]; CLASSES], b: usize| -> f32 {
+            let shared = evidence.iter().enumerate().filter(|(class, _)| !(TRUNK..LEAF).contains(class));
+            shared.map(|(_, ages)| ages[b]).sum()
+        };
         for b in 0..BUCKETS {
             let (first, next) = self.ages.span(b);
             let middle = (first as f32 + next as f32) / 2.0;
-            let hits: f32 = self.hits.iter().map(|h| h[b]).sum();
-            let time: f32 = self.time.iter().map(|t| t[b]).sum();
-            self.shared[b] = (hits + 0.2) / (time + 2.0 * middle);
+            self.shared[b] = (of(&self.hits, b) + 0.2) / (of(&self.time, b) + 2.0 * middle);
         }
     }
 
@@ -161,6 +164,7 @@ impl Curve {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     const CAPACITY: u32 = 10_000;
 
@@ -192,6 +196,21 @@ mod tests {
         assert!((1.0..2.0).contains(&(hot * CAPACITY as f32)), "{hot}");
         let spent = curve.row(0, 20.0)[curve.ages.bucket(CAPACITY)];
         assert!(spent < hot / 2.0, "it comes no more at that age: {spent}, {hot}");
+    }
+
+    /// A system prompt is used by all: of what else comes back it says nothing.
+    #[test]
+    fn trunks_are_not_shared() {
+        let mut curve = curve();
+        (0..2000).for_each(|_| curve.expose(0, 0, CAPACITY));
+        let alone = (0..2).map(|_| {
+            curve.share();
+            let row = curve.row(0, 20.0);
+            (0..2000).for_each(|_| curve.hit(TRUNK, 30));
+            row
+        });
+        let rows: Vec<Row> = alone.collect();
+        assert_eq!(rows[0], rows[1]);
     }
 
     /// Time at risk is spread over the ages that it has passed.

@@ -94,6 +94,8 @@ pub(crate) const LISTS: usize = CLASSES + 2;
 const TRUNK_FORKS: u32 = 4;
 /// One block of 2^n of a path is in the panel.
 const SAMPLE_SHIFT: u32 = 4;
+/// Which one is counted on from a block above, of 2^n one: else all paths of a system prompt would be sampled at the same depths.
+const ANEW_SHIFT: u32 = 6;
 
 pub(crate) struct Reuse {
     capacity: u32,
@@ -266,9 +268,12 @@ impl Eviction for Reuse {
         notes.set(TURNS, 1);
         notes.set(GROWTH, GROWTH_ZERO + 1);
         notes.set_phase(key.tag() >> 12);
+        let begins_anew = key.tag() >> 16 & ((1 << ANEW_SHIFT) - 1) == 0;
         let above = parent.map(|parent| self.notes(parent));
         if let Some(above) = above {
-            notes.set_phase(above.get(PHASE) + 1);
+            if !begins_anew {
+                notes.set_phase(above.get(PHASE) + 1);
+            }
         }
         match above {
             Some(above) if !above.is(notes::TRUNK) => {
