@@ -139,7 +139,7 @@ fn reuse_use_sees_the_stamp() {
         let held = store(&pool, 1);
         let AnyPolicy::Reuse(policy) = pool.any_policy() else { panic!("another policy") };
         // Stamps before this are lost, as that of a block that was never released.
-        policy.orders.set(1, 1.0, 0);
+        policy.orders.set(1, 1.0, 0, 0);
         let thread = spawn(move || drop(other.lookup(hash(1))));
         drop(held);
         thread.join().expect("no panic");
