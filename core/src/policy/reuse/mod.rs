@@ -270,10 +270,10 @@ impl Eviction for Reuse {
         notes.set_phase(key.tag() >> 12);
         let begins_anew = key.tag() >> 16 & ((1 << ANEW_SHIFT) - 1) == 0;
         let above = parent.map(|parent| self.notes(parent));
-        if let Some(above) = above {
-            if !begins_anew {
-                notes.set_phase(above.get(PHASE) + 1);
-            }
+        if let Some(above) = above
+            && !begins_anew
+        {
+            notes.set_phase(above.get(PHASE) + 1);
         }
         match above {
             Some(above) if !above.is(notes::TRUNK) => {
