@@ -75,7 +75,7 @@ pub use id::{BlockId, BlockRef};
 pub use layout::{Arrangement, DType, Layout, LayoutConfig, LayoutError};
 pub use owners::{Owners, TenantId};
 pub use parents::Parents;
-pub use policy::{Policy, UnknownPolicy};
+pub use policy::{Policy, ReuseStats, UnknownPolicy};
 pub use pool::{
     BlockPool, Census, CompleteBlock, Duplicates, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
     Registered, RegistrationHandle, Stats, VictimsSeen,

@@ -4,6 +4,11 @@
 //! very code that ships. [`site!`] names an ordering, so that `KVSTRATA_MUTATION=name` can weaken just that
 //! one and show that a model notices (`ci/test mutations`).
 
+/// For words that are looked at and never gone by: models have nothing to find there, and would try each of their orders.
+pub(crate) mod figures {
+    pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+}
+
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(loom)]

@@ -109,6 +109,7 @@ fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
             stored: stats.stored,
             evicted: stats.evicted,
             deduplicated: stats.deduplicated,
+            reuse: pool.reuse_stats().map(Into::into),
         })
     })
 }

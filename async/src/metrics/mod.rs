@@ -36,7 +36,7 @@ pub use histogram::{BOUNDS, LatencyHistogram};
 pub use reference::{Entry, markdown, reference, text};
 pub use snapshot::{
     Call, CallMetrics, DiskMetrics, Found, GroupMetrics, Lookups, Metrics, PathMetrics, Requests,
-    TenantMetrics, TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
+    ReuseMetrics, TenantMetrics, TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
 
 pub(crate) use histogram::Buckets;

@@ -7,6 +7,7 @@ use crate::disk::TierStats;
 use crate::manager::ManagerStats;
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
+use kvstrata_core::ReuseStats;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -133,6 +134,27 @@ pub struct TierMetrics {
     pub evicted: u64,
     /// Registrations of a hash that was there.
     pub deduplicated: u64,
+    /// How the policy `reuse` stands beside LRU; none under another policy.
+    pub reuse: Option<ReuseMetrics>,
+}
+
+/// How a tier's policy `reuse` stands beside LRU: [`ReuseStats`], which says what they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "they are the core's")]
+pub struct ReuseMetrics {
+    pub ahead: i64,
+    pub ghosts: u64,
+    pub ghosts_allowed: u64,
+    pub setbacks: u64,
+    pub unheard: u64,
+}
+
+impl From<ReuseStats> for ReuseMetrics {
+    fn from(stats: ReuseStats) -> ReuseMetrics {
+        let ReuseStats { ahead, ghosts, ghosts_allowed, setbacks, unheard } = stats;
+        let [ghosts, ghosts_allowed, setbacks] = [ghosts, ghosts_allowed, setbacks].map(u64::from);
+        ReuseMetrics { ahead, ghosts, ghosts_allowed, setbacks, unheard }
+    }
 }
 
 impl TierMetrics {

@@ -4,7 +4,7 @@
 //! of a worker keep the names that routers know. Figures that are divided by one another have the same labels, or none on one side.
 
 use super::histogram::LatencyHistogram;
-use super::snapshot::{Found, Metrics, TierMetrics};
+use super::snapshot::{Found, Metrics, ReuseMetrics, TierMetrics};
 use crate::manager::Refusal;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Path};
@@ -73,6 +73,14 @@ fn each_tier(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&TierMetrics
     }
 }
 
+fn each_reuse(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&ReuseMetrics) -> Value<'static>) {
+    for tier in &metrics.tiers {
+        if let Some(of) = &tier.reuse {
+            take(&[tier.tier.name(), &tier.group], value(of));
+        }
+    }
+}
+
 fn each_path(take: &mut Take<'_>, value: impl Fn(Path) -> Value<'static>) {
     Path::ALL.into_iter().for_each(|path| take(&[path.name()], value(path)));
 }
@@ -111,6 +119,17 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| each_tier(m, take, |tier| Whole(tier.evicted));
     Counter "deduplicated_blocks_total" ["tier", "group"] "blocks", "Blocks that were registered under a hash that the tier had.",
         |m, take| each_tier(m, take, |tier| Whole(tier.deduplicated));
+
+    Gauge "reuse_ahead_blocks" ["tier", "group"] "blocks", "Of a tier under the policy reuse: hits that LRU in the same room would not have had, less those that it alone would have had, since the manager was made. Below 0 where LRU would have done better.",
+        |m, take| each_reuse(m, take, |of| Real(of.ahead as f64));
+    Gauge "reuse_ghost_blocks" ["tier", "group"] "blocks", "Of a tier under the policy reuse: blocks that LRU would have now, and the tier has not.",
+        |m, take| each_reuse(m, take, |of| Whole(of.ghosts));
+    Gauge "reuse_ghost_allowed_blocks" ["tier", "group"] "blocks", "Of a tier under the policy reuse: how many more blocks may be evicted that LRU would keep; 0 where its guard lets it evict in LRU's order alone.",
+        |m, take| each_reuse(m, take, |of| Whole(of.ghosts_allowed));
+    Counter "reuse_setbacks_total" ["tier", "group"] "setbacks", "Of a tier under the policy reuse: times that it lost what its guard lets it, and went back to LRU's order until that was made good.",
+        |m, take| each_reuse(m, take, |of| Whole(of.setbacks));
+    Counter "reuse_unheard_blocks_total" ["tier", "group"] "blocks", "Of a tier under the policy reuse: blocks of which its books have not heard what became of them, since more was told at once than they hold; the guard counts part of them as losses.",
+        |m, take| each_reuse(m, take, |of| Whole(of.unheard));
 
     Counter "lookup_blocks_total" ["group"] "blocks", "Blocks that requests looked up: of a group with a window or a state, those that the whole sequence needs. What the manager looks up for itself, access and resume are not counted.",
         |m, take| for of in &m.groups {

@@ -15,6 +15,8 @@ mod s3fifo;
 mod sieve;
 mod two_q;
 
+pub use reuse::ReuseStats;
+
 use crate::hash::SequenceHash;
 use crate::pool::Hunt;
 use crate::slot::{Priority, Slot};
@@ -173,6 +175,10 @@ pub(crate) trait Eviction {
     /// Bytes of its own, beside its lists on the timeline.
     fn memory_bytes(&self) -> usize {
         0
+    }
+    /// How it stands beside LRU, if it keeps books of that.
+    fn reuse_stats(&self) -> Option<ReuseStats> {
+        None
     }
 }
 
@@ -338,6 +344,9 @@ impl Eviction for AnyPolicy {
     }
     fn memory_bytes(&self) -> usize {
         each!(self, policy => policy.memory_bytes())
+    }
+    fn reuse_stats(&self) -> Option<ReuseStats> {
+        each!(self, policy => policy.reuse_stats())
     }
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
         each!(self, policy => policy.evict(wanted, hunt))

@@ -4,7 +4,7 @@
 //! at rest and a moment old otherwise.
 
 use super::BlockPool;
-use crate::policy::Eviction;
+use crate::policy::{Eviction, ReuseStats};
 use crate::slot::{Priority, State, Word};
 use crate::sync::{AtomicU64, Relaxed};
 
@@ -118,6 +118,11 @@ impl BlockPool {
             deduplicated: self.sum(|lane| &lane.deduplicated),
             unplaced: self.sum(|lane| &lane.unplaced),
         }
+    }
+
+    /// How the policy `reuse` stands beside an LRU of the same room; none under another policy.
+    pub fn reuse_stats(&self) -> Option<ReuseStats> {
+        self.policy.reuse_stats()
     }
 
     /// Counts every slot. O(capacity); for tests and diagnosis, with nobody else at work.

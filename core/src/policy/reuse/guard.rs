@@ -52,6 +52,11 @@ impl Guard {
         self.won.min(-self.deficit).max(0.0)
     }
 
+    /// Tries that have ended.
+    pub(super) fn tries(&self) -> u32 {
+        self.tries
+    }
+
     fn fade(&mut self, deficit: f64, now: u64, capacity: u32) {
         let passed = (now - self.asked) as f64 / f64::from(half_life(capacity));
         self.won = self.won * (1.0 - core::f64::consts::LN_2 * passed).max(0.0) + self.deficit - deficit;

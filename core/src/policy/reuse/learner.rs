@@ -84,7 +84,10 @@ impl Learner {
     /// Hears what was written, and publishes nothing of the shadow: it may not be known how much LRU has room for.
     pub(super) fn hear_all(&mut self, lanes: &Lanes<'_>, orders: &Orders) {
         let lost = lanes.read(|record, batch| self.hear(record, batch, orders));
-        self.shadow.lost(lost.blocks);
+        if lost.blocks > 0 {
+            self.shadow.lost(lost.blocks);
+            orders.standing.lost(lost.blocks);
+        }
         self.ghosts = self.ghosts.wrapping_add(lost.evicted);
     }
 
@@ -104,6 +107,7 @@ impl Learner {
         let lead = self.guard.lead() as f32;
         let margin = MARGIN + (1.0 - MARGIN) * (lead / (self.capacity as f32 * PROOF)).min(1.0);
         orders.set(self.shadow.horizon(), margin, self.ghosts, ghosts);
+        orders.standing.set(&self.shadow, &self.guard);
     }
 
     fn hear(&mut self, record: Record, batch: u32, orders: &Orders) {

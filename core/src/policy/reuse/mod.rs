@@ -19,6 +19,7 @@
 //! | `shadow.rs`, `guard.rs` | what LRU would have; how much may be risked |
 //! | `orders.rs` | what was published, and the choice |
 //! | `evict.rs`, `look.rs` | the search; a look at what it would take |
+//! | `standing.rs` | what it is beside LRU, for who watches |
 //! | `gone.rs` | conversations that were evicted wholly |
 //!
 //! The clock counts releases, modulo 2³²: it is where the timeline's young end is. A class other than `Normal` has one list, in LRU's order.
@@ -47,12 +48,14 @@ mod panel;
 mod path;
 mod ring;
 mod shadow;
+mod standing;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 pub(crate) use look::Looked;
 pub(crate) use orders::Head;
 pub(crate) use path::{Batch, Uses};
+pub use standing::ReuseStats;
 
 use super::{Eviction, Hunt};
 use crate::slot::{Priority, Slot};
@@ -442,6 +445,10 @@ impl Eviction for Reuse {
             + self.journal.memory_bytes()
             + self.learner_bytes
             + self.gone.memory_bytes()
+    }
+
+    fn reuse_stats(&self) -> Option<ReuseStats> {
+        Some(self.orders.standing.read(self.orders.room().max(0) as u32))
     }
 }
 

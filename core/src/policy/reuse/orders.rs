@@ -9,6 +9,7 @@
 
 use super::ages::{Ages, BUCKETS, not_before};
 use super::curve::Row;
+use super::standing::Standing;
 use super::{CLASSES, TRUNK};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
@@ -24,6 +25,7 @@ pub(super) struct Orders {
     /// The oldest block goes unless another's index is below so much of its own; 1 with a lead that is proof enough. An `f32`.
     margin: AtomicU32,
     allowed: CachePadded<Allowed>,
+    pub(super) standing: CachePadded<Standing>,
 }
 
 /// How many ghosts more are allowed: what is between the two, as they go round. What who learns has not heard of yet counts, since it writes
@@ -78,6 +80,7 @@ impl Orders {
             horizon: CachePadded(word(clock)),
             margin: word(margin.to_bits()),
             allowed: CachePadded(Allowed { made: word(0), most: word(0) }),
+            standing: CachePadded(Standing::new()),
         }
     }
 
@@ -120,12 +123,17 @@ impl Orders {
         at(b) + (at(b + 1) - at(b)) * part
     }
 
+    /// How many ghosts more are allowed; below 0 where more were made.
+    #[inline]
+    pub(super) fn room(&self) -> i32 {
+        // Below 0 for two thousand million ghosts, and heard of long before.
+        self.allowed.most.load(Relaxed).wrapping_sub(self.allowed.made.load(Relaxed)) as i32
+    }
+
     /// What the guard allows now, when so many ghosts more are under way.
     #[inline]
     pub(super) fn leave(&self, ghosts: u32) -> Leave {
-        // Below 0 for two thousand million ghosts, and heard of long before.
-        let room = self.allowed.most.load(Relaxed).wrapping_sub(self.allowed.made.load(Relaxed)) as i32;
-        let room = i64::from(room) - i64::from(ghosts);
+        let room = i64::from(self.room()) - i64::from(ghosts);
         Leave { tight: room <= 0, margin: f32::from_bits(self.margin.load(Relaxed)) }
     }
 

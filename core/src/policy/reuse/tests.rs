@@ -139,3 +139,32 @@ fn a_touch_is_no_use() {
     pool.release_refs(there);
     assert_eq!(policy(&pool).books(), Some([100, 0, 0, 100]));
 }
+
+/// What who watches is told is what the books have: one that LRU has and we have not, asked for again.
+#[test]
+fn how_it_stands_beside_lru_can_be_seen() {
+    let pool = pool();
+    let stats = |pool: &BlockPool| {
+        policy(pool).books();
+        go_round(pool, 1);
+        pool.reuse_stats().expect("under this policy")
+    };
+    assert_eq!(
+        BlockPool::new(PoolConfig::new(100)).expect("a valid setup").reuse_stats(),
+        None,
+        "LRU itself"
+    );
+    let all: Vec<BlockRef> = (0..100).map(|number| store(&pool, number)).collect();
+    let at_first = stats(&pool);
+    assert_eq!((at_first.ahead, at_first.ghosts, at_first.setbacks, at_first.unheard), (0, 0, 0, 0));
+    assert!(at_first.ghosts_allowed > 0, "the first try has a stake");
+    // The youngest goes by another's choice: LRU would have it still.
+    drop(pool.evict_this(all[99]).expect("nobody holds it"));
+    let at_once = pool.reuse_stats().expect("under this policy");
+    assert_eq!(at_once.ghosts_allowed, at_first.ghosts_allowed - 1, "before anybody has heard of it");
+    let one = stats(&pool);
+    assert_eq!((one.ahead, one.ghosts), (0, 1));
+    _ = store(&pool, 99);
+    let hit = stats(&pool);
+    assert_eq!((hit.ahead, hit.ghosts), (-1, 0), "LRU would have had it");
+}

@@ -1,0 +1,58 @@
+//! How the policy stands beside LRU, for who watches: written by who learns, a line of its own.
+//!
+//! Relaxed throughout: figures, and nothing depends on them; two may be of different moments. So models leave their orders out.
+
+use super::guard::Guard;
+use super::shadow::Shadow;
+use crate::sync::figures::{AtomicU32, AtomicU64, Relaxed};
+
+/// How the policy `reuse` stands beside an LRU of the same room, which it follows in its books: what its guard goes by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReuseStats {
+    /// Hits in blocks that LRU would not have had, less those that it alone would have had, since construction; below 0 where LRU would have done better.
+    pub ahead: i64,
+    /// Blocks that LRU would have now, and the pool has not.
+    pub ghosts: u32,
+    /// How many more may become so before the policy has to follow LRU's order. 0: it does.
+    pub ghosts_allowed: u32,
+    /// Times that it has lost what it might, and followed LRU's order from there until its ghosts were gone.
+    pub setbacks: u32,
+    /// Blocks of which what became of them was not heard, since too much was told at once: counted as losses to a part.
+    pub unheard: u64,
+}
+
+pub(super) struct Standing {
+    ahead: AtomicU64,
+    ghosts: AtomicU32,
+    setbacks: AtomicU32,
+    unheard: AtomicU64,
+}
+
+impl Standing {
+    pub(super) fn new() -> Standing {
+        let (word, long) = (|| AtomicU32::new(0), || AtomicU64::new(0));
+        Standing { ahead: long(), ghosts: word(), setbacks: word(), unheard: long() }
+    }
+
+    pub(super) fn set(&self, shadow: &Shadow, guard: &Guard) {
+        self.ahead.store((-shadow.deficit()) as u64, Relaxed);
+        self.ghosts.store(shadow.ghosts(), Relaxed);
+        self.setbacks.store(guard.tries(), Relaxed);
+    }
+
+    /// By who learns, alone.
+    #[cold]
+    pub(super) fn lost(&self, blocks: u32) {
+        self.unheard.store(self.unheard.load(Relaxed) + u64::from(blocks), Relaxed);
+    }
+
+    pub(super) fn read(&self, ghosts_allowed: u32) -> ReuseStats {
+        ReuseStats {
+            ahead: self.ahead.load(Relaxed) as i64,
+            ghosts: self.ghosts.load(Relaxed),
+            ghosts_allowed,
+            setbacks: self.setbacks.load(Relaxed),
+            unheard: self.unheard.load(Relaxed),
+        }
+    }
+}
