@@ -52,6 +52,24 @@ fn reuse_use_against_release() {
     });
 }
 
+/// A hint beside a use: whichever comes first, the block leaves the shadow once, and is there again when both have let go of it.
+#[test]
+fn reuse_touch_against_use() {
+    model_within(2, || {
+        let pool = pool();
+        let other = pool.clone();
+        drop(store(&pool, 1));
+        let thread = spawn(move || {
+            let mut found = Vec::with_capacity(1);
+            other.touch_refs(&[hash(1)], &mut found);
+            other.release_refs(found);
+        });
+        drop(pool.lookup(hash(1)));
+        thread.join().expect("no panic");
+        at_rest(&pool);
+    });
+}
+
 /// A use against an eviction.
 #[test]
 fn reuse_use_against_eviction() {
