@@ -10,6 +10,7 @@ use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
+use tracing::Level;
 
 /// Blocks as spans have them.
 fn numbers(ids: impl Iterator<Item = BlockId>) -> String {
@@ -81,7 +82,13 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     let more = ground.manager.allocate_with(1, AllocateOptions { request: 11, deadline: patience }).await;
     assert!(more.is_err(), "all are held");
     let fields = ["request", "blocks", "block_ids"];
-    assert_eq!(fields.map(|field| ears.spans("allocate")[0].field(field).to_owned()), ["11", "1", ""]);
+    let of_request = |number: &str| {
+        let spans: Vec<_> =
+            ears.spans("allocate").into_iter().filter(|span| span.field("request") == number).collect();
+        assert_eq!(spans.len(), 1, "{number}: {spans:?}");
+        fields.map(|field| spans[0].field(field).to_owned())
+    };
+    assert_eq!(of_request("11"), ["11", "1", ""]);
     let ids = [&first, &second].map(|blocks| numbers(blocks.ids()));
     assert_eq!(
         spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(),
@@ -93,8 +100,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     assert!(poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await, "all are held");
     drop(first);
     let more = more.await.expect("one that nobody has");
-    let served = &ears.spans("allocate")[1];
-    assert_eq!(fields.map(|field| served.field(field)), ["12", "1", &numbers(more.ids().iter().copied())]);
+    assert_eq!(of_request("12"), ["12", "1", &numbers(more.ids().iter().copied())]);
     let complaints = ears.complaints();
     for what in ["a queue is full", "not served in time"] {
         assert_eq!(
@@ -104,6 +110,22 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
         );
     }
     check_complaints(&ears);
+}
+
+#[tokio::test]
+async fn what_is_had_at_once_has_a_span_too() {
+    let (ears, _turn) = listen().await;
+    let ground = Ground::new(4, 16);
+    let blocks = ground.manager.allocate_with(2, AllocateOptions { request: 3, deadline: None }).await;
+    let ids = numbers(blocks.expect("free").ids().iter().copied());
+    assert_eq!(span(&ears, "allocate", &["request", "blocks", "block_ids"]), format!("3 2 {ids}"));
+    drop(compute(&ground.manager, &hashes(1, 3), None).await);
+    let found = ground.manager.match_prefix(&hashes(1, 3));
+    assert!(found.is_ready());
+    let options = OnboardOptions { request: 4, ..OnboardOptions::default() };
+    let there = ground.manager.onboard(found, options).expect("it fits").await.blocks;
+    let fields = ["request", "blocks", "host", "disk", "came", "block_ids"];
+    assert_eq!(span(&ears, "onboard", &fields), format!("4 3 0 0 3 {}", numbers(there.ids())));
 }
 
 /// The fields of the only span of a name.
@@ -146,6 +168,10 @@ async fn what_is_persisted_and_purged_has_a_span_with_its_counts() {
     fill(&ground, 1).await;
     assert_eq!(ground.manager.persist(&hashes(1, 5)).await.copied, 4);
     assert_eq!(span(&ears, "persist", &["blocks", "copied", "there", "refused", "failed"]), "5 4 0 1 0");
+    let of_persist = &ears.spans("persist")[0];
+    let named: Vec<_> = hashes(1, 5).iter().map(|hash| format!("{:032x}", hash.to_u128())).collect();
+    let named = format!("[{}]", named.join(", "));
+    assert_eq!((of_persist.level, of_persist.field("hashes")), (Level::DEBUG, named.as_str()));
     let acme = ground.manager.tenant("acme").expect("a name");
     drop(compute(&acme, &hashes(2, 3), None).await);
     rest(&ground.manager).await;
