@@ -16,6 +16,7 @@ const ENDPOINTS: [(&str, &str); 2] =
     [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", ""), ("OTEL_EXPORTER_OTLP_ENDPOINT", "/v1/traces")];
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const PROTOCOL: &str = "http/protobuf";
+const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 
 /// Where spans go. Dropped, those that have ended are sent first.
 pub(super) struct Exporting {
@@ -47,6 +48,13 @@ impl Exporting {
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, variable(name)?)));
         if let Some((name, protocol)) = protocol.filter(|(_, protocol)| protocol != PROTOCOL) {
             return Err(format!("{name} {protocol}: spans are sent by {PROTOCOL} alone; leave it out"));
+        }
+        // Empty ones too: the exporter takes them for the name of one that it does not know.
+        let compression = COMPRESSIONS.into_iter().find_map(|name| Some((name, std::env::var(name).ok()?)));
+        if let Some((name, compression)) = compression.filter(|(_, compression)| compression != "gzip") {
+            return Err(format!(
+                "{name} \"{compression}\": spans are sent by gzip, or as they are; give gzip, or unset it"
+            ));
         }
         let at =
             if path.is_empty() { endpoint.clone() } else { endpoint.trim_end_matches('/').to_owned() + path };

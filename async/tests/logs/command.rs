@@ -64,7 +64,7 @@ fn a_level_that_is_none_is_refused_by_its_name() {
 #[cfg(feature = "otel")]
 mod otel {
     use crate::directory;
-    use std::io::{Read, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::process::{Command, Output, Stdio};
     use std::time::Duration;
@@ -134,6 +134,28 @@ mod otel {
     }
 
     #[test]
+    fn spans_are_compressed_where_that_is_asked_for() {
+        let replay = ["replay", "--requests", "5", "--block-bytes", "4K", "--disk-blocks", "0"];
+        let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = collector.local_addr().expect("bound");
+        let head = std::thread::spawn(move || {
+            let (connection, _) = collector.accept().expect("a sender");
+            connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+            let lines = BufReader::new(connection).lines();
+            lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect::<Vec<_>>()
+        });
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip".to_owned()),
+        ];
+        let output = run(&replay, &variables);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        drop(TcpStream::connect(address));
+        let head = head.join().expect("it is sent");
+        assert!(head.iter().any(|line| line.eq_ignore_ascii_case("content-encoding: gzip")), "{head:?}");
+    }
+
+    #[test]
     fn a_collector_that_spans_cannot_be_sent_to_is_refused_by_its_variable() {
         let [all, spans] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
         let refused = |variables: &[(&str, &str)]| {
@@ -165,6 +187,13 @@ mod otel {
             let message = refused(&[(all, "http://127.0.0.1:4317"), (variable, "grpc")]);
             assert!(message.starts_with(&format!("kvstrata: {variable} grpc: ")), "{message}");
             assert!(message.contains("http/protobuf"), "{message}");
+        }
+        for variable in ["OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION"] {
+            for value in ["zstd", "none", ""] {
+                let message = refused(&[(all, "http://127.0.0.1:4318"), (variable, value)]);
+                assert!(message.starts_with(&format!("kvstrata: {variable} \"{value}\": ")), "{message}");
+                assert!(message.contains("give gzip, or unset it"), "{message}");
+            }
         }
         // Without a collector it is nobody's.
         let unsaid = run(&["metrics"], &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned())]);
