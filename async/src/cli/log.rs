@@ -23,8 +23,11 @@ pub(super) struct Logging {
     _exporting: Option<Exporting>,
 }
 
-/// Begins to log. Spans are told of when they end, with how long they took.
-pub(super) fn begin(option: Option<&str>) -> Result<Logging, String> {
+/// Begins to log. Spans are told of when they end, with how long they took. They are sent to a collector by what has a manager alone, so that
+/// what the environment says of collectors hinders nobody else.
+pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, String> {
+    #[cfg(not(feature = "otel"))]
+    let _ = has_manager;
     let variable = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
     let (origin, filter) = match (option, &variable) {
         (Some(option), _) => ("--log", option),
@@ -45,7 +48,7 @@ pub(super) fn begin(option: Option<&str>) -> Result<Logging, String> {
     let subscriber = tracing_subscriber::registry().with(lines);
     #[cfg(feature = "otel")]
     let (subscriber, exporting) = {
-        let exporting = Exporting::begin()?;
+        let exporting = if has_manager { Exporting::begin()? } else { None };
         // Ours alone: the exporter makes spans of its own. Those of requests, whatever is printed, and without the small print in them.
         let ours = filter_fn(|what| {
             let most = if what.is_span() { Level::DEBUG } else { Level::INFO };

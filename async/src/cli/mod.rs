@@ -100,7 +100,8 @@ enum Command {
 pub fn main() -> ExitCode {
     let Cli { log, command } = Cli::parse();
     // What is logged ends behind what is done.
-    let result = log::begin(log.as_deref()).and_then(|_logging| run(command));
+    let has_manager = matches!(command, Command::Replay(_));
+    let result = log::begin(log.as_deref(), has_manager).and_then(|_logging| run(command));
     match result {
         Ok(code) => ExitCode::from(code),
         Err(message) => {

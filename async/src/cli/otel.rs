@@ -30,8 +30,12 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Exporting {
-    /// Begins, if a collector is named.
+    /// Begins, if a collector is named, and nothing says that spans are not to be sent.
     pub(super) fn begin() -> Result<Option<Exporting>, String> {
+        let says = |name, what: &str| variable(name).is_some_and(|value| value.eq_ignore_ascii_case(what));
+        if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
+            return Ok(None);
+        }
         let said = |(name, path)| Some((name, path, variable(name)?));
         let Some((named_by, path, endpoint)) = ENDPOINTS.into_iter().find_map(said) else {
             return Ok(None);

@@ -69,6 +69,8 @@ mod otel {
     use std::process::{Command, Output, Stdio};
     use std::time::Duration;
 
+    const REPLAY: [&str; 7] = ["replay", "--requests", "5", "--block-bytes", "4K", "--disk-blocks", "0"];
+
     /// The command with these variables of OpenTelemetry's, and no others.
     fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
         let folder = directory();
@@ -135,7 +137,6 @@ mod otel {
 
     #[test]
     fn spans_are_compressed_where_that_is_asked_for() {
-        let replay = ["replay", "--requests", "5", "--block-bytes", "4K", "--disk-blocks", "0"];
         let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = collector.local_addr().expect("bound");
         let head = std::thread::spawn(move || {
@@ -148,7 +149,7 @@ mod otel {
             ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")),
             ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip".to_owned()),
         ];
-        let output = run(&replay, &variables);
+        let output = run(&REPLAY, &variables);
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         drop(TcpStream::connect(address));
         let head = head.join().expect("it is sent");
@@ -161,7 +162,7 @@ mod otel {
         let refused = |variables: &[(&str, &str)]| {
             let variables: Vec<_> =
                 variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            let output = run(&["metrics"], &variables);
+            let output = run(&REPLAY, &variables);
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(
                 (output.status.code(), output.stdout.is_empty()),
@@ -196,7 +197,17 @@ mod otel {
             }
         }
         // Without a collector it is nobody's.
-        let unsaid = run(&["metrics"], &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned())]);
+        let unsaid = run(&REPLAY, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned())]);
         assert_eq!(unsaid.status.code(), Some(0), "{}", String::from_utf8_lossy(&unsaid.stderr));
+        // And what has no spans has no use for one.
+        let wrong = [(all, "https://collector:4318".to_owned())];
+        for command in [&["completions", "bash"][..], &["metrics"], &["config"]] {
+            let output = run(command, &wrong);
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        for (variable, value) in [("OTEL_SDK_DISABLED", "True"), ("OTEL_TRACES_EXPORTER", "none")] {
+            let output = run(&REPLAY, &[wrong[0].clone(), (variable, value.to_owned())]);
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        }
     }
 }
