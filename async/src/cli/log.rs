@@ -5,9 +5,9 @@ use super::otel::Exporting;
 use std::str::FromStr;
 #[cfg(feature = "otel")]
 use tracing::Level;
-use tracing_subscriber::filter::Targets;
 #[cfg(feature = "otel")]
 use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::prelude::*;
 
@@ -15,6 +15,8 @@ use tracing_subscriber::prelude::*;
 const VARIABLE: &str = "KVSTRATA_LOG";
 /// What an operator can act on.
 const DEFAULT: &str = "warn";
+/// How the names of the exporter's crates begin, which are its targets.
+const EXPORTER: &str = "opentelemetry";
 
 /// As long as something is logged.
 #[must_use]
@@ -40,6 +42,11 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
              info,kvstrata::disk=debug"
         )
     })?;
+    // Whoever asks for it has what the exporter of spans says, of each batch; the rest is told once (`otel.rs`).
+    let targets = match filter.contains(EXPORTER) {
+        true => targets,
+        false => targets.with_target(EXPORTER, LevelFilter::OFF),
+    };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)

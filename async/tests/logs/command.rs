@@ -66,6 +66,8 @@ mod otel {
     use crate::directory;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
     use std::process::{Command, Output, Stdio};
     use std::time::Duration;
 
@@ -74,11 +76,50 @@ mod otel {
     /// The command with these variables of OpenTelemetry's, and no others.
     fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
         let folder = directory();
+        let mut command = command(arguments, variables);
+        command.current_dir(folder.path()).output().expect("the command runs")
+    }
+
+    fn command(arguments: &[&str], variables: &[(&str, String)]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
         let others = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_"));
         others.for_each(|(name, _)| _ = command.env_remove(name));
-        command.args(arguments).env("NO_PROXY", "*").envs(variables.iter().cloned());
-        command.current_dir(folder.path()).stdin(Stdio::null()).output().expect("the command runs")
+        command
+            .args(arguments)
+            .env_remove("KVSTRATA_LOG")
+            .env("NO_PROXY", "*")
+            .envs(variables.iter().cloned());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Batch after batch is not sent: it is said once, with its remedy, and where nobody listens to that either it is no panic.
+    #[test]
+    fn a_collector_that_is_not_there_is_said_once() {
+        let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{nobody}")),
+            ("OTEL_BSP_SCHEDULE_DELAY", "1".to_owned()),
+        ];
+        let replay = ["replay", "--requests", "300", "--block-bytes", "4K", "--disk-blocks", "0"];
+        let said = |log: &[&str]| {
+            let output = run(&[&replay[..], log].concat(), &variables);
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{text}");
+            text
+        };
+        let text = said(&[]);
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("spans are not sent")).collect();
+        assert!(matches!(lines[..], [line] if line.contains("OTEL_EXPORTER_OTLP_ENDPOINT")), "{text}");
+        assert!(lines[0].contains("see whether a collector listens there"), "{text}");
+        assert!(!text.contains("BatchSpanProcessor"), "{text}");
+        let asked = said(&["--log", "warn,opentelemetry_sdk=error"]);
+        assert!(asked.matches("BatchSpanProcessor").count() > 1, "batch after batch: {asked}");
+        let (folder, (closed, stderr)) = (directory(), UnixStream::pair().expect("sockets"));
+        drop(closed);
+        let mut command = command(&replay, &variables);
+        let command = command.current_dir(folder.path()).stderr(OwnedFd::from(stderr)).stdout(Stdio::null());
+        assert_eq!(command.status().expect("the command runs").code(), Some(0));
     }
 
     /// As much of a collector as takes what it is sent first, by requests that wait for blocks: what that is.
