@@ -82,7 +82,12 @@ struct Service<'r> {
 struct Pace {
     speed: f64,
     began: Instant,
-    /// Of the first request, in milliseconds.
+}
+
+/// The trace's times, from its first request on.
+#[derive(Default)]
+struct Times {
+    /// The first one's, in milliseconds.
     first: Option<f64>,
 }
 
@@ -191,7 +196,8 @@ impl Service<'_> {
     }
 
     async fn serve_all(&mut self, trace: &mut TraceReader) -> Result<(), ReplayError> {
-        let mut pace = Pace { speed: self.settings.speed, began: Instant::now(), first: None };
+        let pace = Pace { speed: self.settings.speed, began: Instant::now() };
+        let mut times = Times::default();
         let limit = self.settings.requests.unwrap_or(u64::MAX);
         for requests in 1..=limit {
             while self.busy.len() >= self.settings.concurrency {
@@ -199,7 +205,8 @@ impl Service<'_> {
             }
             let Some(request) = trace.next_request()? else { return Ok(()) };
             let (line, input_bytes) = (trace.line(), trace.consumed_bytes());
-            let due = pace.due(&request);
+            let time = times.of(&request);
+            let due = pace.due(time);
             if let Some(due) = due {
                 self.meanwhile(tokio::time::sleep_until(due.into())).await?;
             }
@@ -207,7 +214,7 @@ impl Service<'_> {
             self.tell();
             let room = self.admit(&request).await?;
             self.waiting = 0;
-            self.begin(request, line, due, room, Progress { requests, input_bytes });
+            self.begin(request, (line, time, due), room, Progress { requests, input_bytes });
             self.tell();
         }
         Ok(())
@@ -257,8 +264,7 @@ impl Service<'_> {
     fn begin(
         &mut self,
         request: Request,
-        line: u64,
-        due: Option<Instant>,
+        (line, time, due): (u64, Duration, Option<Instant>),
         room: OwnedSemaphorePermit,
         progress: Progress,
     ) {
@@ -269,7 +275,7 @@ impl Service<'_> {
             worker.tally.lateness.record(nanoseconds(due));
         }
         let served = async move {
-            let served = Served::begin(request.timestamp, &worker.tally);
+            let served = Served::begin(time, &worker.tally);
             worker.serve(&request, line).await;
             drop(room);
             let served = served.end(&worker.tally);
@@ -300,14 +306,39 @@ impl Service<'_> {
 }
 
 impl Pace {
-    /// A request's time; none where nobody waits for times.
-    fn due(&mut self, request: &Request) -> Option<Instant> {
+    /// When a request is to begin; none where nobody waits for times.
+    fn due(&self, time: Duration) -> Option<Instant> {
         if self.speed <= 0.0 {
             return None;
         }
+        let after = Duration::try_from_secs_f64(time.as_secs_f64() / self.speed);
+        Some(self.began.checked_add(after.unwrap_or_default()).unwrap_or(self.began))
+    }
+}
+
+impl Times {
+    /// Since the first request, which this one may be.
+    fn of(&mut self, request: &Request) -> Duration {
         let first = *self.first.get_or_insert(request.timestamp);
         // A time that is none, or before the first, is taken for the beginning.
-        let after = Duration::try_from_secs_f64((request.timestamp - first) / 1000.0 / self.speed);
-        Some(self.began.checked_add(after.unwrap_or_default()).unwrap_or(self.began))
+        Duration::try_from_secs_f64((request.timestamp - first) / 1000.0).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whichever of them ends first.
+    #[test]
+    fn times_begin_with_the_first_request() {
+        let mut times = Times::default();
+        let of = |timestamp| Request { timestamp, ..Request::default() };
+        let seconds = [2000.0, 5000.0, 1000.0, f64::NAN, 2500.0].map(|at| times.of(&of(at)).as_secs_f64());
+        assert_eq!(seconds, [0.0, 3.0, 0.0, 0.0, 0.5]);
+        let pace = |speed| Pace { speed, began: Instant::now() };
+        assert_eq!(pace(0.0).due(Duration::from_secs(3)), None);
+        let twice = pace(2.0);
+        assert_eq!(twice.due(Duration::from_secs(3)), Some(twice.began + Duration::from_millis(1500)));
     }
 }
