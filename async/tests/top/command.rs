@@ -141,7 +141,8 @@ fn what_is_impossible_is_refused_with_what_to_do() {
         (format!("{ok}Content-Length: 999\r\n\r\n{text}"), "its answer is cut off"),
         (format!("{ok}\r\nup 1\n"), "it serves no figures of a manager"),
         ("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), "it answers 404, not figures"),
-        ("HTTP/1.0 503 Service Unavailable\r\n\r\n".to_owned(), "out of service (503)"),
+        ("HTTP/1.0 503 Service Unavailable\r\n\r\n".to_owned(), "it answers 503"),
+        ("HTTP/1.0 503 Not Now\r\n\r\nout of \u{1b}[2Jservice\nor so".to_owned(), "503: out of ?[2Jservice;"),
         ("SSH-2.0-OpenSSH\r\n".to_owned(), "does not speak HTTP"),
         (format!("{ok}\r\n{}", "#\n".repeat(5 << 20)), "more than 8 MiB"),
     ] {

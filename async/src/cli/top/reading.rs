@@ -235,11 +235,15 @@ fn tenant(text: &Exposition) -> Option<Tenant> {
     all.max_by(|a, b| a.part().total_cmp(&b.part()))
 }
 
+/// Nothing that a terminal obeys.
+pub(super) fn harmless(c: char) -> bool {
+    c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
+}
+
 /// A name from outside, harmless and not too long: nothing in it moves a cursor, turns a line round, or has no width.
 pub(super) fn shown(text: &str) -> String {
-    let harmless = |c: char| if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() { c } else { '?' };
     let mut chars = text.chars();
-    let mut name: String = chars.by_ref().take(24).map(harmless).collect();
+    let mut name: String = chars.by_ref().take(24).map(|c| if harmless(c) { c } else { '?' }).collect();
     if chars.next().is_some() {
         name.push('…');
     }
