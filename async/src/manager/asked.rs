@@ -1,4 +1,5 @@
-//! A call of an engine's that is answered later: when it came, and its span. Both end with the answer, or with the handle that is dropped before.
+//! A call of an engine's that is answered later: when it came, and its span. Both end when the engine takes the answer, or drops
+//! the handle before.
 //!
 //! Spans, one a call, with the number of its request, counts, and the device's blocks by their numbers, the first [`MOST_IDS`] of them: at debug what requests do (`allocate`, `onboard`, `offload`, `persist`,
 //! `preempt`, `resume`), since a line for each is a tenth of a request's time and more where blocks are small; at info what an operator asks for
