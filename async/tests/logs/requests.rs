@@ -5,6 +5,7 @@ use crate::ears::{Ears, Heard, check_complaints, listen};
 use crate::gated::Ground;
 use crate::ground::{BYTES, compute, hashes, rest, settings};
 use crate::{fill, over_a_volume};
+use kvstrata::config::TenantSettings;
 use kvstrata::core::BlockId;
 use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
 use std::future::{Future, poll_fn};
@@ -126,6 +127,31 @@ async fn what_is_had_at_once_has_a_span_too() {
     let there = ground.manager.onboard(found, options).expect("it fits").await.blocks;
     let fields = ["request", "blocks", "host", "disk", "came", "block_ids"];
     assert_eq!(span(&ears, "onboard", &fields), format!("4 3 0 0 3 {}", numbers(there.ids())));
+}
+
+/// A tenant whose quota of the host is one block, and one that is to have none there.
+#[tokio::test]
+async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_meant_to_be() {
+    let (ears, _turn) = listen().await;
+    for (host, said) in [(0.0, 0), (1.0 / 16.0, 1)] {
+        let acme = TenantSettings { name: "acme".to_owned(), host: Some(host), ..TenantSettings::default() };
+        let ground = Ground::of(settings(4, 16).tenants([acme]), 4, 16);
+        let acme = ground.manager.tenant("acme").expect("a name");
+        for sequence in 1..=2 {
+            drop(compute(&acme, &hashes(sequence, 4), None).await);
+            ground.mover.close();
+            let _ = ground.manager.allocate_within(4, Duration::from_millis(5)).await;
+            ground.mover.open();
+            rest(&ground.manager).await;
+        }
+        assert!(ground.manager.stats().dropped[0] > 1, "{:?}", ground.manager.stats());
+        let lost: Vec<Heard> = ears.said("blocks are lost");
+        assert_eq!(lost.len(), said, "{lost:?}");
+        for line in &lost {
+            assert_eq!([line.field("tier"), line.field("tenant")], ["device", "acme"], "{line:?}");
+        }
+    }
+    check_complaints(&ears);
 }
 
 /// The fields of the only span of a name.
