@@ -40,7 +40,12 @@ fn begin(path: &Path) -> io::Result<(PathBuf, File)> {
     hidden.push(name);
     hidden.push(format!(".{}.tmp", std::process::id()));
     let temporary = folder(path).join(hidden);
-    let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    let create = || OpenOptions::new().write(true).create_new(true).open(&temporary);
+    let file = create().or_else(|error| match error.kind() {
+        // Left over by one of our number that was killed: in containers numbers repeat.
+        io::ErrorKind::AlreadyExists => std::fs::remove_file(&temporary).and_then(|()| create()),
+        _ => Err(error),
+    })?;
     Ok((temporary, file))
 }
 
@@ -57,4 +62,20 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
         let _ = std::fs::remove_file(&temporary);
     }
     written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_process_of_our_number_has_left_does_not_keep_a_file_from_being_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("report");
+        let (left, _) = begin(&path).expect("a new one");
+        replace(&path, b"all of it").expect("the left-over goes");
+        assert_eq!((std::fs::read(&path).expect("written"), left.exists()), (b"all of it".to_vec(), false));
+        drop(begin(&path).expect("a new one"));
+        check("--json", &path).expect("it can be written");
+    }
 }

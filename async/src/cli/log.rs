@@ -5,9 +5,9 @@ use super::otel::Exporting;
 use std::str::FromStr;
 #[cfg(feature = "otel")]
 use tracing::Level;
-use tracing_subscriber::filter::Targets;
 #[cfg(feature = "otel")]
 use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::prelude::*;
 
@@ -15,6 +15,8 @@ use tracing_subscriber::prelude::*;
 const VARIABLE: &str = "KVSTRATA_LOG";
 /// What an operator can act on.
 const DEFAULT: &str = "warn";
+/// How the names of the exporter's crates begin, which are its targets.
+const EXPORTER: &str = "opentelemetry";
 
 /// As long as something is logged.
 #[must_use]
@@ -23,8 +25,11 @@ pub(super) struct Logging {
     _exporting: Option<Exporting>,
 }
 
-/// Begins to log. Spans are told of when they end, with how long they took.
-pub(super) fn begin(option: Option<&str>) -> Result<Logging, String> {
+/// Begins to log. Spans are told of when they end, with how long they took. They are sent to a collector by what has a manager alone, so that
+/// what the environment says of collectors hinders nobody else.
+pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, String> {
+    #[cfg(not(feature = "otel"))]
+    let _ = has_manager;
     let variable = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
     let (origin, filter) = match (option, &variable) {
         (Some(option), _) => ("--log", option),
@@ -37,6 +42,11 @@ pub(super) fn begin(option: Option<&str>) -> Result<Logging, String> {
              info,kvstrata::disk=debug"
         )
     })?;
+    // Whoever asks for it has what the exporter of spans says, of each batch; the rest is told once (`otel.rs`).
+    let targets = match filter.contains(EXPORTER) {
+        true => targets,
+        false => targets.with_target(EXPORTER, LevelFilter::OFF),
+    };
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
@@ -45,7 +55,7 @@ pub(super) fn begin(option: Option<&str>) -> Result<Logging, String> {
     let subscriber = tracing_subscriber::registry().with(lines);
     #[cfg(feature = "otel")]
     let (subscriber, exporting) = {
-        let exporting = Exporting::begin()?;
+        let exporting = if has_manager { Exporting::begin()? } else { None };
         // Ours alone: the exporter makes spans of its own. Those of requests, whatever is printed, and without the small print in them.
         let ours = filter_fn(|what| {
             let most = if what.is_span() { Level::DEBUG } else { Level::INFO };

@@ -69,7 +69,7 @@ Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impos
 pub struct Cli {
     /// What to log to standard error: off, error, warn, info, debug, trace, or by module [default: KVSTRATA_LOG, or warn]
     ///
-    /// By module: info,kvstrata::disk=debug. At debug there is a line for each request that waits for transfers; at info there is none for a request or a block.
+    /// By module: info,kvstrata::disk=debug. At debug there is a line for each allocation, onboarding and copy down that a request asks for; at info there is none for a request or a block.
     #[arg(long, global = true, value_name = "FILTER")]
     log: Option<String>,
     #[command(subcommand)]
@@ -100,7 +100,8 @@ enum Command {
 pub fn main() -> ExitCode {
     let Cli { log, command } = Cli::parse();
     // What is logged ends behind what is done.
-    let result = log::begin(log.as_deref()).and_then(|_logging| run(command));
+    let has_manager = matches!(command, Command::Replay(_));
+    let result = log::begin(log.as_deref(), has_manager).and_then(|_logging| run(command));
     match result {
         Ok(code) => ExitCode::from(code),
         Err(message) => {

@@ -2,12 +2,18 @@
 //! variables of OpenTelemetry's exporter, resources and batches hold too. Without TLS: a collector is on the machine, or behind something that encrypts.
 //!
 //! The exporter leaves out what it cannot read, and sends to where a collector usually is; so what says where and how is read here, and refused.
+//! What it logs of itself is for who asks for it (`log.rs`): it says the same of each batch. The first that is not sent is told here.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{SdkTracerProvider, Tracer};
-use tracing::Subscriber;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{self, SdkTracerProvider, SpanData, Tracer};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+use tracing::{Subscriber, warn};
 use tracing_opentelemetry::OpenTelemetryLayer;
 use tracing_subscriber::registry::LookupSpan;
 
@@ -16,12 +22,52 @@ const ENDPOINTS: [(&str, &str); 2] =
     [("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", ""), ("OTEL_EXPORTER_OTLP_ENDPOINT", "/v1/traces")];
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 const PROTOCOL: &str = "http/protobuf";
+const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 
 /// Where spans go. Dropped, those that have ended are sent first.
 pub(super) struct Exporting {
     spans: SdkTracerProvider,
     /// The variable that says so.
     named_by: &'static str,
+    /// That some were not sent. Relaxed: it publishes nothing.
+    told: Arc<AtomicBool>,
+}
+
+/// Tells of the first batch that is not sent.
+#[derive(Debug)]
+struct Telling {
+    exporter: SpanExporter,
+    named_by: &'static str,
+    told: Arc<AtomicBool>,
+}
+
+impl trace::SpanExporter for Telling {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let outcome = self.exporter.export(batch).await;
+        if let Err(error) = &outcome
+            && !self.told.swap(true, Relaxed)
+        {
+            let remedy = "see whether a collector listens there, or unset the variable";
+            warn!(variable = self.named_by, remedy, "spans are not sent: {error}");
+        }
+        outcome
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn shutdown(&self) -> OTelSdkResult {
+        self.exporter.shutdown()
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.exporter.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
+    }
 }
 
 fn variable(name: &str) -> Option<String> {
@@ -29,8 +75,12 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Exporting {
-    /// Begins, if a collector is named.
+    /// Begins, if a collector is named, and nothing says that spans are not to be sent.
     pub(super) fn begin() -> Result<Option<Exporting>, String> {
+        let says = |name, what: &str| variable(name).is_some_and(|value| value.eq_ignore_ascii_case(what));
+        if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
+            return Ok(None);
+        }
         let said = |(name, path)| Some((name, path, variable(name)?));
         let Some((named_by, path, endpoint)) = ENDPOINTS.into_iter().find_map(said) else {
             return Ok(None);
@@ -48,12 +98,21 @@ impl Exporting {
         if let Some((name, protocol)) = protocol.filter(|(_, protocol)| protocol != PROTOCOL) {
             return Err(format!("{name} {protocol}: spans are sent by {PROTOCOL} alone; leave it out"));
         }
+        // Empty ones too: the exporter takes them for the name of one that it does not know.
+        let compression = COMPRESSIONS.into_iter().find_map(|name| Some((name, std::env::var(name).ok()?)));
+        if let Some((name, compression)) = compression.filter(|(_, compression)| compression != "gzip") {
+            return Err(format!(
+                "{name} \"{compression}\": spans are sent by gzip, or as they are; give gzip, or unset it"
+            ));
+        }
         let at =
             if path.is_empty() { endpoint.clone() } else { endpoint.trim_end_matches('/').to_owned() + path };
         let exporter = SpanExporter::builder().with_http().with_endpoint(at).build();
         let exporter = exporter.map_err(|error| refused(&error.to_string()))?;
+        let told = Arc::new(AtomicBool::new(false));
+        let exporter = Telling { exporter, named_by, told: Arc::clone(&told) };
         let spans = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource());
-        Ok(Some(Exporting { spans: spans.build(), named_by }))
+        Ok(Some(Exporting { spans: spans.build(), named_by, told }))
     }
 
     /// Takes spans out of `tracing`.
@@ -64,10 +123,13 @@ impl Exporting {
 
 impl Drop for Exporting {
     fn drop(&mut self) {
-        // Batches that failed before were logged by the exporter, as warnings and errors.
-        if let Err(error) = self.spans.shutdown() {
-            eprintln!(
-                "kvstrata: {}: the last spans were not sent ({error}); see whether the collector is there",
+        if let Err(error) = self.spans.shutdown()
+            && !self.told.load(Relaxed)
+        {
+            // Nothing is left to be done where even this cannot be written.
+            let _ = writeln!(
+                std::io::stderr(),
+                "kvstrata: {}: the last spans were not sent ({error}); see whether a collector listens there, or unset it",
                 self.named_by
             );
         }

@@ -104,9 +104,12 @@ pub(super) async fn allocate(
     tenant: TenantId,
 ) -> Result<BlocksMut, AllocateError> {
     check(inner, stack, count, tenant)?;
-    let since = inner.watch.now();
-    let answer = at_once_or_in_line(inner, stack, count, options, tenant).await;
+    let (since, span) = (inner.watch.now(), asked::allocate(options.request, count, tenant));
+    let answer = at_once_or_in_line(inner, stack, count, options.deadline(inner), tenant, &span).await;
     inner.watch.answered(Call::Allocate, since);
+    if let Ok(blocks) = &answer {
+        asked::served(&span, std::slice::from_ref(blocks));
+    }
     answer
 }
 
@@ -114,21 +117,20 @@ async fn at_once_or_in_line(
     inner: &Arc<Inner>,
     stack: u16,
     count: usize,
-    options: AllocateOptions,
+    deadline: Duration,
     tenant: TenantId,
+    span: &Span,
 ) -> Result<BlocksMut, AllocateError> {
     if let Some(blocks) = free_ones(inner, stack, count, tenant) {
         return Ok(blocks);
     }
-    let deadline = options.deadline(inner);
     let place = match take_or_wait(inner, stack, count, deadline, tenant)? {
         Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), stack, ids, tenant)),
         Taken::Place(place) => place,
     };
     let in_line = InLine { inner, places: VecDeque::from([place]) };
-    let span = asked::in_line(options.request, count, tenant);
     // One that was asked for.
-    in_line.served(deadline, &span).await?.into_iter().next().ok_or(AllocateError::Closed)
+    in_line.all(deadline).instrument(span.clone()).await?.into_iter().next().ok_or(AllocateError::Closed)
 }
 
 enum Taken {
@@ -177,16 +179,21 @@ pub(super) async fn allocate_groups(
     let wanted = || (0..).zip(counts.iter().copied());
     wanted().try_for_each(|(stack, count)| check(inner, stack, count, tenant))?;
     let since = inner.watch.now();
-    let answer = groups_at_once_or_in_line(inner, counts, options, tenant).await;
+    let span = asked::allocate(options.request, counts.iter().sum(), tenant);
+    let answer = groups_at_once_or_in_line(inner, counts, options.deadline(inner), tenant, &span).await;
     inner.watch.answered(Call::Allocate, since);
+    if let Ok(all) = &answer {
+        asked::served(&span, all);
+    }
     answer
 }
 
 async fn groups_at_once_or_in_line(
     inner: &Arc<Inner>,
     counts: &[usize],
-    options: AllocateOptions,
+    deadline: Duration,
     tenant: TenantId,
+    span: &Span,
 ) -> Result<Vec<BlocksMut>, AllocateError> {
     let wanted = || (0..).zip(counts.iter().copied());
     let at_once = wanted().map(|(stack, count)| free_ones(inner, stack, count, tenant));
@@ -194,10 +201,8 @@ async fn groups_at_once_or_in_line(
         return Ok(all);
     }
     let lines = wanted().filter(|(_, count)| *count > 0);
-    let span = asked::in_line(options.request, counts.iter().sum(), tenant);
-    let deadline = options.deadline(inner);
     let in_line = InLine::enter(inner, lines, tenant, deadline)?;
-    let mut served = in_line.served(deadline, &span).await?.into_iter();
+    let mut served = in_line.all(deadline).instrument(span.clone()).await?.into_iter();
     let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);
     let of = |(stack, count)| if count > 0 { served.next() } else { Some(none(stack)) };
     // As many as were asked for.
@@ -299,12 +304,6 @@ impl<'i> InLine<'i> {
     }
 
     /// The blocks of each line, when there are those of all.
-    async fn served(self, waited: Duration, span: &Span) -> Result<Vec<BlocksMut>, AllocateError> {
-        let all = self.all(waited).instrument(span.clone()).await?;
-        asked::served(span, &all);
-        Ok(all)
-    }
-
     async fn all(mut self, waited: Duration) -> Result<Vec<BlocksMut>, AllocateError> {
         let mut all = Vec::with_capacity(self.places.len());
         while let Some(place) = self.places.front_mut() {

@@ -1,9 +1,10 @@
-//! A call of an engine's that is answered later: when it came, and its span. Both end with the answer, or with the handle that is dropped before.
+//! A call of an engine's that is answered later: when it came, and its span. Both end when the engine takes the answer, or drops
+//! the handle before.
 //!
-//! Spans, one a call, with the number of its request, counts, and the device's blocks by their numbers, the first [`MOST_IDS`] of them: at debug what requests do (`onboard`, `allocate` if it waits in line, `offload`,
+//! Spans, one a call, with the number of its request, counts, and the device's blocks by their numbers, the first [`MOST_IDS`] of them: at debug what requests do (`allocate`, `onboard`, `offload`, `persist`,
 //! `preempt`, `resume`), since a line for each is a tenth of a request's time and more where blocks are small; at info what an operator asks for
-//! (`persist`, `purge`). A look-up has none: it is what an engine does most, and waits for nobody. Transfers of single blocks are for
-//! `trace` and `debug`, too.
+//! (`purge`). `persist` knows no request, and names its blocks by their hashes: not all are in the device. A look-up has none: it is what an engine
+//! does most, waits for nobody, and knows no request; nor has `try_allocate`. Transfers of single blocks are for `trace` and `debug`, too.
 
 use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
@@ -15,7 +16,7 @@ use super::tenants::{Purged, TenantId};
 use super::watch::Since;
 use crate::metrics::Call;
 use crate::tier::Tier;
-use kvstrata_core::BlockId;
+use kvstrata_core::{BlockId, SequenceHash};
 use std::fmt::{self, Display, Formatter};
 use tracing::field::{Empty, display};
 use tracing::{Span, debug_span, info_span};
@@ -23,15 +24,15 @@ use tracing::{Span, debug_span, info_span};
 /// Blocks that a span names: more are counted.
 const MOST_IDS: usize = 64;
 
-/// Numbers of blocks, as a span has them.
+/// Numbers of blocks, or hashes, as a span has them.
 struct Ids<I>(I);
 
-impl<I: Iterator<Item = BlockId> + Clone> Display for Ids<I> {
+impl<I: Iterator<Item: Display> + Clone> Display for Ids<I> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let mut ids = self.0.clone();
         f.write_str("[")?;
         for (index, id) in ids.by_ref().take(MOST_IDS).enumerate() {
-            write!(f, "{}{}", if index == 0 { "" } else { ", " }, id.0)?;
+            write!(f, "{}{id}", if index == 0 { "" } else { ", " })?;
         }
         match ids.count() {
             0 => f.write_str("]"),
@@ -43,14 +44,14 @@ impl<I: Iterator<Item = BlockId> + Clone> Display for Ids<I> {
 /// Which blocks: nothing where the span is not wanted.
 fn names(span: &Span, ids: impl Iterator<Item = BlockId> + Clone) {
     if !span.is_disabled() {
-        span.record("block_ids", display(Ids(ids)));
+        span.record("block_ids", display(Ids(ids.map(|id| id.0))));
     }
 }
 
 /// Blocks on their way down.
 macro_rules! down {
-    ($span:ident, $name:literal, $inner:expr, $stack:expr, $blocks:expr, $($more:tt)*) => {
-        $span!(
+    ($name:literal, $inner:expr, $stack:expr, $blocks:expr, $($more:tt)*) => {
+        debug_span!(
             $name,
             $($more)*
             group = $inner.stack($stack).name,
@@ -63,7 +64,7 @@ macro_rules! down {
     };
 }
 
-/// A call. Nothing of it, where it is the manager's own or has its answer at once.
+/// A call. Nothing of it, where it is the manager's own.
 #[derive(Debug)]
 pub(super) struct Asked {
     since: Since,
@@ -76,11 +77,8 @@ impl Asked {
         Asked { since: Since::default(), span: Span::none() }
     }
 
-    /// For a run to come up; for one that is all there nobody waits.
+    /// For a run to come up. For one that is all there nobody waits: it is not timed.
     pub(super) fn onboard(inner: &Inner, found: &PrefixMatch, options: OnboardOptions) -> Asked {
-        if found.is_ready() {
-            return Asked::nobody();
-        }
         let span = debug_span!(
             "onboard",
             request = options.request,
@@ -93,7 +91,7 @@ impl Asked {
             missed = Empty,
             block_ids = Empty
         );
-        Asked { since: inner.watch.now(), span }
+        Asked { since: if found.is_ready() { Since::default() } else { inner.watch.now() }, span }
     }
 
     /// The same for one of several groups: the request is timed once.
@@ -113,15 +111,16 @@ impl Asked {
 
     /// For blocks to be copied down.
     pub(super) fn offload(inner: &Inner, blocks: &Blocks, request: u64) -> Asked {
-        let span =
-            down!(debug_span, "offload", inner, blocks.stack(), blocks.len(), request, block_ids = Empty,);
+        let span = down!("offload", inner, blocks.stack(), blocks.len(), request, block_ids = Empty,);
         names(&span, blocks.refs().iter().map(|block| block.id));
         Asked { since: inner.watch.now(), span }
     }
 
     /// For blocks to be brought down to the disk.
-    pub(super) fn persist(inner: &Inner, stack: u16, blocks: usize) -> Asked {
-        Asked { since: inner.watch.now(), span: down!(info_span, "persist", inner, stack, blocks,) }
+    pub(super) fn persist(inner: &Inner, stack: u16, hashes: &[SequenceHash]) -> Asked {
+        let named = || hashes.iter().map(|hash| format!("{:032x}", hash.to_u128()));
+        let span = down!("persist", inner, stack, hashes.len(), hashes = display(Ids(named())),);
+        Asked { since: inner.watch.now(), span }
     }
 
     /// What came of either.
@@ -136,8 +135,8 @@ impl Asked {
     }
 }
 
-/// Of an allocation that waits in line.
-pub(super) fn in_line(request: u64, blocks: usize, tenant: TenantId) -> Span {
+/// Of an allocation.
+pub(super) fn allocate(request: u64, blocks: usize, tenant: TenantId) -> Span {
     debug_span!("allocate", request, blocks, tenant = tenant.0, block_ids = Empty)
 }
 
@@ -196,7 +195,7 @@ mod tests {
 
     #[test]
     fn many_blocks_are_named_in_part_and_counted() {
-        let ids = |count: u32| Ids((0..count).map(BlockId)).to_string();
+        let ids = |count: u32| Ids(0..count).to_string();
         assert_eq!([ids(0), ids(1), ids(3)], ["[]", "[0]", "[0, 1, 2]"]);
         assert!(ids(64).ends_with(", 62, 63]"), "{}", ids(64));
         assert!(ids(200).ends_with(", 62, 63, … 136 more]"), "{}", ids(200));

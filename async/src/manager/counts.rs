@@ -196,6 +196,11 @@ impl Counts {
         count(&self.dropped[from as usize], 1);
     }
 
+    /// Those are dropped since the tier below has no room.
+    pub(super) fn no_room(&self, from: Tier, whose: About) {
+        self.notices.raise(Notice::Dropped(from), whose);
+    }
+
     pub(super) fn onboarded(&self, from_disk: bool) {
         count(&self.onboarded[usize::from(from_disk)], 1);
     }

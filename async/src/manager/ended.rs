@@ -59,7 +59,14 @@ impl Traffic {
                     host.release(block, used);
                 }
             }
-            // Staged: on to the disk.
+            // Staged: on to the disk, unless a purge has its slot.
+            (Ok(()), Path::DeviceToHost, None) if down.disk.is_none() => {
+                let tenant = down.tenant;
+                match self.give_slot(inner, key, tenant) {
+                    true => self.queue_down(inner, key, Path::HostToDisk),
+                    false => self.without_slot(inner, key),
+                }
+            }
             (Ok(()), Path::DeviceToHost, None) => self.queue_down(inner, key, Path::HostToDisk),
             (Ok(()), _, host) => {
                 let tenant = down.tenant;

@@ -105,7 +105,7 @@ fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
             inactive,
             active,
             owned: blocks - free - inactive - active,
-            available: pool.available() as u64,
+            available: (pool.available() as u64).min(free + inactive),
             stored: stats.stored,
             evicted: stats.evicted,
             deduplicated: stats.deduplicated,

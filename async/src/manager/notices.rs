@@ -34,6 +34,8 @@ pub(super) enum Notice {
     Late,
     /// A run was cut off at its tenant's quota.
     Quota,
+    /// A victim of the device, or of the host, is lost, since the tier below has no room.
+    Dropped(Tier),
 }
 
 /// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is known.
@@ -91,13 +93,15 @@ struct Words {
 }
 
 const FAILURES: u32 = (Path::ALL.len() * Cause::ALL.len()) as u32;
-const OTHERS: [Notice; 6] = [
+const OTHERS: [Notice; 8] = [
     Notice::Parked(Path::DeviceToHost),
     Notice::Parked(Path::HostToDevice),
     Notice::QueueFull,
     Notice::GatesFull,
     Notice::Late,
     Notice::Quota,
+    Notice::Dropped(Tier::Device),
+    Notice::Dropped(Tier::Host),
 ];
 const ALL: u32 = FAILURES + OTHERS.len() as u32;
 const _: () = assert!(ALL <= u64::BITS);
@@ -106,7 +110,7 @@ impl Notice {
     fn bit(self) -> u32 {
         match self {
             Notice::Failed(path, cause) => path as u32 * Cause::ALL.len() as u32 + cause as u32,
-            // All of them are there; of paths, those that a device moves bytes on.
+            // All of them are there; of paths, those that a device moves bytes on; of tiers, those that something is below.
             other => FAILURES + OTHERS.iter().position(|of| *of == other).unwrap_or_default() as u32,
         }
     }
@@ -164,6 +168,14 @@ impl Notice {
                 None,
                 "a run was cut off at its tenant's quota",
                 "ask for shorter runs, or raise the tenant's quota of the device (quota.device, [[tenant]])",
+            ),
+            Notice::Dropped(tier) => of(
+                Grade::Warning,
+                tier,
+                None,
+                "blocks are lost: the tier below has no room for them",
+                "raise host.blocks or disk.blocks, or the tenant's quota there (quota.host, quota.disk, [[tenant]]); \
+                 kvstrata_dropped_blocks_total shows how many",
             ),
         }
     }

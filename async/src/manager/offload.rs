@@ -148,7 +148,7 @@ impl Offload {
 
 /// See [`KvBlockManager::persist`](super::KvBlockManager::persist).
 pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Offloaded {
-    let asked = Asked::persist(inner, stack, hashes.len());
+    let asked = Asked::persist(inner, stack, hashes);
     let outcome = bring_down(inner, stack, hashes).await;
     asked.offloaded(inner, outcome);
     outcome

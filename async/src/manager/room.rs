@@ -10,6 +10,7 @@
 
 use super::down::{Cargo, Have};
 use super::inner::Inner;
+use super::notices::About;
 use super::stack::Stack;
 use super::tenants::{Piece, TenantId};
 use super::traffic::Traffic;
@@ -43,7 +44,8 @@ impl Traffic {
         }
         let slot = self.slot_of(inner, of, tenant);
         if slot.is_none() {
-            source.dropped(inner, from);
+            let whose = About::of(inner.number_of(of), tenant);
+            source.without_room(inner, from, whose, of.disk_owners.limit(tenant));
         }
         slot
     }

@@ -158,10 +158,12 @@ impl Watch {
     /// Of a group.
     pub(super) fn lookups(&self, stack: usize) -> Lookups {
         let asked = || self.stripes.all().map(|stripe| &stripe.asked[stack]);
-        // Found before asked for, as they are counted the other way round: a look-up in between makes a ratio smaller rather than larger than 1.
+        // Found before asked for, as they are counted the other way round. Where that order is not seen, what was found was asked for all the same:
+        // no ratio is larger than 1, and none of the counts goes backwards.
         let found = |place: usize| asked().map(|of| of.found[place].load(Relaxed)).sum();
-        let found = std::array::from_fn(found);
-        Lookups { found, blocks: asked().map(|of| of.blocks.load(Relaxed)).sum() }
+        let found: [u64; Found::ALL.len()] = std::array::from_fn(found);
+        let blocks: u64 = asked().map(|of| of.blocks.load(Relaxed)).sum();
+        Lookups { found, blocks: blocks.max(found.iter().sum()) }
     }
 
     /// What is given, where latencies are counted.
@@ -172,5 +174,22 @@ impl Watch {
     pub(super) fn call(&self, call: Call) -> Option<LatencyHistogram> {
         self.timed
             .then(|| LatencyHistogram::of(self.stripes.all().map(|stripe| &stripe.calls[call as usize])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a thread sees it that sees what was found before what was asked for.
+    #[test]
+    fn no_more_is_found_than_asked_for() {
+        let watch = Watch::new(1, false);
+        let asked = &watch.stripes.mine().asked[0];
+        asked.found[Found::Device as usize].store(2, Relaxed);
+        asked.found[Found::Disk as usize].store(1, Relaxed);
+        assert_eq!((watch.lookups(0).blocks, watch.lookups(0).hit_ratio()), (3, 1.0));
+        asked.blocks.store(6, Relaxed);
+        assert_eq!((watch.lookups(0).blocks, watch.lookups(0).hit_ratio()), (6, 0.5));
     }
 }

@@ -49,9 +49,9 @@ pub enum Call {
     Match,
     /// Blocks to fill, from the call to the answer: those that were late included.
     Allocate,
-    /// A run that was not all in the device, from the call to its end.
+    /// A run that was not all in the device, from the call to when its end is seen: who polls late is told late.
     Onboard,
-    /// Copies down on request, from the call to their end.
+    /// Copies down on request, from the call to when their end is seen.
     Offload,
     /// A list of blocks that is let go.
     Release,

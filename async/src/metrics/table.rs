@@ -199,7 +199,7 @@ pub(super) const TABLE: &[Row] = rows! {
     Counter "parked_flights_total" [] "flights", "Flights whose blocks a failed device keeps: they are never used again.",
         |m, take| take(&[], Whole(m.stats.parked));
 
-    Histogram "call_seconds" ["call"] "seconds", "From an engine's call to its answer: match; allocate; onboard, of runs that were not all in the device; offload, if it is awaited; release of a list.",
+    Histogram "call_seconds" ["call"] "seconds", "From an engine's call to its answer: match; allocate; onboard, of runs that were not all in the device; offload, if it is awaited; release of a list. Those of onboard and offload end when the engine takes the answer, which may have been there before.",
         |m, take| for calls in m.calls.iter().flatten() {
             take(&[calls.call.name()], Latencies(&calls.latency));
         };

@@ -25,11 +25,14 @@ use super::volume::FillProgress;
 use super::worker::{Worker, nanoseconds};
 use crate::metrics::Requests;
 use crate::trace::{Request, TraceReader};
+use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 /// How far a replay has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +71,8 @@ struct Service<'r> {
     room: Arc<Semaphore>,
     idle: Vec<Worker>,
     busy: JoinSet<(Worker, Progress, Served)>,
+    /// Requests that have come and are not admitted.
+    waiting: u64,
     observe: &'r dyn Fn(Progress),
     /// Where anybody asks for it.
     series: Option<Series>,
@@ -77,7 +82,12 @@ struct Service<'r> {
 struct Pace {
     speed: f64,
     began: Instant,
-    /// Of the first request, in milliseconds.
+}
+
+/// The trace's times, from its first request on.
+#[derive(Default)]
+struct Times {
+    /// The first one's, in milliseconds.
     first: Option<f64>,
 }
 
@@ -149,6 +159,7 @@ impl Replay {
             room: Arc::new(Semaphore::new(settings.device_blocks as usize)),
             idle: Vec::new(),
             busy: JoinSet::new(),
+            waiting: 0,
             observe,
             series: sampled.then(|| Series::new(&tiers)),
         };
@@ -185,7 +196,8 @@ impl Service<'_> {
     }
 
     async fn serve_all(&mut self, trace: &mut TraceReader) -> Result<(), ReplayError> {
-        let mut pace = Pace { speed: self.settings.speed, began: Instant::now(), first: None };
+        let pace = Pace { speed: self.settings.speed, began: Instant::now() };
+        let mut times = Times::default();
         let limit = self.settings.requests.unwrap_or(u64::MAX);
         for requests in 1..=limit {
             while self.busy.len() >= self.settings.concurrency {
@@ -193,22 +205,46 @@ impl Service<'_> {
             }
             let Some(request) = trace.next_request()? else { return Ok(()) };
             let (line, input_bytes) = (trace.line(), trace.consumed_bytes());
-            let due = pace.wait_for(&request).await;
-            self.tell(1);
+            let time = times.of(&request);
+            let due = pace.due(time);
+            if let Some(due) = due {
+                self.meanwhile(tokio::time::sleep_until(due.into())).await?;
+            }
+            self.waiting = 1;
+            self.tell();
             let room = self.admit(&request).await?;
-            self.begin(request, line, due, room, Progress { requests, input_bytes });
-            self.tell(0);
+            self.waiting = 0;
+            self.begin(request, (line, time, due), room, Progress { requests, input_bytes });
+            self.tell();
         }
         Ok(())
     }
 
-    /// What a router asks of a worker; `waiting`: requests that have come and are not admitted.
-    fn tell(&self, waiting: u64) {
+    /// What a router asks of a worker.
+    fn tell(&self) {
         self.tiers.manager.tell_requests(Requests {
             active_slots: self.busy.len() as u64,
             total_slots: self.settings.concurrency as u64,
-            waiting,
+            waiting: self.waiting,
         });
+    }
+
+    /// Waits for something that is not a request's end. Those that end meanwhile are busy no more, which is told.
+    async fn meanwhile<T>(&mut self, what: impl Future<Output = T>) -> Result<T, ReplayError> {
+        let mut what = pin!(what);
+        loop {
+            let ended = poll_fn(|context| match what.as_mut().poll(context) {
+                Poll::Ready(value) => Poll::Ready(Err(value)),
+                Poll::Pending => match self.busy.poll_join_next(context) {
+                    Poll::Ready(Some(ended)) => Poll::Ready(Ok(ended)),
+                    Poll::Ready(None) | Poll::Pending => Poll::Pending,
+                },
+            });
+            match ended.await {
+                Err(value) => return Ok(value),
+                Ok(ended) => self.joined(ended)?,
+            }
+        }
     }
 
     /// Waits for room for all that the request may come to hold. By I1 that takes long only where a transfer does not end.
@@ -216,7 +252,7 @@ impl Service<'_> {
         let device_blocks = self.settings.device_blocks as usize;
         let blocks = request.hash_ids.len().min(device_blocks);
         let room = Arc::clone(&self.room).acquire_many_owned(blocks as u32);
-        match tokio::time::timeout(PATIENCE, room).await {
+        match self.meanwhile(tokio::time::timeout(PATIENCE, room)).await? {
             Ok(Ok(room)) => Ok(room),
             _ => {
                 let (workers, seconds) = (self.settings.concurrency, PATIENCE.as_secs());
@@ -228,8 +264,7 @@ impl Service<'_> {
     fn begin(
         &mut self,
         request: Request,
-        line: u64,
-        due: Option<Instant>,
+        (line, time, due): (u64, Duration, Option<Instant>),
         room: OwnedSemaphorePermit,
         progress: Progress,
     ) {
@@ -240,7 +275,7 @@ impl Service<'_> {
             worker.tally.lateness.record(nanoseconds(due));
         }
         let served = async move {
-            let served = Served::begin(request.timestamp, &worker.tally);
+            let served = Served::begin(time, &worker.tally);
             worker.serve(&request, line).await;
             drop(room);
             let served = served.end(&worker.tally);
@@ -253,30 +288,57 @@ impl Service<'_> {
     async fn join(&mut self) -> Result<bool, ReplayError> {
         match self.busy.join_next().await {
             None => Ok(false),
-            Some(Ok((worker, progress, served))) => {
-                self.idle.push(worker);
-                if let Some(series) = &mut self.series {
-                    series.add(&served, self.tiers);
-                }
-                (self.observe)(progress);
-                Ok(true)
-            }
-            Some(Err(_)) => Err(ReplayError::Panic),
+            Some(ended) => self.joined(ended).map(|()| true),
         }
+    }
+
+    /// A request has been served.
+    fn joined(&mut self, ended: Result<(Worker, Progress, Served), JoinError>) -> Result<(), ReplayError> {
+        let (worker, progress, served) = ended.map_err(|_| ReplayError::Panic)?;
+        self.tell();
+        self.idle.push(worker);
+        if let Some(series) = &mut self.series {
+            series.add(&served, self.tiers);
+        }
+        (self.observe)(progress);
+        Ok(())
     }
 }
 
 impl Pace {
-    /// Waits for a request's time, and gives it; none where nobody waits for times.
-    async fn wait_for(&mut self, request: &Request) -> Option<Instant> {
+    /// When a request is to begin; none where nobody waits for times.
+    fn due(&self, time: Duration) -> Option<Instant> {
         if self.speed <= 0.0 {
             return None;
         }
+        let after = Duration::try_from_secs_f64(time.as_secs_f64() / self.speed);
+        Some(self.began.checked_add(after.unwrap_or_default()).unwrap_or(self.began))
+    }
+}
+
+impl Times {
+    /// Since the first request, which this one may be.
+    fn of(&mut self, request: &Request) -> Duration {
         let first = *self.first.get_or_insert(request.timestamp);
         // A time that is none, or before the first, is taken for the beginning.
-        let after = Duration::try_from_secs_f64((request.timestamp - first) / 1000.0 / self.speed);
-        let due = self.began.checked_add(after.unwrap_or_default()).unwrap_or(self.began);
-        tokio::time::sleep_until(due.into()).await;
-        Some(due)
+        Duration::try_from_secs_f64((request.timestamp - first) / 1000.0).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whichever of them ends first.
+    #[test]
+    fn times_begin_with_the_first_request() {
+        let mut times = Times::default();
+        let of = |timestamp| Request { timestamp, ..Request::default() };
+        let seconds = [2000.0, 5000.0, 1000.0, f64::NAN, 2500.0].map(|at| times.of(&of(at)).as_secs_f64());
+        assert_eq!(seconds, [0.0, 3.0, 0.0, 0.0, 0.5]);
+        let pace = |speed| Pace { speed, began: Instant::now() };
+        assert_eq!(pace(0.0).due(Duration::from_secs(3)), None);
+        let twice = pace(2.0);
+        assert_eq!(twice.due(Duration::from_secs(3)), Some(twice.began + Duration::from_millis(1500)));
     }
 }

@@ -35,8 +35,8 @@ pub struct Sample {
 /// What one request has added.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Served {
-    /// Its time in the trace, in milliseconds.
-    pub(super) timestamp: f64,
+    /// Its time in the trace, since the first one's.
+    time: Duration,
     blocks: u64,
     hits: [u64; 3],
     filled_bytes: u64,
@@ -44,8 +44,8 @@ pub(super) struct Served {
 
 impl Served {
     /// Of the worker that begins a request now.
-    pub(super) fn begin(timestamp: f64, tally: &Tally) -> Served {
-        Served { timestamp, blocks: tally.blocks, hits: tally.hits, filled_bytes: tally.filled.bytes }
+    pub(super) fn begin(time: Duration, tally: &Tally) -> Served {
+        Served { time, blocks: tally.blocks, hits: tally.hits, filled_bytes: tally.filled.bytes }
     }
 
     /// And has ended it.
@@ -63,8 +63,6 @@ impl Served {
 #[derive(Debug)]
 pub(super) struct Series {
     began: Instant,
-    /// The first request's time.
-    first: Option<f64>,
     now: Sample,
     every: u64,
     samples: Vec<Sample>,
@@ -81,7 +79,7 @@ impl Series {
             filled_blocks: filled(tiers),
             bytes: ByPath::default(),
         };
-        Series { began: Instant::now(), first: None, now, every: 1, samples: vec![now] }
+        Series { began: Instant::now(), now, every: 1, samples: vec![now] }
     }
 
     /// A request has been served.
@@ -94,10 +92,8 @@ impl Series {
         now.hits.host += host;
         now.hits.disk += disk;
         now.bytes.filled += served.filled_bytes;
-        let first = *self.first.get_or_insert(served.timestamp);
         // Of several at a time, one may end before an earlier one.
-        let time = Duration::try_from_secs_f64((served.timestamp - first) / 1000.0).unwrap_or_default();
-        now.trace_time = now.trace_time.max(time);
+        now.trace_time = now.trace_time.max(served.time);
         if now.requests.is_multiple_of(self.every) {
             self.take(tiers);
         }

@@ -64,19 +64,62 @@ fn a_level_that_is_none_is_refused_by_its_name() {
 #[cfg(feature = "otel")]
 mod otel {
     use crate::directory;
-    use std::io::{Read, Write};
+    use std::io::{BufRead, BufReader, Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
     use std::process::{Command, Output, Stdio};
     use std::time::Duration;
+
+    const REPLAY: [&str; 7] = ["replay", "--requests", "5", "--block-bytes", "4K", "--disk-blocks", "0"];
 
     /// The command with these variables of OpenTelemetry's, and no others.
     fn run(arguments: &[&str], variables: &[(&str, String)]) -> Output {
         let folder = directory();
+        let mut command = command(arguments, variables);
+        command.current_dir(folder.path()).output().expect("the command runs")
+    }
+
+    fn command(arguments: &[&str], variables: &[(&str, String)]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
         let others = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_"));
         others.for_each(|(name, _)| _ = command.env_remove(name));
-        command.args(arguments).env("NO_PROXY", "*").envs(variables.iter().cloned());
-        command.current_dir(folder.path()).stdin(Stdio::null()).output().expect("the command runs")
+        command
+            .args(arguments)
+            .env_remove("KVSTRATA_LOG")
+            .env("NO_PROXY", "*")
+            .envs(variables.iter().cloned());
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Batch after batch is not sent: it is said once, with its remedy, and where nobody listens to that either it is no panic.
+    #[test]
+    fn a_collector_that_is_not_there_is_said_once() {
+        let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{nobody}")),
+            ("OTEL_BSP_SCHEDULE_DELAY", "1".to_owned()),
+        ];
+        let replay = ["replay", "--requests", "300", "--block-bytes", "4K", "--disk-blocks", "0"];
+        let said = |log: &[&str]| {
+            let output = run(&[&replay[..], log].concat(), &variables);
+            let text = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{text}");
+            text
+        };
+        let text = said(&[]);
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("spans are not sent")).collect();
+        assert!(matches!(lines[..], [line] if line.contains("OTEL_EXPORTER_OTLP_ENDPOINT")), "{text}");
+        assert!(lines[0].contains("see whether a collector listens there"), "{text}");
+        assert!(!text.contains("BatchSpanProcessor"), "{text}");
+        let asked = said(&["--log", "warn,opentelemetry_sdk=error"]);
+        assert!(asked.matches("BatchSpanProcessor").count() > 1, "batch after batch: {asked}");
+        let (folder, (closed, stderr)) = (directory(), UnixStream::pair().expect("sockets"));
+        drop(closed);
+        let mut command = command(&replay, &variables);
+        let command = command.current_dir(folder.path()).stderr(OwnedFd::from(stderr)).stdout(Stdio::null());
+        assert_eq!(command.status().expect("the command runs").code(), Some(0));
     }
 
     /// As much of a collector as takes what it is sent first, by requests that wait for blocks: what that is.
@@ -134,12 +177,33 @@ mod otel {
     }
 
     #[test]
+    fn spans_are_compressed_where_that_is_asked_for() {
+        let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = collector.local_addr().expect("bound");
+        let head = std::thread::spawn(move || {
+            let (connection, _) = collector.accept().expect("a sender");
+            connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+            let lines = BufReader::new(connection).lines();
+            lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect::<Vec<_>>()
+        });
+        let variables = [
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")),
+            ("OTEL_EXPORTER_OTLP_COMPRESSION", "gzip".to_owned()),
+        ];
+        let output = run(&REPLAY, &variables);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        drop(TcpStream::connect(address));
+        let head = head.join().expect("it is sent");
+        assert!(head.iter().any(|line| line.eq_ignore_ascii_case("content-encoding: gzip")), "{head:?}");
+    }
+
+    #[test]
     fn a_collector_that_spans_cannot_be_sent_to_is_refused_by_its_variable() {
         let [all, spans] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
         let refused = |variables: &[(&str, &str)]| {
             let variables: Vec<_> =
                 variables.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-            let output = run(&["metrics"], &variables);
+            let output = run(&REPLAY, &variables);
             let message = String::from_utf8_lossy(&output.stderr).into_owned();
             assert_eq!(
                 (output.status.code(), output.stdout.is_empty()),
@@ -166,8 +230,25 @@ mod otel {
             assert!(message.starts_with(&format!("kvstrata: {variable} grpc: ")), "{message}");
             assert!(message.contains("http/protobuf"), "{message}");
         }
+        for variable in ["OTEL_EXPORTER_OTLP_COMPRESSION", "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION"] {
+            for value in ["zstd", "none", ""] {
+                let message = refused(&[(all, "http://127.0.0.1:4318"), (variable, value)]);
+                assert!(message.starts_with(&format!("kvstrata: {variable} \"{value}\": ")), "{message}");
+                assert!(message.contains("give gzip, or unset it"), "{message}");
+            }
+        }
         // Without a collector it is nobody's.
-        let unsaid = run(&["metrics"], &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned())]);
+        let unsaid = run(&REPLAY, &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc".to_owned())]);
         assert_eq!(unsaid.status.code(), Some(0), "{}", String::from_utf8_lossy(&unsaid.stderr));
+        // And what has no spans has no use for one.
+        let wrong = [(all, "https://collector:4318".to_owned())];
+        for command in [&["completions", "bash"][..], &["metrics"], &["config"]] {
+            let output = run(command, &wrong);
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        for (variable, value) in [("OTEL_SDK_DISABLED", "True"), ("OTEL_TRACES_EXPORTER", "none")] {
+            let output = run(&REPLAY, &[wrong[0].clone(), (variable, value.to_owned())]);
+            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        }
     }
 }

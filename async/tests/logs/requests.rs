@@ -5,11 +5,13 @@ use crate::ears::{Ears, Heard, check_complaints, listen};
 use crate::gated::Ground;
 use crate::ground::{BYTES, compute, hashes, rest, settings};
 use crate::{fill, over_a_volume};
+use kvstrata::config::TenantSettings;
 use kvstrata::core::BlockId;
 use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
+use tracing::Level;
 
 /// Blocks as spans have them.
 fn numbers(ids: impl Iterator<Item = BlockId>) -> String {
@@ -81,7 +83,13 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     let more = ground.manager.allocate_with(1, AllocateOptions { request: 11, deadline: patience }).await;
     assert!(more.is_err(), "all are held");
     let fields = ["request", "blocks", "block_ids"];
-    assert_eq!(fields.map(|field| ears.spans("allocate")[0].field(field).to_owned()), ["11", "1", ""]);
+    let of_request = |number: &str| {
+        let spans: Vec<_> =
+            ears.spans("allocate").into_iter().filter(|span| span.field("request") == number).collect();
+        assert_eq!(spans.len(), 1, "{number}: {spans:?}");
+        fields.map(|field| spans[0].field(field).to_owned())
+    };
+    assert_eq!(of_request("11"), ["11", "1", ""]);
     let ids = [&first, &second].map(|blocks| numbers(blocks.ids()));
     assert_eq!(
         spans.iter().map(|span| span.field("block_ids")).collect::<Vec<_>>(),
@@ -93,8 +101,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     assert!(poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await, "all are held");
     drop(first);
     let more = more.await.expect("one that nobody has");
-    let served = &ears.spans("allocate")[1];
-    assert_eq!(fields.map(|field| served.field(field)), ["12", "1", &numbers(more.ids().iter().copied())]);
+    assert_eq!(of_request("12"), ["12", "1", &numbers(more.ids().iter().copied())]);
     let complaints = ears.complaints();
     for what in ["a queue is full", "not served in time"] {
         assert_eq!(
@@ -102,6 +109,47 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
             1,
             "{what}: {complaints:?}"
         );
+    }
+    check_complaints(&ears);
+}
+
+#[tokio::test]
+async fn what_is_had_at_once_has_a_span_too() {
+    let (ears, _turn) = listen().await;
+    let ground = Ground::new(4, 16);
+    let blocks = ground.manager.allocate_with(2, AllocateOptions { request: 3, deadline: None }).await;
+    let ids = numbers(blocks.expect("free").ids().iter().copied());
+    assert_eq!(span(&ears, "allocate", &["request", "blocks", "block_ids"]), format!("3 2 {ids}"));
+    drop(compute(&ground.manager, &hashes(1, 3), None).await);
+    let found = ground.manager.match_prefix(&hashes(1, 3));
+    assert!(found.is_ready());
+    let options = OnboardOptions { request: 4, ..OnboardOptions::default() };
+    let there = ground.manager.onboard(found, options).expect("it fits").await.blocks;
+    let fields = ["request", "blocks", "host", "disk", "came", "block_ids"];
+    assert_eq!(span(&ears, "onboard", &fields), format!("4 3 0 0 3 {}", numbers(there.ids())));
+}
+
+/// A tenant whose quota of the host is one block, and one that is to have none there.
+#[tokio::test]
+async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_meant_to_be() {
+    let (ears, _turn) = listen().await;
+    for (host, said) in [(0.0, 0), (1.0 / 16.0, 1)] {
+        let acme = TenantSettings { name: "acme".to_owned(), host: Some(host), ..TenantSettings::default() };
+        let ground = Ground::of(settings(4, 16).tenants([acme]), 4, 16);
+        let acme = ground.manager.tenant("acme").expect("a name");
+        for sequence in 1..=2 {
+            drop(compute(&acme, &hashes(sequence, 4), None).await);
+            ground.mover.close();
+            let _ = ground.manager.allocate_within(4, Duration::from_millis(5)).await;
+            ground.mover.open();
+            rest(&ground.manager).await;
+        }
+        assert!(ground.manager.stats().dropped[0] > 1, "{:?}", ground.manager.stats());
+        let lost: Vec<Heard> = ears.said("blocks are lost");
+        assert_eq!(lost.len(), said, "{lost:?}");
+        for line in &lost {
+            assert_eq!([line.field("tier"), line.field("tenant")], ["device", "acme"], "{line:?}");
+        }
     }
     check_complaints(&ears);
 }
@@ -146,6 +194,10 @@ async fn what_is_persisted_and_purged_has_a_span_with_its_counts() {
     fill(&ground, 1).await;
     assert_eq!(ground.manager.persist(&hashes(1, 5)).await.copied, 4);
     assert_eq!(span(&ears, "persist", &["blocks", "copied", "there", "refused", "failed"]), "5 4 0 1 0");
+    let of_persist = &ears.spans("persist")[0];
+    let named: Vec<_> = hashes(1, 5).iter().map(|hash| format!("{:032x}", hash.to_u128())).collect();
+    let named = format!("[{}]", named.join(", "));
+    assert_eq!((of_persist.level, of_persist.field("hashes")), (Level::DEBUG, named.as_str()));
     let acme = ground.manager.tenant("acme").expect("a name");
     drop(compute(&acme, &hashes(2, 3), None).await);
     rest(&ground.manager).await;

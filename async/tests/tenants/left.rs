@@ -11,7 +11,7 @@ use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
 use kvstrata::ffi::disk::VolumeOptions;
 use kvstrata::manager::{KvBlockManager, Offloaded, OnboardOptions, Purge, Purged, Tenant};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::Cause;
+use kvstrata::transfer::{Cause, Path};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -241,4 +241,30 @@ async fn a_write_that_is_lost_with_its_volume_is_not_made_again_for_a_tenant_tha
         assert_eq!(persisted.await.expect("no panic").copied, usize::from(!purges));
         assert_eq!(writes.load(Relaxed), 2 - usize::from(purges));
     }
+}
+
+/// Victims have been promised slots that still have a purged tenant's blocks, and there are no others: those that wait are lost, which is no failure.
+#[tokio::test]
+async fn victims_whose_slots_a_purge_takes_are_dropped_and_no_failure() {
+    let disks = Disks::new(1, 4);
+    let tier = disks.open();
+    // Without a host tier, and one copy at a time.
+    let ground = over(settings(4, 0).transfer_in_flight(BYTES as u64), 0, &tier);
+    let [a, b] = ["a", "b"].map(|name| ground.manager.tenant(name).expect("few tenants"));
+    persist(&a, &sequence(&a, 1, 4)).await;
+    drop(compute(&b, &sequence(&b, 1, 4), None).await);
+    ground.mover.close();
+    let late = ground.manager.allocate_within(4, Duration::from_millis(5)).await;
+    assert!(late.is_err(), "its victims are on their way");
+    assert_eq!([&a, &b].map(|tenant| tenant.usage(Tier::Disk).blocks), [0, 4], "nothing is written");
+    let before = ground.manager.stats();
+    let purged = a.purge(ZERO).await.expect("open");
+    nothing_is_left(purged);
+    ground.mover.open();
+    stepping(&b, rest(&b)).await;
+    let stats = ground.manager.stats();
+    let failed = |cause| Path::ALL.map(|path| stats.path(path).failed_by(cause)).iter().sum::<u64>();
+    // The one that moved has landed when the purge was over, and there were slots again.
+    assert_eq!((stats.dropped[0] - before.dropped[0], failed(Cause::Busy)), (3, 0), "{stats:?}");
+    assert_eq!((failed(Cause::Cancelled), b.usage(Tier::Disk).blocks), (3, 1), "{stats:?}");
 }

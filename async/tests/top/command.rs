@@ -68,6 +68,13 @@ fn one_view_is_printed_as_text_and_as_data() {
     assert!(gone.contains(&format!("{address}: nobody listens there")), "{gone}");
 }
 
+/// Prints why a test is left out, or fails where `KVSTRATA_REQUIRE` names what is missing.
+fn skip(what: &str, why: &str) {
+    let required = std::env::var("KVSTRATA_REQUIRE").unwrap_or_default();
+    assert!(!required.split(',').any(|name| name.trim() == what), "{what} is required: {why}");
+    println!("SKIP {what}: {why}");
+}
+
 /// In a terminal of its own, by `script`: what it has written there when a signal has ended it, and how it ended.
 fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
     let command = format!("echo $$; exec '{}' top 127.0.0.1:1", env!("CARGO_BIN_EXE_kvstrata"));
@@ -105,7 +112,7 @@ const USUAL_SCREEN: &str = "\u{1b}[?1049l";
 fn a_signal_that_ends_it_leaves_the_terminal_as_it_was() {
     for (signal, number) in [("TERM", 15), ("HUP", 1), ("INT", 2)] {
         let Some((written, code)) = ended_by(signal) else {
-            return println!("SKIP script: there is no such command (util-linux)");
+            return skip("script", "there is no such command (util-linux)");
         };
         assert!(written.contains(USUAL_SCREEN), "{signal}: {written:?}");
         assert!(written.rfind(CURSOR) > written.rfind(NO_CURSOR), "{signal}: no cursor: {written:?}");
@@ -141,7 +148,8 @@ fn what_is_impossible_is_refused_with_what_to_do() {
         (format!("{ok}Content-Length: 999\r\n\r\n{text}"), "its answer is cut off"),
         (format!("{ok}\r\nup 1\n"), "it serves no figures of a manager"),
         ("HTTP/1.1 404 Not Found\r\n\r\n".to_owned(), "it answers 404, not figures"),
-        ("HTTP/1.0 503 Service Unavailable\r\n\r\n".to_owned(), "out of service (503)"),
+        ("HTTP/1.0 503 Service Unavailable\r\n\r\n".to_owned(), "it answers 503"),
+        ("HTTP/1.0 503 Not Now\r\n\r\nout of \u{1b}[2Jservice\nor so".to_owned(), "503: out of ?[2Jservice;"),
         ("SSH-2.0-OpenSSH\r\n".to_owned(), "does not speak HTTP"),
         (format!("{ok}\r\n{}", "#\n".repeat(5 << 20)), "more than 8 MiB"),
     ] {

@@ -53,6 +53,23 @@ fn what_cannot_be_read_is_refused_with_its_line() {
     assert!(watch.view(Instant::now()).gone.is_some_and(|gone| gone.why.contains("no figures")));
 }
 
+/// As many buckets as there may be samples: to look at them again and again takes no longer for each of them.
+#[test]
+fn a_histogram_of_very_many_buckets_is_looked_at_in_no_time() {
+    let buckets: String = (1..40_000)
+        .map(|end| {
+            format!("kvstrata_transfer_seconds_bucket{{path=\"host_to_device\",le=\"{end}\"}} {end}\n")
+        })
+        .collect();
+    let text = texts()[1].clone() + &buckets;
+    let (watch, now) = watched(&[text.clone(), text]);
+    let began = Instant::now();
+    for _ in 0..40 {
+        assert!(!watch.view(now).paths.is_empty());
+    }
+    assert!(began.elapsed() < 5 * SECOND, "{:?}", began.elapsed());
+}
+
 /// Pieces that a text is made of, and those that it must not be.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![

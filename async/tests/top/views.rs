@@ -389,6 +389,7 @@ fn all_that_goes_wrong_is_shown_by_cause_and_nothing_else() {
         "disk slots parked",
         "failed disk→device deadline",
         "onboarding short lost",
+        "onboarding short quota",
         "allocations late",
         "dropped from",
         "offload refused gates",
@@ -397,6 +398,12 @@ fn all_that_goes_wrong_is_shown_by_cause_and_nothing_else() {
         let found = view.troubles.iter().find(|trouble| trouble.what.starts_with(what));
         assert!(found.is_some_and(|trouble| what == "dropped from" || (trouble.count, trouble.new) == (7, Some(7))), "{what}: {:?}", view.troubles);
     }
+    // Nobody is to act on these.
+    let usual = |what: &str| {
+        ["cancelled", "admission"].iter().any(|cause| what.ends_with(cause))
+            || what.starts_with("failed") && what.ends_with("quota")
+    };
+    assert!(!view.troubles.iter().any(|trouble| usual(&trouble.what)), "{:?}", view.troubles);
     let text = view.text(false, 80, 24);
     assert!(text.contains("wrong bytes host mismatch: 7 (+7)") && text.lines().count() <= 24, "{text}");
     assert!(text.lines().last().is_some_and(|row| row.contains("… ") && row.ends_with(" more")), "{text}");

@@ -299,9 +299,42 @@ fn what_a_replay_serves_is_what_it_reports() {
         report.blocks - report.uncached_blocks,
         "as much of each request as the device has blocks"
     );
-    for slots in ["kvstrata_worker_request_active_slots", "kvstrata_worker_request_total_slots"] {
-        assert_eq!(value(&families, slots, &[]), 1.0, "{slots}");
-    }
+    let slots = ["active", "total"].map(|what| format!("kvstrata_worker_request_{what}_slots"));
+    assert_eq!(slots.map(|slots| value(&families, &slots, &[])), [0.0, 1.0], "the last one has ended");
+}
+
+/// Two requests at once, and a third two seconds later: whoever looks meanwhile sees that nobody is served.
+#[test]
+fn a_replay_that_waits_for_the_next_request_serves_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = |at: u64| {
+        format!(
+            "{{\"timestamp\": {at}, \"input_length\": 512, \"output_length\": 1, \"hash_ids\": [{at}]}}\n"
+        )
+    };
+    let path = folder.path().join("t.jsonl");
+    std::fs::write(&path, [0, 1, 1000].map(line).concat()).expect("a file");
+    let settings = Settings {
+        device_blocks: 8,
+        host_blocks: 8,
+        disk_blocks: 0,
+        block_bytes: 4096,
+        concurrency: 2,
+        speed: 0.5,
+        metrics: Some(ANYWHERE.parse().expect("an address")),
+        ..Settings::default()
+    };
+    let device = SimDevice::new(8, 4096).expect("memory");
+    let replay = Replay::new(settings, Device::simulated(device)).expect("possible");
+    let address = replay.metrics_address().expect("it listens");
+    let (seen, began) = (RefCell::new(Vec::new()), Instant::now());
+    let active = || value(&read(&get(address, "/metrics").1), "kvstrata_worker_request_active_slots", &[]);
+    let observe = |_| seen.borrow_mut().push((active(), began.elapsed()));
+    let trace = TraceReader::open(TraceSource::File(path)).expect("a trace");
+    assert_eq!(replay.run(trace, &observe).expect("it goes").requests, 3);
+    let seen = seen.into_inner();
+    assert!(seen[1].0 == 0.0 && seen[2].0 == 0.0, "{seen:?}");
+    assert!(seen[1].1 < Duration::from_secs(2), "told when it has ended, not when the next comes: {seen:?}");
 }
 
 #[tokio::test]

@@ -37,11 +37,15 @@ impl Buckets {
         Buckets { ends }
     }
 
-    /// What came in after `before`; nothing is negative.
+    /// What came in after `before`; nothing is negative. Both grow, and each is gone through once: a text may have as many ends as it has samples.
     pub(super) fn since(&self, before: &Buckets) -> Buckets {
-        let had =
-            |end: f64| before.ends.iter().find(|(other, _)| *other == end).map_or(0.0, |(_, count)| *count);
-        Buckets { ends: self.ends.iter().map(|(end, count)| (*end, (count - had(*end)).max(0.0))).collect() }
+        let mut before = before.ends.iter().peekable();
+        let new = |(end, count): &(f64, f64)| {
+            while before.next_if(|(other, _)| other < end).is_some() {}
+            let had = before.next_if(|(other, _)| other == end).map_or(0.0, |(_, count)| *count);
+            (*end, (count - had).max(0.0))
+        };
+        Buckets { ends: self.ends.iter().map(new).collect() }
     }
 
     /// Values counted.
@@ -57,5 +61,19 @@ impl Buckets {
         let (end, below) = (self.ends[at].0, at.checked_sub(1).map_or(0.0, |below| self.ends[below].0));
         let above = end.is_infinite();
         Some(Quantile { seconds: if above { below } else { end }, above })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_in_is_by_the_ends_that_there_are_now() {
+        let of = |ends: &[(f64, f64)]| Buckets::new(ends.iter().copied());
+        let before = of(&[(0.5, 1.0), (1.0, 4.0), (2.0, 5.0), (f64::INFINITY, 6.0)]);
+        let now = of(&[(0.1, 1.0), (1.0, 6.0), (3.0, 8.0), (f64::INFINITY, 5.0)]);
+        assert_eq!(now.since(&before), of(&[(0.1, 1.0), (1.0, 2.0), (3.0, 8.0), (f64::INFINITY, 0.0)]));
+        assert_eq!(now.since(&Buckets::default()), now);
     }
 }

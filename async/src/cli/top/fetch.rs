@@ -6,6 +6,7 @@
 //! - I2: no more than [`MOST_HEAD`] and [`MOST_BYTES`] are read.
 
 use super::parse::MOST_BYTES;
+use super::reading::{harmless, shown};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::ops::Range;
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_HEAD: usize = 16 << 10;
+/// Of what it says instead of figures.
+const MOST_OF_BODY: usize = 80;
 
 /// Where a manager serves its metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +69,13 @@ impl Target {
         let code = status.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1));
         match code.ok_or("what listens there does not speak HTTP")? {
             "200" => {}
-            "503" => return Err("the manager is out of service (503)".to_owned()),
-            other => return Err(format!("it answers {}, not figures", super::reading::shown(other))),
+            // Out of service, or asked by too many: it says which.
+            "503" => {
+                let body = String::from_utf8_lossy(&body[..body.len().min(MOST_OF_BODY)]);
+                let why = body.lines().next().unwrap_or_default().trim().replace(|c: char| !harmless(c), "?");
+                return Err(["it answers 503", &why].join(if why.is_empty() { "" } else { ": " }));
+            }
+            other => return Err(format!("it answers {}, not figures", shown(other))),
         }
         let length = lines
             .filter_map(|line| line.split_once(':'))

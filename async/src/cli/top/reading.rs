@@ -110,6 +110,15 @@ const TROUBLES: [(&str, &str); 10] = [
     ("kvstrata_disk_refused_blocks_total", "disk refused"),
 ];
 
+/// Of them, causes that nobody is to act on: what was called off, what a quota or a filter keeps out because it was told to. A run that is cut off
+/// at a quota is not among them: the manager itself says what to do.
+const USUAL: [(&str, &str); 4] = [
+    ("kvstrata_transfer_failures_total", "cancelled"),
+    ("kvstrata_transfer_failures_total", "quota"),
+    ("kvstrata_short_onboardings_total", "cancelled"),
+    ("kvstrata_disk_refused_blocks_total", "admission"),
+];
+
 impl Reading {
     /// None if it has nothing of a manager's.
     pub(super) fn of(text: &Exposition) -> Option<Reading> {
@@ -200,7 +209,8 @@ fn of_group(text: &Exposition, group: &str) -> LookupReading {
 /// What of a trouble is not 0, by the labels' values; groups together.
 fn troubles(text: &Exposition, name: &str, words: &str) -> Vec<(String, f64)> {
     let mut all = Vec::<(String, f64)>::new();
-    for (labels, count) in text.samples(name).filter(|(_, count)| *count > 0.0) {
+    let usual = |labels| value_of(labels, "cause").is_some_and(|cause| USUAL.contains(&(name, cause)));
+    for (labels, count) in text.samples(name).filter(|(labels, count)| *count > 0.0 && !usual(labels)) {
         let told = labels.iter().filter(|(label, _)| label != "group");
         let what = told.fold(words.to_owned(), |text, (_, value)| text + " " + &shown_path(value));
         match all.iter().position(|(other, _)| *other == what) {
@@ -235,11 +245,15 @@ fn tenant(text: &Exposition) -> Option<Tenant> {
     all.max_by(|a, b| a.part().total_cmp(&b.part()))
 }
 
+/// Nothing that a terminal obeys.
+pub(super) fn harmless(c: char) -> bool {
+    c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
+}
+
 /// A name from outside, harmless and not too long: nothing in it moves a cursor, turns a line round, or has no width.
 pub(super) fn shown(text: &str) -> String {
-    let harmless = |c: char| if c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric() { c } else { '?' };
     let mut chars = text.chars();
-    let mut name: String = chars.by_ref().take(24).map(harmless).collect();
+    let mut name: String = chars.by_ref().take(24).map(|c| if harmless(c) { c } else { '?' }).collect();
     if chars.next().is_some() {
         name.push('…');
     }

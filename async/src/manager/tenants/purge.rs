@@ -370,9 +370,17 @@ impl Traffic {
             // One that moves to the staging ends there.
             if !self.give_slot(inner, key, other) && self.recall(at) {
                 self.lines[stack as usize].grounded.retain(|waits| *waits != key);
-                self.down_failed(inner, key, Failure::of(Cause::Busy));
+                self.without_slot(inner, key);
             }
         }
+    }
+
+    /// A purge has taken a flight's slot, and there is no other: called off, which is no failure; but a victim, being another's, is lost.
+    pub(in crate::manager) fn without_slot(&mut self, inner: &Inner, key: u32) {
+        if let Some(down) = self.downs.get(key as usize) {
+            down.source.dropped(inner, down.from);
+        }
+        self.down_failed(inner, key, Failure::of(Cause::Cancelled));
     }
 
     /// A slot that a flight has not written, with a block that was a tenant's: the purge's, if there is one, or free when that is forgotten.
