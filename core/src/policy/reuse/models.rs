@@ -55,7 +55,7 @@ fn reuse_use_against_release() {
 /// A hint beside a use: whichever comes first, the block leaves the shadow once, and is there again when both have let go of it.
 #[test]
 fn reuse_touch_against_use() {
-    model_within(2, || {
+    model_within(1, || {
         let pool = pool();
         let other = pool.clone();
         drop(store(&pool, 1));
