@@ -24,7 +24,7 @@ policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
             trace: the least of seven runs
   fresh     nanoseconds an eviction where every block is new, by requests of 16 and of 128: the least of seven runs
   threads   hits of LRU and reuse by one thread, two and four at once, and nanoseconds a block of the trace, all calls of a request together: the
-            median of seven runs in turns, and the threads' own time
+            median of seven runs in turns, and the threads' own time; blocks of which reuse did not hear, and how often its guard gave up
   looks     what part of the victims the core's policies say beforehand, and nanoseconds for each that a look shows
 
   --trace FILE         requests in the Mooncake format, plain or compressed; the bundled conversation trace unless given
@@ -303,7 +303,7 @@ fn fresh(options: &Options, _: &Trace) {
 
 fn together(options: &Options, trace: &Trace) {
     println!(
-        "| blocks | threads | policy | hits, % | ns a block | reuse to LRU |\n|---:|---:|---|---:|---:|---:|"
+        "| blocks | threads | policy | hits, % | ns a block | reuse to LRU | not heard of, ‰ | setbacks |\n|---:|---:|---|---:|---:|---:|---:|---:|"
     );
     for blocks in options.capacities(&FOUR[1..]) {
         for n in [1, 2, 4] {
@@ -323,13 +323,24 @@ fn together(options: &Options, trace: &Trace) {
                     Spread::of(rounds.iter().map(|round| what(&round[at])))
                 };
                 let hits = of(|run| run.hits as f64);
-                let ratio = if at == 1 {
-                    format!("{:.2} ({:.2}–{:.2})", ratio.median, ratio.low, ratio.high)
+                let (unheard, setbacks) = (of(|run| run.unheard as f64), of(|run| f64::from(run.setbacks)));
+                let ours = if at == 1 {
+                    let of_trace = 1000.0 / trace.blocks as f64;
+                    format!(
+                        "{:.2} ({:.2}–{:.2}) | {:.1} ({:.1}–{:.1}) | {}",
+                        ratio.median,
+                        ratio.low,
+                        ratio.high,
+                        unheard.median * of_trace,
+                        unheard.low * of_trace,
+                        unheard.high * of_trace,
+                        setbacks.median,
+                    )
                 } else {
-                    String::new()
+                    " | | ".into()
                 };
                 println!(
-                    "| {blocks} | {n} | {policy} | {:.2} ({:.2}–{:.2}) | {:.0} | {ratio} |",
+                    "| {blocks} | {n} | {policy} | {:.2} ({:.2}–{:.2}) | {:.0} | {ours} |",
                     trace.percent(hits.median as u64),
                     trace.percent(hits.low as u64),
                     trace.percent(hits.high as u64),

@@ -25,6 +25,10 @@ pub struct Together {
     pub own_ns: f64,
     /// Nanoseconds from the first request to the last, a block of the trace.
     pub wall_ns: f64,
+    /// Blocks of which the policy did not hear; 0 of another than reuse.
+    pub unheard: u64,
+    /// Tries that its guard has ended; 0 of another than reuse.
+    pub setbacks: u32,
 }
 
 /// Runs the trace by so many threads over a pool that has room for a request of each.
@@ -53,7 +57,9 @@ pub fn run(trace: &Trace, policy: Policy, capacity: usize, threads: usize) -> To
         let done = workers.into_iter().map(|worker| worker.join().expect("no panic"));
         let (hits, own) = done.fold((0, 0.0), |(hits, own), one| (hits + one.0, own + one.1));
         let blocks = trace.blocks as f64;
-        Together { hits, own_ns: own / blocks, wall_ns: start.elapsed().as_nanos() as f64 / blocks }
+        let wall_ns = start.elapsed().as_nanos() as f64 / blocks;
+        let reuse = pool.reuse_stats().unwrap_or_default();
+        Together { hits, own_ns: own / blocks, wall_ns, unheard: reuse.unheard, setbacks: reuse.setbacks }
     })
 }
 
