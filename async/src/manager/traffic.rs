@@ -25,7 +25,7 @@ use super::prefetch::Guesses;
 use super::schedule::Waiter;
 use super::tenants::{Held, Purging, TenantId};
 use super::unwritten::Unwritten;
-use super::up::Up;
+use super::up::{Behind, Up};
 use super::watch::{Since, Times};
 use crate::scheduler::{Clock, Gated, Key};
 use crate::transfer::{Allowance, Limits, Queue, Ticket};
@@ -109,7 +109,9 @@ pub(super) struct Traffic {
     pub(super) onboardings: Slab<Onboarding>,
     pub(super) offloadings: Slab<Offloading>,
     pub(super) up_of: ByHash,
-    /// Flights up that wait behind their parents' no more: key and serial.
+    /// Flights up that wait behind their parents', a list for each parent's.
+    pub(super) waiting_behind: Slab<Behind>,
+    /// Those that do no more: key and serial.
     pub(super) behind: Vec<(u32, u64)>,
     pub(super) down_of: ByHash,
     /// Names that nobody knows any more, of flights: what has landed under them goes at once.
@@ -186,6 +188,7 @@ impl Traffic {
             onboardings: Slab::new(),
             offloadings: Slab::new(),
             up_of: ByHash::default(),
+            waiting_behind: Slab::new(),
             behind: Vec::new(),
             down_of: ByHash::default(),
             forgotten: HashSet::default(),

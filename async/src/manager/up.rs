@@ -67,8 +67,17 @@ pub(super) struct Up {
     pub(super) left_by: Cause,
     /// Since when it waits for its transfer, or when that has started.
     pub(super) since: Since,
-    /// Flights that have landed, and whose parent this one's block is (I5): key and serial.
-    behind: Vec<(u32, u64)>,
+    /// The first of those that have landed, and whose parent this one's block is (I5): of `Traffic::waiting_behind`.
+    behind: Option<u32>,
+}
+
+/// A flight that waits behind its parent's.
+#[derive(Debug)]
+pub(super) struct Behind {
+    key: u32,
+    serial: u64,
+    /// Of those of the same parent.
+    next: Option<u32>,
 }
 
 impl Up {
@@ -92,7 +101,7 @@ impl Up {
             entry: 0,
             left_by: Cause::Cancelled,
             since: Since::default(),
-            behind: Vec::new(),
+            behind: None,
         }
     }
 
@@ -198,8 +207,10 @@ impl Traffic {
                         self.unstage(key);
                         let up = &mut self.ups[key as usize];
                         up.at = At::Behind;
-                        let waits = (key, up.serial);
-                        self.ups[parent as usize].behind.push(waits);
+                        let serial = up.serial;
+                        let first = &mut self.ups[parent as usize].behind;
+                        let waits = Behind { key, serial, next: *first };
+                        *first = Some(self.waiting_behind.insert(waits) as u32);
                     }
                     None => self.arrived(inner, key),
                 }
@@ -287,9 +298,14 @@ impl Traffic {
 
     /// The flight is no more.
     fn end_up(&mut self, key: u32) -> Up {
-        let mut up = self.ups.remove(key as usize);
+        let up = self.ups.remove(key as usize);
         self.up_of.remove(&(up.stack, up.name.hash));
-        self.behind.append(&mut up.behind);
+        let mut next = up.behind;
+        while let Some(at) = next {
+            let waits = self.waiting_behind.remove(at as usize);
+            self.behind.push((waits.key, waits.serial));
+            next = waits.next;
+        }
         up
     }
 
