@@ -4,7 +4,7 @@
 //!   a try begins (stake) ─► deviates while ghosts < 8 × stake + 5 × lead ─► bank spent ─► rests in LRU's order until ghosts are settled ─► next
 //! ```
 //!
-//! The bank is what may be lost since the best moment of the try: the stake, and a quarter of what was won until then, so that most of it is kept. Ghosts are
+//! The bank is what may be lost since the best moment of the try: the stake, which is little where little was released so far, and a quarter of what was won until then, so that most of it is kept. Ghosts are
 //! blocks that LRU has and we have not: so many are allowed for each hit of the stake that is left, and of the lead, as if all but one of them were never
 //! asked for. The next try has half the first stake, or an eighth of the lead.
 //!
@@ -19,6 +19,8 @@ use super::shadow::Shadow;
 /// The first bank in capacities, and at least so many mean requests.
 const BANK: f64 = 0.002;
 const BANK_REQUESTS: f64 = 2.0;
+/// It is no more than a hit, and so much of each release so far: where little has been asked for, a mean request or two are many hits.
+const EARLY: f64 = 0.001;
 /// What a release adds to it.
 const TRICKLE: f64 = 0.0003;
 /// The part of what a try has won that it may lose again: tries that win at first and lose in the end are common where single requests decide.
@@ -76,7 +78,8 @@ impl Guard {
             self.share = (self.lead() / 8.0).min(c / 16.0);
         }
         self.low = self.low.min(deficit);
-        let first = (BANK * c).max(BANK_REQUESTS * f64::from(length)).min(c / 16.0);
+        let early = 1.0 + EARLY * now as f64;
+        let first = (BANK * c).max(BANK_REQUESTS * f64::from(length)).min(c / 16.0).min(early);
         let stake = self.share.max(first / f64::from(1u32 << self.tries.min(30)));
         let stake = stake + TRICKLE * (now - self.began) as f64;
         let bank = (stake + OF_WON * (self.base - self.low)).min(DRAWDOWN * c) - (deficit - self.low);
@@ -99,6 +102,14 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
+    /// When the stake of a pool of 1,000 is two hits.
+    const NOW: u64 = 1000;
+
+    /// As it begins then.
+    fn later() -> Guard {
+        Guard { began: NOW, asked: NOW, ..Guard::default() }
+    }
+
     /// So many ghosts are allowed now; `lost` hits later the try has ended, and the ghosts of it are none.
     fn lose(guard: &mut Guard, shadow: &mut Shadow, now: u64, lost: u32) -> i32 {
         let room = guard.room(shadow, now, 1000, 1.0);
@@ -110,39 +121,49 @@ mod tests {
     /// I1: 2 hits at first, and 8 ghosts for each; ghosts that there are count.
     #[test]
     fn a_bank_allows_ghosts() {
-        let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 16);
+        let (mut guard, mut shadow) = (later(), Shadow::new(1000, 0));
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 16);
         shadow.released(0, 100);
         (0..10).for_each(|number| shadow.evicted(Key::some(number), number as u32));
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 6);
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 6);
         shadow.lost_hits(1);
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 0, "of one hit, with 10 there");
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 0, "of one hit, with 10 there");
         shadow.won(2);
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 11, "of the stake of two, and a lead of one");
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 11, "of the stake of two, and a lead of one");
+    }
+
+    /// Where little was asked for, little may be lost: at first one hit, whatever a mean request is.
+    #[test]
+    fn the_first_stake_grows_with_what_was_released() {
+        let stakes = [0, 2000, 5000, 10_000_000].map(|now| {
+            let shadow = Shadow::new(3000, 0);
+            Guard { began: now, asked: now, ..Guard::default() }.room(&shadow, now, 3000, 28.0) / 8
+        });
+        assert_eq!(stakes, [1, 3, 6, 56]);
     }
 
     /// Of what a try has won it loses a quarter, and its stake of two; what ghosts cost when it is over is none of it.
     #[test]
     fn most_of_what_was_won_is_kept() {
-        let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
+        let (mut guard, mut shadow) = (later(), Shadow::new(1000, 0));
         shadow.won(100);
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 516, "of a stake of two, and a lead of a hundred");
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 516, "of a stake of two, and a lead of a hundred");
         shadow.lost_hits(25);
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 391, "of the stake, and 75");
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 391, "of the stake, and 75");
         shadow.lost_hits(1);
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 378, "of one, and 74");
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 378, "of one, and 74");
         shadow.lost_hits(1);
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 0);
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 0);
         assert_eq!(guard.lead(), 73.0);
     }
 
     /// I3: halved try after try, a bank comes to allow none.
     #[test]
     fn a_bank_of_less_than_a_ghost_allows_none() {
-        let (mut guard, mut shadow) = (Guard::default(), Shadow::new(1000, 0));
-        let rooms: Vec<i32> = (0..5).map(|_| lose(&mut guard, &mut shadow, 0, 2)).collect();
+        let (mut guard, mut shadow) = (later(), Shadow::new(1000, 0));
+        let rooms: Vec<i32> = (0..5).map(|_| lose(&mut guard, &mut shadow, NOW, 2)).collect();
         assert_eq!(rooms, [16, 8, 4, 2, 1]);
-        assert_eq!(guard.room(&shadow, 0, 1000, 1.0), 0);
+        assert_eq!(guard.room(&shadow, NOW, 1000, 1.0), 0);
     }
 
     /// I2: what was won long ago is no bank of a new try, but for the little that has not faded.
