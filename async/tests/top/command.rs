@@ -3,7 +3,8 @@
 use crate::at_work;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kvstrata"))
@@ -75,8 +76,8 @@ fn skip(what: &str, why: &str) {
     println!("SKIP {what}: {why}");
 }
 
-/// In a terminal of its own, by `script`: what it has written there when a signal has ended it, and how it ended.
-fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
+/// A live view in a terminal of `script`, once its first picture is there: what was written so far, and the number of its process.
+fn in_a_terminal() -> Option<(Child, Vec<u8>, String)> {
     let command = format!("echo $$; exec '{}' top 127.0.0.1:1", env!("CARGO_BIN_EXE_kvstrata"));
     let script = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
@@ -87,7 +88,7 @@ fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
         .spawn();
     let mut script = script.ok()?;
     let (mut written, mut part) = (Vec::new(), [0; 4096]);
-    let mut output = script.stdout.take().expect("piped");
+    let output = script.stdout.as_mut().expect("piped");
     let has = |written: &[u8], what: &str| written.windows(what.len()).any(|bytes| bytes == what.as_bytes());
     // Its first picture is there.
     while !has(&written, NO_CURSOR) {
@@ -96,10 +97,16 @@ fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
         written.extend_from_slice(&part[..read]);
     }
     let text = String::from_utf8_lossy(&written).into_owned();
-    let number = text.lines().next().expect("the shell's number").trim();
+    let number = text.lines().next().expect("the shell's number").trim().to_owned();
+    Some((script, written, number))
+}
+
+/// What it has written to its terminal when a signal has ended it, and how it ended.
+fn ended_by(signal: &str) -> Option<(String, Option<i32>)> {
+    let (mut script, mut written, number) = in_a_terminal()?;
     let kill = Command::new("sh").args(["-c", &format!("kill -{signal} {number}")]).status();
     assert!(kill.expect("a shell").success());
-    output.read_to_end(&mut written).expect("a pipe");
+    script.stdout.as_mut().expect("piped").read_to_end(&mut written).expect("a pipe");
     let code = script.wait().expect("it ends").code();
     Some((String::from_utf8_lossy(&written).into_owned(), code))
 }
@@ -117,6 +124,27 @@ fn a_signal_that_ends_it_leaves_the_terminal_as_it_was() {
         assert!(written.contains(USUAL_SCREEN), "{signal}: {written:?}");
         assert!(written.rfind(CURSOR) > written.rfind(NO_CURSOR), "{signal}: no cursor: {written:?}");
         assert_eq!(code, Some(128 + number), "{signal}: who sent it sees that it has ended by it");
+    }
+}
+
+/// Whoever drew the terminal is gone, and with it the terminal.
+#[test]
+fn it_ends_with_its_terminal() {
+    let Some((mut script, _, number)) = in_a_terminal() else {
+        return skip("script", "there is no such command (util-linux)");
+    };
+    script.kill().expect("it is ours");
+    script.wait().expect("it ends");
+    let process = format!("/proc/{number}/stat");
+    // One that nobody has waited for yet is no more, too.
+    let is_there = || std::fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z "));
+    let begun = Instant::now();
+    while is_there() {
+        if begun.elapsed() > Duration::from_secs(10) {
+            _ = Command::new("sh").args(["-c", &format!("kill -9 {number}")]).status();
+            panic!("it goes on without a terminal");
+        }
+        std::thread::yield_now();
     }
 }
 

@@ -2,27 +2,30 @@
 //!
 //! Invariants
 //! - I1: the terminal is as it was behind [`live`], its cursor too, however that ends: by a panic too (ratatui's hook), and by a signal that would end
-//!   the process, which it then does, so that who sent it sees that.
+//!   the process, which it then does, so that who sent it sees that. Of a terminal that has gone reads never come back: then another thread ends it.
 //! - I2: nothing that the other side does keeps a key waiting: it is another thread that waits for it.
 //!
 //! # Orderings
-//! `signal` is Relaxed: it publishes nothing, and is looked at each [`TICK`].
+//! `signal` and `done` are Relaxed: they publish nothing, and are looked at each [`TICK`].
 
 use super::draw::Look;
 use super::fetch::Target;
 use super::watch::Watch;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a figure may wait to be drawn.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How long the thread that draws has to end, once it is to.
+const GRACE: Duration = Duration::from_millis(500);
 
 type Answer = (Range<Instant>, Result<String, String>);
 
@@ -44,6 +47,7 @@ pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<()
     for number in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize).map_err(refused)?;
     }
+    let done = end_without_terminal(&signal)?;
     // Half of what it does may be done where it fails.
     let terminal = ratatui::try_init().inspect_err(|_| _ = ratatui::try_restore());
     let mut terminal = terminal.map_err(refused)?;
@@ -51,11 +55,36 @@ pub(super) fn live(target: &Target, interval: Duration, look: Look) -> Result<()
     let shown = show(&mut terminal, watch, &answers, look, &signal);
     // Both, whatever comes of the first. `terminal` itself is never dropped where a signal ends the process.
     let restored = ratatui::try_restore().and(terminal.show_cursor());
+    done.store(true, Relaxed);
     match signal.load(Relaxed) {
         0 => shown.and(restored.map_err(refused)),
         // Whatever else has failed: of a terminal that has gone, nothing can be drawn.
         number => signal_hook::low_level::emulate_default_handler(number as i32).map_err(refused),
     }
+}
+
+/// A thread that ends the process by its signal, or by SIGHUP where the terminal has gone, unless the other one is told to and does: crossterm reads a
+/// terminal that has gone again and again, and its `poll` never comes back. Gives what says that it is done.
+fn end_without_terminal(signal: &Arc<AtomicUsize>) -> Result<Arc<AtomicBool>, String> {
+    let done = Arc::new(AtomicBool::new(false));
+    let (signal, is_done) = (Arc::clone(signal), Arc::clone(&done));
+    let wait = move || {
+        while !is_done.load(Relaxed) && signal.load(Relaxed) == 0 {
+            thread::sleep(TICK);
+            // Of one that was hung up nothing can be asked any more.
+            if !io::stdout().is_terminal() {
+                _ = signal.compare_exchange(0, SIGHUP as usize, Relaxed, Relaxed);
+            }
+        }
+        thread::sleep(GRACE);
+        if !is_done.load(Relaxed) {
+            // As much of it as there is left.
+            _ = ratatui::try_restore();
+            _ = signal_hook::low_level::emulate_default_handler(signal.load(Relaxed) as i32);
+        }
+    };
+    let spawned = thread::Builder::new().name("kvstrata-end".to_owned()).spawn(wait);
+    spawned.map(|_| done).map_err(|error| format!("no thread to watch the terminal by: {error}"))
 }
 
 fn refused(error: io::Error) -> String {
