@@ -16,6 +16,8 @@ use crate::tier::Tier;
 const WINDOWS: usize = 60;
 /// Samples that a window is to have, or there would be more gaps than line.
 const SAMPLES: usize = 4;
+/// Times that a window is to have: of a trace that has a stamp every few seconds a shorter one may have none, though nobody was idle.
+const TIMES: usize = 2;
 
 /// Time, or what stands for it: the axis's label, and where each sample is.
 struct Scale {
@@ -64,7 +66,8 @@ impl Scale {
     /// later one. Windows without a sample, or a value, are between stretches.
     fn stretches(&self, value: impl Fn(usize, usize) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
         let last = self.at.last().copied().unwrap_or(0.0);
-        let windows = (self.at.len() / SAMPLES).clamp(1, WINDOWS);
+        let times = self.at.chunk_by(|one, next| one == next).count();
+        let windows = (self.at.len() / SAMPLES).min(times / TIMES).clamp(1, WINDOWS);
         let (mut from, mut all) = (0, vec![Vec::new()]);
         for nth in 1..=windows {
             let end = last * nth as f64 / windows as f64;
@@ -236,6 +239,16 @@ mod tests {
         let all: f64 = counted.iter().flatten().map(|(_, samples)| samples).sum();
         assert_eq!(all, (scale.at.len() - 1) as f64, "each is in one window");
         assert!(scale.stretches(|_, _| None).is_empty());
+    }
+
+    /// A stamp every three seconds, and nine requests at each: about as in the bundled trace.
+    #[test]
+    fn a_line_has_no_gap_between_two_stamps() {
+        for stamps in [11, 55, 400] {
+            let at = (0..9 * stamps).map(|nth| f64::from(nth / 9 * 3)).collect();
+            let stretches = Scale { label: "s", at }.stretches(|_, _| Some(1.0));
+            assert_eq!(stretches.len(), 1, "{stamps} stamps: {stretches:?}");
+        }
     }
 
     #[test]
