@@ -9,6 +9,8 @@
 //! I3. Who takes few looks at no head that was looked at a moment ago (`Sight`), and so may pass by what is new, or back in its old place, since: for no
 //!     more victims and releases together than a sight stands.
 //! I4. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
+//! I5. One look at a list lets no more than `PASSED` parents wait, however many are before its first that can be taken; it is without a head then, and goes on
+//!     with the next look, at once if no list has a head: no eviction pays for all that was released since the last, and nothing evictable is missed.
 
 use super::ages::{age, not_before};
 use super::journal::Page;
@@ -25,6 +27,9 @@ pub(super) const OLDER: usize = 16;
 /// Places from one block of a list to the next that are walked: 64 words.
 pub(super) const FAR: u32 = 4096;
 
+/// I5: a cache miss each.
+const PASSED: u32 = 64;
+
 /// Victims of a search that is worth a look at all heads.
 const MANY: usize = CLASSES;
 /// Releases and victims for which one look is good enough: as many as an index is, before it is computed anew; and few of a small pool's blocks.
@@ -33,6 +38,8 @@ const STANDS: u32 = 64;
 /// The heads as they were looked at, and went on since.
 pub(super) struct Sight {
     heads: Heads,
+    /// Lists without a head, that have more to be looked at: a bit each (I5).
+    unfinished: u32,
     /// Looked at when they may be chosen.
     youngs: Option<Youngs>,
     /// When; none: never. And victims since.
@@ -42,7 +49,7 @@ pub(super) struct Sight {
 
 impl Sight {
     pub(super) fn none() -> Sight {
-        Sight { heads: [Head::NONE; CLASSES], youngs: None, since: None, victims: 0 }
+        Sight { heads: [Head::NONE; CLASSES], unfinished: 0, youngs: None, since: None, victims: 0 }
     }
 
     /// What is not to be used any more is forgotten.
@@ -152,7 +159,10 @@ impl Search<'_, '_> {
             let Some(choice) = orders.choose(&self.sight.heads, youngs, leave) else {
                 // What others have let go of meanwhile goes before blocks of a higher priority.
                 self.look_at_all();
-                if self.sight.heads.iter().all(|head| head.is_none()) {
+                while self.has_no_head() && self.sight.unfinished != 0 {
+                    (0..CLASSES).for_each(|list| self.look_on(list));
+                }
+                if self.has_no_head() {
                     break;
                 }
                 continue;
@@ -180,6 +190,17 @@ impl Search<'_, '_> {
         (self.sight.youngs, self.sight.since, self.sight.victims) = (None, Some(self.now), 0);
     }
 
+    fn has_no_head(&self) -> bool {
+        self.sight.heads.iter().all(|head| head.is_none())
+    }
+
+    /// Goes on with a look that has let enough parents wait.
+    fn look_on(&mut self, list: usize) {
+        if self.sight.unfinished & (1 << list) != 0 {
+            self.look(list);
+        }
+    }
+
     /// Finds the head of a list, and drops what it passes.
     #[inline]
     fn look(&mut self, list: usize) {
@@ -188,7 +209,7 @@ impl Search<'_, '_> {
             let slot = &slots[candidate.slot as usize];
             let word = slot.word();
             if word.inactive() && word.priority() != Priority::Pinned && !slot.has_children() {
-                self.sight.heads[list] = self.policy.head(list, candidate.ticket, slot, self.now);
+                self.found(list, self.policy.head(list, candidate.ticket, slot, self.now), false);
                 return;
             }
         }
@@ -198,28 +219,43 @@ impl Search<'_, '_> {
     /// The same where the first that the list has is not to be had.
     fn look_further(&mut self, list: usize) {
         let (policy, hunt, now) = (self.policy, self.hunt, self.now);
-        let mut head = Head::NONE;
+        let (mut head, mut passed) = (Head::NONE, 0);
         hunt.timeline().take_oldest(hunt.slots(), list, 1, |candidate, slot| {
             let word = slot.word();
             if !word.inactive() || word.priority() == Priority::Pinned {
                 return Verdict::Stale;
             }
+            if passed == PASSED {
+                return Verdict::Stop;
+            }
             if slot.defer_if_parent(word.generation()) {
+                passed += 1;
                 return Verdict::Deferred;
             }
             head = policy.head(list, candidate.ticket, slot, now);
             Verdict::Stop
         });
+        self.found(list, head, passed == PASSED);
+    }
+
+    /// `is_unfinished`: none was found so far.
+    #[inline]
+    fn found(&mut self, list: usize, head: Head, is_unfinished: bool) {
         self.sight.heads[list] = head;
+        self.sight.unfinished &= !(1 << list);
+        self.sight.unfinished |= u32::from(is_unfinished) << list;
     }
 
     /// Takes from the old end of a list as long as it is the choice. How many, and the list of a parent that came back by the last.
     fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
         let (policy, hunt) = (self.policy, self.hunt);
         let (chosen, mut rivals) = (self.sight.heads[list].place, None::<Rivals>);
-        let mut parent = None;
+        let (mut parent, mut passed) = (None, 0);
         let mut next = Head::NONE;
         let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
+            if passed == PASSED {
+                return Verdict::Stop;
+            }
             if candidate.ticket != chosen {
                 let head = policy.head(list, candidate.ticket, slot, self.now);
                 let leave = policy.orders.leave(0);
@@ -239,11 +275,13 @@ impl Search<'_, '_> {
             if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
                 parent = self.note(candidate.slot, slot, verdict);
             }
+            passed += u32::from(verdict == Verdict::Deferred);
             verdict
         });
-        self.sight.heads[list] = next;
+        self.found(list, next, false);
         if next.is_none() {
-            // No more are wanted, or it has no more, or a block was the last child of one that is gone or came back: the look ends there.
+            // No more are wanted, or it has no more, or parents enough were passed, or a block was the last child of one that is gone or came back: the look
+            // ends there.
             self.look(list);
         }
         (taken, parent)

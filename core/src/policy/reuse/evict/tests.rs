@@ -248,3 +248,32 @@ fn heads_in_use_keep_nobody_waiting() {
     let taken = policy(&pool).sight.with(|_| evict(&pool, 1));
     assert_eq!(taken, Some(alloc::vec![63]));
 }
+
+/// I5: what was let go of since the last eviction is not all passed by the next; and none of it is missed.
+#[test]
+fn one_eviction_passes_few_parents() {
+    let many = 4096;
+    let pool = BlockPool::new(PoolConfig::new(many).policy(Policy::Reuse).lanes(1).lane_of(|| 0));
+    let pool = pool.expect("a valid setup");
+    (0..u64::from(many) / 16).for_each(|path| store(&pool, 100 * path, 16));
+    let deferred =
+        || pool.all_slots().iter().filter(|slot| slot.is_deferred(slot.word().generation())).count();
+    assert_eq!(evict(&pool, 1).len(), 1);
+    assert!((1..=2 * PASSED as usize).contains(&deferred()), "{}", deferred());
+    assert_eq!(evict(&pool, 64).len(), 64);
+    assert!(deferred() <= 67 * PASSED as usize, "{}", deferred());
+    assert_eq!(evict(&pool, many as usize).len(), many as usize - 65);
+}
+
+/// I5: a list of more parents than are passed at a time, and no other list has anything: what comes behind them is found.
+#[test]
+fn behind_many_parents_is_a_victim() {
+    let pool = BlockPool::new(PoolConfig::new(4096).policy(Policy::Reuse).lanes(1).lane_of(|| 0));
+    let pool = pool.expect("a valid setup");
+    (0..40).for_each(|path| store(&pool, 100 * path, 16));
+    store(&pool, 9000, 1);
+    let leaves: Vec<_> = (0..40).map(|path| pool.find(hash(100 * path + 15)).expect("it is there")).collect();
+    assert_eq!(evict(&pool, 2), [9000]);
+    drop(leaves);
+    assert_eq!(evict(&pool, 1000).len(), 640);
+}
