@@ -82,7 +82,7 @@ fn policies_lie_between_nothing_and_the_optimum() {
 }
 
 /// What the bundled trace is known to give, whatever the hashes, which decide what is sampled: about as much as by the worst of many sets of them
-/// (`policies names` in `benches/`: 6.73, 11.96, 23.32 and 33.46 %; by those of the command 6.92, 12.29, 23.33 and 33.52), and nowhere less than LRU.
+/// (`policies names` in `benches/`: 6.73, 12.07, 23.32 and 33.46 %; by those of the command 6.93, 12.29, 23.33 and 33.52), and nowhere less than LRU.
 #[test]
 fn reuse_keeps_what_it_has_shown() {
     let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");

@@ -101,7 +101,8 @@ impl<'p> Hunt<'p> {
             }
             let waits = slot.defer_if_parent(word.generation()) && !skipped!("evict_parent_first");
             // A lease is a child too. But one that ended before the look at the children may have been followed by another since, and the
-            // word be the same again.
+            // word be the same again. So may it be where a child came since, by one who has held the block and let go of it: then the child stays
+            // without a parent, as an orphan, until that is registered anew (`adopt_orphan`) or it is evicted itself.
             if waits || (word.leases() > 0 && !skipped!("lease_by_child_only")) {
                 return Verdict::Deferred;
             }

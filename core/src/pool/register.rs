@@ -187,7 +187,7 @@ impl BlockPool {
                 Inserted::New => {
                     if let Some(parent) = parent {
                         self.add_child(slot, pack(Some(parent)), parent);
-                        if !self.slot(parent.id).has_one_child() {
+                        if self.slot(parent.id).has_siblings() {
                             self.policy.on_fork(parent.id.0);
                         }
                     }

@@ -59,6 +59,13 @@ impl Slot {
         self.children.load(Relaxed) as u32 & CHILDREN == 1
     }
 
+    /// Whether the block has two resident children or more; leases are none, as far as the word and the children are of one moment: a hint.
+    #[inline]
+    pub(crate) fn has_siblings(&self) -> bool {
+        let children = self.children.load(Relaxed) as u32 & CHILDREN;
+        children > 1 && children > 1 + self.word().leases()
+    }
+
     /// Whether an evictor has met the block while it had children, in this registration: a hint.
     #[inline]
     pub(crate) fn is_deferred(&self, generation: u32) -> bool {

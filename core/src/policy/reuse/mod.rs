@@ -93,7 +93,8 @@ const HIGH: usize = CLASSES + 1;
 /// Lists in all.
 pub(crate) const LISTS: usize = CLASSES + 2;
 
-/// Children that come beside another make a trunk when they are so many: five children, and not one that leaves and comes back.
+/// Children that come beside another make a trunk when they are so many: as five do, or one that comes back beside another so often. One that is alone
+/// counts never.
 const TRUNK_FORKS: u32 = 4;
 /// One block of 2^n of a path is in the panel.
 const SAMPLE_SHIFT: u32 = 4;

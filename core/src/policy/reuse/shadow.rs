@@ -13,7 +13,8 @@
 //!     leaves its chunk short, below 0 even, and the release, in this chunk or a later one, makes up for it.
 //! I3. A block of which a record was lost counts as LRU's hit to a part: twice that of the ghosts that were hit lately, among misses or among ghosts,
 //!     whichever is more, and a 64th at least.
-//! I4. The horizon is less than 2³¹ releases old.
+//! I4. The horizon is less than 2³¹ releases old, and no ghost stays in the table until the horizon has gone round to it: some are looked at with each
+//!     release. What LRU has lost for its age alone it would have still: as long as there would be room for it, to use it is no win.
 //! I5. LRU loses no more than comes to it, but for two chunks: what it has room for is counted while others change that, and one count that was
 //!     too low must not cost it what it has.
 
@@ -50,6 +51,8 @@ pub(super) struct Shadow {
     ghosts: i64,
     /// I5.
     may_lose: i64,
+    /// Blocks lost for their age (I4).
+    aged: i64,
     /// LRU's hits less ours.
     deficit: i64,
     /// Misses that were heard of, ghosts, and misses of ghosts; they fade. And what is less than a hit of what was lost.
@@ -59,6 +62,8 @@ pub(super) struct Shadow {
     lost: f32,
     /// Tag and stamp of ghosts, 8 a set. A stamp of 0: none.
     table: Box<[(u32, u32)]>,
+    /// The next set of it to be looked at for what LRU has lost.
+    sweep: usize,
 }
 
 impl Shadow {
@@ -73,6 +78,7 @@ impl Shadow {
             total: 0,
             ghosts: 0,
             may_lose: 0,
+            aged: 0,
             deficit: 0,
             missed: PRIOR * 16.0,
             made: PRIOR * 16.0,
@@ -80,6 +86,7 @@ impl Shadow {
             lost: 0.0,
             // One request may turn nearly all that LRU has into ghosts, until it is released: an eighth more than these, or sets overflow.
             table: vec![(0, 0); (capacity * 9 / 8).div_ceil(8) * 8].into(),
+            sweep: 0,
         }
     }
 
@@ -142,7 +149,9 @@ impl Shadow {
 
     /// So many hits of ours were of what LRU had lost.
     pub(super) fn won(&mut self, hits: u32) {
-        self.deficit -= i64::from(hits);
+        let aged = self.aged.min(i64::from(hits));
+        self.aged -= aged;
+        self.deficit -= i64::from(hits) - aged;
     }
 
     /// So many hits of LRU's were of what we had evicted.
@@ -215,8 +224,17 @@ impl Shadow {
         self.made += 1.0;
     }
 
+    /// Clears ghosts of a set that LRU has lost (I4).
+    fn drop_some(&mut self) {
+        let horizon = self.horizon();
+        let set = &mut self.table[self.sweep..self.sweep + 8];
+        set.iter_mut().filter(|ghost| !not_before(ghost.1, horizon)).for_each(|ghost| ghost.1 = 0);
+        self.sweep = if self.sweep + 8 == self.table.len() { 0 } else { self.sweep + 8 };
+    }
+
     /// So many blocks are released, the first of them with this stamp: LRU's youngest.
     pub(super) fn released(&mut self, mut first: u32, mut blocks: u32) {
+        (0..=blocks / 64).for_each(|_| self.drop_some());
         self.may_lose += i64::from(blocks);
         if !not_before(first, self.chunks[self.end - 1].since) {
             // Heard late, after younger ones of another thread.
@@ -258,8 +276,13 @@ impl Shadow {
             if i64::from(chunk.blocks) > self.may_lose && !is_too_old {
                 break;
             }
+            if is_too_old {
+                self.aged += i64::from((chunk.blocks - chunk.ghosts).max(0));
+            }
             self.lose_oldest();
         }
+        // They are the oldest: the first to go where there is no room for all.
+        self.aged = self.aged.min((i64::from(room) - self.total).max(0));
         // As much as a chunk needs, and no more.
         let oldest = self.chunks[self.first].blocks.max(2 * self.quantum);
         self.may_lose = self.may_lose.min(i64::from(oldest));
@@ -297,128 +320,4 @@ impl Shadow {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    /// Of a pool of 256 blocks: two a chunk.
-    fn full() -> Shadow {
-        let mut shadow = Shadow::new(256, 0);
-        shadow.released(0, 256);
-        shadow.keep_within(256, 255);
-        shadow
-    }
-
-    /// I2: sums over the chunks.
-    fn check(shadow: &Shadow) {
-        let live = &shadow.chunks[shadow.first..shadow.end];
-        assert_eq!(live.iter().map(|chunk| i64::from(chunk.blocks)).sum::<i64>(), shadow.total);
-        assert_eq!(live.iter().map(|chunk| i64::from(chunk.ghosts)).sum::<i64>(), shadow.ghosts);
-        assert!(live.windows(2).all(|pair| pair[0].since < pair[1].since));
-    }
-
-    #[test]
-    fn it_loses_the_oldest_that_there_is_no_room_for() {
-        let mut shadow = full();
-        assert_eq!((shadow.total, shadow.horizon()), (256, 0));
-        shadow.released(256, 10);
-        shadow.keep_within(256, 265);
-        assert_eq!((shadow.total, shadow.horizon()), (256, 10));
-        // Used, and released: it is at another place, and nothing is lost.
-        shadow.out(100, 20);
-        shadow.released(266, 20);
-        shadow.keep_within(256, 285);
-        assert_eq!((shadow.total, shadow.horizon()), (256, 10));
-        // Lost already, but for the last two.
-        shadow.out(2, 10);
-        assert_eq!((shadow.total, shadow.horizon()), (254, 10));
-        check(&shadow);
-    }
-
-    /// I2: a block leaves before it is heard of, and comes late.
-    #[test]
-    fn records_come_in_any_order() {
-        let mut shadow = full();
-        shadow.out(300, 4);
-        assert_eq!(shadow.total, 252);
-        shadow.released(320, 4);
-        shadow.released(300, 4);
-        shadow.keep_within(256, 323);
-        assert_eq!((shadow.total, shadow.horizon()), (256, 4), "four more than there is room for");
-        check(&shadow);
-    }
-
-    #[test]
-    fn a_ghost_is_hit_or_lost() {
-        let mut shadow = full();
-        (0..4).for_each(|number| shadow.evicted(Key::some(number), number as u32));
-        shadow.missed(Key::some(9));
-        shadow.missed(Key::some(3));
-        shadow.missed(Key::some(3));
-        assert_eq!((shadow.ghosts(), shadow.total, shadow.deficit()), (3, 255, 1), "once");
-        shadow.released(256, 3);
-        shadow.keep_within(256, 258);
-        shadow.missed(Key::some(0));
-        shadow.evicted(Key::some(5), 1);
-        assert_eq!((shadow.ghosts(), shadow.total, shadow.deficit()), (1, 256, 1), "LRU has lost it, too");
-        check(&shadow);
-    }
-
-    /// I3: of a ghost that is forgotten LRU has the hit.
-    #[test]
-    fn what_finds_no_place_is_counted() {
-        let mut shadow = Shadow::new(8, 0);
-        shadow.released(0, 40);
-        assert_eq!(shadow.table.len(), 16);
-        (0..20).for_each(|number| shadow.evicted(Key::some(number), number as u32));
-        let kept = shadow.table.iter().filter(|entry| entry.1 != 0).count() as u32;
-        assert!(kept >= 8 && shadow.ghosts() == kept);
-        assert_eq!((shadow.total, shadow.deficit()), (20 + i64::from(kept), 20 - i64::from(kept)));
-        check(&shadow);
-    }
-
-    /// I5.
-    #[test]
-    fn a_count_that_is_too_low_costs_little() {
-        let mut shadow = full();
-        let mut clock = 255;
-        for _ in 0..10 {
-            shadow.released(clock + 1, 8);
-            clock += 8;
-            shadow.keep_within(1, clock);
-        }
-        assert_eq!((shadow.total, shadow.horizon()), (256 - 4, 84), "eighty for eighty, and two chunks");
-        // It has room for them again, and loses none until that is full.
-        shadow.released(clock + 1, 4);
-        shadow.keep_within(256, clock + 4);
-        assert_eq!((shadow.total, shadow.horizon()), (256, 84));
-        check(&shadow);
-    }
-
-    /// What was held for long is one chunk with what came late: it is lost all the same.
-    #[test]
-    fn a_chunk_that_has_grown_is_lost() {
-        let mut shadow = full();
-        (0..100).for_each(|_| shadow.released(1, 1));
-        for clock in 0..300 {
-            shadow.released(256 + clock, 1);
-            shadow.keep_within(256, 256 + clock);
-        }
-        assert!(shadow.total <= 256 + 2 && shadow.horizon() > 256, "{} {}", shadow.total, shadow.horizon());
-        check(&shadow);
-    }
-
-    /// More chunks than there are: neighbours are merged.
-    #[test]
-    fn chunks_are_packed() {
-        let mut shadow = Shadow::new(256, 0);
-        for nth in 0..2000 {
-            shadow.released(2 * nth, 2);
-            // One of two is used again.
-            shadow.out(2 * nth, 1);
-            shadow.keep_within(256, 2 * nth + 1);
-            check(&shadow);
-        }
-        assert!((256..260).contains(&shadow.total), "{}", shadow.total);
-        assert!(shadow.horizon().abs_diff(2 * (2000 - 256)) < 16, "{}", shadow.horizon());
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use super::Reuse;
 use super::ages::Ages;
-use super::notes::TURNS;
+use super::notes::{TRUNK, TURNS};
 use crate::id::BlockRef;
 use crate::policy::AnyPolicy;
 use crate::sync::Relaxed;
@@ -167,4 +167,30 @@ fn how_it_stands_beside_lru_can_be_seen() {
     _ = store(&pool, 99);
     let hit = stats(&pool);
     assert_eq!((hit.ahead, hit.ghosts), (-1, 0), "LRU would have had it");
+}
+
+/// A block that is copied just now, again and again as its only child comes, is no trunk; one with five children is.
+#[test]
+fn a_lease_is_no_sibling() {
+    let pool = pool();
+    let above = store(&pool, 0);
+    let add = |number: u64| {
+        let mut blocks = Vec::new();
+        pool.allocate(1, &mut blocks).expect("there is room");
+        let complete = blocks.pop().expect("one").complete(hash(number)).expect("a new block is Reset");
+        let held = pool.find(hash(0)).expect("it is there");
+        pool.register(complete, Some(&held)).into_block().downgrade()
+    };
+    let is_trunk = || policy(&pool).notes(above.id.0).is(TRUNK);
+    for number in 1..10 {
+        assert!(pool.lease(above) && pool.lease(above));
+        let child = add(number);
+        pool.end_lease(above);
+        pool.end_lease(above);
+        assert!(pool.unregister(child).is_ok() && !is_trunk(), "{number}");
+    }
+    (10..14).for_each(|number| _ = add(number));
+    assert!(!is_trunk());
+    add(14);
+    assert!(is_trunk());
 }
