@@ -33,8 +33,8 @@ Examples:
   kvstrata replay --disk-admission second-use --disk-write-budget 64G
       Fewer writes, for the sake of the drive: what they are worth is in the report.
   kvstrata replay --plot run.svg
-      When each tier was full, what it hit from then on, and what moved meanwhile, as a picture. Fill and hits are over the
-      trace's time, as they are the same however fast the run is; bandwidth, which is this machine's, is over the run's.
+      When each tier was full, what it hit from then on, and what moved meanwhile, as a picture: over
+      the trace's time, however fast the run is; but bandwidth, this machine's, over the run's.
 
 Units: numbers of blocks and bytes take K, M, G and T, powers of 1024 (64K = 65,536).
 Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what.";

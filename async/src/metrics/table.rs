@@ -172,7 +172,7 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| each_path(take, |path| Whole(m.paths[path as usize].inflight));
     Gauge "inflight_bytes" ["path"] "bytes", "Bytes of transfers under way.",
         |m, take| each_path(take, |path| Whole(m.paths[path as usize].inflight_bytes));
-    Counter "transfers_total" ["path"] "transfers", "Transfers that have ended, well or not. A transfer is a block, or some of its layers. What comes from the disk is read first (disk_to_device), and then copied up (host_to_device): it is in both.",
+    Counter "transfers_total" ["path"] "transfers", "Transfers that have ended, well or not. A transfer is a block, or some of its layers. What comes from the disk is read into host memory first (disk_to_device; replay's disk → host), and then copied up (host_to_device): it is in both.",
         |m, take| each_path(take, |path| Whole(m.stats.path(path).transfers));
     Counter "transfer_bytes_total" ["path"] "bytes", "Bytes of transfers that have ended well.",
         |m, take| each_path(take, |path| Whole(m.stats.path(path).bytes));
