@@ -10,6 +10,7 @@
 //! | [`metrics`] | what a manager's operator watches: figures, Prometheus text, an endpoint |
 //! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
 //! | [`movers`] | who moves bytes between the tiers |
+//! | `otel` | spans for an OpenTelemetry collector: of the feature `otel` |
 //! | [`policies`] | what each eviction policy would hit on a trace, by capacity, beside the optimum |
 //! | [`replay`] | a request trace through all tiers, every byte checked |
 //! | [`manager`] | [`KvBlockManager`](manager::KvBlockManager): what an engine embeds |
@@ -32,6 +33,8 @@ pub mod disk;
 pub mod manager;
 pub mod metrics;
 pub mod movers;
+#[cfg(feature = "otel")]
+pub mod otel;
 pub mod policies;
 pub mod replay;
 pub mod scheduler;

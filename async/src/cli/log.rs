@@ -1,12 +1,8 @@
 //! What the command logs, and where to: standard error, and with the feature `otel` a collector of spans (`otel.rs`).
 
 #[cfg(feature = "otel")]
-use super::otel::Exporting;
+use crate::otel::Exporting;
 use std::str::FromStr;
-#[cfg(feature = "otel")]
-use tracing::Level;
-#[cfg(feature = "otel")]
-use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::prelude::*;
@@ -55,13 +51,11 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
     let subscriber = tracing_subscriber::registry().with(lines);
     #[cfg(feature = "otel")]
     let (subscriber, exporting) = {
-        let exporting = if has_manager { Exporting::begin()? } else { None };
-        // Ours alone: the exporter makes spans of its own. Those of requests, whatever is printed, and without the small print in them.
-        let ours = filter_fn(|what| {
-            let most = if what.is_span() { Level::DEBUG } else { Level::INFO };
-            what.target().starts_with("kvstrata") && *what.level() <= most
-        });
-        let spans = exporting.as_ref().map(|exporting| exporting.layer().with_filter(ours));
+        let exporting = match has_manager {
+            true => Exporting::begin().map_err(|error| error.to_string())?,
+            false => None,
+        };
+        let spans = exporting.as_ref().map(|exporting| exporting.layer());
         (subscriber.with(spans), exporting)
     };
     // Whoever calls main() within another program may have one already: then that has it.

@@ -10,8 +10,6 @@ mod json;
 mod layout;
 mod log;
 mod metrics;
-#[cfg(feature = "otel")]
-mod otel;
 mod outputs;
 mod plot;
 mod policies;

@@ -5,6 +5,8 @@ mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod ears;
+#[cfg(feature = "otel")]
+mod embedding;
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "../tenants/gated.rs"]
 mod gated;

@@ -2,19 +2,35 @@
 //! variables of OpenTelemetry's exporter, resources and batches hold too. Without TLS: a collector is on the machine, or behind something that encrypts.
 //!
 //! The exporter leaves out what it cannot read, and sends to where a collector usually is; so what says where and how is read here, and refused.
-//! What it logs of itself is for who asks for it (`log.rs`): it says the same of each batch. The first that is not sent is told here.
+//! What it logs of itself, under targets that begin with `opentelemetry`, it says of each batch: leave them out. The first batch that is not sent is told here.
+//!
+//! An engine adds the layer to a subscriber of its own, and keeps what it begins with as long as there are spans to be sent:
+//!
+//! ```no_run
+//! use tracing_subscriber::prelude::*;
+//!
+//! let spans = kvstrata::otel::Exporting::begin()?;
+//! let layer = spans.as_ref().map(|spans| spans.layer());
+//! tracing_subscriber::registry().with(layer).try_init()?;
+//! // … and at the end, outside of what must not wait: drop(spans).
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! One that has an exporter already needs none of this: spans are `tracing`'s, at debug, of the target `kvstrata`.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
-use opentelemetry_sdk::trace::{self, SdkTracerProvider, SpanData, Tracer};
+use opentelemetry_sdk::trace::{self, SdkTracerProvider, SpanData};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use tracing::{Subscriber, warn};
-use tracing_opentelemetry::OpenTelemetryLayer;
+use thiserror::Error;
+use tracing::{Level, Subscriber, warn};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::registry::LookupSpan;
 
 /// The one of spans goes before the one of all signals, to which their path is added.
@@ -24,14 +40,20 @@ const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORT
 const PROTOCOL: &str = "http/protobuf";
 const COMPRESSIONS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"];
 
-/// Where spans go. Dropped, those that have ended are sent first.
-pub(super) struct Exporting {
+/// Where spans go. Dropped, those that have ended are sent first, which takes as long as the exporter waits for an answer at most.
+#[derive(Debug)]
+pub struct Exporting {
     spans: SdkTracerProvider,
     /// The variable that says so.
     named_by: &'static str,
     /// That some were not sent. Relaxed: it publishes nothing.
     told: Arc<AtomicBool>,
 }
+
+/// A variable of OpenTelemetry's is wrong, or says what is not here: which, its value, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ExportError(String);
 
 /// Tells of the first batch that is not sent.
 #[derive(Debug)]
@@ -75,8 +97,9 @@ fn variable(name: &str) -> Option<String> {
 }
 
 impl Exporting {
-    /// Begins, if a collector is named, and nothing says that spans are not to be sent.
-    pub(super) fn begin() -> Result<Option<Exporting>, String> {
+    /// Begins, if a collector is named, and nothing says that spans are not to be sent. A thread of its own sends them, so that this may be called
+    /// on one of an executor.
+    pub fn begin() -> Result<Option<Exporting>, ExportError> {
         let says = |name, what: &str| variable(name).is_some_and(|value| value.eq_ignore_ascii_case(what));
         if says("OTEL_SDK_DISABLED", "true") || says("OTEL_TRACES_EXPORTER", "none") {
             return Ok(None);
@@ -86,7 +109,9 @@ impl Exporting {
             return Ok(None);
         };
         let refused = |why: &str| {
-            format!("{named_by} {endpoint}: {why}; give a collector's address, as http://127.0.0.1:4318")
+            ExportError(format!(
+                "{named_by} {endpoint}: {why}; give a collector's address, as http://127.0.0.1:4318"
+            ))
         };
         if endpoint.starts_with("https:") {
             return Err(refused("spans are sent without TLS, to this machine or to what encrypts"));
@@ -96,14 +121,16 @@ impl Exporting {
         }
         let protocol = PROTOCOLS.into_iter().find_map(|name| Some((name, variable(name)?)));
         if let Some((name, protocol)) = protocol.filter(|(_, protocol)| protocol != PROTOCOL) {
-            return Err(format!("{name} {protocol}: spans are sent by {PROTOCOL} alone; leave it out"));
+            return Err(ExportError(format!(
+                "{name} {protocol}: spans are sent by {PROTOCOL} alone; leave it out"
+            )));
         }
         // Empty ones too: the exporter takes them for the name of one that it does not know.
         let compression = COMPRESSIONS.into_iter().find_map(|name| Some((name, std::env::var(name).ok()?)));
         if let Some((name, compression)) = compression.filter(|(_, compression)| compression != "gzip") {
-            return Err(format!(
+            return Err(ExportError(format!(
                 "{name} \"{compression}\": spans are sent by gzip, or as they are; give gzip, or unset it"
-            ));
+            )));
         }
         let at =
             if path.is_empty() { endpoint.clone() } else { endpoint.trim_end_matches('/').to_owned() + path };
@@ -115,9 +142,14 @@ impl Exporting {
         Ok(Some(Exporting { spans: spans.build(), named_by, told }))
     }
 
-    /// Takes spans out of `tracing`.
-    pub(super) fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> OpenTelemetryLayer<S, Tracer> {
-        tracing_opentelemetry::layer().with_tracer(self.spans.tracer("kvstrata"))
+    /// Takes kvstrata's spans out of `tracing`, whatever is printed, and without the small print in them; others' are left alone, those that
+    /// the exporter makes of itself too.
+    pub fn layer<S: Subscriber + for<'s> LookupSpan<'s>>(&self) -> impl Layer<S> + use<S> {
+        let ours = filter_fn(|what| {
+            let most = if what.is_span() { Level::DEBUG } else { Level::INFO };
+            what.target().starts_with("kvstrata") && *what.level() <= most
+        });
+        tracing_opentelemetry::layer().with_tracer(self.spans.tracer("kvstrata")).with_filter(ours)
     }
 }
 
