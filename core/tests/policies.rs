@@ -4,14 +4,16 @@
 use kvstrata_core::*;
 use std::collections::{HashMap, VecDeque};
 
-const CAPACITY: usize = 100;
+/// A pool's smallest, what no tenth, no quarter and no word of a bitmap divides, what all do, and several words.
+const CAPACITIES: [usize; 5] = [1, 7, 19, 100, 333];
 
 fn hash(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
 /// A skewed trace with one-hit wonders and phases, then also loops that are too long: number of the block asked for.
-fn trace() -> impl Iterator<Item = u64> {
+fn trace(capacity: usize) -> impl Iterator<Item = u64> {
+    let of_capacity = move |percent: u64| percent * capacity as u64 / 100;
     let mut state = 0x1234_5678_9abc_def1u64;
     (0..60_000u64).map(move |i| {
         state ^= state << 13;
@@ -23,20 +25,20 @@ fn trace() -> impl Iterator<Item = u64> {
             false => (blocks * uniform * uniform * uniform) as u64,
         };
         match i / 300 % 3 {
-            _ if i < 30_000 => skewed(400.0) + i / 10_000 * 50,
-            0 => 5000 + i % 190,
-            1 => skewed(90.0),
-            _ => 5000 + i % 120,
+            _ if i < 30_000 => skewed(4.0 * capacity as f64) + i / 10_000 * of_capacity(50),
+            0 => 5000 + i % (of_capacity(190) + 1),
+            1 => skewed(0.9 * capacity as f64),
+            _ => 5000 + i % (of_capacity(120) + 1),
         }
     })
 }
 
 /// Runs the trace, one block at a time; the victims in their order.
-fn victims_of_pool(policy: Policy) -> Vec<u64> {
-    let pool = BlockPool::new(PoolConfig::new(CAPACITY as u32).policy(policy)).expect("a valid setup");
+fn victims_of_pool(policy: Policy, capacity: usize) -> Vec<u64> {
+    let pool = BlockPool::new(PoolConfig::new(capacity as u32).policy(policy)).expect("a valid setup");
     let (mut blocks, mut victims, mut gone) = (vec![], vec![], vec![]);
-    let numbers: HashMap<SequenceHash, u64> = trace().map(|number| (hash(number), number)).collect();
-    for number in trace() {
+    let numbers: HashMap<SequenceHash, u64> = trace(capacity).map(|number| (hash(number), number)).collect();
+    for number in trace(capacity) {
         if pool.lookup(hash(number)).is_some() {
             continue;
         }
@@ -51,56 +53,57 @@ fn victims_of_pool(policy: Policy) -> Vec<u64> {
     gone
 }
 
-fn victims_of(oracle: impl FnMut(u64) -> Option<u64>) -> Vec<u64> {
-    trace().filter_map(oracle).collect()
-}
-
 #[track_caller]
-fn assert_same(policy: Policy, expected: Vec<u64>) {
-    let found = victims_of_pool(policy);
-    assert!(expected.len() > 10_000, "the trace evicts");
-    if let Some(at) = (0..expected.len().min(found.len())).find(|i| expected[*i] != found[*i]) {
-        panic!("{policy}: victim {at} is {}, should be {}", found[at], expected[at]);
+fn assert_same<O: FnMut(u64) -> Option<u64>>(policy: Policy, oracle: impl Fn(usize) -> O) {
+    for capacity in CAPACITIES {
+        let expected: Vec<u64> = trace(capacity).filter_map(oracle(capacity)).collect();
+        let found = victims_of_pool(policy, capacity);
+        assert!(expected.len() > 10_000, "the trace evicts");
+        if let Some(at) = (0..expected.len().min(found.len())).find(|i| expected[*i] != found[*i]) {
+            panic!("{policy}, {capacity} blocks: victim {at} is {}, should be {}", found[at], expected[at]);
+        }
+        assert_eq!(found.len(), expected.len(), "{policy}, {capacity} blocks: victims");
     }
-    assert_eq!(found.len(), expected.len(), "{policy}: victims");
 }
 
 #[test]
 fn lru_is_exact() {
-    let mut order: VecDeque<u64> = VecDeque::new();
-    let expected = victims_of(|number| {
-        let hit = order.iter().position(|other| *other == number);
-        if let Some(at) = hit {
-            order.remove(at);
+    assert_same(Policy::Lru, |capacity| {
+        let mut order: VecDeque<u64> = VecDeque::new();
+        move |number| {
+            let hit = order.iter().position(|other| *other == number);
+            if let Some(at) = hit {
+                order.remove(at);
+            }
+            order.push_back(number);
+            if hit.is_none() && order.len() > capacity { order.pop_front() } else { None }
         }
-        order.push_back(number);
-        if hit.is_none() && order.len() > CAPACITY { order.pop_front() } else { None }
     });
-    assert_same(Policy::Lru, expected);
 }
 
 #[test]
 fn lfu_is_exact() {
-    // Worth: age at the last use plus uses, the first included, at most 15; ties by recency.
-    let (mut known, mut age, mut clock) = (HashMap::<u64, (u64, u64, u64)>::new(), 0, 0u64);
-    let expected = victims_of(|number| {
-        clock += 1;
-        if let Some((uses, worth, stamp)) = known.get_mut(&number) {
-            *uses = (*uses + 1).min(15);
-            (*worth, *stamp) = (age + *uses, clock);
-            return None;
+    assert_same(Policy::Lfu, |capacity| {
+        // Worth: age at the last use plus uses, the first included, at most 15; ties by recency.
+        let (mut known, mut age, mut clock) = (HashMap::<u64, (u64, u64, u64)>::new(), 0, 0u64);
+        move |number| {
+            clock += 1;
+            if let Some((uses, worth, stamp)) = known.get_mut(&number) {
+                *uses = (*uses + 1).min(15);
+                (*worth, *stamp) = (age + *uses, clock);
+                return None;
+            }
+            let mut victim = None;
+            if known.len() == capacity {
+                let (first, (_, worth, _)) =
+                    known.iter().min_by_key(|(_, (_, worth, stamp))| (*worth, *stamp)).expect("full");
+                (victim, age) = (Some(*first), *worth);
+                known.remove(&victim.expect("just set"));
+            }
+            known.insert(number, (1, age + 1, clock));
+            victim
         }
-        let mut victim = None;
-        if known.len() == CAPACITY {
-            let (first, (_, worth, _)) =
-                known.iter().min_by_key(|(_, (_, worth, stamp))| (*worth, *stamp)).expect("full");
-            (victim, age) = (Some(*first), *worth);
-            known.remove(&victim.expect("just set"));
-        }
-        known.insert(number, (1, age + 1, clock));
-        victim
     });
-    assert_same(Policy::Lfu, expected);
 }
 
 /// What was popular and is not touched any more leaves, though all that comes is used once.
@@ -126,76 +129,78 @@ fn lfu_ages_by_what_is_used_once() {
 
 #[test]
 fn sieve_is_exact() {
-    // Oldest first; `hand` is the index to look at next.
-    let (mut queue, mut hand) = (Vec::<(u64, bool)>::new(), 0);
-    let expected = victims_of(|number| {
-        if let Some(entry) = queue.iter_mut().find(|(other, _)| *other == number) {
-            entry.1 = true;
-            return None;
-        }
-        let mut victim = None;
-        if queue.len() == CAPACITY {
-            loop {
-                if hand >= queue.len() {
-                    hand = 0;
-                }
-                if !std::mem::take(&mut queue[hand].1) {
-                    break;
-                }
-                hand += 1;
+    assert_same(Policy::Sieve, |capacity| {
+        // Oldest first; `hand` is the index to look at next.
+        let (mut queue, mut hand) = (Vec::<(u64, bool)>::new(), 0);
+        move |number| {
+            if let Some(entry) = queue.iter_mut().find(|(other, _)| *other == number) {
+                entry.1 = true;
+                return None;
             }
-            victim = Some(queue.remove(hand).0);
+            let mut victim = None;
+            if queue.len() == capacity {
+                loop {
+                    if hand >= queue.len() {
+                        hand = 0;
+                    }
+                    if !std::mem::take(&mut queue[hand].1) {
+                        break;
+                    }
+                    hand += 1;
+                }
+                victim = Some(queue.remove(hand).0);
+            }
+            queue.push((number, false));
+            victim
         }
-        queue.push((number, false));
-        victim
     });
-    assert_same(Policy::Sieve, expected);
 }
 
 #[test]
 fn s3fifo_is_exact() {
-    let [mut small, mut main, mut ghosts] = std::array::from_fn(|_| VecDeque::<u64>::new());
-    let mut heat = HashMap::<u64, u8>::new();
-    let expected = victims_of(|number| {
-        if let Some(heat) = heat.get_mut(&number) {
-            *heat = (*heat + 1).min(3);
-            return None;
-        }
-        let mut victim = None;
-        if small.len() + main.len() == CAPACITY {
-            if small.len() >= CAPACITY / 10 {
-                while let Some(first) = small.pop_front() {
-                    if heat[&first] <= 1 {
-                        victim = Some(first);
-                        ghosts.push_back(first);
-                        if ghosts.len() > CAPACITY * 9 / 10 {
-                            ghosts.pop_front();
-                        }
-                        break;
-                    }
-                    heat.insert(first, 0);
-                    main.push_back(first);
-                }
+    assert_same(Policy::S3Fifo, |capacity| {
+        let [mut small, mut main, mut ghosts] = std::array::from_fn(|_| VecDeque::<u64>::new());
+        let mut heat = HashMap::<u64, u8>::new();
+        move |number| {
+            if let Some(heat) = heat.get_mut(&number) {
+                *heat = (*heat + 1).min(3);
+                return None;
             }
-            while victim.is_none() {
-                let first = main.pop_front().expect("small is short of a tenth, or was promoted");
-                match heat[&first] {
-                    0 => victim = Some(first),
-                    left => {
-                        heat.insert(first, left - 1);
+            let mut victim = None;
+            if small.len() + main.len() == capacity {
+                if small.len() >= (capacity / 10).max(1) {
+                    while let Some(first) = small.pop_front() {
+                        if heat[&first] <= 1 {
+                            victim = Some(first);
+                            ghosts.push_back(first);
+                            if ghosts.len() > capacity * 9 / 10 {
+                                ghosts.pop_front();
+                            }
+                            break;
+                        }
+                        heat.insert(first, 0);
                         main.push_back(first);
                     }
                 }
+                while victim.is_none() {
+                    let first = main.pop_front().expect("small is short of a tenth, or was promoted");
+                    match heat[&first] {
+                        0 => victim = Some(first),
+                        left => {
+                            heat.insert(first, left - 1);
+                            main.push_back(first);
+                        }
+                    }
+                }
+                heat.remove(&victim.expect("the loop's end"));
             }
-            heat.remove(&victim.expect("the loop's end"));
+            let ghost = ghosts.iter().position(|other| *other == number);
+            let list = if ghost.and_then(|at| ghosts.remove(at)).is_some() { &mut main } else { &mut small };
+            list.push_back(number);
+            heat.insert(number, 0);
+            victim
         }
-        let ghost = ghosts.iter().position(|other| *other == number);
-        let list = if ghost.and_then(|at| ghosts.remove(at)).is_some() { &mut main } else { &mut small };
-        list.push_back(number);
-        heat.insert(number, 0);
-        victim
     });
-    assert_same(Policy::S3Fifo, expected);
 }
 
 /// Who looks at a block by its number, to copy it, say, does not use it: it may be the youngest then, but it is no dearer. To LRU and 2Q no block

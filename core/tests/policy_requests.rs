@@ -6,14 +6,16 @@
 use kvstrata_core::*;
 use std::collections::{HashMap, VecDeque};
 
+/// Of the pools that are filled by hand.
 const CAPACITY: usize = 400;
 
 fn hash(number: u64) -> SequenceHash {
     SequenceHash::from_u128(u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
-/// Requests; new numbers ascend. The longest is longer than a batch of the pool's.
-fn requests() -> Vec<Vec<u64>> {
+/// Requests for a pool of so many blocks; new numbers ascend. Of 400 the longest is longer than a batch of the pool's.
+fn requests(capacity: usize) -> Vec<Vec<u64>> {
+    let of_400 = |blocks: u64| (blocks * capacity as u64).div_ceil(400);
     let mut state = 0x1234_5678_9abc_def1u64;
     let mut random = move |below: u64| {
         state ^= state << 13;
@@ -26,17 +28,18 @@ fn requests() -> Vec<Vec<u64>> {
         next += n;
         next - n..next
     };
-    let mut requests: Vec<Vec<u64>> = (0..CAPACITY as u64).map(|_| new(1).collect()).collect();
+    let mut requests: Vec<Vec<u64>> = (0..capacity as u64).map(|_| new(1).collect()).collect();
     for round in 0..32_000u64 {
         // Phases: much that is new, much that comes back soon, much that comes back late; and what is popular, little more than T2 has room for.
         let phase = (round / 2000 % 4) as usize;
         let (news, back) = [(150, 300), (8, 500), (3, 1100), (3, 350)][phase];
+        let (news, back) = (of_400(news), of_400(back));
         let known = new(0).start;
         let old = |random: &mut dyn FnMut(u64) -> u64| known - 1 - random(back).min(random(back));
         if !round.is_multiple_of(12) {
             requests.push(match random(8) {
                 0 if phase == 3 => new(1).collect(),
-                1.. if phase == 3 => vec![random(420)],
+                1.. if phase == 3 => vec![random(of_400(420))],
                 _ => vec![old(&mut random)],
             });
             continue;
@@ -52,6 +55,8 @@ fn requests() -> Vec<Vec<u64>> {
 
 /// A paper's lists, oldest first.
 trait Paper {
+    const CAPACITY: usize;
+
     fn has(&self, number: u64) -> bool;
     fn hit(&mut self, number: u64);
     /// Brings a block in. The victim; none of those held.
@@ -76,7 +81,7 @@ fn oldest(list: &mut VecDeque<u64>, held: &[u64]) -> Option<u64> {
 }
 
 #[derive(Default)]
-struct Arc {
+struct Arc<const C: usize> {
     t1: VecDeque<u64>,
     t2: VecDeque<u64>,
     b1: VecDeque<u64>,
@@ -86,7 +91,7 @@ struct Arc {
     leaps: [u64; 2],
 }
 
-impl Arc {
+impl<const C: usize> Arc<C> {
     fn replace(&mut self, held: &[u64]) -> Option<u64> {
         // Sums of parts are not exact.
         if self.t1.len() as f64 > self.p + 1e-5
@@ -105,7 +110,9 @@ impl Arc {
     }
 }
 
-impl Paper for Arc {
+impl<const C: usize> Paper for Arc<C> {
+    const CAPACITY: usize = C;
+
     fn has(&self, number: u64) -> bool {
         self.t1.contains(&number) || self.t2.contains(&number)
     }
@@ -123,7 +130,7 @@ impl Paper for Arc {
             let [b1, b2] = [&self.b1, &self.b2].map(|ghosts| ghosts.len() as f64);
             let (more, by) = if of_b1 { (0, (b2 / b1).max(1.0)) } else { (1, (b1 / b2).max(1.0)) };
             self.leaps[more] += u64::from(by.fract() > 0.0);
-            self.p = if of_b1 { (self.p + by).min(CAPACITY as f64) } else { (self.p - by).max(0.0) };
+            self.p = if of_b1 { (self.p + by).min(C as f64) } else { (self.p - by).max(0.0) };
             assert!(take(&mut self.b1, number) || take(&mut self.b2, number));
             self.t2.push_back(number);
             return victim;
@@ -131,27 +138,27 @@ impl Paper for Arc {
         let (l1, here) = (self.t1.len() + self.b1.len(), self.t1.len() + self.t2.len());
         let all = here + self.b1.len() + self.b2.len();
         let mut victim = None;
-        if l1 == CAPACITY {
-            if self.t1.len() < CAPACITY {
+        if l1 == C {
+            if self.t1.len() < C {
                 self.b1.pop_front();
                 victim = self.replace(held);
             } else {
                 victim = oldest(&mut self.t1, held);
             }
-        } else if all >= CAPACITY {
-            if all == 2 * CAPACITY {
+        } else if all >= C {
+            if all == 2 * C {
                 self.b2.pop_front();
             }
             victim = self.replace(held);
         }
         self.t1.push_back(number);
-        assert_eq!(self.t1.len() + self.t2.len(), (here + 1).min(CAPACITY));
+        assert_eq!(self.t1.len() + self.t2.len(), (here + 1).min(C));
         victim
     }
 }
 
 #[derive(Default)]
-struct TwoQ {
+struct TwoQ<const C: usize> {
     a1in: VecDeque<u64>,
     am: VecDeque<u64>,
     a1out: VecDeque<u64>,
@@ -159,7 +166,9 @@ struct TwoQ {
     back: u64,
 }
 
-impl Paper for TwoQ {
+impl<const C: usize> Paper for TwoQ<C> {
+    const CAPACITY: usize = C;
+
     fn has(&self, number: u64) -> bool {
         self.a1in.contains(&number) || self.am.contains(&number)
     }
@@ -173,15 +182,15 @@ impl Paper for TwoQ {
     fn miss(&mut self, number: u64, held: &[u64]) -> Option<u64> {
         let again = take(&mut self.a1out, number);
         let mut victim = None;
-        if self.a1in.len() + self.am.len() == CAPACITY {
-            if self.a1in.len() > CAPACITY / 4 {
+        if self.a1in.len() + self.am.len() == C {
+            if self.a1in.len() > C / 4 {
                 victim = oldest(&mut self.a1in, held);
             }
             if victim.is_none() {
                 victim = oldest(&mut self.am, held);
             } else {
                 self.a1out.extend(victim);
-                if self.a1out.len() > CAPACITY / 2 {
+                if self.a1out.len() > C / 2 {
                     self.a1out.pop_front();
                 }
             }
@@ -192,9 +201,8 @@ impl Paper for TwoQ {
     }
 }
 
-/// With the ghost as the pool has it: a table of fingerprints, overwritten by collision.
 #[derive(Default)]
-struct S3Fifo {
+struct S3Fifo<const C: usize> {
     small: VecDeque<u64>,
     main: VecDeque<u64>,
     heat: HashMap<u64, u8>,
@@ -204,13 +212,13 @@ struct S3Fifo {
     back: u64,
 }
 
-impl S3Fifo {
+impl<const C: usize> S3Fifo<C> {
     fn of_small(&mut self, held: &[u64]) -> Option<u64> {
         loop {
             let first = oldest(&mut self.small, held)?;
             if self.heat[&first] <= 1 {
                 self.ghosts.push_back(first);
-                if self.ghosts.len() > CAPACITY * 9 / 10 {
+                if self.ghosts.len() > C * 9 / 10 {
                     self.ghosts.pop_front();
                 }
                 return Some(first);
@@ -233,7 +241,9 @@ impl S3Fifo {
     }
 }
 
-impl Paper for S3Fifo {
+impl<const C: usize> Paper for S3Fifo<C> {
+    const CAPACITY: usize = C;
+
     fn has(&self, number: u64) -> bool {
         self.heat.contains_key(&number)
     }
@@ -245,8 +255,8 @@ impl Paper for S3Fifo {
 
     fn miss(&mut self, number: u64, held: &[u64]) -> Option<u64> {
         let mut victim = None;
-        if self.heat.len() == CAPACITY {
-            if self.small.len() >= CAPACITY / 10 {
+        if self.heat.len() == C {
+            if self.small.len() >= (C / 10).max(1) {
                 victim = self.of_small(held);
             }
             let victim = victim.get_or_insert_with(|| {
@@ -266,7 +276,7 @@ impl Paper for S3Fifo {
 
 /// Runs requests over a pool and over the paper: that, and how many were evicted.
 fn compare<P: Paper + Default>(policy: Policy, requests: &[Vec<u64>]) -> (P, usize) {
-    let config = PoolConfig::new(CAPACITY as u32).policy(policy).lanes(1).lane_of(|| 0);
+    let config = PoolConfig::new(P::CAPACITY as u32).policy(policy).lanes(1).lane_of(|| 0);
     let pool = BlockPool::new(config).expect("a valid setup");
     let mut numbers = HashMap::new();
     let (mut paper, mut all) = (P::default(), 0);
@@ -299,26 +309,37 @@ fn compare<P: Paper + Default>(policy: Policy, requests: &[Vec<u64>]) -> (P, usi
     (paper, all)
 }
 
+/// As `compare`, of this capacity's requests; they evict.
+fn compare_all<P: Paper + Default>(policy: Policy) -> P {
+    let (paper, evicted) = compare::<P>(policy, &requests(P::CAPACITY));
+    assert!(evicted > 10_000, "{evicted} were evicted");
+    paper
+}
+
 #[test]
 fn arc_s_victims_are_the_paper_s() {
-    let (paper, evicted) = compare::<Arc>(Policy::Arc, &requests());
-    assert!(evicted > 20_000, "{evicted} were evicted");
+    let paper = compare_all::<Arc<400>>(Policy::Arc);
     assert!(paper.leaps.iter().all(|leaps| *leaps > 100), "p moves by parts of blocks: {:?}", paper.leaps);
+    // Neither a tenth, nor a quarter, nor words of a bitmap.
+    compare_all::<Arc<37>>(Policy::Arc);
+    compare_all::<Arc<643>>(Policy::Arc);
 }
 
 #[test]
 fn two_q_s_victims_are_the_paper_s() {
-    let (paper, evicted) = compare::<TwoQ>(Policy::TwoQ, &requests());
-    assert!(evicted > 20_000, "{evicted} were evicted");
+    let paper = compare_all::<TwoQ<400>>(Policy::TwoQ);
     assert!(paper.back > 1000, "{} came back", paper.back);
+    compare_all::<TwoQ<37>>(Policy::TwoQ);
+    compare_all::<TwoQ<643>>(Policy::TwoQ);
 }
 
 #[test]
 fn s3fifo_s_victims_are_the_paper_s() {
-    let (paper, evicted) = compare::<S3Fifo>(Policy::S3Fifo, &requests());
-    assert!(evicted > 20_000, "{evicted} were evicted");
+    let paper = compare_all::<S3Fifo<400>>(Policy::S3Fifo);
     assert!(paper.promoted > 500, "{} went to main", paper.promoted);
     assert!(paper.back > 1000, "{} came back", paper.back);
+    compare_all::<S3Fifo<37>>(Policy::S3Fifo);
+    compare_all::<S3Fifo<643>>(Policy::S3Fifo);
 }
 
 /// B1 grows by more than a batch while T1 does not, and all four lists are full: the room is B2's, and B1's oldest ghosts are met after that.
@@ -330,14 +351,14 @@ fn ghosts_of_a_long_request_take_the_room_that_the_paper_gives_them() {
     let before = one(0..400).chain(one(0..400)).chain(one(400..700)).chain(one(449..699));
     let before = before.chain(new(700..850)).chain(new(850..950));
     let requests = before.chain(new(950..1045)).chain(one(400..449)).chain(one(1045..1445));
-    let (paper, _) = compare::<Arc>(Policy::Arc, &requests.collect::<Vec<_>>());
+    let (paper, _) = compare::<Arc<CAPACITY>>(Policy::Arc, &requests.collect::<Vec<_>>());
     assert!(paper.p > 290.0, "those ghosts were there: {}", paper.p);
 
     // T1 is empty, B1 has 150 ghosts, B2 has 250, and p is no less: the request's victims are T2's, and just leave B1 its room.
     let before =
         one(0..400).chain(one(0..400)).chain(one(400..800)).chain(one(549..799)).chain(new(800..1050));
     let requests = before.chain(one(400..402)).chain(one(1050..1450));
-    let (paper, _) = compare::<Arc>(Policy::Arc, &requests.collect::<Vec<_>>());
+    let (paper, _) = compare::<Arc<CAPACITY>>(Policy::Arc, &requests.collect::<Vec<_>>());
     assert!(paper.t2.len() < CAPACITY && paper.p >= 250.0, "p is {}", paper.p);
 }
 

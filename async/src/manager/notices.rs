@@ -86,7 +86,7 @@ enum Grade {
 struct Words {
     grade: Grade,
     tier: Tier,
-    /// Of what moves.
+    /// Of what moves, or would have.
     path: Option<Path>,
     what: &'static str,
     remedy: &'static str,
@@ -172,7 +172,7 @@ impl Notice {
             Notice::Dropped(tier) => of(
                 Grade::Warning,
                 tier,
-                None,
+                Some(if tier == Tier::Device { Path::DeviceToHost } else { Path::HostToDisk }),
                 "blocks are lost: the tier below has no room for them",
                 "raise host.blocks or disk.blocks, or the tenant's quota there (quota.host, quota.disk, [[tenant]]); \
                  kvstrata_dropped_blocks_total shows how many",

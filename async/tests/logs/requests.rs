@@ -148,7 +148,8 @@ async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_me
         let lost: Vec<Heard> = ears.said("blocks are lost");
         assert_eq!(lost.len(), said, "{lost:?}");
         for line in &lost {
-            assert_eq!([line.field("tier"), line.field("tenant")], ["device", "acme"], "{line:?}");
+            let named = ["tier", "path", "tenant"].map(|field| line.field(field));
+            assert_eq!(named, ["device", "device_to_host", "acme"], "{line:?}");
         }
     }
     check_complaints(&ears);

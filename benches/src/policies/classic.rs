@@ -175,7 +175,8 @@ impl Cache for Sieve {
     }
 }
 
-/// Lists: 0 small, 1 main, 2 ghost.
+/// Lists: 0 small, 1 main, 2 ghost. As the authors' own code has it (libCacheSim): what small promotes may overfill main until something leaves
+/// small, where the paper's listing takes one from main too.
 struct S3Fifo {
     c: usize,
     lists: Lists,
@@ -201,14 +202,11 @@ impl S3Fifo {
                 if self.freq[id as usize] > 1 {
                     self.freq[id as usize] = 0;
                     self.lists.push(id, 1);
-                    if self.lists.len[1] > self.c - self.c / 10 {
-                        return self.evict_main();
-                    }
                 } else {
-                    if self.lists.len[2] >= self.c - self.c / 10 {
+                    self.lists.push(id, 2);
+                    if self.lists.len[2] > self.c * 9 / 10 {
                         self.lists.pop(2);
                     }
-                    self.lists.push(id, 2);
                     return;
                 }
             }

@@ -330,10 +330,9 @@ impl Timeline {
             self.prefetch_slot(slots, word.index() + bit as usize);
         }
         let (mut taken, mut done, mut go_on) = (0, 0u64, true);
-        for bit in Bits(bits) {
-            if taken == wanted || !go_on {
-                break;
-            }
+        let mut left = Bits(bits);
+        while taken < wanted && go_on {
+            let Some(bit) = left.next() else { break };
             if let Some(bit) = ahead.next() {
                 self.prefetch_slot(slots, word.index() + bit as usize);
             }
@@ -347,7 +346,13 @@ impl Timeline {
                     done |= 1 << bit;
                     go_on = verdict == Verdict::Taken;
                 }
-                Some((_, Verdict::Stale | Verdict::Requeued)) | None => done |= 1 << bit,
+                Some((_, Verdict::Requeued)) => {
+                    done |= 1 << bit;
+                    // The push may have compacted: what is behind has slid, to bits that were not set, and a bit that was left over may be
+                    // at the new place. Acquire: as in `oldest_word`.
+                    left = Bits(self.lists[list].bits[word.word()].load(Acquire) & (!1 << bit));
+                }
+                Some((_, Verdict::Stale)) | None => done |= 1 << bit,
                 Some((_, Verdict::Spared)) => {}
                 Some((_, Verdict::Stop)) => go_on = false,
             }
