@@ -8,6 +8,7 @@ use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
 use kvstrata::metrics::{Call, Found, Requests, TierMetrics};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Path;
+use kvstrata_core::SequenceHash;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
@@ -221,6 +222,45 @@ async fn tenants_worker_and_disk_are_there() {
     let told = (worker.request_active_slots, worker.request_total_slots, worker.num_requests_waiting);
     assert_eq!(told, (3, 8, 5));
     manager.shutdown().await;
+}
+
+/// Eight conversations in turn, more than the device has room for, and between two of them what nobody asks for again: the policy gets ahead of
+/// LRU, and what LRU would have are ghosts.
+#[tokio::test]
+async fn how_reuse_stands_beside_lru_is_told() {
+    let manager = build(settings(200, 0));
+    let hash = |number: u64| u128::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+    let (mut hits, mut with_ghosts) = (0, 0);
+    for round in 0..8_000u64 {
+        let of = if round.is_multiple_of(4) { round / 4 % 8 } else { 100 + round };
+        let hashes: Vec<SequenceHash> =
+            (0..10).map(|block| SequenceHash::from_u128(hash(of * 10 + block))).collect();
+        let found = manager.match_sequence_hashes(&hashes);
+        hits += found.len();
+        let blocks = manager.try_allocate(hashes.len() - found.len()).expect("nobody has any");
+        drop(blocks.register(&hashes[found.len()..], Some(&found)).expect("they are new"));
+        if round.is_multiple_of(256) {
+            let device = manager.metrics().tiers[0].reuse.expect("the device's default");
+            with_ghosts += u64::from(device.ghosts > 0 && device.ghosts_allowed > 0);
+        }
+    }
+    let metrics = manager.metrics();
+    let reuse = metrics.tiers[0].reuse.expect("the device's default");
+    // LRU has no hit at all here.
+    assert!(hits > 5_000 && reuse.ahead > hits as i64 / 2, "{hits} hits, {reuse:?}");
+    assert!(with_ghosts > 10, "{with_ghosts}");
+    let families = read(&metrics.to_prometheus());
+    let told =
+        |name: &str| value(&families, name, &[("tier", "device"), ("group", &metrics.groups[0].group)]);
+    for (name, value) in [
+        ("kvstrata_reuse_ahead_blocks", reuse.ahead as f64),
+        ("kvstrata_reuse_ghost_blocks", reuse.ghosts as f64),
+        ("kvstrata_reuse_ghost_allowed_blocks", reuse.ghosts_allowed as f64),
+        ("kvstrata_reuse_setbacks_total", reuse.setbacks as f64),
+        ("kvstrata_reuse_unheard_blocks_total", reuse.unheard as f64),
+    ] {
+        assert!((told(name) - value).abs() < 0.5, "{name}: {} is not {value}", told(name));
+    }
 }
 
 #[tokio::test]
