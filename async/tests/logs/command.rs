@@ -63,8 +63,9 @@ fn a_level_that_is_none_is_refused_by_its_name() {
 
 #[cfg(feature = "otel")]
 mod otel {
+    use crate::collector::Collector;
     use crate::directory;
-    use std::io::{BufRead, BufReader, Read, Write};
+    use std::io::{BufRead, BufReader};
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
@@ -122,33 +123,14 @@ mod otel {
         assert_eq!(command.status().expect("the command runs").code(), Some(0));
     }
 
-    /// As much of a collector as takes what it is sent first, by requests that wait for blocks: what that is.
+    /// What a collector is sent first, by requests that wait for blocks.
     fn sent(variables: impl Fn(SocketAddr) -> Vec<(&'static str, String)>) -> String {
-        let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = collector.local_addr().expect("bound");
-        let taken = std::thread::spawn(move || {
-            let (mut connection, _) = collector.accept().expect("a sender");
-            // Half of what it sends is a failure, not a wait for the rest.
-            connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
-            let (mut sent, mut part) = (Vec::new(), [0; 4096]);
-            let has = |sent: &[u8], what: &[u8]| sent.windows(what.len()).any(|bytes| bytes == what);
-            // Requests that waited for blocks, which, and whose they are.
-            while ["allocate", "block_ids", "service.name"].iter().any(|what| !has(&sent, what.as_bytes())) {
-                let read = connection.read(&mut part).expect("more of it");
-                assert!(read > 0, "{}", String::from_utf8_lossy(&sent));
-                sent.extend_from_slice(&part[..read]);
-            }
-            connection
-                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-                .expect("it reads");
-            String::from_utf8_lossy(&sent).into_owned()
-        });
+        // Requests that waited for blocks, which, and whose they are.
+        let collector = Collector::until(&["allocate", "block_ids", "service.name"]);
         let replay = ["replay", "--requests", "60", "--block-bytes", "4K", "--disk-blocks", "0"];
-        let output = run(&[&replay[..], &["--device-blocks", "256"]].concat(), &variables(address));
+        let output = run(&[&replay[..], &["--device-blocks", "256"]].concat(), &variables(collector.address));
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-        // If nothing has come, this ends the wait for it.
-        drop(TcpStream::connect(address));
-        taken.join().expect("it is sent")
+        collector.sent()
     }
 
     #[test]

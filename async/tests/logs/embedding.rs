@@ -1,10 +1,8 @@
 //! An engine's own subscriber, with the layer that sends kvstrata's spans: begun and ended on an executor's thread.
 
+use crate::collector::Collector;
 use kvstrata::otel::Exporting;
-use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::process::Command;
-use std::time::Duration;
 use tracing_subscriber::prelude::*;
 
 /// What names the engine to the collector, and this process as the engine: variables are a process's, and other tests are in the first.
@@ -36,37 +34,18 @@ fn an_engine_s_subscriber_sends_what_is_kvstrata_s() {
     if std::env::var(SERVICE.0).is_ok_and(|name| name == SERVICE.1) {
         return be_the_engine();
     }
-    let collector = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = collector.local_addr().expect("bound");
-    let taken = std::thread::spawn(move || {
-        let (mut connection, _) = collector.accept().expect("a sender");
-        connection.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
-        let (mut sent, mut part) = (Vec::new(), [0; 4096]);
-        let has = |sent: &[u8], what: &str| sent.windows(what.len()).any(|bytes| bytes == what.as_bytes());
-        // The service comes first, then the spans.
-        while !has(&sent, SERVICE.1) || !has(&sent, "of_the_manager") {
-            let read = connection.read(&mut part).expect("more of it");
-            assert!(read > 0, "{}", String::from_utf8_lossy(&sent));
-            sent.extend_from_slice(&part[..read]);
-        }
-        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-        connection.write_all(answer).expect("it reads");
-        // What may follow.
-        _ = connection.read_to_end(&mut sent);
-        String::from_utf8_lossy(&sent).into_owned()
-    });
+    // The service comes first, then the spans.
+    let collector = Collector::until(&[SERVICE.1, "of_the_manager"]);
     let mut engine = Command::new(std::env::current_exe().expect("this test"));
     let others = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OTEL_"));
     others.for_each(|(name, _)| _ = engine.env_remove(name));
     let name = std::thread::current().name().map(str::to_owned).expect("that of the test");
     engine.args([&name, "--exact"]).env("NO_PROXY", "*").env(SERVICE.0, SERVICE.1);
-    let output = engine.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{address}")).output();
+    let output = engine.env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address)).output();
     let output = output.expect("it runs");
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    // If nothing has come, this ends the wait for it.
-    drop(std::net::TcpStream::connect(address));
-    let sent = taken.join().expect("it is sent");
+    let sent = collector.sent();
     assert!(!sent.contains("of_the_engine") && !sent.contains("small_print"), "{sent}");
 }

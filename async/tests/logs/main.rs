@@ -1,5 +1,7 @@
 //! What is logged: what an operator can act on, once, with the tier, the path and the remedy; spans with requests and counts; nothing by the block.
 
+#[cfg(feature = "otel")]
+mod collector;
 #[cfg(feature = "command")]
 mod command;
 #[path = "../common/mod.rs"]
