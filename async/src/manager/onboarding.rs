@@ -19,9 +19,10 @@ use super::deadlines::Waits;
 use super::inner::Inner;
 use super::notices::About;
 use super::traffic::{At, Traffic};
-use super::up::Source;
+use super::up::{Source, Up};
 use crate::transfer::Cause;
 use kvstrata_core::BlockRef;
+use std::iter;
 use std::ops::Range;
 use std::task::Waker;
 use tokio::time::Instant;
@@ -177,6 +178,22 @@ impl Traffic {
         of.layers_left.iter_mut().skip(landed).for_each(|left| *left += 1);
         up.announced |= !of.layers_left.is_empty();
         self.joined(next, |wanted| wanted.before = Some(link));
+        self.joined_behind(link, flight);
+    }
+
+    /// Who waits for a flight.
+    pub(super) fn waiters(&self, up: &Up) -> impl Iterator<Item = Link> {
+        let next = |link: &Link| {
+            self.onboardings.get(link.onboarding as usize)?.wanted.get(link.index as usize)?.next
+        };
+        iter::successors(up.first, next)
+    }
+
+    /// Whether the block right before a wanted one is wanted too, and comes by this flight.
+    pub(super) fn waits_before(&self, link: Link, flight: u32) -> bool {
+        let of = self.onboardings.get(link.onboarding as usize);
+        let before = of.and_then(|of| of.wanted.get((link.index as usize).checked_sub(1)?));
+        before.is_some_and(|before| matches!(before.state, State::Coming(of) if of == flight))
     }
 
     /// Changes a neighbour in the list of who waits.

@@ -12,9 +12,10 @@
 //! - I3: a block is registered when all of its layers have landed, and never otherwise.
 //! - I4: a flight that nobody waits for any more, and that is no guess, ends at once, unless it is `Moving`: then when that has landed,
 //!   registered if nothing of it is left to come.
-//! - I5: where the policy knows parents, a block that somebody waits for is registered behind its parent, if that has begun before, is as urgent, and
-//!   has its device block: then it ends, whatever this one does, which is `Behind` until then, or until nobody waits for it, or somebody more urgent.
-//!   So reads that come in any order are one path to the policy.
+//! - I5: where the policy knows parents, a block that somebody waits for is registered behind its parent, if that has begun before, is as urgent,
+//!   has its device block, and is waited for by each of them too: then it ends, whatever this one does, which is `Behind` until then, or until nobody
+//!   waits for it, or somebody more urgent, or who has no use for the parent. So reads that come in any order are one path to the policy, and nobody
+//!   who has been told that all layers are there waits for another's block, or loses this one with it.
 
 use super::inner::Inner;
 use super::notices::About;
@@ -272,7 +273,17 @@ impl Traffic {
         let key = *self.up_of.get(&(up.stack, parent))?;
         let before = self.ups.get(key as usize)?;
         let will_end = before.serial < up.serial && before.device.is_some() && before.class <= up.class;
-        (will_end && !device.pool.contains(parent)).then_some(key)
+        let each = self.waiters(up).all(|link| self.waits_before(link, key));
+        (will_end && !device.pool.contains(parent) && each).then_some(key)
+    }
+
+    /// One more has come to wait for a flight. If it is behind its parent, whom that one has no use for, it is so no more (I5).
+    pub(super) fn joined_behind(&mut self, link: Link, key: u32) {
+        let Some(up) = self.ups.get(key as usize).filter(|up| matches!(up.at, At::Behind)) else { return };
+        let parent = up.name.parent.and_then(|parent| self.up_of.get(&(up.stack, parent)).copied());
+        if !parent.is_some_and(|parent| self.waits_before(link, parent)) {
+            self.wait_no_more(key);
+        }
     }
 
     /// Who is behind its parent waits for it no more.

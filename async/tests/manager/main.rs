@@ -24,6 +24,7 @@ mod late;
 mod life;
 mod own_runtime;
 mod panics;
+mod parents;
 mod parts;
 mod policies;
 mod preempt;

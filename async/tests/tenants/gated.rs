@@ -165,6 +165,17 @@ impl Ground {
         layers: usize,
         disk: Option<Arc<dyn DiskPort>>,
     ) -> Ground {
+        Ground::with_needs(settings, (device, host), layers, disk, Needs::All { page: 2 })
+    }
+
+    /// The same, of blocks that a sequence needs so.
+    pub fn with_needs(
+        settings: ManagerConfigBuilder,
+        (device, host): (u32, u32),
+        layers: usize,
+        disk: Option<Arc<dyn DiskPort>>,
+        needs: Needs,
+    ) -> Ground {
         let config = settings.build().expect("a configuration");
         let layers = vec![BYTES / layers; layers];
         let staging = if disk.is_some() { 2 } else { 0 };
@@ -183,7 +194,7 @@ impl Ground {
             disk,
             block_bytes: BYTES as u64,
             layers: layers.len() as u32,
-            needs: Needs::All { page: 2 },
+            needs,
             linked: [config.device.policy, config.host.policy].map(|policy| policy != Policy::Lru),
             // LFU does as well, whose order a test can tell.
             ahead_first: [config.device.policy, config.host.policy]
