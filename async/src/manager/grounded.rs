@@ -22,6 +22,7 @@
 
 use super::down::{Down, Have};
 use super::inner::Inner;
+use super::notices::About;
 use super::room::Slot;
 use super::traffic::Traffic;
 use crate::config::WriteMode;
@@ -116,8 +117,8 @@ impl Traffic {
     /// Looks after victims: as many of the host's are on their way as they need, or they are dropped.
     pub(super) fn serve_victims(&mut self, inner: &Inner, stack: u16) {
         while let Some(key) = self.first_victim(stack) {
-            let Some(Down { source, class, .. }) = self.downs.get(key as usize) else { return };
-            let (source, class, line) = (*source, *class, &self.lines[stack as usize]);
+            let Some(Down { source, class, tenant, .. }) = self.downs.get(key as usize) else { return };
+            let (source, class, tenant, line) = (*source, *class, *tenant, &self.lines[stack as usize]);
             let (host, sinking) = (&inner.stack(stack).host, line.sinking);
             let none_free = host.as_ref().is_some_and(|host| host.pool.free() == 0);
             if none_free && sinking as usize >= line.grounded.victims() {
@@ -133,7 +134,14 @@ impl Traffic {
                 }
                 Slot::Soon => {}
                 Slot::Never => {
-                    let cause = if host.is_some() { Cause::Cancelled } else { Cause::Device };
+                    let cause = match host {
+                        Some(host) => {
+                            let (whose, quota) = (About::of(stack, tenant), host.owners.limit(tenant));
+                            source.without_room(inner, Tier::Device, whose, quota);
+                            Cause::Cancelled
+                        }
+                        None => Cause::Device,
+                    };
                     self.lines[stack as usize].grounded.victims.pop_front();
                     self.down_failed(inner, key, Failure::of(cause));
                 }

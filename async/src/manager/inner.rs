@@ -232,6 +232,8 @@ impl Inner {
             && traffic.nobody_waits()
             && traffic.behind.is_empty();
         if same && !purges {
+            drop(traffic);
+            self.say();
             return result;
         }
         self.follow(traffic);

@@ -43,11 +43,19 @@ impl Traffic {
             return None;
         }
         let slot = self.slot_of(inner, of, tenant);
-        if slot.is_none() {
-            let whose = About::of(inner.number_of(of), tenant);
-            source.without_room(inner, from, whose, of.disk_owners.limit(tenant));
+        if slot.is_some() {
+            return slot;
         }
-        slot
+        // What a purge has, or a failure that is said, no setting brings back.
+        let is_short = self.purging.is_empty() && of.disk.as_ref().is_some_and(|disk| disk.losses() == 0);
+        match is_short {
+            true => {
+                let whose = About::of(inner.number_of(of), tenant);
+                source.without_room(inner, from, whose, of.disk_owners.limit(tenant));
+            }
+            false => source.dropped(inner, from),
+        }
+        None
     }
 
     /// A block of host memory for a flight down.

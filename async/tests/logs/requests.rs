@@ -8,6 +8,7 @@ use crate::{fill, over_a_volume};
 use kvstrata::config::TenantSettings;
 use kvstrata::core::BlockId;
 use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
+use kvstrata::tier::Tier;
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
@@ -153,6 +154,26 @@ async fn what_is_lost_for_want_of_room_below_is_said_once_a_tier_unless_it_is_me
         }
     }
     check_complaints(&ears);
+}
+
+/// A host that is full of what somebody holds: each victim is lost at once, and nothing else ever changes.
+#[tokio::test]
+async fn what_is_lost_at_once_is_said() {
+    let (ears, _turn) = listen().await;
+    let ground = Ground::new(2, 1);
+    let manager = &ground.manager;
+    drop(compute(manager, &hashes(1, 1), None).await);
+    drop(manager.allocate(2).await.expect("idle"));
+    rest(manager).await;
+    let found = manager.match_prefix(&hashes(1, 1));
+    assert_eq!(found.in_tier(Tier::Host), 1);
+    for round in 0..3 {
+        drop(compute(manager, &hashes(2 + round, 2), None).await);
+        drop(manager.allocate(2).await.expect("idle"));
+    }
+    assert!(manager.stats().dropped[0] > 1, "{:?}", manager.stats());
+    assert_eq!(ears.said("blocks are lost").len(), 1);
+    drop(found);
 }
 
 /// The fields of the only span of a name.

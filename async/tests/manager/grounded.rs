@@ -8,6 +8,7 @@ use crate::staged;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::core::Policy;
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions, Refusal};
+use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Class, DiskPort, Path};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -259,4 +260,29 @@ async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
     rest(manager).await;
     // The next victims were called off.
     assert_eq!(manager.match_sequence_hashes(&hashes(2, 16)).len(), 14);
+}
+
+/// Host memory is on its way to it, and somebody finds the block there and holds it: the victim is lost, and counted.
+#[tokio::test]
+async fn a_victim_that_waits_in_vain_is_dropped() {
+    let disk = disk();
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let ground = Ground::over(settings(1, 1).host_headroom(0), 1, 1, Some(port));
+    let manager = &ground.manager;
+    let (first, second) = (hashes(1, 1), hashes(2, 1));
+    drop(compute(manager, &first, None).await);
+    drop(manager.allocate(1).await.expect("idle"));
+    rest(manager).await;
+    drop(compute(manager, &second, None).await);
+    disk.gate().hold();
+    let mut blocks = pin!(manager.allocate_within(1, PATIENCE));
+    assert!(look(blocks.as_mut()).is_pending());
+    assert_eq!(manager.census().grounded, 1);
+    let found = manager.match_prefix(&first);
+    assert_eq!(found.in_tier(Tier::Host), 1);
+    drop(blocks.await.expect("the victim is given up"));
+    disk.gate().open();
+    drop(found);
+    rest(manager).await;
+    assert_eq!((manager.match_prefix(&second).len(), manager.stats().dropped), (0, [1, 0]));
 }
