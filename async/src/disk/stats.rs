@@ -1,8 +1,9 @@
 //! What the tier counts.
 
+use crate::metrics::Stripes;
 use kvstrata_ffi::disk::{RejectedRecords, Rejection};
 use serde::Serialize;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 
 /// Counts by cause: a field a cause, which `causes` names.
 macro_rules! causes {
@@ -130,61 +131,61 @@ pub struct TierStats {
     pub lost_volumes: u64,
 }
 
-/// The counters behind [`TierStats`]. Relaxed: a count publishes nothing.
+/// A thread's counters.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
-    pub(super) offered: Counter,
-    pub(super) refused_by_admission: Counter,
-    pub(super) refused_by_budget: Counter,
-    pub(super) written: Counter,
-    pub(super) parked: Counter,
-    pub(super) abandoned: Counter,
-    empty: Counter,
-    other_hash: Counter,
-    length: Counter,
-    payload: Counter,
+pub(super) struct Stripe {
+    pub(super) offered: AtomicU64,
+    pub(super) refused_by_admission: AtomicU64,
+    pub(super) refused_by_budget: AtomicU64,
+    pub(super) written: AtomicU64,
+    pub(super) parked: AtomicU64,
+    pub(super) abandoned: AtomicU64,
+    empty: AtomicU64,
+    other_hash: AtomicU64,
+    length: AtomicU64,
+    payload: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(super) fn add(&self, by: u64) {
-        self.0.fetch_add(by, Relaxed);
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
+/// The counters behind [`TierStats`]; each thread counts for itself.
+#[derive(Debug)]
+pub(super) struct Counters(Stripes<Stripe>);
 
 impl Counters {
+    pub(super) fn new() -> Counters {
+        Counters(Stripes::new(Stripe::default))
+    }
+
+    /// One more.
+    pub(super) fn add(&self, counter: impl FnOnce(&Stripe) -> &AtomicU64) {
+        self.0.add(counter, 1);
+    }
+
     pub(super) fn rejected(&self, why: Rejection) {
-        match why {
-            Rejection::Empty => self.empty.add(1),
-            Rejection::OtherHash => self.other_hash.add(1),
-            Rejection::Length => self.length.add(1),
-            Rejection::Payload => self.payload.add(1),
-        }
+        self.add(|mine| match why {
+            Rejection::Empty => &mine.empty,
+            Rejection::OtherHash => &mine.other_hash,
+            Rejection::Length => &mine.length,
+            Rejection::Payload => &mine.payload,
+        });
     }
 
     pub(super) fn snapshot(&self, at_opening: &RejectedAtOpening, lost_volumes: u64) -> TierStats {
         let rejected_reads = RejectedReads {
-            empty: self.empty.get(),
-            other_hash: self.other_hash.get(),
-            length: self.length.get(),
-            payload: self.payload.get(),
+            empty: self.0.sum(|stripe| &stripe.empty),
+            other_hash: self.0.sum(|stripe| &stripe.other_hash),
+            length: self.0.sum(|stripe| &stripe.length),
+            payload: self.0.sum(|stripe| &stripe.payload),
         };
         TierStats {
-            offered: self.offered.get(),
-            refused_by_admission: self.refused_by_admission.get(),
-            refused_by_budget: self.refused_by_budget.get(),
-            written: self.written.get(),
+            offered: self.0.sum(|stripe| &stripe.offered),
+            refused_by_admission: self.0.sum(|stripe| &stripe.refused_by_admission),
+            refused_by_budget: self.0.sum(|stripe| &stripe.refused_by_budget),
+            written: self.0.sum(|stripe| &stripe.written),
             rejected: Rejected::of(at_opening, &rejected_reads),
             rejected_at_opening: *at_opening,
             rejected_reads,
-            parked: self.parked.get(),
-            abandoned: self.abandoned.get(),
+            parked: self.0.sum(|stripe| &stripe.parked),
+            abandoned: self.0.sum(|stripe| &stripe.abandoned),
             lost_volumes,
         }
     }

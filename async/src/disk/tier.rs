@@ -152,7 +152,7 @@ impl DiskTier {
             unforgotten: volumes.volumes().iter().map(|_| Unforgotten::default()).collect(),
             errands: volumes.volumes().iter().map(|_| Arc::default()).collect(),
             erasures: volumes.volumes().iter().map(|_| Erasures::default()).collect(),
-            counters: Counters::default(),
+            counters: Counters::new(),
             pool,
             volumes,
         };
@@ -308,13 +308,13 @@ impl DiskTier {
     /// since some fixed moment.
     #[must_use]
     pub fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
-        self.counters.offered.add(1);
+        self.counters.add(|mine| &mine.offered);
         if !self.admission.admits(hash, self.pool.free() == 0) {
-            self.counters.refused_by_admission.add(1);
+            self.counters.add(|mine| &mine.refused_by_admission);
             return false;
         }
         if self.budget.as_ref().is_some_and(|budget| !budget.take(self.block_bytes, now)) {
-            self.counters.refused_by_budget.add(1);
+            self.counters.add(|mine| &mine.refused_by_budget);
             return false;
         }
         true
@@ -415,7 +415,7 @@ impl DiskTier {
 
     /// The number is kept by nobody, so that the slot stays owned for good.
     pub(super) fn park(&self, _slot: BlockId) {
-        self.counters.parked.add(1);
+        self.counters.add(|mine| &mine.parked);
     }
 }
 

@@ -95,7 +95,7 @@ impl DiskTier {
         let Ok(slot) = self.pool.adopt_mutable(slot) else { return WriteOutcome::Failed };
         match outcome {
             Ok(()) => {
-                self.counters.written.add(1);
+                self.counters.add(|mine| &mine.written);
                 self.register(slot, name)
             }
             Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {
@@ -115,7 +115,7 @@ impl DiskTier {
 
     /// Takes note that nobody will hear how the write to a slot ends. The number is kept by nobody, so that no other write meets it (I2).
     pub fn abandoned(&self, _slot: BlockId) {
-        self.counters.abandoned.add(1);
+        self.counters.add(|mine| &mine.abandoned);
     }
 
     fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {

@@ -1,26 +1,27 @@
-//! What has happened, counted.
+//! What has happened, counted; each thread for itself ([`Stripes`]), and who reads adds up, without the lock.
 //!
 //! # Orderings
-//! Relaxed throughout: a count publishes nothing.
+//! Relaxed throughout: a count publishes nothing. How long paths were busy is in [`Busy`].
 
+use super::busy::Busy;
 use super::notices::{About, Notice, Notices};
+use crate::metrics::{Stripes, add, counting};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
 struct OfPath {
     transfers: AtomicU64,
     bytes: AtomicU64,
-    busy_nanoseconds: AtomicU64,
     failed: [AtomicU64; Cause::ALL.len()],
 }
 
-/// The counters of a manager.
+/// A thread's counters.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
-    paths: [OfPath; 4],
+struct Stripe {
+    paths: [OfPath; Path::ALL.len()],
     dropped: [AtomicU64; 3],
     onboarded: [AtomicU64; 2],
     offloaded: [AtomicU64; 2],
@@ -30,6 +31,13 @@ pub(super) struct Counts {
     unwritten: AtomicU64,
     hints_cut: AtomicU64,
     refused: [AtomicU64; Refusal::ALL.len()],
+}
+
+/// The counters of a manager.
+#[derive(Debug)]
+pub(super) struct Counts {
+    stripes: Stripes<Stripe>,
+    busy: [Busy; Path::ALL.len()],
     pub(super) notices: Notices,
 }
 
@@ -74,7 +82,7 @@ pub struct PathStats {
     pub transfers: u64,
     /// Bytes of those that have ended well.
     pub bytes: u64,
-    /// How long something of it was under way.
+    /// How long something of it was under way, what is so now included.
     pub busy: Duration,
     /// Failures by cause, in the order of [`Cause::ALL`]: of transfers; of those that were called off before they moved; by
     /// [`Cause::Deadline`] alone, of blocks that were not there in time for somebody who waited.
@@ -135,56 +143,57 @@ impl ManagerStats {
     }
 }
 
-fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Relaxed);
-}
-
 impl Counts {
     pub(super) fn new(notices: Notices) -> Counts {
-        Counts { notices, ..Counts::default() }
+        Counts { stripes: Stripes::new(Stripe::default), busy: Default::default(), notices }
     }
 
     pub(super) fn moved(&self, path: Path, bytes: u64, outcome: Result<(), Failure>) {
-        let of = &self.paths[path as usize];
-        count(&of.transfers, 1);
-        if outcome.is_ok() {
-            count(&of.bytes, bytes);
+        self.stripes.count(|mine| {
+            let of = &mine.paths[path as usize];
+            add(&of.transfers, 1);
+            if outcome.is_ok() {
+                add(&of.bytes, bytes);
+            }
+        });
+    }
+
+    /// Something of a path is under way now, or nothing is. Under the manager's lock (`busy.rs` I1).
+    pub(super) fn busy(&self, path: Path, busy: bool, now: impl FnOnce() -> Duration) {
+        if counting() {
+            self.busy[path as usize].set(busy, now);
         }
     }
 
-    pub(super) fn busy(&self, path: usize, time: Duration) {
-        count(&self.paths[path].busy_nanoseconds, time.as_nanos() as u64);
-    }
-
     pub(super) fn failed(&self, path: Path, cause: Cause, whose: About) {
-        count(&self.paths[path as usize].failed[cause as usize], 1);
+        self.stripes.add(|mine| &mine.paths[path as usize].failed[cause as usize], 1);
         self.notices.raise(Notice::Failed(path, cause), whose);
     }
 
     pub(super) fn parked(&self, path: Path, whose: About) {
-        count(&self.parked, 1);
+        self.stripes.add(|mine| &mine.parked, 1);
         self.notices.raise(Notice::Parked(path), whose);
     }
 
     pub(super) fn missed(&self, cause: Cause) {
-        count(&self.missed[cause as usize], 1);
+        self.stripes.add(|mine| &mine.missed[cause as usize], 1);
     }
 
     pub(super) fn late(&self, whose: About) {
-        count(&self.late, 1);
+        self.stripes.add(|mine| &mine.late, 1);
         self.notices.raise(Notice::Late, whose);
     }
 
     pub(super) fn unwritten(&self) {
-        count(&self.unwritten, 1);
+        self.stripes.add(|mine| &mine.unwritten, 1);
     }
 
     pub(super) fn hint_cut(&self, blocks: usize) {
-        count(&self.hints_cut, blocks as u64);
+        self.stripes.add(|mine| &mine.hints_cut, blocks as u64);
     }
 
     pub(super) fn refused(&self, why: Refusal, blocks: usize) {
-        count(&self.refused[why as usize], blocks as u64);
+        self.stripes.add(|mine| &mine.refused[why as usize], blocks as u64);
         match why {
             Refusal::Queue => self.notices.raise(Notice::QueueFull, About::default()),
             Refusal::Gates => self.notices.raise(Notice::GatesFull, About::default()),
@@ -193,7 +202,7 @@ impl Counts {
     }
 
     pub(super) fn dropped(&self, from: Tier) {
-        count(&self.dropped[from as usize], 1);
+        self.stripes.add(|mine| &mine.dropped[from as usize], 1);
     }
 
     /// Those are dropped since the tier below has no room.
@@ -202,36 +211,35 @@ impl Counts {
     }
 
     pub(super) fn onboarded(&self, from_disk: bool) {
-        count(&self.onboarded[usize::from(from_disk)], 1);
+        self.stripes.add(|mine| &mine.onboarded[usize::from(from_disk)], 1);
     }
 
     pub(super) fn offloaded(&self, from: Tier, outcome: Result<(), Cause>) {
         if outcome.is_ok() && from != Tier::Disk {
-            count(&self.offloaded[from as usize], 1);
+            self.stripes.add(|mine| &mine.offloaded[from as usize], 1);
         }
     }
 
-    pub(super) fn snapshot(&self) -> ManagerStats {
-        let get = |counter: &AtomicU64| counter.load(Relaxed);
+    /// All of them, now by the clock of [`busy`](Counts::busy).
+    pub(super) fn snapshot(&self, now: Duration) -> ManagerStats {
         ManagerStats {
-            paths: std::array::from_fn(|path| {
-                let of = &self.paths[path];
-                PathStats {
-                    transfers: get(&of.transfers),
-                    bytes: get(&of.bytes),
-                    busy: Duration::from_nanos(get(&of.busy_nanoseconds)),
-                    failed: std::array::from_fn(|cause| get(&of.failed[cause])),
-                }
+            paths: std::array::from_fn(|path| PathStats {
+                transfers: self.stripes.sum(|stripe| &stripe.paths[path].transfers),
+                bytes: self.stripes.sum(|stripe| &stripe.paths[path].bytes),
+                busy: self.busy[path].until(now),
+                failed: std::array::from_fn(|cause| {
+                    self.stripes.sum(|stripe| &stripe.paths[path].failed[cause])
+                }),
             }),
-            dropped: std::array::from_fn(|tier| get(&self.dropped[tier])),
-            onboarded: std::array::from_fn(|tier| get(&self.onboarded[tier])),
-            offloaded: std::array::from_fn(|tier| get(&self.offloaded[tier])),
-            parked: get(&self.parked),
-            missed: std::array::from_fn(|cause| get(&self.missed[cause])),
-            late: get(&self.late),
-            unwritten: get(&self.unwritten),
-            hints_cut: get(&self.hints_cut),
-            refused: std::array::from_fn(|why| get(&self.refused[why])),
+            dropped: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.dropped[tier])),
+            onboarded: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.onboarded[tier])),
+            offloaded: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.offloaded[tier])),
+            parked: self.stripes.sum(|stripe| &stripe.parked),
+            missed: std::array::from_fn(|cause| self.stripes.sum(|stripe| &stripe.missed[cause])),
+            late: self.stripes.sum(|stripe| &stripe.late),
+            unwritten: self.stripes.sum(|stripe| &stripe.unwritten),
+            hints_cut: self.stripes.sum(|stripe| &stripe.hints_cut),
+            refused: std::array::from_fn(|why| self.stripes.sum(|stripe| &stripe.refused[why])),
         }
     }
 }

@@ -2,11 +2,9 @@
 
 use super::counts::ManagerStats;
 use super::inner::Inner;
-use super::line::Line;
 use super::schedule::Waiter;
 use super::stack::Needs;
 use super::tenants::TenantId;
-use super::traffic::Traffic;
 use crate::disk::RejectedReads;
 use crate::metrics::{
     Bound, Call, CallMetrics, DiskMetrics, Endpoint, Found, GroupMetrics, Metrics, PathMetrics,
@@ -25,16 +23,8 @@ const MOST_OF_NAME: usize = 64;
 
 /// All figures.
 pub(super) fn metrics(inner: &Inner) -> Metrics {
-    let (stats, waiting, paths) = {
-        let traffic = inner.look();
-        // Under the lock: what stops being under way is counted under it, so that no figure goes backwards.
-        let mut stats = inner.counts.snapshot();
-        // What is under way has been for a while: a path that is never idle has a rate all the same.
-        for (of, busy) in stats.paths.iter_mut().zip(traffic.busy_now(inner)) {
-            of.busy += busy;
-        }
-        (stats, waiting(&traffic), Path::ALL.map(|path| of_path(inner, &traffic, path)))
-    };
+    let stats = inner.counts.snapshot(inner.elapsed());
+    let (waiting, paths) = waiting(inner);
     let tiers: Vec<TierMetrics> = (0..inner.stacks.len()).flat_map(|stack| tiers(inner, stack)).collect();
     let of_device = |figure: fn(&TierMetrics) -> u64| {
         tiers.iter().filter(|of| of.tier == Tier::Device).map(figure).sum::<u64>()
@@ -114,32 +104,35 @@ fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
     })
 }
 
-fn of_path(inner: &Inner, traffic: &Traffic, path: Path) -> PathMetrics {
-    let queue = &traffic.queues[path as usize];
-    let [wait, transfer] = traffic.times.of(path).map(|times| inner.watch.if_timed(times));
-    PathMetrics {
-        path,
-        queued: Class::ALL.map(|class| u64::from(queue.waiting_of(class))),
-        inflight: u64::from(queue.in_flight()),
-        inflight_bytes: queue.in_flight_bytes(),
-        wait,
-        transfer,
-    }
-}
-
-fn waiting(traffic: &Traffic) -> Waiting {
-    let of_lines = |count: fn(&Line) -> usize| traffic.lines.iter().map(count).sum::<usize>() as u64;
-    // One that is in the lines of several groups waits once.
-    let entries = traffic.lines.iter().flat_map(|line| &line.entries);
-    let in_line: HashSet<u64> = entries.map(|entry| entry.request).collect();
-    Waiting {
-        requests: (traffic.held.requests() + in_line.len()) as u64,
+/// What waits and what is under way: all that is read under the lock, in one pass over who waits.
+fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
+    let paths = Path::ALL.map(|path| (path, inner.watch.path(path)));
+    let traffic = inner.look();
+    let paths = paths.map(|(path, [wait, transfer])| {
+        let queue = &traffic.queues[path as usize];
+        PathMetrics {
+            path,
+            queued: Class::ALL.map(|class| u64::from(queue.waiting_of(class))),
+            inflight: u64::from(queue.in_flight()),
+            inflight_bytes: queue.in_flight_bytes(),
+            wait,
+            transfer,
+        }
+    });
+    let mut waiting = Waiting {
+        requests: traffic.held.requests() as u64,
         onboardings: traffic.onboardings.iter().filter(|(_, of)| !of.is_done()).count() as u64,
         aside: traffic.ups.iter().filter(|(_, up)| up.is_aside()).count() as u64,
-        grounded: of_lines(|line| line.grounded.len()),
+        grounded: traffic.lines.iter().map(|line| line.grounded.len()).sum::<usize>() as u64,
         gated: traffic.gated.iter().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
         purges: traffic.purging.len() as u64,
-    }
+    };
+    let in_line = traffic.lines.iter().flat_map(|line| &line.entries).map(|entry| entry.request);
+    let in_line: Vec<u64> = in_line.collect();
+    drop(traffic);
+    // One that is in the lines of several groups waits once.
+    waiting.requests += in_line.into_iter().collect::<HashSet<u64>>().len() as u64;
+    (waiting, paths)
 }
 
 fn calls(inner: &Inner) -> Option<[CallMetrics; Call::ALL.len()]> {
@@ -216,5 +209,27 @@ fn worker(inner: &Inner, in_line: u64, tiers: &[TierMetrics], groups: &[GroupMet
         num_requests_waiting: told.map_or(in_line, |told| told.waiting),
         gpu_cache_usage_perc: device.map_or(0.0, TierMetrics::utilisation),
         gpu_prefix_cache_hit_rate: crate::metrics::ratio(lookups.found_by(Found::Device), lookups.blocks),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::ManagerConfig;
+    use crate::manager::KvBlockManager;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    /// What is counted is read while somebody is in the middle of a change.
+    #[test]
+    fn counts_are_read_beside_the_lock() {
+        let config = ManagerConfig::builder().device_blocks(8).host_blocks(8).build().expect("sound");
+        let manager = KvBlockManager::new(&config).expect("made");
+        let changing = manager.inner.look();
+        let (tell, told) = mpsc::channel();
+        let reader = manager.clone();
+        thread::spawn(move || tell.send(reader.stats().late).is_ok());
+        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(0), "it waits for the lock");
+        drop(changing);
     }
 }

@@ -32,7 +32,7 @@
 //! | `checked.rs` | writes to the disk, compared with their sums |
 //! | `stack.rs` | the tiers of a group of layers; beside each pool the core's `ages`, `owners`, `classes`, `parents` |
 //! | `tenants/` | whose blocks are whose: quotas, purge |
-//! | `counts.rs`, `watch.rs` | what has happened, under the lock and outside; how long it took |
+//! | `counts.rs`, `busy.rs`, `watch.rs` | what has happened; how long paths were busy; what was looked up, and how long it all took |
 //! | `asked.rs` | when a call came that is answered later, and its span |
 //! | `notices.rs` | what an operator can act on, said once |
 //! | `metrics.rs` | all figures, for [`crate::metrics`] |
@@ -58,6 +58,7 @@ mod aside;
 mod asked;
 mod blocks;
 mod build;
+mod busy;
 mod census;
 mod checked;
 mod counts;
@@ -364,7 +365,7 @@ impl KvBlockManager {
     /// What it has done.
     #[must_use]
     pub fn stats(&self) -> ManagerStats {
-        self.inner.counts.snapshot()
+        self.inner.counts.snapshot(self.inner.elapsed())
     }
 
     /// The figures that an operator watches, all of them. Sums are a moment old while others go on.

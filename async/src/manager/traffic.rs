@@ -26,7 +26,7 @@ use super::schedule::Waiter;
 use super::tenants::{Held, Purging, TenantId};
 use super::unwritten::Unwritten;
 use super::up::{Behind, Up};
-use super::watch::{Since, Times};
+use super::watch::Since;
 use crate::scheduler::{Clock, Gated, Key};
 use crate::transfer::{Allowance, Limits, Queue, Ticket};
 use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Landed, Path, Token};
@@ -152,9 +152,6 @@ pub(super) struct Traffic {
     pub(super) closed: bool,
     /// What is under way goes on, and nothing more is asked for.
     pub(super) refusing: bool,
-    /// By path: since when something of it is under way.
-    busy_since: [Option<Duration>; 4],
-    pub(super) times: Times,
     /// Tenants that are being purged.
     pub(super) purging: Vec<Purging>,
     /// Blocks that are never used again.
@@ -214,8 +211,6 @@ impl Traffic {
             next: Vec::new(),
             closed: false,
             refusing: false,
-            busy_since: [None; 4],
-            times: Times::default(),
             purging: Vec::new(),
             parked: Vec::new(),
             lost: HashMap::new(),
@@ -369,7 +364,7 @@ impl Traffic {
         inner.counts.moved(path, bytes, outcome);
         let now = self.when(inner);
         let started = self.since(id).map(std::mem::take).unwrap_or_default();
-        self.times.ended(path, started, now);
+        inner.watch.ended(path, started, now);
     }
 
     /// A device has failed and keeps the memory of a flight: its blocks are nobody's from now on, here and there.
@@ -422,13 +417,13 @@ impl Traffic {
                 while let Some(next) = self.next_on(inner, path) {
                     let now = self.when(inner);
                     let wanted = self.since(next.item).map(|since| std::mem::replace(since, now));
-                    self.times.started(path, wanted.unwrap_or_default(), now);
+                    inner.watch.started(path, wanted.unwrap_or_default(), now);
                     match next.item {
                         Id::Up(key) => self.start_up(inner, key, path, next.bytes),
                         Id::Down(key) => self.start_down(inner, key, path, next.bytes),
                     }
                 }
-                self.count_busy(inner, path as usize);
+                inner.counts.busy(path, self.queues[path as usize].in_flight() > 0, || inner.elapsed());
             }
             // Who has left made room; if it has failed at once, nothing will land.
             let left = self.serve_aside(inner);
@@ -438,12 +433,6 @@ impl Traffic {
                 return self.expect_iteration(inner);
             }
         }
-    }
-
-    /// By path, how long something has been under way that is not counted yet.
-    pub(super) fn busy_now(&self, inner: &Inner) -> [Duration; 4] {
-        self.busy_since
-            .map(|since| since.map_or(Duration::ZERO, |since| inner.elapsed().saturating_sub(since)))
     }
 
     /// When this change is: the clock is read once, however many blocks it is of.
@@ -456,18 +445,6 @@ impl Traffic {
         match flight {
             Id::Up(key) => self.ups.get_mut(key as usize).map(|up| &mut up.since),
             Id::Down(key) => self.downs.get_mut(key as usize).map(|down| &mut down.since),
-        }
-    }
-
-    /// A path has become busy, or idle.
-    fn count_busy(&mut self, inner: &Inner, path: usize) {
-        match (self.queues[path].in_flight() > 0, self.busy_since[path]) {
-            (true, None) => self.busy_since[path] = Some(inner.elapsed()),
-            (false, Some(since)) => {
-                self.busy_since[path] = None;
-                inner.counts.busy(path, inner.elapsed().saturating_sub(since));
-            }
-            _ => {}
         }
     }
 }

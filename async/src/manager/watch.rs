@@ -1,11 +1,10 @@
-//! What is counted outside the lock, each thread for itself ([`Stripes`]): look-ups, and how long calls take. And under it, in plain words: how long
-//! transfers do ([`Times`]).
+//! What is counted each thread for itself ([`Stripes`]), and read without the lock: look-ups, and how long calls and transfers take.
 //!
 //! # Orderings
 //! Relaxed throughout: a count publishes nothing.
 
 use super::matching::PrefixMatch;
-use crate::metrics::{Buckets, Call, Found, LatencyHistogram, Lookups, Requests, Stripes};
+use crate::metrics::{Buckets, Call, Found, LatencyHistogram, Lookups, Requests, Stripes, add};
 use crate::tier::Tier;
 use crate::transfer::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,34 +25,6 @@ impl Since {
     }
 }
 
-/// How long transfers wait and take. Under the manager's lock, which whoever reads them has too.
-#[derive(Debug, Default)]
-pub(super) struct Times {
-    waits: [LatencyHistogram; Path::ALL.len()],
-    transfers: [LatencyHistogram; Path::ALL.len()],
-}
-
-impl Times {
-    /// A transfer that was wanted then starts.
-    pub(super) fn started(&mut self, path: Path, wanted: Since, now: Since) {
-        if let Some(time) = now.after(wanted) {
-            self.waits[path as usize].record(time);
-        }
-    }
-
-    /// One that has started then has ended.
-    pub(super) fn ended(&mut self, path: Path, started: Since, now: Since) {
-        if let Some(time) = now.after(started) {
-            self.transfers[path as usize].record(time);
-        }
-    }
-
-    /// Waits of a path, and its transfers.
-    pub(super) fn of(&self, path: Path) -> [LatencyHistogram; 2] {
-        [self.waits[path as usize], self.transfers[path as usize]]
-    }
-}
-
 /// Look-ups of a group's blocks.
 #[derive(Debug, Default)]
 struct Asked {
@@ -67,6 +38,9 @@ struct Stripe {
     /// By group.
     asked: Box<[Asked]>,
     calls: [Buckets; Call::ALL.len()],
+    /// Transfers, by path.
+    waits: [Buckets; Path::ALL.len()],
+    transfers: [Buckets; Path::ALL.len()],
 }
 
 /// What an engine has told of its requests: with each, while others read what is beside it. So alone on its cache lines, as a stripe is.
@@ -90,8 +64,12 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(groups: usize, timed: bool) -> Watch {
-        let stripe =
-            || Stripe { asked: (0..groups).map(|_| Asked::default()).collect(), calls: Default::default() };
+        let stripe = || Stripe {
+            asked: (0..groups).map(|_| Asked::default()).collect(),
+            calls: Default::default(),
+            waits: Default::default(),
+            transfers: Default::default(),
+        };
         Watch { stripes: Stripes::new(stripe), timed, told: Told::default() }
     }
 
@@ -105,19 +83,31 @@ impl Watch {
     #[inline]
     pub(super) fn answered(&self, call: Call, since: Since) {
         if let Some(since) = since.0 {
-            self.stripes.mine().calls[call as usize].record(since.elapsed());
+            let time = since.elapsed();
+            self.stripes.count(|mine| mine.calls[call as usize].record(time));
+        }
+    }
+
+    /// A transfer that was wanted then starts.
+    pub(super) fn started(&self, path: Path, wanted: Since, now: Since) {
+        if let Some(time) = now.after(wanted) {
+            self.stripes.count(|mine| mine.waits[path as usize].record(time));
+        }
+    }
+
+    /// One that has started then has ended.
+    pub(super) fn ended(&self, path: Path, started: Since, now: Since) {
+        if let Some(time) = now.after(started) {
+            self.stripes.count(|mine| mine.transfers[path as usize].record(time));
         }
     }
 
     /// A request has looked so many blocks of a group up, and found these, but for as many at the front as it would not have needed for all.
     pub(super) fn looked_up(&self, blocks: usize, found: &PrefixMatch, spare: usize) {
-        let asked = &self.stripes.mine().asked[usize::from(found.device.stack())];
-        asked.blocks.fetch_add(blocks as u64, Relaxed);
+        let stack = found.device.stack();
         // Most are in the device, all of them.
         if found.is_ready() {
-            let found = found.len().saturating_sub(spare);
-            asked.found[Found::Device as usize].fetch_add(found as u64, Relaxed);
-            return;
+            return self.looked_up_in_device(stack, blocks, found.len().saturating_sub(spare));
         }
         let mut counts = [0; Found::ALL.len()];
         for index in spare..found.len() {
@@ -129,16 +119,24 @@ impl Watch {
             };
             counts[place as usize] += 1;
         }
-        for (count, blocks) in asked.found.iter().zip(counts) {
-            count.fetch_add(blocks, Relaxed);
-        }
+        self.count_found(stack, blocks, counts);
     }
 
     /// The same of a look-up in the device alone.
     pub(super) fn looked_up_in_device(&self, stack: u16, blocks: usize, found: usize) {
-        let asked = &self.stripes.mine().asked[usize::from(stack)];
-        asked.blocks.fetch_add(blocks as u64, Relaxed);
-        asked.found[Found::Device as usize].fetch_add(found as u64, Relaxed);
+        let mut counts = [0; Found::ALL.len()];
+        counts[Found::Device as usize] = found as u64;
+        self.count_found(stack, blocks, counts);
+    }
+
+    fn count_found(&self, stack: u16, blocks: usize, found: [u64; Found::ALL.len()]) {
+        self.stripes.count(|mine| {
+            let asked = &mine.asked[usize::from(stack)];
+            add(&asked.blocks, blocks as u64);
+            for (count, blocks) in asked.found.iter().zip(found).filter(|(_, blocks)| *blocks > 0) {
+                add(count, blocks);
+            }
+        });
     }
 
     pub(super) fn tell(&self, requests: Requests) {
@@ -166,14 +164,20 @@ impl Watch {
         Lookups { found, blocks: blocks.max(found.iter().sum()) }
     }
 
-    /// What is given, where latencies are counted.
-    pub(super) fn if_timed<T>(&self, counted: T) -> Option<T> {
-        self.timed.then_some(counted)
+    pub(super) fn call(&self, call: Call) -> Option<LatencyHistogram> {
+        self.latencies(|stripe| &stripe.calls[call as usize])
     }
 
-    pub(super) fn call(&self, call: Call) -> Option<LatencyHistogram> {
-        self.timed
-            .then(|| LatencyHistogram::of(self.stripes.all().map(|stripe| &stripe.calls[call as usize])))
+    /// How long transfers of a path have waited, and taken.
+    pub(super) fn path(&self, path: Path) -> [Option<LatencyHistogram>; 2] {
+        [
+            self.latencies(|stripe| &stripe.waits[path as usize]),
+            self.latencies(|stripe| &stripe.transfers[path as usize]),
+        ]
+    }
+
+    fn latencies(&self, of: impl Fn(&Stripe) -> &Buckets) -> Option<LatencyHistogram> {
+        self.timed.then(|| LatencyHistogram::of(self.stripes.all().map(of)))
     }
 }
 
@@ -185,11 +189,12 @@ mod tests {
     #[test]
     fn no_more_is_found_than_asked_for() {
         let watch = Watch::new(1, false);
-        let asked = &watch.stripes.mine().asked[0];
-        asked.found[Found::Device as usize].store(2, Relaxed);
-        asked.found[Found::Disk as usize].store(1, Relaxed);
+        watch.stripes.count(|mine| {
+            add(&mine.asked[0].found[Found::Device as usize], 2);
+            add(&mine.asked[0].found[Found::Disk as usize], 1);
+        });
         assert_eq!((watch.lookups(0).blocks, watch.lookups(0).hit_ratio()), (3, 1.0));
-        asked.blocks.store(6, Relaxed);
+        watch.stripes.count(|mine| add(&mine.asked[0].blocks, 6));
         assert_eq!((watch.lookups(0).blocks, watch.lookups(0).hit_ratio()), (6, 0.5));
     }
 }

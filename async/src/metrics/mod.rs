@@ -19,9 +19,8 @@
 //! Invariants
 //! - I1: whatever is counted is counted in one place, and read from there.
 //! - I2: a metric is in the table or nowhere: text and reference are written from it.
-//! - I3: counting makes no thread wait for another, and neither does reading what is counted. Queue depths, and how long transfers take,
-//!   are counted under the manager's lock, where they change, and read under it, as a call of an engine's takes it: numbers that are there, and a look
-//!   through who waits.
+//! - I3: counting makes no thread wait for another, and neither does reading what is counted. How much waits and is under way is not counted but
+//!   looked up, under the manager's lock, as a call of an engine's takes it: numbers that are there, and a look through who waits.
 
 mod endpoint;
 mod histogram;
@@ -41,4 +40,6 @@ pub use snapshot::{
 
 pub(crate) use histogram::Buckets;
 pub(crate) use snapshot::ratio;
-pub(crate) use stripes::Stripes;
+#[cfg(feature = "bench")]
+pub use stripes::bench;
+pub(crate) use stripes::{Stripes, add, counting};

@@ -11,7 +11,7 @@
 //! # Orderings
 //! Relaxed: a number is only to differ from others, and what stripes count publishes nothing.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::available_parallelism;
 
 /// More than that are only more to add up.
@@ -33,9 +33,28 @@ impl<T> Stripes<T> {
         Stripes((0..cores.next_power_of_two().min(MOST)).map(|_| Padded(one())).collect())
     }
 
+    /// Counts in the calling thread's, by [`add`].
+    #[inline]
+    pub(crate) fn count(&self, in_it: impl FnOnce(&T)) {
+        if counting() {
+            in_it(self.mine());
+        }
+    }
+
+    /// Adds to one counter.
+    #[inline]
+    pub(crate) fn add(&self, counter: impl FnOnce(&T) -> &AtomicU64, by: u64) {
+        self.count(|mine| add(counter(mine), by));
+    }
+
+    /// One counter of all of them.
+    pub(crate) fn sum(&self, counter: impl Fn(&T) -> &AtomicU64) -> u64 {
+        self.all().map(|stripe| counter(stripe).load(Relaxed)).sum()
+    }
+
     /// The calling thread's.
     #[inline]
-    pub(crate) fn mine(&self) -> &T {
+    fn mine(&self) -> &T {
         // As many as a power of two.
         &self.0[number() & (self.0.len() - 1)].0
     }
@@ -44,6 +63,30 @@ impl<T> Stripes<T> {
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|stripe| &stripe.0)
     }
+}
+
+/// Adds to one of a stripe's.
+#[inline]
+pub(crate) fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Relaxed);
+}
+
+/// Whether anything is counted: always, but where a benchmark of what that costs has it off for a while.
+#[inline]
+pub(crate) fn counting() -> bool {
+    #[cfg(feature = "bench")]
+    return bench::COUNTING.load(Relaxed);
+    #[cfg(not(feature = "bench"))]
+    true
+}
+
+/// For benchmarks.
+#[cfg(feature = "bench")]
+pub mod bench {
+    use std::sync::atomic::AtomicBool;
+
+    /// Whether managers count what happens. Figures that were counted in part are worth nothing.
+    pub static COUNTING: AtomicBool = AtomicBool::new(true);
 }
 
 /// The calling thread's number: the next one when it first asks.
@@ -59,7 +102,6 @@ fn number() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
     use std::thread;
 
     #[test]
@@ -67,11 +109,11 @@ mod tests {
         let stripes: Stripes<AtomicU64> = Stripes(Box::new([Padded(0.into()), Padded(0.into())]));
         thread::scope(|scope| {
             for _ in 0..7 {
-                scope.spawn(|| (0..1000).for_each(|_| _ = stripes.mine().fetch_add(1, Relaxed)));
+                scope.spawn(|| (0..1000).for_each(|_| stripes.add(|mine| mine, 1)));
             }
         });
         let each: Vec<u64> = stripes.all().map(|stripe| stripe.load(Relaxed)).collect();
-        assert_eq!(each.iter().sum::<u64>(), 7000);
+        assert_eq!((each.iter().sum::<u64>(), stripes.sum(|stripe| stripe)), (7000, 7000));
         assert!(each.iter().all(|count| *count > 0), "seven threads in a row have numbers of both kinds");
     }
 

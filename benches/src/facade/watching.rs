@@ -1,12 +1,13 @@
-//! What it costs to be watched: a replay whose manager counts latencies and is logged at info, beside the same with neither.
+//! What it costs to be watched: a replay whose manager counts, has latencies, and is logged at info, beside the same with nothing counted at all.
 //!
 //! ```text
-//!   unwatched    metrics.histograms = false, no level is logged
-//!   counted      histograms of transfers and calls
+//!   uncounted    nothing of the manager's is counted (`kvstrata::metrics::bench`); metrics.histograms = false, no level is logged
+//!   counted      what is counted whether anybody looks or not, by path, tier and group
+//!   timed        and histograms of transfers and calls
 //!   watched      the same, spans and lines at info, formatted and written to a pipe that is read; figures scraped once a run
 //! ```
 //!
-//! What is counted whether anybody looks or not, by path, tier and group, is in all three.
+//! The pools' own counts are in all of them: what is free and evictable is what allocation goes by.
 //!
 //! All in one process, in turns: which levels are logged is switched between runs, and at `off` a span costs what it does without any subscriber. Small
 //! blocks are the hard case, since each costs as much to count as a large one; a real one is larger than both.
@@ -16,9 +17,11 @@ use crate::clock::process_time;
 use crate::disk::{Failure, size};
 use crate::rounds::Spread;
 use kvstrata::ffi::device::SimDevice;
+use kvstrata::metrics::bench::COUNTING;
 use kvstrata::replay::{Device, Replay, Settings};
 use kvstrata::trace::{TraceReader, TraceSource};
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use tracing_subscriber::filter::LevelFilter;
@@ -31,7 +34,7 @@ use tracing_subscriber::{Registry, fmt};
 const BLOCKS: [usize; 2] = [4 << 10, 64 << 10];
 const DEVICE: u32 = 2048;
 const HOST: u32 = 8192;
-/// Of unwatched's time, at most.
+/// Of uncounted's time, at most.
 const REACH: f64 = 1.02;
 
 /// How a replay is watched.
@@ -39,13 +42,15 @@ const REACH: f64 = 1.02;
 enum Watched {
     Not,
     Counted,
+    Timed,
     Fully,
 }
 
-const ALL: [(Watched, &str); 3] = [
-    (Watched::Not, "unwatched"),
-    (Watched::Counted, "histograms"),
-    (Watched::Fully, "histograms, tracing at info, a scrape"),
+const ALL: [(Watched, &str); 4] = [
+    (Watched::Not, "nothing counted"),
+    (Watched::Counted, "counters"),
+    (Watched::Timed, "counters, histograms"),
+    (Watched::Fully, "counters, histograms, tracing at info, a scrape"),
 ];
 
 /// Seconds of a replay: by the wall, and of all threads on a processor.
@@ -73,13 +78,14 @@ fn level() -> Result<&'static Handle<LevelFilter, Registry>, Failure> {
 fn replay(watched: Watched, block_bytes: usize, requests: u64) -> Result<Took, Failure> {
     let logged = if watched == Watched::Fully { LevelFilter::INFO } else { LevelFilter::OFF };
     level()?.modify(|level| *level = logged)?;
+    COUNTING.store(watched != Watched::Not, Relaxed);
     let settings = Settings {
         requests: Some(requests),
         device_blocks: DEVICE,
         host_blocks: HOST,
         disk_blocks: 0,
         block_bytes,
-        histograms: watched != Watched::Not,
+        histograms: matches!(watched, Watched::Timed | Watched::Fully),
         metrics: (watched == Watched::Fully).then(|| ([127, 0, 0, 1], 0).into()),
         ..Settings::default()
     };
@@ -116,7 +122,7 @@ fn scraped(address: std::net::SocketAddr) -> io::Result<u64> {
 pub fn measure(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
     let mut table = Table::new(
         format!("Replay of {requests} requests while it is watched, simulated device"),
-        &["block", "who", "requests/s", "time to unwatched's", "reach", "processor time to unwatched's"],
+        &["block", "who", "requests/s", "time to the first's", "reach", "processor time to the first's"],
     );
     for block_bytes in BLOCKS {
         let mut took: [Vec<Took>; ALL.len()] = Default::default();
@@ -130,9 +136,7 @@ pub fn measure(rounds: usize, requests: u64) -> Result<Vec<Table>, Failure> {
         }
         for (at, (watched, who)) in ALL.into_iter().enumerate() {
             let ratio = |of: fn(&Took) -> f64| {
-                Spread::of_median(
-                    took[at].iter().zip(&took[0]).map(|(one, unwatched)| of(one) / of(unwatched)),
-                )
+                Spread::of_median(took[at].iter().zip(&took[0]).map(|(one, first)| of(one) / of(first)))
             };
             let (wall, processor) = (ratio(|took| took.wall), ratio(|took| took.processor));
             let is_first = watched == Watched::Not;
