@@ -5,7 +5,7 @@
 
 use super::busy::Busy;
 use super::notices::{About, Notice, Notices};
-use crate::metrics::{Stripes, add, counting};
+use crate::metrics::{SizeHistogram, Sizes, Stripes, add, counting};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
 use std::sync::atomic::AtomicU64;
@@ -14,7 +14,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 struct OfPath {
     transfers: AtomicU64,
-    bytes: AtomicU64,
+    /// Of those that have ended well.
+    sizes: Sizes,
     failed: [AtomicU64; Cause::ALL.len()],
 }
 
@@ -82,6 +83,8 @@ pub struct PathStats {
     pub transfers: u64,
     /// Bytes of those that have ended well.
     pub bytes: u64,
+    /// How large each of these was.
+    pub sizes: SizeHistogram,
     /// How long something of it was under way, what is so now included.
     pub busy: Duration,
     /// Failures by cause, in the order of [`Cause::ALL`]: of transfers; of those that were called off before they moved; by
@@ -153,7 +156,7 @@ impl Counts {
             let of = &mine.paths[path as usize];
             add(&of.transfers, 1);
             if outcome.is_ok() {
-                add(&of.bytes, bytes);
+                of.sizes.record(bytes);
             }
         });
     }
@@ -223,13 +226,17 @@ impl Counts {
     /// All of them, now by the clock of [`busy`](Counts::busy).
     pub(super) fn snapshot(&self, now: Duration) -> ManagerStats {
         ManagerStats {
-            paths: std::array::from_fn(|path| PathStats {
-                transfers: self.stripes.sum(|stripe| &stripe.paths[path].transfers),
-                bytes: self.stripes.sum(|stripe| &stripe.paths[path].bytes),
-                busy: self.busy[path].until(now),
-                failed: std::array::from_fn(|cause| {
-                    self.stripes.sum(|stripe| &stripe.paths[path].failed[cause])
-                }),
+            paths: std::array::from_fn(|path| {
+                let sizes = SizeHistogram::of(self.stripes.all().map(|stripe| &stripe.paths[path].sizes));
+                PathStats {
+                    transfers: self.stripes.sum(|stripe| &stripe.paths[path].transfers),
+                    bytes: sizes.sum,
+                    sizes,
+                    busy: self.busy[path].until(now),
+                    failed: std::array::from_fn(|cause| {
+                        self.stripes.sum(|stripe| &stripe.paths[path].failed[cause])
+                    }),
+                }
             }),
             dropped: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.dropped[tier])),
             onboarded: std::array::from_fn(|tier| self.stripes.sum(|stripe| &stripe.onboarded[tier])),

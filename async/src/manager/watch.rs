@@ -4,7 +4,7 @@
 //! Relaxed throughout: a count publishes nothing.
 
 use super::matching::PrefixMatch;
-use crate::metrics::{Buckets, Call, Found, LatencyHistogram, Lookups, Requests, Stripes, add};
+use crate::metrics::{Call, Found, Latencies, LatencyHistogram, Lookups, Requests, Stripes, add};
 use crate::tier::Tier;
 use crate::transfer::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,10 +37,10 @@ struct Asked {
 struct Stripe {
     /// By group.
     asked: Box<[Asked]>,
-    calls: [Buckets; Call::ALL.len()],
+    calls: [Latencies; Call::ALL.len()],
     /// Transfers, by path.
-    waits: [Buckets; Path::ALL.len()],
-    transfers: [Buckets; Path::ALL.len()],
+    waits: [Latencies; Path::ALL.len()],
+    transfers: [Latencies; Path::ALL.len()],
 }
 
 /// What an engine has told of its requests: with each, while others read what is beside it. So alone on its cache lines, as a stripe is.
@@ -176,7 +176,7 @@ impl Watch {
         ]
     }
 
-    fn latencies(&self, of: impl Fn(&Stripe) -> &Buckets) -> Option<LatencyHistogram> {
+    fn latencies(&self, of: impl Fn(&Stripe) -> &Latencies) -> Option<LatencyHistogram> {
         self.timed.then(|| LatencyHistogram::of(self.stripes.all().map(of)))
     }
 }

@@ -1,5 +1,5 @@
-//! Latencies in fixed buckets, for who watches over weeks: coarse, small, and added up over processes by whoever reads them. The replay's own
-//! report has finer ones ([`crate::replay::Histogram`]), which one thread at a time writes.
+//! Latencies and sizes in fixed buckets, for who watches over weeks: coarse, small, and added up over processes by whoever reads them. The replay's
+//! own report has finer ones ([`crate::replay::Histogram`]), which one thread at a time writes.
 //!
 //! # Orderings
 //! Relaxed: see `stripes.rs`. A reader may see a bucket without its part of the sum; the number of values is that of the buckets.
@@ -28,44 +28,96 @@ pub const BOUNDS: [Duration; 25] = {
     bounds
 };
 
-const BUCKETS: usize = BOUNDS.len() + 1;
+/// Where the buckets of sizes end, in bytes: each four times the one before, from 4 KiB to 4 GiB. What is larger is in one more.
+pub const SIZES: [u64; 11] = {
+    let mut sizes = [4 << 10; 11];
+    let mut index = 1;
+    while index < sizes.len() {
+        sizes[index] = sizes[index - 1] * 4;
+        index += 1;
+    }
+    sizes
+};
 
-/// A stripe's counts.
-#[derive(Debug, Default)]
-pub(crate) struct Buckets {
-    counts: [AtomicU64; BUCKETS],
-    nanoseconds: AtomicU64,
+/// A stripe's counts: so many buckets, and the sum of all values.
+#[derive(Debug)]
+pub(crate) struct Buckets<const N: usize> {
+    counts: [AtomicU64; N],
+    sum: AtomicU64,
 }
 
-impl Buckets {
-    #[inline]
-    pub(crate) fn record(&self, time: Duration) {
-        add(&self.counts[bucket_of(time)], 1);
-        add(&self.nanoseconds, time.as_nanos() as u64);
+/// Of [`BOUNDS`]; values are nanoseconds.
+pub(crate) type Latencies = Buckets<{ BOUNDS.len() + 1 }>;
+/// Of [`SIZES`].
+pub(crate) type Sizes = Buckets<{ SIZES.len() + 1 }>;
+
+impl<const N: usize> Default for Buckets<N> {
+    fn default() -> Buckets<N> {
+        Buckets { counts: [const { AtomicU64::new(0) }; N], sum: AtomicU64::new(0) }
     }
 }
 
-fn bucket_of(time: Duration) -> usize {
-    BOUNDS.partition_point(|bound| *bound < time)
+impl<const N: usize> Buckets<N> {
+    #[inline]
+    fn count(&self, bucket: usize, value: u64) {
+        add(&self.counts[bucket], 1);
+        add(&self.sum, value);
+    }
+
+    /// Those of all stripes, and the sum.
+    fn all<'b>(stripes: impl Iterator<Item = &'b Buckets<N>>) -> ([u64; N], u64) {
+        stripes.fold(([0; N], 0), |(mut all, sum), stripe| {
+            all.iter_mut().zip(&stripe.counts).for_each(|(all, count)| *all += count.load(Relaxed));
+            (all, sum + stripe.sum.load(Relaxed))
+        })
+    }
+}
+
+impl Latencies {
+    #[inline]
+    pub(crate) fn record(&self, time: Duration) {
+        self.count(BOUNDS.partition_point(|bound| *bound < time), time.as_nanos() as u64);
+    }
+}
+
+impl Sizes {
+    #[inline]
+    pub(crate) fn record(&self, bytes: u64) {
+        self.count(SIZES.partition_point(|bound| *bound < bytes), bytes);
+    }
+}
+
+/// How large something was: how often, by buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct SizeHistogram {
+    /// Values up to each of [`SIZES`] and above the one before it; in the last one those above all.
+    pub buckets: [u64; SIZES.len() + 1],
+    /// All values together, in bytes.
+    pub sum: u64,
+}
+
+impl SizeHistogram {
+    /// Of stripes.
+    pub(crate) fn of<'b>(stripes: impl Iterator<Item = &'b Sizes>) -> SizeHistogram {
+        let (buckets, sum) = Buckets::all(stripes);
+        SizeHistogram { buckets, sum }
+    }
 }
 
 /// How long something took: how often, by buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct LatencyHistogram {
     /// Values up to each of [`BOUNDS`] and above the one before it; in the last one those above all.
-    pub buckets: [u64; BUCKETS],
+    pub buckets: [u64; BOUNDS.len() + 1],
     /// All values together.
     pub sum: Duration,
 }
 
 impl LatencyHistogram {
     /// Of stripes.
-    pub(crate) fn of<'b>(stripes: impl Iterator<Item = &'b Buckets>) -> LatencyHistogram {
-        stripes.fold(LatencyHistogram::default(), |mut all, stripe| {
-            all.buckets.iter_mut().zip(&stripe.counts).for_each(|(all, count)| *all += count.load(Relaxed));
-            all.sum += Duration::from_nanos(stripe.nanoseconds.load(Relaxed));
-            all
-        })
+    pub(crate) fn of<'b>(stripes: impl Iterator<Item = &'b Latencies>) -> LatencyHistogram {
+        let (buckets, nanoseconds) = Buckets::all(stripes);
+        LatencyHistogram { buckets, sum: Duration::from_nanos(nanoseconds) }
     }
 
     /// Values counted.
@@ -115,7 +167,7 @@ mod tests {
             (BOUNDS[24], 24),
             (BOUNDS[24] + nano, 25),
         ] {
-            let buckets = Buckets::default();
+            let buckets = Latencies::default();
             buckets.record(time);
             let seen = LatencyHistogram::of([&buckets].into_iter());
             assert_eq!((seen.buckets[bucket], seen.count(), seen.sum), (1, 1, time), "{time:?}");
@@ -124,7 +176,7 @@ mod tests {
 
     #[test]
     fn stripes_add_up_and_quantiles_are_bounds() {
-        let stripes = [Buckets::default(), Buckets::default()];
+        let stripes = [Latencies::default(), Latencies::default()];
         for value in 1..=100 {
             stripes[value % 2].record(Duration::from_micros(value as u64));
         }
@@ -136,5 +188,14 @@ mod tests {
             [micros(1), micros(50), micros(100), micros(100)]
         );
         assert_eq!(LatencyHistogram::default().quantile(500), None);
+    }
+
+    #[test]
+    fn sizes_are_in_the_first_bucket_that_does_not_end_before_them() {
+        let sizes = Sizes::default();
+        [1, 4096, 4097, 16 << 10, 4 << 30, (4 << 30) + 1].into_iter().for_each(|bytes| sizes.record(bytes));
+        let seen = SizeHistogram::of([&sizes].into_iter());
+        assert_eq!(seen.buckets, [2, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(seen.sum, 1 + 4096 + 4097 + (16 << 10) + (8 << 30) + 1);
     }
 }

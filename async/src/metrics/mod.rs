@@ -14,7 +14,7 @@
 //! | `text.rs` | the exposition text, version 0.0.4 |
 //! | `reference.rs` | the table as text, Markdown and data |
 //! | `endpoint.rs` | [`Endpoint`]: `/metrics` and `/healthz` |
-//! | `stripes.rs`, `histogram.rs` | counters of threads apart; latencies in fixed buckets |
+//! | `stripes.rs`, `histogram.rs` | counters of threads apart; latencies and sizes in fixed buckets |
 //!
 //! Invariants
 //! - I1: whatever is counted is counted in one place, and read from there.
@@ -31,14 +31,14 @@ mod table;
 mod text;
 
 pub use endpoint::{Bound, Endpoint};
-pub use histogram::{BOUNDS, LatencyHistogram};
+pub use histogram::{BOUNDS, LatencyHistogram, SIZES, SizeHistogram};
 pub use reference::{Entry, markdown, reference, text};
 pub use snapshot::{
     Call, CallMetrics, DiskMetrics, Found, GroupMetrics, Lookups, Metrics, PathMetrics, Requests,
     ReuseMetrics, TenantMetrics, TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
 
-pub(crate) use histogram::Buckets;
+pub(crate) use histogram::{Latencies, Sizes};
 pub(crate) use snapshot::ratio;
 #[cfg(feature = "bench")]
 pub use stripes::bench;

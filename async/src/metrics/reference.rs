@@ -1,7 +1,8 @@
 //! The table of metrics for people and programs; `docs/metrics.md` is made from it.
 
-use super::histogram::BOUNDS;
+use super::histogram::{BOUNDS, SIZES};
 use super::table::{Row, TABLE};
+use crate::figures::binary;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -48,13 +49,14 @@ pub fn text() -> String {
 #[must_use]
 pub fn markdown() -> String {
     let [first, .., last] = BOUNDS;
+    let [least, .., most] = SIZES.map(|bytes| binary(bytes as f64));
     let mut text = format!(
         "# Metrics\n\nMade by `kvstrata metrics --markdown` from the table in `async/src/metrics/table.rs`; a test compares them.\n\n\
          `KvBlockManager::metrics()` gives the figures as a struct, `Metrics::to_prometheus()` as Prometheus text (0.0.4). With \
          `metrics.listen` the manager serves that at `/metrics` until its shutdown is over, and at `/healthz` whether it is in service; `kvstrata replay --metrics \
          ADDRESS` does the same while it runs. A dashboard for Grafana is in [grafana/](grafana/).\n\n\
          Counters begin at 0 with the manager, but for `kvstrata_stored_blocks_total` of the disk, which begins with the blocks that its \
-         opening has found. Histograms have three buckets a decade, from {first:?} to {last:?}; \
+         opening has found. Histograms of time have three buckets a decade, from {first:?} to {last:?}, those of sizes one for each power of four from {least} to {most}; \
          `metrics.histograms = false` leaves them out. Tiers are `device`, `host` and `disk`; groups are those of layers \
          (`[[group]]`). Names of tenants are told where `metrics.tenants` says how many. A ratio of hits is one division, blocks by \
          blocks, of one group at a time if there are several: a block of a window or a state is not worth one of all tokens: \

@@ -3,7 +3,7 @@
 //! Names follow Prometheus: a unit at the end (`_blocks`, `_bytes`, `_seconds`, `_ratio`), behind it `_total` for what only grows. The seven figures
 //! of a worker keep the names that routers know. Figures that are divided by one another have the same labels, or none on one side.
 
-use super::histogram::LatencyHistogram;
+use super::histogram::{LatencyHistogram, SizeHistogram};
 use super::snapshot::{Found, Metrics, ReuseMetrics, TierMetrics};
 use crate::manager::Refusal;
 use crate::tier::Tier;
@@ -37,6 +37,7 @@ pub(super) enum Value<'m> {
     Whole(u64),
     Real(f64),
     Latencies(&'m LatencyHistogram),
+    Sizes(&'m SizeHistogram),
 }
 
 /// Takes the samples of a metric: the labels' values, in the order of [`Row::labels`], and the value.
@@ -91,7 +92,7 @@ fn each_disk(metrics: &Metrics, take: &mut Take<'_>, value: impl Fn(&crate::disk
     }
 }
 
-use Value::{Latencies, Real, Whole};
+use Value::{Latencies, Real, Sizes, Whole};
 
 /// Every metric, in the order of the text.
 pub(super) const TABLE: &[Row] = rows! {
@@ -191,6 +192,10 @@ pub(super) const TABLE: &[Row] = rows! {
     Histogram "transfer_seconds" ["path"] "seconds", "From the start of a transfer to its end, good or bad.",
         |m, take| for path in &m.paths {
             path.transfer.iter().for_each(|seen| take(&[path.path.name()], Latencies(seen)));
+        };
+    Histogram "transfer_size_bytes" ["path"] "bytes", "How large transfers are that have ended well: their sum is transfer_bytes_total.",
+        |m, take| for path in m.paths.iter().filter(|path| path.transfer.is_some()) {
+            take(&[path.path.name()], Sizes(&m.stats.path(path.path).sizes));
         };
     Histogram "transfer_wait_seconds" ["path"] "seconds", "From when a transfer could begin but for its turn to its start: up, from when it has its block of the device; down, also while it waits for a block of host memory. What waits for a layer or an iteration of the engine's does not wait here.",
         |m, take| for path in &m.paths {

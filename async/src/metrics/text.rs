@@ -2,10 +2,11 @@
 //!
 //! The format: <https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format>. It knows no line for a unit: units are in the names.
 
-use super::histogram::{BOUNDS, LatencyHistogram};
+use super::histogram::{BOUNDS, SIZES};
 use super::snapshot::Metrics;
 use super::table::{Row, TABLE, Value};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
+use std::time::Duration;
 
 /// The text's type, for who serves it.
 pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -27,7 +28,13 @@ impl Metrics {
                 match value {
                     Value::Whole(number) => sample(&mut text, row, "", values, None, number),
                     Value::Real(number) => sample(&mut text, row, "", values, None, number),
-                    Value::Latencies(seen) => histogram(&mut text, row, values, seen),
+                    Value::Latencies(seen) => {
+                        let ends = BOUNDS.iter().map(Duration::as_secs_f64);
+                        histogram(&mut text, row, values, ends, &seen.buckets, seen.sum.as_secs_f64());
+                    }
+                    Value::Sizes(seen) => {
+                        histogram(&mut text, row, values, SIZES.iter(), &seen.buckets, seen.sum);
+                    }
                 }
             });
         }
@@ -35,14 +42,22 @@ impl Metrics {
     }
 }
 
-fn histogram(text: &mut String, row: &Row, values: &[&str], seen: &LatencyHistogram) {
+/// `ends`: of all buckets but the last.
+fn histogram(
+    text: &mut String,
+    row: &Row,
+    values: &[&str],
+    ends: impl Iterator<Item = impl Display>,
+    buckets: &[u64],
+    sum: impl Display,
+) {
     let mut so_far = 0;
-    let ends = BOUNDS.iter().map(|bound| bound.as_secs_f64().to_string());
-    for (end, count) in ends.chain(["+Inf".to_owned()]).zip(seen.buckets) {
+    let ends = ends.map(|end| end.to_string());
+    for (end, count) in ends.chain(["+Inf".to_owned()]).zip(buckets) {
         so_far += count;
         sample(text, row, "_bucket", values, Some(&end), so_far);
     }
-    sample(text, row, "_sum", values, None, seen.sum.as_secs_f64());
+    sample(text, row, "_sum", values, None, sum);
     sample(text, row, "_count", values, None, so_far);
 }
 
@@ -52,7 +67,7 @@ fn sample(
     suffix: &str,
     values: &[&str],
     end: Option<&str>,
-    number: impl std::fmt::Display,
+    number: impl Display,
 ) {
     let labels = row.labels.iter().copied().zip(values.iter().copied()).chain(end.map(|end| ("le", end)));
     text.push_str(row.name);

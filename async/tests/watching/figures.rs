@@ -5,7 +5,7 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, HYBRID, build, compute, hashes, rest, settings};
 use kvstrata::config::{ManagerConfig, TenantSettings};
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
-use kvstrata::metrics::{Call, Found, Requests, TierMetrics};
+use kvstrata::metrics::{Call, Found, Requests, SIZES, TierMetrics};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Path;
 use kvstrata_core::SequenceHash;
@@ -119,13 +119,18 @@ async fn free_blocks_and_those_kept_to_be_found_are_no_use() {
 }
 
 #[tokio::test]
-async fn each_transfer_is_in_both_histograms_of_its_path_and_each_call_in_its_own() {
+async fn each_transfer_is_in_the_histograms_of_its_path_and_each_call_in_its_own() {
     let manager = busy().await;
     let metrics = manager.metrics();
     for of in &metrics.paths {
         let (wait, transfer) = (of.wait.expect("counted"), of.transfer.expect("counted"));
-        let transfers = metrics.stats.path(of.path).transfers;
+        let stats = metrics.stats.path(of.path);
+        let (transfers, sizes) = (stats.transfers, stats.sizes);
         assert!(transfers > 0, "{}", of.path);
+        // None has failed, and each is smaller than the first bucket's end.
+        assert!(BYTES as u64 <= SIZES[0]);
+        assert_eq!((sizes.buckets[0], sizes.buckets.iter().sum()), (transfers, transfers), "{}", of.path);
+        assert_eq!((sizes.sum, stats.bytes), (stats.bytes, transfers * BYTES as u64), "{}", of.path);
         assert_eq!((wait.count(), transfer.count()), (transfers, transfers), "{}", of.path);
         assert!(!transfer.sum.is_zero(), "{}", of.path);
     }
