@@ -125,7 +125,7 @@ fn kill_9_at_any_moment_loses_nothing_that_was_down_and_serves_nothing_wrong() {
         assert_found(&report, &reading);
         recovered += reading.blocks.len();
         hits += report["hits"]["disk"].as_u64().expect("a number");
-        let at_reads: u64 = ["empty", "other_hash", "payload"]
+        let at_reads: u64 = ["empty", "other_hash", "payload", "after_crash"]
             .iter()
             .map(|cause| report["disk"]["rejected"][cause].as_u64().expect("a number"))
             .sum();

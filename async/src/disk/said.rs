@@ -33,6 +33,7 @@ enum Kind {
     OtherHash,
     Length,
     Payload,
+    AfterCrash,
     Lost,
 }
 
@@ -54,8 +55,9 @@ impl Kind {
         })
     }
 
-    fn of_rejection(why: Rejection) -> Kind {
+    fn of_rejection(why: Rejection, after_crash: bool) -> Kind {
         match why {
+            Rejection::Payload if after_crash => Kind::AfterCrash,
             Rejection::Empty => Kind::Empty,
             Rejection::OtherHash => Kind::OtherHash,
             Rejection::Length => Kind::Length,
@@ -79,6 +81,9 @@ impl Kind {
             Kind::Request => "report it: the books should prevent this",
             Kind::Empty | Kind::OtherHash | Kind::Length | Kind::Payload => {
                 "if nobody else writes to the file, mistrust the drive: see smartctl, nvme smart-log; the block is computed anew"
+            }
+            Kind::AfterCrash => {
+                "nothing: of what a crash, or a kill, has interrupted some records have another payload; a shutdown leaves none, and a drive that goes bad shows in what is written since"
             }
             Kind::Lost => {
                 "see the kernel's log (dmesg); start again with a drive that works, or without this path"
@@ -109,14 +114,22 @@ impl DiskTier {
         let cause = &failure.cause;
         let Some(kind) = Kind::of_failure(cause) else { return };
         self.say_once(volume, kind, |path, remedy| {
-            warn!(tier = "disk", file = %path, %cause, remedy, "a transfer of a volume failed");
+            let cause = cause.to_string();
+            warn!(tier = "disk", file = %path, cause, remedy, "a transfer of a volume failed");
         });
     }
 
-    /// What a slot holds is not what was written to it.
-    pub(super) fn say_rejected(&self, volume: usize, why: Rejection) {
-        self.say_once(volume, Kind::of_rejection(why), |path, remedy| {
-            error!(tier = "disk", file = %path, cause = %why, remedy, "a volume gave something else than what was written");
+    /// What a slot holds is not what was written to it; `after_crash`: by a process that ended without a shutdown.
+    pub(super) fn say_rejected(&self, volume: usize, why: Rejection, after_crash: bool) {
+        let kind = Kind::of_rejection(why, after_crash);
+        self.say_once(volume, kind, |path, remedy| match kind {
+            Kind::AfterCrash => {
+                info!(tier = "disk", file = %path, remedy, "a block of before the crash is not what was written: such ones are misses");
+            }
+            _ => {
+                let cause = why.to_string();
+                error!(tier = "disk", file = %path, cause, remedy, "a volume gave something else than what was written");
+            }
         });
     }
 
@@ -153,7 +166,21 @@ impl DiskTier {
                 }
             }
             let rejected = listed(at_opening);
-            info!(tier = "disk", blocks = recovered, clean, created, rejected, "a disk tier is open");
+            let files: Vec<String> =
+                self.volumes.volumes().iter().map(|of| of.describe().path.display().to_string()).collect();
+            let after = match (created, clean) {
+                (true, _) => "nothing: it is new",
+                (_, true) => "a clean end",
+                (_, false) => "a crash, or a kill",
+            };
+            info!(
+                tier = "disk",
+                files = files.join(","),
+                after,
+                blocks = recovered,
+                rejected,
+                "a disk tier is open"
+            );
         });
     }
 }
@@ -196,11 +223,11 @@ fn of_concern(concern: Concern) -> (&'static str, &'static str) {
         ),
         Concern::InMemory => (
             "its file system is memory: blocks do not outlive the machine, and take memory that others need",
-            "give it a path on a drive (disk.paths, --disk-dir), or give the host tier more blocks instead",
+            "give it a path on a drive (disk.paths, or the replay's --disk), or give the host tier more blocks instead",
         ),
         Concern::Buffered => (
             "O_DIRECT is refused: the page cache has a second copy of what is moved, and takes the host's time for it",
-            "give it a path on a file system that has O_DIRECT (disk.paths, --disk-dir; ext4, xfs), or ask for buffered transfers (disk.backend)",
+            "give it a path on a file system that has O_DIRECT (disk.paths, or the replay's --disk; ext4 and xfs have it), or ask for buffered transfers (disk.backend)",
         ),
         _ => ("something was wrong with it, and set right", "see its notes, at info"),
     }

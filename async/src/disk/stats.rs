@@ -47,6 +47,8 @@ causes! {
         other_hash,
         /// When read: payloads that are not what their record says.
         payload,
+        /// The same, of records that a process left which ended without a shutdown: as a crash between a payload and its record leaves some.
+        after_crash,
     }
 }
 
@@ -61,6 +63,8 @@ causes! {
         length,
         /// Payloads that are not what their record says.
         payload,
+        /// The same, of records that a process left which ended without a shutdown: as a crash between a payload and its record leaves some.
+        after_crash,
     }
 }
 
@@ -94,9 +98,21 @@ impl RejectedAtOpening {
 impl Rejected {
     pub(super) fn of(opening: &RejectedAtOpening, reads: &RejectedReads) -> Rejected {
         let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } = *opening;
-        let RejectedReads { empty, other_hash, length: read, payload } = *reads;
+        let RejectedReads { empty, other_hash, length: read, payload, after_crash } = *reads;
         let length = length + read;
-        Rejected { record, length, salt, duplicate, truncated, superblock, table, empty, other_hash, payload }
+        Rejected {
+            record,
+            length,
+            salt,
+            duplicate,
+            truncated,
+            superblock,
+            table,
+            empty,
+            other_hash,
+            payload,
+            after_crash,
+        }
     }
 
     /// All causes together.
@@ -144,6 +160,7 @@ pub(super) struct Stripe {
     other_hash: AtomicU64,
     length: AtomicU64,
     payload: AtomicU64,
+    after_crash: AtomicU64,
 }
 
 /// The counters behind [`TierStats`]; each thread counts for itself.
@@ -160,8 +177,10 @@ impl Counters {
         self.0.add(counter, 1);
     }
 
-    pub(super) fn rejected(&self, why: Rejection) {
+    /// `after_crash`: of a block that a process has left which ended without a shutdown.
+    pub(super) fn rejected(&self, why: Rejection, after_crash: bool) {
         self.add(|mine| match why {
+            Rejection::Payload if after_crash => &mine.after_crash,
             Rejection::Empty => &mine.empty,
             Rejection::OtherHash => &mine.other_hash,
             Rejection::Length => &mine.length,
@@ -175,6 +194,7 @@ impl Counters {
             other_hash: self.0.sum(|stripe| &stripe.other_hash),
             length: self.0.sum(|stripe| &stripe.length),
             payload: self.0.sum(|stripe| &stripe.payload),
+            after_crash: self.0.sum(|stripe| &stripe.after_crash),
         };
         TierStats {
             offered: self.0.sum(|stripe| &stripe.offered),

@@ -18,7 +18,7 @@
 //!   volume's list until the record is forgotten. A process that is killed before finds the block again, whole.
 //!
 //! # Orderings
-//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale` is Relaxed: it is the slot's owner's, and ordered by
+//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale` and `after_crash` are Relaxed: they are the slot's owner's, and ordered by
 //! the slot's transitions.
 
 use super::admission::{Admission, AdmissionPolicy};
@@ -86,6 +86,8 @@ pub struct DiskTier {
     closed: AtomicBool,
     /// One a slot: it was a victim's, and has its record still.
     stale: Box<[AtomicBool]>,
+    /// One a slot, and none where the last end was in order: its block is of a process that ended without a shutdown.
+    after_crash: Box<[AtomicBool]>,
     /// One a volume.
     pub(super) said: Box<[Said]>,
     admission: Admission,
@@ -137,12 +139,18 @@ impl DiskTier {
         let report =
             RecoveryReport { recovered_blocks, rejected, clean: recovery.clean, created: recovery.created };
         let block_bytes = volumes.slot_bytes() as u64;
+        let doubtful = if recovery.clean { 0 } else { slots };
+        let mut after_crash: Box<[AtomicBool]> = (0..doubtful).map(|_| AtomicBool::new(false)).collect();
+        for block in &recovery.blocks {
+            after_crash.get_mut(block.slot as usize).into_iter().for_each(|slot| *slot.get_mut() = true);
+        }
         let tier = DiskTier {
             block_bytes,
             linked: options.linked,
             lost: volumes.volumes().iter().map(|_| AtomicBool::new(false)).collect(),
             closed: AtomicBool::new(false),
             stale: (0..slots).map(|_| AtomicBool::new(false)).collect(),
+            after_crash,
             said: volumes.volumes().iter().map(|_| Said::default()).collect(),
             admission: Admission::new(options.admission, slots as u32),
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
@@ -279,8 +287,9 @@ impl DiskTier {
             // What is there is not what its record says: then the volume has emptied the slot itself; or the record is of another block,
             // whose it stays.
             FailureCause::Rejected(why) => {
-                self.counters.rejected(why);
-                self.say_rejected(self.volume_of(slot), why);
+                let after_crash = self.after_crash.get(slot as usize).is_some_and(|slot| slot.load(Relaxed));
+                self.counters.rejected(why, after_crash);
+                self.say_rejected(self.volume_of(slot), why, after_crash);
                 return Some(ReadOutcome::Rejected);
             }
             FailureCause::OutOfService => self.lose(slot),
@@ -375,6 +384,13 @@ impl DiskTier {
     /// What a slot's owner says of its record; and what was so before.
     pub(super) fn set_stale(&self, slot: BlockId, stale: bool) -> bool {
         self.stale.get(slot.index()).is_some_and(|was| was.swap(stale, Relaxed))
+    }
+
+    /// A slot has a block of this process.
+    pub(super) fn set_ours(&self, slot: BlockId) {
+        if let Some(after_crash) = self.after_crash.get(slot.index()) {
+            after_crash.store(false, Relaxed);
+        }
     }
 
     /// How many volumes are out of service.

@@ -96,6 +96,7 @@ impl DiskTier {
         match outcome {
             Ok(()) => {
                 self.counters.add(|mine| &mine.written);
+                self.set_ours(slot.id());
                 self.register(slot, name)
             }
             Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {

@@ -185,7 +185,7 @@ pub(super) const TABLE: &[Row] = rows! {
                 take(&[path.name(), cause.name()], Whole(m.stats.path(path).failed_by(cause)));
             }
         };
-    Counter "verification_failures_total" ["tier", "cause"] "blocks", "Blocks that were read and were not what had been stored, each a miss: mismatch of a sum in memory; of a disk, no record (empty), another block's (other_hash), one of another length, a payload that is not its record's.",
+    Counter "verification_failures_total" ["tier", "cause"] "blocks", "Blocks that were read and were not what had been stored, each a miss: mismatch of a sum in memory; of a disk, no record (empty), another block's (other_hash), one of another length, a payload that is not its record's; after_crash is the same of what a process has left that ended without a shutdown, where it is usual.",
         |m, take| for failures in &m.verification_failures {
             take(&[failures.tier.name(), failures.cause], Whole(failures.count));
         };

@@ -1,8 +1,8 @@
 //! What an opening and an end say: what was lost, of which file, and what a volume should not be on.
 
 use crate::ears::{OF_FILE_SYSTEMS, check_complaints, listen};
-use crate::ground::{BYTES, hashes};
-use crate::{directory, fill, over_a_volume};
+use crate::ground::{BYTES, compute, hashes, rest};
+use crate::{directory, fill, over_a_volume, use_all};
 use kvstrata::core::{BlockId, PoolConfig};
 use kvstrata::disk::{DiskTier, TierOptions};
 use kvstrata::ffi::disk::{Urgency, VolumeOptions};
@@ -29,7 +29,9 @@ async fn a_shutdown_is_no_loss() {
     // Found again: said with its counts.
     let (_ground, _tier) = over_a_volume(folder.path());
     let open = ears.said("tier is open");
-    assert_eq!(open.len(), 2);
+    let after: Vec<&str> = open.iter().map(|open| open.field("after")).collect();
+    assert_eq!(after, ["nothing: it is new", "a clean end"]);
+    assert!(open.iter().all(|open| Path::new(open.field("files")) == folder.path().join("volume")));
     assert!(
         open[0].field("blocks") == "0"
             && open[1].field("blocks").parse::<u64>().is_ok_and(|blocks| blocks > 0)
@@ -104,4 +106,43 @@ async fn a_volume_in_memory_is_said_to_be() {
             "{line:?}"
         );
     }
+}
+
+/// A crash leaves records of payloads that had not been written: no fault of the drive's, unlike what goes bad since.
+#[tokio::test]
+async fn what_a_crash_has_left_is_told_from_what_goes_bad_later() {
+    let (ears, _turn) = listen().await;
+    let (folder, later) = (directory(), directory());
+    let (ground, tier) = over_a_volume(folder.path());
+    fill(&ground, 5).await;
+    // As a kill would leave it, once the slot table has been written.
+    tier.volumes().volumes().iter().for_each(|volume| volume.flush().wait().expect("written"));
+    let file = later.path().join("volume");
+    std::fs::copy(folder.path().join("volume"), &file).expect("a copy");
+    let stride = tier.volumes().descriptions().next().expect("a volume").stride as u64;
+    let rot = || {
+        let file = std::fs::File::options().write(true).open(&file).expect("there");
+        (0..32)
+            .for_each(|slot| file.write_all_at(b"rot", 8192 + slot * stride + 99).expect("within the file"));
+    };
+    rot();
+    let (ground, tier) = over_a_volume(later.path());
+    use_all(&ground, &[1, 2], 0..0).await;
+    let rejected = tier.stats().rejected_reads;
+    assert!(rejected.after_crash > 0 && rejected.payload == 0, "{rejected:?}");
+    assert!(ears.complaints().is_empty(), "{:?}", ears.complaints());
+    let told = ears.said("of before the crash");
+    assert_eq!((told.len(), told[0].level), (1, Level::INFO), "{told:?}");
+    assert_eq!(ears.said("tier is open")[1].field("after"), "a crash, or a kill");
+    // What this process writes into the same slots.
+    for sequence in 11..20 {
+        drop(compute(&ground.manager, &hashes(sequence, 4), None).await);
+        rest(&ground.manager).await;
+    }
+    rot();
+    use_all(&ground, &[11, 12], 0..0).await;
+    assert!(tier.stats().rejected_reads.payload > 0, "{:?}", tier.stats().rejected_reads);
+    let complaints = ears.complaints();
+    assert_eq!((complaints.len(), complaints[0].level), (1, Level::ERROR), "{complaints:?}");
+    check_complaints(&ears);
 }
