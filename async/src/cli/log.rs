@@ -11,6 +11,8 @@ use tracing_subscriber::prelude::*;
 const VARIABLE: &str = "KVSTRATA_LOG";
 /// What an operator can act on.
 const DEFAULT: &str = "warn";
+/// How the targets of this crate and its parts begin.
+const OURS: &str = "kvstrata";
 /// How the names of the exporter's crates begin, which are its targets.
 const EXPORTER: &str = "opentelemetry";
 
@@ -32,7 +34,7 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
         (None, Some(variable)) => (VARIABLE, variable.as_str()),
         (None, None) => (VARIABLE, DEFAULT),
     };
-    let targets = Targets::from_str(filter).map_err(|error| {
+    let targets = filter_of(filter).map_err(|error| {
         format!(
             "{origin} {filter}: {error}; give a level (off, error, warn, info, debug, trace), or levels by module, as \
              info,kvstrata::disk=debug"
@@ -64,4 +66,41 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
         #[cfg(feature = "otel")]
         _exporting: exporting,
     })
+}
+
+/// What is logged. A word that stands alone and is no level would be a module of which all is logged, and of everything else nothing: so one that
+/// is none of ours is refused, being a level that was typed wrong.
+fn filter_of(text: &str) -> Result<Targets, String> {
+    let alone = text.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains('='));
+    let is_known = |word: &str| {
+        word.parse::<LevelFilter>().is_ok() || [OURS, EXPORTER].iter().any(|ours| word.starts_with(ours))
+    };
+    match alone.into_iter().find(|word| !is_known(word)) {
+        Some(word) => Err(format!("{word:?} is neither a level nor a module of kvstrata")),
+        None => Targets::from_str(text).map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_was_typed_wrong_is_refused() {
+        for right in [
+            "warn",
+            "INFO",
+            "off",
+            "3",
+            "info,kvstrata::disk=debug",
+            "kvstrata",
+            "warn,hyper=info",
+            " warn , kvstrata::manager",
+        ] {
+            assert!(filter_of(right).is_ok(), "{right}: {:?}", filter_of(right));
+        }
+        for wrong in ["wran", "infoo", "info,manager", "kvstrata=loud"] {
+            assert!(filter_of(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `kvstrata replay`.
 
 use super::choice::{choice, policies};
+use super::metrics::place;
 use super::outputs::Outputs;
 use super::plot;
 use super::progress::{Bar, FillBar};
@@ -140,7 +141,7 @@ pub(super) struct ReplayArgs {
     /// Serve the manager's figures for Prometheus over HTTP meanwhile, at /metrics
     ///
     /// There is no password: an address of this machine's is best, as 127.0.0.1:9400. `kvstrata metrics` lists the figures.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = place)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     outputs: Outputs,
