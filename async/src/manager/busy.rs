@@ -80,6 +80,9 @@ mod tests {
         busy.set(false, after(20));
         busy.set(false, after(30));
         assert_eq!(seconds(&busy, 99), 10);
+        busy.set(true, after(60));
+        assert_eq!(seconds(&busy, 55), 10, "the clock was read before this spell began");
+        busy.set(false, after(60));
         busy.set(true, after(100));
         assert_eq!((seconds(&busy, 100), seconds(&busy, 101)), (10, 11));
     }

@@ -74,14 +74,6 @@ impl Have {
             inner.counts.dropped(from);
         }
     }
-
-    /// The same, since there is no room below: news to an operator, unless a quota of nothing there says so.
-    pub(super) fn without_room(self, inner: &Inner, from: Tier, whose: About, quota: Option<usize>) {
-        self.dropped(inner, from);
-        if matches!(self, Have::Owned(_)) && quota != Some(0) {
-            inner.counts.no_room(from, whose);
-        }
-    }
 }
 
 /// What is to go down: which bytes, how they are had, and who goes first.
@@ -257,8 +249,7 @@ impl Traffic {
         let credit = self.host_credit(inner, stack, tenant, class);
         let slot = if credit { self.host_slot(inner, stack, source, class) } else { Slot::Never };
         if matches!(slot, Slot::Never) {
-            let quota = of.host.as_ref().and_then(|host| host.owners.limit(tenant));
-            source.without_room(inner, Tier::Device, About::of(stack, tenant), quota);
+            self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant);
             give_up_slot(&mut self.out, of, disk);
             give_credit(of, tenant, credit);
             return None;

@@ -22,7 +22,6 @@
 
 use super::down::{Down, Have};
 use super::inner::Inner;
-use super::notices::About;
 use super::room::Slot;
 use super::traffic::Traffic;
 use crate::config::WriteMode;
@@ -135,9 +134,8 @@ impl Traffic {
                 Slot::Soon => {}
                 Slot::Never => {
                     let cause = match host {
-                        Some(host) => {
-                            let (whose, quota) = (About::of(stack, tenant), host.owners.limit(tenant));
-                            source.without_room(inner, Tier::Device, whose, quota);
+                        Some(_) => {
+                            self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant);
                             Cause::Cancelled
                         }
                         None => Cause::Device,

@@ -104,7 +104,7 @@ fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
     })
 }
 
-/// What waits and what is under way: all that is read under the lock, in one pass over who waits.
+/// What waits and what is under way, read under the lock: a look through who waits. With what was counted of it, read before.
 fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
     let paths = Path::ALL.map(|path| (path, inner.watch.path(path)));
     let traffic = inner.look();
@@ -216,20 +216,28 @@ fn worker(inner: &Inner, in_line: u64, tiers: &[TierMetrics], groups: &[GroupMet
 mod tests {
     use crate::config::ManagerConfig;
     use crate::manager::KvBlockManager;
+    use crate::transfer::Path;
     use std::sync::mpsc;
     use std::thread;
     use std::time::Duration;
 
-    /// What is counted is read while somebody is in the middle of a change.
+    /// What is counted is read while somebody is in the middle of a change, latencies and what is busy just now included.
     #[test]
     fn counts_are_read_beside_the_lock() {
         let config = ManagerConfig::builder().device_blocks(8).host_blocks(8).build().expect("sound");
         let manager = KvBlockManager::new(&config).expect("made");
         let changing = manager.inner.look();
+        manager.inner.counts.busy(Path::HostToDevice, true, || Duration::ZERO);
         let (tell, told) = mpsc::channel();
         let reader = manager.clone();
-        thread::spawn(move || tell.send(reader.stats().late).is_ok());
-        assert_eq!(told.recv_timeout(Duration::from_secs(10)), Ok(0), "it waits for the lock");
+        thread::spawn(move || {
+            let busy = !reader.stats().path(Path::HostToDevice).busy.is_zero();
+            let counted =
+                reader.inner.watch.path(Path::HostToDevice).map(|seen| seen.map(|seen| seen.count()));
+            tell.send((busy, counted)).is_ok()
+        });
+        let told = told.recv_timeout(Duration::from_secs(10));
+        assert_eq!(told, Ok((true, [Some(0), Some(0)])), "it waits for the lock, if it was not told");
         drop(changing);
     }
 }

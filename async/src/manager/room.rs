@@ -43,19 +43,35 @@ impl Traffic {
             return None;
         }
         let slot = self.slot_of(inner, of, tenant);
-        if slot.is_some() {
-            return slot;
+        if slot.is_none() {
+            self.without_room(inner, inner.number_of(of), (from, Tier::Disk), source, tenant);
         }
-        // What a purge has, or a failure that is said, no setting brings back.
-        let is_short = self.purging.is_empty() && of.disk.as_ref().is_some_and(|disk| disk.losses() == 0);
-        match is_short {
-            true => {
-                let whose = About::of(inner.number_of(of), tenant);
-                source.without_room(inner, from, whose, of.disk_owners.limit(tenant));
+        slot
+    }
+
+    /// A victim goes no further, since the tier below has no room: news to an operator, who may have a larger one. Not where a quota of nothing there
+    /// says so; nor, unless a quota is reached, while a purge has blocks there, or where a failure that is said keeps some.
+    pub(super) fn without_room(
+        &self,
+        inner: &Inner,
+        stack: u16,
+        (from, to): (Tier, Tier),
+        source: Have,
+        tenant: TenantId,
+    ) {
+        source.dropped(inner, from);
+        let of = inner.stack(stack);
+        let quota = of.owners(to).and_then(|owners| Some((owners.limit(tenant)?, owners.used(tenant))));
+        let is_said = match quota {
+            Some((limit, used)) if used >= limit => limit > 0,
+            _ => {
+                let lost = to == Tier::Disk && of.disk.as_ref().is_some_and(|disk| disk.losses() > 0);
+                !lost && self.purging.is_empty() && self.parked.is_empty()
             }
-            false => source.dropped(inner, from),
+        };
+        if is_said && matches!(source, Have::Owned(_)) {
+            inner.counts.no_room(from, About::of(stack, tenant));
         }
-        None
     }
 
     /// A block of host memory for a flight down.

@@ -201,8 +201,11 @@ impl Traffic {
                 up.landed = up.layers(layers).end;
                 let to = up.landed;
                 self.layers_landed(key, from..to);
+                if to < layers {
+                    self.queue_up(inner, key);
+                    return self.drop_if_unwanted(inner, key);
+                }
                 match self.parent_to_come(inner, key) {
-                    _ if to < layers => self.queue_up(inner, key),
                     Some(parent) => {
                         // The parent may be the one that needs it.
                         self.unstage(key);
@@ -273,8 +276,8 @@ impl Traffic {
         let key = *self.up_of.get(&(up.stack, parent))?;
         let before = self.ups.get(key as usize)?;
         let will_end = before.serial < up.serial && before.device.is_some() && before.class <= up.class;
-        let each = self.waiters(up).all(|link| self.waits_before(link, key));
-        (will_end && !device.pool.contains(parent) && each).then_some(key)
+        let is_theirs = || self.waiters(up).all(|link| self.waits_before(link, key));
+        (will_end && !device.pool.contains(parent) && is_theirs()).then_some(key)
     }
 
     /// One more has come to wait for a flight. If it is behind its parent, whom that one has no use for, it is so no more (I5).

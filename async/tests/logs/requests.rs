@@ -10,6 +10,7 @@ use kvstrata::core::BlockId;
 use kvstrata::manager::{AllocateOptions, OffloadOptions, OnboardOptions, Purge};
 use kvstrata::tier::Tier;
 use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use tracing::Level;
@@ -174,6 +175,31 @@ async fn what_is_lost_at_once_is_said() {
     assert!(manager.stats().dropped[0] > 1, "{:?}", manager.stats());
     assert_eq!(ears.said("blocks are lost").len(), 1);
     drop(found);
+}
+
+/// A purge has the only block of the host: a larger host is no remedy, and the line is left for who needs it.
+#[tokio::test]
+async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
+    let (ears, _turn) = listen().await;
+    let ground = Ground::new(2, 1);
+    let manager = &ground.manager;
+    let acme = manager.tenant("acme").expect("a name");
+    drop(compute(&acme, &hashes(1, 1), None).await);
+    drop(manager.allocate(2).await.expect("idle"));
+    rest(manager).await;
+    drop(compute(&acme, &hashes(2, 1), None).await);
+    ground.mover.close();
+    let mut purge = pin!(acme.purge(Purge { zero: true, ..Purge::default() }));
+    assert!(poll_fn(|context| Poll::Ready(purge.as_mut().poll(context).is_pending())).await);
+    while ground.mover.waiting() == 0 {
+        tokio::task::yield_now().await;
+    }
+    drop(compute(manager, &hashes(3, 1), None).await);
+    drop(manager.allocate_within(1, Duration::from_millis(5)).await.expect("dropped"));
+    assert_eq!(manager.stats().dropped[0], 1);
+    ground.mover.open();
+    let _ = purge.await;
+    assert_eq!(ears.said("blocks are lost").len(), 0);
 }
 
 /// The fields of the only span of a name.
