@@ -14,7 +14,8 @@ const USAGE: &str = "\
 policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
 
   table     hits of policies as their papers have them, of the core's and of the optimum, in per cent of the trace's blocks, and counted
-  never     reuse less LRU, in percentage points, over made-up traces, over others, over the trace in parts, and over tiny pools
+  never     reuse less LRU, in percentage points, over made-up traces, over others, over the trace in parts, and over tiny pools; how many are below
+            LRU, and by how many hits
   held      the same over pools of which half is in use: many requests in flight
   sweep     reuse less LRU on the trace, from 250 to 150,000 blocks
   means     reuse on the trace: the mean of seven capacities within 15 % of each, against the noise of a single one
@@ -167,25 +168,68 @@ fn against_lru_held(trace: &Trace, blocks: usize) -> (f64, f64) {
     (lru, reuse - lru)
 }
 
-/// A line a trace; the worst of all.
+/// How reuse stands beside LRU over many cells: a trace at a capacity each.
+#[derive(Clone, Copy, Default)]
+struct Beside {
+    cells: usize,
+    below: usize,
+    /// Percentage points, all together.
+    sum: f64,
+    worst: f64,
+    /// The most that was lost, in hits and in requests of the trace's mean length: each by itself.
+    hits: f64,
+    requests: f64,
+}
+
+impl Beside {
+    fn add(&mut self, trace: &Trace, more: f64) {
+        let lost = (-more / 100.0 * trace.blocks as f64).max(0.0);
+        let mean_request = trace.blocks as f64 / trace.requests.len().max(1) as f64;
+        self.worst = if self.cells == 0 { more } else { self.worst.min(more) };
+        (self.cells, self.below, self.sum) =
+            (self.cells + 1, self.below + usize::from(more < 0.0), self.sum + more);
+        (self.hits, self.requests) = (self.hits.max(lost), self.requests.max(lost / mean_request));
+    }
+
+    fn and(self, other: Beside) -> Beside {
+        Beside {
+            cells: self.cells + other.cells,
+            below: self.below + other.below,
+            sum: self.sum + other.sum,
+            worst: self.worst.min(other.worst),
+            hits: self.hits.max(other.hits),
+            requests: self.requests.max(other.requests),
+        }
+    }
+
+    fn say(self, what: &str) {
+        let Beside { cells, below, sum, worst, hits, requests } = self;
+        println!(
+            "worst of {what}: {worst:+.3}; mean {:+.2}; {below} of {cells} below LRU, by {hits:.0} hits at most, and {requests:.1} mean requests\n",
+            sum / cells.max(1) as f64
+        );
+    }
+}
+
+/// A line a trace; all of them together.
 fn compare(
     what: &str,
     traces: &[Trace],
     against_lru: impl Fn(&Trace, usize) -> (f64, f64),
     capacities: impl Fn(&Trace) -> Vec<usize>,
-) -> f64 {
-    let mut worst = f64::MAX;
+) -> Beside {
+    let mut all = Beside::default();
     for trace in traces {
         let mut line = String::new();
         for blocks in capacities(trace) {
             let (lru, more) = against_lru(trace, blocks);
-            worst = worst.min(more);
+            all.add(trace, more);
             line += &format!(" {blocks}:{lru:.2}{more:+.3}");
         }
         println!("{:16} {:7} blocks {:7} distinct {line}", trace.name, trace.blocks, trace.distinct);
     }
-    println!("worst of {what}: {worst:+.3}\n");
-    worst
+    all.say(what);
+    all
 }
 
 /// Capacities over a made-up trace: its longest request has room in `whole` of a pool.
@@ -198,22 +242,20 @@ fn shares(options: &Options, trace: &Trace, whole: usize) -> Vec<usize> {
 fn never(options: &Options, trace: &Trace) {
     let shares = |trace: &Trace| shares(options, trace, 1);
     let mut others = made_up::other(options.round);
-    let mut worst = compare("made-up traces", &made_up::made_up(options.round), against_lru, shares);
-    worst = worst.min(compare("other kinds", &others, against_lru, shares));
+    let mut all = compare("made-up traces", &made_up::made_up(options.round), against_lru, shares);
+    all = all.and(compare("other kinds", &others, against_lru, shares));
     let parts = |_: &Trace| options.capacities(&PARTS);
-    worst = worst.min(compare("the trace in parts", &made_up::parts(trace), against_lru, parts));
+    all = all.and(compare("the trace in parts", &made_up::parts(trace), against_lru, parts));
     others.push(trace.clone());
-    worst = worst.min(compare("tiny pools", &others, against_lru, |_| options.capacities(&TINY)));
-    println!("worst of all: {worst:+.3}");
+    all.and(compare("tiny pools", &others, against_lru, |_| options.capacities(&TINY))).say("all");
 }
 
 fn held(options: &Options, trace: &Trace) {
     let shares = |trace: &Trace| shares(options, trace, 2);
-    let mut worst = compare("made-up traces", &made_up::made_up(options.round), against_lru_held, shares);
-    worst = worst.min(compare("other kinds", &made_up::other(options.round), against_lru_held, shares));
+    let all = compare("made-up traces", &made_up::made_up(options.round), against_lru_held, shares);
+    let all = all.and(compare("other kinds", &made_up::other(options.round), against_lru_held, shares));
     let whole = std::slice::from_ref(trace);
-    worst = worst.min(compare("the trace", whole, against_lru_held, |_| options.capacities(&PARTS)));
-    println!("worst of all: {worst:+.3}");
+    all.and(compare("the trace", whole, against_lru_held, |_| options.capacities(&PARTS))).say("all");
 }
 
 fn sweep(options: &Options, trace: &Trace) {
