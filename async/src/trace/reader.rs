@@ -30,7 +30,9 @@ pub enum LineFault {
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// It cannot be opened.
-    #[error("--trace {origin}: cannot be opened: {error}")]
+    #[error(
+        "--trace {origin}: cannot be opened: {error}; name a file of requests as JSON lines, plain or compressed, or leave it out for the bundled trace"
+    )]
     Open {
         /// The trace.
         origin: TraceSource,
