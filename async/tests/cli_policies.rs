@@ -141,6 +141,13 @@ fn policies_are_chosen_by_name() {
 }
 
 #[test]
+fn no_requests_are_refused_by_that_option() {
+    let message = refusal(&run_in(folder().path(), &["policies", "--requests", "0"]));
+    assert!(message.contains("--requests 0: ") && message.contains("at least 1"), "{message}");
+    assert!(!message.contains("hash_ids"), "the trace is not to blame: {message}");
+}
+
+#[test]
 fn a_trace_that_is_no_tree_is_refused_by_line() {
     let folder = folder();
     let line = |ids: &str| {

@@ -68,18 +68,26 @@ pub enum PromptsError {
     /// There is nothing to hit.
     #[error("--trace {0}: no blocks; is this a trace of requests with hash_ids?")]
     Empty(TraceSource),
+    /// None of its requests is wanted, whatever is in it.
+    #[error(
+        "--requests 0: nothing to compare policies on; give at least 1, or leave it out for the whole trace"
+    )]
+    NoRequests,
 }
 
 impl Prompts {
     /// Reads a trace, or its first `limit` requests; `observe` is told after each.
     ///
     /// # Errors
-    /// It cannot be read, is no tree, or has no blocks.
+    /// It cannot be read, is no tree, or has no blocks; or `limit` is 0.
     pub fn read(
         mut trace: TraceReader,
         limit: Option<u64>,
         observe: &dyn Fn(&TraceReader),
     ) -> Result<Prompts, PromptsError> {
+        if limit == Some(0) {
+            return Err(PromptsError::NoRequests);
+        }
         let (mut prompts, mut tree) = (Prompts::default(), Tree::default());
         while limit.is_none_or(|limit| (prompts.ends.len() as u64) < limit)
             && let Some(request) = trace.next_request()?

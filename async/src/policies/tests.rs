@@ -41,6 +41,14 @@ fn what_is_no_tree_is_refused_by_line() {
     }
 }
 
+/// A trace is not blamed for what nobody has read of it.
+#[test]
+fn no_requests_are_refused_as_such() {
+    let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");
+    let error = Prompts::read(trace, Some(0), &|_| {}).expect_err("refused");
+    assert!(matches!(error, PromptsError::NoRequests), "{error}");
+}
+
 #[test]
 fn the_optimum_knows_what_comes() {
     let all = |lines: &[&str], capacity| {
