@@ -28,6 +28,25 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<(), String> {
     tried.or_else(|error| refuse(&format!("cannot be written: {error}; name another file")))
 }
 
+/// Refuses two options that name one file: what is written first would be lost without a word.
+pub(crate) fn check_apart(one: (&str, &Path), other: (&str, &Path)) -> Result<(), String> {
+    let ((option, path), (another, other)) = (one, other);
+    if entries(path).any(|entry| entries(other).any(|of_other| entry == of_other)) {
+        return Err(format!(
+            "{option} {} and {another} {} are one file, and what is in it first would be lost; name another file for one of them",
+            path.display(),
+            other.display()
+        ));
+    }
+    Ok(())
+}
+
+/// Where a file is by its directory, and where the links lead that it may be: none where there is no such directory.
+fn entries(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let here = path.file_name().and_then(|name| Some(folder(path).canonicalize().ok()?.join(name)));
+    here.into_iter().chain(path.canonicalize())
+}
+
 /// What is no regular file (a pipe, /dev/stderr) cannot be replaced, and is written to.
 fn is_special(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| !metadata.is_file())
@@ -77,5 +96,24 @@ mod tests {
         assert_eq!((std::fs::read(&path).expect("written"), left.exists()), (b"all of it".to_vec(), false));
         drop(begin(&path).expect("a new one"));
         check("--json", &path).expect("it can be written");
+    }
+
+    #[test]
+    fn one_file_is_one_by_whatever_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let apart = |one: &str, other: &str| check_apart(("--json", &path(one)), ("--plot", &path(other)));
+        std::fs::create_dir(path("inner")).expect("a folder");
+        for other in ["run.svg", "./run.svg", "inner/../run.svg"] {
+            let message = apart("run.svg", other).expect_err("one file, which need not be there");
+            assert!(message.starts_with("--json ") && message.contains("run.svg and --plot "), "{message}");
+        }
+        std::os::unix::fs::symlink(path("run.svg"), path("link.svg")).expect("a link");
+        apart("run.svg", "link.svg").expect("a link to nothing is replaced");
+        std::fs::write(path("run.svg"), "old").expect("written");
+        assert!(apart("run.svg", "link.svg").is_err() && apart("link.svg", "run.svg").is_err());
+        for other in ["run.json", "inner/run.svg", "none/run.svg"] {
+            apart("run.svg", other).expect("two files");
+        }
     }
 }

@@ -252,6 +252,50 @@ fn a_single_capacity_has_its_own_tick() {
     }
 }
 
+/// Of two results in one file the first would be lost, and so would what a run reads or keeps.
+#[test]
+fn no_result_replaces_another_nor_what_a_run_needs() {
+    let folder = folder();
+    let written = ["t.svg", "v.svg"];
+    for name in written {
+        std::fs::write(folder.path().join(name), "as it was").expect("written");
+    }
+    std::fs::create_dir(folder.path().join("disk")).expect("a folder");
+    let both = &["--json", "run.svg", "--plot", "./run.svg"][..];
+    let trace = &["--trace", "t.svg", "--plot", "t.svg"][..];
+    for (command, options, wanted) in [
+        ("policies", both, ["--json run.svg", "--plot ./run.svg"]),
+        ("replay", both, ["--json run.svg", "--plot ./run.svg"]),
+        ("policies", trace, ["--plot t.svg", "--trace t.svg"]),
+        ("replay", trace, ["--plot t.svg", "--trace t.svg"]),
+        ("replay", &["--disk", "v.svg", "--plot", "v.svg"], ["--plot v.svg", "--disk v.svg"]),
+        (
+            "replay",
+            &["--disk", "disk", "--json", "disk/kvstrata.kvs"],
+            ["--json disk/kvstrata.kvs", "--disk disk/kvstrata.kvs"],
+        ),
+        (
+            "replay",
+            &["--disk-key-file", "t.svg", "--json", "t.svg"],
+            ["--json t.svg", "--disk-key-file t.svg"],
+        ),
+    ] {
+        let message = refusal(&run_in(folder.path(), &[&[command], options].concat()));
+        for wanted in wanted.into_iter().chain(["one file", "name another file"]) {
+            assert!(message.contains(wanted), "{wanted}: {message}");
+        }
+    }
+    assert!(!folder.path().join("run.svg").exists());
+    for name in written {
+        assert_eq!(std::fs::read_to_string(folder.path().join(name)).expect("there"), "as it was");
+    }
+    // A picture is never on standard output, which JSON has to itself.
+    for command in ["policies", "replay"] {
+        let message = refusal(&run_in(folder.path(), &[command, "--json", "-", "--plot", "-"]));
+        assert!(message.contains("--plot") && message.contains(".svg or .png"), "{message}");
+    }
+}
+
 /// Links to a device that has no room for anything, which is seen when it is written to.
 fn full(folder: &Path, names: &[&str]) {
     for name in names {

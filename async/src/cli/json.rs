@@ -1,7 +1,7 @@
 //! JSON output: to standard output, or whole into a file.
 
 use crate::files;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where `--json` writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +21,15 @@ impl Target {
 
     /// Refuses what can be seen to fail, before a minute's work is done for nothing.
     pub(super) fn check(&self) -> Result<(), String> {
-        let Target::File(path) = self else { return Ok(()) };
-        files::check("--json", path)
+        self.path().map_or(Ok(()), |path| files::check("--json", path))
+    }
+
+    /// The file, if it is one.
+    pub(super) fn path(&self) -> Option<&Path> {
+        match self {
+            Target::Stdout => None,
+            Target::File(path) => Some(path),
+        }
     }
 
     /// Writes `value`; a file is either as it was or complete, never half-written.
@@ -42,7 +49,6 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_else_is_left() {

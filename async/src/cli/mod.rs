@@ -23,7 +23,7 @@ use crate::number;
 use crate::trace::TraceSource;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// All went well.
@@ -138,6 +138,11 @@ fn trace_source(path: Option<&Path>) -> TraceSource {
         Some(path) if path.as_os_str() == "-" => TraceSource::Stdin,
         Some(path) => TraceSource::File(path.to_owned()),
     }
+}
+
+/// The option and its file, if it names one.
+fn trace_file(path: Option<&Path>) -> Option<(&'static str, PathBuf)> {
+    path.filter(|path| path.as_os_str() != "-").map(|path| ("--trace", path.to_owned()))
 }
 
 /// Writes to standard output. A reader that has seen enough and closes the pipe is no error.

@@ -2,10 +2,12 @@
 
 use super::json::Target;
 use super::plot::{self, Drawing};
+use crate::files;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::Write;
+use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct Outputs {
@@ -18,10 +20,21 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    /// Refuses what can be seen to fail, before a minute's work is done for nothing.
-    pub(super) fn check(&self) -> Result<(), String> {
+    /// Refuses what can be seen to fail, before a minute's work is done for nothing, and what would replace one of the command's `other`
+    /// files, or the other result.
+    pub(super) fn check(&self, others: &[(&str, PathBuf)]) -> Result<(), String> {
         self.json.as_ref().map_or(Ok(()), Target::check)?;
-        self.plot.as_ref().map_or(Ok(()), plot::Target::check)
+        self.plot.as_ref().map_or(Ok(()), plot::Target::check)?;
+        let json = self.json.as_ref().and_then(Target::path).map(|path| ("--json", path));
+        let plot = self.plot.as_ref().map(|target| ("--plot", target.path()));
+        if let (Some(json), Some(plot)) = (json, plot) {
+            files::check_apart(json, plot)?;
+        }
+        let mut pairs = json
+            .into_iter()
+            .chain(plot)
+            .flat_map(|one| others.iter().map(move |(option, path)| (one, (*option, path.as_path()))));
+        pairs.try_for_each(|(one, other)| files::check_apart(one, other))
     }
 
     /// Whether a picture is wanted.

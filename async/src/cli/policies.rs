@@ -3,7 +3,7 @@
 use super::choice::policies;
 use super::outputs::Outputs;
 use super::progress::{Bar, StepBar};
-use super::{EXIT_OK, number, plot, trace_source};
+use super::{EXIT_OK, number, plot, trace_file, trace_source};
 use crate::policies::{Prompts, PromptsError, Report};
 use crate::replay::Progress;
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
@@ -68,7 +68,7 @@ fn capacity(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn run(arguments: &PoliciesArgs) -> Result<u8, String> {
-    arguments.outputs.check()?;
+    arguments.outputs.check(trace_file(arguments.trace.as_deref()).as_slice())?;
     let report = compare(arguments).map_err(|error| error.to_string())?;
     arguments.outputs.write(&report, || plot::curves(&report))?;
     Ok(EXIT_OK)

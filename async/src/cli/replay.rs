@@ -5,10 +5,12 @@ use super::metrics::place;
 use super::outputs::Outputs;
 use super::plot;
 use super::progress::{Bar, FillBar};
-use super::{EXIT_OK, EXIT_WRONG_BYTE, number, trace_source};
+use super::{EXIT_OK, EXIT_WRONG_BYTE, number, trace_file, trace_source};
 use crate::disk::AdmissionPolicy;
 use crate::movers::CudaMoverError;
-use crate::replay::{Device as ReplayDevice, FlippingPort, Replay, ReplayError, Report, Sample, Settings};
+use crate::replay::{
+    Device as ReplayDevice, FlippingPort, Replay, ReplayError, Report, Sample, Settings, file_in,
+};
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
@@ -216,7 +218,7 @@ fn admissions() -> impl TypedValueParser<Value = AdmissionPolicy> {
 }
 
 pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
-    arguments.outputs.check()?;
+    arguments.outputs.check(&files(&arguments))?;
     let (report, samples) = replay(&arguments).map_err(|error| error.to_string())?;
     let written = arguments.outputs.write(&report, || plot::flow(&report, &samples));
     if report.wrong_bytes == 0 {
@@ -227,6 +229,14 @@ pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
         let _ = writeln!(std::io::stderr(), "kvstrata: {message}");
     }
     Ok(EXIT_WRONG_BYTE)
+}
+
+/// The files that a run reads, or keeps.
+fn files(arguments: &ReplayArgs) -> Vec<(&'static str, PathBuf)> {
+    let trace = trace_file(arguments.trace.as_deref());
+    let key = arguments.disk_key_file.clone().map(|path| ("--disk-key-file", path));
+    let disk = arguments.disk.iter().map(|place| ("--disk", file_in(place)));
+    trace.into_iter().chain(key).chain(disk).collect()
 }
 
 fn disk_key(arguments: &ReplayArgs) -> Result<Option<Key>, ReplayError> {

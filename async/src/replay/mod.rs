@@ -71,3 +71,5 @@ pub use series::Sample;
 pub use settings::{DiskFill, Settings};
 pub(crate) use tiers::hash_of;
 pub use volume::FillProgress;
+#[cfg(feature = "command")]
+pub(crate) use volume::file_in;

@@ -119,7 +119,7 @@ fn open_at(files: &[PathBuf], keep: bool, made: &Made<'_>) -> Result<Opened, Tie
 }
 
 /// A directory gets a file of a name that the next run will know; anything else is the file itself.
-fn file_in(place: &Path) -> PathBuf {
+pub(crate) fn file_in(place: &Path) -> PathBuf {
     match place.is_dir() {
         true => place.join(FILE),
         false => place.to_owned(),

@@ -30,7 +30,7 @@ use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
 use plotters::style::{FontStyle, WHITE, register_font};
 use plotters_backend::DrawingBackend;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Bitstream Vera's licence, which allows it: `async/data/DejaVuSans-subset.LICENSE`.
 static FONT: &[u8] = include_bytes!("../../../data/DejaVuSans-subset.ttf");
@@ -109,6 +109,10 @@ impl Target {
             _ => return Err("a picture's name must end in .svg or .png".to_owned()),
         };
         Ok(Target { path, format })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Refuses what can be seen to fail, before a minute's work is done for nothing.
