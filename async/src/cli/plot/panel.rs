@@ -1,4 +1,9 @@
 //! A panel: two axes, lines over them, and a legend beside them.
+//!
+//! I1. The points through which a line is drawn are at least as far apart, across, as it is wide: what is closer is one point, at its mean.
+//!     So nothing is drawn beyond what is known. A corner's inner edge is `width / 2 / tan(half its angle)` from it, and where two
+//!     strokes turn back that is no more than the shorter one's length, as neither is steeper than its length over the width. Through
+//!     points that are closer a renderer that does not cut joins off draws spikes many times as long as the strokes.
 
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
@@ -235,7 +240,9 @@ impl Line {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let stroke = self.look.style();
         for stretch in &self.stretches {
-            let points = stretch.iter().copied();
+            let points =
+                apart(stretch, stroke.stroke_width, |point| chart.plotting_area().map_coordinate(point).0);
+            let points = points.into_iter();
             if self.look.dashed {
                 chart.draw_series(DashedLineSeries::new(points, 8, 4, stroke))?;
             } else {
@@ -256,6 +263,21 @@ impl Line {
     }
 }
 
+/// The points of a line so wide, of which none is as near to the one before it, by its pixel: I1. What is nearer to the first of several is in their mean.
+fn apart(points: &[(f64, f64)], width: u32, pixel: impl Fn(&(f64, f64)) -> i32) -> Vec<(f64, f64)> {
+    let mut apart = Vec::new();
+    let mut rest = points;
+    while let Some(first) = rest.first() {
+        let end = pixel(first) + width as i32;
+        let near = rest.iter().position(|point| pixel(point) >= end).unwrap_or(rest.len());
+        let (these, others) = rest.split_at(near.max(1));
+        let sum: f64 = these.iter().map(|(_, y)| y).sum();
+        apart.push((first.0, sum / these.len() as f64));
+        rest = others;
+    }
+    apart
+}
+
 fn mark<B: DrawingBackend>(
     area: &DrawingArea<B, Shift>,
     look: Look,
@@ -266,5 +288,80 @@ fn mark<B: DrawingBackend>(
         0 => area.draw(&Circle::new(at, 4, filled)),
         1 => area.draw(&TriangleMarker::new(at, 6, filled)),
         _ => area.draw(&Rectangle::new([(at.0 - 4, at.1 - 4), (at.0 + 4, at.1 + 4)], filled)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Drawing, png, svg};
+    use super::*;
+
+    /// Of a tier that is always nearly full, and asked at each of more requests than there are pixels.
+    fn noisy(samples: u32) -> Vec<(f64, f64)> {
+        let mut random = 1u32;
+        let mut next = || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(random >> 16) / 65_536.0
+        };
+        // Mostly full, and now and then far from it.
+        (0..samples).map(|at| (f64::from(at), 100.0 - 25.0 * next().powi(3))).collect()
+    }
+
+    fn drawn(look: Look, points: Vec<(f64, f64)>) -> Drawing {
+        let line = Line { name: "tier".to_owned(), stretches: vec![points], look };
+        let last = line.stretches[0].last().expect("points").0;
+        let panel = Panel {
+            height: 250,
+            title: "",
+            x: Axis { label: "x".to_owned(), from: 0.0, to: last, ticks: Vec::new() },
+            y: Axis::linear("y", 100.0, 100.0, |percent| format!("{percent}")),
+            lines: vec![line],
+        };
+        Drawing { trace: "t".to_owned(), title: "many".to_owned(), panels: vec![panel] }
+    }
+
+    /// I1: a corner's edge is not beyond the axis by more than a line's own width, nor below the least that there is.
+    #[test]
+    fn a_line_of_many_samples_stays_in_its_panel() {
+        for (samples, look) in [300, 700, 1500, 4096]
+            .into_iter()
+            .flat_map(|of| [Look::nth(0), Look::nth(1), Look::MEASURE].map(|look| (of, look)))
+        {
+            let file = png(&drawn(look, noisy(samples))).expect("drawn");
+            let mut reader = png::Decoder::new(std::io::Cursor::new(file)).read_info().expect("a PNG");
+            let mut pixels = vec![0; reader.output_buffer_size().expect("small")];
+            let width = reader.next_frame(&mut pixels).expect("all rows").width as usize;
+            let RGBColor(red, green, blue) = COLOURS[look.colour];
+            let coloured = pixels.chunks_exact(3).enumerate().filter(|(at, pixel)| {
+                // The legend has the colour too.
+                at % width < width - LEGEND as usize && **pixel == [red, green, blue]
+            });
+            let rows: Vec<usize> = coloured.map(|(at, _)| at / width).collect();
+            // Below the title and the panel's margin, and above the axis's labels.
+            let (top, bottom) = (44 + 34, 44 + 250 - 8 - 48);
+            let width = 2 * look.style().stroke_width as usize;
+            let (highest, lowest) = (rows.iter().min().expect("a line"), rows.iter().max().expect("a line"));
+            assert!(*highest >= top - width, "{samples} samples, {look:?}: row {highest}");
+            let least = bottom - (bottom - top) * 3 / 4;
+            assert!(*lowest <= least + width, "{samples} samples, {look:?}: row {lowest}");
+        }
+    }
+
+    #[test]
+    fn no_more_points_are_drawn_than_there_are_columns() {
+        let svg = String::from_utf8(svg(&drawn(Look::nth(0), noisy(4096))).expect("drawn")).expect("UTF-8");
+        let points = svg.split("<polyline ").filter_map(|line| line.split("points=\"").nth(1));
+        let most =
+            points.map(|points| points.split('"').next().map_or(0, |all| all.split_whitespace().count()));
+        assert!((100..=365).contains(&most.max().expect("a line")), "{}", svg.len());
+    }
+
+    #[test]
+    fn what_is_closer_than_a_line_is_wide_is_its_mean() {
+        let points = [(0.0, 1.0), (0.9, 2.0), (1.9, 3.0), (2.0, 4.0), (7.0, 5.0), (8.0, 7.0)];
+        let thinned = |width| apart(&points, width, |(x, _)| *x as i32);
+        assert_eq!(thinned(2), [(0.0, 2.0), (2.0, 4.0), (7.0, 6.0)]);
+        assert_eq!(thinned(0), points, "each");
+        assert!(apart(&[], 2, |_| 0).is_empty());
     }
 }
