@@ -369,6 +369,32 @@ fn a_replay_is_drawn_with_every_tier() {
     assert_eq!(size_of_png(&png).0, 1000);
 }
 
+/// Requests come, none for ten seconds, and more: a rate is drawn for all of the run, and where there are no hits to be had it is said why.
+#[test]
+fn a_pause_is_no_gap_in_a_rate() {
+    let folder = folder();
+    let request = |nth: u64| {
+        let time = 2 * nth + if nth < 100 { 0 } else { 10_000 };
+        format!(
+            "{{\"timestamp\": {time}, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [{nth}]}}\n"
+        )
+    };
+    let trace: String = (0..200).map(request).collect();
+    std::fs::write(folder.path().join("t.jsonl"), trace).expect("written");
+    let small =
+        ["replay", "--trace", "t.jsonl", "--disk-blocks", "0", "--block-bytes", "4K", "--speed", "20"];
+    good(&run_in(folder.path(), &[&small[..], &["--plot", "run.svg"]].concat()));
+    let svg = std::fs::read_to_string(folder.path().join("run.svg")).expect("written");
+    // What was filled is the only solid line of its colour; the legend has two pieces of it.
+    let lines = svg.matches("<polyline ").count();
+    let filled = svg
+        .split("<polyline ")
+        .filter(|line| line.split('>').next().is_some_and(|tag| tag.contains("#CC79A7")));
+    assert_eq!(filled.count(), 3, "of {lines} lines");
+    let texts = texts(&svg);
+    assert!(texts.iter().any(|text| text.ends_with("(a gap: no request ended)")), "{texts:?}");
+}
+
 #[test]
 fn what_is_no_picture_is_refused_by_name_before_anything_is_run() {
     for command in ["policies", "replay"] {

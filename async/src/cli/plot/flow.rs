@@ -3,8 +3,9 @@
 //! Fill and hits are over the trace's time: they are a function of the trace, and the same however fast a run is. Bandwidth is the
 //! machine's, and over the run's own time. A trace without times has its requests' numbers instead.
 //!
-//! Where no request has ended in a window there is no figure, and the line has a gap. What moved meanwhile is in the next window's rate, over all of
-//! that time.
+//! Where no request has ended in a window of the trace there is no part of its blocks that was hit, and the line has a gap, which the panel's title
+//! says. A rate there is always: between the ends of two requests bytes are counted as if they had moved evenly, so where nobody asked for anything, or
+//! the run stood still, it is low, or 0, and what all windows have together is what was moved.
 
 use super::Drawing;
 use super::panel::{Axis, Line, Look, Panel};
@@ -62,12 +63,34 @@ impl Scale {
         axis
     }
 
+    fn windows(&self) -> usize {
+        let times = self.at.chunk_by(|one, next| one == next).count();
+        (self.at.len() / SAMPLES).min(times / TIMES).clamp(1, WINDOWS)
+    }
+
+    /// What a count grew by in each window, at its middle: between two samples it grows evenly.
+    fn grown(&self, counted: impl Fn(usize) -> u64) -> Vec<(f64, f64)> {
+        let (Some(last), windows) = (self.at.last(), self.windows()) else { return Vec::new() };
+        let by = |time: f64| {
+            let after = self.at.partition_point(|at| *at < time).min(self.at.len() - 1);
+            let before = after.saturating_sub(1);
+            let part = match self.at[after] - self.at[before] {
+                apart if apart > 0.0 => ((time - self.at[before]) / apart).min(1.0),
+                _ => 1.0,
+            };
+            counted(before) as f64 + part * (counted(after) - counted(before)) as f64
+        };
+        let width = last / windows as f64;
+        let ends = (0..=windows).map(|nth| width * nth as f64);
+        let ends: Vec<(f64, f64)> = ends.map(|end| (end, by(end))).collect();
+        ends.windows(2).map(|pair| (pair[1].0 - width / 2.0, pair[1].1 - pair[0].1)).collect()
+    }
+
     /// What is counted between the sample before each window and its last one, at its middle: what is between two samples is in the window of the
     /// later one. Windows without a sample, or a value, are between stretches.
     fn stretches(&self, value: impl Fn(usize, usize) -> Option<f64>) -> Vec<Vec<(f64, f64)>> {
         let last = self.at.last().copied().unwrap_or(0.0);
-        let times = self.at.chunk_by(|one, next| one == next).count();
-        let windows = (self.at.len() / SAMPLES).min(times / TIMES).clamp(1, WINDOWS);
+        let windows = self.windows();
         let (mut from, mut all) = (0, vec![Vec::new()]);
         for nth in 1..=windows {
             let end = last * nth as f64 / windows as f64;
@@ -165,9 +188,14 @@ fn hits(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
         tiers(report).map(|(tier, _)| line(named(tier), Look::nth(tier as usize), &|hits| of(tier, hits))),
     );
     let most = highest(&lines);
+    // All lines have theirs where this one has.
+    let gaps = lines[0].stretches.len() > 1;
     Panel {
         height: 270,
-        title: "Hits: blocks of requests that a tier had",
+        title: match gaps {
+            true => "Hits: blocks of requests that a tier had (a gap: no request ended)",
+            false => "Hits: blocks of requests that a tier had",
+        },
         x: scale.axis(),
         y: Axis::linear("% of requested blocks", most, 1.0, plain),
         lines,
@@ -176,10 +204,8 @@ fn hits(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
 
 fn bandwidth(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
     // Whatever the axis's unit, a rate is by the second.
-    let rate = |from: usize, to: usize, bytes: u64| {
-        let seconds = (samples[to].wall_time - samples[from].wall_time).as_secs_f64();
-        if seconds > 0.0 { bytes as f64 / seconds } else { 0.0 }
-    };
+    let seconds = samples.last().map_or(0.0, |last| last.wall_time.as_secs_f64()) / scale.windows() as f64;
+    let rate = |bytes: f64| if seconds > 0.0 { bytes / seconds } else { 0.0 };
     type Bytes = fn(&Sample) -> u64;
     let paths: [(&str, u64, Bytes); 5] = [
         ("device → host", report.bytes.device_to_host, |sample| sample.bytes.device_to_host),
@@ -192,8 +218,13 @@ fn bandwidth(report: &Report, samples: &[Sample], scale: &Scale) -> Panel {
     let mut lines: Vec<Line> = paths
         .map(|(nth, (name, _, bytes))| Line {
             name: name.to_owned(),
-            stretches: scale
-                .stretches(|from, to| Some(rate(from, to, bytes(&samples[to]) - bytes(&samples[from])))),
+            stretches: vec![
+                scale
+                    .grown(|nth| bytes(&samples[nth]))
+                    .into_iter()
+                    .map(|(at, bytes)| (at, rate(bytes)))
+                    .collect(),
+            ],
             look: Look::nth(nth),
         })
         .collect();
@@ -239,6 +270,31 @@ mod tests {
         let all: f64 = counted.iter().flatten().map(|(_, samples)| samples).sum();
         assert_eq!(all, (scale.at.len() - 1) as f64, "each is in one window");
         assert!(scale.stretches(|_, _| None).is_empty());
+    }
+
+    /// A rate is known where no request has ended: 10 bytes were moved in half a minute, and 1 in each second else.
+    #[test]
+    fn a_rate_has_no_gap_where_nothing_ended() {
+        let at: Vec<f64> = (0..=240).filter(|at| !(100..130).contains(at)).map(f64::from).collect();
+        let counted: Vec<u64> = at.iter().map(|at| *at as u64 - if *at < 100.0 { 0 } else { 21 }).collect();
+        let scale = Scale { label: "s", at };
+        let grown = scale.grown(|nth| counted[nth]);
+        assert_eq!((grown.len(), scale.windows()), (52, 52), "a point each");
+        let width = 240.0 / 52.0;
+        for (at, grown) in &grown {
+            let stalls = (102.0..127.0).contains(at);
+            let rate = grown / width;
+            match stalls {
+                true => assert!((rate - 10.0 / 31.0).abs() < 0.1, "{at}: {rate}"),
+                false if (96.0..133.0).contains(at) => {}
+                false => assert!((rate - 1.0).abs() < 1e-9, "{at}: {rate}"),
+            }
+        }
+        let all: f64 = grown.iter().map(|(_, grown)| grown).sum();
+        assert!((all - 219.0).abs() < 1e-9, "{all}");
+        // Nothing moved: 0, and not nothing.
+        assert!(scale.grown(|_| 7).iter().all(|(_, grown)| *grown == 0.0));
+        assert_eq!(Scale { label: "s", at: vec![0.0, 0.0] }.grown(|nth| nth as u64), [(0.0, 0.0)]);
     }
 
     /// A stamp every three seconds, and nine requests at each: about as in the bundled trace.
