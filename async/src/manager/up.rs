@@ -476,11 +476,7 @@ impl Traffic {
     pub(super) fn put_down(&mut self, inner: &Inner, stack: u16, source: Source) {
         let of = inner.stack(stack);
         match source {
-            Source::Host(block) => {
-                if let Some(host) = &of.host {
-                    host.release(block, inner.now());
-                }
-            }
+            Source::Host(block) => of.host.iter().for_each(|host| host.release(block, inner.now())),
             Source::Disk(block, _) => of.release_slot(block),
         }
     }
