@@ -58,10 +58,14 @@ What it shows:
            room is needed, so a tier without free blocks is as it should be.
   PATH     What moves between the tiers. p50 and p99: the ends of the buckets
            that half and 99 in 100 of the interval's transfers did not exceed;
-           – where none ended, or with metrics.histograms = false.
+           – where none ended, or with metrics.histograms = false. What comes
+           from the disk is in two rows: it is read into host memory, and then
+           copied up.
   HITS     Of the blocks that requests looked up, the part found in each tier:
            in the last interval, and since the process began. Of several groups
            of layers, the part of each group's that was found anywhere.
+  waiting  Calls, not requests: one that brings blocks up and takes others
+           may wait for both.
   TROUBLE  What was dropped, refused or failed, by cause; only what there is.
 
 Where nobody answers it says so, for how long, and goes on asking. A manager that began anew has no rates for an interval.
