@@ -98,6 +98,7 @@ fn the_keys_of_the_json_stay() {
         "bytes/host_to_device",
         "peak_memory_bytes",
     ];
+    assert_eq!(report["interrupted"], false);
     for pointer in pointers {
         let value = report.pointer(&format!("/{pointer}")).unwrap_or_else(|| panic!("{pointer} is missing"));
         assert!(value.is_u64(), "{pointer} is {value}");
@@ -431,7 +432,15 @@ fn the_doctor_says_what_there_is() {
 fn the_help_teaches() {
     let output = run(&["replay", "--help"]);
     let help = text(&output.stdout);
-    for part in ["Examples:", "Units:", "Exit codes:", "--concurrency", "hash_ids", "[default: 2048]"] {
+    for part in [
+        "Examples:",
+        "Units:",
+        "Exit codes:",
+        "143 by SIGTERM",
+        "--concurrency",
+        "hash_ids",
+        "[default: 2048]",
+    ] {
         assert!(help.contains(part), "{part}");
     }
     assert!(!help.contains("flip-every"));

@@ -1,11 +1,12 @@
 //! The `kvstrata` command.
 //!
 //! Exit codes: 0 all well; 1 a wrong byte was found; 2 what was asked for is impossible, with a message that names the
-//! option, the line or the path, its value and what to do.
+//! option, the line or the path, its value and what to do; 130 and 143 a replay that SIGINT or SIGTERM has ended early, in order.
 
 mod choice;
 mod config;
 mod doctor;
+mod interrupt;
 mod json;
 mod layout;
 mod log;
@@ -50,7 +51,8 @@ Begin with:
 
 Each command's --help has examples of its own.
 
-Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what and why.";
+Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what and why;
+130, 143 SIGINT or SIGTERM has ended a replay early, with a report of what was served.";
 
 /// The command line.
 #[derive(Debug, Parser)]

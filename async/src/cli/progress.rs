@@ -33,6 +33,11 @@ impl Bar {
         self.bar.set_position(if self.by_requests { progress.requests } else { progress.input_bytes });
     }
 
+    /// Writes something else where the bar is, which then comes back.
+    pub(super) fn aside(&self, write: impl FnOnce()) {
+        self.bar.suspend(write);
+    }
+
     /// Wipes the bar, so that what follows stands alone.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();

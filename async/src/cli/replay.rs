@@ -1,6 +1,7 @@
 //! `kvstrata replay`.
 
 use super::choice::{choice, policies};
+use super::interrupt::Interrupt;
 use super::metrics::place;
 use super::outputs::Outputs;
 use super::plot;
@@ -18,10 +19,12 @@ use kvstrata_core::Policy;
 use kvstrata_ffi::cuda::{CudaDevice, CudaDriver};
 use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
 use kvstrata_ffi::disk::{Backend, Key, KeyError};
+use std::error::Error;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +43,10 @@ Examples:
       the trace's time, however fast the run is; but bandwidth, this machine's, over the run's.
 
 Units: numbers of blocks and bytes take K, M, G and T, powers of 1024 (64K = 65,536).
-Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what.";
+SIGINT (Ctrl-C) or SIGTERM ends it early: requests that have begun are served, the disk tier is closed in order, and report, JSON and
+picture are of what was served. A second signal kills at once; so does the first while a file of --disk is written through.
+Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impossible, and the message says what;
+130 ended early by SIGINT, 143 by SIGTERM.";
 
 /// Run a request trace through device, host and disk with real bytes, and check every byte that comes back
 #[derive(Debug, Args)]
@@ -217,12 +223,15 @@ fn admissions() -> impl TypedValueParser<Value = AdmissionPolicy> {
     })
 }
 
+/// What a replay has come to, and the exit code of one that was interrupted.
+type Ended = (Report, Vec<Sample>, u8);
+
 pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
     arguments.outputs.check(&files(&arguments))?;
-    let (report, samples) = replay(&arguments).map_err(|error| error.to_string())?;
+    let (report, samples, of_signal) = replay(&arguments).map_err(|error| error.to_string())?;
     let written = arguments.outputs.write(&report, || plot::flow(&report, &samples));
     if report.wrong_bytes == 0 {
-        return written.map(|()| EXIT_OK);
+        return written.map(|()| if report.interrupted { of_signal } else { EXIT_OK });
     }
     // Graver than a result that could not be written.
     if let Err(message) = written {
@@ -254,7 +263,7 @@ fn disk_key(arguments: &ReplayArgs) -> Result<Option<Key>, ReplayError> {
     }
 }
 
-fn replay(arguments: &ReplayArgs) -> Result<(Report, Vec<Sample>), ReplayError> {
+fn replay(arguments: &ReplayArgs) -> Result<Ended, Box<dyn Error>> {
     let source = trace_source(arguments.trace.as_deref());
     let settings = Settings {
         requests: arguments.requests,
@@ -327,23 +336,30 @@ fn drive(
     trace: TraceReader,
     requests: Option<u64>,
     sampled: bool,
-) -> Result<(Report, Vec<Sample>), ReplayError> {
+) -> Result<Ended, Box<dyn Error>> {
+    // Before there is a volume that a signal would leave open.
+    let interrupt = Interrupt::listen()?;
     let filling = Arc::new(FillBar::new());
-    let shown = Arc::clone(&filling);
-    let replay =
-        Replay::with_progress(settings, device, Arc::new(move |done, bytes| shown.show(done, bytes)))?;
+    let (shown, kills) = (Arc::clone(&filling), interrupt.filling());
+    let fill = move |done, bytes| {
+        kills.store(done < bytes, Relaxed);
+        shown.show(done, bytes);
+    };
+    let replay = Replay::with_progress(settings, device, Arc::new(fill))?.stopped_by(interrupt.stop());
+    interrupt.filling().store(false, Relaxed);
     filling.finish();
     if let Some(address) = replay.metrics_address() {
         // For whoever watches; which port it is, where a free one was asked for.
         let _ = writeln!(std::io::stderr(), "figures at http://{address}/metrics");
     }
     // From here on, so that its estimate is of the replay alone.
-    let bar = Bar::new(requests, trace.input_bytes());
+    let bar = interrupt.beside(Bar::new(requests, trace.input_bytes()));
     let observe = |progress| bar.show(progress);
     let result = match sampled {
         true => replay.run_sampled(trace, &observe),
         false => replay.run(trace, &observe).map(|report| (report, Vec::new())),
     };
     bar.finish();
-    result
+    let (report, samples) = result?;
+    Ok((report, samples, interrupt.exit_code()))
 }

@@ -34,6 +34,7 @@
 //! | `settings.rs` | [`Settings`], and what is possible |
 //! | `device.rs` | [`Device`]: the device's port and mover |
 //! | `tiers.rs`, `volume.rs`, `clock.rs` | the manager, the volumes, the disk tier in the trace's time |
+//! | `intake.rs` | requests as they are read |
 //! | `run.rs` | order and times of requests, admission, the end |
 //! | `worker.rs` | one request, from match to release |
 //! | `pattern.rs` | what a block's bytes must be |
@@ -48,6 +49,7 @@ mod device;
 mod error;
 mod fault;
 mod histogram;
+mod intake;
 mod machine;
 mod pattern;
 mod report;

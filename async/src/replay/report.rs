@@ -20,6 +20,8 @@ pub struct Report {
     pub version: &'static str,
     /// The trace, as a person names it.
     pub trace: String,
+    /// Whether the replay was stopped before the trace's end: then all that follows is of the requests that were served.
+    pub interrupted: bool,
     /// Requests served.
     pub requests: u64,
     /// Their blocks.
@@ -273,8 +275,8 @@ impl Report {
         trace: String,
         tiers: &Tiers,
         tally: &Tally,
-        setup: Duration,
-        wall: Duration,
+        [setup, wall]: [Duration; 2],
+        interrupted: bool,
     ) -> Report {
         let hits = ByTier { device: tally.hits[0], host: tally.hits[1], disk: tally.hits[2] };
         let hit_blocks = tally.hits.iter().sum::<u64>();
@@ -283,6 +285,7 @@ impl Report {
         Report {
             version: env!("CARGO_PKG_VERSION"),
             trace,
+            interrupted,
             requests: tally.requests,
             blocks: tally.blocks,
             hit_blocks,

@@ -12,9 +12,14 @@
 //! - I1: what has been admitted holds no more blocks than the device has, shared ones counted for each holder: whatever a request may still
 //!   ask for is free, or evictable, or about to be given back by something that waits for nothing.
 //! - I2: who waits for admission holds no block. Requests are admitted in the order of the trace.
+//! - I3: where it is to stop, no request begins, whatever is waited for, and those that have begun end as ever.
+//!
+//! # Orderings
+//! `stop` is read with Acquire: what was noted before it was set, why for one, is seen behind the replay. Pairs with whoever sets it.
 
 use super::device::Device;
 use super::error::ReplayError;
+use super::intake::{Arrival, Intake};
 use super::pattern::Pattern;
 use super::report::Report;
 use super::series::{Sample, Series, Served};
@@ -29,10 +34,14 @@ use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Acquire};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinError, JoinSet};
+
+/// How often who waits looks whether it is to stop.
+const TICK: Duration = Duration::from_millis(100);
 
 /// How far a replay has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +71,7 @@ pub struct Replay {
     settings: Settings,
     tiers: Tiers,
     setup: Duration,
+    stop: Arc<AtomicBool>,
 }
 
 /// Requests on their way: the trace, who serves, and what is not spoken for.
@@ -74,9 +84,22 @@ struct Service<'r> {
     /// Requests that have come and are not admitted.
     waiting: u64,
     observe: &'r dyn Fn(Progress),
+    stop: &'r AtomicBool,
     /// Where anybody asks for it.
     series: Option<Series>,
 }
+
+/// How the taking of requests ended, if not by an error.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// There are no more.
+    Whole,
+    /// It was to stop.
+    Stopped,
+}
+
+/// What has been counted, sampled, and whether that is of the whole trace.
+type Counted = (Tally, Option<Series>, End);
 
 /// When requests come: the trace's times, so many times as fast.
 struct Pace {
@@ -111,7 +134,14 @@ impl Replay {
     ) -> Result<Replay, ReplayError> {
         let since = Instant::now();
         let tiers = Tiers::new(&settings, device, &filled)?;
-        Ok(Replay { settings, tiers, setup: since.elapsed() })
+        Ok(Replay { settings, tiers, setup: since.elapsed(), stop: Arc::default() })
+    }
+
+    /// Ends early where `stop` turns true, whatever it waits for then, within about 100 ms: no more requests are begun, those that have been are served
+    /// to their end, and the report is of them ([`Report::interrupted`]). The tiers are shut down as ever.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Replay {
+        Replay { stop, ..self }
     }
 
     /// Where the manager's figures are served, if they are.
@@ -151,7 +181,7 @@ impl Replay {
     ) -> Result<(Report, Vec<Sample>), ReplayError> {
         let since = Instant::now();
         let origin = trace.source().to_string();
-        let Replay { settings, tiers, setup } = self;
+        let Replay { settings, tiers, setup, stop } = self;
         let (handle, tiers) = (tiers.runtime.handle().clone(), Arc::new(tiers));
         let service = Service {
             settings: &settings,
@@ -161,15 +191,17 @@ impl Replay {
             busy: JoinSet::new(),
             waiting: 0,
             observe,
+            stop: &stop,
             series: sampled.then(|| Series::new(&tiers)),
         };
         let served = handle.block_on(service.serve(trace));
         let wall = since.elapsed();
         // What is on its way ends, and is counted.
         handle.block_on(tiers.manager.shutdown());
-        let report = served.map(|(tally, series)| {
+        let report = served.map(|(tally, series, end)| {
             let samples = series.map_or(Vec::new(), |series| series.end(&tiers));
-            (Report::new(&settings, origin, &tiers, &tally, setup, wall), samples)
+            let interrupted = end == End::Stopped;
+            (Report::new(&settings, origin, &tiers, &tally, [setup, wall], interrupted), samples)
         });
         if let Some(tiers) = Arc::into_inner(tiers) {
             tiers.close();
@@ -180,8 +212,11 @@ impl Replay {
 
 impl Service<'_> {
     /// Serves all requests, and gives what has been counted. After an error nothing is begun, and what has been is waited for.
-    async fn serve(mut self, mut trace: TraceReader) -> Result<(Tally, Option<Series>), ReplayError> {
-        let served = self.serve_all(&mut trace).await;
+    async fn serve(mut self, trace: TraceReader) -> Result<Counted, ReplayError> {
+        let served = self.serve_all(trace).await;
+        // One that was waiting when it was to stop does so no more.
+        self.waiting = 0;
+        self.tell();
         let ended = loop {
             match self.join().await {
                 Ok(true) => {}
@@ -189,35 +224,41 @@ impl Service<'_> {
                 Err(error) => break Err(error),
             }
         };
-        served.and(ended)?;
+        let end = served?;
+        ended?;
         let mut tally = Tally::default();
         self.idle.iter().for_each(|worker| tally.merge(&worker.tally));
-        Ok((tally, self.series))
+        Ok((tally, self.series, end))
     }
 
-    async fn serve_all(&mut self, trace: &mut TraceReader) -> Result<(), ReplayError> {
+    async fn serve_all(&mut self, trace: TraceReader) -> Result<End, ReplayError> {
         let pace = Pace { speed: self.settings.speed, began: Instant::now() };
         let mut times = Times::default();
-        let limit = self.settings.requests.unwrap_or(u64::MAX);
-        for requests in 1..=limit {
-            while self.busy.len() >= self.settings.concurrency {
+        let workers = self.settings.concurrency;
+        let trace = Intake::new(trace, self.settings.requests.unwrap_or(u64::MAX));
+        let mut trace = trace.map_err(|source| ReplayError::Runtime { workers, source })?;
+        for requests in 1.. {
+            while self.busy.len() >= workers {
                 self.join().await?;
             }
-            let Some(request) = trace.next_request()? else { return Ok(()) };
-            let (line, input_bytes) = (trace.line(), trace.consumed_bytes());
+            let Some(arrival) = self.unless_stopped(trace.next()).await? else { return Ok(End::Stopped) };
+            let Some(Arrival { request, line, input_bytes }) = arrival? else { break };
             let time = times.of(&request);
             let due = pace.due(time);
-            if let Some(due) = due {
-                self.meanwhile(tokio::time::sleep_until(due.into())).await?;
+            if let Some(due) = due
+                && self.unless_stopped(tokio::time::sleep_until(due.into())).await?.is_none()
+            {
+                return Ok(End::Stopped);
             }
             self.waiting = 1;
             self.tell();
             let room = self.admit(&request).await?;
+            let Some(room) = room.filter(|_| !self.stop.load(Acquire)) else { return Ok(End::Stopped) };
             self.waiting = 0;
             self.begin(request, (line, time, due), room, Progress { requests, input_bytes });
             self.tell();
         }
-        Ok(())
+        Ok(End::Whole)
     }
 
     /// What a router asks of a worker.
@@ -247,14 +288,30 @@ impl Service<'_> {
         }
     }
 
-    /// Waits for room for all that the request may come to hold. By I1 that takes long only where a transfer does not end.
-    async fn admit(&mut self, request: &Request) -> Result<OwnedSemaphorePermit, ReplayError> {
+    /// The same; none if it is to stop first.
+    async fn unless_stopped<T>(&mut self, what: impl Future<Output = T>) -> Result<Option<T>, ReplayError> {
+        let (stop, mut what) = (self.stop, pin!(what));
+        let what = async {
+            loop {
+                match tokio::time::timeout(TICK, what.as_mut()).await {
+                    Ok(value) => return Some(value),
+                    Err(_) if stop.load(Acquire) => return None,
+                    Err(_) => {}
+                }
+            }
+        };
+        self.meanwhile(what).await
+    }
+
+    /// Waits for room for all that the request may come to hold; none if it is to stop. By I1 that takes long only where a transfer does not end.
+    async fn admit(&mut self, request: &Request) -> Result<Option<OwnedSemaphorePermit>, ReplayError> {
         let device_blocks = self.settings.device_blocks as usize;
         let blocks = request.hash_ids.len().min(device_blocks);
         let room = Arc::clone(&self.room).acquire_many_owned(blocks as u32);
-        match self.meanwhile(tokio::time::timeout(PATIENCE, room)).await? {
-            Ok(Ok(room)) => Ok(room),
-            _ => {
+        match self.unless_stopped(tokio::time::timeout(PATIENCE, room)).await? {
+            None => Ok(None),
+            Some(Ok(Ok(room))) => Ok(Some(room)),
+            Some(_) => {
                 let (workers, seconds) = (self.settings.concurrency, PATIENCE.as_secs());
                 Err(ReplayError::Stuck { workers, seconds, blocks, device_blocks })
             }

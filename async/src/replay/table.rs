@@ -47,6 +47,9 @@ impl fmt::Display for Report {
             asked.concurrency,
             if asked.speed > 0.0 { format!(", speed {}", asked.speed) } else { String::new() }
         )?;
+        if self.interrupted {
+            writeln!(f, "interrupted      before the trace's end: what follows is of the requests served")?;
+        }
         writeln!(f)?;
         self.blocks_table(f)?;
         writeln!(f)?;

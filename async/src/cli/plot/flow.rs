@@ -111,8 +111,9 @@ pub(in crate::cli) fn flow(report: &Report, samples: &[Sample]) -> Drawing {
     let (trace, run) = (Scale::of_trace(samples), Scale::of_run(samples));
     let asked = &report.settings;
     let title = format!(
-        "{} requests, policy {}; device {}, host {}, disk {} blocks",
+        "{} requests{}, policy {}; device {}, host {}, disk {} blocks",
         count(report.requests),
+        if report.interrupted { " (interrupted)" } else { "" },
         asked.policy,
         count(u64::from(asked.device_blocks)),
         count(u64::from(asked.host_blocks)),
