@@ -44,7 +44,19 @@ struct AtWork {
 impl AtWork {
     /// Once it listens to signals, and serves metrics; these requests are in its pipe, which stays open.
     fn begin(folder: &Path, arguments: &[&str], lines: &[String], stdout: Stdio) -> AtWork {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
+        // Whoever runs the tests in the background may have them ignore SIGINT, and then the replay does.
+        AtWork::under("--default-signal=INT,TERM", folder, arguments, lines, stdout)
+    }
+
+    /// The same, and it ignores one.
+    fn ignoring(signal: &str, folder: &Path, arguments: &[&str], lines: &[String]) -> AtWork {
+        AtWork::under(&format!("--ignore-signal={signal}"), folder, arguments, lines, Stdio::null())
+    }
+
+    fn under(signals: &str, folder: &Path, arguments: &[&str], lines: &[String], stdout: Stdio) -> AtWork {
+        let mut child = Command::new("env")
+            .arg(signals)
+            .arg(env!("CARGO_BIN_EXE_kvstrata"))
             .args(["replay", "--metrics", "127.0.0.1:0"])
             .args(TIERS)
             .args(arguments)
@@ -207,4 +219,16 @@ fn a_second_signal_kills_at_once() {
         let ended = replay.end().status.signal();
         assert_eq!(ended, Some(if second == "INT" { 2 } else { 15 }));
     }
+}
+
+/// As `nohup` and a shell's `&` have it.
+#[test]
+fn what_is_ignored_stays_so() {
+    let folder = folder();
+    let arguments = [&PIPE[..], &["--disk-blocks", "0"]].concat();
+    let mut replay = AtWork::ignoring("INT", folder.path(), &arguments, &[line(0, 0)]);
+    replay.signal("INT");
+    drop(replay.child.stdin.take());
+    let output = replay.end();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }

@@ -65,7 +65,7 @@ impl Interrupt {
             }
         };
         thread::Builder::new().name("kvstrata-signal".to_owned()).spawn(say)?;
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal)) {
             // They are called in this order: what is set by one is seen by the next one's.
             flag::register_conditional_default(signal, Arc::clone(&self.filling))?;
             flag::register_conditional_default(signal, Arc::clone(&self.stop))?;
@@ -76,7 +76,7 @@ impl Interrupt {
         Ok(())
     }
 
-    /// Whether the replay is to stop.
+    /// What the replay is stopped by.
     pub(super) fn stop(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
@@ -94,5 +94,29 @@ impl Interrupt {
     /// The exit code of a replay that has stopped, as a shell has it.
     pub(super) fn exit_code(&self) -> u8 {
         OF_A_SIGNAL + self.number.load(Relaxed) as u8
+    }
+}
+
+/// Whether who began the process has it ignore a signal, as `nohup` and a shell's `&` do: then that stays so.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_ignored_by(&status, signal)
+}
+
+fn is_ignored_by(status: &str, signal: i32) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_is_read_off_the_mask() {
+        let status = "Name:\tkvstrata\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001002\nSigCgt:\t0000000000004000\n";
+        assert_eq!([SIGINT, SIGTERM].map(|signal| is_ignored_by(status, signal)), [true, false]);
+        assert!(!is_ignored_by("", SIGINT) && !is_ignored_by("SigIgn:\tx", SIGINT));
     }
 }
