@@ -72,9 +72,9 @@ impl Fill {
         start < self.in_flight.end && self.in_flight.start < start + self.shape.stride
     }
 
-    /// Bytes that have yet to be written, those included that callers will turn out to have written.
+    /// Bytes that have yet to be written, those included that are in flight, and those that callers will turn out to have written.
     pub(in crate::disk) fn left_bytes(&self) -> u64 {
-        self.left_bytes
+        self.left_bytes + length(&self.in_flight)
     }
 
     /// The next stretch, if there is one and none is in flight (I1).
@@ -188,8 +188,9 @@ mod tests {
             let first = (request.file_offset - shape.origin) / 4096;
             filled.push(first..first + request.transfer_bytes as u64 / 4096);
             let after = filled.last().map(|last| last.end);
-            assert!(fill.left_bytes() <= (1024 - after.unwrap_or(0)) * 4096, "it counts what is left");
+            assert!(fill.left_bytes() >= request.transfer_bytes as u64, "what is in flight is left");
             fill.ended();
+            assert!(fill.left_bytes() <= (1024 - after.unwrap_or(0)) * 4096, "it counts what is left");
         }
         assert_eq!(filled, [3..16, 48..60, 100..101, 600..640, 656..912, 912..1024]);
         assert_eq!(fill.left_bytes(), 0);
