@@ -37,6 +37,13 @@ impl Timeline {
         self.oldest_word(list).map_or_else(|| self.tail().word_start().0, |(word, _)| word.0)
     }
 
+    /// Whether a list has something at a place: true for this moment only.
+    pub(crate) fn is_listed(&self, list: usize, place: u64) -> bool {
+        let place = Position(place);
+        // Relaxed: a hint.
+        self.lists[list].bits[place.word()].load(Relaxed) & place.bit() != 0
+    }
+
     /// The beginning of a word about so many places behind one, or once round.
     pub(crate) fn word_behind(&self, place: u64, places: u32) -> u64 {
         Position(place).word_start().plus(places.next_multiple_of(WORD).min(self.size), self.size).0

@@ -13,7 +13,7 @@
 //!
 //! I1. Nothing changes but cursors, which move over words that are empty, as a search moves them.
 //! I2. What was shown is not shown again by a look that goes on from it: each list goes on at its place, and passes what was shown of its
-//!     youngest segment. A parent is shown behind its child if the list has passed it by then, and where it stands if not.
+//!     youngest segment. A parent is shown behind its child if the list has passed it by then, or it waits in no list, and where it stands if not.
 //! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until the others have no more: so it
 //!     costs in proportion to what it shows and to parents that it passes, each once; and a list that is empty costs a look at its cursor.
 
@@ -181,6 +181,12 @@ impl<'l> Look<'l> {
         place != NO_TICKET && list < LISTS && (place < self.looked.places[list] || is_shown())
     }
 
+    /// Whether a block is in its list: one that a search has let wait is not, unless it was held since.
+    fn is_listed(&self, slot: &Slot, list: usize) -> bool {
+        let place = slot.ticket();
+        place == NO_TICKET || self.timeline.is_listed(list, place)
+    }
+
     /// Shows those that have waited for the block that was shown last, one for the other. How many.
     fn show_waiting(&mut self, n: usize, show: &mut impl FnMut(u32, &Slot, Word)) -> usize {
         let mut count = 0;
@@ -198,7 +204,7 @@ impl<'l> Look<'l> {
                 && may_leave(word)
                 && list < CLASSES
                 && slot.has_one_child()
-                && (slot.is_deferred(generation) || self.has_passed(slot));
+                && (self.has_passed(slot) || (slot.is_deferred(generation) && !self.is_listed(slot, list)));
             if !waits {
                 break;
             }

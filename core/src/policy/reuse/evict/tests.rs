@@ -25,12 +25,16 @@ fn policy(pool: &BlockPool) -> &Reuse {
 
 /// Stores a path of so many blocks, hashes `first ..`, and lets go of it tail first.
 fn store(pool: &BlockPool, first: u64, blocks: usize) {
+    store_behind(pool, None, first, blocks);
+}
+
+fn store_behind(pool: &BlockPool, parent: Option<&ImmutableBlock<'_>>, first: u64, blocks: usize) {
     let (mut fresh, mut complete, mut held) = (Vec::new(), Vec::new(), Vec::<ImmutableBlock<'_>>::new());
     pool.allocate(blocks, &mut fresh).expect("there is room");
     for (number, block) in (first..).zip(fresh) {
         complete.push(block.complete(hash(number)).expect("a new block is Reset"));
     }
-    pool.register_sequence(&mut complete, None, &mut held);
+    pool.register_sequence(&mut complete, parent, &mut held);
     pool.release(held.drain(..).rev());
 }
 
@@ -178,6 +182,20 @@ fn a_look_in_parts_shows_each_once() {
     assert_eq!(each, (0..10).chain(100..110).collect::<Vec<u64>>());
 }
 
+/// A parent that a search has let wait, and that somebody has held since, is in its list again: it is shown once.
+#[test]
+fn a_look_shows_once_what_was_held_while_it_waited() {
+    let pool = two_paths();
+    publish(&pool, |class, _| if class == LEAF { 0.1 } else { 0.5 }, 100);
+    assert_eq!(evict(&pool, 1), [9]);
+    (0..9).for_each(|number| drop(pool.find(hash(number))));
+    for part in [1, 3, 30] {
+        let mut shown = in_parts(&pool, part);
+        shown.sort_unstable();
+        assert_eq!(shown, (0..9).chain(100..110).collect::<Vec<u64>>(), "by {part}");
+    }
+}
+
 /// The block that ends a youngest segment is at each place of the ring once, at its last too.
 #[test]
 fn a_segment_may_end_at_the_seam_of_the_ring() {
@@ -213,6 +231,91 @@ fn many_paths() -> BlockPool {
 fn by_ones_is_the_order_of_a_batch() {
     let by_ones: Vec<u64> = (0..500).scan(many_paths(), |pool, _| evict(pool, 1).pop()).collect();
     assert_eq!(by_ones, evict(&many_paths(), 500));
+}
+
+/// I6: a segment that was begun on by ones goes on for as long as the guard allows, and no further.
+#[test]
+fn a_run_by_ones_ends_where_the_guard_has_enough() {
+    let pool = many_paths();
+    publish(&pool, |class, age| if class == LEAF { 0.0 } else { 0.01 + age as f32 / BUCKETS as f32 }, 2000);
+    assert_eq!(evict(&pool, 16).len(), 16, "the leaves");
+    assert_eq!((0..3).flat_map(|_| evict(&pool, 1)).collect::<Vec<u64>>(), [1562, 1561, 1560]);
+    let of_guard = policy(&pool).orders.leave(0);
+    policy(&pool).orders.set(0, 1.0, 0, 0);
+    assert!(policy(&pool).orders.leave(0) != of_guard);
+    assert_eq!(evict(&pool, 1), [62], "the oldest");
+}
+
+/// Another has taken what was left of a segment.
+#[test]
+fn a_run_of_what_is_gone_ends() {
+    let pool = many_paths();
+    publish(&pool, |class, age| if class == LEAF { 0.0 } else { 0.01 + age as f32 / BUCKETS as f32 }, 2000);
+    assert_eq!(evict(&pool, 16).len(), 16, "the leaves");
+    assert_eq!((0..2).flat_map(|_| evict(&pool, 1)).collect::<Vec<u64>>(), [1562, 1561]);
+    policy(&pool).young.iter().for_each(|place| place.store(0, Relaxed));
+    assert_eq!((0..40).flat_map(|_| evict(&pool, 1)).count(), 40);
+}
+
+/// A parent that came back is older than what its list has for its first, or it is not.
+#[test]
+fn a_parent_that_came_back_goes_in_its_order() {
+    for reverse in [false, true] {
+        let pool = many_paths();
+        // Of two paths, the leaf of the one goes first, and then what is oldest: with its parent back that is the one or the other.
+        let age_of = move |class: usize, age: usize| match class {
+            LEAF if reverse => 0.5 + age as f32,
+            LEAF => 0.5 - 0.01 * age as f32,
+            _ => 0.9 - 0.01 * age as f32,
+        };
+        publish(&pool, age_of, 2000);
+        let by_ones: Vec<u64> = (0..200).flat_map(|_| evict(&pool, 1)).collect();
+        let other = many_paths();
+        publish(&other, age_of, 2000);
+        assert_eq!(by_ones, evict(&other, 200), "{reverse}");
+    }
+}
+
+/// What a run was compared with is compared anew once another list has a new head.
+#[test]
+fn a_run_is_compared_with_a_parent_that_came_back() {
+    let pool = many_paths();
+    evict(&pool, 1024);
+    (0..3).for_each(|single| store(&pool, 5000 + single, 1));
+    (0..2).for_each(|path| store(&pool, 6000 + 100 * path, 10));
+    publish(&pool, |class, _| if class == LEAF { 0.5 } else { 0.1 }, 5000);
+    let by_ones: Vec<u64> = (0..7).flat_map(|_| evict(&pool, 1)).collect();
+    assert_eq!(by_ones, [5000, 5001, 5002, 6009, 6008, 6007, 6006]);
+}
+
+/// The same in a youngest segment, whose last block had a trunk for its parent.
+#[test]
+fn a_segment_is_left_for_a_trunk_that_came_back() {
+    let pool = many_paths();
+    evict(&pool, 1024);
+    let child = |root: u64, first: u64| {
+        let root = pool.find(hash(root)).expect("it is there");
+        store_behind(&pool, Some(&root), first, 10);
+    };
+    (0..2).for_each(|root| store(&pool, 9000 + root, 1));
+    (1..6).for_each(|nth| child(9000, 9000 + 100 * nth));
+    let list_of = |number| {
+        let block = pool.find(hash(number)).expect("it is there").downgrade();
+        usize::from(pool.all_slots()[block.id.index()].list.load(Relaxed))
+    };
+    let list = list_of(9500);
+    let segment = policy(&pool).young[list].load(Relaxed);
+    child(9001, 9600);
+    assert_eq!((list_of(9508), list_of(9608)), (list, list));
+    publish(&pool, |_, age| 0.9 - 0.01 * age as f32, 5000);
+    assert!(evict(&pool, 40).iter().all(|number| *number < 9500), "four children");
+    // Two paths are one segment.
+    policy(&pool).young[list].store(segment, Relaxed);
+    let young = |age| 0.01 + age as f32 / BUCKETS as f32;
+    publish(&pool, |class, age| if class == list { young(age) } else { 0.0 }, 5000);
+    assert_eq!(evict(&pool, 2), [9509, 9609]);
+    let by_ones: Vec<u64> = (0..11).flat_map(|_| evict(&pool, 1)).collect();
+    assert_eq!(by_ones, [9508, 9507, 9506, 9505, 9504, 9503, 9502, 9501, 9500, 9000, 9608]);
 }
 
 /// What is back in its old place is passed by until the heads have stood for so many victims, and no longer.
