@@ -7,9 +7,8 @@
 use super::register::unpack;
 use super::stats::count;
 use super::{BlockPool, EvictedBlock};
-use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::{AnyPolicy, Eviction, Outset, reuse};
+use crate::policy::Eviction;
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
 use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Candidate, Full, Timeline, Verdict};
@@ -17,20 +16,8 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 use core::iter;
 
-/// How far a look at the eviction order has come: none of it, to begin with.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct VictimsSeen {
-    /// What the order depended on when the look began, if it has.
-    outset: Option<Outset>,
-    /// Which of the policy's turns, how many it has shown, and where on the timeline it stands, if it has shown any.
-    turn: usize,
-    count: usize,
-    place: u64,
-    /// The list that a turn has left, and where: a later turn goes on there.
-    left: Option<(usize, u64)>,
-    /// The same for a policy that takes from many lists by turns.
-    looked: reuse::Looked,
-}
+/// Victims of a small batch.
+const FEW: usize = 4;
 
 /// A search for victims, as a policy sees it.
 pub(crate) struct Hunt<'p> {
@@ -38,7 +25,7 @@ pub(crate) struct Hunt<'p> {
     /// Blocks that whoever asks has been given before these.
     given: usize,
     /// Slot, and the generation of the registration that ended.
-    victims: [Cell<(u32, u32)>; BATCH],
+    victims: &'p [Cell<(u32, u32)>],
     claimed: Cell<usize>,
     reordered: Cell<bool>,
 }
@@ -164,85 +151,33 @@ impl BlockPool {
         self.evict_slots(n, 0, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
     }
 
-    /// Appends up to `n` blocks that eviction would take next, if nothing happened meanwhile, in about the policy's order: exactly,
-    /// unless it spares blocks that were used (SIEVE, S3-FIFO), parents come back, or few are taken at a time by `Reuse`, which goes by heads that it looked
-    /// at some victims ago; and the hash of each. Nothing is taken or held: to be checked with [`upgrade`](BlockPool::upgrade), [`lease`](BlockPool::lease) or
-    /// [`take_out`](BlockPool::take_out).
-    pub fn next_victims(&self, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
-        self.victims_behind(&mut VictimsSeen::default(), n, out);
-    }
-
-    /// The same, behind those that a look has seen before, which has then seen these, too. Fewer than `n`: there are no more.
-    pub fn victims_behind(&self, seen: &mut VictimsSeen, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
-        if let AnyPolicy::Reuse(policy) = &self.policy {
-            return self.victims_in_order(policy, &mut seen.looked, n, out);
-        }
-        let end = out.len().saturating_add(n);
-        let mut outset = seen.outset.unwrap_or_else(|| self.policy.outset());
-        while out.len() < end
-            && let Some(turn) = self.policy.turn(seen.turn, &outset)
-        {
-            let before = out.len();
-            let most = end.min(before.saturating_add(turn.most.saturating_sub(seen.count)));
-            let from = match seen.left {
-                _ if seen.count > 0 => seen.place,
-                Some((list, place)) if list == turn.list => place,
-                _ => 0,
-            };
-            let place = if most == before {
-                Some(from)
-            } else {
-                self.timeline.peek(&self.slots, turn.list, from, |slot, number| {
-                    let word = slot.word();
-                    if word.inactive() && word.priority() != Priority::Pinned {
-                        // Another's, if the block is recycled meanwhile: then its generation is another, too.
-                        out.push((
-                            BlockRef { id: BlockId(number), generation: word.generation() },
-                            slot.key(),
-                        ));
-                    }
-                    out.len() < most
-                })
-            };
-            match place {
-                Some(place) if out.len() == end => {
-                    (seen.place, seen.count) = (place, seen.count + out.len() - before);
-                }
-                place => {
-                    let left = (turn.most < usize::MAX).then(|| (turn.list, place.unwrap_or(u64::MAX)));
-                    let left = left.or(seen.left);
-                    if turn.of_excess {
-                        outset.excess = outset.excess.saturating_sub(seen.count + out.len() - before);
-                    }
-                    *seen = VictimsSeen { turn: seen.turn + 1, count: 0, place: 0, left, ..*seen };
-                }
-            }
-        }
-        seen.outset = Some(outset);
-    }
-
-    /// The hash of a registered block that nobody holds, and that may be evicted: true for this moment only. It is no use of it.
-    #[must_use]
-    pub fn evictable(&self, block: BlockRef) -> Option<SequenceHash> {
-        let slot = self.slots.get(block.id.index())?;
-        let word = slot.word();
-        let same = word.generation() == block.generation && word.inactive() && !word.withdrawn();
-        // Another's, if the block is recycled meanwhile: then no lease or reference of this generation is to be had.
-        (same && word.priority() != Priority::Pinned).then(|| slot.key())
-    }
-
     /// As [`evict`](BlockPool::evict), for who has been `given` so many blocks before, of the same request.
-    pub(super) fn evict_slots(&self, wanted: usize, given: usize, mut take: impl FnMut(u32)) -> usize {
+    pub(super) fn evict_slots(&self, wanted: usize, given: usize, take: impl FnMut(u32)) -> usize {
+        // Room for few is cleared in no time, and so is what one victim needs.
+        match wanted {
+            0..=FEW => self.evict_into(&[const { Cell::new((0, 0)) }; FEW], wanted, given, take),
+            _ => self.evict_into(&[const { Cell::new((0, 0)) }; BATCH], wanted, given, take),
+        }
+    }
+
+    /// The same, with room for as many as are claimed at once.
+    fn evict_into(
+        &self,
+        victims: &[Cell<(u32, u32)>],
+        wanted: usize,
+        given: usize,
+        mut take: impl FnMut(u32),
+    ) -> usize {
         let mut evicted = 0;
         while evicted < wanted {
             let hunt = Hunt {
                 pool: self,
                 given: given + evicted,
-                victims: [const { Cell::new((0, 0)) }; BATCH],
+                victims,
                 claimed: Cell::new(0),
                 reordered: Cell::new(false),
             };
-            let batch = (wanted - evicted).min(BATCH);
+            let batch = (wanted - evicted).min(victims.len());
             self.unplaced.drain(
                 || hunt.claimed.get() < batch,
                 |number| {

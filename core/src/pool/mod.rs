@@ -28,15 +28,16 @@ mod register;
 mod release;
 mod stats;
 mod unplaced;
+mod victims;
 mod withdraw;
 
 pub use among::Passed;
 pub use config::{Duplicates, MAX_CAPACITY, PoolConfig};
 pub(crate) use evict::Hunt;
-pub use evict::VictimsSeen;
 pub use handle::{CompleteBlock, EvictedBlock, ImmutableBlock, MutableBlock};
 pub use register::{Registered, RegistrationHandle};
 pub use stats::{Census, Stats};
+pub use victims::VictimsSeen;
 
 use crate::error::ConfigError;
 use crate::events::EventSink;

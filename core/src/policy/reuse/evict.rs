@@ -11,10 +11,14 @@
 //! I4. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
 //! I5. One look at a list lets no more than `PASSED` parents wait, however many are before its first that can be taken; it is without a head then, and goes on
 //!     with the next look, at once if no list has a head: no eviction pays for all that was released since the last, and nothing evictable is missed.
+//! I6. Where as many were taken as were wanted, the next search goes on with the same list, and compares its next block with what the last was compared
+//!     with: one look at a block, whether it is taken with others or by itself. Others' heads are as they were (I3), and what LRU has is as it was
+//!     then: it loses blocks only, so what the guard holds back is held back for a few victims more.
 
 use super::ages::{age, not_before};
 use super::journal::Page;
-use super::orders::{Choice, Head, Heads, Leave, NO_YOUNGS, Rivals, Youngs};
+use super::orders::{Choice, Head, Leave, NO_YOUNGS, Youngs};
+use super::sight::Sight;
 use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
 use crate::pool::Hunt;
 use crate::slot::{NO_TICKET, Priority, Slot};
@@ -32,35 +36,9 @@ const PASSED: u32 = 64;
 
 /// Victims of a search that is worth a look at all heads.
 const MANY: usize = CLASSES;
-/// Releases and victims for which one look is good enough: as many as an index is, before it is computed anew; and few of a small pool's blocks.
-const STANDS: u32 = 64;
 
-/// The heads as they were looked at, and went on since.
-pub(super) struct Sight {
-    heads: Heads,
-    /// Lists without a head, that have more to be looked at: a bit each (I5).
-    unfinished: u32,
-    /// Looked at when they may be chosen.
-    youngs: Option<Youngs>,
-    /// When; none: never. And victims since.
-    since: Option<u32>,
-    victims: u32,
-}
-
-impl Sight {
-    pub(super) fn none() -> Sight {
-        Sight { heads: [Head::NONE; CLASSES], unfinished: 0, youngs: None, since: None, victims: 0 }
-    }
-
-    /// What is not to be used any more is forgotten.
-    fn age(&mut self, now: u32, capacity: u32) {
-        let stands = STANDS.min(capacity / 64);
-        let past = |since: u32| now.wrapping_sub(since).saturating_add(self.victims);
-        if self.since.is_some_and(|since| past(since) > stands) {
-            *self = Sight::none();
-        }
-    }
-}
+/// The list of a parent that came back, and its place there.
+type Parent = (usize, u64);
 
 struct Search<'p, 'h> {
     policy: &'p Reuse,
@@ -151,12 +129,9 @@ impl Search<'_, '_> {
         if self.sight.since.is_none() {
             self.look_at_all();
         }
-        let orders = &self.policy.orders;
         let mut taken = 0;
         while taken < wanted {
-            let leave = orders.leave(0);
-            let youngs = youngs(&mut self.sight.youngs, self.policy, self.hunt, self.now, leave);
-            let Some(choice) = orders.choose(&self.sight.heads, youngs, leave) else {
+            let Some(choice) = self.run().or_else(|| self.choose()) else {
                 // What others have let go of meanwhile goes before blocks of a higher priority.
                 self.look_at_all();
                 while self.has_no_head() && self.sight.unfinished != 0 {
@@ -167,16 +142,19 @@ impl Search<'_, '_> {
                 }
                 continue;
             };
+            self.sight.run = None;
             let (found, parent) = match choice {
                 Choice::Oldest(list) => self.take_oldest(list, wanted - taken),
                 Choice::Youngest(list) => self.take_youngest(list, wanted - taken),
             };
             taken += found;
-            // The list of a parent that came back: one of ours is looked at anew; another is of other priority, and the caller's.
+            // The parent that came back: one of ours may be its list's head, which a run comes by; another is of other priority, and the caller's.
             match parent {
-                Some(list) if list < CLASSES => {
+                Some((list, place)) if list < CLASSES => {
                     self.hunt.reordered();
-                    self.look(list);
+                    if self.sight.run != Some(Choice::Oldest(list)) && place < self.sight.heads[list].place {
+                        self.look(list);
+                    }
                 }
                 Some(_) => break,
                 None => {}
@@ -185,9 +163,43 @@ impl Search<'_, '_> {
         taken
     }
 
+    /// What the last search was at, if it may go on with that.
+    #[inline]
+    fn run(&self) -> Option<Choice> {
+        let is_allowed = |run: &Choice| match run {
+            Choice::Oldest(_) => true,
+            Choice::Youngest(_) => self.policy.orders.leave(0).takes_young(),
+        };
+        self.sight.run.filter(is_allowed)
+    }
+
+    /// What goes next; none: there is no head.
+    fn choose(&mut self) -> Option<Choice> {
+        let orders = &self.policy.orders;
+        let leave = orders.leave(0);
+        let youngs = youngs(&mut self.sight.youngs, self.policy, self.hunt, self.now, leave);
+        orders.choose(&self.sight.heads, youngs, leave)
+    }
+
+    /// Whether a list goes on being the choice with another head.
+    #[inline]
+    fn goes_on(&mut self, list: usize, head: Head) -> bool {
+        let orders = &self.policy.orders;
+        let leave = orders.leave(0);
+        let rivals = match &mut self.sight.rivals {
+            Some(rivals) if rivals.list == list && rivals.leave == leave => rivals,
+            rivals => {
+                let youngs = youngs(&mut self.sight.youngs, self.policy, self.hunt, self.now, leave);
+                rivals.insert(orders.rivals(&self.sight.heads, youngs, list, leave))
+            }
+        };
+        orders.goes_on(rivals, head)
+    }
+
     fn look_at_all(&mut self) {
         (0..CLASSES).for_each(|list| self.look(list));
-        (self.sight.youngs, self.sight.since, self.sight.victims) = (None, Some(self.now), 0);
+        *self.sight =
+            Sight { since: Some(self.now), run: None, rivals: None, youngs: None, victims: 0, ..*self.sight };
     }
 
     fn has_no_head(&self) -> bool {
@@ -207,8 +219,7 @@ impl Search<'_, '_> {
         let slots = self.hunt.slots();
         if let Some(candidate) = self.hunt.timeline().oldest(slots, list) {
             let slot = &slots[candidate.slot as usize];
-            let word = slot.word();
-            if word.inactive() && word.priority() != Priority::Pinned && !slot.has_children() {
+            if is_head(slot) {
                 self.found(list, self.policy.head(list, candidate.ticket, slot, self.now), false);
                 return;
             }
@@ -242,31 +253,27 @@ impl Search<'_, '_> {
     #[inline]
     fn found(&mut self, list: usize, head: Head, is_unfinished: bool) {
         self.sight.heads[list] = head;
+        self.sight.rivals.take_if(|rivals| rivals.list != list);
+        self.sight.run.take_if(|run| matches!(run, Choice::Youngest(_)));
         self.sight.unfinished &= !(1 << list);
         self.sight.unfinished |= u32::from(is_unfinished) << list;
     }
 
-    /// Takes from the old end of a list as long as it is the choice. How many, and the list of a parent that came back by the last.
-    fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
+    /// Takes from the old end of a list as long as it is the choice. How many, and the parent that came back by the last: its list, and its place there.
+    fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<Parent>) {
         let (policy, hunt) = (self.policy, self.hunt);
-        let (chosen, mut rivals) = (self.sight.heads[list].place, None::<Rivals>);
-        let (mut parent, mut passed) = (None, 0);
+        // Of a run there is none, and each is compared.
+        let chosen = self.sight.heads[list].place;
+        let (mut parent, mut is_last, mut passed) = (None, false, 0);
         let mut next = Head::NONE;
         let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
             if passed == PASSED {
                 return Verdict::Stop;
             }
-            if candidate.ticket != chosen {
+            // What is none is not compared, but passed.
+            if candidate.ticket != chosen && is_head(slot) {
                 let head = policy.head(list, candidate.ticket, slot, self.now);
-                let leave = policy.orders.leave(0);
-                let rivals = match &mut rivals {
-                    Some(rivals) if rivals.leave == leave => rivals,
-                    rivals => {
-                        let youngs = youngs(&mut self.sight.youngs, policy, hunt, self.now, leave);
-                        rivals.insert(policy.orders.rivals(&self.sight.heads, youngs, list, leave))
-                    }
-                };
-                if !policy.orders.goes_on(rivals, head) {
+                if !self.goes_on(list, head) {
                     next = head;
                     return Verdict::Stop;
                 }
@@ -274,22 +281,23 @@ impl Search<'_, '_> {
             let verdict = hunt.claim(candidate);
             if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
                 parent = self.note(candidate.slot, slot, verdict);
+                is_last = verdict == Verdict::TakenLast;
             }
             passed += u32::from(verdict == Verdict::Deferred);
             verdict
         });
         self.found(list, next, false);
-        if next.is_none() {
-            // No more are wanted, or it has no more, or parents enough were passed, or a block was the last child of one that is gone or came back: the look
-            // ends there.
+        self.sight.run = (taken == wanted || is_last).then_some(Choice::Oldest(list));
+        if next.is_none() && self.sight.run.is_none() {
+            // It has no more, or parents enough were passed: the look ends there.
             self.look(list);
         }
         (taken, parent)
     }
 
     /// Takes what is left of a list's youngest segment, the deepest first, until a block has children, is gone, or has brought its parent back.
-    /// How many, and the list of that parent.
-    fn take_youngest(&mut self, list: usize, wanted: usize) -> (usize, Option<usize>) {
+    /// How many, and that parent.
+    fn take_youngest(&mut self, list: usize, wanted: usize) -> (usize, Option<Parent>) {
         let (policy, hunt) = (self.policy, self.hunt);
         // Relaxed, here and below: as in `place_in`.
         let place = policy.young[list].load(Relaxed);
@@ -324,6 +332,7 @@ impl Search<'_, '_> {
         let further = taken > 0 && to < hunt.timeline().young_end();
         let left = go_on.or(further.then_some(to)).filter(|_| !is_over).unwrap_or(0);
         is_over |= left == 0;
+        self.sight.run = (!is_over).then_some(Choice::Youngest(list));
         // Another may have begun meanwhile: it is looked at by the next search. What was taken is not walked again.
         let _ = policy.young[list].compare_exchange(place, left, Relaxed, Relaxed);
         if is_over {
@@ -333,19 +342,27 @@ impl Search<'_, '_> {
     }
 
     fn forget_youngest(&mut self, list: usize) {
+        self.sight.rivals = None;
         if let Some(youngs) = &mut self.sight.youngs {
             youngs[list] = f32::INFINITY;
         }
     }
 
-    /// The books of a block that is ours now. The list of its parent, if that came back.
-    fn note(&mut self, number: u32, slot: &Slot, verdict: Verdict) -> Option<usize> {
+    /// The books of a block that is ours now. Its parent, if that came back.
+    fn note(&mut self, number: u32, slot: &Slot, verdict: Verdict) -> Option<Parent> {
         let parent = self.hunt.parent_of(slot);
         self.policy.evicted(number, slot, parent, &mut self.page);
-        let parent = parent.filter(|_| verdict == Verdict::TakenLast)?;
+        let parent = &self.hunt.slots()[parent.filter(|_| verdict == Verdict::TakenLast)? as usize];
         // Relaxed: a hint.
-        Some(usize::from(self.hunt.slots()[parent as usize].list.load(Relaxed)))
+        Some((usize::from(parent.list.load(Relaxed)), parent.ticket()))
     }
+}
+
+/// Whether a block could be taken, as it seems.
+#[inline]
+fn is_head(slot: &Slot) -> bool {
+    let word = slot.word();
+    word.inactive() && word.priority() != Priority::Pinned && !slot.has_children()
 }
 
 /// The youngest segments as far as they are allowed, looked at once a search.

@@ -18,7 +18,8 @@
 //! | `panel.rs`, `curve.rs`, `ages.rs` | sampled keys that wait; hits and time at risk, and the index; ages |
 //! | `shadow.rs`, `guard.rs` | what LRU would have; how much may be risked |
 //! | `orders.rs` | what was published, and the choice |
-//! | `evict.rs`, `look.rs` | the search; a look at what it would take |
+//! | `evict.rs`, `sight.rs` | the search; what the next one goes on with |
+//! | `look.rs` | a look at what it would take |
 //! | `standing.rs` | what it is beside LRU, for who watches |
 //! | `gone.rs` | conversations that were evicted wholly |
 //!
@@ -48,6 +49,7 @@ mod panel;
 mod path;
 mod ring;
 mod shadow;
+mod sight;
 mod standing;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -62,7 +64,6 @@ use crate::slot::{Priority, Slot};
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
 use ages::Ages;
 use alloc::boxed::Box;
-use evict::Sight;
 use gone::Gone;
 use journal::{Journal, Key, Page, Record};
 use learner::{Learner, MARGIN};
@@ -73,6 +74,7 @@ use notes::{
 };
 use orders::{Orders, YOUNG_LISTS};
 use path::Path;
+use sight::Sight;
 
 /// First turn × length.
 const FIRST: usize = 0;

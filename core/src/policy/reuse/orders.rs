@@ -229,7 +229,7 @@ impl Leave {
 
 /// What a list's head is compared with.
 pub(super) struct Rivals {
-    list: usize,
+    pub(super) list: usize,
     pub(super) leave: Leave,
     oldest: Head,
     oldest_list: usize,
