@@ -22,8 +22,8 @@ policies COMMAND [--trace FILE] [--capacities N,N,…] [--round N]
   names     reuse on the trace by sixteen sets of hashes, which decide what it samples: mean, least and most at each capacity
   told      hits if a caller says which conversations have ended, all of them or every second one; and what the length of an answer says of that
   time      nanoseconds an eviction, in a request's batch and one by one, and a touch, and bytes a block more than LRU's, of the core's policies on the
-            trace: the least of seven runs
-  fresh     nanoseconds an eviction where every block is new, by requests of 16 and of 128: the least of seven runs
+            trace: least and median of seven runs in turns, and what is LRU's in the same turn, times
+  fresh     nanoseconds an eviction where every block is new, by requests of 16 and of 128: the same
   threads   hits of LRU and reuse by one thread, two and four at once, and nanoseconds a block of the trace, all calls of a request together: the
             median of seven runs in turns, and the threads' own time; blocks of which reuse did not hear, and how often its guard gave up
   looks     what part of the victims the core's policies say beforehand, and nanoseconds for each that a look shows
@@ -308,36 +308,57 @@ fn told(options: &Options, trace: &Trace) {
     }
 }
 
+/// Runs of `time` and `fresh`, in turns: a machine that others use is as slow for one policy as for the next.
+const RUNS: usize = 7;
+
+/// Nanoseconds of each policy in rounds: the least, the median, and the median of what is LRU's in the same round, times.
+fn beside_lru(rounds: &[[f64; Policy::ALL.len()]], policy: usize) -> String {
+    let lru = Policy::ALL.iter().position(|policy| *policy == Policy::Lru).expect("it is one of them");
+    let ns = Spread::of(rounds.iter().map(|round| round[policy]));
+    let times = Spread::of(rounds.iter().map(|round| round[policy] / round[lru]));
+    format!("{:.0} | {:.0} | {:.1} ({:.1}–{:.1})", ns.low, ns.median, times.median, times.low, times.high)
+}
+
 fn time(options: &Options, trace: &Trace) {
+    println!(
+        "| blocks | policy | eviction, ns: least | median | to LRU | by one: least | median | to LRU | touch: least | median | to LRU | bytes a block more |\n|---:|---|{}",
+        "---:|".repeat(10)
+    );
     for blocks in options.capacities(&FOUR) {
         let of_lru = pool::pool(Policy::Lru, blocks).memory_bytes();
-        for policy in Policy::ALL {
-            let (mut evict, mut one, mut touch) = (u64::MAX, u64::MAX, u64::MAX);
-            for _ in 0..7 {
-                let out = pool::run(trace, policy, blocks, true);
-                let by_ones = pool::How { timed: true, most: 1, ..pool::How::PLAIN };
-                let ones = pool::run_so(trace, policy, blocks, by_ones);
-                evict = evict.min(out.evict_ns / out.evictions_timed.max(1));
-                one = one.min(ones.evict_ns / ones.evictions_timed.max(1));
-                touch = touch.min(out.touch_ns / trace.blocks);
-            }
+        let [mut evict, mut one, mut touch] = [const { Vec::new() }; 3];
+        for _ in 0..RUNS {
+            let runs = Policy::ALL.map(|policy| pool::run(trace, policy, blocks, true));
+            evict.push(runs.each_ref().map(eviction));
+            touch.push(runs.map(|run| run.touch_ns as f64 / trace.blocks as f64));
+            let by_ones = pool::How { timed: true, most: 1, ..pool::How::PLAIN };
+            one.push(Policy::ALL.map(|policy| eviction(&pool::run_so(trace, policy, blocks, by_ones))));
+        }
+        for (nth, policy) in Policy::ALL.into_iter().enumerate() {
             let more =
                 pool::pool(policy, blocks).memory_bytes().saturating_sub(of_lru) as f64 / blocks as f64;
-            println!(
-                "{blocks} {policy}: {evict} ns an eviction, {one} one by one, {touch} ns a touch, {more:.1} bytes a block more than LRU"
-            );
+            let [evict, one, touch] = [&evict, &one, &touch].map(|rounds| beside_lru(rounds, nth));
+            println!("| {blocks} | {policy} | {evict} | {one} | {touch} | {more:.1} |");
         }
     }
 }
 
+/// Nanoseconds an eviction.
+fn eviction(run: &pool::Outcome) -> f64 {
+    run.evict_ns as f64 / run.evictions_timed.max(1) as f64
+}
+
 fn fresh(options: &Options, _: &Trace) {
+    println!(
+        "| blocks | requests of | policy | eviction, ns: least | median | to LRU |\n|---:|---:|---|---:|---:|---:|"
+    );
     for blocks in options.capacities(&[10_000, 65_536]) {
         for length in [16, 128] {
             let trace = made_up::fresh(length, 6 * blocks);
-            for policy in Policy::ALL {
-                let runs = (0..7).map(|_| pool::run(&trace, policy, blocks, true));
-                let evict = runs.map(|out| out.evict_ns / out.evictions_timed.max(1)).min().unwrap_or(0);
-                println!("{blocks} {policy}: {evict} ns an eviction by requests of {length}");
+            let round = || Policy::ALL.map(|policy| eviction(&pool::run(&trace, policy, blocks, true)));
+            let rounds: Vec<_> = (0..RUNS).map(|_| round()).collect();
+            for (nth, policy) in Policy::ALL.into_iter().enumerate() {
+                println!("| {blocks} | {length} | {policy} | {} |", beside_lru(&rounds, nth));
             }
         }
     }
