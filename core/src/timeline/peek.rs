@@ -41,7 +41,7 @@ impl Timeline {
     pub(crate) fn is_listed(&self, list: usize, place: u64) -> bool {
         let place = Position(place);
         // Relaxed: a hint.
-        self.lists[list].bits[place.word()].load(Relaxed) & place.bit() != 0
+        self.lists.get(list).is_some_and(|of| of.bits[place.word()].load(Relaxed) & place.bit() != 0)
     }
 
     /// The beginning of a word about so many places behind one, or once round.

@@ -12,8 +12,8 @@
 //! I5. One look at a list lets no more than `PASSED` parents wait, however many are before its first that can be taken; it is without a head then, and goes on
 //!     with the next look, at once if no list has a head: no eviction pays for all that was released since the last, and nothing evictable is missed.
 //! I6. Where as many were taken as were wanted, the next search goes on with the same list, and compares its next block with what the last was compared
-//!     with: one look at a block, whether it is taken with others or by itself. Others' heads are as they were (I3), and what LRU has is as it was
-//!     then: it loses blocks only, so what the guard holds back is held back for a few victims more.
+//!     with: one look at a block, whether it is taken with others or by itself. Others' heads are as they were (I3), and whether LRU has
+//!     them is as it was then: it loses blocks only, so what the guard holds back is held back for a few victims more.
 
 use super::ages::{age, not_before};
 use super::journal::Page;
@@ -333,7 +333,7 @@ impl Search<'_, '_> {
         let left = go_on.or(further.then_some(to)).filter(|_| !is_over).unwrap_or(0);
         is_over |= left == 0;
         self.sight.run = (!is_over).then_some(Choice::Youngest(list));
-        // Another may have begun meanwhile: it is looked at by the next search. What was taken is not walked again.
+        // Another may have begun meanwhile: a run goes on with it. What was taken is not walked again.
         let _ = policy.young[list].compare_exchange(place, left, Relaxed, Relaxed);
         if is_over {
             self.forget_youngest(list);
@@ -342,6 +342,7 @@ impl Search<'_, '_> {
     }
 
     fn forget_youngest(&mut self, list: usize) {
+        // Or a run would stop at what is over, and choose anew, for each block.
         self.sight.rivals = None;
         if let Some(youngs) = &mut self.sight.youngs {
             youngs[list] = f32::INFINITY;
@@ -365,7 +366,7 @@ fn is_head(slot: &Slot) -> bool {
     word.inactive() && word.priority() != Priority::Pinned && !slot.has_children()
 }
 
-/// The youngest segments as far as they are allowed, looked at once a search.
+/// The youngest segments as far as they are allowed, looked at once a sight.
 fn youngs<'y>(
     youngs: &'y mut Option<Youngs>,
     policy: &Reuse,

@@ -13,7 +13,9 @@
 //!
 //! I1. Nothing changes but cursors, which move over words that are empty, as a search moves them.
 //! I2. What was shown is not shown again by a look that goes on from it: each list goes on at its place, and passes what was shown of its
-//!     youngest segment. A parent is shown behind its child if the list has passed it by then, or it waits in no list, and where it stands if not.
+//!     youngest segment. A parent is shown behind its child if the list has passed it by then, or it waits in no list, and where it stands if not. A look
+//!     remembers one of each list that waits for its child, and one whose child was shown: where more do, and where blocks are evicted or held between its
+//!     parts, one may be left out, or shown twice. What is shown is a hint, to be checked before anything is done with it.
 //! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until the others have no more: so it
 //!     costs in proportion to what it shows and to parents that it passes, each once; and a list that is empty costs a look at its cursor.
 
@@ -35,6 +37,8 @@ pub(crate) struct Looked {
     shown: [u64; YOUNG_LISTS],
     /// The block of each list that was passed last because its child was not shown, if it was not shown since: its complement, so that 0 is none.
     waiting: [u64; CLASSES],
+    /// The block of each list whose child was shown while it stands further on itself: its complement, so that 0 is none.
+    behind: [u64; CLASSES],
     /// Blocks among those shown that LRU has.
     risked: u32,
     /// The parent of the block that was shown last.
@@ -161,12 +165,14 @@ impl<'l> Look<'l> {
         }
         slot.has_one_child()
             && (self.looked.parent == Some(block)
+                || self.looked.behind.contains(&!block)
                 || self.timeline.slot_before(self.slots, place).is_some_and(|number| {
                     let child = &self.slots[number as usize];
                     let word = child.word();
                     // What is in use was passed, and not shown.
                     child.parent() == block
                         && may_leave(word)
+                        && !self.is_left_to_wait(child, word)
                         && self.has_passed(child)
                         && !self.looked.waiting.contains(&!packed(number, word))
                 }))
@@ -181,10 +187,11 @@ impl<'l> Look<'l> {
         place != NO_TICKET && list < LISTS && (place < self.looked.places[list] || is_shown())
     }
 
-    /// Whether a block is in its list: one that a search has let wait is not, unless it was held since.
-    fn is_listed(&self, slot: &Slot, list: usize) -> bool {
-        let place = slot.ticket();
-        place == NO_TICKET || self.timeline.is_listed(list, place)
+    /// Whether a block is in no list, since a search has let it wait: a look comes by it behind its child alone. Who has held it since has put it back.
+    fn is_left_to_wait(&self, slot: &Slot, word: Word) -> bool {
+        // Relaxed: a hint.
+        let (place, list) = (slot.ticket(), usize::from(slot.list.load(Relaxed)));
+        slot.is_deferred(word.generation()) && !(place == NO_TICKET || self.timeline.is_listed(list, place))
     }
 
     /// Shows those that have waited for the block that was shown last, one for the other. How many.
@@ -200,12 +207,13 @@ impl<'l> Look<'l> {
             let generation = (parent >> 32) as u32;
             // Relaxed: a hint.
             let list = usize::from(slot.list.load(Relaxed));
-            let waits = word.generation() == generation
-                && may_leave(word)
-                && list < CLASSES
-                && slot.has_one_child()
-                && (self.has_passed(slot) || (slot.is_deferred(generation) && !self.is_listed(slot, list)));
+            let is_it = word.generation() == generation && may_leave(word) && slot.has_one_child();
+            let waits =
+                is_it && list < CLASSES && (self.has_passed(slot) || self.is_left_to_wait(slot, word));
             if !waits {
+                if is_it && list < CLASSES {
+                    self.looked.behind[list] = !parent;
+                }
                 break;
             }
             if self.looked.waiting[list] == !parent {

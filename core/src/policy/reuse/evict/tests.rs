@@ -196,6 +196,24 @@ fn a_look_shows_once_what_was_held_while_it_waited() {
     }
 }
 
+/// Of a path some wait in no list, one was held and is in it again, and one is used and has a new place.
+#[test]
+fn a_look_leaves_out_nothing_that_was_held() {
+    for (held, used) in [(4, 6), (3, 5)] {
+        let pool = two_paths();
+        let index = |class: usize, _| if class == LEAF { 0.1 } else { 0.5 };
+        publish(&pool, index, 100);
+        assert_eq!(evict(&pool, 1), [9]);
+        drop(pool.find(hash(held)));
+        drop(pool.lookup(hash(used)));
+        publish(&pool, index, 100);
+        let mut shown = in_parts(&pool, 30);
+        assert_eq!(shown.iter().filter(|number| **number < 100).count(), 9, "{shown:?}");
+        shown.sort_unstable();
+        assert_eq!(shown, (0..9).chain(100..110).collect::<Vec<u64>>());
+    }
+}
+
 /// The block that ends a youngest segment is at each place of the ring once, at its last too.
 #[test]
 fn a_segment_may_end_at_the_seam_of_the_ring() {
@@ -243,6 +261,15 @@ fn a_run_by_ones_ends_where_the_guard_has_enough() {
     let of_guard = policy(&pool).orders.leave(0);
     policy(&pool).orders.set(0, 1.0, 0, 0);
     assert!(policy(&pool).orders.leave(0) != of_guard);
+    assert_eq!(evict(&pool, 1), [62], "the oldest");
+}
+
+/// The same for a run of a list's old end, which is not the oldest of all.
+#[test]
+fn an_old_run_by_ones_ends_where_the_guard_has_enough() {
+    let pool = many_paths();
+    assert_eq!((0..3).flat_map(|_| evict(&pool, 1)).collect::<Vec<u64>>(), [63, 163, 263]);
+    policy(&pool).orders.set(0, 1.0, 0, 0);
     assert_eq!(evict(&pool, 1), [62], "the oldest");
 }
 
