@@ -3,8 +3,6 @@
 //!     cargo run --release -p kvstrata --example embed
 
 use kvstrata::config::ManagerConfig;
-use kvstrata::core::TokenBlockSequence;
-use kvstrata::core::hash::SaltParts;
 use kvstrata::manager::{KvBlockManager, OnboardOptions};
 
 #[tokio::main]
@@ -14,8 +12,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let manager = KvBlockManager::new(&config)?; // on your tokio runtime, or its own
 
     // Blocks of 16 tokens, by hashes that contain the model, a LoRA, and all tokens before them; your own do as well.
-    let salt = SaltParts { tenant: "", model: "llama-3-8b", lora: "", extra: &[] }.salt();
-    let mut prompt = TokenBlockSequence::new(16, salt)?;
+    let mut prompt = manager.sequence(manager.salt("llama-3-8b", "", &[]));
     prompt.extend(&(0..1000).collect::<Vec<u32>>());
     let hashes = prompt.hashes();
 

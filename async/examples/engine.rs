@@ -6,7 +6,6 @@
 //! The "model" writes bytes that follow from the tokens, and checks those that it is given: a wrong byte ends the program.
 
 use kvstrata::config::ManagerConfig;
-use kvstrata::core::hash::SaltParts;
 use kvstrata::core::{BlockId, SequenceHash, TokenBlockSequence};
 use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions, Preempted};
 use kvstrata::tier::Tier;
@@ -112,8 +111,7 @@ pub(crate) async fn main() -> Result<(), Failed> {
 
 impl Engine {
     fn submit(&mut self, number: u64, prompt: &[u32]) -> Result<(), Failed> {
-        let salt = SaltParts { tenant: "", model: "toy", lora: "", extra: &[] }.salt();
-        let mut tokens = TokenBlockSequence::new(PAGE, salt)?;
+        let mut tokens = self.manager.sequence(self.manager.salt("toy", "", &[]));
         tokens.extend(prompt);
         self.waiting.push_back(Waiting { number, tokens, answered: 0, preempted: None });
         Ok(())

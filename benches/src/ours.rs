@@ -4,6 +4,7 @@ use crate::clock::thread_time;
 use crate::inputs::{self, Scattered, sequence};
 use crate::work::{Timed, Work};
 use crate::{CYCLE, PAGE, PREFIX, TOKENS};
+use kvstrata_core::hash::Keyed;
 use kvstrata_core::tokens::TokenBlockSequence;
 use kvstrata_core::{
     BlockPool, CompleteBlock, EvictedBlock, ImmutableBlock, MutableBlock, Policy, PoolConfig, Salt,
@@ -257,7 +258,10 @@ impl Split {
 }
 
 fn empty() -> TokenBlockSequence {
-    TokenBlockSequence::with_capacity(PAGE as usize, Salt::default(), TOKENS).expect("a block has tokens")
+    let hasher = Keyed::new(&[7; 32]).into();
+    let mut empty = TokenBlockSequence::new(PAGE as usize, Salt::default(), hasher).expect("a block has tokens");
+    empty.reserve(TOKENS);
+    empty
 }
 
 impl Work for Split {

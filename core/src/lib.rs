@@ -70,7 +70,7 @@ pub use ages::Ages;
 pub use classes::Classes;
 pub use error::{ConfigError, OutOfBlocks, Reason, Refused, TransitionError};
 pub use events::EventSink;
-pub use hash::{BlockHash, BlockHasher, Salt, SaltParts, SequenceHash, Xxh3};
+pub use hash::{BlockHash, BlockHasher, Hasher, Keyed, Salt, SaltParts, SequenceHash, Xxh3};
 pub use id::{BlockId, BlockRef};
 pub use layout::{Arrangement, DType, Layout, LayoutConfig, LayoutError};
 pub use owners::{Owners, TenantId};

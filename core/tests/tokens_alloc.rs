@@ -1,6 +1,6 @@
 //! `TokenBlockSequence` allocates nothing a block: within its capacity not once, beyond it only to double.
 
-use kvstrata_core::hash::{BlockHasher, Salt, SequenceHash, Xxh3};
+use kvstrata_core::hash::{BlockHasher, Hasher, Keyed, Salt, SequenceHash, Xxh3};
 use kvstrata_core::tokens::TokenBlockSequence;
 use kvstrata_testing::counting::{Counting, counted_here};
 
@@ -11,12 +11,17 @@ fn calls(work: impl FnOnce()) -> u64 {
     counted_here(work).1
 }
 
+fn hasher() -> Hasher {
+    Keyed::new(&[7; 32]).into()
+}
+
 const TOKENS: usize = if cfg!(miri) { 1 << 9 } else { 1 << 17 };
 
 #[test]
 fn nothing_within_capacity() {
     let tokens: Vec<u32> = (0..TOKENS as u32).collect();
-    let mut sequence = TokenBlockSequence::with_capacity(16, Salt::default(), TOKENS).unwrap();
+    let mut sequence = TokenBlockSequence::new(16, Salt::default(), hasher()).unwrap();
+    sequence.reserve(TOKENS);
     let work = || {
         sequence.extend(&tokens);
         sequence.truncate(TOKENS / 2 + 5);
@@ -33,13 +38,13 @@ fn nothing_within_capacity() {
 #[test]
 fn two_for_one_extend_from_nothing() {
     let tokens: Vec<u32> = (0..TOKENS as u32).collect();
-    let mut sequence = TokenBlockSequence::new(16, Salt::default()).unwrap();
+    let mut sequence = TokenBlockSequence::new(16, Salt::default(), hasher()).unwrap();
     assert_eq!(calls(|| assert_eq!(sequence.extend(&tokens).len(), TOKENS / 16)), 2, "one a growing array");
 }
 
 #[test]
 fn growth_doubles() {
-    let mut sequence = TokenBlockSequence::new(1, Salt::default()).unwrap();
+    let mut sequence = TokenBlockSequence::new(1, Salt::default(), hasher()).unwrap();
     let pushes = || {
         (0..TOKENS as u32).for_each(|token| {
             sequence.push(token);
@@ -52,6 +57,9 @@ fn growth_doubles() {
 fn hashes_alone_need_no_memory_of_their_own() {
     let tokens: Vec<u32> = (0..TOKENS as u32).collect();
     let mut hashes = Vec::with_capacity(TOKENS / 16);
-    assert_eq!(calls(|| Xxh3.extend_chain(SequenceHash::default(), &tokens, 16, &mut hashes)), 0);
+    for hasher in [hasher(), Xxh3.into()] {
+        hashes.clear();
+        assert_eq!(calls(|| hasher.extend_chain(SequenceHash::default(), &tokens, 16, &mut hashes)), 0);
+    }
     assert_eq!(hashes.len(), TOKENS / 16);
 }

@@ -3,7 +3,7 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use kvstrata_core::hash::{BlockHasher, Xxh3};
+use kvstrata_core::hash::{BlockHasher, Keyed};
 use kvstrata_core::tokens::{Token, TokenBlockSequence};
 use kvstrata_core::{Salt, SequenceHash};
 use libfuzzer_sys::fuzz_target;
@@ -30,10 +30,12 @@ enum Operation {
 /// More tokens show nothing new, only slower: everything is compared after every operation.
 const MOST_TOKENS: usize = 10_000;
 
+const SECRET: [u8; 32] = [7; 32];
+
 fuzz_target!(|case: Case| {
     let block_size = usize::from(case.block_size);
     let salt = Salt::new(SequenceHash::from_u128(case.salt));
-    let Ok(mut sequence) = TokenBlockSequence::new(block_size, salt) else {
+    let Ok(mut sequence) = TokenBlockSequence::new(block_size, salt, Keyed::new(&SECRET)) else {
         assert_eq!(block_size, 0, "only a block without tokens is refused");
         return;
     };
@@ -78,16 +80,16 @@ fuzz_target!(|case: Case| {
 });
 
 /// What the sequence says, and what follows from the tokens one block after the other.
-fn check(sequence: &TokenBlockSequence, tokens: &[Token], salt: Salt) {
+fn check(sequence: &TokenBlockSequence<Keyed>, tokens: &[Token], salt: Salt) {
     let blocks = tokens.chunks_exact(sequence.block_size());
     assert_eq!(sequence.tokens(), tokens);
     assert_eq!(sequence.partial(), blocks.remainder());
     assert_eq!(sequence.hashes().len(), blocks.len());
-    let mut parent = salt.to_hash();
+    let (mut parent, oracle) = (salt.to_hash(), Keyed::portable(&SECRET));
     for (index, expected) in blocks.enumerate() {
         let block = sequence.block(index).expect("a whole block");
         assert_eq!((block.tokens, block.parent), (expected, parent));
-        assert_eq!(block.hash, Xxh3.sequence_hash(parent, expected));
+        assert_eq!(block.hash, oracle.sequence_hash(parent, expected));
         assert_eq!(block.hash, sequence.hashes()[index]);
         parent = block.hash;
     }

@@ -6,4 +6,5 @@
 //! | `seeds.rs` | which seeds a simulation runs, on all cores, and what it says of those that fail |
 
 pub mod counting;
+pub mod forge;
 pub mod seeds;

@@ -9,6 +9,7 @@ use super::error::{Fault, Origin};
 use super::geometry::{self, Group, tier_blocks, tier_bytes};
 use super::kind::bytes_text;
 use super::table::MOST_BYTES;
+use super::words::HashFunction;
 
 /// The finished configuration, or all that does not go together.
 pub(super) fn check(builder: ManagerConfigBuilder) -> Result<ManagerConfig, Vec<Fault>> {
@@ -19,6 +20,7 @@ pub(super) fn check(builder: ManagerConfigBuilder) -> Result<ManagerConfig, Vec<
         checker.follow();
         checker.limits();
         checker.disk();
+        checker.hash();
         checker.tenants();
     }
     let Checker { builder, groups, faults } = checker;
@@ -235,6 +237,32 @@ impl Checker {
                 self.said("disk.key_env", variable)
             );
             self.refuse("disk.key_file", file.display(), why);
+        }
+    }
+
+    fn hash(&mut self) {
+        let hash = &self.builder.settings.hash;
+        let (file, variable) = (hash.key_file.clone(), hash.key_env.clone());
+        let takes_secret = hash.function == HashFunction::Keyed;
+        if let (Some(file), Some(variable)) = (&file, &variable) {
+            let why = format!(
+                "there is one secret, and {} is given too; leave one out",
+                self.said("hash.key_env", variable)
+            );
+            self.refuse("hash.key_file", file.display(), why);
+        }
+        if takes_secret {
+            return;
+        }
+        if let Some(file) = file {
+            self.refuse(
+                "hash.key_file",
+                file.display(),
+                "xxh3 takes no secret; leave it out, or hash.function",
+            );
+        }
+        if let Some(variable) = variable {
+            self.refuse("hash.key_env", variable, "xxh3 takes no secret; leave it out, or hash.function");
         }
     }
 

@@ -51,7 +51,7 @@ pub use table::{
     RuntimeSettings, Settings, TransferSettings, WatermarkSettings,
 };
 pub use variables::CONFIG_VARIABLE;
-pub use words::{DeviceKind, GroupKind, Verify, WriteMode};
+pub use words::{DeviceKind, GroupKind, HashFunction, Verify, WriteMode};
 
 use builder::Origins;
 pub(crate) use kind::time;

@@ -12,7 +12,7 @@
 use super::builder::ManagerConfigBuilder;
 use super::kind::{Address, Bytes, File, Files, Flag, Fraction, Kind, Maybe, Number, Text, Time, Word};
 use super::raw::Raw;
-use super::words::{DeviceKind, Verify, WriteMode};
+use super::words::{DeviceKind, HashFunction, Verify, WriteMode};
 use crate::disk::AdmissionPolicy;
 use crate::replay::DiskFill;
 use kvstrata_core::Policy;
@@ -209,6 +209,17 @@ settings! {
         geometry_tp => tp: u32 = 1, number(1, 65_536, "ranks");
         /// Which of them this is, from 0.
         geometry_rank => rank: u32 = 0, number(0, 65_535, "");
+    }
+    /// The hashes that name blocks, where the manager makes them of tokens.
+    hash: HashSettings {
+        /// Hash function. keyed: AES-128-CBC-MAC under a secret of the deployment. xxh3: XXH3-128, which has no secret; anyone who
+        /// may send prompts can choose tokens that get the hash of another tenant's block, and is then served that block's bytes.
+        hash_function => function: HashFunction = HashFunction::Keyed, Word;
+        /// File with the secret: 64 hexadecimal digits or 32 bytes, mode 0600; the same on all nodes that share blocks. None, with
+        /// disk.paths: kvstrata.hash-key beside the first of them, made at the first start. None without: drawn by each process.
+        hash_key_file => key_file: Option<PathBuf> = None, Maybe(File);
+        /// The same with the secret in this environment variable, as 64 hexadecimal digits.
+        hash_key_env => key_env: Option<String> = None, Maybe(Text);
     }
     /// The device tier (G1).
     device: DeviceSettings {

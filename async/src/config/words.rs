@@ -40,6 +40,13 @@ words! {
         /// A GPU where this machine has one with room for the blocks, otherwise `Sim`.
         Auto = "auto",
     }
+    /// Which function makes block hashes from tokens.
+    HashFunction {
+        /// AES-128-CBC-MAC under the secret of the deployment.
+        Keyed = "keyed",
+        /// XXH3-128, for tokens that only trusted callers choose.
+        Xxh3 = "xxh3",
+    }
     /// When a block is written to the tier below.
     WriteMode {
         /// As soon as it is registered.

@@ -10,7 +10,7 @@ use super::offload::{self, Offload, OffloadOptions, Offloaded};
 use super::onboard::{Onboard, OnboardError, OnboardOptions, Onboarded};
 use super::{AllocateError, AllocateOptions, KvBlockManager, Prefetch, allocate};
 use crate::tier::Tier;
-use kvstrata_core::hash::Salt;
+use kvstrata_core::hash::{BlockHasher, Salt};
 use kvstrata_core::pool::Stats;
 use kvstrata_core::{BlockPool, DevicePort, SequenceHash, Token, TokenBlockSequence};
 use std::fmt;
@@ -62,15 +62,20 @@ impl Group {
     #[must_use]
     pub fn hashes_of(&self, tokens: &[Token], salt: Salt) -> Vec<SequenceHash> {
         let page = usize::try_from(self.page_size()).unwrap_or(usize::MAX);
-        let sequence = TokenBlockSequence::with_capacity(page, salt, tokens.len());
-        // A page has tokens: the manager has seen to it.
-        sequence.map_or_else(
-            |_| Vec::new(),
-            |mut sequence| {
-                sequence.extend(tokens);
-                sequence.hashes().to_vec()
-            },
-        )
+        let mut hashes = Vec::with_capacity(tokens.len() / page.max(1));
+        self.manager.hasher().extend_chain(salt.to_hash(), tokens, page, &mut hashes);
+        hashes
+    }
+
+    /// An empty sequence with the group's pages and the deployment's hash function: for requests that go on generating,
+    /// and for prompts with images ([`TokenBlockSequence::mark`]).
+    ///
+    /// # Panics
+    /// Never: a group's page has tokens.
+    #[must_use]
+    pub fn sequence(&self, salt: Salt) -> TokenBlockSequence {
+        let page = usize::try_from(self.page_size()).unwrap_or(usize::MAX).max(1);
+        TokenBlockSequence::new(page, salt, self.manager.hasher().clone()).expect("a page has tokens")
     }
 
     /// [`KvBlockManager::match_prefix`].

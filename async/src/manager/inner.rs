@@ -19,6 +19,7 @@
 use super::checked::{self, Checked};
 use super::counts::Counts;
 use super::deadlines;
+use super::hash_key::Chosen;
 use super::notices::Notices;
 use super::preempt::Naming;
 use super::rules::Rules;
@@ -90,6 +91,7 @@ pub(super) struct Inner {
     pub(super) idle: Notify,
     pub(super) tenants: Tenants,
     pub(super) naming: Naming,
+    pub(super) hashing: Chosen,
     /// Told at each change while there are purges.
     pub(super) purge_told: Notify,
     /// Told when a deadline comes before all others.
@@ -103,7 +105,7 @@ impl Inner {
         rules: Rules,
         watch: Watch,
         traffic: Traffic,
-        (tenants, naming): (Tenants, Naming),
+        (tenants, naming, hashing): (Tenants, Naming, Chosen),
         runtime: Handle,
         own: Option<Runtime>,
     ) -> Arc<Inner> {
@@ -135,6 +137,7 @@ impl Inner {
             idle: Notify::new(),
             tenants,
             naming,
+            hashing,
             purge_told: Notify::new(),
             earlier: Arc::default(),
             this: this.clone(),

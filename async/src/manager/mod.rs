@@ -120,8 +120,8 @@ use crate::metrics::{Endpoint, Metrics, Requests};
 use crate::scheduler::Misuse;
 use crate::tier::Tier;
 use inner::Inner;
-use kvstrata_core::hash::Salt;
-use kvstrata_core::{DevicePort, SequenceHash, Token};
+use kvstrata_core::hash::{Hasher, Salt, SaltParts};
+use kvstrata_core::{DevicePort, SequenceHash, Token, TokenBlockSequence};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -305,6 +305,27 @@ impl KvBlockManager {
     /// ([`Group::prefetch_tokens`]).
     pub fn prefetch_tokens(&self, tokens: &[Token], salt: Salt) -> Prefetch {
         self.prefetch(&self.hashes_of(tokens, salt))
+    }
+
+    /// The deployment's hash function, with its secret: for salts and sequences that are made outside of the manager.
+    #[must_use]
+    pub fn hasher(&self) -> &Hasher {
+        &self.inner.hashing.hasher
+    }
+
+    /// The salt of sequences that belong to no tenant. Sequences share blocks if they share the salt.
+    #[must_use]
+    pub fn salt(&self, model: &str, lora: &str, extra: &[&[u8]]) -> Salt {
+        SaltParts { tenant: "", model, lora, extra }.salt(self.hasher())
+    }
+
+    /// [`Group::sequence`] of the first group.
+    ///
+    /// # Panics
+    /// Never: a manager has a group.
+    #[must_use]
+    pub fn sequence(&self, salt: Salt) -> TokenBlockSequence {
+        self.group(0).expect("a manager has a group").sequence(salt)
     }
 
     /// [`Group::hashes_of`] of the first group.

@@ -22,10 +22,11 @@ use crate::disk::{DiskMover, DiskTier, RecoveryReport};
 use crate::manager::{BuildError, KvBlockManager, Needs, Parts, StackParts};
 use crate::trace::BLOCK_TOKENS;
 use crate::transfer::{DiskPort, HostMemory, MemoryError};
+use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::storage::DevicePort;
-use kvstrata_core::{Policy, PoolConfig, SequenceHash};
+use kvstrata_core::{Keyed, Policy, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::Backing;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot::Receiver;
@@ -183,10 +184,9 @@ pub(super) fn pool_config(blocks: u32, policy: Policy) -> PoolConfig {
     PoolConfig::new(blocks).policy(policy).page_size(BLOCK_TOKENS)
 }
 
-/// The sequence hash of an id. An id stands for a block and all before it, as a sequence hash does, so it needs no
-/// chaining; each half is a bijection of it, so that no two ids meet.
+/// The sequence hash of an id, by the default hash function. An id stands for a block and all before it, as a sequence hash
+/// does, so it needs no chaining. The secret is a fixed one, so that each run counts the same and finds what the last one left.
 pub(crate) fn hash_of(id: u64) -> SequenceHash {
-    use super::pattern::finish;
-    let high = finish(id ^ 0x5851_f42d_4c95_7f2d);
-    SequenceHash::from_u128(u128::from(high) << 64 | u128::from(finish(high ^ id.rotate_left(32))))
+    static HASHER: LazyLock<Keyed> = LazyLock::new(|| Keyed::new(b"blocks of a replay are no secret"));
+    SequenceHash::from_u128(HASHER.bytes(&id.to_le_bytes()))
 }

@@ -2,7 +2,7 @@
 
 use super::ground::{build, check, compute, hashes, rest, settings};
 use kvstrata::config::DeviceKind;
-use kvstrata::core::{Salt, SaltParts, TokenBlockSequence};
+use kvstrata::core::Salt;
 use kvstrata::tier::Tier;
 
 #[tokio::test]
@@ -84,10 +84,10 @@ async fn whoever_has_no_gpu_is_told_why() {
 async fn a_hint_may_be_of_tokens() {
     let manager = build(settings(8, 32).geometry_page_size(4));
     let tokens: Vec<u32> = (0..23).collect();
-    let salts = [Salt::default(), SaltParts { model: "m", lora: "l", ..SaltParts::default() }.salt()];
+    let salts = [Salt::default(), manager.salt("m", "l", &[])];
     for salt in salts {
         let all = manager.hashes_of(&tokens, salt);
-        let mut sequence = TokenBlockSequence::new(4, salt).expect("not zero");
+        let mut sequence = manager.sequence(salt);
         sequence.extend(&tokens);
         assert_eq!((all.len(), &all[..]), (5, sequence.hashes()), "full blocks only");
         drop(compute(&manager, &all, None).await);

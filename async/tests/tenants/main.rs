@@ -5,6 +5,7 @@ mod circle;
 #[path = "../common/mod.rs"]
 mod common;
 mod edges;
+mod forged;
 #[expect(dead_code, reason = "this test uses some of it")]
 mod gated;
 #[expect(dead_code, reason = "this test uses some of it")]
@@ -24,7 +25,8 @@ use kvstrata::manager::{Tenant, TenantError};
 
 /// The hashes of a sequence of so many blocks, with the tenant's salt; `number` tells sequences apart.
 fn sequence(tenant: &Tenant, number: u32, blocks: u32) -> Vec<SequenceHash> {
-    let mut tokens = TokenBlockSequence::new(2, tenant.salt("model", "", &[])).expect("not zero");
+    let salt = tenant.salt("model", "", &[]);
+    let mut tokens = TokenBlockSequence::new(2, salt, tenant.hasher().clone()).expect("not zero");
     tokens.extend(&(0..2 * blocks).map(|token| number << 16 | token).collect::<Vec<_>>());
     tokens.hashes().to_vec()
 }

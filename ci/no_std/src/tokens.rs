@@ -3,7 +3,7 @@
 use kvstrata_core::layout::{DType, Layout, LayoutConfig, Region};
 use kvstrata_core::plan::CopyPlan;
 use kvstrata_core::tokens::{Token, TokenBlockSequence};
-use kvstrata_core::{BlockId, Salt, SequenceHash};
+use kvstrata_core::{BlockId, Keyed, Salt, SequenceHash};
 
 use crate::frugal;
 
@@ -13,8 +13,12 @@ const BLOCK_SIZE: usize = 16;
 /// One token at a time, or all at once, or more and some taken back.
 pub fn same_hashes_either_way() {
     let salt = Salt::new(SequenceHash::from_u128(7));
-    let new = || match TokenBlockSequence::with_capacity(BLOCK_SIZE, salt, TOKENS) {
-        Ok(sequence) => sequence,
+    let hasher = Keyed::new(&[7; 32]);
+    let new = || match TokenBlockSequence::new(BLOCK_SIZE, salt, hasher.clone()) {
+        Ok(mut sequence) => {
+            sequence.reserve(TOKENS);
+            sequence
+        }
         Err(error) => panic!("{error}"),
     };
     let tokens: [Token; TOKENS] = core::array::from_fn(|i| i as Token * 31);

@@ -7,9 +7,10 @@
 //!                     = h(0)               = h(1)               = h(2)
 //! ```
 //!
-//! Two names a block: its [`SequenceHash`] h(i) = H(h(i-1) ‖ tokens(i)) stands for the block *and all before it*, the
-//! key under which pools find it; its [`BlockHash`] H(tokens(i)) stands for its tokens alone, what a router's radix
-//! tree compares. H is XXH3-128 ([`Xxh3`]) or keyed BLAKE3 (`Blake3`, feature `blake3`).
+//! A block has two names. Its [`SequenceHash`] h(i) = H(h(i-1) ‖ tokens(i)) stands for the block *and all before it*: the
+//! key under which pools find it. Its [`BlockHash`] H(tokens(i)) stands for its tokens alone: what a router's radix tree
+//! compares. H is a MAC under the deployment's secret ([`Keyed`]), or XXH3-128 ([`Xxh3`]) where all input is trusted;
+//! [`Hasher`] is the choice of a deployment.
 //!
 //! Invariants:
 //!
@@ -17,28 +18,23 @@
 //!   significant first, on every architecture. `tests.rs` pins vectors that the reference implementation made.
 //! - **I2** Salts encode their parts with lengths, so that different parts never make the same bytes.
 //!
-//! # Why one level
-//!
-//! The usual alternative, two levels, hashes tokens alone and chains those hashes: H(h(i-1) ‖ H(tokens(i))). It is
-//! said to be faster, since block hashes do not wait for each other. With XXH3-128 it is not, at the page size that
-//! counts: an input of up to 128 bytes is folded from the middle outwards, the parent (its first 16 bytes) enters in
-//! the last round, and a processor computes the other rounds of block i + 1 while it waits for h(i). Measured per
-//! 16 tokens on a 2.6 GHz Zen 4, hashing only, xxhash-rust 0.8, pages of 16: a chain step whose other input is there
-//! already 5.8 ns (the floor of both); one level 6.5 to 6.9; two levels 8.4. For pages of 32 to 512 tokens two
-//! levels are ahead by 0.5 to 1.0 ns (6.2 against 7.3 at 32, 2.4 against 3.2 at 512), too little to pay for a second
-//! scheme.
+//! A block may have a *mark*: 128 bits that stand for anything but tokens that its KV depends on, such as the image
+//! behind placeholder tokens ([`TokenBlockSequence::mark`](crate::tokens::TokenBlockSequence::mark)). A block without a
+//! mark has the hash that it always had.
 
-#[cfg(feature = "blake3")]
-mod blake3;
+mod choice;
+mod keyed;
 mod names;
+mod placement;
 mod salt;
 #[cfg(test)]
 mod tests;
 mod xxh3;
 
-#[cfg(feature = "blake3")]
-pub use self::blake3::Blake3;
+pub use choice::Hasher;
+pub use keyed::Keyed;
 pub use names::{BlockHash, SequenceHash};
+pub(crate) use placement::Placement;
 pub use salt::{Salt, SaltParts};
 pub use xxh3::Xxh3;
 
@@ -58,6 +54,9 @@ pub trait BlockHasher {
 
     /// h(i) = H(`parent` ‖ `tokens`), where `parent` is h(i-1), or the salt for the first block.
     fn sequence_hash(&self, parent: SequenceHash, tokens: &[Token]) -> SequenceHash;
+
+    /// The same for a block with a mark. It differs from the hash without one, and from the one with any other mark.
+    fn marked_hash(&self, parent: SequenceHash, tokens: &[Token], mark: u128) -> SequenceHash;
 
     /// Appends the sequence hash of each whole block of `block_size` tokens to `out`; tokens behind the last whole
     /// block are left alone. The hashes of a prompt without keeping its tokens.

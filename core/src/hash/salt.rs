@@ -1,6 +1,6 @@
 //! Salts: what makes the KV of equal tokens differ, folded into h(-1).
 
-use super::{BlockHasher, SequenceHash, Xxh3};
+use super::{BlockHasher, SequenceHash};
 use alloc::vec::Vec;
 
 /// h(-1), the parent of every first block. Sequences share blocks only if they share the salt.
@@ -35,38 +35,34 @@ impl From<Salt> for SequenceHash {
 /// The parts of a salt. An empty part and an absent one are the same; everything else that differs, differs.
 ///
 /// ```
-/// use kvstrata_core::hash::SaltParts;
+/// use kvstrata_core::hash::{Keyed, SaltParts};
+/// let hasher = Keyed::new(&[7; 32]); // 32 random bytes
 /// let base = SaltParts { tenant: "acme", model: "llama-3-70b@9f2c bf16 tp4", ..SaltParts::default() };
 /// let tuned = SaltParts { lora: "support-v3", ..base };
-/// assert_ne!(base.salt(), tuned.salt());
+/// assert_ne!(base.salt(&hasher), tuned.salt(&hasher));
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SaltParts<'a> {
-    /// Who may share. Where tenants are adversaries, hash with a key ([`salt_with`](SaltParts::salt_with)).
+    /// Who may share.
     pub tenant: &'a str,
     /// Fingerprint of the model: weights, dtype, whatever changes its KV.
     pub model: &'a str,
     /// LoRA adapter.
     pub lora: &'a str,
-    /// Anything else, in an order that the caller fixes: hashes of images, a cache salt from the request.
+    /// Anything else, in an order that the caller fixes, such as a cache salt from the request. An image belongs to the
+    /// blocks that it fills ([`TokenBlockSequence::mark`](crate::tokens::TokenBlockSequence::mark)).
     pub extra: &'a [&'a [u8]],
 }
 
 impl SaltParts<'_> {
-    /// The salt, by XXH3-128.
-    #[must_use]
-    pub fn salt(&self) -> Salt {
-        self.salt_with(&Xxh3)
-    }
-
     /// The salt, by the function that hashes the blocks too.
     #[must_use]
-    pub fn salt_with<H: BlockHasher>(&self, hasher: &H) -> Salt {
+    pub fn salt<H: BlockHasher>(&self, hasher: &H) -> Salt {
         Salt(SequenceHash::from_u128(hasher.bytes(&self.encode())))
     }
 
     /// Version, then each part as its length (8 bytes, least significant first) and its bytes (I2).
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::from(*b"kvstrata.salt.1\0");
         let fixed = [self.tenant.as_bytes(), self.model.as_bytes(), self.lora.as_bytes()];
         for part in fixed.iter().chain(self.extra) {

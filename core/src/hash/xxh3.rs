@@ -1,4 +1,4 @@
-//! XXH3-128, the default H.
+//! XXH3-128: the H for tokens that come from trusted callers only.
 
 use super::{BlockHash, BlockHasher, SequenceHash};
 use crate::tokens::Token;
@@ -7,8 +7,8 @@ use xxhash_rust::xxh3;
 
 /// XXH3-128 (seed 0, default secret), by the crate `xxhash-rust`.
 ///
-/// Fast, and even over inputs that nobody chose for their hashes. Who may choose tokens at will can make two blocks
-/// collide: then use `Blake3` with a secret key (feature `blake3`).
+/// It has no secret. Anyone who may choose the tokens of a prompt can choose them so that a block gets the hash of any
+/// other block, in less than a microsecond (SECURITY.md): take [`Keyed`](super::Keyed) there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Xxh3;
 
@@ -29,6 +29,14 @@ impl BlockHasher for Xxh3 {
     #[inline]
     fn sequence_hash(&self, parent: SequenceHash, tokens: &[Token]) -> SequenceHash {
         SequenceHash::from_u128(prefixed(parent.to_bytes(), tokens))
+    }
+
+    fn marked_hash(&self, parent: SequenceHash, tokens: &[Token], mark: u128) -> SequenceHash {
+        // An odd length: no message without a mark has one.
+        let mut prefix = [b'm'; 33];
+        prefix[1..17].copy_from_slice(&mark.to_le_bytes());
+        prefix[17..].copy_from_slice(&parent.to_bytes());
+        SequenceHash::from_u128(prefixed(prefix, tokens))
     }
 
     fn extend_chain(

@@ -25,6 +25,7 @@
 
 use super::ghosts::Ghosts;
 use super::pair::{Counts, Pair, Rules};
+use crate::hash::Placement;
 use crate::slot::Slot;
 use crate::sync::{AtomicU64, CachePadded, Relaxed};
 use crate::timeline::BATCH;
@@ -46,9 +47,9 @@ pub(crate) struct ArcRules {
 }
 
 impl Arc {
-    pub(super) fn new(capacity: usize) -> Arc {
+    pub(super) fn new(capacity: usize, place: Placement) -> Arc {
         let rules = ArcRules { capacity, target: CachePadded(AtomicU64::new(0)) };
-        Pair::with(rules, Ghosts::new(2, capacity + BATCH))
+        Pair::with(rules, Ghosts::new(2, capacity + BATCH, place))
     }
 }
 
@@ -99,7 +100,7 @@ mod tests {
     #[test]
     fn thirds_are_not_lost() {
         let rules = ArcRules { capacity: 100, target: CachePadded(AtomicU64::new(0)) };
-        let ghosts = Ghosts::new(2, 100);
+        let ghosts = Ghosts::new(2, 100, Placement::new(1));
         // One of B1 is taken out when it is met.
         for (queue, number) in [(B1, 1), (B1, 2), (B2, 3), (B2, 4), (B2, 5), (B2, 6)] {
             ghosts.insert(queue, SequenceHash::from_u128(number << 33), || queue);

@@ -24,8 +24,7 @@
 //! bit, then looks at the tail; who moves the tail has seen no bit, and looks again. Both do it by a read-modify-write of the tail, AcqRel:
 //! of two such, the later one sees what was before the earlier one (I3).
 
-use super::fingerprint;
-use crate::hash::SequenceHash;
+use crate::hash::{Placement, SequenceHash};
 use crate::prefetch::prefetch;
 use crate::sync::{AcqRel, AtomicU32, AtomicU64, CachePadded, Relaxed, site, skipped};
 use alloc::boxed::Box;
@@ -45,6 +44,8 @@ const TRIES: usize = 4;
 
 /// One queue or two, over one table.
 pub(crate) struct Ghosts {
+    /// A key's first bucket, and its fingerprint: short of 2^-31 false hits that stands for the key.
+    place: [Placement; 2],
     table: Box<[Bucket]>,
     queues: Box<[Queue]>,
     room: usize,
@@ -73,14 +74,11 @@ struct Ends {
 struct Entry(u64);
 
 impl Entry {
-    fn new(key: SequenceHash, queue: usize, number: u32) -> Entry {
-        Entry((Entry::print(key) << 33) | ((queue as u64) << 32) | u64::from(number))
+    fn new(print: u32, queue: usize, number: u32) -> Entry {
+        Entry((u64::from(print >> 1) << 33) | ((queue as u64) << 32) | u64::from(number))
     }
-    fn print(key: SequenceHash) -> u64 {
-        u64::from(fingerprint(key) >> 1)
-    }
-    fn is_of(self, key: SequenceHash) -> bool {
-        self.0 >> 33 == Entry::print(key)
+    fn is_of(self, print: u32) -> bool {
+        self.0 >> 33 == u64::from(print >> 1)
     }
     fn queue(self) -> usize {
         (self.0 >> 32) as usize & 1
@@ -92,9 +90,10 @@ impl Entry {
 
 impl Ghosts {
     /// So many queues, one or two, with room for so many ghosts in all.
-    pub(super) fn new(queues: usize, room: usize) -> Ghosts {
+    pub(super) fn new(queues: usize, room: usize, place: Placement) -> Ghosts {
         let buckets = (2 * room).div_ceil(WAYS);
         Ghosts {
+            place: [place, place.again()],
             table: (0..buckets).map(|_| Bucket(array::from_fn(|_| AtomicU64::new(0)))).collect(),
             queues: (0..queues).map(|_| Queue::new(NUMBERS * room)).collect(),
             room,
@@ -121,18 +120,18 @@ impl Ghosts {
             self.queues.iter().any(Queue::drop_oldest);
         }
         let number = self.queues[queue].push();
-        if !self.enter(key, Entry::new(key, queue, number)) {
+        if !self.enter(key, Entry::new(self.print(key), queue, number)) {
             self.queues[queue].remove(number);
         }
     }
 
     /// A block is back: takes its ghost out. Of which queue, if there was one.
     pub(super) fn take(&self, key: SequenceHash) -> Option<usize> {
-        let seen = self.seen();
+        let (seen, print) = (self.seen(), self.print(key));
         for bucket in self.buckets(key) {
             for way in &bucket.0 {
                 let entry = Entry(way.load(Relaxed));
-                if entry.is_of(key) && seen.is_there(entry) && self.forget(entry) {
+                if entry.is_of(print) && seen.is_there(entry) && self.forget(entry) {
                     // If it fails, another ghost has the entry already.
                     let _ = way.compare_exchange(entry.0, 0, Relaxed, Relaxed);
                     return Some(entry.queue());
@@ -152,9 +151,13 @@ impl Ghosts {
         size_of_val(&*self.table) + size_of_val(&*self.queues) + bits
     }
 
+    fn print(&self, key: SequenceHash) -> u32 {
+        self.place[1].of(key)
+    }
+
     fn buckets(&self, key: SequenceHash) -> [&Bucket; 2] {
-        let mixed = fingerprint(key).wrapping_mul(0x9e37_79b9);
-        [key.to_u128() as u32, mixed].map(|number| {
+        let mixed = self.print(key).wrapping_mul(0x9e37_79b9);
+        [self.place[0].of(key), mixed].map(|number| {
             let index = (u64::from(number) * self.table.len() as u64) >> 32;
             &self.table[index as usize]
         })

@@ -17,7 +17,7 @@ mod two_q;
 
 pub use reuse::ReuseStats;
 
-use crate::hash::SequenceHash;
+use crate::hash::Placement;
 use crate::pool::Hunt;
 use crate::slot::{Priority, Slot};
 use alloc::boxed::Box;
@@ -235,15 +235,21 @@ macro_rules! each {
 }
 
 impl AnyPolicy {
-    pub(crate) fn new(policy: Policy, capacity: usize, lanes: usize, lane_of: fn() -> usize) -> AnyPolicy {
+    pub(crate) fn new(
+        policy: Policy,
+        capacity: usize,
+        place: Placement,
+        lanes: usize,
+        lane_of: fn() -> usize,
+    ) -> AnyPolicy {
         match policy {
             Policy::Lru => AnyPolicy::Lru(lru::Lru),
             Policy::Lfu => AnyPolicy::Lfu(lfu::Lfu::new()),
             Policy::Sieve => AnyPolicy::Sieve(sieve::Sieve),
-            Policy::S3Fifo => AnyPolicy::S3Fifo(s3fifo::S3Fifo::new(capacity)),
-            Policy::Arc => AnyPolicy::Arc(arc::Arc::new(capacity)),
-            Policy::TwoQ => AnyPolicy::TwoQ(two_q::TwoQ::new(capacity)),
-            Policy::Reuse => AnyPolicy::Reuse(Box::new(reuse::Reuse::new(capacity, lanes, lane_of))),
+            Policy::S3Fifo => AnyPolicy::S3Fifo(s3fifo::S3Fifo::new(capacity, place)),
+            Policy::Arc => AnyPolicy::Arc(arc::Arc::new(capacity, place)),
+            Policy::TwoQ => AnyPolicy::TwoQ(two_q::TwoQ::new(capacity, place)),
+            Policy::Reuse => AnyPolicy::Reuse(Box::new(reuse::Reuse::new(capacity, place, lanes, lane_of))),
         }
     }
 }
@@ -351,10 +357,4 @@ impl Eviction for AnyPolicy {
     fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
         each!(self, policy => policy.evict(wanted, hunt))
     }
-}
-
-/// Short of 2^-32 false hits, a key's fingerprint stands for it in a ghost list.
-#[inline]
-pub(crate) fn fingerprint(key: SequenceHash) -> u32 {
-    (key.to_u128() >> 32) as u32
 }

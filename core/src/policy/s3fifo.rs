@@ -14,6 +14,7 @@
 use super::ghosts::Ghosts;
 use super::pair::{self, Counts, LISTS, PROVEN as MAIN};
 use super::{Eviction, Hunt, Outset, Turn};
+use crate::hash::Placement;
 use crate::slot::{NO_LIST, Priority, Slot};
 use crate::sync::Relaxed;
 use crate::timeline::{BATCH, Verdict};
@@ -28,14 +29,14 @@ pub(crate) struct S3Fifo {
 }
 
 impl S3Fifo {
-    pub(super) fn new(capacity: usize) -> S3Fifo {
+    pub(super) fn new(capacity: usize, place: Placement) -> S3Fifo {
         let most_ghosts = capacity * 9 / 10;
         S3Fifo {
             capacity,
             small_target: (capacity / 10).max(1),
             most_ghosts,
             counts: Counts::new(),
-            ghosts: Ghosts::new(1, most_ghosts + BATCH),
+            ghosts: Ghosts::new(1, most_ghosts + BATCH, place),
         }
     }
 

@@ -18,6 +18,7 @@
 
 use super::ghosts::Ghosts;
 use super::pair::{Counts, Pair, Rules};
+use crate::hash::Placement;
 use crate::timeline::BATCH;
 
 pub(crate) type TwoQ = Pair<TwoQRules>;
@@ -31,9 +32,9 @@ pub(crate) struct TwoQRules {
 }
 
 impl TwoQ {
-    pub(super) fn new(capacity: usize) -> TwoQ {
+    pub(super) fn new(capacity: usize, place: Placement) -> TwoQ {
         let rules = TwoQRules { capacity, most_in: capacity / 4, most_out: capacity / 2 };
-        Pair::with(rules, Ghosts::new(1, capacity / 2 + BATCH))
+        Pair::with(rules, Ghosts::new(1, capacity / 2 + BATCH, place))
     }
 }
 

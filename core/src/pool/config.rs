@@ -32,6 +32,7 @@ pub struct PoolConfig {
     pub(super) duplicates: Duplicates,
     pub(super) lanes: usize,
     pub(super) lane_of: fn() -> usize,
+    pub(super) seed: u64,
     pub(super) sink: Option<Box<dyn EventSink>>,
 }
 
@@ -48,6 +49,7 @@ impl PoolConfig {
             duplicates: Duplicates::default(),
             lanes: 8,
             lane_of: lane_of_stack,
+            seed: 0,
             sink: None,
         }
     }
@@ -86,6 +88,14 @@ impl PoolConfig {
     /// stack's address, and two threads may share a lane. Give a thread-local number where there is one.
     pub fn lane_of(mut self, lane_of: fn() -> usize) -> PoolConfig {
         self.lane_of = lane_of;
+        self
+    }
+
+    /// Decides where the pool's tables put each hash; 0 unless given. If callers that you do not trust can choose hashes,
+    /// give a random number that they cannot learn: with a known seed, they can put all their blocks into one chain, and
+    /// lookups of it get slow for everyone. Equal seeds give equal choices of the policies that sample by hash.
+    pub fn seed(mut self, seed: u64) -> PoolConfig {
+        self.seed = seed;
         self
     }
 

@@ -42,6 +42,7 @@ pub use victims::VictimsSeen;
 use crate::error::ConfigError;
 use crate::events::EventSink;
 use crate::free::FreeMap;
+use crate::hash::Placement;
 use crate::id::{BlockId, BlockRef};
 use crate::policy::{AnyPolicy, Eviction, Policy};
 use crate::registry::Registry;
@@ -80,13 +81,14 @@ impl BlockPool {
     pub fn new(config: PoolConfig) -> Result<BlockPool, ConfigError> {
         config.check()?;
         let capacity = config.capacity as usize;
-        let policy = AnyPolicy::new(config.policy, capacity, config.lanes, config.lane_of);
+        let place = Placement::new(config.seed);
+        let policy = AnyPolicy::new(config.policy, capacity, place.again(), config.lanes, config.lane_of);
         let keeps_place = (0..policy.lists()).any(|list| policy.keeps_place(list as u8));
         let tells_uses = policy.tells_uses();
         Ok(BlockPool {
             slots: Slot::table(capacity),
             free: FreeMap::new(config.capacity, config.lanes),
-            registry: Registry::new(capacity),
+            registry: Registry::new(capacity, place),
             timeline: Timeline::new(capacity, policy.lists(), config.policy == Policy::Sieve),
             unplaced: unplaced::Unplaced::new(capacity),
             policy,

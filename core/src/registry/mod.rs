@@ -32,7 +32,7 @@ mod link;
 #[cfg(all(test, loom))]
 mod models;
 
-use crate::hash::SequenceHash;
+use crate::hash::{Placement, SequenceHash};
 use crate::prefetch::prefetch;
 use crate::slot::{MAX_REFERENCES, Slot, State, Word};
 use crate::sync::{Acquire, AtomicU64, Relaxed, Release, fence, site, skipped};
@@ -41,6 +41,7 @@ use link::Link;
 
 /// The heads of the chains.
 pub(crate) struct Registry {
+    place: Placement,
     heads: Box<[AtomicU64]>,
 }
 
@@ -69,9 +70,9 @@ pub(crate) enum Inserted {
 
 impl Registry {
     /// A table for up to `capacity` slots: two heads a slot, so that nearly every chain is one slot long.
-    pub(crate) fn new(capacity: usize) -> Registry {
+    pub(crate) fn new(capacity: usize, place: Placement) -> Registry {
         let heads = if cfg!(loom) { 2 } else { capacity * 2 };
-        Registry { heads: (0..heads).map(|_| AtomicU64::new(Link::EMPTY.0)).collect() }
+        Registry { place, heads: (0..heads).map(|_| AtomicU64::new(Link::EMPTY.0)).collect() }
     }
 
     /// Bytes of the heads.
@@ -81,11 +82,10 @@ impl Registry {
 
     #[inline]
     fn head(&self, key: SequenceHash) -> &AtomicU64 {
-        // Engines hand in hashes of their own, so mix before the range reduction (Lemire 2016), which uses the high bits.
-        let key = key.to_u128();
-        let mixed = ((key as u64) ^ (key >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let index = ((u128::from(mixed) * self.heads.len() as u128) >> 64) as usize;
-        &self.heads[index]
+        // Engines hand in hashes of their own, or an attacker's. A pool has 2^29 heads at most, so 32 bits reach all of them
+        // by Lemire's range reduction (2016).
+        let index = (u64::from(self.place.of(key)) * self.heads.len() as u64) >> 32;
+        &self.heads[index as usize]
     }
 
     /// Brings the key's head into the cache.

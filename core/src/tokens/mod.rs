@@ -12,14 +12,14 @@
 //! Invariants:
 //!
 //! - **I1** `hashes.len() == tokens.len() / block_size`, whenever the caller can look.
-//! - **I2** `hashes[i]` = H(`hashes[i - 1]` ‖ tokens of block i), with the salt before the first.
+//! - **I2** `hashes[i]` = H(`hashes[i - 1]` ‖ tokens of block i ‖ its mark, if it has one), with the salt before the first.
 //! - **I3** Nothing is allocated a block: both arrays grow by doubling, and not at all within their capacity.
 
 mod sequence;
 #[cfg(test)]
 mod tests;
 
-pub use sequence::{TokenBlock, TokenBlockSequence, ZeroBlockSize};
+pub use sequence::{MarkError, TokenBlock, TokenBlockSequence, ZeroBlockSize};
 
 /// A token: its number in the model's vocabulary.
 pub type Token = u32;

@@ -19,7 +19,7 @@ fn oracle(tokens: &[Token], block_size: usize) -> Vec<SequenceHash> {
     hashes
 }
 
-fn check(sequence: &TokenBlockSequence, tokens: &[Token]) {
+fn check(sequence: &TokenBlockSequence<Xxh3>, tokens: &[Token]) {
     let size = sequence.block_size();
     assert_eq!(sequence.tokens(), tokens);
     assert_eq!(sequence.hashes(), oracle(tokens, size));
@@ -40,14 +40,14 @@ fn check(sequence: &TokenBlockSequence, tokens: &[Token]) {
 
 #[test]
 fn blocks_need_tokens() {
-    let refused = TokenBlockSequence::new(0, SALT).unwrap_err();
+    let refused = TokenBlockSequence::new(0, SALT, Xxh3).unwrap_err();
     assert_eq!(refused.to_string(), "block_size = 0: a block has at least 1 token");
 }
 
 #[test]
 fn a_fork_goes_its_own_way() {
     let tokens: Vec<Token> = (0..40).collect();
-    let mut trunk = TokenBlockSequence::with_capacity(16, SALT, 64).unwrap();
+    let mut trunk = TokenBlockSequence::new(16, SALT, Xxh3).unwrap();
     assert_eq!(trunk.extend(&tokens), 0..2);
     let mut branch = trunk.fork();
     assert_eq!(branch.extend(&[7; 8]), 2..3);
@@ -58,7 +58,7 @@ fn a_fork_goes_its_own_way() {
 
 #[test]
 fn clear_keeps_the_salt() {
-    let mut sequence = TokenBlockSequence::new(2, SALT).unwrap();
+    let mut sequence = TokenBlockSequence::new(2, SALT, Xxh3).unwrap();
     sequence.extend(&[1, 2, 3]);
     sequence.clear();
     check(&sequence, &[]);
@@ -70,7 +70,7 @@ fn clear_keeps_the_salt() {
 fn pieces_that_split_a_block_do_not_show() {
     let tokens: Vec<Token> = (0..10_000).collect();
     for block_size in [1, 7, 16, 5000, 10_001, usize::MAX] {
-        let mut sequence = TokenBlockSequence::new(block_size, SALT).unwrap();
+        let mut sequence = TokenBlockSequence::new(block_size, SALT, Xxh3).unwrap();
         assert_eq!(sequence.extend(&tokens), 0..tokens.len() / block_size);
         assert_eq!(sequence.hashes(), oracle(&tokens, block_size));
     }
@@ -108,7 +108,7 @@ proptest! {
         block_size in prop::sample::select(alloc::vec![1usize, 2, 3, 15, 16, 17, 32, 64, 65]),
         operations in prop::collection::vec(operation(), 0..40),
     ) {
-        let mut sequence = TokenBlockSequence::new(block_size, SALT).unwrap();
+        let mut sequence = TokenBlockSequence::new(block_size, SALT, Xxh3).unwrap();
         let mut model: Vec<Token> = Vec::new();
         for operation in operations {
             let before = model.len() / block_size;

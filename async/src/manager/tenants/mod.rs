@@ -167,11 +167,11 @@ impl Tenant {
         self.manager.tenant
     }
 
-    /// What its sequences' hashes begin with, so that no other tenant shares them. Where tenants are adversaries, take
-    /// [`SaltParts::salt_with`] and a key.
+    /// The salt of its sequences: no other tenant has it. With the default hash function (`hash.function = "keyed"`) this
+    /// holds against tenants that choose tokens and `extra` as they like.
     #[must_use]
     pub fn salt(&self, model: &str, lora: &str, extra: &[&[u8]]) -> Salt {
-        SaltParts { tenant: &self.name, model, lora, extra }.salt()
+        SaltParts { tenant: &self.name, model, lora, extra }.salt(self.manager.hasher())
     }
 
     /// What it has of a tier, over all groups.

@@ -1,6 +1,7 @@
 //! Models of the queues alone: at rest, as many ghosts are there as are counted. Under loom a bucket has two entries.
 
 use super::*;
+use crate::hash::Placement;
 use crate::sync::{Arc, model, spawn};
 
 fn key(number: u64) -> SequenceHash {
@@ -18,7 +19,7 @@ fn at_rest(ghosts: &Ghosts) {
 #[test]
 fn a_ghost_is_had_once() {
     model(|| {
-        let ghosts = Arc::new(Ghosts::new(1, 2));
+        let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);
         ghosts.insert(0, key(2), || 0);
         let other = ghosts.clone();
@@ -33,7 +34,7 @@ fn a_ghost_is_had_once() {
 #[test]
 fn a_ghost_is_had_by_one() {
     model(|| {
-        let ghosts = Arc::new(Ghosts::new(1, 2));
+        let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);
         let other = ghosts.clone();
         let taking = spawn(move || usize::from(other.take(key(1)).is_some()));
@@ -47,7 +48,7 @@ fn a_ghost_is_had_by_one() {
 #[test]
 fn the_tail_passes_a_new_ghost() {
     model(|| {
-        let ghosts = Arc::new(Ghosts::new(1, 2));
+        let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         let other = ghosts.clone();
         let dropping = spawn(move || other.queues[0].drop_oldest());
         ghosts.insert(0, key(1), || 0);
@@ -60,7 +61,7 @@ fn the_tail_passes_a_new_ghost() {
 #[test]
 fn two_leave_ghosts() {
     model(|| {
-        let ghosts = Arc::new(Ghosts::new(1, 2));
+        let ghosts = Arc::new(Ghosts::new(1, 2, Placement::new(1)));
         ghosts.insert(0, key(1), || 0);
         let other = ghosts.clone();
         let leaving = spawn(move || other.insert(0, key(2), || 0));

@@ -9,7 +9,7 @@ fn key(number: u64) -> SequenceHash {
 /// Against queues that are searched: the same lengths and the same answers, over many rounds of the numbers.
 #[test]
 fn queues_are_exact() {
-    let ghosts = Ghosts::new(2, 200);
+    let ghosts = Ghosts::new(2, 200, Placement::new(1));
     let mut queues = [VecDeque::new(), VecDeque::new()];
     let mut state = 0x1234_5678_9abc_def1u64;
     let (mut next, mut taken) = (0, 0);
@@ -49,7 +49,7 @@ fn queues_are_exact() {
 /// With no room left the oldest goes, and the youngest is there.
 #[test]
 fn room_is_bounded() {
-    let ghosts = Ghosts::new(1, 50);
+    let ghosts = Ghosts::new(1, 50, Placement::new(1));
     for number in 0..10_000 {
         ghosts.insert(0, key(number), || 0);
         assert!(ghosts.len(0) <= 50);
@@ -63,7 +63,7 @@ fn room_is_bounded() {
 /// One that is never asked for does not keep the numbers from going round, nor is it taken for who has its number then.
 #[test]
 fn an_old_one_makes_way_for_its_number() {
-    let ghosts = Ghosts::new(1, 32);
+    let ghosts = Ghosts::new(1, 32, Placement::new(1));
     ghosts.insert(0, key(0), || 0);
     for number in 1..256 {
         ghosts.insert(0, key(number), || 0);

@@ -8,7 +8,7 @@
 use super::lock::TryLock;
 use super::path::Path;
 use super::ring::{Ring, Weight};
-use crate::hash::SequenceHash;
+use crate::hash::{Placement, SequenceHash};
 use crate::pool::wrap;
 use crate::sync::{AtomicU64, CachePadded, Relaxed};
 use alloc::boxed::Box;
@@ -30,16 +30,14 @@ pub(super) struct Key(u64);
 
 impl Key {
     #[inline]
-    pub(super) fn of(hash: SequenceHash) -> Key {
-        let hash = hash.to_u128();
-        let folded =
-            (hash as u64 ^ ((hash >> 64) as u64).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Key((folded ^ (folded >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 3)
+    pub(super) fn of(hash: SequenceHash, [low, high]: &[Placement; 2]) -> Key {
+        Key((u64::from(high.of(hash)) << 32 | u64::from(low.of(hash))) >> 3)
     }
 
     #[cfg(all(test, not(loom)))]
     pub(super) fn some(number: u64) -> Key {
-        Key::of(SequenceHash::from_u128(u128::from(number)))
+        let place = Placement::new(1);
+        Key::of(SequenceHash::from_u128(u128::from(number)), &[place, place.again()])
     }
 
     /// Where it belongs in a table of so many places.

@@ -60,6 +60,7 @@ pub(crate) use path::{Batch, Uses};
 pub use standing::ReuseStats;
 
 use super::{Eviction, Hunt};
+use crate::hash::Placement;
 use crate::slot::{Priority, Slot};
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
 use ages::Ages;
@@ -104,6 +105,7 @@ const SAMPLE_SHIFT: u32 = 4;
 const ANEW_SHIFT: u32 = 6;
 
 pub(crate) struct Reuse {
+    place: [Placement; 2],
     capacity: u32,
     notes: Box<[AtomicU32]>,
     journal: Journal<Learner>,
@@ -118,7 +120,7 @@ pub(crate) struct Reuse {
 }
 
 impl Reuse {
-    pub(super) fn new(capacity: usize, lanes: usize, lane_of: fn() -> usize) -> Reuse {
+    pub(super) fn new(capacity: usize, place: Placement, lanes: usize, lane_of: fn() -> usize) -> Reuse {
         let ages = Ages::new(capacity);
         let orders = Orders::new(ages, 0, MARGIN);
         let mut learner = Learner::new(capacity, ages, 0);
@@ -126,6 +128,7 @@ impl Reuse {
         let learner_bytes = learner.memory_bytes();
         Reuse {
             capacity: capacity as u32,
+            place: [place, place.again()],
             notes: (0..capacity).map(|_| AtomicU32::new(0)).collect(),
             journal: Journal::new(lanes, lane_of, journal::words(capacity, lanes), learner),
             orders,
@@ -144,6 +147,11 @@ impl Reuse {
             let shadow = learner.shadow();
             [shadow.total(), shadow.ghosts().into(), shadow.deficit(), lanes.waiting().into()]
         })
+    }
+
+    #[inline]
+    fn key_of(&self, slot: &Slot) -> Key {
+        Key::of(slot.key(), &self.place)
     }
 
     #[inline]
@@ -175,7 +183,7 @@ impl Reuse {
     fn evicted(&self, number: u32, slot: &Slot, parent: Option<u32>, page: &mut Page) {
         // Relaxed, both: we own it.
         let (flags, stamp) = (slot.heat.swap(0, Relaxed), slot.stamp.load(Relaxed));
-        let key = Key::of(slot.key());
+        let key = self.key_of(slot);
         if flags & KNOWN != 0 {
             if self.orders.lru_has(stamp) {
                 self.orders.risk_one();
@@ -268,7 +276,7 @@ impl Eviction for Reuse {
 
     /// All notes of a block that nobody can find yet.
     fn on_register(&self, number: u32, slot: &Slot, parent: Option<u32>) {
-        let key = Key::of(slot.key());
+        let key = self.key_of(slot);
         let mut notes = Notes::default();
         notes.set(NEW, 1);
         notes.set(TURNS, 1);
@@ -302,7 +310,7 @@ impl Eviction for Reuse {
     /// It is there: a miss of the request that brought it.
     fn on_registered(&self, number: u32, slot: &Slot, uses: &mut Uses) {
         self.make_room(uses);
-        let key = Key::of(slot.key());
+        let key = self.key_of(slot);
         uses.tell(Record::Missed(key));
         if self.notes(number).is_sampled() {
             uses.tell(Record::Used(key));
@@ -331,7 +339,7 @@ impl Eviction for Reuse {
         notes.add(TURNS, 1);
         self.set_notes(number, notes);
         if notes.is_sampled() {
-            uses.tell(Record::Used(Key::of(slot.key())));
+            uses.tell(Record::Used(self.key_of(slot)));
         }
     }
 
@@ -414,7 +422,7 @@ impl Eviction for Reuse {
         let class = self.class(slot, notes, &batch.path);
         // Of one that was touched, the wait goes on.
         if notes.is_sampled() && flags & TOUCHED == 0 {
-            batch.page.add(Record::Waits { key: Key::of(slot.key()), class, nth });
+            batch.page.add(Record::Waits { key: self.key_of(slot), class, nth });
         }
         if batch.path.enters(class) && class < YOUNG_LISTS {
             // Relaxed: a place to look at; of two that release at once one is the youngest.

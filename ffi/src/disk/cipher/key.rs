@@ -41,6 +41,9 @@ pub enum KeyError {
         /// Its permission bits.
         mode: u32,
     },
+    /// The system gives no random numbers.
+    #[error("the system gives no random numbers for a new key; name a key file")]
+    Random,
     /// The variable is not there.
     #[error("environment variable {name}: is not set; set it to a key of 64 hexadecimal digits")]
     NotSet {
@@ -139,6 +142,22 @@ impl Key {
         let mut key = Arc::new(Zeroizing::new([0_u8; KEY_BYTES]));
         fill(&mut *Arc::make_mut(&mut key));
         Key(key)
+    }
+
+    /// A new one, of the system's random numbers.
+    ///
+    /// # Errors
+    /// [`KeyError::Random`].
+    pub fn random() -> Result<Key, KeyError> {
+        let mut drawn = Ok(());
+        let key = Key::new(|key| drawn = getrandom::fill(key));
+        drawn.map(|()| key).map_err(|_| KeyError::Random)
+    }
+
+    /// The secret itself. Whoever copies it answers for the copy.
+    #[must_use]
+    pub fn expose(&self) -> &[u8; KEY_BYTES] {
+        &self.0
     }
 
     pub(super) fn bytes(&self) -> &[u8; KEY_BYTES] {

@@ -1,0 +1,188 @@
+//! The secret of the block hashes: where it comes from, and where it is kept so that a restart finds it.
+//!
+//! ```text
+//!   hash.key_file, hash.key_env       the deployment's: all its processes and nodes are given the same one
+//!   kvstrata.hash-key (mode 0600)     else, beside the first of disk.paths: made once, found by each restart and each rank
+//!   memory                            else: drawn anew by each process, since nothing outlives it
+//! ```
+//!
+//! Invariants
+//! - I1: a file that is there is never overwritten. Of processes that make one at the same time, one wins, and all read its.
+//! - I2: the secret is in no message. [`Hasher::fingerprint`] names it.
+
+use crate::config::{HashFunction, ManagerConfig};
+use kvstrata_core::hash::{Hasher, Keyed};
+use kvstrata_ffi::disk::{Key, KeyError};
+use std::fmt::Write as _;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Its name beside the first volume.
+const FILE: &str = "kvstrata.hash-key";
+
+/// Why there is no secret.
+#[derive(Debug, thiserror::Error)]
+pub enum HashKeyError {
+    /// A key that is there, and cannot be taken.
+    #[error("{setting}: {source}")]
+    Key {
+        /// The setting that names it, or that would name another one.
+        setting: &'static str,
+        /// What is wrong.
+        source: KeyError,
+    },
+    /// The file beside the first volume cannot be made.
+    #[error(
+        "hash.key_file: a new key cannot be written to {} ({source}); name a file with hash.key_file, or a variable with \
+         hash.key_env", path.display()
+    )]
+    Make {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The system gives no random numbers.
+    #[error("hash.key_file: the system gives no random numbers for a key; name a file with hash.key_file")]
+    Random,
+}
+
+/// A hasher, and where its secret is kept.
+pub(super) struct Chosen {
+    pub(super) hasher: Hasher,
+    /// For people.
+    pub(super) origin: String,
+}
+
+/// The hasher that the settings ask for; makes the key file beside the first volume, if there is to be one.
+pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
+    if config.hash.function == HashFunction::Xxh3 {
+        let origin = "no secret: anyone who chooses tokens can choose hashes".to_owned();
+        return Ok(Chosen { hasher: Hasher::Xxh3, origin });
+    }
+    let failed = |setting| move |source| HashKeyError::Key { setting, source };
+    let (key, origin) = match (&config.hash.key_file, &config.hash.key_env) {
+        (Some(file), _) => {
+            let key = Key::from_file(file).map_err(failed("hash.key_file"))?;
+            (key, format!("secret of {}", file.display()))
+        }
+        (None, Some(name)) => {
+            let key = Key::from_variable(name).map_err(failed("hash.key_env"))?;
+            (key, format!("secret of the variable {name}"))
+        }
+        (None, None) => match beside(config) {
+            Some(file) => {
+                if !file.exists() {
+                    make(&file)?;
+                }
+                let key = Key::from_file(&file).map_err(failed("hash.key_file"))?;
+                (key, format!("secret of {}", file.display()))
+            }
+            None => {
+                let key = Key::random().map_err(|_| HashKeyError::Random)?;
+                (key, "a secret of this process alone".to_owned())
+            }
+        },
+    };
+    Ok(Chosen { hasher: Keyed::new(key.expose()).into(), origin })
+}
+
+/// The file beside the first volume, if volumes stay.
+fn beside(config: &ManagerConfig) -> Option<PathBuf> {
+    let first = config.disk.paths.first().filter(|_| config.disk.blocks > 0)?;
+    let folder = if first.is_dir() { first } else { first.parent()? };
+    Some(folder.join(FILE))
+}
+
+/// Writes a new secret to a file that is not there yet: under another name first, then linked to its own (I1).
+fn make(path: &Path) -> Result<(), HashKeyError> {
+    let failed = |source| HashKeyError::Make { path: path.to_owned(), source };
+    let key = Key::random().map_err(|_| HashKeyError::Random)?;
+    let mut digits = String::with_capacity(65);
+    for byte in key.expose() {
+        // Writing to a string does not fail.
+        let _ = write!(digits, "{byte:02x}");
+    }
+    digits.push('\n');
+    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+    let written = written.and_then(|mut file| {
+        file.write_all(digits.as_bytes())?;
+        file.sync_all()
+    });
+    let linked = written.and_then(|()| match fs::hard_link(&draft, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    });
+    let _ = fs::remove_file(&draft);
+    linked.map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn config(folder: &Path) -> ManagerConfig {
+        let file = folder.join("a.kvs");
+        let builder = ManagerConfig::builder().disk_blocks(16).disk_paths(vec![file]);
+        builder.build().expect("valid settings")
+    }
+
+    fn id(config: &ManagerConfig) -> u128 {
+        choose(config).expect("a secret").hasher.fingerprint()
+    }
+
+    #[test]
+    fn key_file_is_made_once_with_mode_0600() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = config(folder.path());
+        let first = id(&config);
+        let file = folder.path().join(FILE);
+        assert_eq!(file.metadata().expect("a file").permissions().mode() & 0o777, 0o600);
+        assert_eq!(id(&config), first, "a restart finds it");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "no draft is left");
+        fs::remove_file(file).expect("removed");
+        assert_ne!(id(&config), first, "another secret");
+    }
+
+    #[test]
+    fn makers_at_the_same_time_read_one_key() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = &config(folder.path());
+        let ids = std::thread::scope(|scope| {
+            let all: Vec<_> = (0..4).map(|_| scope.spawn(|| id(config))).collect();
+            all.into_iter().map(|one| one.join().expect("an id")).collect::<Vec<_>>()
+        });
+        assert!(ids.iter().all(|id| *id == ids[0]), "{ids:x?}");
+    }
+
+    #[test]
+    fn key_in_memory_differs_between_managers() {
+        let config = ManagerConfig::builder().build().expect("valid settings");
+        assert_ne!(id(&config), id(&config));
+    }
+
+    #[test]
+    fn xxh3_has_no_key_and_makes_no_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("a.kvs");
+        let builder = ManagerConfig::builder().disk_blocks(16).disk_paths(vec![file]);
+        let config = builder.hash_function(HashFunction::Xxh3).build().expect("valid settings");
+        assert_eq!(choose(&config).expect("a hasher").hasher, Hasher::Xxh3);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn open_key_file_is_refused_by_setting() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("open");
+        fs::write(&file, "00".repeat(32)).expect("written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("a mode");
+        let config = ManagerConfig::builder().hash_key_file(Some(file)).build().expect("valid settings");
+        let refused = choose(&config).err().expect("refused").to_string();
+        assert!(refused.starts_with("hash.key_file: ") && refused.contains("0644"), "{refused}");
+    }
+}

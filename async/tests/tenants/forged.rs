@@ -1,0 +1,59 @@
+//! A tenant that chooses tokens for another tenant's hash: served that tenant's block under XXH3, and nothing by default.
+
+use super::ground;
+use kvstrata::config::HashFunction;
+use kvstrata::core::Salt;
+use kvstrata::manager::KvBlockManager;
+use kvstrata_testing::forge::forge_tokens;
+
+fn manager(function: HashFunction) -> KvBlockManager {
+    ground::build(ground::settings(16, 16).geometry_page_size(16).hash_function(function))
+}
+
+/// The victim registers a block; the attacker, who knows its hash, asks for it by tokens and a salt of her own. The tokens,
+/// and whether they found the block.
+async fn attack(manager: &KvBlockManager) -> Option<bool> {
+    let [victim, attacker] = ["victim", "attacker"].map(|name| manager.tenant(name).expect("few tenants"));
+    let secret: Vec<u32> = (0..16).map(|token| token * 31 + 5).collect();
+    let hashes = victim.hashes_of(&secret, victim.salt("model", "", &[]));
+    drop(ground::compute(&victim, &hashes, None).await);
+    assert_eq!(victim.match_prefix(&hashes).len(), 1);
+
+    let own: Salt = attacker.salt("model", "", &[]);
+    let forged = forge_tokens(own.to_hash().to_u128(), hashes[0].to_u128())?;
+    Some(!attacker.match_prefix(&attacker.hashes_of(&forged, own)).is_empty())
+}
+
+#[tokio::test]
+async fn forged_tokens_find_nothing_by_default() {
+    // Not every hash is one that XXH3 could make; of twelve managers, each with its secret, some are attacked.
+    let mut attacked = 0;
+    for _ in 0..12 {
+        let found = attack(&manager(HashFunction::Keyed)).await;
+        assert_ne!(found, Some(true), "the attacker was served the victim's block");
+        attacked += usize::from(found.is_some());
+    }
+    assert!(attacked > 0, "no attack was possible, so nothing was shown");
+}
+
+/// The control: without a secret the attack works, so the test above can fail.
+#[tokio::test]
+async fn forged_tokens_find_the_victims_block_under_xxh3() {
+    assert_eq!(attack(&manager(HashFunction::Xxh3)).await, Some(true));
+}
+
+#[tokio::test]
+async fn registering_first_poisons_nothing_by_default() {
+    let manager = manager(HashFunction::Keyed);
+    let [victim, attacker] = ["victim", "attacker"].map(|name| manager.tenant(name).expect("few tenants"));
+    let prompt: Vec<u32> = (0..16).collect();
+    // What the attacker would have to know is the victim's hash before the victim asks: with a guess of her own secret
+    // she has another one.
+    let guess = kvstrata::core::Keyed::new(&[0; 32]);
+    let salt =
+        kvstrata::core::SaltParts { tenant: "victim", model: "model", lora: "", extra: &[] }.salt(&guess);
+    let guessed = kvstrata::core::hash::BlockHasher::sequence_hash(&guess, salt.to_hash(), &prompt);
+    drop(ground::compute(&attacker, &[guessed], None).await);
+    let hashes = victim.hashes_of(&prompt, victim.salt("model", "", &[]));
+    assert!(victim.match_prefix(&hashes).is_empty());
+}
