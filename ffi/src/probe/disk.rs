@@ -10,7 +10,7 @@ pub(super) fn facts(path: &Path) -> Vec<Fact> {
 }
 
 /// The folder that a volume at `path` would lie in.
-fn folder_of(path: &Path) -> PathBuf {
+pub(super) fn folder_of(path: &Path) -> PathBuf {
     if path.is_dir() {
         return path.to_owned();
     }
@@ -70,7 +70,7 @@ fn free_space(folder: &Path) -> Fact {
 }
 
 /// Creates a volume of one slot, as small as they come; it has no name for longer than an instant.
-fn direct(folder: &Path) -> Fact {
+pub(super) fn direct(folder: &Path) -> Fact {
     let name = "O_DIRECT";
     let why = "transfers past the page cache: no second copy of the cache in memory";
     let path = folder.join(format!(".kvstrata-probe-{}", std::process::id()));
