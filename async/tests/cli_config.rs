@@ -181,6 +181,11 @@ fn here_refuses_what_this_machine_has_not() {
             "needs 64.0 TiB more, and ",
         ),
         (
+            format!("{small}[disk]\nblocks = 4\npaths = [\"/proc/volume\"]\n"),
+            "disk.paths = /proc/volume (".to_owned(),
+            "choose another path or backend",
+        ),
+        (
             format!("{small}[disk]\nblocks = 4\nkey_file = {:?}\n", path(&nowhere)),
             "disk.key_file".to_owned(),
             "",

@@ -1,8 +1,8 @@
-//! A memory control group above the process's own: settings that do not fit into it are refused by name, where the
-//! kernel would kill the process without a word.
+//! A memory control group above the process's own: settings that do not fit into it are refused by name,
+//! where the kernel would kill the process without a word.
 //!
-//! The group is a real one with a limit. The process is in another one below it, which has none. `SKIP cgroup` where
-//! no group can be made.
+//! The group is a real one with a limit. The process is in another one below it, which has none. `SKIP
+//! cgroup` where no group can be made.
 #![cfg(all(target_os = "linux", feature = "command"))]
 
 use kvstrata::config::{ManagerConfig, ManagerConfigBuilder};

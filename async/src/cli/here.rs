@@ -1,7 +1,7 @@
 //! `kvstrata config --check FILE --here`: whether this machine, now, has what the settings ask for.
 //!
-//! Each is a fact, as the doctor's. Where a manager would be refused there is a refusal too, which names the setting,
-//! its value and the remedy.
+//! Each is a fact, as the doctor's. Where a manager would be refused there is a refusal too, which names the
+//! setting, its value and the remedy.
 
 use crate::config::{DeviceKind, ManagerConfig};
 use crate::figures::binary;
@@ -10,7 +10,7 @@ use crate::manager::{volume_files, volumes};
 use crate::metrics::Bound;
 use crate::tier::Tier;
 use kvstrata_ffi::cuda::CudaDriver;
-use kvstrata_ffi::disk::{Backend, VolumeOptions};
+use kvstrata_ffi::disk::{Volume, VolumeOptions};
 use kvstrata_ffi::probe::{self, Fact, Status};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -127,8 +127,10 @@ impl Here {
             return;
         }
         let temporary = config.disk.paths.is_empty();
-        // Where a file without a name goes first.
-        let places = if temporary { vec![PathBuf::from("/var/tmp")] } else { config.disk.paths.clone() };
+        // A file without a name goes to the first of several folders that takes it.
+        let most =
+            || volumes::temporary_places().into_iter().max_by_key(|place| probe::disk_room(place).ok());
+        let places = if temporary { most().into_iter().collect() } else { config.disk.paths.clone() };
         let mut needs: BTreeMap<u64, (PathBuf, u64)> = BTreeMap::new();
         for group in config.groups() {
             let files = match volume_files::files(config, group) {
@@ -191,17 +193,39 @@ impl Here {
         }
     }
 
+    /// Makes a volume of one slot, which has a name for an instant only: by the backend that is wanted,
+    /// whatever it needs.
     fn direct(&mut self, config: &ManagerConfig, place: &Path) {
-        let fact = probe::direct(place);
-        let (backend, origin) = (config.disk.backend, config.origin("disk.backend"));
-        if fact.status != Status::Found && backend == Backend::UringDirect {
-            self.refusals.push(format!(
-                "disk.backend = {backend} ({origin}): {}: {}; choose another path or backend",
-                place.display(),
-                fact.detail
-            ));
+        let folder = if place.is_dir() { place.to_owned() } else { folder_of(place) };
+        if !folder.is_dir() {
+            // Said already, of its room.
+            return;
         }
-        self.facts.push(fact);
+        let file = folder.join(format!(".kvstrata-here-{}", std::process::id()));
+        let backend = config.disk.backend;
+        match Volume::open(VolumeOptions::new(file, 1, 4096).backend(backend)) {
+            Err(error) => {
+                let origin = config.origin("disk.backend");
+                let refusal = format!(
+                    "{} and disk.backend = {backend} ({origin}): {error}; choose another path or backend",
+                    self.paths(config)
+                );
+                self.refuse("volumes", error.to_string(), "choose another path or backend", refusal);
+            }
+            Ok((volume, _)) => {
+                let found = volume.describe();
+                let detail = format!("{}: {}", folder.display(), found.backend);
+                match found.direct {
+                    true => self.found("O_DIRECT", detail),
+                    false => self.limited(
+                        "O_DIRECT",
+                        format!("{detail}: {}", found.notes.join("; ")),
+                        "the page cache holds a second copy of what is moved",
+                        "put the volume on ext4 or xfs".to_owned(),
+                    ),
+                }
+            }
+        }
     }
 
     fn key(&mut self, config: &ManagerConfig) {
@@ -230,6 +254,9 @@ impl Here {
     }
 
     fn paths(&self, config: &ManagerConfig) -> String {
+        if config.disk.paths.is_empty() {
+            return format!("disk.blocks = {} ({})", config.disk.blocks, config.origin("disk.blocks"));
+        }
         let paths: Vec<_> = config.disk.paths.iter().map(|path| path.display().to_string()).collect();
         format!("disk.paths = {} ({})", paths.join(","), config.origin("disk.paths"))
     }

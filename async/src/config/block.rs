@@ -1,4 +1,5 @@
-//! How a block of a group lies in a tier, and how many blocks and bytes a tier has: the one place that says so.
+//! How a block of a group lies in a tier, and how many blocks and bytes a tier has: the one place that says
+//! so.
 //!
 //! ```text
 //!   ├─ layer 0 ─┬─ layer 1 ─┬ … ┬pad┬─ the next block      bytes  = layers × bytes of a layer
@@ -9,11 +10,11 @@
 //!   GPU                            geometry.alignment, else that of an element
 //! ```
 //!
-//! The settings' checks, the manager and a volume's fingerprint all ask here: a block that one of them accepts
-//! fits the others.
+//! The settings' checks, the manager and a volume's fingerprint all ask here: a block that one of them
+//! accepts fits the others.
 //!
-//! I1. A tier of `n` blocks has `⌈n × share⌉` blocks of each group. The group that needs the most blocks has share 1.
-//! The others have as many as cover the same tokens, unless the settings say otherwise.
+//! I1. A tier of `n` blocks has `⌈n × share⌉` blocks of each group. The group that needs the most blocks has
+//! share 1. The others have as many as cover the same tokens, unless the settings say otherwise.
 
 use super::geometry::Group;
 use super::table::Settings;
@@ -30,8 +31,8 @@ const STORAGE_ALIGN_BYTES: u64 = BLOCK_ALIGN_BYTES as u64;
 /// some turns.
 const TOKENS_A_WINDOW: f64 = 4096.0;
 
-/// By default windows have at least this part. A pass over a prompt writes all of its tokens in every layer, also
-/// those that its windows leave behind.
+/// By default windows have at least this part. A pass over a prompt writes all of its tokens in every layer,
+/// also those that its windows leave behind.
 const LEAST_WINDOW: f64 = 0.125;
 
 impl Group {
@@ -84,7 +85,8 @@ impl Group {
     }
 }
 
-/// A layout of one region that is as long as it must be, padding included. The region's address has no meaning.
+/// A layout of one region that is as long as it must be, padding included. The region's address has no
+/// meaning.
 fn in_one_piece(config: LayoutConfig) -> Result<Layout, LayoutError> {
     let need = Arrangement::FullyContiguous.needs(&config)?;
     Layout::fully_contiguous(config, Region::system(0, need.bytes))

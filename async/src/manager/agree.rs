@@ -29,8 +29,8 @@ const LENGTH: [&str; 10] = [
     "geometry.tp",
 ];
 
-/// Whether a group's tiers, which parts made, are as the given settings say. `told`: the settings tell its layers
-/// apart.
+/// Whether a group's tiers, which parts made, are as the given settings say. `told`: the settings tell its
+/// layers apart.
 pub(super) fn check(
     config: &ManagerConfig,
     group: &Group,

@@ -1,7 +1,8 @@
 //! The memory that a manager takes, compared with the memory that is there before any of it is mapped.
 //!
-//! The kernel maps more than it has, and kills the process that touches it. Blocks of host memory are touched one by
-//! one, perhaps hours later, or at once where a volume registers them. So all of it has to be there at the start.
+//! The kernel maps more than it has, and kills the process that touches it. Blocks of host memory are touched
+//! one by one, perhaps hours later, or at once where a volume registers them. So all of it has to be there at
+//! the start.
 
 use super::build::{BuildError, given};
 use crate::config::{DeviceKind, Group, ManagerConfig, bytes_text};
@@ -19,8 +20,8 @@ const SUM_BYTES: u128 = 8;
 
 /// Blocks of host memory through which a group's bytes go between device and disk; 0 without a disk.
 ///
-/// Unless the settings say how many: reads of neighbouring blocks come to the drive as one, up to half a MiB and
-/// more. So 32 small blocks are a few reads, and the drive would often have nothing to do.
+/// Unless the settings say how many: reads of neighbouring blocks come to the drive as one, up to half a MiB
+/// and more. So 32 small blocks are a few reads, and the drive would often have nothing to do.
 pub(crate) fn staging(config: &ManagerConfig, group: &Group) -> u32 {
     let usual = || ((16 << 20) / group.block_bytes().max(1)).clamp(40, 256) as u32;
     if config.disk.blocks > 0 { config.disk.staging.unwrap_or_else(usual) } else { 0 }
@@ -40,8 +41,8 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    /// The settings' memory. `simulated`: the device is host memory. `huge_bytes`: free huge pages, which mappings
-    /// take first.
+    /// The settings' memory. `simulated`: the device is host memory. `huge_bytes`: free huge pages, which
+    /// mappings take first.
     pub(crate) fn of(config: &ManagerConfig, simulated: bool, huge_bytes: u64) -> Need {
         let mut need = Need::default();
         let mut free = u128::from(huge_bytes);
@@ -113,8 +114,8 @@ impl Need {
     }
 }
 
-/// Refuses settings for which the kernel would kill this process. Nothing is refused where the kernel does not say
-/// how much there is.
+/// Refuses settings for which the kernel would kill this process. Nothing is refused where the kernel does
+/// not say how much there is.
 pub(super) fn check(config: &ManagerConfig, simulated: bool) -> Result<(), BuildError> {
     let Some(room) = memory_room() else { return Ok(()) };
     let need = Need::of(config, simulated, room.huge_bytes);

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   disk.paths          the file of group "full", rank 1 of 4
-//!   a directory         <directory>/kvstrata-<model>-full-rank1of4.kvs      <model>: "custom" without one
-//!   anything else       <path>.full.rank1of4                                each only where there are several
+//!   a directory         <directory>/kvstrata-<model>-full-rank1of4.kvs    <model>: "custom" without one
+//!   anything else       <path>.full.rank1of4                              each only where there are several
 //! ```
 //!
-//! So all ranks of a model, and several models, take the same settings. Characters that a file's name should not
-//! have are escaped.
+//! So all ranks of a model, and several models, take the same settings. Characters that a file's name should
+//! not have are escaped.
 
 use super::volumes::DiskError;
 use crate::config::{Group, ManagerConfig};

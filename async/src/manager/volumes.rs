@@ -108,7 +108,7 @@ pub(super) fn open(
         return Ok(made.open(&volume_files::files(config, group)?, true)?);
     }
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let places = vec![PathBuf::from("/var/tmp"), std::env::temp_dir(), PathBuf::from(".")];
+    let places = temporary_places();
     let mut last = None;
     for place in &places {
         // Relaxed: only that the numbers differ.
@@ -123,6 +123,11 @@ pub(super) fn open(
         || made.open(&[], false).map_err(DiskError::from),
         |last| Err(DiskError::NoPlace { places: places.clone(), last }),
     )
+}
+
+/// Where a file without a name may be, the first first.
+pub(crate) fn temporary_places() -> Vec<PathBuf> {
+    vec![PathBuf::from("/var/tmp"), std::env::temp_dir(), PathBuf::from(".")]
 }
 
 /// What volumes are made of.

@@ -1,4 +1,5 @@
-//! Every shape of block that the configuration accepts makes a manager with all tiers, and a restart finds its bytes.
+//! Every shape of block that the configuration accepts makes a manager with all tiers, and a restart finds
+//! its bytes.
 //!
 //! Block sizes follow from models, pages, types, ranks and groups. Many are no multiple of 4,096 bytes.
 
@@ -68,8 +69,8 @@ async fn read(manager: &KvBlockManager, sizes: &[u64]) {
     }
 }
 
-/// Makes a manager, fills its disk, makes the next manager, and finds all blocks again. False where the settings are
-/// refused.
+/// Makes a manager, fills its disk, makes the next manager, and finds all blocks again. False where the
+/// settings are refused.
 async fn restarts(name: &str, of: impl Fn(&Path) -> ManagerConfigBuilder) -> bool {
     let folder = tempfile::tempdir().expect("a folder");
     let Ok(config) = of(folder.path()).build() else { return false };

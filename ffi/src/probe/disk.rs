@@ -70,7 +70,7 @@ fn free_space(folder: &Path) -> Fact {
 }
 
 /// Creates a volume of one slot, as small as they come; it has no name for longer than an instant.
-pub(super) fn direct(folder: &Path) -> Fact {
+fn direct(folder: &Path) -> Fact {
     let name = "O_DIRECT";
     let why = "transfers past the page cache: no second copy of the cache in memory";
     let path = folder.join(format!(".kvstrata-probe-{}", std::process::id()));

@@ -111,14 +111,6 @@ pub fn probe(disk_path: &Path) -> Vec<Fact> {
     facts
 }
 
-/// Whether volumes in a folder, or beside a path that is none, take O_DIRECT. A small file is created there for a moment.
-#[must_use]
-pub fn direct(disk_path: &Path) -> Fact {
-    let path = disk_path.to_owned();
-    let mut facts = in_time("O_DIRECT", move || vec![disk::direct(&disk::folder_of(&path))]);
-    facts.remove(0)
-}
-
 /// Bytes that can be written in a folder, or beside a path that is none.
 ///
 /// # Errors

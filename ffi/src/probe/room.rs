@@ -5,12 +5,12 @@
 //!   /proc/self/mountinfo   the memory controller's mount         the cgroup2 mount
 //!
 //!   <mount>/pods/a    limit − (used − page cache that can be dropped)   ┐
-//!   <mount>/pods      the same                                          ├ the least of these and of MemAvailable
+//!   <mount>/pods      the same                                          ├ the least, and MemAvailable
 //!   <mount>           the same                                          ┘
 //! ```
 //!
-//! The kernel promises memory that it does not have, and kills the process that touches it. A limit of any group
-//! above the process's own kills too. So sizes are compared with this before anything is mapped.
+//! The kernel promises memory that it does not have, and kills the process that touches it. A limit of any
+//! group above the process's own kills too. So sizes are compared with this before anything is mapped.
 
 #[cfg(test)]
 mod tests;
@@ -44,8 +44,8 @@ pub struct MemoryRoom {
     pub available_bytes: u64,
     /// What bounds them.
     pub bound: Bound,
-    /// Bytes of reserved huge pages of 2 MiB that are free. They are not in `available_bytes`, and no memory control
-    /// group counts them.
+    /// Bytes of reserved huge pages of 2 MiB that are free. They are not in `available_bytes`, and no memory
+    /// control group counts them.
     pub huge_bytes: u64,
 }
 
@@ -127,7 +127,8 @@ fn is_apart(group: &Path) -> bool {
     number(&group.join("memory.use_hierarchy")) == Some(0)
 }
 
-/// The process's own group in each hierarchy that may limit memory: its folder, the mount above it, its version.
+/// The process's own group in each hierarchy that may limit memory: its folder, the mount above it, its
+/// version.
 fn hierarchies(root: &Path) -> Vec<(PathBuf, PathBuf, Version)> {
     let groups = read(&root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = read(&root.join("proc/self/mountinfo")).unwrap_or_default();
@@ -144,8 +145,8 @@ fn hierarchies(root: &Path) -> Vec<(PathBuf, PathBuf, Version)> {
         };
         for (inside, point) in mounts.lines().filter_map(|line| mounted(line, version)) {
             let top = below(root, &point);
-            // A container may see its group's path as the host has it, with the group itself mounted, or a path
-            // that it cannot reach.
+            // A container may see its group's path as the host has it, with the group itself mounted, or a
+            // path that it cannot reach.
             let own = match Path::new(path).strip_prefix(&inside) {
                 Ok(rest) if !path.contains("..") => below(&top, &rest.to_string_lossy()),
                 _ => top.clone(),
