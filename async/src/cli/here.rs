@@ -180,8 +180,12 @@ impl Here {
                 return self.refuse("disk room", detail, "name an existing folder", refusal);
             }
         };
-        let [of_files, of_drive] = [needed, there].map(|bytes| binary(bytes as f64));
-        let detail = format!("{}: needs {of_files} more, and {of_drive} are there", folder.display());
+        let of_files = binary(needed as f64);
+        let of_drive = match there {
+            u64::MAX => "the file system does not say what is there".to_owned(),
+            there => format!("{} are there", binary(there as f64)),
+        };
+        let detail = format!("{}: needs {of_files} more, and {of_drive}", folder.display());
         match needed <= there {
             true => self.found("disk room", detail),
             false => {
