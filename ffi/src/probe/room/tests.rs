@@ -75,7 +75,7 @@ fn v2_own_group_and_each_above_it_bound() {
     assert_eq!(tree.room(), (20, Some("sys/fs/cgroup/pods/a".to_owned())));
     // More than the machine has is no bound.
     let tree = Tree::new("0::/pods\n", V2);
-    tree.two("pods", &(1 << 40).to_string(), 1);
+    tree.two("pods", &(1_u64 << 40).to_string(), 1);
     assert_eq!(tree.room(), (8192, None));
 }
 
