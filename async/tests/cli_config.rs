@@ -104,6 +104,127 @@ fn a_check_says_what_a_file_and_the_environment_come_to() {
     assert!(message.contains("no.toml: cannot be read: "), "{message}");
 }
 
+/// What a file comes to, below its settings: the columns of each row.
+fn tiers(shown: &str) -> Vec<Vec<&str>> {
+    let table =
+        shown.lines().skip_while(|line| !line.starts_with("tier ")).take_while(|line| !line.is_empty());
+    table.skip(1).map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn a_check_prints_bytes_and_tokens_of_each_group_and_tier() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("k.toml");
+    let hybrid = include_str!("../src/config/tests/hybrid-bytes.toml");
+    std::fs::write(&file, hybrid.replace("bytes = \"256M\"", "blocks = 2048")).expect("written");
+    let shown = printed(&["--check", path(&file)], &[]);
+    let rows = tiers(&shown);
+    assert_eq!(rows.len(), 2 * 5, "{shown}");
+    assert_eq!(rows[0], ["device", "full-0", "4", "256", "KiB", "64"]);
+    assert_eq!(rows[5], ["host", "full-0", "2,048", "128", "MiB", "32,768"]);
+    assert_eq!(rows[6][..6], ["host", "window-1", "520", "32.5", "MiB", "8,320"]);
+    assert_eq!(rows[6][6..], ["8", "windows", "of", "1,024"]);
+    assert_eq!(rows[8], ["host", "state-3", "32", "61.1", "MiB", "32,768"]);
+    assert_eq!(rows[9][..3], ["host", "in", "all"]);
+    // The default: one group, no disk.
+    std::fs::write(&file, "").expect("written");
+    let shown = printed(&["--check", path(&file)], &[]);
+    assert_eq!(
+        tiers(&shown),
+        [
+            ["device", "all", "2,048", "128", "MiB", "32,768"],
+            ["host", "all", "8,192", "512", "MiB", "131,072"]
+        ]
+    );
+}
+
+/// What no machine has is possible elsewhere, and refused here, by its setting.
+#[test]
+fn here_refuses_what_this_machine_has_not() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("k.toml");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = taken.local_addr().expect("bound").to_string();
+    let nowhere = folder.path().join("none/volume");
+    let small = "[device]\nblocks = 4\n[host]\nblocks = 4\n";
+    let cases = [
+        (
+            "[host]\nbytes = \"900T\"\n".to_owned(),
+            "host.bytes = 900T (".to_owned(),
+            "use fewer or smaller blocks",
+        ),
+        (
+            format!(
+                "device.kind = \"cuda\"\ndevice.ordinal = 1000\n{}",
+                small.replace("[device]\n", "device.")
+            ),
+            "device.kind = cuda (".to_owned(),
+            "see `kvstrata doctor`; device.kind may also be auto or sim",
+        ),
+        (
+            format!("{small}[metrics]\nlisten = \"{port}\"\n"),
+            format!("metrics.listen = {port} ("),
+            "choose another address or port",
+        ),
+        (
+            format!("{small}[disk]\nblocks = 4\npaths = [{:?}]\n", path(&nowhere)),
+            format!("disk.paths = {} (", path(&nowhere)),
+            "name an existing folder",
+        ),
+        (
+            format!(
+                "geometry.block_bytes = \"64M\"\n[device]\nblocks = 1\n[host]\nblocks = 1\n[disk]\nstaging = 2\nblocks = 1048576\n\
+                 paths = [{:?}]\n",
+                path(folder.path())
+            ),
+            "disk.blocks = 1048576 (".to_owned(),
+            "needs 64.0 TiB more, and ",
+        ),
+        (
+            format!("{small}[disk]\nblocks = 4\npaths = [\"/proc/volume\"]\n"),
+            "disk.paths = /proc/volume (".to_owned(),
+            "choose another path or backend",
+        ),
+        (
+            format!("{small}[disk]\nblocks = 4\nkey_file = {:?}\n", path(&nowhere)),
+            "disk.key_file".to_owned(),
+            "",
+        ),
+    ];
+    for (text, begins, remedy) in cases {
+        std::fs::write(&file, &text).expect("written");
+        printed(&["--check", path(&file)], &[]);
+        let output = run(&["--check", path(&file), "--here"], &[]);
+        let message = String::from_utf8(output.stderr).expect("UTF-8");
+        assert_eq!(output.status.code(), Some(2), "{text}: {message}");
+        let line = message.strip_prefix("kvstrata: ").expect("ours");
+        assert!(
+            line.lines().any(|line| line.starts_with(&begins) && line.contains(remedy)),
+            "{text}: {message}"
+        );
+        // What there is, is said all the same.
+        let shown = String::from_utf8(output.stdout).expect("UTF-8");
+        assert!(shown.contains("not found  ") && shown.contains("memory: needs "), "{shown}");
+    }
+    drop(taken);
+    // What it has: nothing refused, and nothing left behind.
+    let volumes = folder.path().join("volumes");
+    std::fs::create_dir(&volumes).expect("made");
+    let text = format!(
+        "{small}[disk]\nblocks = 4\npaths = [{:?}]\n[metrics]\nlisten = \"127.0.0.1:0\"\n",
+        path(&volumes)
+    );
+    std::fs::write(&file, text).expect("written");
+    let shown = printed(&["--check", path(&file), "--here"], &[]);
+    for fact in
+        ["device: simulated", "memory: needs ", "memory-lock limit: ", "disk room: ", "O_DIRECT: ", "port: "]
+    {
+        assert!(shown.contains(fact), "{fact} in {shown}");
+    }
+    assert_eq!(std::fs::read_dir(&volumes).expect("there").count(), 0);
+    assert!(refused(&["--here"], &[]).contains("--check"));
+}
+
 #[test]
 fn shells_complete_each_setting() {
     // Clap completes no values of arguments without a name in fish.

@@ -1,6 +1,6 @@
-//! `kvstrata config`: the settings of a manager, and what a file of them comes to.
+//! `kvstrata config`: the settings of a manager, what a file of them comes to, and whether this machine has that.
 
-use super::EXIT_OK;
+use super::{EXIT_OK, doctor, here};
 use crate::config::{self, ManagerConfig};
 use clap::Args;
 use std::path::PathBuf;
@@ -14,9 +14,13 @@ Examples:
   kvstrata config --toml > kvstrata.toml
       A file with all defaults, to be changed.
   KVSTRATA_DEVICE_BYTES=1G kvstrata config --check kvstrata.toml
-      What that file and the environment come to; * marks what is not the default, with where it came from.
+      What that file and the environment come to; * marks what is not the default, with where it came from. Below, what each
+      group of layers has in each tier.
+  kvstrata config --check kvstrata.toml --here
+      The same, and whether this machine has the memory, disk room, O_DIRECT, driver, port and memory lock for it.
 
-Exit codes: 0 all well; 2 a setting is wrong, and the message names it, its value, where it came from and what is allowed.";
+Exit codes: 0 all well; 2 a setting is wrong, or this machine has not what it asks for, and the message names it, its value, where it
+came from and what is allowed.";
 
 /// Print the settings of a manager: keys, variables, defaults, what is allowed
 #[derive(Debug, Args)]
@@ -44,12 +48,15 @@ pub(super) struct ConfigArgs {
     /// Read this file and the environment, and print what a manager would be made of
     #[arg(long, value_name = "FILE", group = "form", conflicts_with = "keys")]
     check: Option<PathBuf>,
+    /// With --check: also look whether this machine has what it takes, as a manager would that is made here and now
+    #[arg(long, requires = "check")]
+    here: bool,
 }
 
 pub(super) fn run(arguments: &ConfigArgs) -> Result<u8, String> {
     let text = if let Some(path) = &arguments.check {
         let config = ManagerConfig::builder().file(path).environment().build();
-        config.map_err(|error| error.to_string())?.to_string()
+        return check(&config.map_err(|error| error.to_string())?, arguments.here);
     } else if arguments.toml {
         ManagerConfig::builder().build().map_err(|error| error.to_string())?.to_toml()
     } else if arguments.markdown {
@@ -64,4 +71,16 @@ pub(super) fn run(arguments: &ConfigArgs) -> Result<u8, String> {
     };
     super::print(text.as_bytes())?;
     Ok(EXIT_OK)
+}
+
+/// Prints what the settings come to, and, if asked for, what there is for it.
+fn check(config: &ManagerConfig, is_here: bool) -> Result<u8, String> {
+    let mut text = format!("{config}\n{}", config.tiers());
+    let found = if is_here { here::look(config) } else { here::Here::default() };
+    if is_here {
+        text += "\n";
+        text += &doctor::table(&found.facts);
+    }
+    super::print(text.as_bytes())?;
+    if found.refusals.is_empty() { Ok(EXIT_OK) } else { Err(found.refusals.join("\n")) }
 }

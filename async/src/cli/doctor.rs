@@ -24,7 +24,7 @@ Exit codes: 0 whatever was found; 2 the path does not exist.";
 #[derive(Debug, Args)]
 #[command(
     long_about = "Print what this machine offers to kvstrata, each as found, limited or not found, and what to do about it: \
-                  kernel and io_uring features, O_DIRECT on a path, memory-lock limit, huge pages, NUMA nodes, CUDA driver \
+                  kernel and io_uring features, O_DIRECT on a path, memory and its control groups, memory-lock limit, huge pages, NUMA nodes, CUDA driver \
                   and devices, nvcc, NIXL, cuFile, and whether copies were measured on each device (`kvstrata tune`).\n\n\
                   Nothing of this is needed to build or to try kvstrata. A small file is made in the path for a moment.",
     after_long_help = EXAMPLES
@@ -110,7 +110,7 @@ fn line(fact: &Fact) -> Line<'_> {
 }
 
 /// One paragraph a fact; reasons and remedies only where something is to be done.
-fn table(facts: &[Fact]) -> String {
+pub(super) fn table(facts: &[Fact]) -> String {
     let mut text = String::new();
     for fact in facts {
         let status = fact.status.to_string();

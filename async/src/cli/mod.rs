@@ -6,6 +6,7 @@
 mod choice;
 mod config;
 mod doctor;
+mod here;
 mod interrupt;
 mod json;
 mod layout;

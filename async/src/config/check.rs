@@ -4,12 +4,17 @@
 //! he did not give; then what is left to be refused, all of it.
 
 use super::ManagerConfig;
+use super::block::Shape;
 use super::builder::{ManagerConfigBuilder, Origins};
 use super::error::{Fault, Origin};
-use super::geometry::{self, Group, tier_blocks, tier_bytes};
+use super::geometry::{self, Group};
 use super::kind::bytes_text;
 use super::table::MOST_BYTES;
 use super::words::HashFunction;
+use crate::tier;
+
+/// Bytes of a slot of a volume at most, 4 GiB with its padding.
+const MOST_SLOT_BYTES: u64 = u32::MAX as u64 - 4095;
 
 /// The finished configuration, or all that does not go together.
 pub(super) fn check(builder: ManagerConfigBuilder) -> Result<ManagerConfig, Vec<Fault>> {
@@ -42,8 +47,7 @@ struct Tier<'c> {
     name: [&'static str; 2],
     blocks: &'c mut u32,
     bytes: &'c mut Option<u64>,
-    /// Blocks are a multiple of it.
-    volumes: u32,
+    shape: Shape,
 }
 
 fn refuse(faults: &mut Vec<Fault>, origins: &Origins, key: &str, value: impl ToString, why: impl ToString) {
@@ -68,19 +72,20 @@ impl Checker {
     /// Blocks follow from bytes where bytes are the stronger; where both are as strong they agree.
     fn tiers(&mut self) {
         let ManagerConfigBuilder { settings, origins, .. } = &mut self.builder;
+        let shapes = tier::Tier::ALL.map(|tier| Shape::of(tier, settings));
         let (device, host, disk) = (&mut settings.device, &mut settings.host, &mut settings.disk);
-        let volumes = u32::try_from(disk.paths.len()).unwrap_or(u32::MAX).max(1);
-        let tier = |name, blocks, bytes, volumes| Tier { name, blocks, bytes, volumes };
+        let tier = |name, blocks, bytes, shape| Tier { name, blocks, bytes, shape };
         let tiers = [
-            tier(["device.blocks", "device.bytes"], &mut device.blocks, &mut device.bytes, 1),
-            tier(["host.blocks", "host.bytes"], &mut host.blocks, &mut host.bytes, 1),
-            tier(["disk.blocks", "disk.bytes"], &mut disk.blocks, &mut disk.bytes, volumes),
+            tier(["device.blocks", "device.bytes"], &mut device.blocks, &mut device.bytes, shapes[0]),
+            tier(["host.blocks", "host.bytes"], &mut host.blocks, &mut host.bytes, shapes[1]),
+            tier(["disk.blocks", "disk.bytes"], &mut disk.blocks, &mut disk.bytes, shapes[2]),
         ];
-        for Tier { name: [of_blocks, of_bytes], blocks, bytes, volumes } in tiers {
+        for Tier { name: [of_blocks, of_bytes], blocks, bytes, shape } in tiers {
+            let volumes = shape.volumes;
             if let Some(given) = *bytes {
-                let follow = tier_blocks(&self.groups, given) / volumes * volumes;
+                let follow = shape.fitting(&self.groups, given);
                 let strengths = [of_blocks, of_bytes].map(|key| origins.of(key).strength());
-                let one = tier_bytes(&self.groups, volumes);
+                let one = shape.bytes(&self.groups, volumes);
                 if strengths[0] > strengths[1] {
                     *bytes = None;
                     origins.forget(of_bytes);
@@ -99,7 +104,7 @@ impl Checker {
                     refuse(&mut self.faults, origins, of_bytes, bytes_text(given), why);
                 }
             }
-            let all = tier_bytes(&self.groups, *blocks);
+            let all = shape.bytes(&self.groups, *blocks);
             if all > u128::from(MOST_BYTES) {
                 let why = format!(
                     "takes {all} bytes, and a tier has {} at most; use fewer or smaller blocks",
@@ -226,6 +231,17 @@ impl Checker {
         }
         if let Some(i) = (1..disk.paths.len()).find(|i| disk.paths[..*i].contains(&disk.paths[*i])) {
             self.refuse("disk.paths", disk.paths[i].display(), "is there twice; each volume needs its own");
+        }
+        let large = self.groups.iter().find(|group| group.block_bytes() > MOST_SLOT_BYTES);
+        if let Some(group) = large.filter(|_| disk.blocks > 0) {
+            let why = format!(
+                "with pages of {} tokens a block of group {} has {} bytes, and one on a disk {MOST_SLOT_BYTES} at most; use smaller \
+                 pages (geometry.page_size), or leave the disk tier out",
+                group.page_size,
+                group.name,
+                group.block_bytes()
+            );
+            self.refuse("disk.blocks", disk.blocks, why);
         }
         if let Some(staging) = disk.staging.filter(|staging| disk.blocks > 0 && *staging < 2) {
             let why = "must be at least 2 with a disk tier: bytes go through host memory, and while one block is copied up the next is read";

@@ -3,22 +3,22 @@
 //! ```text
 //!   [[group]] 0   full     layers 1 3 5    16 tokens   bytes of a block b0    blocks: share 1.0  of a tier's
 //!   [[group]] 1   window   layers 0 2 4    16 tokens   bytes of a block b1    blocks: share 0.25 of a tier's, rounded up
-//!   a tier of n blocks takes  n × b0 + ⌈n / 4⌉ × b1
+//!   a tier of n blocks takes  n × b0 + ⌈n / 4⌉ × b1    each block rounded up as `block.rs` says
 //! ```
 //!
 //! A model without groups is one group of all its layers; one of which every other layer attends to a window is two, `full` and `window`.
 //!
 //! I1. Each layer of the model is in one group (checked by the core's `LayerGroups`), and each group's layout is valid.
 
+use super::block::share_out;
 use super::builder::{ManagerConfigBuilder, Origins};
 use super::error::{Fault, Origin};
 use super::kind::{Kind, LayerList, Named, bytes_text};
 use super::lists::GroupSettings;
 use super::words::GroupKind;
 use kvstrata_core::layout::groups::{GroupsError, LayerGroup, LayerGroups};
-use kvstrata_core::layout::{DType, Layout, LayoutConfig, LayoutError, Region};
+use kvstrata_core::layout::{DType, LayoutConfig, LayoutError};
 use kvstrata_core::plan::Shard;
-use kvstrata_core::pool::MAX_CAPACITY;
 
 /// Bytes of a block where nothing is said of it.
 const DEFAULT_BLOCK_BYTES: u64 = 64 << 10;
@@ -36,44 +36,10 @@ pub struct Group {
     pub page_size: u32,
     /// Tokens that a window reaches back.
     pub window: Option<u32>,
-    /// The part of a tier's blocks.
+    /// The part of a tier's blocks: as given, or what covers as many tokens as the other groups' blocks do.
     pub share: f64,
     /// One block of this rank.
     pub layout: LayoutConfig,
-    block_bytes: u64,
-}
-
-impl Group {
-    /// Bytes of one block, without padding.
-    #[must_use]
-    pub fn block_bytes(&self) -> u64 {
-        self.block_bytes
-    }
-
-    /// Blocks of this group in a tier of so many: at least one, unless the tier has none.
-    #[must_use]
-    pub fn blocks(&self, of_tier: u32) -> u32 {
-        if of_tier == 0 { 0 } else { ((f64::from(of_tier) * self.share).ceil() as u32).clamp(1, of_tier) }
-    }
-}
-
-/// Bytes of a tier of so many blocks, all groups together.
-pub(super) fn tier_bytes(groups: &[Group], blocks: u32) -> u128 {
-    groups.iter().map(|group| u128::from(group.blocks(blocks)) * u128::from(group.block_bytes)).sum()
-}
-
-/// The most blocks that a tier of so many bytes has.
-pub(super) fn tier_blocks(groups: &[Group], bytes: u64) -> u32 {
-    // `low` fits, `high` does not or is not allowed.
-    let (mut low, mut high) = (0, MAX_CAPACITY + 1);
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        match tier_bytes(groups, middle) <= u128::from(bytes) {
-            true => low = middle,
-            false => high = middle,
-        }
-    }
-    low
 }
 
 /// The numbers that a layout takes.
@@ -94,8 +60,10 @@ pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Vec<Group>, Fault
     if entries.is_empty() {
         return Ok(vec![maker.whole()?]);
     }
-    let groups =
+    let mut groups =
         entries.iter().enumerate().map(|(i, group)| maker.group(i, group)).collect::<Result<Vec<_>, _>>()?;
+    let given: Vec<_> = entries.iter().map(|group| group.share).collect();
+    share_out(&mut groups, &given);
     if let Some((i, group)) =
         groups.iter().enumerate().find(|(i, group)| groups[..*i].iter().any(|other| other.name == group.name))
     {
@@ -257,7 +225,7 @@ impl Maker<'_> {
         };
         let name = group.name.clone().unwrap_or_else(|| format!("{}-{i}", kind.name()));
         let made = self.finish(&key(""), &name, kind, group.layers.clone(), page_size, layout)?;
-        Ok(Group { window: group.window, share: group.share, ..made })
+        Ok(Group { window: group.window, ..made })
     }
 
     fn layout(&self, shape: &Shape) -> Result<LayoutConfig, Fault> {
@@ -284,8 +252,7 @@ impl Maker<'_> {
         layout: LayoutConfig,
     ) -> Result<Group, Fault> {
         let layout = layout.alignment(self.builder.settings.geometry.alignment.unwrap_or(layout.alignment));
-        let bytes = layout.validate().and_then(|()| layout.block_bytes());
-        let block_bytes = bytes.map_err(|error| {
+        layout.validate().map_err(|error| {
             let (key, value) = match error {
                 LayoutError::NotPowerOfTwo { value, .. }
                 | LayoutError::AlignmentBelowElement { value, .. } => {
@@ -297,7 +264,7 @@ impl Maker<'_> {
             self.conflict(key, value, error)
         })?;
         let share = 1.0;
-        Ok(Group { name: name.to_owned(), kind, layers, page_size, window: None, share, layout, block_bytes })
+        Ok(Group { name: name.to_owned(), kind, layers, page_size, window: None, share, layout })
     }
 
     /// I1, by the core.
@@ -308,8 +275,7 @@ impl Maker<'_> {
         let num_layers = of_model.unwrap_or(u32::try_from(listed).unwrap_or(u32::MAX));
         let mut placed = Vec::new();
         for (i, group) in groups.iter().enumerate() {
-            let region = Region::system(0, group.block_bytes.next_multiple_of(group.layout.alignment));
-            let layout = Layout::fully_contiguous(group.layout, region).map_err(|error| {
+            let layout = group.placed(1).map_err(|error| {
                 self.conflict(format!("group[{i}].layers"), LayerList.toml(&group.layers), error)
             })?;
             placed.push(LayerGroup { layers: group.layers.clone(), layout });

@@ -51,8 +51,8 @@ list! {
         window: Option<u32> = None, Maybe(number(1 << 30, "tokens"));
         /// Bytes of a state, a layer, on this rank.
         state_bytes: Option<u32> = None, Maybe(number(1 << 30, "bytes"));
-        /// Blocks of this group in each tier, as a part of the tier's; at least one.
-        share: f64 = 1.0, Fraction;
+        /// Blocks of this group in each tier, as a part of the tier's; at least one. None: as many as cover the same tokens as the other groups' blocks; of a window, as many as keep it once for each 4,096 tokens, and an eighth of that at least.
+        share: Option<f64> = None, Maybe(Fraction);
     }
 }
 

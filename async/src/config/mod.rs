@@ -15,6 +15,7 @@
 //! | `raw.rs` | a value before its setting has read it |
 //! | `builder.rs`, `file.rs`, `variables.rs` | where values come from, and which wins |
 //! | `geometry.rs` | the model, the geometry and groups of layers: what a block is |
+//! | `block.rs` | how a block lies in a tier; blocks, bytes and tokens of each group there |
 //! | `check.rs` | numbers that follow from others, and what does not go together |
 //! | `error.rs`, `nearest.rs` | what is wrong, with key, value, place and what is allowed |
 //! | `print.rs`, `reference.rs` | a configuration as a table and as TOML; the reference |
@@ -23,6 +24,7 @@
 //! - I1: a [`ManagerConfig`] has passed every check: it is made by the builder only, and nothing of it can be changed.
 //! - I2: a configuration written as TOML ([`ManagerConfig::to_toml`]) is read as the same.
 
+mod block;
 mod builder;
 mod check;
 mod error;
@@ -53,8 +55,10 @@ pub use table::{
 pub use variables::CONFIG_VARIABLE;
 pub use words::{DeviceKind, GroupKind, HashFunction, Verify, WriteMode};
 
+use crate::tier::Tier;
+use block::Shape;
 use builder::Origins;
-pub(crate) use kind::time;
+pub(crate) use kind::{bytes_text, time};
 use std::ops::Deref;
 
 /// The settings of a manager, checked. Read them as fields of [`Settings`].
@@ -112,11 +116,38 @@ impl ManagerConfig {
         &self.tenants
     }
 
-    /// Bytes of a tier of so many blocks, all groups together, without padding.
+    /// Blocks of a tier, as its setting counts them: those of a group whose share is 1.
     #[must_use]
-    pub fn tier_bytes(&self, blocks: u32) -> u64 {
-        // The builder refuses tiers of more than 1 PiB, and nobody asks for those.
-        u64::try_from(geometry::tier_bytes(&self.groups, blocks)).unwrap_or(u64::MAX)
+    pub fn blocks(&self, tier: Tier) -> u32 {
+        match tier {
+            Tier::Device => self.device.blocks,
+            Tier::Host => self.host.blocks,
+            Tier::Disk => self.disk.blocks,
+        }
+    }
+
+    /// Blocks of a group in a tier.
+    #[must_use]
+    pub fn blocks_of(&self, group: &Group, tier: Tier) -> u32 {
+        Shape::of(tier, &self.settings).blocks(group, self.blocks(tier))
+    }
+
+    /// Bytes of a group in a tier, padding of its blocks included.
+    #[must_use]
+    pub fn bytes_of(&self, group: &Group, tier: Tier) -> u64 {
+        u64::from(self.blocks_of(group, tier)).saturating_mul(group.stride_bytes(tier, self.device.kind))
+    }
+
+    /// Tokens that a group's blocks in a tier cover.
+    #[must_use]
+    pub fn tokens_of(&self, group: &Group, tier: Tier) -> u64 {
+        u64::from(self.blocks_of(group, tier)) * u64::from(group.page_size)
+    }
+
+    /// Bytes of a tier, all groups together, padding of their blocks included.
+    #[must_use]
+    pub fn tier_bytes(&self, tier: Tier) -> u64 {
+        self.groups.iter().map(|group| self.bytes_of(group, tier)).sum()
     }
 
     /// Where the value of a setting came from.

@@ -5,6 +5,8 @@ use super::error::Origin;
 use super::lists::{GroupSettings, TenantSettings, group_rows, tenant_rows};
 use super::reference::comment;
 use super::table::{Row, SECTIONS, Settings, rows};
+use crate::figures::{binary, count};
+use crate::tier::Tier;
 use std::fmt::{self, Write};
 
 /// A row each: `*` where the value is not the default, and then where it came from and what the default is.
@@ -59,6 +61,48 @@ fn line<S>(row: &Row<S>, entry: &str, owner: &S, default: &S, config: &ManagerCo
 }
 
 impl ManagerConfig {
+    /// Blocks, bytes and tokens of each group in each tier, a row each, for people. Bytes count the padding of blocks.
+    #[must_use]
+    pub fn tiers(&self) -> String {
+        let heads = ["tier", "group", "blocks", "bytes", "tokens"].map(str::to_owned);
+        let mut rows = vec![(heads, String::new())];
+        for tier in Tier::ALL.into_iter().filter(|tier| self.blocks(*tier) > 0) {
+            for group in self.groups() {
+                let (blocks, tokens) = (self.blocks_of(group, tier), self.tokens_of(group, tier));
+                let bytes = binary(self.bytes_of(group, tier) as f64);
+                let note = match group.window {
+                    // A window does not begin where a block does.
+                    Some(window) => {
+                        let one = u64::from(window) + u64::from(group.page_size);
+                        format!("  {} windows of {}", count(tokens / one), count(window.into()))
+                    }
+                    None => String::new(),
+                };
+                let [blocks, tokens] = [u64::from(blocks), tokens].map(count);
+                rows.push(([tier.to_string(), group.name.clone(), blocks, bytes, tokens], note));
+            }
+            if self.groups().len() > 1 {
+                let bytes = binary(self.tier_bytes(tier) as f64);
+                rows.push((
+                    [tier.to_string(), "in all".to_owned(), String::new(), bytes, String::new()],
+                    String::new(),
+                ));
+            }
+        }
+        let width =
+            |column: usize| rows.iter().map(|(row, _)| row[column].chars().count()).max().unwrap_or(0);
+        let [tiers, groups, blocks, bytes, tokens] = [0, 1, 2, 3, 4].map(width);
+        let mut text = String::new();
+        for ([tier, group, of_blocks, of_bytes, of_tokens], note) in &rows {
+            let line = format!(
+                "{tier:tiers$}  {group:groups$}  {of_blocks:>blocks$}  {of_bytes:>bytes$}  {of_tokens:>tokens$}{note}"
+            );
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        text
+    }
+
     /// All settings as a TOML file with a comment for each, which is read as the same configuration.
     #[must_use]
     pub fn to_toml(&self) -> String {

@@ -125,7 +125,8 @@ pub fn markdown() -> String {
         "# Settings\n\nMade by `kvstrata config --markdown` from the table in `async/src/config/table.rs`; a test compares them.\n\n\
          A setting comes from a TOML file, from the environment, or from a call of `ManagerConfig::builder()`: each is stronger than the one \
          before it. `{CONFIG_VARIABLE}` names the file. `kvstrata config --toml` prints one with all defaults, `kvstrata config --check FILE` \
-         says what a file and the environment come to. Bytes and numbers take K, M, G and T, powers of 1024; `\"none\"` is no value, and an \
+         says what a file and the environment come to, in settings and in bytes and tokens of each tier; `--here` also says whether \
+         this machine has that. Bytes and numbers take K, M, G and T, powers of 1024; `\"none\"` is no value, and an \
          empty variable as well as none.\n\nOf `blocks` and `bytes` of a tier one is enough; where both come from one place they \
          must agree, else the stronger holds.\n"
     );

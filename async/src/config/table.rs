@@ -199,7 +199,7 @@ settings! {
         geometry_outer_dim => outer_dim: Option<u32> = None, Maybe(number(1, 2, ""));
         /// The elements' type, as torch or vLLM spell it, instead of the model's (bfloat16 without one).
         geometry_dtype => dtype: Option<DType> = None, Maybe(Word);
-        /// Blocks start at multiples of this many bytes, a power of two; an element's unless given.
+        /// Blocks of a GPU start at multiples of this many bytes, a power of two; an element's unless given. Those of host memory and of volumes start at multiples of 4,096.
         geometry_alignment => alignment: Option<u64> = None, Maybe(Bytes { least: 1, most: 1 << 30 });
         /// What comes first within a page: tokens (nhd) or heads (hnd).
         geometry_head_order => head_order: HeadOrder = HeadOrder::Nhd, Word;
@@ -253,7 +253,7 @@ settings! {
         disk_blocks => blocks: u32 = 0, blocks(0);
         /// Bytes for blocks, instead of their number; 0 leaves the tier out.
         disk_bytes => bytes: Option<u64> = None, Maybe(bytes(0));
-        /// Files, or directories for them; several are striped. They stay, and what they hold is found again. None: a file without a
+        /// Files, or directories for them; several are striped. They stay, and what they hold is found again. All ranks take the same paths: in a directory a file's name says model, group, rank and degree, and elsewhere group and rank are appended where there are several. None: a file without a
         /// name, which goes with the process.
         disk_paths => paths: Vec<PathBuf> = Vec::new(), Files;
         /// Which weights make the blocks, by any text that others do not have: a name and a revision. Files that hold blocks of other weights are refused, since the same hash means other bytes there. None: models are told apart by name, geometry and rank alone, and what else tells them apart has to be in the hashes (the salt).

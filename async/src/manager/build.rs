@@ -4,7 +4,6 @@ use super::KvBlockManager;
 use super::devices::{self, Device};
 use super::inner::Inner;
 use super::line::Line;
-use super::metrics;
 use super::preempt::Naming;
 use super::rules::Rules;
 use super::stack::{Books, Needs, Stack};
@@ -12,14 +11,17 @@ use super::tenants::{self, Ends, Tenants};
 use super::traffic::Traffic;
 use super::volumes::{self, DiskError};
 use super::watch::Watch;
-use crate::config::{Group, GroupKind, ManagerConfig};
+use super::{agree, memory, metrics};
+use crate::config::{DeviceKind, Group, GroupKind, ManagerConfig};
 use crate::disk::{DiskMover, Sketch};
 use crate::metrics::Bound;
 use crate::movers::{CudaMoverError, ThreadsError};
+use crate::tier::Tier;
 use crate::transfer::Limits;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, MemoryError, Path};
 use kvstrata_core::{BlockPool, ConfigError, DevicePort, Policy, PoolConfig};
 use kvstrata_ffi::arena::ArenaError;
+use kvstrata_ffi::probe::Bound as Bounded;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +76,7 @@ pub enum BuildError {
     #[error("{tier}.blocks = {blocks} in group {group}: {source}")]
     Pool {
         /// Which tier.
-        tier: crate::tier::Tier,
+        tier: Tier,
         /// Of which group.
         group: String,
         /// Blocks of it.
@@ -91,6 +93,21 @@ pub enum BuildError {
         group: String,
         /// What is wrong.
         source: MemoryError,
+    },
+    /// More memory than there is.
+    #[error(
+        "{given}: needs {needed}, and {available} are there, by {bound}; use fewer or smaller blocks{}",
+        if matches!(bound, Bounded::Machine) { "" } else { ", or raise that limit" }
+    )]
+    Room {
+        /// The setting that asks for most of it, with its value.
+        given: String,
+        /// What is needed, and for what.
+        needed: String,
+        /// What is there.
+        available: String,
+        /// What bounds it.
+        bound: Bounded,
     },
     /// The simulated device.
     #[error("{given}, for the simulated device of group {group}: {source}")]
@@ -188,17 +205,12 @@ pub(super) fn from_config(config: &ManagerConfig) -> Result<KvBlockManager, Buil
             (own.handle().clone(), Some(own))
         }
     };
+    memory::check(config, memory::is_simulated(config))?;
     // Before volumes are opened, which may take long, and is in vain if this fails.
     let bound = bound(config)?;
     let tiers = config.groups().iter().map(|group| tiers(config, group, &runtime));
     let (stacks, notes) = tiers.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     assemble(config, Parts { stacks, runtime, own, names: None }, notes, bound)
-}
-
-/// Blocks of staging, unless the settings say how many. Reads of blocks that are side by side come to the drive as one, up to half a MiB and more, so that
-/// 32 of small blocks are a few, and the drive has nothing to do whenever those that ask for the next ones are late.
-fn usual_staging(block_bytes: u64) -> u32 {
-    ((16 << 20) / block_bytes).clamp(40, 256) as u32
 }
 
 /// There is no asking but by making a timer, which panics where there are none.
@@ -214,11 +226,10 @@ fn tiers(
     runtime: &Handle,
 ) -> Result<(StackParts, Option<String>), BuildError> {
     let name = group.name.clone();
-    let layers = layer_bytes(group);
-    let (device, host) = (group.blocks(config.device.blocks), group.blocks(config.host.blocks));
-    let block_bytes: u64 = layers.iter().map(|bytes| *bytes as u64).sum();
-    let staging =
-        if config.disk.blocks > 0 { config.disk.staging.unwrap_or(usual_staging(block_bytes)) } else { 0 };
+    let layers = vec![usize::try_from(group.layer_bytes()).unwrap_or(usize::MAX); group.layers.len()];
+    let [device, host] = [Tier::Device, Tier::Host].map(|tier| config.blocks_of(group, tier));
+    let block_bytes = group.block_bytes();
+    let staging = memory::staging(config, group);
     let failed = |source| {
         let blocks = &config.host.blocks;
         let given = match staging {
@@ -275,21 +286,13 @@ fn disk_given(config: &ManagerConfig) -> String {
     }
 }
 
-fn needs(group: &Group) -> Needs {
+pub(super) fn needs(group: &Group) -> Needs {
     let page = u64::from(group.page_size.max(1));
     match (group.kind, group.window) {
         (GroupKind::State, _) => Needs::State { page },
         (GroupKind::Window, Some(window)) => Needs::Last { page, window: u64::from(window) },
         _ => Needs::All { page },
     }
-}
-
-/// Bytes of each layer of a block.
-fn layer_bytes(group: &Group) -> Vec<usize> {
-    let layers = group.layers.len().max(1);
-    let bytes = usize::try_from(group.block_bytes()).unwrap_or(usize::MAX);
-    // Layers of a group are alike.
-    vec![bytes / layers; layers]
 }
 
 pub(super) fn of_parts(config: &ManagerConfig, parts: Parts) -> Result<KvBlockManager, BuildError> {
@@ -325,8 +328,8 @@ fn assemble(
         [one] if one.layers.len() == 1 => &[],
         groups => groups,
     };
-    let count = parts.stacks.len();
-    if count == 0 || !told.is_empty() && count != told.len() {
+    let (count, is_told) = (parts.stacks.len(), !told.is_empty());
+    if count == 0 || is_told && count != told.len() {
         let groups: Vec<&str> = config.groups().iter().map(|group| group.name.as_str()).collect();
         let why = format!(
             "the settings have {} groups, and the parts {count} stacks; give one for each",
@@ -340,9 +343,13 @@ fn assemble(
     let mut layers = 0;
     for (index, (part, note)) in parts.stacks.into_iter().zip(notes).enumerate() {
         let told = told.get(index).map_or(part.layers, |group| group.layers.len() as u32);
-        fits(&part, told).map_err(|why| BuildError::Parts { group: part.name.clone(), why })?;
+        fits(&part, told, config.groups().get(index))
+            .map_err(|why| BuildError::Parts { group: part.name.clone(), why })?;
         layers += told;
         let (stack, line) = stack(config, part, heats)?;
+        if let Some(group) = config.groups().get(index).or(config.groups().first()) {
+            agree::check(config, group, is_told, &stack)?;
+        }
         stacks.push(Stack { note, ..stack });
         lines.push(line);
     }
@@ -370,7 +377,7 @@ fn assemble(
 
 /// Whether the parts of a group, whose layers are said to be so many, say the same: what is copied as so many layers of so many bytes must
 /// be that everywhere.
-fn fits(parts: &StackParts, told: u32) -> Result<(), String> {
+fn fits(parts: &StackParts, told: u32, group: Option<&Group>) -> Result<(), String> {
     let StackParts { memory, port, block_bytes, layers, needs, .. } = parts;
     if *layers == 0 {
         return Err("its blocks have 0 layers; give at least 1".to_owned());
@@ -396,7 +403,9 @@ fn fits(parts: &StackParts, told: u32) -> Result<(), String> {
     }
     if let Some(port) = port {
         let on_device = port.block_bytes() as u64;
-        if on_device != *block_bytes {
+        // A GPU's blocks are as far apart as geometry.alignment says.
+        let padded = group.map(|group| group.stride_bytes(Tier::Device, DeviceKind::Cuda));
+        if on_device != *block_bytes && Some(on_device) != padded {
             return Err(format!(
                 "its blocks have {block_bytes} bytes, and those of the device's port {on_device}; make them equal"
             ));
@@ -434,8 +443,8 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
         let books = |pool| Books::new(pool, owners, linked[tier as usize], ahead_first[tier as usize]);
         BlockPool::new(blocks).map(books).map_err(failed)
     };
-    let device = pool(crate::tier::Tier::Device, device)?;
-    let host = host.map(|host| pool(crate::tier::Tier::Host, host)).transpose()?;
+    let device = pool(Tier::Device, device)?;
+    let host = host.map(|host| pool(Tier::Host, host)).transpose()?;
     let in_memory = memory.as_ref().map_or(0, |memory| memory.arena().blocks()) as u32;
     let of_host = host.as_ref().map_or(0, |host| host.pool.capacity()) as u32;
     let misfit = |why: String| Err(BuildError::Parts { group: name.clone(), why });
@@ -457,7 +466,7 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
     let mut line = Line::default();
     line.staging.extend(staging);
     let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
-    let disk_owners = tenants::owners(config, crate::tier::Tier::Disk, slots);
+    let disk_owners = tenants::owners(config, Tier::Disk, slots);
     let stack = Stack {
         name,
         device,

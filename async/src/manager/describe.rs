@@ -1,9 +1,10 @@
 //! What a manager turned out to be, for people.
 
+use super::agree::words;
 use super::inner::Inner;
-use super::stack::{Needs, Stack};
+use super::stack::Stack;
 use super::tenants::MAX_TENANTS;
-use crate::figures::binary;
+use crate::figures::{binary, count};
 use crate::tier::Tier;
 use std::fmt::Write;
 
@@ -25,11 +26,7 @@ pub(super) fn describe(inner: &Inner) -> String {
 }
 
 fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
-    let kind = match stack.needs {
-        Needs::All { page } => format!("pages of {page} tokens"),
-        Needs::Last { page, window } => format!("pages of {page} tokens, a window of {window}"),
-        Needs::State { page } => format!("a state every {page} tokens"),
-    };
+    let kind = words(stack.needs);
     let (layers, bytes) = (stack.layers, binary(stack.block_bytes as f64));
     writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", stack.name)?;
     for tier in Tier::ALL {
@@ -37,8 +34,9 @@ fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
         let (blocks, policy) = (pool.capacity(), pool.policy());
         write!(
             text,
-            "  {tier:<6} {blocks:>9} blocks {:>10}  {policy:<6}",
-            binary(blocks as f64 * stack.block_bytes as f64)
+            "  {tier:<6} {blocks:>9} blocks {:>10} {:>13} tokens  {policy:<6}",
+            binary(blocks as f64 * stack.block_bytes as f64),
+            count(blocks as u64 * stack.needs.page())
         )?;
         match (tier, &stack.memory, &stack.disk) {
             (Tier::Device, ..) => {

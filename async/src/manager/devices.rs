@@ -4,6 +4,7 @@ use super::build::{BuildError, given};
 use crate::config::{DeviceKind, Group, ManagerConfig};
 use crate::costs::costs_for;
 use crate::movers::{CudaMover, CudaMoverError, CudaMoverOptions, ThreadsMover};
+use crate::tier::Tier;
 use crate::transfer::{DeviceMover, HostMemory};
 use kvstrata_core::layout::{Layout, Region};
 use kvstrata_core::{DevicePort, Storage};
@@ -33,6 +34,10 @@ pub(super) fn open(
         }),
         // An engine that wanted a GPU is told by `describe` why it has none.
         DeviceKind::Auto => cuda(config, group, memory).or_else(|error| {
+            // Once, before any group's memory is touched: what the first groups have would be counted twice.
+            if config.groups().first() == Some(group) {
+                super::memory::check(config, true)?;
+            }
             let device = simulated(config, group, memory)?;
             let note = format!("{}: no GPU is used: {error}", of_device(config, true));
             Ok(Device { note: Some(note), ..device })
@@ -59,7 +64,7 @@ fn of_device(config: &ManagerConfig, cuda: bool) -> String {
 fn simulated(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Result<Device, BuildError> {
     let layers: Vec<usize> =
         (0..memory.layers()).filter_map(|layer| Some(memory.layer(layer)?.len())).collect();
-    let blocks = group.blocks(config.device.blocks) as usize;
+    let blocks = config.blocks_of(group, Tier::Device) as usize;
     let failed = |source| {
         let given = of_device(config, false);
         BuildError::Device { given, group: group.name.clone(), source }
@@ -82,8 +87,8 @@ fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Resu
     let pinned = PinnedStorage::register(&device, arena, PinOptions::new(), &mut |_, _| {})?;
     let (costs, _) = costs_for(device.describe(), driver.describe().version);
     let copy = CudaCopy::new(&device, CopyOptions::new().costs(costs));
-    let layout = group.layout.num_blocks(group.blocks(config.device.blocks));
-    let stride = layout.block_bytes()?.next_multiple_of(layout.alignment);
+    let layout = group.layout.num_blocks(config.blocks_of(group, Tier::Device));
+    let stride = group.stride_bytes(Tier::Device, DeviceKind::Cuda);
     let stride = usize::try_from(stride).unwrap_or(usize::MAX);
     let tier = Arc::new(CudaDeviceTier::new(&device, layout.num_blocks as usize, stride)?);
     let storage = tier.memory();

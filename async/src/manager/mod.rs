@@ -10,7 +10,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `build.rs`, `devices.rs`, `volumes.rs`, `rules.rs` | a manager of settings, or of parts |
+//! | `build.rs`, `devices.rs`, `volumes.rs`, `volume_files.rs`, `rules.rs` | a manager of settings, or of parts |
+//! | `memory.rs`, `agree.rs` | memory that there is not, and parts that contradict settings: refused |
 //! | `blocks.rs` | owned handles, by the list |
 //! | `matching.rs` | what of a sequence is there |
 //! | `groups.rs`, `group.rs` | groups of layers: prefixes that all of them have; the calls for one of them |
@@ -52,6 +53,7 @@
 //!   last finds the other below, or on its way there.
 //! - I7: room is made without waiting for whoever waits for it: a victim that finds no place below is dropped.
 
+mod agree;
 mod ahead;
 mod allocate;
 mod aside;
@@ -74,6 +76,7 @@ mod groups;
 mod inner;
 mod line;
 mod matching;
+pub(crate) mod memory;
 mod metrics;
 mod notices;
 mod offload;
@@ -95,7 +98,8 @@ mod traffic;
 mod turn_back;
 mod unwritten;
 mod up;
-mod volumes;
+pub(crate) mod volume_files;
+pub(crate) mod volumes;
 mod watch;
 
 pub use allocate::{AllocateError, AllocateOptions};
@@ -162,7 +166,7 @@ impl KvBlockManager {
     /// A manager of parts: for tiers that are made otherwise than by settings.
     ///
     /// # Errors
-    /// [`BuildError`]: parts that do not fit together.
+    /// [`BuildError`]: parts that do not fit together, or are not what the given settings say.
     pub fn of_parts(config: &ManagerConfig, parts: Parts) -> Result<KvBlockManager, BuildError> {
         build::of_parts(config, parts)
     }

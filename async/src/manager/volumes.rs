@@ -3,15 +3,17 @@
 //! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and geometry finds their blocks again, and
 //! one of others is refused. Without, there is one file that has no name and goes with the process.
 
+use super::volume_files;
 use crate::config::{Group, ManagerConfig};
 use crate::disk::{DiskTier, TierError, TierOptions};
 use crate::replay::DiskFill;
+use crate::tier::Tier;
 use kvstrata_core::hash::BlockHasher;
-use kvstrata_core::layout::{Layout, LayoutError, Region};
+use kvstrata_core::layout::LayoutError;
 use kvstrata_core::{Policy, PoolConfig, Xxh3};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{Key, KeyError, VolumeError, VolumeOptions};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,6 +39,17 @@ pub enum DiskError {
         wanted: String,
         /// The settings that it follows from.
         remedy: &'static str,
+    },
+    /// A file that earlier versions have made for these settings, or for others.
+    #[error(
+        "volume {}: has a name that says neither model nor rank, as earlier versions gave it, and `kvstrata replay` does; rename it \
+         to {} if it holds the blocks of these settings, or move it away", path.display(), now.display()
+    )]
+    Renamed {
+        /// The file.
+        path: PathBuf,
+        /// Its name now.
+        now: PathBuf,
     },
     /// The key.
     #[error("{setting}: {source}")]
@@ -90,13 +103,12 @@ pub(super) fn open(
     arena: &Arc<HostArena>,
 ) -> Result<DiskTier, DiskError> {
     let disk = &config.disk;
-    let made = Made { config, group, arena, key: key(config)?, layout: block_fingerprint(group)? };
+    let made = Made { config, group, arena, key: key(config)?, layout: group.fingerprint()? };
     if !disk.paths.is_empty() {
-        let files: Vec<PathBuf> = disk.paths.iter().map(|place| file_in(place, config, group)).collect();
-        return Ok(made.open(&files, true)?);
+        return Ok(made.open(&volume_files::files(config, group)?, true)?);
     }
     static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let places = vec![PathBuf::from("/var/tmp"), std::env::temp_dir(), PathBuf::from(".")];
+    let places = temporary_places();
     let mut last = None;
     for place in &places {
         // Relaxed: only that the numbers differ.
@@ -113,6 +125,11 @@ pub(super) fn open(
     )
 }
 
+/// Where a file without a name may be, the first first.
+pub(crate) fn temporary_places() -> Vec<PathBuf> {
+    vec![PathBuf::from("/var/tmp"), std::env::temp_dir(), PathBuf::from(".")]
+}
+
 /// What volumes are made of.
 struct Made<'m> {
     config: &'m ManagerConfig,
@@ -125,9 +142,8 @@ struct Made<'m> {
 impl Made<'_> {
     fn open(&self, files: &[PathBuf], keep: bool) -> Result<DiskTier, TierError> {
         let disk = &self.config.disk;
-        let blocks = self.group.blocks(disk.blocks);
-        // A multiple of the number of paths, for a group that has a share of the blocks too.
-        let slots = (blocks / files.len().max(1) as u32).max(1);
+        // A multiple of the number of files, which are as many as paths, or one.
+        let slots = self.config.blocks_of(self.group, Tier::Disk) / files.len().max(1) as u32;
         let volumes = files.iter().map(|file| {
             let options = VolumeOptions::new(file, slots, self.arena.block_bytes())
                 .keep(keep)
@@ -155,21 +171,13 @@ impl Made<'_> {
     }
 }
 
-fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
+pub(crate) fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
     let of = |setting| move |source| DiskError::Key { setting, source };
     match (&config.disk.key_file, &config.disk.key_env) {
         (Some(file), _) => Key::from_file(file).map(Some).map_err(of("disk.key_file")),
         (None, Some(name)) => Key::from_variable(name).map(Some).map_err(of("disk.key_env")),
         (None, None) => Ok(None),
     }
-}
-
-/// What the bytes of a block mean.
-fn block_fingerprint(group: &Group) -> Result<u128, LayoutError> {
-    let one = group.layout.num_blocks(1).alignment(4096);
-    // Any address does: the fingerprint has none.
-    let region = Region::system(4096, one.block_bytes()?);
-    Ok(Layout::fully_contiguous(one, region)?.block_fingerprint().to_u128())
 }
 
 /// Whose bytes they are: as much of the model as the settings know.
@@ -183,20 +191,4 @@ fn model_fingerprint(config: &ManagerConfig, group: &Group) -> u128 {
         of.push_str(weights);
     }
     Xxh3.bytes(of.as_bytes())
-}
-
-/// A directory gets a file of a name that the next manager will know; anything else is the file itself, with the group's name behind it
-/// where there are several.
-fn file_in(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
-    let several = config.groups().len() > 1;
-    match (place.is_dir(), several) {
-        (true, false) => place.join("kvstrata.kvs"),
-        (true, true) => place.join(format!("kvstrata-{}.kvs", group.name)),
-        (false, false) => place.to_owned(),
-        (false, true) => {
-            let mut name = place.as_os_str().to_owned();
-            name.push(format!(".{}", group.name));
-            PathBuf::from(name)
-        }
-    }
 }

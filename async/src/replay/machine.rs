@@ -1,4 +1,4 @@
-//! This machine: its cores, its memory, and the most of it that this process used.
+//! This machine: its cores, and the most of its memory that this process used.
 
 /// Cores that this process may use; 1 where the system does not say.
 pub(super) fn cores() -> usize {
@@ -11,23 +11,8 @@ pub(super) fn peak_memory_bytes() -> Option<u64> {
     kibibytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// Memory that can be had without swapping, in bytes: the machine's, or the control group's limit if that is less.
-#[cfg(target_os = "linux")]
-pub(super) fn available_memory_bytes() -> Option<u64> {
-    let machine = kibibytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")?;
-    let group = |file: &str| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
-    let limit =
-        group("/sys/fs/cgroup/memory.max").or_else(|| group("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
-    Some(limit.map_or(machine, |limit| machine.min(limit)))
-}
-
 #[cfg(not(target_os = "linux"))]
 pub(super) fn peak_memory_bytes() -> Option<u64> {
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn available_memory_bytes() -> Option<u64> {
     None
 }
 
@@ -42,10 +27,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_both() {
-        let (peak, available) =
-            (peak_memory_bytes().expect("procfs"), available_memory_bytes().expect("procfs"));
-        assert!(peak > 1 << 16 && available > 1 << 20);
+    fn the_kernel_says_the_peak() {
+        assert!(peak_memory_bytes().expect("procfs") > 1 << 16);
         assert_eq!(kibibytes("VmPeak:\t 9 kB\nVmHWM:\t     128 kB\n", "VmHWM:"), Some(131_072));
     }
 }

@@ -8,6 +8,7 @@ use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;
 use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
 use kvstrata_ffi::disk::{Backend, Key};
+use kvstrata_ffi::probe::memory_room;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -179,8 +180,8 @@ impl Settings {
         let host = tier(self.host_blocks, stride + POOL_BYTES);
         let disk = tier(self.disk_blocks, DISK_BOOKS_BYTES) + self.staging_blocks() as u128 * stride;
         let needed = device + host + disk;
-        let Some(available) = machine::available_memory_bytes() else { return Ok(()) };
-        if needed <= u128::from(available) {
+        let Some(room) = memory_room() else { return Ok(()) };
+        if needed <= u128::from(room.available_bytes) {
             return Ok(());
         }
         let largest = device.max(host).max(disk);
@@ -190,11 +191,11 @@ impl Settings {
             _ => ("--disk-blocks", self.disk_blocks),
         };
         let [needed, device, host, disk] = [needed, device, host, disk].map(|bytes| binary(bytes as f64));
-        let available = binary(available as f64);
+        let available = binary(room.available_bytes as f64);
         let why = format!(
             "needs {needed} of memory (device tier {device}, host tier {host}, books and buffers of the disk tier {disk}), and \
-             {available} are there; use fewer or smaller blocks (--block-bytes {})",
-            self.block_bytes
+             {available} are there, by {}; use fewer or smaller blocks (--block-bytes {})",
+            room.bound, self.block_bytes
         );
         Err(ReplayError::Setting { option, value: blocks.to_string(), why })
     }

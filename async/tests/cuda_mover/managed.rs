@@ -105,19 +105,31 @@ async fn a_device_that_dies_makes_misses_and_nobody_waits_for_it() {
 /// By settings alone: the engine reaches the blocks by the port, or by its address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_manager_that_makes_its_device_memory_hands_out_a_way_to_it() {
+    // Blocks of 5,120 bytes a layer, one behind the other, or as far apart as the alignment says.
+    for alignment in [None, Some(65_536)] {
+        hands_out_a_way_to_its_memory(alignment).await;
+    }
+}
+
+async fn hands_out_a_way_to_its_memory(alignment: Option<u64>) {
     let double = kvstrata_cuda_double::Double::new();
     let config = ManagerConfig::builder()
         .geometry_layers(Some(LAYERS))
         .geometry_kv_heads(Some(2))
         .geometry_head_size(Some(40))
+        .geometry_alignment(alignment)
         .device_kind(DeviceKind::Cuda)
         .device_blocks(BLOCKS)
         .host_blocks(2 * BLOCKS)
         .watermark_device(1.0)
         .idle_host_after(None);
-    let manager = KvBlockManager::new(&config.build().expect("a configuration")).expect("a manager");
+    let config = config.build().expect("a configuration");
+    let length = config.groups()[0].block_bytes() as usize;
+    let manager = KvBlockManager::new(&config).expect("a manager");
     let port = manager.device_port().expect("its own");
-    let bytes_of = |hash: SequenceHash| pattern(hash.to_u128() as u64, port.block_bytes());
+    let stride = length.next_multiple_of(alignment.unwrap_or(1) as usize);
+    assert_eq!((port.block_bytes(), stride > length), (stride, alignment.is_some()));
+    let bytes_of = |hash: SequenceHash| pattern(hash.to_u128() as u64, length);
     assert!(port.base_address() > 0 && port.size_bytes() == u64::from(BLOCKS) * port.block_bytes() as u64);
     let blocks = manager.allocate(5).await.expect("blocks");
     for (block, hash) in blocks.ids().iter().zip(hashes(1)) {
@@ -127,7 +139,7 @@ async fn a_manager_that_makes_its_device_memory_hands_out_a_way_to_it() {
     drop(manager.allocate(BLOCKS as usize).await.expect("all of them"));
     let up = manager.restore_to_gpu(&hashes(1)).await.expect("fits");
     assert_eq!((up.blocks.len(), up.missed), (5, None));
-    let mut bytes = vec![0; port.block_bytes()];
+    let mut bytes = vec![0; length];
     for (block, hash) in up.blocks.ids().zip(hashes(1)) {
         port.copy_out(block.0, 0, &mut bytes).expect("in range");
         assert!(bytes == bytes_of(hash), "{block} is not {hash:?}");

@@ -58,13 +58,14 @@ async fn the_description_names_groups_tiers_sizes_and_ways() {
     let lines: Vec<String> =
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[0], "group all: pages of 16 tokens, 1 layers, 4.00 KiB a block");
-    for (line, begins) in
-        lines[1..].iter().zip(["device 8 blocks 32.0 KiB reuse ", "host 16 blocks 64.0 KiB lru "])
+    for (line, begins) in lines[1..]
+        .iter()
+        .zip(["device 8 blocks 32.0 KiB 128 tokens reuse ", "host 16 blocks 64.0 KiB 256 tokens lru "])
     {
         assert!(line.starts_with(begins) && line.len() > begins.len(), "{begins}: {text}");
     }
     let disk = lines.iter().find(|line| line.starts_with("disk ")).expect("three tiers");
-    assert!(disk.starts_with("disk 32 blocks 128 KiB lru "), "{text}");
+    assert!(disk.starts_with("disk 32 blocks 128 KiB 512 tokens lru "), "{text}");
     assert!(text.contains(&file.display().to_string()), "{text}");
     assert!(!text.contains("device.kind"), "nobody asked for a GPU: {text}");
     let hybrid = super::groups::hybrid("").describe();

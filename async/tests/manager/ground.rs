@@ -28,6 +28,7 @@ pub const HYBRID: &str = r#"
     layers = [1]
     page_size = 16
     window = 32
+    share = 1.0
     kv_heads = 1
     head_size = 64
 "#;

@@ -14,6 +14,7 @@ pub fn hybrid(more: &str) -> KvBlockManager {
         layers = [2]
         page_size = 64
         state_bytes = 4096
+        share = 1.0
         [geometry]
         layers = 3
     "#;

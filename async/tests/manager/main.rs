@@ -33,6 +33,7 @@ mod put_off;
 mod ready;
 mod schedule;
 mod several_lists;
+mod shapes;
 #[path = "../common/sim/mod.rs"]
 mod sim;
 mod staged;

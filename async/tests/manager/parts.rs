@@ -2,7 +2,7 @@
 
 use super::ground::{BYTES, settings};
 use kvstrata::config::{DeviceKind, ManagerConfig, ManagerConfigBuilder};
-use kvstrata::core::PoolConfig;
+use kvstrata::core::{Policy, PoolConfig};
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
@@ -101,6 +101,57 @@ async fn parts_are_those_of_the_settings_groups() {
     assert_eq!(error, "group one: its blocks have 2 layers, and the settings' 3; make them equal");
 }
 
+/// What was given and is ignored would mislead: it is refused. Defaults say nothing.
+#[tokio::test]
+async fn settings_that_contradict_parts_are_refused_by_name() {
+    let one = |settings| of_stacks(settings, vec![stack(|_| {})]);
+    let fits = || settings(BLOCKS, BLOCKS);
+    one(ManagerConfig::builder()).expect("nothing is given");
+    one(fits().device_policy(Policy::Lru).geometry_page_size(2)).expect("the same");
+    let cases = [
+        (
+            settings(8, BLOCKS),
+            "device.blocks = 8 (builder) makes 8 blocks of its device tier, and the parts have 4",
+        ),
+        (
+            settings(BLOCKS, 8),
+            "host.blocks = 8 (builder) makes 8 blocks of its host tier, and the parts have 4",
+        ),
+        (
+            settings(BLOCKS, 0),
+            "host.blocks = 0 (builder) makes 0 blocks of its host tier, and the parts have 4",
+        ),
+        (
+            ManagerConfig::builder().geometry_block_bytes(Some(4096)).host_bytes(Some(64 << 10)),
+            "host.bytes = 64K (builder) makes 16 blocks of its host tier, and the parts have 4",
+        ),
+        (
+            fits().disk_blocks(8),
+            "disk.blocks = 8 (builder) makes 8 blocks of its disk tier, and the parts have 0",
+        ),
+        (
+            fits().device_policy(Policy::Lfu),
+            "device.policy = lfu (builder), and the parts' device tier has lru",
+        ),
+        (
+            fits().host_policy(Policy::Sieve),
+            "host.policy = sieve (builder), and the parts' host tier has lru",
+        ),
+        (
+            fits().geometry_block_bytes(Some(8192)),
+            "by geometry.block_bytes (builder) its blocks have 8192 bytes, and the parts' 4096",
+        ),
+        (
+            fits().geometry_page_size(16),
+            "by geometry.page_size (builder) it has pages of 16 tokens, and by the parts pages of 2 tokens",
+        ),
+    ];
+    for (settings, why) in cases {
+        let error = one(settings).expect_err(why);
+        assert_eq!(error, format!("group one: {why}; make them equal, or leave the setting out"));
+    }
+}
+
 /// What the machine cannot meet, of settings that are allowed.
 #[tokio::test]
 async fn what_cannot_be_had_names_its_settings_and_their_values() {
@@ -109,23 +160,28 @@ async fn what_cannot_be_had_names_its_settings_and_their_values() {
         KvBlockManager::new(&config).expect_err("not to be had").to_string()
     };
     let large = |device, host| settings(device, host).geometry_block_bytes(Some(4 << 20));
-    let error = refusal(large(4, 1 << 28));
-    assert!(
-        error.starts_with("host.blocks = 268435456 (builder), for host memory of group all: ")
-            && error.contains("use fewer or smaller blocks"),
-        "{error}"
-    );
-    let error = refusal(large(4, (1 << 28) - 2).disk_blocks(8).disk_staging(Some(2)));
-    assert!(
-        error
-            .starts_with("host.blocks = 268435454 (builder) and disk.staging = 2 (builder), for host memory"),
-        "{error}"
-    );
-    let error = refusal(large(1 << 28, 4));
-    assert!(
-        error.starts_with("device.blocks = 268435456 (builder), for the simulated device of group all: "),
-        "{error}"
-    );
+    // Before any of it is mapped: the setting that asks for most, and what for.
+    for (settings, begins) in [
+        (
+            large(4, 1 << 28),
+            "host.blocks = 268435456 (builder): needs 1.00 PiB of memory (device 16.0 MiB, host 1.00 PiB, staging 0 B",
+        ),
+        (
+            large(4, (1 << 28) - 2).disk_blocks(8).disk_staging(Some(2)),
+            "host.blocks = 268435454 (builder): needs 1.00 PiB of memory (device 16.0 MiB, host 1.00 PiB, staging 8.00 MiB",
+        ),
+        (
+            large(1 << 28, 4),
+            "device.blocks = 268435456 (builder): needs 1.00 PiB of memory (device 1.00 PiB, host 16.0 MiB",
+        ),
+        (
+            large(4, 4).disk_blocks(8).disk_staging(Some(1 << 28)),
+            "disk.staging = 268435456 (builder): needs 1.00 PiB of memory (device 16.0 MiB, host 16.0 MiB, staging 1.00 PiB",
+        ),
+    ] {
+        let error = refusal(settings);
+        assert!(error.starts_with(begins) && error.contains("; use fewer or smaller blocks"), "{error}");
+    }
     let folder = tempfile::tempdir().expect("a folder");
     let nowhere: PathBuf = folder.path().join("none").join("volume");
     let error = refusal(settings(4, 4).disk_blocks(8).disk_paths(vec![nowhere.clone()]));

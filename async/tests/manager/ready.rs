@@ -75,7 +75,7 @@ async fn a_parent_stays_with_a_child_that_is_in_use() {
 /// What the host has let go of again would have to be copied: there is something better.
 #[tokio::test]
 async fn what_is_below_no_more_is_not_taken_for_it() {
-    let ground = Ground::of(all_ahead(Policy::Lfu).host_headroom(0), 8, 4);
+    let ground = Ground::of(all_ahead(Policy::Lfu).host_headroom(0).host_blocks(4), 8, 4);
     let manager = &ground.manager;
     let [copied, cold] = copied_and_cold(&ground).await;
     let held = manager.match_prefix(&cold).into_device();

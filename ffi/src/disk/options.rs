@@ -4,7 +4,7 @@ use super::cipher::Key;
 use super::error::VolumeError;
 use super::file::{Kernel, System};
 use super::format::{CHUNK_BYTES, Shape};
-use crate::arena::HostArena;
+use crate::arena::{BLOCK_ALIGN_BYTES, HostArena};
 use crate::gds::{DeviceSums, GdsDriver, GdsError, GdsOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -316,6 +316,12 @@ impl VolumeOptions {
                     .to_owned(),
             },
         )
+    }
+
+    /// Bytes of the file; none where there is no such volume.
+    #[must_use]
+    pub fn file_bytes(&self) -> Option<u64> {
+        self.shape(BLOCK_ALIGN_BYTES).ok().map(|shape| shape.file_bytes)
     }
 
     /// The volume's path.

@@ -10,7 +10,7 @@ pub(super) fn facts(path: &Path) -> Vec<Fact> {
 }
 
 /// The folder that a volume at `path` would lie in.
-fn folder_of(path: &Path) -> PathBuf {
+pub(super) fn folder_of(path: &Path) -> PathBuf {
     if path.is_dir() {
         return path.to_owned();
     }

@@ -1,6 +1,25 @@
-//! Memory-lock limit, huge pages, NUMA nodes.
+//! Memory, memory-lock limit, huge pages, NUMA nodes.
 
+use super::room::{Bound, memory_room};
 use super::{Fact, read_trimmed};
+
+pub(super) fn room() -> Fact {
+    let name = "memory";
+    let why = "the kernel kills a process that touches more";
+    let Some(room) = memory_room() else {
+        let remedy = "none: sizes are not compared with what is there";
+        return Fact::not_found(name, "the kernel does not say", why, remedy);
+    };
+    let mib = room.available_bytes >> 20;
+    match &room.bound {
+        Bound::Machine => Fact::found(name, format!("{mib} MiB to be had"), why),
+        Bound::Group { file, .. } => {
+            let detail = format!("{mib} MiB to be had, bounded by {}", room.bound);
+            let remedy = format!("keep device.bytes (simulated) and host.bytes below that, or raise {file}");
+            Fact::limited(name, detail, why, remedy)
+        }
+    }
+}
 
 pub(super) fn lock_limit() -> Fact {
     let name = "memory-lock limit";

@@ -6,16 +6,20 @@
 //! | file | facts |
 //! |---|---|
 //! | `kernel.rs` | kernel version, io_uring, CPU features |
-//! | `memory.rs` | memory-lock limit, huge pages, NUMA nodes |
+//! | `memory.rs` | memory, memory-lock limit, huge pages, NUMA nodes |
+//! | `room.rs` | memory that this process can still have, by the machine and by its control groups |
 //! | `disk.rs` | the file system of a path, its free space, O_DIRECT |
 //! | `vendor.rs` | CUDA driver and devices, nvcc, NIXL, cuFile |
 
 mod disk;
 mod kernel;
 mod memory;
+mod room;
 #[cfg(test)]
 mod tests;
 mod vendor;
+
+pub use room::{Bound, MemoryRoom, memory_room};
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -90,7 +94,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[must_use]
 pub fn probe(disk_path: &Path) -> Vec<Fact> {
     let mut facts = vec![kernel::version(), kernel::io_uring(), kernel::cpu()];
-    facts.extend([memory::lock_limit(), memory::transparent_huge_pages(), memory::hugetlb(), memory::numa()]);
+    facts.extend([
+        memory::room(),
+        memory::lock_limit(),
+        memory::transparent_huge_pages(),
+        memory::hugetlb(),
+        memory::numa(),
+    ]);
     let path = disk_path.to_owned();
     facts.extend(in_time("disk", move || disk::facts(&path)));
     facts.extend(in_time("CUDA driver", vendor::cuda));
@@ -99,6 +109,20 @@ pub fn probe(disk_path: &Path) -> Vec<Fact> {
     facts.extend(in_time("NIXL", || vec![vendor::nixl()]));
     facts.extend(in_time("cuFile", || vec![vendor::cufile()]));
     facts
+}
+
+/// Bytes that can be written in a folder, or beside a path that is none.
+///
+/// # Errors
+/// There is no such folder, or it cannot be opened.
+pub fn disk_room(disk_path: &Path) -> std::io::Result<u64> {
+    crate::disk::available_at(&disk::folder_of(disk_path))
+}
+
+/// How much memory may be locked.
+#[must_use]
+pub fn memory_lock() -> Fact {
+    memory::lock_limit()
 }
 
 /// Runs a part of the probe on its own thread; one that does not answer in time is left behind.

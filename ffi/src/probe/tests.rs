@@ -1,10 +1,11 @@
 use super::*;
 use std::collections::HashSet;
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "kernel",
     "io_uring",
     "CPU features",
+    "memory",
     "memory-lock limit",
     "transparent huge pages",
     "huge page pool",

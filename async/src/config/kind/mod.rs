@@ -121,7 +121,7 @@ pub(super) struct Bytes {
 }
 
 /// The largest unit that it is a whole number of.
-pub(super) fn bytes_text(bytes: u64) -> String {
+pub(crate) fn bytes_text(bytes: u64) -> String {
     let unit = [(40, "T"), (30, "G"), (20, "M"), (10, "K")].into_iter();
     let whole = unit.into_iter().find(|(shift, _)| bytes != 0 && bytes.is_multiple_of(1 << shift));
     match whole {

@@ -1,7 +1,8 @@
 //! Models, geometries, groups: what a block is.
 
 use super::{good, refusal};
-use crate::config::{Group, GroupKind};
+use crate::config::{DeviceKind, Group, GroupKind};
+use crate::tier::Tier;
 use kvstrata_core::layout::{DType, Model};
 
 /// A preset is the core's, by ranks, page sizes and types.
@@ -43,7 +44,9 @@ fn a_preset_with_windows_has_a_group_for_them() {
         assert_eq!(full.layers, (1..layers).step_by(2).collect::<Vec<_>>());
         assert_eq!(window.layers, (0..layers).step_by(2).collect::<Vec<_>>());
         let half = u64::from(layers) / 2 * 2 * 16 * 4 * 64 * 2;
-        assert_eq!((full.block_bytes(), window.block_bytes(), config.tier_bytes(8)), (half, half, 16 * half));
+        assert_eq!((full.block_bytes(), window.block_bytes()), (half, half));
+        // A window of 128 tokens, and one page more, for 4,096 tokens: less than the least share, an eighth.
+        assert_eq!((full.share, window.share, config.tier_bytes(Tier::Device)), (1.0, 0.125, 9 * half));
         assert_eq!(good(&config.to_toml()).groups(), config.groups());
     }
     // Other layers than the model's, and groups that are listed, are what is said.
@@ -63,7 +66,8 @@ fn any_geometry_is_given_key_by_key() {
     assert_eq!(layout.block_bytes(), Ok(2 * 2 * 16 * 4 * 64 * 2));
     let config = good("[geometry]\nlayers = 2\nhead_size = 576\nouter_dim = 1");
     assert_eq!(config.groups()[0].block_bytes(), 2 * 16 * 576 * 2);
-    let config = good("[geometry]\nblock_bytes = 100\npage_size = 512\n[device]\nbytes = 1050");
+    // A block of host memory takes whole pages of it.
+    let config = good("[geometry]\nblock_bytes = 100\npage_size = 512\n[device]\nbytes = 41000");
     assert_eq!(
         (config.groups()[0].block_bytes(), config.device.blocks, config.groups()[0].page_size),
         (100, 10, 512)
@@ -108,14 +112,18 @@ fn groups_have_blocks_of_their_own() {
     assert_eq!(names, ["full-0", "state-1", "latent", "window-3"]);
     let bytes: Vec<_> = groups.iter().map(Group::block_bytes).collect();
     assert_eq!(bytes, [3 * 2 * 16 * 2 * 64 * 2, 9 * 1000, 64 * 576, 2 * 16 * 2 * 64 * 2]);
+    let strides: Vec<_> =
+        groups.iter().map(|group| group.stride_bytes(Tier::Device, config.device.kind)).collect();
+    assert_eq!(strides, [bytes[0], 12_288, bytes[2], bytes[3]]);
     assert_eq!(groups[1].layers, [0, 1, 2, 4, 5, 6, 8, 9, 10]);
     let pages: Vec<_> = groups.iter().map(|group| group.page_size).collect();
     assert_eq!(pages, [16, 512, 64, 16]);
     let blocks: Vec<_> = groups.iter().map(|group| group.blocks(10)).collect();
-    assert_eq!(blocks, [10, 3, 10, 1]);
+    // The latent has no share given: pages of 64 tokens beside pages of 16.
+    assert_eq!(blocks, [10, 3, 3, 1]);
     assert_eq!(groups.iter().map(|group| group.blocks(0)).sum::<u32>(), 0);
-    let all = 10 * bytes[0] + 3 * bytes[1] + 10 * bytes[2] + bytes[3];
-    assert_eq!(config.tier_bytes(10), all);
+    let all = 10 * strides[0] + 3 * strides[1] + 3 * strides[2] + strides[3];
+    assert_eq!(config.tier_bytes(Tier::Device), all);
     // As many as fit, and not one more.
     for (given, blocks) in [(all, 10), (all - 1, 9)] {
         assert_eq!(good(&HYBRID.replace("blocks = 10", &format!("bytes = {given}"))).device.blocks, blocks);
@@ -191,4 +199,58 @@ fn geometries_that_do_not_go_together_are_refused() {
     for (text, expected) in cases {
         assert_eq!(refusal(&text), expected, "{text}");
     }
+}
+
+/// Pages of 16 tokens beside states of 1,024: equal numbers of blocks covered 1,952 tokens of one and 124,928 of the other.
+#[test]
+fn groups_given_no_share_cover_the_same_tokens() {
+    let text = include_str!("hybrid-bytes.toml");
+    let config = good(text);
+    let [full, first, second, state] = config.groups() else { panic!("four groups") };
+    assert_eq!([full.share, state.share], [1.0, 16.0 / 1024.0]);
+    // A window of 1,024 tokens and a page more, once for each 4,096 tokens.
+    assert_eq!([first.share, second.share], [1040.0 / 4096.0; 2]);
+    let tokens = |group| config.tokens_of(group, Tier::Host);
+    assert!((tokens(full)..tokens(full) + 1024).contains(&tokens(state)), "{}", tokens(state));
+    assert!(tokens(full) > 30_000, "{} tokens of 256 MiB", tokens(full));
+    // As many blocks as fit, padding included.
+    let used = config.tier_bytes(Tier::Host);
+    assert!(used <= 256 << 20 && used > 253 << 20, "{used}");
+    // What is given stays, and so do the others' own.
+    let given = good(&text.replace("state_bytes = 1000000", "state_bytes = 1000000\nshare = 0.5"));
+    let shares: Vec<_> = given.groups().iter().map(|group| group.share).collect();
+    assert_eq!(shares, [1.0, first.share, second.share, 0.5]);
+    // The smallest page has the most blocks, whichever group that is; a window as long as any has as many as full attention.
+    let swapped = good(
+        "geometry.kv_heads = 1\ngeometry.head_size = 64\n[[group]]\nlayers = [0]\npage_size = 64\n[[group]]\nkind = \"window\"\n\
+         window = 8192\nlayers = [1]\npage_size = 16",
+    );
+    let shares: Vec<_> = swapped.groups().iter().map(|group| group.share).collect();
+    assert_eq!(shares, [0.25, 1.0]);
+}
+
+/// Striped volumes are alike: a group's blocks are a multiple of their number, and are counted so.
+#[test]
+fn a_groups_blocks_are_spread_evenly_over_the_paths() {
+    let text = HYBRID.replace("[device]", "disk.blocks = 9\ndisk.paths = [\"a\", \"b\", \"c\"]\n[device]");
+    let config = good(&text);
+    let blocks: Vec<_> = config.groups().iter().map(|group| config.blocks_of(group, Tier::Disk)).collect();
+    assert_eq!(blocks, [9, 3, 3, 3]);
+    let strides = config.groups().iter().map(|group| group.stride_bytes(Tier::Disk, DeviceKind::Sim));
+    let bytes: u64 = strides.zip(&blocks).map(|(bytes, blocks)| bytes * u64::from(*blocks)).sum();
+    assert_eq!(config.tier_bytes(Tier::Disk), bytes);
+    assert_eq!(good(&text.replace("disk.blocks = 9", &format!("disk.bytes = {bytes}"))).disk.blocks, 9);
+    assert_eq!(good(&text.replace("disk.blocks = 9", &format!("disk.bytes = {}", bytes - 1))).disk.blocks, 6);
+}
+
+/// What no volume holds is refused here, not when the manager is made.
+#[test]
+fn a_block_larger_than_a_slot_goes_without_a_disk() {
+    let text = "model = \"llama-3-70b\"\ngeometry.page_size = 16384\ndevice.blocks = 1\nhost.blocks = 1\n";
+    good(text);
+    assert_eq!(
+        refusal(&format!("{text}disk.blocks = 4")),
+        "disk.blocks = 4 (k.toml:5): with pages of 16384 tokens a block of group all has 5368709120 bytes, and one on a disk \
+         4294963200 at most; use smaller pages (geometry.page_size), or leave the disk tier out"
+    );
 }

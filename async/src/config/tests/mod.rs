@@ -9,6 +9,7 @@ use super::reference::{EXAMPLE, all, keys, markdown};
 use super::table::{SETTERS, rows};
 use super::variables::{CONFIG_VARIABLE, OTHERS, TESTS, variable};
 use super::{ConfigError, ManagerConfig, Origin};
+use crate::tier::Tier;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -37,10 +38,7 @@ fn root() -> &'static Path {
 fn the_defaults_are_possible_and_need_neither_a_device_nor_a_disk() {
     let config = ManagerConfig::builder().build().expect("the defaults are possible");
     assert_eq!((config.device.kind, config.disk.blocks), (super::DeviceKind::Sim, 0));
-    assert_eq!(
-        (config.tier_bytes(config.device.blocks), config.tier_bytes(config.host.blocks)),
-        (128 << 20, 512 << 20)
-    );
+    assert_eq!((config.tier_bytes(Tier::Device), config.tier_bytes(Tier::Host)), (128 << 20, 512 << 20));
     let config = (config.watermark.device, config.watermark.device_low, config.watermark.host);
     assert_eq!(config, (0.90, 0.85, 0.90));
 }

@@ -1,0 +1,115 @@
+//! Settings and parts that say different things of the same: refused, since one of them would be ignored.
+//!
+//! A setting that is a default says nothing. One that was given is what the caller wants.
+
+use super::build::{BuildError, given, needs};
+use super::stack::{Needs, Stack};
+use crate::config::{Group, ManagerConfig, bytes_text};
+use crate::tier::Tier;
+use kvstrata_core::{BlockPool, Policy};
+
+/// The settings of a tier that say the same as a pool does.
+const KEYS: [(Tier, [&str; 3]); 3] = [
+    (Tier::Device, ["device.blocks", "device.bytes", "device.policy"]),
+    (Tier::Host, ["host.blocks", "host.bytes", "host.policy"]),
+    (Tier::Disk, ["disk.blocks", "disk.bytes", "disk.policy"]),
+];
+
+/// Of the geometry, what makes a block as long as it is.
+const LENGTH: [&str; 10] = [
+    "model",
+    "group",
+    "geometry.block_bytes",
+    "geometry.layers",
+    "geometry.kv_heads",
+    "geometry.head_size",
+    "geometry.outer_dim",
+    "geometry.dtype",
+    "geometry.page_size",
+    "geometry.tp",
+];
+
+/// Whether a group's tiers, which parts made, are as the given settings say. `told`: the settings tell its
+/// layers apart.
+pub(super) fn check(
+    config: &ManagerConfig,
+    group: &Group,
+    told: bool,
+    stack: &Stack,
+) -> Result<(), BuildError> {
+    let refuse = |why: String| Err(BuildError::Parts { group: stack.name.clone(), why });
+    for (tier, [blocks, bytes, policy]) in KEYS {
+        let pool = stack.pool(tier);
+        let (wanted, there) = (config.blocks_of(group, tier), pool.map_or(0, BlockPool::capacity) as u64);
+        if let Some(key) = [bytes, blocks].into_iter().find(|key| config.origin(key).is_given())
+            && u64::from(wanted) != there
+        {
+            return refuse(format!(
+                "{} makes {wanted} blocks of its {tier} tier, and the parts have {there}; make them equal, or leave the setting out",
+                said(config, tier, key)
+            ));
+        }
+        let wanted = policy_of(config, tier);
+        if let Some(pool) = pool.filter(|pool| config.origin(policy).is_given() && pool.policy() != wanted) {
+            return refuse(format!(
+                "{}, and the parts' {tier} tier has {}; make them equal, or leave the setting out",
+                given(config, &[(policy, &wanted)]),
+                pool.policy()
+            ));
+        }
+    }
+    let length = LENGTH.into_iter().find(|key| config.origin(key).is_given());
+    if let Some(key) = length.filter(|_| group.block_bytes() != stack.block_bytes) {
+        return refuse(format!(
+            "by {key} ({}) its blocks have {} bytes, and the parts' {}; make them equal, or leave the setting out",
+            config.origin(key),
+            group.block_bytes(),
+            stack.block_bytes
+        ));
+    }
+    let needed = needs(group);
+    // What the group keeps is said by its entry, or its model; opaque blocks may keep anything.
+    let differs = match told {
+        true => needed != stack.needs,
+        false => needed.page() != stack.needs.page(),
+    };
+    let says = ["group", "geometry.page_size"].into_iter().find(|key| config.origin(key).is_given());
+    if let Some(key) = says.filter(|_| differs) {
+        return refuse(format!(
+            "by {key} ({}) it has {}, and by the parts {}; make them equal, or leave the setting out",
+            config.origin(key),
+            words(needed),
+            words(stack.needs)
+        ));
+    }
+    Ok(())
+}
+
+fn said(config: &ManagerConfig, tier: Tier, key: &str) -> String {
+    let bytes = match tier {
+        Tier::Device => config.device.bytes,
+        Tier::Host => config.host.bytes,
+        Tier::Disk => config.disk.bytes,
+    };
+    match bytes.filter(|_| key.ends_with("bytes")) {
+        Some(bytes) => given(config, &[(key, &bytes_text(bytes))]),
+        None => given(config, &[(key, &config.blocks(tier))]),
+    }
+}
+
+fn policy_of(config: &ManagerConfig, tier: Tier) -> Policy {
+    match tier {
+        Tier::Device => config.device.policy,
+        Tier::Host => config.host.policy,
+        Tier::Disk => config.disk.policy,
+    }
+}
+
+/// For people.
+pub(super) fn words(needs: Needs) -> String {
+    match needs {
+        Needs::All { page } => format!("pages of {page} tokens"),
+        Needs::Last { page, window } => format!("pages of {page} tokens, a window of {window}"),
+        Needs::State { page } => format!("a state every {page} tokens"),
+    }
+}

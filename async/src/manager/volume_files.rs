@@ -1,0 +1,151 @@
+//! Where the volumes of a group are.
+//!
+//! ```text
+//!   disk.paths          the file of group "full", rank 1 of 4
+//!   a directory         <directory>/kvstrata-<model>-full-rank1of4.kvs    <model>: "custom" without one
+//!   anything else       <path>.full.rank1of4                              each only where there are several
+//! ```
+//!
+//! So all ranks of a model, and several models, take the same settings. Characters that a file's name should
+//! not have are escaped.
+
+use super::volumes::DiskError;
+use crate::config::{Group, ManagerConfig};
+use kvstrata_core::Xxh3;
+use kvstrata_core::hash::BlockHasher;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// The longest name of a model or a group in a file's: a file system takes 255 bytes in all.
+const MOST: usize = 80;
+
+/// One for each of `disk.paths`.
+///
+/// # Errors
+/// [`DiskError::Renamed`]: there is none yet, but one that an earlier version has made.
+pub(crate) fn files(config: &ManagerConfig, group: &Group) -> Result<Vec<PathBuf>, DiskError> {
+    let of = |place: &PathBuf| {
+        let file = now(place, config, group);
+        let before = before(place, config, group);
+        let is_left = before != file && before.is_file() && !file.exists();
+        match is_left && !config.disk.reinitialize {
+            true => Err(DiskError::Renamed { path: before, now: file }),
+            false => Ok(file),
+        }
+    };
+    config.disk.paths.iter().map(of).collect()
+}
+
+fn now(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
+    let (rank, tp) = (config.geometry.rank, config.geometry.tp);
+    let name = written(&group.name);
+    if place.is_dir() {
+        let model = config.model.map_or_else(|| "custom".to_owned(), |model| written(model.name));
+        return place.join(format!("kvstrata-{model}-{name}-rank{rank}of{tp}.kvs"));
+    }
+    let mut file = place.as_os_str().to_owned();
+    if config.groups().len() > 1 {
+        file.push(format!(".{name}"));
+    }
+    if tp > 1 {
+        file.push(format!(".rank{rank}of{tp}"));
+    }
+    PathBuf::from(file)
+}
+
+/// As earlier versions named it: without model and rank, and the group only where there are several.
+fn before(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
+    let several = config.groups().len() > 1;
+    match (place.is_dir(), several) {
+        (true, false) => place.join("kvstrata.kvs"),
+        (true, true) => place.join(format!("kvstrata-{}.kvs", group.name)),
+        (false, false) => place.to_owned(),
+        (false, true) => {
+            let mut file = place.as_os_str().to_owned();
+            file.push(format!(".{}", group.name));
+            PathBuf::from(file)
+        }
+    }
+}
+
+/// A name as a part of a file's: no two names are written alike.
+fn written(name: &str) -> String {
+    let mut text = String::new();
+    for byte in name.bytes() {
+        // Writing to a string does not fail.
+        let _ = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' | b'-' => text.write_char(char::from(byte)),
+            _ => write!(text, "%{byte:02x}"),
+        };
+    }
+    if text.len() > MOST {
+        // All of it is ASCII.
+        text.truncate(MOST - 33);
+        let _ = write!(text, "~{:032x}", Xxh3.bytes(name.as_bytes()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "[[group]]\nname = \"a/../b\"\nlayers = [0]\n[[group]]\nlayers = [1]\n[geometry]\nkv_heads = 2\nhead_size = 8\n";
+
+    fn names(place: &Path, text: &str) -> Vec<String> {
+        let text = format!("disk.blocks = 2\ndisk.paths = [{:?}]\n{text}", place.display().to_string());
+        let config = ManagerConfig::builder().toml("k.toml", text).build().expect("possible");
+        let of = |group| files(&config, group).map_err(|error| error.to_string());
+        let paths = config.groups().iter().map(|group| of(group).unwrap_or_else(|error| vec![error.into()]));
+        let begins = format!("{}/", place.parent().expect("a folder").display());
+        paths.map(|paths| paths[0].display().to_string().replace(&begins, "")).collect()
+    }
+
+    #[test]
+    fn a_file_says_model_group_rank_and_degree() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("d");
+        assert_eq!(names(&place, "model = \"llama-3-8b\""), ["d"]);
+        assert_eq!(
+            names(&place, "model = \"llama-3-8b\"\ngeometry.tp = 4\ngeometry.rank = 3"),
+            ["d.rank3of4"]
+        );
+        assert_eq!(names(&place, HYBRID), ["d.a%2f..%2fb", "d.full-1"]);
+        std::fs::create_dir(&place).expect("made");
+        assert_eq!(names(&place, "model = \"llama-3-8b\""), ["d/kvstrata-llama-3-8b-all-rank0of1.kvs"]);
+        assert_eq!(
+            names(&place, &format!("{HYBRID}tp = 2\nrank = 1")),
+            ["d/kvstrata-custom-a%2f..%2fb-rank1of2.kvs", "d/kvstrata-custom-full-1-rank1of2.kvs"]
+        );
+        let long =
+            format!("[[group]]\nname = \"{}\"\nlayers = [0]\nkv_heads = 2\nhead_size = 8", "é".repeat(300));
+        let name = &names(&place, &long)[0];
+        assert!(name.len() < 130 && name.contains('~'), "{name}");
+    }
+
+    #[test]
+    fn a_file_of_the_earlier_name_is_not_passed_over() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = folder.path().join("d");
+        std::fs::create_dir(&place).expect("made");
+        std::fs::write(place.join("kvstrata.kvs"), "blocks").expect("written");
+        let model = "model = \"llama-3-8b\"";
+        assert_eq!(
+            names(&place, model),
+            [
+                "volume d/kvstrata.kvs: has a name that says neither model nor rank, as earlier versions gave it, and `kvstrata replay` does; rename it to \
+              d/kvstrata-llama-3-8b-all-rank0of1.kvs if it holds the blocks of these settings, or move it away"
+            ]
+        );
+        // Who starts over has no use for it, and the new one is taken once it is there.
+        assert_eq!(names(&place, &format!("{model}\ndisk.reinitialize = true")).len(), 1);
+        std::fs::write(place.join("kvstrata-llama-3-8b-all-rank0of1.kvs"), "blocks").expect("written");
+        assert_eq!(names(&place, model), ["d/kvstrata-llama-3-8b-all-rank0of1.kvs"]);
+        // Groups had theirs.
+        std::fs::write(place.join("kvstrata-full-1.kvs"), "blocks").expect("written");
+        assert!(
+            names(&place, HYBRID)[1]
+                .contains("kvstrata-full-1.kvs: has a name that says neither model nor rank")
+        );
+    }
+}
