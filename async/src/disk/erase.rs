@@ -66,6 +66,10 @@ impl Erasures {
 impl DiskTier {
     /// Takes the slot of a particular block that nobody holds. None: it is held, gone, or its volume lost.
     pub fn take_this(&self, block: BlockRef) -> Option<MutableBlock<'_>> {
+        // Its slot could not be written.
+        if self.is_hindered(self.volume_of(block.id.0)) {
+            return None;
+        }
         let slot = self.pool.take_out(block).ok()?.into_mutable();
         match self.is_lost(slot.id().0) {
             false => {

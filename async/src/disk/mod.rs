@@ -39,6 +39,6 @@ pub(crate) use admission::{Sketch, key as sketch_key};
 pub use budget::Budget;
 pub use mover::DiskMover;
 pub use recover::RecoveryReport;
-pub use stats::{Rejected, RejectedAtOpening, RejectedReads, TierStats};
+pub use stats::{FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates};
 pub use tier::{DiskTier, ReadOutcome, TierError, TierOptions};
 pub use write::{WriteOutcome, Writing};

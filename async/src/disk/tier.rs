@@ -7,13 +7,16 @@
 //! ```
 //!
 //! Whatever a volume holds, an answer is either the bytes that were asked for or a miss: a read that is rejected, or fails, ends
-//! the block's registration and its record. A volume that is out of service is noticed by the first request that it refuses; its
+//! the block's registration and its record. A volume that is out of service for good is noticed by the first request that it refuses; its
 //! blocks become misses when they are looked up, and its slots are *parked* when they are to be written: owned by nobody, and never
 //! free again, so that the tier is smaller and goes on.
 //!
+//! A volume that has no room, or whose device does not answer just now, keeps its blocks. Where it is away they are not found until it
+//! answers. No slot of either is handed out: their victims are passed over, and their free slots set *aside* until they can be written.
+//!
 //! Invariants
 //! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write is undone.
-//! - I2: a slot of a lost volume is never handed out by [`take`](DiskTier::take).
+//! - I2: a slot of a volume that is lost, away, or without room is not handed out by [`take`](DiskTier::take), as far as that is known then.
 //! - I3: a slot that was taken and not written yet may have a victim's record still: it is `stale` then. Given back, it is not, but on its
 //!   volume's list until the record is forgotten. A process that is killed before finds the block again, whole.
 //!
@@ -29,12 +32,14 @@ use super::recover::{self, RecoveryReport};
 use super::said::Said;
 use super::stats::{Counters, Rejected, RejectedAtOpening, RejectedReads, TierStats};
 use super::unforgotten::Unforgotten;
+use kvstrata_core::pool::Passed;
 use kvstrata_core::{
     BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{
-    FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
+    Concern, FailureCause, IoFailure, OwnerId, Pending, ServiceState, Urgency, VolumeError, VolumeOptions,
+    VolumeSet,
 };
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -96,7 +101,9 @@ pub struct DiskTier {
     /// Of the blocks that the opening has found, until they are asked for.
     owners: Mutex<Vec<(BlockId, OwnerId)>>,
     /// Scratch of whoever takes slots.
-    victims: Mutex<Vec<(BlockId, SequenceHash)>>,
+    taking: Mutex<Taking>,
+    /// One a volume: free slots that cannot be written just now.
+    aside: Box<[Mutex<Vec<BlockId>>]>,
     /// One a volume.
     pub(super) unforgotten: Box<[Unforgotten]>,
     /// One a volume.
@@ -106,6 +113,16 @@ pub struct DiskTier {
     pub(super) counters: Counters,
 }
 
+/// What is used over and over by whoever takes slots.
+#[derive(Debug, Default)]
+struct Taking {
+    victims: Vec<(BlockId, SequenceHash)>,
+    /// The same, where some volumes take no writes: how far the look has come, and which volumes it was for.
+    found: Vec<BlockRef>,
+    passed: Passed,
+    writable: Vec<bool>,
+}
+
 /// Why a read brought nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadOutcome {
@@ -113,6 +130,8 @@ pub enum ReadOutcome {
     Rejected,
     /// The transfer failed, or its volume is lost.
     Failed,
+    /// The device does not answer just now, or the machine was short of something: the block stays.
+    Spared,
 }
 
 impl DiskTier {
@@ -156,7 +175,8 @@ impl DiskTier {
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
             at_opening,
             owners: Mutex::new(owners),
-            victims: Mutex::default(),
+            taking: Mutex::default(),
+            aside: volumes.volumes().iter().map(|_| Mutex::default()).collect(),
             unforgotten: volumes.volumes().iter().map(|_| Unforgotten::default()).collect(),
             errands: volumes.volumes().iter().map(|_| Arc::default()).collect(),
             erasures: volumes.volumes().iter().map(|_| Erasures::default()).collect(),
@@ -164,6 +184,7 @@ impl DiskTier {
             pool,
             volumes,
         };
+        tier.lose_unopened();
         tier.say_opened(&at_opening, report.recovered_blocks, report.clean, report.created);
         Ok((tier, report))
     }
@@ -209,7 +230,14 @@ impl DiskTier {
     /// What it has done.
     #[must_use]
     pub fn stats(&self) -> TierStats {
-        self.counters.snapshot(&self.at_opening, self.losses())
+        let mut stats = self.counters.snapshot(&self.at_opening, self.losses());
+        for volume in 0..self.lost.len() {
+            stats.volumes.add(self.state(volume));
+        }
+        stats.failed = self.volumes.stats().failed.into();
+        let removed = self.volumes.volumes().iter().filter(|volume| volume.is_removed());
+        stats.removed_files = removed.count() as u64;
+        stats
     }
 
     /// Finds a block. One whose volume is out of service is not found, and gone.
@@ -225,6 +253,10 @@ impl DiskTier {
     }
 
     fn if_in_service<'p>(&'p self, block: ImmutableBlock<'p>) -> Option<ImmutableBlock<'p>> {
+        if self.is_away(self.volume_of(block.id().0)) {
+            // Found again when the device answers.
+            return None;
+        }
         if !self.is_lost(block.id().0) {
             return Some(block);
         }
@@ -293,6 +325,11 @@ impl DiskTier {
                 return Some(ReadOutcome::Rejected);
             }
             FailureCause::OutOfService => self.lose(slot),
+            _ if self.spares(slot, failure) => {
+                self.say_failed(self.volume_of(slot), failure);
+                self.say_state(self.volume_of(slot));
+                return Some(ReadOutcome::Spared);
+            }
             // While the block is held, so that the slot has no other owner (I1).
             _ => {
                 let noted = forget(slot);
@@ -301,6 +338,12 @@ impl DiskTier {
             }
         }
         Some(ReadOutcome::Failed)
+    }
+
+    /// Whether a failure says nothing of the slot: its block is as good as before.
+    fn spares(&self, slot: u32, failure: &IoFailure) -> bool {
+        let volume = self.volume_of(slot);
+        failure.is_retryable() || self.is_away(volume) || self.volumes.volumes()[volume].is_in_doubt()
     }
 
     /// Ends the registration of a block, unless somebody holds it, who will find the same out, or it has gone already.
@@ -318,6 +361,10 @@ impl DiskTier {
     #[must_use]
     pub fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
         self.counters.add(|mine| &mine.offered);
+        if !self.any_writable() && !self.all_lost() {
+            self.counters.add(|mine| &mine.refused_by_volume);
+            return false;
+        }
         if !self.admission.admits(hash, self.pool.free() == 0) {
             self.counters.add(|mine| &mine.refused_by_admission);
             return false;
@@ -341,13 +388,19 @@ impl DiskTier {
     /// The same, appended by their numbers.
     pub(super) fn take_slots(&self, wanted: usize, slots: &mut Vec<BlockId>) {
         let (start, end) = (slots.len(), slots.len().saturating_add(wanted));
-        let mut victims = self.victims.lock().unwrap_or_else(PoisonError::into_inner);
-        while slots.len() < end && !self.all_lost() {
+        let mut taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
+        let taking = &mut *taking;
+        self.bring_back();
+        while slots.len() < end && self.any_writable() {
             let from = slots.len();
             // Somebody else may be quicker; then victims make up for it.
             let _ = self.pool.allocate_free_ids(self.pool.free().min(end - from), slots);
-            self.pool.evict_ids_behind(end - slots.len(), slots.len() - start, &mut victims);
-            for (slot, hash) in victims.drain(..) {
+            let wanted = end - slots.len();
+            match (0..self.lost.len()).any(|volume| self.is_hindered(volume)) {
+                false => self.pool.evict_ids_behind(wanted, slots.len() - start, &mut taking.victims),
+                true => self.evict_writable(wanted, taking),
+            }
+            for (slot, hash) in taking.victims.drain(..) {
                 self.admission.evicted(hash);
                 self.set_stale(slot, true);
                 slots.push(slot);
@@ -357,13 +410,70 @@ impl DiskTier {
             }
             let mut at = from;
             while let Some(slot) = slots.get(at).copied() {
+                let volume = self.volume_of(slot.0);
                 if self.is_lost(slot.0) {
                     self.park(slots.remove(at));
+                } else if self.is_hindered(volume) && !self.is_stale(slot) {
+                    self.aside[volume].lock().unwrap_or_else(PoisonError::into_inner).push(slots.remove(at));
                 } else {
                     at += 1;
                 }
             }
         }
+    }
+
+    /// Victims of the volumes that take writes: the blocks of others would be lost for nothing.
+    fn evict_writable(&self, wanted: usize, taking: &mut Taking) {
+        let Taking { victims, found, passed, writable } = taking;
+        let now: Vec<bool> = (0..self.lost.len()).map(|volume| !self.is_hindered(volume)).collect();
+        if *writable != now {
+            (*writable, *passed) = (now, Passed::default());
+        }
+        found.clear();
+        let is_one = |block: BlockRef| writable[self.volume_of(block.id.0)];
+        self.pool.next_victims_among(passed, wanted, is_one, found);
+        for block in found.drain(..) {
+            // Used meanwhile: then it is found no more.
+            let Ok(victim) = self.pool.evict_this(block) else { continue };
+            victims.push((victim.id(), victim.hash()));
+            victim.into_mutable().into_id();
+        }
+    }
+
+    /// Slots that were set aside, of volumes that can be written again, are free.
+    fn bring_back(&self) {
+        for (volume, aside) in self.aside.iter().enumerate().filter(|(volume, _)| !self.is_hindered(*volume)) {
+            let slots = mem::take(&mut *aside.lock().unwrap_or_else(PoisonError::into_inner));
+            for slot in slots {
+                match self.is_lost_volume(volume) {
+                    true => self.park(slot),
+                    // Owned by its number, so this is never refused.
+                    false => drop(self.pool.adopt_mutable(slot)),
+                }
+            }
+        }
+    }
+
+    /// What a volume does now.
+    pub(super) fn state(&self, volume: usize) -> ServiceState {
+        match self.is_lost_volume(volume) {
+            true => ServiceState::Retired,
+            false => self.volumes.volumes()[volume].state(),
+        }
+    }
+
+    /// Whether its device does not answer just now.
+    pub(super) fn is_away(&self, volume: usize) -> bool {
+        self.state(volume) == ServiceState::Away
+    }
+
+    /// Whether it takes no writes just now, and may again.
+    pub(super) fn is_hindered(&self, volume: usize) -> bool {
+        matches!(self.state(volume), ServiceState::WritesPaused | ServiceState::Away)
+    }
+
+    fn any_writable(&self) -> bool {
+        (0..self.lost.len()).any(|volume| !self.is_lost_volume(volume) && !self.is_hindered(volume))
     }
 
     /// Frees a slot that was taken and not written. Waits while the queue of its volume is full, if it has something to forget.
@@ -379,6 +489,10 @@ impl DiskTier {
         if self.set_stale(slot, false) {
             self.put_unforgotten(owned);
         }
+    }
+
+    fn is_stale(&self, slot: BlockId) -> bool {
+        self.stale.get(slot.index()).is_some_and(|stale| stale.load(Relaxed))
     }
 
     /// What a slot's owner says of its record; and what was so before.
@@ -418,11 +532,24 @@ impl DiskTier {
         self.lose_volume(self.volume_of(slot));
     }
 
+    /// Volumes that could not be opened: the opening says so.
+    fn lose_unopened(&self) {
+        for (volume, of) in self.volumes.volumes().iter().enumerate() {
+            if of.describe().concerns.contains(&Concern::NotOpened) {
+                self.lost[volume].store(true, Relaxed);
+            }
+        }
+    }
+
     pub(super) fn lose_volume(&self, volume: usize) {
         self.lost[volume].store(true, Relaxed);
         if !self.closed.load(Relaxed) {
             self.say_lost(volume);
         }
+    }
+
+    pub(super) fn closed(&self) -> bool {
+        self.closed.load(Relaxed)
     }
 
     pub(super) fn is_lost_volume(&self, volume: usize) -> bool {

@@ -96,7 +96,7 @@ impl Worker {
             rest = lost;
         }
         self.verify(&held, ids, line);
-        self.fill(&mut held, fresh, rest, ids);
+        self.fill(&mut held, fresh, rest, ids, line);
         self.tally.uncached_blocks += (blocks - held.len()) as u64;
 
         let since = Instant::now();
@@ -146,27 +146,45 @@ impl Worker {
 
     /// Reads every hit back from the device and compares it with what its id says.
     fn verify(&mut self, held: &Blocks, ids: &[u64], line: u64) {
-        for ((block, origin), id) in held.ids().zip(&self.origins).zip(ids) {
+        let origins = std::mem::take(&mut self.origins);
+        for ((block, origin), id) in held.ids().zip(&origins).zip(ids) {
             // One that came up for another request was in the device when this one had it.
-            let tier = origin.unwrap_or(Tier::Device);
-            self.tally.hit(tier);
-            if self.tiers.port.copy_out(block.0, 0, &mut self.scratch).is_err() {
-                self.tally.unread += 1;
-                continue;
-            }
-            self.tally.verified_blocks += 1;
-            if let Err(mismatch) = self.pattern.verify(*id, &self.scratch) {
-                self.tally.wrong(line, *id, tier, mismatch);
-            }
+            self.verify_one(block, origin.unwrap_or(Tier::Device), *id, line);
+        }
+        self.origins = origins;
+    }
+
+    fn verify_one(&mut self, block: BlockId, tier: Tier, id: u64, line: u64) {
+        self.tally.hit(tier);
+        if self.tiers.port.copy_out(block.0, 0, &mut self.scratch).is_err() {
+            self.tally.unread += 1;
+            return;
+        }
+        self.tally.verified_blocks += 1;
+        if let Err(mismatch) = self.pattern.verify(id, &self.scratch) {
+            self.tally.wrong(line, id, tier, mismatch);
         }
     }
 
-    /// Makes the rest, up to the first block that cannot be made.
-    fn fill(&mut self, held: &mut Blocks, mut fresh: Option<BlocksMut>, rest: Vec<Rest>, ids: &[u64]) {
+    /// Makes the rest, up to the first block that cannot be made. What the device has of it, behind a block that is gone or whose read failed,
+    /// is a hit of the device.
+    fn fill(
+        &mut self,
+        held: &mut Blocks,
+        mut fresh: Option<BlocksMut>,
+        rest: Vec<Rest>,
+        ids: &[u64],
+        line: u64,
+    ) {
         for part in rest {
             match part {
-                // The same manager and group.
-                Rest::There(there) => _ = held.append(there),
+                Rest::There(there) => {
+                    for (block, id) in there.ids().zip(&ids[held.len()..]) {
+                        self.verify_one(block, Tier::Device, *id, line);
+                    }
+                    // The same manager and group.
+                    let _ = held.append(there);
+                }
                 Rest::Missing(count) => {
                     let Some(blocks) = fresh.as_mut().map(|fresh| fresh.split_to(count)) else { return };
                     if !self.fill_list(held, blocks, ids) {

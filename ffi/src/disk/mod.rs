@@ -79,5 +79,5 @@ pub use pending::Pending;
 pub use recovery::{HashKey, Label, Name, OwnerId, Recovered, Recovery, RejectedRecords, Rejection};
 pub use request::Urgency;
 pub use set::VolumeSet;
-pub use stats::VolumeStats;
+pub use stats::{FailedRequests, ServiceState, VolumeStats};
 pub use volume::Volume;

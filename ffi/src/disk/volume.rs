@@ -6,7 +6,9 @@
 //! | clear | of a record: 64 zeros in its place, in memory now and in the file later; what forgetting does, a new write, and a payload that does not match |
 //! | punch | of a slot's bytes: a hole in the file, after forgetting, with the option `trim` |
 //! | retire | a volume's user takes it out of service ([`Volume::retire`]) |
-//! | out of service | the volume takes nothing more, and what is in flight is awaited: it was retired, or its device is gone or goes on failing |
+//! | paused | the device has no room: writes are refused, reads go on, until a probe finds room (`engine/health.rs`) |
+//! | away | the device does not answer: all is refused, until a probe reads the superblock back |
+//! | out of service | the volume takes nothing more, and what is in flight is awaited: it was retired |
 //! | lost | of a ring: what is in flight will not be answered, and what it may still touch is kept for good |
 //!
 //! A tier of several volumes calls lost each that is out of service: so are its blocks.
@@ -16,24 +18,24 @@ mod device;
 use super::bounce::{self, Bounce, NoCopy};
 use super::cells::Cells;
 use super::choice::{Built, Parts, build};
-use super::description::Description;
-use super::engine::{Engine, Fill, Round, Setup, WriteBack};
+use super::description::{Concern, Description};
+use super::engine::{Engine, Fill, Probes, Round, Setup, Watch, WriteBack};
 use super::error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
 use super::file::{self, Prepared, VolumeFile};
 use super::format::Shape;
 use super::inbox::Inbox;
-use super::options::VolumeOptions;
+use super::options::{Backend, VolumeOptions};
 use super::payload::Payload;
 use super::pending::{Cell, Pending};
 use super::recovery::{Name, Recovery, RejectedRecords};
 use super::request::{Place, Request, Urgency, transfer_bytes};
-use super::stats::VolumeStats;
+use super::stats::{ServiceState, VolumeStats};
 use crate::arena::{BlockRead, BlockWrite};
 use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::{Storage, StorageKind};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -63,10 +65,23 @@ pub struct Volume {
     description: Description,
     reads: Cells<BlockWrite>,
     writes: Cells<BlockRead>,
-    /// Locked while the volume lives.
-    file: Arc<File>,
+    /// Locked while the volume lives. None: it could not be opened.
+    file: Option<Arc<File>>,
     /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
     thread: Mutex<Option<JoinHandle<Round>>>,
+}
+
+/// What is known of a volume before it is opened.
+pub(super) struct Unopened {
+    path: PathBuf,
+    queue: usize,
+    index: u32,
+}
+
+impl Unopened {
+    pub(super) fn of(options: &VolumeOptions) -> Unopened {
+        Unopened { path: options.path.clone(), queue: options.queue, index: options.stripe.index }
+    }
 }
 
 impl Volume {
@@ -106,6 +121,48 @@ impl Volume {
         Ok((volume, recovery, named))
     }
 
+    /// One of a set that could not be opened: out of service from the start.
+    pub(super) fn unopened(facts: Unopened, shape: Shape, error: &VolumeError) -> Volume {
+        let Unopened { path, queue, index } = facts;
+        let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));
+        inbox.counters.service.set(ServiceState::Retired as u64);
+        inbox.leave();
+        let description = Description {
+            path,
+            slots: shape.slots,
+            slot_bytes: shape.slot_bytes as usize,
+            stride: shape.stride as usize,
+            file_bytes: 0,
+            backend: Backend::Blocking,
+            direct: false,
+            alignment: shape.alignment as usize,
+            ring: "not opened".to_owned(),
+            fixed_bytes: 0,
+            gds: None,
+            notes: vec![error.to_string()],
+            concerns: vec![Concern::NotOpened],
+            rejected: RejectedRecords::default(),
+        };
+        Volume {
+            inbox,
+            shape,
+            index,
+            transfer_bytes: shape.stride as usize,
+            queue,
+            bounce: None,
+            device: Err(DeviceRefusal::Unavailable),
+            description,
+            reads: Cells::new(),
+            writes: Cells::new(),
+            file: None,
+            thread: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
     /// What the volume turned out to be.
     #[must_use]
     pub fn describe(&self) -> &Description {
@@ -134,6 +191,26 @@ impl Volume {
     pub fn stats(&self) -> VolumeStats {
         let copies = self.bounce.as_ref().map_or(0, Bounce::blocked);
         self.inbox.counters.snapshot(self.inbox.blocked() + copies)
+    }
+
+    /// What it does for its callers now; a moment old.
+    #[must_use]
+    pub fn state(&self) -> ServiceState {
+        self.inbox.counters.state()
+    }
+
+    /// Whether the file of a kept volume was removed, or replaced by another, while it is used: it is served on, and what it holds is gone with
+    /// the process. Looked at every few seconds while something is asked for.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.inbox.counters.removed.get() != 0
+    }
+
+    /// Whether a failure now says nothing of the slot that was asked for: the device fails as a whole, or it is being found out whether it
+    /// does.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.inbox.counters.doubt.get() != 0
     }
 
     /// Reads the block `hash` from a slot into `buffer`, which comes back from [`Pending::wait`]. Waits here, and only
@@ -256,7 +333,7 @@ impl Volume {
         Pending::new(cell)
     }
 
-    /// Takes the volume out of service, as a device that goes on failing does by itself: what is in flight is answered,
+    /// Takes the volume out of service: what is in flight is answered,
     /// everything else, from a moment later on, fails with [`FailureCause::OutOfService`]. For a drive that is about to
     /// be removed, or to be trusted no more. What it holds is found again when it is opened the next time, but for what was
     /// written in the last [`table_delay`](VolumeOptions::table_delay).
@@ -274,7 +351,7 @@ impl Volume {
         // A panic of the ring thread has been answered by the engine's drop; there is nobody to tell here.
         if let Ok(Round::Over) = thread.join() {
             // The kernel lets go of what the ring had registered a moment later; nothing is in flight any more.
-            let _ = self.file.unlock();
+            let _ = self.file.as_ref().map(|file| file.unlock());
         }
     }
 
@@ -367,10 +444,11 @@ fn start(
         stripe,
         gds,
         device_sums: sums,
+        watch_every,
         ..
     } = options;
     let VolumeFile {
-        file, superblock, table, cipher, direct, alignment, unwritten, mut notes, concerns, ..
+        file, superblock, table, cipher, direct, alignment, unwritten, mut notes, mut concerns, ..
     } = file;
     let shape = superblock.shape;
     let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
@@ -394,6 +472,8 @@ fn start(
                 .map_err(|error| os("get memory for writing the file through", io::Error::other(error)))?,
         ),
     };
+    let probes = Probes::new(&superblock)
+        .map_err(|error| os("get memory for asking the device", io::Error::other(error)))?;
     let bounce = match &cipher {
         None => None,
         Some(cipher) => {
@@ -408,6 +488,7 @@ fn start(
     let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));
     inbox.counters.unfilled.set(fill.as_ref().map_or(0, Fill::left_bytes));
     let file = Arc::new(file);
+    let watch = keep.then(|| Watch::new(path.clone(), Arc::clone(&file), watch_every));
     let parts =
         Parts { path: path.clone(), file: Arc::clone(&file), direct, backend, depth, threads, arenas };
     let (report, reported) = mpsc::channel();
@@ -421,7 +502,7 @@ fn start(
     let terms = Terms { gds, sums, file: Arc::clone(&file), shape, verify, encrypted, keep, direct };
     let index = stripe.index;
     let thread = thread::Builder::new().name("kvstrata-ring".into()).spawn(move || {
-        let Built { ring, backend, words, fixed_bytes, mut notes } = match build(parts) {
+        let Built { ring, backend, words, fixed_bytes, mut notes, concern } = match build(parts) {
             Ok(built) => built,
             Err(error) => {
                 let _ = report.send(Err(error));
@@ -438,20 +519,22 @@ fn start(
             cipher,
             write_back,
             fill,
+            probes,
+            watch,
             sequence: stripe.sequence,
             piece_bytes,
             alignment: resume_alignment,
             verify,
             trim,
         });
-        let _ = report.send(Ok((backend, words, fixed_bytes, device, notes)));
+        let _ = report.send(Ok((backend, words, fixed_bytes, device, notes, concern)));
         engine.run()
     });
     let thread = thread.map_err(|source| os("start the ring thread", source))?;
     let answer = reported
         .recv()
         .unwrap_or_else(|_| Err(os("start the ring thread", io::Error::other("it ended before it began"))));
-    let (backend, ring, fixed_bytes, device, more) = match answer {
+    let (backend, ring, fixed_bytes, device, more, concern) = match answer {
         Ok(answer) => answer,
         Err(error) => {
             // It has ended, or is about to: nothing is held after this.
@@ -460,6 +543,7 @@ fn start(
         }
     };
     notes.extend(more);
+    concerns.extend(concern);
     if !verify && bounce.is_none() {
         notes.push("payloads are not verified: wrong bytes may be served".to_owned());
     }
@@ -492,7 +576,7 @@ fn start(
         description,
         reads,
         writes,
-        file,
+        file: Some(file),
         thread,
     })
 }
