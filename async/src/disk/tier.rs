@@ -397,7 +397,9 @@ impl DiskTier {
             let _ = self.pool.allocate_free_ids(self.pool.free().min(end - from), slots);
             let wanted = end - slots.len();
             match (0..self.lost.len()).any(|volume| self.is_hindered(volume)) {
-                false => self.pool.evict_ids_behind(wanted, slots.len() - start, &mut taking.victims),
+                false => {
+                    self.pool.evict_ids_behind(wanted, slots.len() - start, &mut taking.victims);
+                }
                 true => self.evict_writable(wanted, taking),
             }
             for (slot, hash) in taking.victims.drain(..) {

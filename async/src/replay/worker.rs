@@ -19,7 +19,7 @@ use super::tiers::{Tiers, hash_of};
 use crate::manager::{AllocateOptions, Blocks, BlocksMut, OnboardOptions};
 use crate::tier::Tier;
 use crate::trace::Request;
-use kvstrata_core::SequenceHash;
+use kvstrata_core::{BlockId, SequenceHash};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,8 +37,8 @@ pub(super) struct Worker {
 
 /// What there is of a request's rest, in order.
 enum Rest {
-    /// The device has these.
-    There(Blocks),
+    /// The device has these; and whether the run had them too, behind a block that did not come: then they are hits.
+    There(Blocks, bool),
     /// So many are missing.
     Missing(usize),
 }
@@ -64,7 +64,7 @@ impl Worker {
         let since = Instant::now();
         let found = manager.match_prefix(&self.hashes);
         let run = found.len();
-        let mut rest = self.look_up(run..ids.len());
+        let mut rest = self.look_up(run..ids.len(), false);
         self.tally.matching.record(nanoseconds(since));
         self.origins.clear();
         self.origins.extend((0..run).map(|index| found.tier_of(index)));
@@ -85,7 +85,7 @@ impl Worker {
         }
         if held.len() < run {
             // What did not come is computed anew.
-            let mut lost = self.look_up(held.len()..run);
+            let mut lost = self.look_up(held.len()..run, true);
             let more = self.allocate(&lost, line).await;
             fresh = match (fresh, more) {
                 // The same manager and group.
@@ -105,7 +105,7 @@ impl Worker {
     }
 
     /// What the device has of the rest, held, so that nothing of it leaves for the others.
-    fn look_up(&self, range: Range<usize>) -> Vec<Rest> {
+    fn look_up(&self, range: Range<usize>, found: bool) -> Vec<Rest> {
         let (mut rest, mut missing) = (Vec::new(), 0);
         let mut at = range.start;
         while at < range.end {
@@ -116,7 +116,7 @@ impl Worker {
                     rest.push(Rest::Missing(missing));
                     missing = 0;
                 }
-                rest.push(Rest::There(there));
+                rest.push(Rest::There(there, found));
             }
             if at < range.end {
                 missing += 1;
@@ -166,8 +166,7 @@ impl Worker {
         }
     }
 
-    /// Makes the rest, up to the first block that cannot be made. What the device has of it, behind a block that is gone or whose read failed,
-    /// is a hit of the device.
+    /// Makes the rest, up to the first block that cannot be made.
     fn fill(
         &mut self,
         held: &mut Blocks,
@@ -178,8 +177,9 @@ impl Worker {
     ) {
         for part in rest {
             match part {
-                Rest::There(there) => {
-                    for (block, id) in there.ids().zip(&ids[held.len()..]) {
+                Rest::There(there, found) => {
+                    let hits = if found { there.len() } else { 0 };
+                    for (block, id) in there.ids().zip(&ids[held.len()..]).take(hits) {
                         self.verify_one(block, Tier::Device, *id, line);
                     }
                     // The same manager and group.
