@@ -10,7 +10,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `tier.rs` | [`DiskTier`]: lookups, reads, slots, those of lost volumes |
+//! | `tier.rs` | [`DiskTier`]: lookups, reads, lost volumes |
+//! | `take.rs` | slots to write to; volumes that take no writes just now |
 //! | `erase.rs` | slots forgotten for good, overwritten if asked for, for all who ask at once |
 //! | `unforgotten.rs` | slots that are free once what they held is forgotten |
 //! | `errand.rs` | what has to wait for a volume, and the threads that do |
@@ -30,6 +31,7 @@ mod mover;
 mod recover;
 mod said;
 mod stats;
+mod take;
 mod tier;
 mod unforgotten;
 mod write;

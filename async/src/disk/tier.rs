@@ -21,7 +21,7 @@
 //!   volume's list until the record is forgotten. A process that is killed before finds the block again, whole.
 //!
 //! # Orderings
-//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale` and `after_crash` are Relaxed: they are the slot's owner's, and ordered by
+//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale`, `left` and `after_crash` are Relaxed: they are the slot's owner's, and ordered by
 //! the slot's transitions.
 
 use super::admission::{Admission, AdmissionPolicy};
@@ -31,14 +31,14 @@ use super::errand::Errands;
 use super::recover::{self, RecoveryReport};
 use super::said::Said;
 use super::stats::{Counters, Rejected, RejectedAtOpening, RejectedReads, TierStats};
+use super::take::Taking;
 use super::unforgotten::Unforgotten;
-use kvstrata_core::pool::Passed;
 use kvstrata_core::{
     BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{
-    Concern, FailureCause, IoFailure, OwnerId, Pending, ServiceState, Urgency, VolumeError, VolumeOptions,
+    Concern, FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions,
     VolumeSet,
 };
 use std::mem;
@@ -86,24 +86,26 @@ pub struct DiskTier {
     block_bytes: u64,
     pub(super) linked: bool,
     /// One a volume: it is out of service.
-    lost: Box<[AtomicBool]>,
+    pub(super) lost: Box<[AtomicBool]>,
     /// All of them are, in order.
     closed: AtomicBool,
     /// One a slot: it was a victim's, and has its record still.
     stale: Box<[AtomicBool]>,
+    /// One a slot: it was erased without zeros, and its bytes are there still.
+    pub(super) left: Box<[AtomicBool]>,
     /// One a slot, and none where the last end was in order: its block is of a process that ended without a shutdown.
     after_crash: Box<[AtomicBool]>,
     /// One a volume.
     pub(super) said: Box<[Said]>,
-    admission: Admission,
+    pub(super) admission: Admission,
     budget: Option<Budget>,
     at_opening: RejectedAtOpening,
     /// Of the blocks that the opening has found, until they are asked for.
     owners: Mutex<Vec<(BlockId, OwnerId)>>,
     /// Scratch of whoever takes slots.
-    taking: Mutex<Taking>,
+    pub(super) taking: Mutex<Taking>,
     /// One a volume: free slots that cannot be written just now.
-    aside: Box<[Mutex<Vec<BlockId>>]>,
+    pub(super) aside: Box<[Mutex<Vec<BlockId>>]>,
     /// One a volume.
     pub(super) unforgotten: Box<[Unforgotten]>,
     /// One a volume.
@@ -111,16 +113,6 @@ pub struct DiskTier {
     /// One a volume.
     pub(super) erasures: Box<[Erasures]>,
     pub(super) counters: Counters,
-}
-
-/// What is used over and over by whoever takes slots.
-#[derive(Debug, Default)]
-struct Taking {
-    victims: Vec<(BlockId, SequenceHash)>,
-    /// The same, where some volumes take no writes: how far the look has come, and which volumes it was for.
-    found: Vec<BlockRef>,
-    passed: Passed,
-    writable: Vec<bool>,
 }
 
 /// Why a read brought nothing.
@@ -169,6 +161,7 @@ impl DiskTier {
             lost: volumes.volumes().iter().map(|_| AtomicBool::new(false)).collect(),
             closed: AtomicBool::new(false),
             stale: (0..slots).map(|_| AtomicBool::new(false)).collect(),
+            left: (0..slots).map(|_| AtomicBool::new(false)).collect(),
             after_crash,
             said: volumes.volumes().iter().map(|_| Said::default()).collect(),
             admission: Admission::new(options.admission, slots as u32),
@@ -376,108 +369,6 @@ impl DiskTier {
         true
     }
 
-    /// Up to `wanted` slots to write to: free ones, then those of victims, which are found no more. Fewer if requests hold the others,
-    /// or volumes are lost. What is not written is to be [given back](DiskTier::give_back).
-    pub fn take(&self, wanted: usize) -> Vec<MutableBlock<'_>> {
-        let mut slots = Vec::with_capacity(wanted);
-        self.take_slots(wanted, &mut slots);
-        // They are this call's, so none is refused.
-        slots.into_iter().filter_map(|slot| self.pool.adopt_mutable(slot).ok()).collect()
-    }
-
-    /// The same, appended by their numbers.
-    pub(super) fn take_slots(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        let (start, end) = (slots.len(), slots.len().saturating_add(wanted));
-        let mut taking = self.taking.lock().unwrap_or_else(PoisonError::into_inner);
-        let taking = &mut *taking;
-        self.bring_back();
-        while slots.len() < end && self.any_writable() {
-            let from = slots.len();
-            // Somebody else may be quicker; then victims make up for it.
-            let _ = self.pool.allocate_free_ids(self.pool.free().min(end - from), slots);
-            let wanted = end - slots.len();
-            match (0..self.lost.len()).any(|volume| self.is_hindered(volume)) {
-                false => {
-                    self.pool.evict_ids_behind(wanted, slots.len() - start, &mut taking.victims);
-                }
-                true => self.evict_writable(wanted, taking),
-            }
-            for (slot, hash) in taking.victims.drain(..) {
-                self.admission.evicted(hash);
-                self.set_stale(slot, true);
-                slots.push(slot);
-            }
-            if slots.len() == from {
-                break;
-            }
-            let mut at = from;
-            while let Some(slot) = slots.get(at).copied() {
-                let volume = self.volume_of(slot.0);
-                if self.is_lost(slot.0) {
-                    self.park(slots.remove(at));
-                } else if self.is_hindered(volume) && !self.is_stale(slot) {
-                    self.aside[volume].lock().unwrap_or_else(PoisonError::into_inner).push(slots.remove(at));
-                } else {
-                    at += 1;
-                }
-            }
-        }
-    }
-
-    /// Victims of the volumes that take writes: the blocks of others would be lost for nothing.
-    fn evict_writable(&self, wanted: usize, taking: &mut Taking) {
-        let Taking { victims, found, passed, writable } = taking;
-        let now: Vec<bool> = (0..self.lost.len()).map(|volume| !self.is_hindered(volume)).collect();
-        if *writable != now {
-            (*writable, *passed) = (now, Passed::default());
-        }
-        found.clear();
-        let is_one = |block: BlockRef| writable[self.volume_of(block.id.0)];
-        self.pool.next_victims_among(passed, wanted, is_one, found);
-        for block in found.drain(..) {
-            // Used meanwhile: then it is found no more.
-            let Ok(victim) = self.pool.evict_this(block) else { continue };
-            victims.push((victim.id(), victim.hash()));
-            victim.into_mutable().into_id();
-        }
-    }
-
-    /// Slots that were set aside, of volumes that can be written again, are free.
-    fn bring_back(&self) {
-        for (volume, aside) in self.aside.iter().enumerate().filter(|(volume, _)| !self.is_hindered(*volume)) {
-            let slots = mem::take(&mut *aside.lock().unwrap_or_else(PoisonError::into_inner));
-            for slot in slots {
-                match self.is_lost_volume(volume) {
-                    true => self.park(slot),
-                    // Owned by its number, so this is never refused.
-                    false => drop(self.pool.adopt_mutable(slot)),
-                }
-            }
-        }
-    }
-
-    /// What a volume does now.
-    pub(super) fn state(&self, volume: usize) -> ServiceState {
-        match self.is_lost_volume(volume) {
-            true => ServiceState::Retired,
-            false => self.volumes.volumes()[volume].state(),
-        }
-    }
-
-    /// Whether its device does not answer just now.
-    pub(super) fn is_away(&self, volume: usize) -> bool {
-        self.state(volume) == ServiceState::Away
-    }
-
-    /// Whether it takes no writes just now, and may again.
-    pub(super) fn is_hindered(&self, volume: usize) -> bool {
-        matches!(self.state(volume), ServiceState::WritesPaused | ServiceState::Away)
-    }
-
-    fn any_writable(&self) -> bool {
-        (0..self.lost.len()).any(|volume| !self.is_lost_volume(volume) && !self.is_hindered(volume))
-    }
-
     /// Frees a slot that was taken and not written. Waits while the queue of its volume is full, if it has something to forget.
     pub fn give_back(&self, slot: BlockId) {
         self.put_back(slot);
@@ -493,7 +384,7 @@ impl DiskTier {
         }
     }
 
-    fn is_stale(&self, slot: BlockId) -> bool {
+    pub(super) fn is_stale(&self, slot: BlockId) -> bool {
         self.stale.get(slot.index()).is_some_and(|stale| stale.load(Relaxed))
     }
 
@@ -526,7 +417,7 @@ impl DiskTier {
         self.lost[self.volume_of(slot)].load(Relaxed)
     }
 
-    fn all_lost(&self) -> bool {
+    pub(super) fn all_lost(&self) -> bool {
         self.lost.iter().all(|lost| lost.load(Relaxed))
     }
 

@@ -97,6 +97,7 @@ impl DiskTier {
             Ok(()) => {
                 self.counters.add(|mine| &mine.written);
                 self.set_ours(slot.id());
+                self.set_left(slot.id(), false);
                 self.say_state(self.volume_of(slot.id().0));
                 self.register(slot, name)
             }
@@ -126,10 +127,15 @@ impl DiskTier {
         if !self.is_away(self.volume_of(there.id().0)) {
             return false;
         }
-        let reference = there.downgrade();
+        let (reference, volume) = (there.downgrade(), self.volume_of(there.id().0));
         drop(there);
-        let taken = self.pool.take_out(reference).map(|old| self.put_unforgotten(old.into_mutable()));
-        taken.is_ok()
+        let Ok(old) = self.pool.take_out(reference) else { return false };
+        // A volume that is away forgets in memory.
+        self.put_unforgotten(old.into_mutable());
+        if !self.try_forget_all(volume) {
+            self.nobody_comes(volume);
+        }
+        true
     }
 
     fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {

@@ -278,27 +278,6 @@ impl Engine {
         }
     }
 
-    /// Time until there is something to do by itself. Out of service, and while the device is away, it writes no table, and would find
-    /// itself due for ever.
-    fn due_in(&self) -> Option<Duration> {
-        if self.out_of_service {
-            return None;
-        }
-        let write_back = self.setup.write_back.as_ref().filter(|_| !self.health.is_away());
-        let table = write_back.and_then(|write_back| write_back.due_in(self.now));
-        let probe = self.health.due().filter(|_| !self.setup.inbox.closing());
-        let probe = probe.map(|due| due.saturating_sub(self.now));
-        table.into_iter().chain(probe).min()
-    }
-
-    /// Why nothing of a caller's goes to the device, if that is so.
-    fn begins_nothing(&self) -> Option<FailureCause> {
-        match self.out_of_service {
-            true => Some(FailureCause::OutOfService),
-            false => self.health.is_away().then_some(FailureCause::Away),
-        }
-    }
-
     fn nothing_to_sum(&self) -> bool {
         self.to_sum.iter().all(VecDeque::is_empty)
     }

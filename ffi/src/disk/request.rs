@@ -6,6 +6,8 @@
 //!            summed   in flight │ issued up to here
 //! ```
 //!
+//! Past 500 lines because all who may hold a buffer, and every way to let go of it, are to be seen at once.
+//!
 //! Invariants
 //! - I1: `owner`, or the sealed copy where there is one, is the guard of the very block that `address` points to, or the device
 //!   memory itself, and it is given up only when `in_flight` is 0: no device can still touch the memory.

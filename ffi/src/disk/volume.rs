@@ -14,33 +14,36 @@
 //! A tier of several volumes calls lost each that is out of service: so are its blocks.
 
 mod device;
+mod state;
+mod unopened;
 
 use super::bounce::{self, Bounce, NoCopy};
 use super::cells::Cells;
 use super::choice::{Built, Parts, build};
-use super::description::{Concern, Description};
+use super::description::Description;
 use super::engine::{Engine, Fill, Probes, Round, Setup, Watch, WriteBack};
 use super::error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
 use super::file::{self, Prepared, VolumeFile};
 use super::format::Shape;
 use super::inbox::Inbox;
-use super::options::{Backend, VolumeOptions};
+use super::options::VolumeOptions;
 use super::payload::Payload;
 use super::pending::{Cell, Pending};
 use super::recovery::{Name, Recovery, RejectedRecords};
 use super::request::{Place, Request, Urgency, transfer_bytes};
-use super::stats::{ServiceState, VolumeStats};
+use super::stats::VolumeStats;
 use crate::arena::{BlockRead, BlockWrite};
 use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::{Storage, StorageKind};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use device::{DEVICE_ALIGN_BYTES, Device, Joined, Terms};
+pub(super) use unopened::Unopened;
 
 /// One preallocated file of equal slots, served by one ring thread, which remembers what each slot holds.
 ///
@@ -69,19 +72,6 @@ pub struct Volume {
     file: Option<Arc<File>>,
     /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
     thread: Mutex<Option<JoinHandle<Round>>>,
-}
-
-/// What is known of a volume before it is opened.
-pub(super) struct Unopened {
-    path: PathBuf,
-    queue: usize,
-    index: u32,
-}
-
-impl Unopened {
-    pub(super) fn of(options: &VolumeOptions) -> Unopened {
-        Unopened { path: options.path.clone(), queue: options.queue, index: options.stripe.index }
-    }
 }
 
 impl Volume {
@@ -121,48 +111,6 @@ impl Volume {
         Ok((volume, recovery, named))
     }
 
-    /// One of a set that could not be opened: out of service from the start.
-    pub(super) fn unopened(facts: Unopened, shape: Shape, error: &VolumeError) -> Volume {
-        let Unopened { path, queue, index } = facts;
-        let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));
-        inbox.counters.service.set(ServiceState::Retired as u64);
-        inbox.leave();
-        let description = Description {
-            path,
-            slots: shape.slots,
-            slot_bytes: shape.slot_bytes as usize,
-            stride: shape.stride as usize,
-            file_bytes: 0,
-            backend: Backend::Blocking,
-            direct: false,
-            alignment: shape.alignment as usize,
-            ring: "not opened".to_owned(),
-            fixed_bytes: 0,
-            gds: None,
-            notes: vec![error.to_string()],
-            concerns: vec![Concern::NotOpened],
-            rejected: RejectedRecords::default(),
-        };
-        Volume {
-            inbox,
-            shape,
-            index,
-            transfer_bytes: shape.stride as usize,
-            queue,
-            bounce: None,
-            device: Err(DeviceRefusal::Unavailable),
-            description,
-            reads: Cells::new(),
-            writes: Cells::new(),
-            file: None,
-            thread: Mutex::new(None),
-        }
-    }
-
-    pub(super) fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
     /// What the volume turned out to be.
     #[must_use]
     pub fn describe(&self) -> &Description {
@@ -191,26 +139,6 @@ impl Volume {
     pub fn stats(&self) -> VolumeStats {
         let copies = self.bounce.as_ref().map_or(0, Bounce::blocked);
         self.inbox.counters.snapshot(self.inbox.blocked() + copies)
-    }
-
-    /// What it does for its callers now; a moment old.
-    #[must_use]
-    pub fn state(&self) -> ServiceState {
-        self.inbox.counters.state()
-    }
-
-    /// Whether the file of a kept volume was removed, or replaced by another, while it is used: it is served on, and what it holds is gone with
-    /// the process. Looked at every few seconds while something is asked for.
-    #[must_use]
-    pub fn is_removed(&self) -> bool {
-        self.inbox.counters.removed.get() != 0
-    }
-
-    /// Whether a failure now says nothing of the slot that was asked for: the device fails as a whole, or it is being found out whether it
-    /// does.
-    #[must_use]
-    pub fn is_in_doubt(&self) -> bool {
-        self.inbox.counters.doubt.get() != 0
     }
 
     /// Reads the block `hash` from a slot into `buffer`, which comes back from [`Pending::wait`]. Waits here, and only

@@ -13,8 +13,10 @@ use super::Engine;
 use super::ended::turn_of;
 use super::health::{Probe, Probed};
 use super::order::Turn;
+use super::WriteBack;
 use crate::arena::{ArenaError, HostArena};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The blocks of its memory.
 const WRITTEN: usize = 0;
@@ -65,6 +67,27 @@ impl Probes {
 }
 
 impl Engine {
+    /// Time until there is something to do by itself. Out of service, and while the device is away, it writes no table, and would find
+    /// itself due for ever.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        if self.out_of_service {
+            return None;
+        }
+        let write_back = self.setup.write_back.as_ref().filter(|_| !self.health.is_away());
+        let table = write_back.and_then(|write_back| write_back.due_in(self.now));
+        let probe = self.health.due().filter(|_| !self.setup.inbox.closing());
+        let probe = probe.map(|due| due.saturating_sub(self.now));
+        table.into_iter().chain(probe).min()
+    }
+
+    /// Why nothing of a caller's goes to the device, if that is so.
+    pub(super) fn begins_nothing(&self) -> Option<FailureCause> {
+        match self.out_of_service {
+            true => Some(FailureCause::OutOfService),
+            false => self.health.is_away().then_some(FailureCause::Away),
+        }
+    }
+
     /// Asks the device how it is, if it is time.
     pub(super) fn probe(&mut self) {
         if self.setup.inbox.closing() {
@@ -173,7 +196,7 @@ impl Engine {
                 self.settle(key);
             }
         }
-        let flushes = self.setup.write_back.as_mut().map(super::WriteBack::fail_waiting);
+        let flushes = self.setup.write_back.as_mut().map(WriteBack::fail_waiting);
         let held = core::mem::take(&mut self.held);
         for mut request in flushes.into_iter().flatten().chain(held) {
             if request.task == Task::Write {

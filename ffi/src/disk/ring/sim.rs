@@ -10,6 +10,8 @@
 //! What the engine owes a ring is checked here: at most `depth` pieces, no token twice, lists that fit, bytes of
 //! writes that stay as they are, few writes beside reads. A broken promise is a panic.
 //!
+//! Past 500 lines because a fate, what it does, and what is checked of the engine belong together.
+//!
 //! Invariants
 //! - I1: a piece's memory is touched only from its push to its completion.
 

@@ -160,6 +160,31 @@ fn a_device_without_room_takes_no_writes_and_is_read() {
 }
 
 #[test]
+fn a_device_that_fills_up_and_empties_goes_and_returns_holds_by_seeds() {
+    let (mut outages, mut pauses) = (0, 0);
+    for seed in 0..150 {
+        let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
+        let mut random = Random::new(seed);
+        let plan = Plan { buffers: 24, ..Plan::of(&mut random) };
+        let faults = faults::Faults { gone: 0x400, full: 0x400, interrupted: 0x800, ..plan.faults };
+        let plan = Plan { faults: faults::Faults { broken: 0, ..faults }, ..plan };
+        let mut harness =
+            Harness::new(plan.clone(), folder.path(), Random::new(random.next())).expect("a volume");
+        for n in 0..plan.operations {
+            let operation = plan.operation(&mut random);
+            let done = harness.operate(operation);
+            done.unwrap_or_else(|what| panic!("seed {seed}, operation {n}, {operation:?}: {what}"));
+            if matches!(operation, Operation::Settle) {
+                let stats = harness.life.inbox.counters.snapshot(0);
+                (outages, pauses) = (outages + stats.outages, pauses + stats.pauses);
+            }
+        }
+        harness.finish().unwrap_or_else(|what| panic!("seed {seed}, at the end: {what}"));
+    }
+    assert!(outages > 100 && pauses > 100, "{outages} outages and {pauses} pauses");
+}
+
+#[test]
 fn a_read_overtaken_by_a_write_does_not_cost_the_block_that_was_written() {
     for seed in 0..64 {
         let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
