@@ -84,8 +84,8 @@ impl DiskTier {
         }
     }
 
-    /// Takes the free slots whose bytes an erasure without zeros has left; and whether those are all of them, which they are not where a
-    /// volume takes no writes. They are the caller's.
+    /// Takes the free slots whose bytes an erasure without zeros has left; and whether those are all of
+    /// them, which they are not where a volume takes no writes. They are the caller's.
     pub(super) fn take_left(&self) -> (Vec<BlockId>, bool) {
         if self.left.iter().all(|left| !left.load(Relaxed)) {
             return (Vec::new(), true);

@@ -1,5 +1,6 @@
-//! What is said of a volume, each kind of thing once: that a transfer has failed, that what it holds is not what was written, that it has no room,
-//! does not answer, serves again, is out of service, or that its file was removed; and what its opening has found.
+//! What is said of a volume, each kind of thing once: that a transfer has failed, that what it holds is not
+//! what was written, that it has no room, does not answer, serves again, is out of service, or that its
+//! file was removed; and what its opening has found.
 //!
 //! By whatever thread finds it out, none of which has a lock, and after the books are right: a subscriber is a caller's code. How often is in the
 //! figures.

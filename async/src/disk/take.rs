@@ -24,8 +24,9 @@ pub(super) struct Taking {
 }
 
 impl DiskTier {
-    /// Up to `wanted` slots to write to: free ones, then those of victims, which are found no more. Fewer if requests hold the others,
-    /// or volumes are lost. What is not written is to be [given back](DiskTier::give_back).
+    /// Up to `wanted` slots to write to: free ones, then those of victims, which are found no more. Fewer
+    /// if requests hold the others, or volumes are lost. What is not written is to be [given
+    /// back](DiskTier::give_back).
     pub fn take(&self, wanted: usize) -> Vec<MutableBlock<'_>> {
         let mut slots = Vec::with_capacity(wanted);
         self.take_slots(wanted, &mut slots);
@@ -92,7 +93,8 @@ impl DiskTier {
 
     /// Slots that were set aside, of volumes that can be written again, are free.
     fn bring_back(&self) {
-        for (volume, aside) in self.aside.iter().enumerate().filter(|(volume, _)| !self.is_hindered(*volume)) {
+        for (volume, aside) in self.aside.iter().enumerate().filter(|(volume, _)| !self.is_hindered(*volume))
+        {
             let slots = mem::take(&mut *aside.lock().unwrap_or_else(PoisonError::into_inner));
             for slot in slots {
                 match self.is_lost_volume(volume) {

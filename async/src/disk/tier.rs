@@ -6,23 +6,27 @@
 //!   volumes         A0 B0 C0 A1 B1 C1 …        slot s of n volumes is slot s ÷ n of volume s mod n
 //! ```
 //!
-//! Whatever a volume holds, an answer is either the bytes that were asked for or a miss: a read that is rejected, or fails, ends
-//! the block's registration and its record. A volume that is out of service for good is noticed by the first request that it refuses; its
-//! blocks become misses when they are looked up, and its slots are *parked* when they are to be written: owned by nobody, and never
-//! free again, so that the tier is smaller and goes on.
+//! Whatever a volume holds, an answer is either the bytes that were asked for or a miss: a read that is
+//! rejected, or fails, ends the block's registration and its record. A volume that is out of service for
+//! good is noticed by the first request that it refuses; its blocks become misses when they are looked up,
+//! and its slots are *parked* when they are to be written: owned by nobody, and never free again, so that
+//! the tier is smaller and goes on.
 //!
-//! A volume that has no room, or whose device does not answer just now, keeps its blocks. Where it is away they are not found until it
-//! answers. No slot of either is handed out: their victims are passed over, and their free slots set *aside* until they can be written.
+//! A volume that has no room, or whose device does not answer just now, keeps its blocks. Where it is away
+//! they are not found until it answers. No slot of either is handed out: their victims are passed over, and
+//! their free slots set *aside* until they can be written.
 //!
 //! Invariants
 //! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write is undone.
-//! - I2: a slot of a volume that is lost, away, or without room is not handed out by [`take`](DiskTier::take), as far as that is known then.
+//! - I2: a slot of a volume that is lost, away, or without room is not handed out by
+//!   [`take`](DiskTier::take), as far as that is known then.
 //! - I3: a slot that was taken and not written yet may have a victim's record still: it is `stale` then. Given back, it is not, but on its
 //!   volume's list until the record is forgotten. A process that is killed before finds the block again, whole.
 //!
 //! # Orderings
-//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale`, `left` and `after_crash` are Relaxed: they are the slot's owner's, and ordered by
-//! the slot's transitions.
+//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale`,
+//! `left` and `after_crash` are Relaxed: they are the slot's owner's, and ordered by the slot's
+//! transitions.
 
 use super::admission::{Admission, AdmissionPolicy};
 use super::budget::Budget;
@@ -38,8 +42,7 @@ use kvstrata_core::{
 };
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{
-    Concern, FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions,
-    VolumeSet,
+    Concern, FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
 };
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

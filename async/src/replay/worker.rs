@@ -37,7 +37,8 @@ pub(super) struct Worker {
 
 /// What there is of a request's rest, in order.
 enum Rest {
-    /// The device has these; and whether the run had them too, behind a block that did not come: then they are hits.
+    /// The device has these; and whether the run had them too, behind a block that did not come: then they
+    /// are hits.
     There(Blocks, bool),
     /// So many are missing.
     Missing(usize),

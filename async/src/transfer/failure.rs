@@ -20,7 +20,8 @@ pub enum Cause {
     Disk,
     /// The volume is out of service for good.
     Lost,
-    /// The volume takes no writes, does not answer just now, or was short of something: what it holds stays, and serves again.
+    /// The volume takes no writes, does not answer just now, or was short of something: what it holds
+    /// stays, and serves again.
     Away,
     /// Whoever moved it gave up without an answer.
     Abandoned,

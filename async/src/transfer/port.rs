@@ -128,8 +128,9 @@ pub trait DiskPort: Send + Sync + Debug {
         Box::pin(std::future::ready(true))
     }
 
-    /// Overwrites the bytes of free slots that an [`erase`](DiskPort::erase) without zeros has left, whoever's they were. Ends when that is on
-    /// the device, and whether it is so of all of them. For a port whose bytes outlive what it forgets.
+    /// Overwrites the bytes of free slots that an [`erase`](DiskPort::erase) without zeros has left,
+    /// whoever's they were. Ends when that is on the device, and whether it is so of all of them. For a
+    /// port whose bytes outlive what it forgets.
     fn erase_left(&self) -> Forgetting {
         Box::pin(std::future::ready(true))
     }

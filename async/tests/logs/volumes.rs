@@ -127,7 +127,8 @@ async fn what_another_disk_fails_at_the_manager_says() {
     }
 }
 
-/// While the file is empty nothing of the volume can be read, its superblock neither: as of a drive that is gone.
+/// While the file is empty nothing of the volume can be read, its superblock neither: as of a drive that is
+/// gone.
 #[tokio::test]
 async fn a_volume_that_is_away_is_said_once_and_serves_again() {
     let (ears, _turn) = listen().await;
@@ -193,13 +194,18 @@ async fn one_of_two_volumes_that_cannot_be_opened_is_said_and_left_out() {
     let (ears, _turn) = listen().await;
     let folder = directory();
     std::fs::write(folder.path().join("bad"), "no volume").expect("written");
-    let volumes = ["good", "bad"].map(|file| VolumeOptions::new(folder.path().join(file), 16, BYTES).keep(true));
-    let (tier, _) = DiskTier::open(volumes.into(), PoolConfig::new(32), TierOptions::default()).expect("a tier");
+    let volumes =
+        ["good", "bad"].map(|file| VolumeOptions::new(folder.path().join(file), 16, BYTES).keep(true));
+    let (tier, _) =
+        DiskTier::open(volumes.into(), PoolConfig::new(32), TierOptions::default()).expect("a tier");
     let tier = Arc::new(tier);
     let said = ears.said("cannot be opened");
     assert_eq!(said.len(), 1, "{said:?}");
     assert_eq!(said[0].level, Level::WARN);
-    assert!(said[0].field("cause").contains("is no volume") && said[0].field("file").ends_with("bad"), "{said:?}");
+    assert!(
+        said[0].field("cause").contains("is no volume") && said[0].field("file").ends_with("bad"),
+        "{said:?}"
+    );
     check_complaints(&ears);
     let disk = Arc::new(DiskMover::new(Arc::clone(&tier), &tokio::runtime::Handle::current()));
     let ground = Ground::over(settings(4, 4).disk_blocks(32), 4, 4, Some(disk));

@@ -188,7 +188,11 @@ async fn a_purge_with_zeros_erases_what_one_without_has_left() {
     let (on_disk, of_others) = (in_file(&file, &of_a), in_file(&file, &of_b));
     assert!(on_disk > 0 && of_others > 0);
     let purged = a.purge(Purge::default()).await.expect("open");
-    assert_eq!((purged.zeroed_bytes, purged.failed, in_file(&file, &of_a)), (0, 0, on_disk), "forgotten only");
+    assert_eq!(
+        (purged.zeroed_bytes, purged.failed, in_file(&file, &of_a)),
+        (0, 0, on_disk),
+        "forgotten only"
+    );
     let zero = Purge { zero: true, ..Purge::default() };
     let purged = a.purge(zero).await.expect("open");
     assert_eq!((purged.disk.found, purged.failed, purged.complete), (0, 0, true), "{purged:?}");

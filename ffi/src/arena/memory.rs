@@ -198,7 +198,8 @@ fn advise(_base: NonNull<u8>, _bytes: usize, _advice: libc::c_int) -> io::Result
     Ok(())
 }
 
-/// A core dump of the process leaves it out. A kernel that refuses dumps it: there is nothing else to be done about that here.
+/// A core dump of the process leaves it out. A kernel that refuses dumps it: there is nothing else to be
+/// done about that here.
 fn keep_out_of_dumps(base: NonNull<u8>, bytes: usize) {
     let _ = advise(base, bytes, DONT_DUMP);
 }

@@ -78,7 +78,14 @@ fn blocking(parts: Parts, notes: Vec<String>) -> Result<Built, VolumeError> {
         source,
     })?;
     let words = format!("{threads} threads, depth {depth}");
-    Ok(Built { ring: Box::new(ring), backend: Backend::Blocking, words, fixed_bytes: 0, notes, concern: None })
+    Ok(Built {
+        ring: Box::new(ring),
+        backend: Backend::Blocking,
+        words,
+        fixed_bytes: 0,
+        notes,
+        concern: None,
+    })
 }
 
 #[cfg(target_os = "linux")]

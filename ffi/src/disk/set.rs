@@ -5,9 +5,10 @@
 //!   volume              0   1   2   0   1   2
 //! ```
 //!
-//! Each has a file, a ring thread and a queue of its own, so that neighbours in a run of slots move at the same time,
-//! and one that fails takes nobody with it: its blocks are misses, the others go on. So does one that cannot be opened: its place in the set
-//! stays, so that slots are where they were when it can be opened again.
+//! Each has a file, a ring thread and a queue of its own, so that neighbours in a run of slots move at the
+//! same time, and one that fails takes nobody with it: its blocks are misses, the others go on. So does one
+//! that cannot be opened: its place in the set stays, so that slots are where they were when it can be
+//! opened again.
 
 use super::choice::{Built, Parts, build};
 use super::description::Description;
@@ -35,15 +36,17 @@ pub struct VolumeSet {
 }
 
 impl VolumeSet {
-    /// Opens volumes of equal options but for their paths, in the order that they were made in, and says what all of
-    /// them hold. Files that are gone or damaged are made anew, and cost their own blocks; all gone make a new set. One that cannot be
-    /// opened for a reason of its own (no room, no permission, something else of that name) is out of service, as its
-    /// description says ([`Concern::NotOpened`](super::Concern::NotOpened)), and the others serve.
+    /// Opens volumes of equal options but for their paths, in the order that they were made in, and says
+    /// what all of them hold. Files that are gone or damaged are made anew, and cost their own blocks; all
+    /// gone make a new set. One that cannot be opened for a reason of its own (no room, no permission,
+    /// something else of that name) is out of service, as its description says
+    /// ([`Concern::NotOpened`](super::Concern::NotOpened)), and the others serve.
     ///
     /// # Errors
-    /// [`VolumeError`]: of the first volume, where none can be opened; of one whose options are wrong, which is used by another, or belongs
-    /// to something else: to another set than the first whole one, or to another place of it; or that there is none. Files that were
-    /// made for this are gone again, and none that was there has been changed where one of them is refused.
+    /// [`VolumeError`]: of the first volume, where none can be opened; of one whose options are wrong,
+    /// which is used by another, or belongs to something else: to another set than the first whole one, or
+    /// to another place of it; or that there is none. Files that were made for this are gone again, and
+    /// none that was there has been changed where one of them is refused.
     pub fn open(options: Vec<VolumeOptions>) -> Result<(VolumeSet, Recovery), VolumeError> {
         VolumeSet::open_with(options, build)
     }
@@ -302,10 +305,7 @@ fn is_of_its_own(error: &VolumeError) -> bool {
 }
 
 /// The outer error refuses the set, the inner one leaves the volume out.
-fn of_its_own<T>(
-    opened: Result<T, VolumeError>,
-    count: u32,
-) -> Result<Result<T, VolumeError>, VolumeError> {
+fn of_its_own<T>(opened: Result<T, VolumeError>, count: u32) -> Result<Result<T, VolumeError>, VolumeError> {
     match opened {
         Err(error) if count == 1 || !is_of_its_own(&error) => Err(error),
         opened => Ok(opened),

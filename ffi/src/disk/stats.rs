@@ -2,8 +2,8 @@
 
 use super::error::FailureCause;
 use super::ring::Action;
-use std::io::{Error, ErrorKind};
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::io::{Error, ErrorKind};
 
 /// A figure for people. Relaxed throughout: no other memory is read on the strength of it.
 #[derive(Debug, Default)]
@@ -66,7 +66,8 @@ pub enum ServiceState {
     WritesPaused = 1,
     /// Its device does not answer, and is asked again at growing intervals; what it holds serves again then.
     Away = 2,
-    /// Nothing any more, until it is opened again: it was retired, its ring is lost, or it could not be opened.
+    /// Nothing any more, until it is opened again: it was retired, its ring is lost, or it could not be
+    /// opened.
     Retired = 3,
 }
 

@@ -34,7 +34,6 @@ use super::request::{Place, Request, Urgency, transfer_bytes};
 use super::stats::VolumeStats;
 use crate::arena::{BlockRead, BlockWrite};
 use kvstrata_core::SequenceHash;
-use kvstrata_core::storage::{Storage, StorageKind};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -241,18 +240,6 @@ impl Volume {
         place.map_or(true, |place| self.inbox.try_push(Request::forget(place)).is_ok())
     }
 
-    /// Reads that may be under way so that nobody waits for room.
-    #[must_use]
-    pub fn reads_at_once(&self) -> usize {
-        self.queue
-    }
-
-    /// The same of writes; what is forgotten is in their queue too.
-    #[must_use]
-    pub fn writes_at_once(&self) -> usize {
-        self.bounce.as_ref().map_or(self.queue, |bounce| bounce.arena().blocks().min(self.queue))
-    }
-
     /// Ends when what has been written and forgotten so far is on the device for good, the slot table included. Only
     /// a power failure makes a difference to that, and only to what is found after it; nothing needs it to be correct.
     pub fn flush(&self) -> Pending<()> {
@@ -331,21 +318,6 @@ impl Volume {
     }
 }
 
-impl Storage for Volume {
-    fn kind(&self) -> StorageKind {
-        StorageKind::Disk { volume: self.index }
-    }
-
-    /// Offset of slot 0 in the file.
-    fn base_address(&self) -> u64 {
-        self.shape.origin
-    }
-
-    fn size_bytes(&self) -> u64 {
-        u64::from(self.shape.slots) * self.shape.stride
-    }
-}
-
 impl Drop for Volume {
     fn drop(&mut self) {
         self.close();
@@ -376,7 +348,16 @@ fn start(
         ..
     } = options;
     let VolumeFile {
-        file, superblock, table, cipher, direct, alignment, unwritten, mut notes, mut concerns, ..
+        file,
+        superblock,
+        table,
+        cipher,
+        direct,
+        alignment,
+        unwritten,
+        mut notes,
+        mut concerns,
+        ..
     } = file;
     let shape = superblock.shape;
     let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };

@@ -69,9 +69,9 @@ impl Key {
     /// [`from_variable`](Key::from_variable).
     ///
     /// # Errors
-    /// Where it cannot be read, is no regular file, is open to others than its owner, or holds anything else; 32 bytes of
-    /// printable text are taken for a password or half a key in digits, and refused too; so is one byte 32 times, which nothing random
-    /// gives.
+    /// Where it cannot be read, is no regular file, is open to others than its owner, or holds anything
+    /// else; 32 bytes of printable text are taken for a password or half a key in digits, and refused too;
+    /// so is one byte 32 times, which nothing random gives.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Key, KeyError> {
         let path = path.as_ref();
         let os = |source| KeyError::Os { path: path.to_owned(), source };

@@ -116,7 +116,6 @@ impl Engine {
         }
     }
 
-
     /// A stretch of a request is through. With the last one the request ends (I2).
     fn part_ended(&mut self, part: Part, action: Action, failure: Option<FailureCause>) {
         let Some(request) = self.active.get_mut(part.request) else { return };

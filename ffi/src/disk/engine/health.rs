@@ -9,19 +9,23 @@
 //!      └─ gone, or fails on and on ─► Away ◄── from any state
 //! ```
 //!
-//! - No room (ENOSPC, EDQUOT, EFBIG, a file system that has become read-only) says nothing of the drive: writes are refused without
-//!   asking the device, and reads go on. A probe writes a superblock again, at growing intervals. Once that goes well, one
-//!   write of a caller's goes out alone: room for 4 KiB is not yet room for a slot.
+//! - No room (ENOSPC, EDQUOT, EFBIG, a file system that has become read-only) says nothing of the drive:
+//!   writes are refused without asking the device, and reads go on. A probe writes a superblock again, at
+//!   growing intervals. Once that goes well, one write of a caller's goes out alone: room for 4 KiB is not
+//!   yet room for a slot.
 //! - Errors that pass (ENOMEM, EBUSY, …) count for nothing: they are the machine's, not the drive's.
-//! - A device that is gone (ENODEV, ENXIO) is away at once. One that fails otherwise is asked for its superblock
-//!   after [`SUSPECT`] failures in a row: one bad sector, or thirty, say nothing of the rest. It is away where that read fails too, or
-//!   where [`FAILURES`] requests in a row have failed and the first of them [`FAILING`] ago: one batch at depth 64 fails in a moment.
-//! - What is away is asked again at growing intervals. It serves again when its superblock is read back as it was written at the
-//!   opening, and a sync goes well: the sync is for volumes whose reads the page cache may answer.
+//! - A device that is gone (ENODEV, ENXIO) is away at once. One that fails otherwise is asked for its
+//!   superblock after [`SUSPECT`] failures in a row: one bad sector, or thirty, say nothing of the rest. It
+//!   is away where that read fails too, or where [`FAILURES`] requests in a row have failed and the first
+//!   of them [`FAILING`] ago: one batch at depth 64 fails in a moment.
+//! - What is away is asked again at growing intervals. It serves again when its superblock is read back as
+//!   it was written at the opening, and a sync goes well: the sync is for volumes whose reads the page
+//!   cache may answer.
 //!
 //! Invariants
 //! - I1: one probe is in flight at a time.
-//! - I2: an interval grows until a transfer of a slot has gone well: what comes back for a moment at a time is asked less and less.
+//! - I2: an interval grows until a transfer of a slot has gone well: what comes back for a moment at a time
+//!   is asked less and less.
 
 use super::super::error::FailureCause;
 use super::super::ring::Action;
@@ -30,10 +34,12 @@ use std::time::Duration;
 
 /// Failures in a row after which the device is asked for its superblock; and again at each power of two.
 const SUSPECT: u32 = 4;
-/// After this many failures in a row, over at least [`FAILING`], the device is away whatever the superblock says.
+/// After this many failures in a row, over at least [`FAILING`], the device is away whatever the superblock
+/// says.
 const FAILURES: u32 = 32;
 const FAILING: Duration = Duration::from_secs(1);
-/// The first interval between probes, and the longest one: while the device has no room, and while it is away.
+/// The first interval between probes, and the longest one: while the device has no room, and while it is
+/// away.
 const FULL_WAITS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(30)];
 const AWAY_WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(300)];
 
@@ -226,7 +232,8 @@ impl Health {
         }
     }
 
-    /// A whole slot was read or written. What was in flight when the device left, or filled up, says nothing of what is now.
+    /// A whole slot was read or written. What was in flight when the device left, or filled up, says
+    /// nothing of what is now.
     pub(super) fn moved(&mut self, write: bool) {
         match self.state {
             State::Full(_) | State::Away(_) => return,
@@ -243,8 +250,8 @@ impl Health {
     pub(super) fn failed(&mut self, cause: FailureCause, action: Action, slot: bool, now: Duration) {
         match Kind::of(cause) {
             Kind::Passing | Kind::Other => {}
-            // A table that finds no room is tried again by itself: it need not keep slots from being written. A hole that is not
-            // made is no loss.
+            // A table that finds no room is tried again by itself: it need not keep slots from being
+            // written. A hole that is not made is no loss.
             Kind::NoRoom if action != Action::Read => {
                 let takes = matches!(self.state, State::Serving | State::Suspect | State::Trial);
                 if takes && (slot || action == Action::Sync) {
@@ -260,7 +267,10 @@ impl Health {
                 let goes_on = self.failures >= FAILURES && now.saturating_sub(self.since) >= FAILING;
                 if goes_on {
                     self.leave(now);
-                } else if self.failures >= SUSPECT && self.failures.is_power_of_two() && self.state == State::Serving {
+                } else if self.failures >= SUSPECT
+                    && self.failures.is_power_of_two()
+                    && self.state == State::Serving
+                {
                     self.state = State::Suspect;
                 }
             }

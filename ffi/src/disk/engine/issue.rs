@@ -89,11 +89,9 @@ impl Engine {
             Task::Read | Task::Probe(Probe::First | Probe::Last) => Action::Read,
             Task::Sync | Task::Flush | Task::Retire | Task::Probe(Probe::Sync) => Action::Sync,
             Task::Forget => Action::Punch,
-            Task::Write
-            | Task::Table { .. }
-            | Task::Superblock
-            | Task::Fill
-            | Task::Probe(Probe::Write) => Action::Write,
+            Task::Write | Task::Table { .. } | Task::Superblock | Task::Fill | Task::Probe(Probe::Write) => {
+                Action::Write
+            }
         };
         let whole = matches!(action, Action::Sync | Action::Punch);
         let (start, alone) = (request.issued_bytes, request.alone);

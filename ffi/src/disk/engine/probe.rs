@@ -1,8 +1,8 @@
 //! Asking the device how it is, and what follows from the answer.
 //!
 //! Invariants
-//! - I1: a probe writes the bytes that are there already, and only while the table has not begun its end: whatever becomes of it, the copy at
-//!   the file's start stays whole.
+//! - I1: a probe writes the bytes that are there already, and only while the table has not begun its end:
+//!   whatever becomes of it, the copy at the file's start stays whole.
 
 use super::super::error::FailureCause;
 use super::super::format::{SUPERBLOCK_BYTES, Superblock};
@@ -10,10 +10,10 @@ use super::super::request::{Request, Task};
 use super::super::ring::Action;
 use super::super::table::Extent;
 use super::Engine;
+use super::WriteBack;
 use super::ended::turn_of;
 use super::health::{Probe, Probed};
 use super::order::Turn;
-use super::WriteBack;
 use crate::arena::{ArenaError, HostArena};
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,8 @@ impl Probes {
         Ok(Probes { memory, last: superblock.shape.file_bytes - SUPERBLOCK_BYTES as u64 })
     }
 
-    /// None: the memory of the one before is still in use, which does not happen while one is in flight at a time.
+    /// None: the memory of the one before is still in use, which does not happen while one is in flight at
+    /// a time.
     fn request(&self, probe: Probe) -> Option<Request> {
         let task = Task::Probe(probe);
         let read = |at| {
@@ -67,8 +68,8 @@ impl Probes {
 }
 
 impl Engine {
-    /// Time until there is something to do by itself. Out of service, and while the device is away, it writes no table, and would find
-    /// itself due for ever.
+    /// Time until there is something to do by itself. Out of service, and while the device is away, it
+    /// writes no table, and would find itself due for ever.
     pub(super) fn due_in(&self) -> Option<Duration> {
         if self.out_of_service {
             return None;

@@ -1,7 +1,7 @@
 //! Whether the volume's file still has its name.
 //!
-//! A file that was removed, or replaced by another, is served as well as before, and is gone with the process. Nothing else would
-//! show that until the next start, which is cold.
+//! A file that was removed, or replaced by another, is served as well as before, and is gone with the
+//! process. Nothing else would show that until the next start, which is cold.
 
 use super::super::file::names;
 use std::fs::File;

@@ -232,8 +232,11 @@ impl World {
             return Fate::Errno(chance.pick(&[libc::EINTR, libc::EAGAIN]));
         }
         if chance.chance(faults.error) {
-            let errno =
-                if action == Action::Write { chance.pick(&[libc::EIO, libc::ENOSPC]) } else { chance.pick(&[libc::EIO, libc::ENOMEM]) };
+            let errno = if action == Action::Write {
+                chance.pick(&[libc::EIO, libc::ENOSPC])
+            } else {
+                chance.pick(&[libc::EIO, libc::ENOMEM])
+            };
             return Fate::Errno(errno);
         }
         if !matches!(action, Action::Read | Action::Write) {

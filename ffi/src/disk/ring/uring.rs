@@ -264,7 +264,8 @@ pub(in crate::disk) fn entries(depth: u32) -> u32 {
     (depth + 1).next_power_of_two()
 }
 
-/// The best set-up that this kernel takes, and lets be used: a container's filter may let a ring be made, and refuse to enter it.
+/// The best set-up that this kernel takes, and lets be used: a container's filter may let a ring be made,
+/// and refuse to enter it.
 pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, &'static str)> {
     let (mut ring, flags) = make(entries)?;
     enter(&mut ring)?;

@@ -379,7 +379,8 @@ impl Harness {
             if asleep || self.random.once_in(64) {
                 self.poll()?;
             }
-            // Nobody waits for anything, and the device is to be asked again later: what is known stays as it is.
+            // Nobody waits for anything, and the device is to be asked again later: what is known stays as
+            // it is.
             let waits = self.life.state() != ServiceState::Serving
                 && self.life.inbox.is_empty()
                 && self.world.borrow().in_flight() == 0;
@@ -407,7 +408,7 @@ impl Harness {
     /// The volume is out of service, and opened again.
     pub(super) fn lost(&mut self) -> Result<(), String> {
         let world = self.world.borrow();
-        if !world.broken && !(world.was_gone || world.failures > 4) {
+        if !(world.broken || world.was_gone || world.failures > 4) {
             return Err(format!("the engine ended after {} failures", world.failures));
         }
         drop(world);

@@ -218,7 +218,10 @@ impl Harness {
                 let copies = [0, shape.superblock_b()].map(|at| at..at + SUPERBLOCK as u64);
                 let world = self.world.borrow();
                 if !copies.into_iter().all(|copy| world.disk.is_tainted(copy)) {
-                    return Err(format!("the device is well again, and the volume is {:?}", self.life.state()));
+                    return Err(format!(
+                        "the device is well again, and the volume is {:?}",
+                        self.life.state()
+                    ));
                 }
                 drop(world);
                 // It does not know its own superblocks any more.

@@ -1,9 +1,9 @@
 //! Sets of which something is not as it was: files gone, damaged, mixed up, or somebody else's.
 
 use super::*;
-use crate::disk::file::System;
 use crate::disk::description::Concern;
 use crate::disk::error::FailureCause;
+use crate::disk::file::System;
 use crate::disk::recovery::Recovery;
 use crate::disk::set::VolumeSet;
 use crate::disk::stats::ServiceState;
@@ -186,7 +186,8 @@ fn no_file_is_touched_before_all_have_been_looked_at() {
 /// Puts something in a volume's place that cannot be opened.
 type Spoil = fn(&Path);
 
-/// What is wrong with one volume costs its blocks, and those alone: it stays as it is, and its blocks are found again.
+/// What is wrong with one volume costs its blocks, and those alone: it stays as it is, and its blocks are
+/// found again.
 #[test]
 fn one_of_several_that_cannot_be_opened_is_left_out() {
     let spoils: [(&str, Spoil); 3] = [
@@ -226,13 +227,18 @@ fn one_of_several_that_cannot_be_opened_is_left_out() {
         drop(volumes);
         assert_eq!(std::fs::symlink_metadata(set.path(bad)).expect("there").len(), there, "as it was");
         // What it held comes back with it, at the same places.
-        if set.path(bad).is_dir() { std::fs::remove_dir(set.path(bad)) } else { std::fs::remove_file(set.path(bad)) }
-            .expect("removed");
+        if set.path(bad).is_dir() {
+            std::fs::remove_dir(set.path(bad))
+        } else {
+            std::fs::remove_file(set.path(bad))
+        }
+        .expect("removed");
         std::fs::rename(&aside, set.path(bad)).expect("back");
         let (_, recovery) = set.open().expect("one set");
         let mut all: Vec<_> = (0..2 * VOLUMES).chain([slot]).collect();
         let mut found = slots_of(&recovery);
-        (all.sort_unstable(), found.sort_unstable());
+        all.sort_unstable();
+        found.sort_unstable();
         assert_eq!((found, recovery.rejected.total()), (all, 0));
     }
 }

@@ -245,10 +245,12 @@ fn without_o_direct_a_volume_goes_through_the_page_cache_and_says_so_unless_that
     assert!(matches!(direct, Err(VolumeError::NoDirect { .. } | VolumeError::NoUring { .. })), "{direct:?}");
 }
 
-/// Runs in a thread of its own, whose system calls of one number are refused from then on, its children's too.
+/// Runs in a thread of its own, whose system calls of one number are refused from then on, its children's
+/// too.
 #[cfg(target_os = "linux")]
 fn without_system_call<T: Send>(number: libc::c_long, act: impl FnOnce() -> T + Send) -> Option<T> {
-    let statement = |code: u32, jump: u8, value: u32| libc::sock_filter { code: code as u16, jt: 0, jf: jump, k: value };
+    let statement =
+        |code: u32, jump: u8, value: u32| libc::sock_filter { code: code as u16, jt: 0, jf: jump, k: value };
     let mut filter = [
         // The number is the first word of `struct seccomp_data`.
         statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
@@ -328,9 +330,8 @@ impl Mounted {
         let place = c(dir.path().to_str().expect("utf-8"));
         let (kind, options) = (c("tmpfs"), c(&format!("size={bytes}")));
         // SAFETY: strings that end with a zero and outlive the call.
-        let mounted = unsafe {
-            libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast())
-        };
+        let mounted =
+            unsafe { libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) };
         if mounted == 0 { Ok(Mounted(dir)) } else { Err(io::Error::last_os_error()) }
     }
 }
