@@ -37,9 +37,7 @@ use super::said::Said;
 use super::stats::{Counters, Rejected, RejectedAtOpening, RejectedReads, TierStats};
 use super::take::Taking;
 use super::unforgotten::Unforgotten;
-use kvstrata_core::{
-    BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
-};
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{
     Concern, FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,

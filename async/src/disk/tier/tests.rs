@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::disk::WriteOutcome;
+use kvstrata_core::MutableBlock;
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Backend, Name, OwnerId, Payload, Rejection, seal_of};
+use kvstrata_ffi::disk::{Backend, Name, OwnerId, Payload, Rejection, ServiceState, seal_of};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
