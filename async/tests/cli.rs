@@ -338,7 +338,7 @@ fn an_encrypted_disk_tier_opens_with_its_key_alone() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let key = |name: &str, digit: &str, mode| {
         let file = folder.path().join(name);
-        std::fs::write(&file, digit.repeat(64)).expect("written");
+        std::fs::write(&file, format!("0{}", digit.repeat(63))).expect("written");
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
     };
     key("key", "a", 0o600);

@@ -18,6 +18,7 @@ use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::{BlockId, BlockRef, MutableBlock, SequenceHash, Xxh3};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{FailureCause, Name, OwnerId};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
@@ -66,6 +67,10 @@ impl Erasures {
 impl DiskTier {
     /// Takes the slot of a particular block that nobody holds. None: it is held, gone, or its volume lost.
     pub fn take_this(&self, block: BlockRef) -> Option<MutableBlock<'_>> {
+        // Its slot could not be written.
+        if self.is_hindered(self.volume_of(block.id.0)) {
+            return None;
+        }
         let slot = self.pool.take_out(block).ok()?.into_mutable();
         match self.is_lost(slot.id().0) {
             false => {
@@ -76,6 +81,33 @@ impl DiskTier {
                 self.park(slot.into_id());
                 None
             }
+        }
+    }
+
+    /// Takes the free slots whose bytes an erasure without zeros has left; and whether those are all of
+    /// them, which they are not where a volume takes no writes. They are the caller's.
+    pub(super) fn take_left(&self) -> (Vec<BlockId>, bool) {
+        if self.left.iter().all(|left| !left.load(Relaxed)) {
+            return (Vec::new(), true);
+        }
+        let mut free = Vec::new();
+        // For the moment nobody else has one: who wants a slot now gets a victim's.
+        let _ = self.pool.allocate_free_ids(self.pool.free(), &mut free);
+        let is_left = |slot: &BlockId| self.left.get(slot.index()).is_some_and(|left| left.load(Relaxed));
+        let (taken, others): (Vec<_>, Vec<_>) =
+            free.into_iter().partition(|slot| is_left(slot) && !self.is_hindered(self.volume_of(slot.0)));
+        others.into_iter().for_each(|slot| drop(self.pool.adopt_mutable(slot)));
+        // What somebody else has just taken is overwritten by that, or left for the next time.
+        let (slots, left) = (0.., self.left.iter());
+        let mut left = slots.zip(left).filter(|(_, left)| left.load(Relaxed));
+        let all = !left.any(|(slot, _)| self.is_hindered(self.volume_of(slot)));
+        (taken, all)
+    }
+
+    /// Whether the bytes of a slot are what an erasure has left there.
+    pub(super) fn set_left(&self, slot: BlockId, is_left: bool) {
+        if let Some(left) = self.left.get(slot.index()) {
+            left.store(is_left, Relaxed);
         }
     }
 
@@ -110,6 +142,10 @@ impl DiskTier {
     fn erase_all(&self, volume: usize, asked: Vec<Erasure>) {
         let overwrite = |asked: &Erasure| if asked.zero { self.overwrite(&asked.slots) } else { Vec::new() };
         let kept: Vec<_> = asked.iter().map(overwrite).collect();
+        for (asked, kept) in asked.iter().zip(&kept) {
+            // Of what could not be overwritten the owner hears.
+            asked.slots.iter().for_each(|slot| self.set_left(*slot, !asked.zero || kept.contains(slot)));
+        }
         self.forget_all(volume);
         for slot in asked.iter().flat_map(|asked| &asked.slots) {
             self.volumes.forget(slot.0);

@@ -10,7 +10,8 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `tier.rs` | [`DiskTier`]: lookups, reads, slots, those of lost volumes |
+//! | `tier.rs` | [`DiskTier`]: lookups, reads, lost volumes |
+//! | `take.rs` | slots to write to; volumes that take no writes just now |
 //! | `erase.rs` | slots forgotten for good, overwritten if asked for, for all who ask at once |
 //! | `unforgotten.rs` | slots that are free once what they held is forgotten |
 //! | `errand.rs` | what has to wait for a volume, and the threads that do |
@@ -30,6 +31,7 @@ mod mover;
 mod recover;
 mod said;
 mod stats;
+mod take;
 mod tier;
 mod unforgotten;
 mod write;
@@ -39,6 +41,6 @@ pub(crate) use admission::{Sketch, key as sketch_key};
 pub use budget::Budget;
 pub use mover::DiskMover;
 pub use recover::RecoveryReport;
-pub use stats::{Rejected, RejectedAtOpening, RejectedReads, TierStats};
+pub use stats::{FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates};
 pub use tier::{DiskTier, ReadOutcome, TierError, TierOptions};
 pub use write::{WriteOutcome, Writing};

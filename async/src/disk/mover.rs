@@ -162,6 +162,26 @@ impl DiskPort for DiskMover {
         })
     }
 
+    fn erase_left(&self) -> Forgetting {
+        let (taken, mut erased) = self.tier.take_left();
+        let mut parts = vec![Vec::new(); self.tier.errands.len()];
+        taken.into_iter().for_each(|slot| parts[self.tier.volume_of(slot.0)].push(slot));
+        let parts = parts.into_iter().enumerate().filter(|(_, slots)| !slots.is_empty());
+        let begin =
+            |(volume, slots): (usize, Vec<BlockId>)| (self.tier.erase(volume, slots.clone(), true), slots);
+        let parts: Vec<_> = parts.map(begin).collect();
+        let tier = Arc::clone(&self.tier);
+        Box::pin(async move {
+            for (told, slots) in parts {
+                // Without a thread nothing of it is erased: then the bytes are left still, and the slots
+                // free.
+                erased &= told.await.is_ok_and(|erased| erased.kept.is_empty());
+                slots.into_iter().for_each(|slot| tier.put_back(slot));
+            }
+            erased
+        })
+    }
+
     fn give_back(&self, slot: BlockId) {
         self.tier.put_back(slot);
     }

@@ -1,5 +1,6 @@
-//! What is said of a volume, each kind of thing once: that a transfer has failed, that what it holds is not what was written, that it is out of
-//! service; and what its opening has found.
+//! What is said of a volume, each kind of thing once: that a transfer has failed, that what it holds is not
+//! what was written, that it has no room, does not answer, serves again, is out of service, or that its
+//! file was removed; and what its opening has found.
 //!
 //! By whatever thread finds it out, none of which has a lock, and after the books are right: a subscriber is a caller's code. How often is in the
 //! figures.
@@ -10,7 +11,7 @@
 use super::stats::RejectedAtOpening;
 use super::tier::DiskTier;
 use crate::contained::contained;
-use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection};
+use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection, ServiceState};
 use std::fmt::Display;
 use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -35,6 +36,10 @@ enum Kind {
     Payload,
     AfterCrash,
     Lost,
+    Machine,
+    Away,
+    Back,
+    Removed,
 }
 
 impl Kind {
@@ -43,6 +48,7 @@ impl Kind {
         Some(match cause {
             FailureCause::Os { errno } => match Error::from_raw_os_error(*errno).kind() {
                 ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => Kind::NoRoom,
+                ErrorKind::OutOfMemory | ErrorKind::WouldBlock | ErrorKind::ResourceBusy => Kind::Machine,
                 _ => Kind::Drive,
             },
             FailureCause::NoProgress { .. } => Kind::Cut,
@@ -51,7 +57,10 @@ impl Kind {
                 Kind::Device
             }
             FailureCause::SlotOutOfRange { .. } | FailureCause::BufferLength { .. } => Kind::Request,
-            FailureCause::Rejected(_) | FailureCause::OutOfService => return None,
+            FailureCause::Rejected(_)
+            | FailureCause::OutOfService
+            | FailureCause::Away
+            | FailureCause::WritesPaused => return None,
         })
     }
 
@@ -85,6 +94,16 @@ impl Kind {
             Kind::AfterCrash => {
                 "nothing: of what a crash, or a kill, has interrupted some records have another payload; a shutdown leaves none, and a drive that goes bad shows in what is written since"
             }
+            Kind::Machine => {
+                "see how much memory the machine and the process' cgroup have left (free, memory.events); such a block is computed anew"
+            }
+            Kind::Away => {
+                "see the kernel's log (dmesg), the drive and its cabling or network; it is asked again by itself, and what it holds serves again when it answers"
+            }
+            Kind::Back => "nothing",
+            Kind::Removed => {
+                "start the process again when it suits: a new file is made then, cold; to stop using a volume, stop the process before the file is removed"
+            }
             Kind::Lost => {
                 "see the kernel's log (dmesg); start again with a drive that works, or without this path"
             }
@@ -97,6 +116,11 @@ impl Said {
     fn first(&self, what: Kind) -> bool {
         let bit = 1 << what as u16;
         self.0.load(Relaxed) & bit == 0 && self.0.fetch_or(bit, Relaxed) & bit == 0
+    }
+
+    fn any(&self, of: &[Kind]) -> bool {
+        let said = self.0.load(Relaxed);
+        of.iter().any(|kind| said >> *kind as u16 & 1 == 1)
     }
 }
 
@@ -115,8 +139,39 @@ impl DiskTier {
         let Some(kind) = Kind::of_failure(cause) else { return };
         self.say_once(volume, kind, |path, remedy| {
             let cause = cause.to_string();
-            warn!(tier = "disk", file = %path, cause, remedy, "a transfer of a volume failed");
+            match kind {
+                Kind::NoRoom => {
+                    warn!(tier = "disk", file = %path, cause, remedy, "a volume has no room: it takes no writes until it has, and is read");
+                }
+                _ => warn!(tier = "disk", file = %path, cause, remedy, "a transfer of a volume failed"),
+            }
         });
+    }
+
+    /// What a volume does now, if that is news.
+    pub(super) fn say_state(&self, volume: usize) {
+        let of = &self.volumes.volumes()[volume];
+        if self.closed() {
+            return;
+        }
+        match of.state() {
+            ServiceState::Away => self.say_once(volume, Kind::Away, |path, remedy| {
+                let what = "a volume's device does not answer: its blocks are misses until it does";
+                error!(tier = "disk", file = %path, remedy, "{what}");
+            }),
+            ServiceState::Serving if self.said[volume].any(&[Kind::Away, Kind::NoRoom]) => {
+                self.say_once(volume, Kind::Back, |path, _| {
+                    info!(tier = "disk", file = %path, "a volume serves again, as before");
+                });
+            }
+            _ => {}
+        }
+        if of.is_removed() {
+            self.say_once(volume, Kind::Removed, |path, remedy| {
+                let what = "a volume's file was removed, or replaced, while it is used: it is served on, and its blocks are gone at the next start";
+                warn!(tier = "disk", file = %path, remedy, "{what}");
+            });
+        }
     }
 
     /// What a slot holds is not what was written to it; `after_crash`: by a process that ended without a shutdown.
@@ -153,6 +208,12 @@ impl DiskTier {
             for volume in self.volumes.volumes() {
                 let found = volume.describe();
                 let file = found.path.display();
+                if found.concerns.contains(&Concern::NotOpened) {
+                    let cause = found.notes.join("; ");
+                    let remedy = "see to what the cause says, and start again; until then it costs its own blocks alone, and what it holds is kept";
+                    warn!(tier = "disk", %file, cause, remedy, "a volume cannot be opened: the others serve without it");
+                    continue;
+                }
                 for concern in &found.concerns {
                     let (cause, remedy) = of_concern(*concern);
                     warn!(tier = "disk", %file, cause, remedy, "{}", what_of(*concern));
@@ -194,6 +255,7 @@ fn listed(rejected: &RejectedAtOpening) -> String {
 fn what_of(concern: Concern) -> &'static str {
     match concern {
         Concern::InMemory | Concern::Buffered => "a volume is not on what a disk tier wants",
+        Concern::NoUring => "a volume is served the slow way",
         _ => "a volume is not what it was when it was last used",
     }
 }
@@ -228,6 +290,10 @@ fn of_concern(concern: Concern) -> (&'static str, &'static str) {
         Concern::Buffered => (
             "O_DIRECT is refused: the page cache has a second copy of what is moved, and takes the host's time for it",
             "give it a path on a file system that has O_DIRECT (disk.paths, or the replay's --disk; ext4 and xfs have it), or ask for buffered transfers (disk.backend)",
+        ),
+        Concern::NoUring => (
+            "io_uring is refused: a few threads call pread and pwrite instead, with more of the host's time for each block",
+            "allow it (its notes, at info, say what refuses it: the kernel's io_uring_disabled, the container's seccomp profile, or `ulimit -l`), or ask for threads (disk.backend)",
         ),
         _ => ("something was wrong with it, and set right", "see its notes, at info"),
     }

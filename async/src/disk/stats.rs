@@ -1,7 +1,7 @@
 //! What the tier counts.
 
 use crate::metrics::Stripes;
-use kvstrata_ffi::disk::{RejectedRecords, Rejection};
+use kvstrata_ffi::disk::{FailedRequests, RejectedRecords, Rejection, ServiceState};
 use serde::Serialize;
 use std::sync::atomic::AtomicU64;
 
@@ -88,6 +88,56 @@ causes! {
     }
 }
 
+causes! {
+    /// Requests to volumes that failed, by cause.
+    FailedTransfers {
+        /// The file system, a quota, or a limit had no room for a write.
+        no_room,
+        /// Writes that were refused, unasked, since there was no room for earlier ones.
+        paused,
+        /// The drive failed.
+        drive,
+        /// Refused, unasked, since the drive does not answer.
+        away,
+        /// The machine was short of something for a moment: memory, most often.
+        passing,
+        /// The volume is out of service.
+        retired,
+    }
+}
+
+causes! {
+    /// Volumes by what they do now.
+    VolumeStates {
+        /// All that they are asked for.
+        serving,
+        /// Reads alone: they have no room, and take no writes until they have.
+        writes_paused,
+        /// Nothing: their device does not answer, and is asked again at growing intervals.
+        away,
+        /// Nothing: they were retired, could not be opened, or are lost with their ring.
+        retired,
+    }
+}
+
+impl From<FailedRequests> for FailedTransfers {
+    fn from(failed: FailedRequests) -> FailedTransfers {
+        let FailedRequests { no_room, paused, drive, away, passing, retired, .. } = failed;
+        FailedTransfers { no_room, paused, drive, away, passing, retired }
+    }
+}
+
+impl VolumeStates {
+    pub(super) fn add(&mut self, state: ServiceState) {
+        *match state {
+            ServiceState::Serving => &mut self.serving,
+            ServiceState::WritesPaused => &mut self.writes_paused,
+            ServiceState::Away => &mut self.away,
+            _ => &mut self.retired,
+        } += 1;
+    }
+}
+
 impl RejectedAtOpening {
     pub(super) fn of(records: &RejectedRecords) -> RejectedAtOpening {
         let RejectedRecords { record, length, salt, duplicate, truncated, superblock, table } = *records;
@@ -131,6 +181,8 @@ pub struct TierStats {
     pub refused_by_admission: u64,
     /// Of them, over the write budget.
     pub refused_by_budget: u64,
+    /// Of them, refused since no volume takes writes just now.
+    pub refused_by_volume: u64,
     /// Of them, written.
     pub written: u64,
     /// What was rejected, at opening and since.
@@ -143,8 +195,14 @@ pub struct TierStats {
     pub parked: u64,
     /// Slots whose writes were given up before the device had answered: not used again either.
     pub abandoned: u64,
-    /// Volumes out of service.
+    /// Volumes out of service for good.
     pub lost_volumes: u64,
+    /// Volumes by what they do now.
+    pub volumes: VolumeStates,
+    /// Requests to volumes that failed, by cause.
+    pub failed: FailedTransfers,
+    /// Volumes whose file was removed, or replaced, while they are used.
+    pub removed_files: u64,
 }
 
 /// A thread's counters.
@@ -153,6 +211,7 @@ pub(super) struct Stripe {
     pub(super) offered: AtomicU64,
     pub(super) refused_by_admission: AtomicU64,
     pub(super) refused_by_budget: AtomicU64,
+    pub(super) refused_by_volume: AtomicU64,
     pub(super) written: AtomicU64,
     pub(super) parked: AtomicU64,
     pub(super) abandoned: AtomicU64,
@@ -200,6 +259,7 @@ impl Counters {
             offered: self.0.sum(|stripe| &stripe.offered),
             refused_by_admission: self.0.sum(|stripe| &stripe.refused_by_admission),
             refused_by_budget: self.0.sum(|stripe| &stripe.refused_by_budget),
+            refused_by_volume: self.0.sum(|stripe| &stripe.refused_by_volume),
             written: self.0.sum(|stripe| &stripe.written),
             rejected: Rejected::of(at_opening, &rejected_reads),
             rejected_at_opening: *at_opening,
@@ -207,6 +267,9 @@ impl Counters {
             parked: self.0.sum(|stripe| &stripe.parked),
             abandoned: self.0.sum(|stripe| &stripe.abandoned),
             lost_volumes,
+            volumes: VolumeStates::default(),
+            failed: FailedTransfers::default(),
+            removed_files: 0,
         }
     }
 }

@@ -6,20 +6,27 @@
 //!   volumes         A0 B0 C0 A1 B1 C1 …        slot s of n volumes is slot s ÷ n of volume s mod n
 //! ```
 //!
-//! Whatever a volume holds, an answer is either the bytes that were asked for or a miss: a read that is rejected, or fails, ends
-//! the block's registration and its record. A volume that is out of service is noticed by the first request that it refuses; its
-//! blocks become misses when they are looked up, and its slots are *parked* when they are to be written: owned by nobody, and never
-//! free again, so that the tier is smaller and goes on.
+//! Whatever a volume holds, an answer is either the bytes that were asked for or a miss: a read that is
+//! rejected, or fails, ends the block's registration and its record. A volume that is out of service for
+//! good is noticed by the first request that it refuses; its blocks become misses when they are looked up,
+//! and its slots are *parked* when they are to be written: owned by nobody, and never free again, so that
+//! the tier is smaller and goes on.
+//!
+//! A volume that has no room, or whose device does not answer just now, keeps its blocks. Where it is away
+//! they are not found until it answers. No slot of either is handed out: their victims are passed over, and
+//! their free slots set *aside* until they can be written.
 //!
 //! Invariants
 //! - I1: a slot is written, and its record ended, only by who owns or references its block; so no later write is undone.
-//! - I2: a slot of a lost volume is never handed out by [`take`](DiskTier::take).
+//! - I2: a slot of a volume that is lost, away, or without room is not handed out by
+//!   [`take`](DiskTier::take), as far as that is known then.
 //! - I3: a slot that was taken and not written yet may have a victim's record still: it is `stale` then. Given back, it is not, but on its
 //!   volume's list until the record is forgotten. A process that is killed before finds the block again, whole.
 //!
 //! # Orderings
-//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale` and `after_crash` are Relaxed: they are the slot's owner's, and ordered by
-//! the slot's transitions.
+//! `lost` and `closed` are Relaxed: who reads them late asks a volume in vain, and is told so. `stale`,
+//! `left` and `after_crash` are Relaxed: they are the slot's owner's, and ordered by the slot's
+//! transitions.
 
 use super::admission::{Admission, AdmissionPolicy};
 use super::budget::Budget;
@@ -28,13 +35,12 @@ use super::errand::Errands;
 use super::recover::{self, RecoveryReport};
 use super::said::Said;
 use super::stats::{Counters, Rejected, RejectedAtOpening, RejectedReads, TierStats};
+use super::take::Taking;
 use super::unforgotten::Unforgotten;
-use kvstrata_core::{
-    BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
-};
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{
-    FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
+    Concern, FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
 };
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -81,22 +87,26 @@ pub struct DiskTier {
     block_bytes: u64,
     pub(super) linked: bool,
     /// One a volume: it is out of service.
-    lost: Box<[AtomicBool]>,
+    pub(super) lost: Box<[AtomicBool]>,
     /// All of them are, in order.
     closed: AtomicBool,
     /// One a slot: it was a victim's, and has its record still.
     stale: Box<[AtomicBool]>,
+    /// One a slot: it was erased without zeros, and its bytes are there still.
+    pub(super) left: Box<[AtomicBool]>,
     /// One a slot, and none where the last end was in order: its block is of a process that ended without a shutdown.
     after_crash: Box<[AtomicBool]>,
     /// One a volume.
     pub(super) said: Box<[Said]>,
-    admission: Admission,
+    pub(super) admission: Admission,
     budget: Option<Budget>,
     at_opening: RejectedAtOpening,
     /// Of the blocks that the opening has found, until they are asked for.
     owners: Mutex<Vec<(BlockId, OwnerId)>>,
     /// Scratch of whoever takes slots.
-    victims: Mutex<Vec<(BlockId, SequenceHash)>>,
+    pub(super) taking: Mutex<Taking>,
+    /// One a volume: free slots that cannot be written just now.
+    pub(super) aside: Box<[Mutex<Vec<BlockId>>]>,
     /// One a volume.
     pub(super) unforgotten: Box<[Unforgotten]>,
     /// One a volume.
@@ -113,6 +123,8 @@ pub enum ReadOutcome {
     Rejected,
     /// The transfer failed, or its volume is lost.
     Failed,
+    /// The device does not answer just now, or the machine was short of something: the block stays.
+    Spared,
 }
 
 impl DiskTier {
@@ -150,13 +162,15 @@ impl DiskTier {
             lost: volumes.volumes().iter().map(|_| AtomicBool::new(false)).collect(),
             closed: AtomicBool::new(false),
             stale: (0..slots).map(|_| AtomicBool::new(false)).collect(),
+            left: (0..slots).map(|_| AtomicBool::new(false)).collect(),
             after_crash,
             said: volumes.volumes().iter().map(|_| Said::default()).collect(),
             admission: Admission::new(options.admission, slots as u32),
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
             at_opening,
             owners: Mutex::new(owners),
-            victims: Mutex::default(),
+            taking: Mutex::default(),
+            aside: volumes.volumes().iter().map(|_| Mutex::default()).collect(),
             unforgotten: volumes.volumes().iter().map(|_| Unforgotten::default()).collect(),
             errands: volumes.volumes().iter().map(|_| Arc::default()).collect(),
             erasures: volumes.volumes().iter().map(|_| Erasures::default()).collect(),
@@ -164,6 +178,7 @@ impl DiskTier {
             pool,
             volumes,
         };
+        tier.lose_unopened();
         tier.say_opened(&at_opening, report.recovered_blocks, report.clean, report.created);
         Ok((tier, report))
     }
@@ -209,7 +224,14 @@ impl DiskTier {
     /// What it has done.
     #[must_use]
     pub fn stats(&self) -> TierStats {
-        self.counters.snapshot(&self.at_opening, self.losses())
+        let mut stats = self.counters.snapshot(&self.at_opening, self.losses());
+        for volume in 0..self.lost.len() {
+            stats.volumes.add(self.state(volume));
+        }
+        stats.failed = self.volumes.stats().failed.into();
+        let removed = self.volumes.volumes().iter().filter(|volume| volume.is_removed());
+        stats.removed_files = removed.count() as u64;
+        stats
     }
 
     /// Finds a block. One whose volume is out of service is not found, and gone.
@@ -225,6 +247,10 @@ impl DiskTier {
     }
 
     fn if_in_service<'p>(&'p self, block: ImmutableBlock<'p>) -> Option<ImmutableBlock<'p>> {
+        if self.is_away(self.volume_of(block.id().0)) {
+            // Found again when the device answers.
+            return None;
+        }
         if !self.is_lost(block.id().0) {
             return Some(block);
         }
@@ -293,6 +319,11 @@ impl DiskTier {
                 return Some(ReadOutcome::Rejected);
             }
             FailureCause::OutOfService => self.lose(slot),
+            _ if self.spares(slot, failure) => {
+                self.say_failed(self.volume_of(slot), failure);
+                self.say_state(self.volume_of(slot));
+                return Some(ReadOutcome::Spared);
+            }
             // While the block is held, so that the slot has no other owner (I1).
             _ => {
                 let noted = forget(slot);
@@ -301,6 +332,12 @@ impl DiskTier {
             }
         }
         Some(ReadOutcome::Failed)
+    }
+
+    /// Whether a failure says nothing of the slot: its block is as good as before.
+    fn spares(&self, slot: u32, failure: &IoFailure) -> bool {
+        let volume = self.volume_of(slot);
+        failure.is_retryable() || self.is_away(volume) || self.volumes.volumes()[volume].is_in_doubt()
     }
 
     /// Ends the registration of a block, unless somebody holds it, who will find the same out, or it has gone already.
@@ -318,6 +355,10 @@ impl DiskTier {
     #[must_use]
     pub fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
         self.counters.add(|mine| &mine.offered);
+        if !self.any_writable() && !self.all_lost() {
+            self.counters.add(|mine| &mine.refused_by_volume);
+            return false;
+        }
         if !self.admission.admits(hash, self.pool.free() == 0) {
             self.counters.add(|mine| &mine.refused_by_admission);
             return false;
@@ -327,43 +368,6 @@ impl DiskTier {
             return false;
         }
         true
-    }
-
-    /// Up to `wanted` slots to write to: free ones, then those of victims, which are found no more. Fewer if requests hold the others,
-    /// or volumes are lost. What is not written is to be [given back](DiskTier::give_back).
-    pub fn take(&self, wanted: usize) -> Vec<MutableBlock<'_>> {
-        let mut slots = Vec::with_capacity(wanted);
-        self.take_slots(wanted, &mut slots);
-        // They are this call's, so none is refused.
-        slots.into_iter().filter_map(|slot| self.pool.adopt_mutable(slot).ok()).collect()
-    }
-
-    /// The same, appended by their numbers.
-    pub(super) fn take_slots(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        let (start, end) = (slots.len(), slots.len().saturating_add(wanted));
-        let mut victims = self.victims.lock().unwrap_or_else(PoisonError::into_inner);
-        while slots.len() < end && !self.all_lost() {
-            let from = slots.len();
-            // Somebody else may be quicker; then victims make up for it.
-            let _ = self.pool.allocate_free_ids(self.pool.free().min(end - from), slots);
-            self.pool.evict_ids_behind(end - slots.len(), slots.len() - start, &mut victims);
-            for (slot, hash) in victims.drain(..) {
-                self.admission.evicted(hash);
-                self.set_stale(slot, true);
-                slots.push(slot);
-            }
-            if slots.len() == from {
-                break;
-            }
-            let mut at = from;
-            while let Some(slot) = slots.get(at).copied() {
-                if self.is_lost(slot.0) {
-                    self.park(slots.remove(at));
-                } else {
-                    at += 1;
-                }
-            }
-        }
     }
 
     /// Frees a slot that was taken and not written. Waits while the queue of its volume is full, if it has something to forget.
@@ -379,6 +383,10 @@ impl DiskTier {
         if self.set_stale(slot, false) {
             self.put_unforgotten(owned);
         }
+    }
+
+    pub(super) fn is_stale(&self, slot: BlockId) -> bool {
+        self.stale.get(slot.index()).is_some_and(|stale| stale.load(Relaxed))
     }
 
     /// What a slot's owner says of its record; and what was so before.
@@ -410,7 +418,7 @@ impl DiskTier {
         self.lost[self.volume_of(slot)].load(Relaxed)
     }
 
-    fn all_lost(&self) -> bool {
+    pub(super) fn all_lost(&self) -> bool {
         self.lost.iter().all(|lost| lost.load(Relaxed))
     }
 
@@ -418,11 +426,24 @@ impl DiskTier {
         self.lose_volume(self.volume_of(slot));
     }
 
+    /// Volumes that could not be opened: the opening says so.
+    fn lose_unopened(&self) {
+        for (volume, of) in self.volumes.volumes().iter().enumerate() {
+            if of.describe().concerns.contains(&Concern::NotOpened) {
+                self.lost[volume].store(true, Relaxed);
+            }
+        }
+    }
+
     pub(super) fn lose_volume(&self, volume: usize) {
         self.lost[volume].store(true, Relaxed);
         if !self.closed.load(Relaxed) {
             self.say_lost(volume);
         }
+    }
+
+    pub(super) fn closed(&self) -> bool {
+        self.closed.load(Relaxed)
     }
 
     pub(super) fn is_lost_volume(&self, volume: usize) -> bool {

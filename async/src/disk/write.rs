@@ -12,7 +12,7 @@
 //! - I2: a slot has no other owner until the device has answered its write.
 
 use super::tier::DiskTier;
-use kvstrata_core::{BlockId, MutableBlock};
+use kvstrata_core::{BlockId, ImmutableBlock, MutableBlock};
 use kvstrata_ffi::arena::BlockRead;
 use kvstrata_ffi::disk::{FailureCause, IoFailure, Name, Payload, Pending};
 
@@ -97,6 +97,8 @@ impl DiskTier {
             Ok(()) => {
                 self.counters.add(|mine| &mine.written);
                 self.set_ours(slot.id());
+                self.set_left(slot.id(), false);
+                self.say_state(self.volume_of(slot.id().0));
                 self.register(slot, name)
             }
             Err(IoFailure { cause: FailureCause::OutOfService, .. }) => {
@@ -109,6 +111,7 @@ impl DiskTier {
                 let volume = self.volume_of(slot.id().0);
                 self.put_unforgotten(slot);
                 self.say_failed(volume, failure);
+                self.say_state(volume);
                 WriteOutcome::Failed
             }
         }
@@ -119,8 +122,26 @@ impl DiskTier {
         self.counters.add(|mine| &mine.abandoned);
     }
 
+    /// Whether a block gives way to another copy of it: its device does not answer, and nobody holds it.
+    fn replaces(&self, there: ImmutableBlock<'_>) -> bool {
+        if !self.is_away(self.volume_of(there.id().0)) {
+            return false;
+        }
+        let (reference, volume) = (there.downgrade(), self.volume_of(there.id().0));
+        drop(there);
+        let Ok(old) = self.pool.take_out(reference) else { return false };
+        // A volume that is away forgets in memory.
+        self.put_unforgotten(old.into_mutable());
+        if !self.try_forget_all(volume) {
+            self.nobody_comes(volume);
+        }
+        true
+    }
+
     fn register(&self, slot: MutableBlock<'_>, name: Name) -> WriteOutcome {
-        if self.pool.find(name.hash).is_some() {
+        if let Some(there) = self.pool.find(name.hash)
+            && !self.replaces(there)
+        {
             // Another worker was quicker. Its copy is the most recent now, as this one would be, and no policy takes that for a use. This
             // one must not come back either. (Until the next line it may: then the next opening finds two, and rejects one as a duplicate.)
             self.put_unforgotten(slot);

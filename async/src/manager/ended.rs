@@ -91,7 +91,8 @@ impl Traffic {
                 }
                 // The slot was the port's, and is gone.
                 let again = failure.retryable && !down.parked && path == Path::DeviceToHost;
-                let lost = failure.cause == Cause::Lost;
+                // Another volume may take it.
+                let lost = matches!(failure.cause, Cause::Lost | Cause::Away) && path == Path::HostToDisk;
                 if (again || lost) && !unwanted && down.attempts < inner.rules.retries && !self.closed {
                     down.attempts += 1;
                     if lost {

@@ -218,6 +218,11 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
             "the disk failed a transfer",
             "see the log of what the tier is on; its blocks are misses meanwhile",
         ),
+        Cause::Away => (
+            Grade::Warning,
+            "a disk does not answer just now, or takes no writes: what it holds are misses until it does",
+            "see the disk's own log; it is asked again by itself",
+        ),
         Cause::Lost => (
             Grade::Error,
             "a disk, or a part of it, is out of service: its blocks are misses, and the tier is smaller",

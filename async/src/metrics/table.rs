@@ -231,10 +231,11 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| each_disk(m, take, |stats| stats.offered);
     Counter "disk_written_blocks_total" ["group"] "blocks", "Of the blocks offered to the disk tier, those written.",
         |m, take| each_disk(m, take, |stats| stats.written);
-    Counter "disk_refused_blocks_total" ["group", "cause"] "blocks", "Of the blocks offered to the disk tier, those refused: by its admission, by its write budget.",
+    Counter "disk_refused_blocks_total" ["group", "cause"] "blocks", "Of the blocks offered to the disk tier, those refused: by its admission, by its write budget, or since no volume takes writes just now.",
         |m, take| for disk in &m.disks {
             take(&[&disk.group, "admission"], Whole(disk.stats.refused_by_admission));
             take(&[&disk.group, "budget"], Whole(disk.stats.refused_by_budget));
+            take(&[&disk.group, "volume"], Whole(disk.stats.refused_by_volume));
         };
     Gauge "disk_rejected_at_opening" ["group", "cause"] "records", "What the opening of the disk tier found and did not take: records by what does not hold, superblocks. After a crash some is usual: each is a block that is a miss.",
         |m, take| for disk in &m.disks {
@@ -242,7 +243,21 @@ pub(super) const TABLE: &[Row] = rows! {
                 take(&[&disk.group, cause], Whole(count));
             }
         };
-    Gauge "disk_lost_volumes" ["group"] "volumes", "Volumes that are out of service.",
+    Gauge "disk_volumes" ["group", "state"] "volumes", "Volumes by what they do now: serving; writes_paused (no room: they are read, and asked again at growing intervals); away (their device does not answer, and is asked again); retired (out of service until the process starts again, or never opened).",
+        |m, take| for disk in &m.disks {
+            for (state, count) in disk.stats.volumes.causes() {
+                take(&[&disk.group, state], Whole(count));
+            }
+        };
+    Counter "disk_failed_requests_total" ["group", "cause"] "requests", "Requests to volumes that failed, by cause: no_room; paused and away (refused unasked, by a volume without room, or whose device does not answer); drive; passing (the machine was short of something); retired.",
+        |m, take| for disk in &m.disks {
+            for (cause, count) in disk.stats.failed.causes() {
+                take(&[&disk.group, cause], Whole(count));
+            }
+        };
+    Gauge "disk_removed_files" ["group"] "volumes", "Volumes whose file was removed, or replaced, while they are used: they are served on, and the next start is cold.",
+        |m, take| each_disk(m, take, |stats| stats.removed_files);
+    Gauge "disk_lost_volumes" ["group"] "volumes", "Volumes that are out of service until the process starts again.",
         |m, take| each_disk(m, take, |stats| stats.lost_volumes);
     Gauge "disk_parked_slots" ["group"] "blocks", "Slots that are never used again: of volumes out of service, or of writes that a device never answered.",
         |m, take| each_disk(m, take, |stats| stats.parked + stats.abandoned);

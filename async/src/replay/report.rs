@@ -376,9 +376,9 @@ impl Failures {
         };
         let device = [Cause::Device, Cause::Abandoned];
         Failures {
-            disk_read: of(Path::DiskToDevice, &[Cause::Disk, Cause::Lost, Cause::Abandoned]),
+            disk_read: of(Path::DiskToDevice, &[Cause::Disk, Cause::Lost, Cause::Away, Cause::Abandoned]),
             // One to a volume that is lost goes to another.
-            disk_write: of(Path::HostToDisk, &[Cause::Disk, Cause::Abandoned]),
+            disk_write: of(Path::HostToDisk, &[Cause::Disk, Cause::Away, Cause::Abandoned]),
             device_read: of(Path::DeviceToHost, &device) + tally.unread,
             device_write: of(Path::HostToDevice, &device) + tally.unwritten,
             host_busy: Path::ALL.iter().map(|path| of(*path, &[Cause::Busy])).sum(),

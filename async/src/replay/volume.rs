@@ -36,9 +36,13 @@ pub(super) fn open(
         return open_scratch(&made);
     }
     let files: Vec<PathBuf> = settings.disk.iter().map(|place| file_in(place)).collect();
-    for (file, place) in files.iter().zip(&settings.disk) {
+    let is_missing = |file: &PathBuf| {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if folder.is_some_and(|folder| !folder.is_dir()) {
+        folder.is_some_and(|folder| !folder.is_dir())
+    };
+    // One of several is left out, with a warning.
+    if let Some(place) = settings.disk.first() {
+        if files.iter().all(is_missing) {
             let why = "its directory does not exist; create it, or name another".to_owned();
             return Err(ReplayError::Setting { option: "--disk", value: place.display().to_string(), why });
         }

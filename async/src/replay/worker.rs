@@ -19,7 +19,7 @@ use super::tiers::{Tiers, hash_of};
 use crate::manager::{AllocateOptions, Blocks, BlocksMut, OnboardOptions};
 use crate::tier::Tier;
 use crate::trace::Request;
-use kvstrata_core::SequenceHash;
+use kvstrata_core::{BlockId, SequenceHash};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,8 +37,9 @@ pub(super) struct Worker {
 
 /// What there is of a request's rest, in order.
 enum Rest {
-    /// The device has these.
-    There(Blocks),
+    /// The device has these; and whether the run had them too, behind a block that did not come: then they
+    /// are hits.
+    There(Blocks, bool),
     /// So many are missing.
     Missing(usize),
 }
@@ -64,7 +65,7 @@ impl Worker {
         let since = Instant::now();
         let found = manager.match_prefix(&self.hashes);
         let run = found.len();
-        let mut rest = self.look_up(run..ids.len());
+        let mut rest = self.look_up(run..ids.len(), false);
         self.tally.matching.record(nanoseconds(since));
         self.origins.clear();
         self.origins.extend((0..run).map(|index| found.tier_of(index)));
@@ -85,7 +86,7 @@ impl Worker {
         }
         if held.len() < run {
             // What did not come is computed anew.
-            let mut lost = self.look_up(held.len()..run);
+            let mut lost = self.look_up(held.len()..run, true);
             let more = self.allocate(&lost, line).await;
             fresh = match (fresh, more) {
                 // The same manager and group.
@@ -96,7 +97,7 @@ impl Worker {
             rest = lost;
         }
         self.verify(&held, ids, line);
-        self.fill(&mut held, fresh, rest, ids);
+        self.fill(&mut held, fresh, rest, ids, line);
         self.tally.uncached_blocks += (blocks - held.len()) as u64;
 
         let since = Instant::now();
@@ -105,7 +106,7 @@ impl Worker {
     }
 
     /// What the device has of the rest, held, so that nothing of it leaves for the others.
-    fn look_up(&self, range: Range<usize>) -> Vec<Rest> {
+    fn look_up(&self, range: Range<usize>, found: bool) -> Vec<Rest> {
         let (mut rest, mut missing) = (Vec::new(), 0);
         let mut at = range.start;
         while at < range.end {
@@ -116,7 +117,7 @@ impl Worker {
                     rest.push(Rest::Missing(missing));
                     missing = 0;
                 }
-                rest.push(Rest::There(there));
+                rest.push(Rest::There(there, found));
             }
             if at < range.end {
                 missing += 1;
@@ -146,27 +147,45 @@ impl Worker {
 
     /// Reads every hit back from the device and compares it with what its id says.
     fn verify(&mut self, held: &Blocks, ids: &[u64], line: u64) {
-        for ((block, origin), id) in held.ids().zip(&self.origins).zip(ids) {
+        let origins = std::mem::take(&mut self.origins);
+        for ((block, origin), id) in held.ids().zip(&origins).zip(ids) {
             // One that came up for another request was in the device when this one had it.
-            let tier = origin.unwrap_or(Tier::Device);
-            self.tally.hit(tier);
-            if self.tiers.port.copy_out(block.0, 0, &mut self.scratch).is_err() {
-                self.tally.unread += 1;
-                continue;
-            }
-            self.tally.verified_blocks += 1;
-            if let Err(mismatch) = self.pattern.verify(*id, &self.scratch) {
-                self.tally.wrong(line, *id, tier, mismatch);
-            }
+            self.verify_one(block, origin.unwrap_or(Tier::Device), *id, line);
+        }
+        self.origins = origins;
+    }
+
+    fn verify_one(&mut self, block: BlockId, tier: Tier, id: u64, line: u64) {
+        self.tally.hit(tier);
+        if self.tiers.port.copy_out(block.0, 0, &mut self.scratch).is_err() {
+            self.tally.unread += 1;
+            return;
+        }
+        self.tally.verified_blocks += 1;
+        if let Err(mismatch) = self.pattern.verify(id, &self.scratch) {
+            self.tally.wrong(line, id, tier, mismatch);
         }
     }
 
     /// Makes the rest, up to the first block that cannot be made.
-    fn fill(&mut self, held: &mut Blocks, mut fresh: Option<BlocksMut>, rest: Vec<Rest>, ids: &[u64]) {
+    fn fill(
+        &mut self,
+        held: &mut Blocks,
+        mut fresh: Option<BlocksMut>,
+        rest: Vec<Rest>,
+        ids: &[u64],
+        line: u64,
+    ) {
         for part in rest {
             match part {
-                // The same manager and group.
-                Rest::There(there) => _ = held.append(there),
+                Rest::There(there, found) => {
+                    let hits = if found { there.len() } else { 0 };
+                    for (block, id) in there.ids().zip(&ids[held.len()..]).take(hits) {
+                        self.verify_one(block, Tier::Device, *id, line);
+                    }
+                    // The same manager and group.
+                    let _ = held.append(there);
+                }
                 Rest::Missing(count) => {
                     let Some(blocks) = fresh.as_mut().map(|fresh| fresh.split_to(count)) else { return };
                     if !self.fill_list(held, blocks, ids) {

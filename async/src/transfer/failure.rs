@@ -20,6 +20,9 @@ pub enum Cause {
     Disk,
     /// The volume is out of service for good.
     Lost,
+    /// The volume takes no writes, does not answer just now, or was short of something: what it holds
+    /// stays, and serves again.
+    Away,
     /// Whoever moved it gave up without an answer.
     Abandoned,
     /// Nobody needed it any more.
@@ -32,13 +35,14 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 10] = [
+    pub const ALL: [Cause; 11] = [
         Cause::Mismatch,
         Cause::Device,
         Cause::Busy,
         Cause::Rejected,
         Cause::Disk,
         Cause::Lost,
+        Cause::Away,
         Cause::Abandoned,
         Cause::Cancelled,
         Cause::Deadline,
@@ -55,6 +59,7 @@ impl Cause {
             Cause::Rejected => "rejected",
             Cause::Disk => "disk",
             Cause::Lost => "lost",
+            Cause::Away => "away",
             Cause::Abandoned => "abandoned",
             Cause::Cancelled => "cancelled",
             Cause::Deadline => "deadline",
@@ -109,6 +114,8 @@ impl From<&IoFailure> for Failure {
         Failure::of(match failure.cause {
             FailureCause::Rejected(_) => Cause::Rejected,
             FailureCause::OutOfService => Cause::Lost,
+            FailureCause::Away | FailureCause::WritesPaused => Cause::Away,
+            _ if failure.is_retryable() => Cause::Away,
             _ => Cause::Disk,
         })
     }

@@ -128,6 +128,13 @@ pub trait DiskPort: Send + Sync + Debug {
         Box::pin(std::future::ready(true))
     }
 
+    /// Overwrites the bytes of free slots that an [`erase`](DiskPort::erase) without zeros has left,
+    /// whoever's they were. Ends when that is on the device, and whether it is so of all of them. For a
+    /// port whose bytes outlive what it forgets.
+    fn erase_left(&self) -> Forgetting {
+        Box::pin(std::future::ready(true))
+    }
+
     /// Reads that it takes without making anybody wait, whatever slots they are of.
     fn reads_at_once(&self) -> u32 {
         u32::MAX

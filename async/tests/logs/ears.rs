@@ -66,9 +66,11 @@ impl Ears {
         self.lines().into_iter().filter(|line| line.what.contains(words)).collect()
     }
 
-    /// Those that say that something is wrong, but for what this machine's file system lacks.
+    /// Those that say that something is wrong, but for what this machine, or its file system, lacks.
     pub fn complaints(&self) -> Vec<Heard> {
-        let wrong = |line: &Heard| line.level <= Level::WARN && !line.what.contains(OF_FILE_SYSTEMS);
+        let lacks = [OF_FILE_SYSTEMS, "served the slow way"];
+        let of_machine = |line: &Heard| lacks.iter().any(|words| line.what.contains(words));
+        let wrong = |line: &Heard| line.level <= Level::WARN && !of_machine(line);
         self.lines().into_iter().filter(wrong).collect()
     }
 

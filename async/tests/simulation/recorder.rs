@@ -265,6 +265,10 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
         self.disk.forget_given_back();
     }
 
+    fn erase_left(&self) -> Forgetting {
+        self.disk.erase_left()
+    }
+
     fn forget_for_good(&self) -> Forgetting {
         self.disk.forget_for_good()
     }

@@ -177,3 +177,28 @@ async fn at_its_quota_of_the_disk_a_tenant_replaces_its_own() {
     };
     assert_eq!((on_disk(&of_a), on_disk(&of_b)), (8, 8));
 }
+
+#[tokio::test]
+async fn a_purge_with_zeros_erases_what_one_without_has_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let manager = manager(&file);
+    let [a, b] = ["a", "b"].map(|name| manager.tenant(name).expect("few tenants"));
+    let (of_a, of_b) = (fill(&a).await, fill(&b).await);
+    let (on_disk, of_others) = (in_file(&file, &of_a), in_file(&file, &of_b));
+    assert!(on_disk > 0 && of_others > 0);
+    let purged = a.purge(Purge::default()).await.expect("open");
+    assert_eq!(
+        (purged.zeroed_bytes, purged.failed, in_file(&file, &of_a)),
+        (0, 0, on_disk),
+        "forgotten only"
+    );
+    let zero = Purge { zero: true, ..Purge::default() };
+    let purged = a.purge(zero).await.expect("open");
+    assert_eq!((purged.disk.found, purged.failed, purged.complete), (0, 0, true), "{purged:?}");
+    assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, of_others));
+    // Its slots are free, and written again.
+    let again = fill(&a).await;
+    assert_eq!(in_file(&file, &again), on_disk);
+    assert!(manager.shutdown().await);
+}

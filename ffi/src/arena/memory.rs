@@ -10,6 +10,8 @@
 //!                                    ▲ 2 MiB boundary
 //! ```
 //!
+//! Prompts lie here, as keys and values, so that no core dump gets a copy.
+//!
 //! Invariants
 //! - I1: `[base, base + bytes)` is mapped readable and writable, zero-filled at first, from construction to drop.
 //! - I2: nobody else unmaps or remaps any of it: the mapping is private and anonymous, `Drop` is the only `munmap`.
@@ -70,9 +72,11 @@ impl Mapping {
             .filter(|bytes| *bytes <= isize::MAX as usize - MAPPING_ALIGN_BYTES)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
         if let Some(base) = map_hugetlb(bytes) {
+            keep_out_of_dumps(base, bytes);
             return Ok(Mapping { base, bytes, backing: Backing::HugeTlb, unforked: Mutex::new(0) });
         }
         let base = map_aligned(bytes)?;
+        keep_out_of_dumps(base, bytes);
         let backing = if advise_huge(base, bytes) { Backing::TransparentHuge } else { Backing::BasePages };
         Ok(Mapping { base, bytes, backing, unforked: Mutex::new(0) })
     }
@@ -169,11 +173,13 @@ fn unmap(start: NonNull<u8>, bytes: usize) {
 const DONT_FORK: libc::c_int = libc::MADV_DONTFORK;
 #[cfg(target_os = "linux")]
 const DO_FORK: libc::c_int = libc::MADV_DOFORK;
+#[cfg(target_os = "linux")]
+const DONT_DUMP: libc::c_int = libc::MADV_DONTDUMP;
 
 /// Advice about who has the mapping, never about what it holds.
 #[cfg(target_os = "linux")]
 fn advise(base: NonNull<u8>, bytes: usize, advice: libc::c_int) -> io::Result<()> {
-    // SAFETY: the range is a mapping of ours, all of it; the two advices above leave this process's bytes alone.
+    // SAFETY: the range is a mapping of ours, all of it; the three advices above leave this process's bytes alone.
     match unsafe { libc::madvise(base.as_ptr().cast(), bytes, advice) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -184,10 +190,18 @@ fn advise(base: NonNull<u8>, bytes: usize, advice: libc::c_int) -> io::Result<()
 const DONT_FORK: libc::c_int = 0;
 #[cfg(not(target_os = "linux"))]
 const DO_FORK: libc::c_int = 0;
+#[cfg(not(target_os = "linux"))]
+const DONT_DUMP: libc::c_int = 0;
 
 #[cfg(not(target_os = "linux"))]
 fn advise(_base: NonNull<u8>, _bytes: usize, _advice: libc::c_int) -> io::Result<()> {
     Ok(())
+}
+
+/// A core dump of the process leaves it out. A kernel that refuses dumps it: there is nothing else to be
+/// done about that here.
+fn keep_out_of_dumps(base: NonNull<u8>, bytes: usize) {
+    let _ = advise(base, bytes, DONT_DUMP);
 }
 
 /// Asks for transparent huge pages; true if the kernel took the advice and is not set to `never`.

@@ -95,3 +95,33 @@ fn threads_never_meet_in_a_block() {
         assert!(arena.write(block).is_ok(), "every word was given back");
     }
 }
+
+/// What the kernel says of the mapping that an address is in.
+#[cfg(target_os = "linux")]
+fn flags_of(address: u64) -> String {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("procfs");
+    let mut within = false;
+    for line in maps.lines() {
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        let range = range.and_then(|(start, end)| {
+            Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)
+        });
+        match (range, line.strip_prefix("VmFlags:")) {
+            (Some(range), _) => within = range.contains(&address),
+            (None, Some(flags)) if within => return flags.to_owned(),
+            _ => {}
+        }
+    }
+    String::new()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_arena_is_left_out_of_core_dumps() {
+    let arena = HostArena::new(3, 1 << 20).expect("arena");
+    arena.write(2).expect("free").fill(7);
+    for address in [arena.base_address(), arena.base_address() + arena.size_bytes() - 1] {
+        let flags = flags_of(address);
+        assert!(flags.split_whitespace().any(|flag| flag == "dd"), "{flags:?}: no `dd`, which keeps it out");
+    }
+}

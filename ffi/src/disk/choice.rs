@@ -3,6 +3,7 @@
 //! The thread that uses a ring makes it, when the file is whole; and to write a big file through takes minutes. So where
 //! nothing else will do, whether io_uring works is tried before the file is touched.
 
+use super::description::Concern;
 use super::error::VolumeError;
 use super::options::Backend;
 use super::ring::Ring;
@@ -20,6 +21,8 @@ pub(super) struct Built {
     pub(super) words: String,
     pub(super) fixed_bytes: u64,
     pub(super) notes: Vec<String>,
+    /// What of it is to be seen to.
+    pub(super) concern: Option<Concern>,
 }
 
 /// What a ring is made of.
@@ -51,7 +54,8 @@ pub(super) fn choose(
         Ok(built) => Ok(built),
         Err(error) if parts.backend == Backend::Auto => {
             let remedy = uring_remedy(&error);
-            blocking(parts, vec![format!("io_uring refused ({error}): {remedy}")])
+            let notes = vec![format!("io_uring refused ({error}): {remedy}")];
+            blocking(parts, notes).map(|built| Built { concern: Some(Concern::NoUring), ..built })
         }
         Err(source) => Err(VolumeError::NoUring { path: parts.path, source }),
     }
@@ -74,7 +78,14 @@ fn blocking(parts: Parts, notes: Vec<String>) -> Result<Built, VolumeError> {
         source,
     })?;
     let words = format!("{threads} threads, depth {depth}");
-    Ok(Built { ring: Box::new(ring), backend: Backend::Blocking, words, fixed_bytes: 0, notes })
+    Ok(Built {
+        ring: Box::new(ring),
+        backend: Backend::Blocking,
+        words,
+        fixed_bytes: 0,
+        notes,
+        concern: None,
+    })
 }
 
 #[cfg(target_os = "linux")]
@@ -92,7 +103,8 @@ fn uring(parts: &mut Parts) -> io::Result<Built> {
     });
     let backend = if parts.direct { Backend::UringDirect } else { Backend::UringBuffered };
     let words = format!("{flags}, depth {}", parts.depth);
-    Ok(Built { ring: Box::new(ring), backend, words, fixed_bytes, notes: unregistered.into_iter().collect() })
+    let notes = unregistered.into_iter().collect();
+    Ok(Built { ring: Box::new(ring), backend, words, fixed_bytes, notes, concern: None })
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -100,7 +112,7 @@ fn uring(_parts: &mut Parts) -> io::Result<Built> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }
 
-/// Sets a ring up, and lets it go again.
+/// Sets a ring up, uses it once, and lets it go again.
 #[cfg(target_os = "linux")]
 pub(super) fn try_uring(depth: u32) -> io::Result<()> {
     super::ring::uring::set_up(super::ring::uring::entries(depth)).map(drop)

@@ -23,6 +23,10 @@ pub enum Concern {
     InMemory,
     /// O_DIRECT is refused where it was wanted: what is moved goes through the page cache.
     Buffered,
+    /// io_uring is refused where it was left to choose: threads move the bytes.
+    NoUring,
+    /// It could not be opened, and others of its set could: it is out of service. The notes say why.
+    NotOpened,
 }
 
 /// What a volume turned out to be: which backend works here, and what is not as good as it could be.
@@ -62,6 +66,9 @@ pub struct Description {
 impl core::fmt::Display for Description {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Description { path, slots, stride, backend, ring, .. } = self;
+        if self.concerns.contains(&Concern::NotOpened) {
+            return write!(f, "{}: out of service; {}", path.display(), self.notes.join("; "));
+        }
         let direct = if self.direct { "O_DIRECT" } else { "buffered" };
         write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", path.display())?;
         if let Some(gds) = &self.gds {

@@ -18,7 +18,7 @@
 //! - The payloads of an encrypted volume come sealed, and are opened here in place of being summed, each when it is whole.
 //! - Whoever waits for one of many is woken once for all that have ended: a thread that is woken for one block at a time sleeps
 //!   again before the next.
-//! - A device that goes on failing is left alone: see [`FAILURES`].
+//! - A device that has no room, or fails on and on, is left alone and asked again: see `health.rs`.
 //!
 //! Invariants
 //! - I1: every piece with the ring belongs to requests in `active`, counted by their `in_flight`.
@@ -31,12 +31,18 @@
 
 mod ended;
 mod fill;
+mod health;
 mod issue;
 mod order;
 mod pieces;
+mod probe;
+mod watch;
 mod writeback;
 
 pub(super) use fill::Fill;
+pub(super) use health::Probe;
+pub(super) use probe::Probes;
+pub(super) use watch::Watch;
 pub(super) use writeback::WriteBack;
 
 use super::cipher::Cipher;
@@ -47,7 +53,9 @@ use super::pending::Wake;
 use super::recovery::Rejection;
 use super::request::{Class, Request, Task};
 use super::ring::{Completion, Ring, Wait};
+use super::stats::ServiceState;
 use super::table::Table;
+use health::Health;
 use order::Order;
 use pieces::{Part, Pieces};
 use slab::Slab;
@@ -56,8 +64,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// After this many failures of the device in a row the volume is out of service.
-const FAILURES: u32 = 32;
 /// From so many pieces in flight on, the thread sleeps until half of them have ended, or for so long. What comes
 /// meanwhile waits for that, so it is short where urgent reads come and go.
 const BATCH_FROM: usize = 8;
@@ -81,6 +87,10 @@ pub(super) struct Setup {
     pub(super) write_back: Option<WriteBack>,
     /// Some: what was never written of the file is written through in the background.
     pub(super) fill: Option<Fill>,
+    /// What asks the device how it is.
+    pub(super) probes: Probes,
+    /// None: the file has no name anyway.
+    pub(super) watch: Option<Watch>,
     /// Shared by the volumes of a set, so that their records are in order.
     pub(super) sequence: Arc<AtomicU64>,
     /// A multiple of `alignment` and of 64 KiB.
@@ -105,9 +115,9 @@ pub(super) struct Engine {
     /// Slots that are being punched, and writes that wait for that.
     punching: Vec<u32>,
     held: Vec<Request>,
-    /// Requests that the device has failed since one that went well.
-    failures: u32,
-    /// What is in flight is awaited, and that is all.
+    /// Whether the device answers, and takes writes.
+    health: Health,
+    /// Retired: what is in flight is awaited, and that is all.
     out_of_service: bool,
     now: Duration,
     /// As much was summed as may be without a look at what has ended.
@@ -150,7 +160,7 @@ impl Engine {
             device_sums: VecDeque::new(),
             punching: Vec::new(),
             held: Vec::new(),
-            failures: 0,
+            health: Health::new(),
             out_of_service: false,
             now: Duration::ZERO,
             summed: false,
@@ -183,20 +193,28 @@ impl Engine {
         }
         // Retired just now, it has let go of what was queued here.
         if !self.out_of_service {
+            self.probe();
+            self.look_at_name();
+        }
+        if !self.out_of_service && !self.health.is_away() {
             self.write_back();
             self.fill();
         }
         let idle = self.active.is_empty() && self.held.is_empty();
-        while self.out_of_service
+        while let Some(cause) = self.begins_nothing()
             && let Some(token) = self.again.pop_front()
         {
-            self.piece_ended(token, Some(FailureCause::OutOfService));
+            self.piece_ended(token, Some(cause));
         }
         self.issue();
         if self.out_of_service && self.pieces.len() == 0 && self.nothing_to_sum() {
             return Round::Lost;
         }
         let closing = idle && self.setup.inbox.closing() && self.setup.inbox.is_empty();
+        if closing && self.health.is_away() {
+            // The table cannot be written, nor the mark of a clean end.
+            return Round::Lost;
+        }
         if closing {
             match &mut self.setup.write_back {
                 Some(write_back) if !write_back.is_over() => {
@@ -253,9 +271,7 @@ impl Engine {
             let patience = if urgent { URGENT_PATIENCE } else { BATCH_PATIENCE };
             Wait::Batch { pieces: in_flight / 2, patience }
         } else {
-            // Out of service it writes no more, and would find itself due for ever.
-            let write_back = self.setup.write_back.as_ref().filter(|_| !self.out_of_service);
-            match write_back.and_then(|write_back| write_back.due_in(self.now)) {
+            match self.due_in() {
                 Some(time) => Wait::For(time),
                 None => Wait::Forever,
             }
@@ -295,11 +311,20 @@ impl Engine {
                     Ok(record) => request.sequence = record.sequence,
                     Err(rejection) => return self.refuse(request, FailureCause::Rejected(rejection)),
                 }
+                if self.health.is_away() {
+                    return self.refuse(request, FailureCause::Away);
+                }
                 if self.setup.cipher.is_some() {
                     request.set_to_open();
                 }
             }
+            Task::Write if let Some(cause) = self.health.refuses_writes() => {
+                // What the slot held is gone all the same: its owner has given it up.
+                self.clear_record(request.slot);
+                return self.refuse(request, cause);
+            }
             Task::Write if self.is_busy(request.slot) => return self.held.push(request),
+            Task::Write if !self.health.lets_write() => return self.held.push(request),
             Task::Write => {
                 self.setup.fill.iter_mut().for_each(|fill| fill.writes(request.slot));
                 // What is sealed has its number.
@@ -312,12 +337,14 @@ impl Engine {
             }
             Task::Forget => {
                 self.clear_record(request.slot);
-                if !self.setup.trim {
+                // A hole is no news to a device that is away: the slot is written again before it is read.
+                if !self.setup.trim || self.health.is_away() {
                     request.finish(&self.setup.inbox.path);
                     return;
                 }
                 self.punching.push(request.slot);
             }
+            Task::Flush if self.health.is_away() => return self.refuse(request, FailureCause::Away),
             Task::Flush => match &mut self.setup.write_back {
                 Some(write_back) => return write_back.flush(request),
                 None => {
@@ -328,7 +355,7 @@ impl Engine {
             Task::Retire => {
                 return self.leave();
             }
-            Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync => {}
+            Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync | Task::Probe(_) => {}
         }
         let class = request.class();
         let key = self.active.insert(request);
@@ -338,6 +365,7 @@ impl Engine {
     /// Goes out of service: takes no more. Whoever has nothing in flight hears of it at once, not only when the last piece has come back.
     fn leave(&mut self) {
         self.out_of_service = true;
+        self.setup.inbox.counters.service.set(ServiceState::Retired as u64);
         self.setup.inbox.leave();
         let waits = |(_, request): &(usize, &Request)| request.in_flight == 0 && request.unsummed == 0;
         let keys: Vec<usize> = self.active.iter().filter(waits).map(|(key, _)| key).collect();
@@ -376,7 +404,10 @@ impl Engine {
         let counters = &self.setup.inbox.counters;
         match cause {
             FailureCause::Rejected(_) => counters.rejected.add(1),
-            _ => counters.failures.add(1),
+            _ => {
+                counters.failures.add(1);
+                counters.failed_by(cause);
+            }
         }
     }
 
@@ -387,7 +418,16 @@ impl Engine {
         }
     }
 
-    fn table_changed(&mut self) {
+    /// While somebody asks for something: a volume that nobody uses need not wake for it.
+    fn look_at_name(&mut self) {
+        if let Some(watch) = &mut self.setup.watch
+            && let Some(removed) = watch.look(self.now)
+        {
+            self.setup.inbox.counters.removed.set(u64::from(removed));
+        }
+    }
+
+    pub(super) fn table_changed(&mut self) {
         if let Some(write_back) = &mut self.setup.write_back {
             write_back.changed(self.now);
         }
@@ -404,7 +444,9 @@ impl Engine {
 
     /// Goes on with writing the file through, if there is nothing else to do.
     fn fill(&mut self) {
+        // A stretch that finds no room is not tried again.
         if self.active.is_empty()
+            && self.health.refuses_writes().is_none()
             && !self.setup.inbox.closing()
             && let Some(fill) = &mut self.setup.fill
         {
@@ -426,6 +468,7 @@ impl Drop for Engine {
     /// and no memory that the kernel may still write may be given back (I2).
     fn drop(&mut self) {
         let inbox = Arc::clone(&self.setup.inbox);
+        inbox.counters.service.set(ServiceState::Retired as u64);
         inbox.leave();
         let waiting = self.setup.write_back.as_mut().map(WriteBack::give_up).into_iter().flatten();
         for mut request in self.active.drain().chain(waiting).chain(self.held.drain(..)) {

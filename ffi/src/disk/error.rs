@@ -171,11 +171,9 @@ impl IoFailure {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.cause {
-            FailureCause::Os { errno } => matches!(
-                errno,
-                libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM | libc::ENOBUFS | libc::ETIMEDOUT
-            ),
-            _ => false,
+            FailureCause::Os { errno: libc::ETIMEDOUT } => true,
+            FailureCause::WritesPaused | FailureCause::Away => true,
+            cause => cause.passes(),
         }
     }
 }
@@ -261,12 +259,27 @@ pub enum FailureCause {
         /// The code of [`DeviceSums`](crate::gds::DeviceSums), [`i32::MIN`] where that panicked.
         code: i32,
     },
+    /// The device had no room for an earlier write, and is not asked for this one: a probe finds out when
+    /// it has room again.
+    #[error("the volume has no room, and takes no writes until it has")]
+    WritesPaused,
+    /// The device has failed, or is gone, and is asked again at growing intervals. What it holds is served
+    /// again when it answers.
+    #[error("the volume's device does not answer; it is asked again at growing intervals")]
+    Away,
     /// The ring thread has ended, after the error that the earlier requests reported.
     #[error("the volume is out of service")]
     OutOfService,
 }
 
 impl FailureCause {
+    /// Whether it is a shortage of the machine's, which says nothing of the device and may be over in a
+    /// moment.
+    pub(super) fn passes(&self) -> bool {
+        let FailureCause::Os { errno } = self else { return false };
+        matches!(*errno, libc::EAGAIN | libc::EINTR | libc::EBUSY | libc::ENOMEM | libc::ENOBUFS)
+    }
+
     /// Of a ring's completion: an error number, or a code of cuFile's.
     pub(super) fn of_number(number: i32) -> FailureCause {
         CuFileCode::of_number(number).map_or(FailureCause::Os { errno: number }, FailureCause::CuFile)

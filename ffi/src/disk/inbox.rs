@@ -266,6 +266,7 @@ impl Inbox {
         while let Some(mut request) = Class::ALL.into_iter().find_map(|class| self.pop(class)) {
             request.failure = Some(FailureCause::OutOfService);
             self.counters.failures.add(1);
+            self.counters.failed_by(FailureCause::OutOfService);
             request.finish(&self.path);
         }
     }

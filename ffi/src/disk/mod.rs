@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `volume.rs` | [`Volume`]: what callers use |
 //! | `volume/device.rs` | the same for buffers in device memory, where cuFile serves the volume |
+//! | `volume/unopened.rs` | one of several that could not be opened |
 //! | `choice.rs` | the choice of the ring |
 //! | `description.rs` | [`Description`] |
 //! | `set.rs` | [`VolumeSet`]: several volumes, striped |
@@ -29,7 +30,7 @@
 //! | `request.rs`, `pending.rs`, `cells.rs` | a request, which owns its buffer, and the caller's end of it; what the two share, used again |
 //! | `cipher/` | what is sealed under which key, for volumes encrypted at rest (feature `encryption`) |
 //! | `bounce.rs` | where the payloads of such volumes are encrypted on their way out |
-//! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, the table's write-back |
+//! | `engine.rs`, `engine/` | the ring thread: order, pieces, resuming, retrying, checksums, the table's write-back; how the device is, and asking it again |
 //! | `sim/` | a whole volume in one thread, over a device that fails as a seed says (tests, fuzzing) |
 //! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads; cuFile for device memory |
 
@@ -79,5 +80,5 @@ pub use pending::Pending;
 pub use recovery::{HashKey, Label, Name, OwnerId, Recovered, Recovery, RejectedRecords, Rejection};
 pub use request::Urgency;
 pub use set::VolumeSet;
-pub use stats::VolumeStats;
+pub use stats::{FailedRequests, ServiceState, VolumeStats};
 pub use volume::Volume;

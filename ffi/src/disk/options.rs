@@ -88,6 +88,8 @@ pub struct VolumeOptions {
     pub(super) system: Box<dyn System>,
     pub(super) gds: Option<Gds>,
     pub(super) device_sums: Option<Arc<dyn DeviceSums>>,
+    /// How often the file's name is looked at.
+    pub(super) watch_every: Duration,
 }
 
 impl VolumeOptions {
@@ -119,6 +121,7 @@ impl VolumeOptions {
             system: Box::new(Kernel),
             gds: None,
             device_sums: None,
+            watch_every: Duration::from_secs(5),
         }
     }
 
@@ -258,6 +261,13 @@ impl VolumeOptions {
     /// file is open without O_DIRECT.
     pub fn gds(mut self, options: GdsOptions) -> Self {
         self.gds = Some(Gds { options, open: Box::new(GdsDriver::open) });
+        self
+    }
+
+    /// How often the file's name is looked at.
+    #[cfg(test)]
+    pub(super) fn watch_every(mut self, every: Duration) -> Self {
+        self.watch_every = every;
         self
     }
 

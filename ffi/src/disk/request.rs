@@ -6,6 +6,8 @@
 //!            summed   in flight │ issued up to here
 //! ```
 //!
+//! Past 500 lines because all who may hold a buffer, and every way to let go of it, are to be seen at once.
+//!
 //! Invariants
 //! - I1: `owner`, or the sealed copy where there is one, is the guard of the very block that `address` points to, or the device
 //!   memory itself, and it is given up only when `in_flight` is 0: no device can still touch the memory.
@@ -15,6 +17,7 @@
 //!   for a write, whose bytes nobody changes. It is opened, and summed on a device, only when no piece moves bytes.
 
 use super::bounce::SealedCopy;
+use super::engine::Probe;
 use super::error::{Direction, FailureCause, IoFailure};
 use super::format::{SEAL_BYTES, Sum};
 use super::payload::Payload;
@@ -91,6 +94,8 @@ enum Owner {
     Nobody,
     /// The ring thread's own: pages of the table, or a superblock.
     Own(BlockRead),
+    /// The ring thread's own, to be read into.
+    OwnRead(BlockWrite),
     /// The ring thread's own, without a buffer.
     Sync,
 }
@@ -107,6 +112,7 @@ pub(super) enum Task {
     Superblock,
     Fill,
     Sync,
+    Probe(Probe),
 }
 
 /// What becomes of the payload's seal.
@@ -245,6 +251,27 @@ impl Request {
         Request::new(Owner::Own(buffer), task, address, Name::NONE, 0, place)
     }
 
+    /// The same, to be read.
+    pub(super) fn own_read(
+        mut buffer: BlockWrite,
+        task: Task,
+        file_offset: u64,
+        transfer_bytes: usize,
+    ) -> Request {
+        debug_assert!(transfer_bytes <= buffer.arena().stride());
+        let address = buffer.io_pointer();
+        let place = Place { slot: u32::MAX, file_offset, transfer_bytes };
+        Request::new(Owner::OwnRead(buffer), task, address, Name::NONE, 0, place)
+    }
+
+    /// What the ring thread has read for itself; None while a device writes it.
+    pub(super) fn own_bytes(&self) -> Option<&[u8]> {
+        match &self.owner {
+            Owner::OwnRead(buffer) if self.in_flight == 0 => Some(buffer),
+            _ => None,
+        }
+    }
+
     fn without_buffer(owner: Owner, task: Task, place: Place) -> Request {
         Request::new(owner, task, NonNull::dangling(), Name::NONE, 0, place)
     }
@@ -288,11 +315,14 @@ impl Request {
 
     fn direction(&self) -> Direction {
         match self.task {
-            Task::Read => Direction::Read,
-            Task::Write | Task::Forget | Task::Table { .. } | Task::Superblock | Task::Fill => {
-                Direction::Write
-            }
-            Task::Flush | Task::Retire | Task::Sync => Direction::Flush,
+            Task::Read | Task::Probe(Probe::First | Probe::Last) => Direction::Read,
+            Task::Write
+            | Task::Forget
+            | Task::Table { .. }
+            | Task::Superblock
+            | Task::Fill
+            | Task::Probe(Probe::Write) => Direction::Write,
+            Task::Flush | Task::Retire | Task::Sync | Task::Probe(Probe::Sync) => Direction::Flush,
         }
     }
 
@@ -413,7 +443,7 @@ impl Request {
             Owner::Write(buffer, cell) => Some(cell.complete(outcome(buffer, failure))),
             Owner::Device(range, cell) => hand_over(range, cell, failure),
             Owner::Flush(cell) => Some(cell.complete(outcome((), failure))),
-            Owner::Nobody | Owner::Own(_) | Owner::Sync => None,
+            Owner::Nobody | Owner::Own(_) | Owner::OwnRead(_) | Owner::Sync => None,
         }
     }
 
@@ -438,6 +468,7 @@ impl Request {
                 cell.complete(Err(failure));
             }
             Owner::Own(buffer) => keep_forever(path, LostBuffer::Write(buffer)),
+            Owner::OwnRead(buffer) => keep_forever(path, LostBuffer::Read(buffer)),
             Owner::Flush(cell) => {
                 cell.complete(Err(failure));
             }

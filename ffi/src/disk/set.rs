@@ -5,8 +5,10 @@
 //!   volume              0   1   2   0   1   2
 //! ```
 //!
-//! Each has a file, a ring thread and a queue of its own, so that neighbours in a run of slots move at the same time,
-//! and one that fails takes nobody with it: its blocks are misses, the others go on.
+//! Each has a file, a ring thread and a queue of its own, so that neighbours in a run of slots move at the
+//! same time, and one that fails takes nobody with it: its blocks are misses, the others go on. So does one
+//! that cannot be opened: its place in the set stays, so that slots are where they were when it can be
+//! opened again.
 
 use super::choice::{Built, Parts, build};
 use super::description::Description;
@@ -18,7 +20,7 @@ use super::pending::Pending;
 use super::recovery::{Name, Recovery};
 use super::request::Urgency;
 use super::stats::VolumeStats;
-use super::volume::Volume;
+use super::volume::{Unopened, Volume};
 use crate::arena::{BlockRead, BlockWrite};
 use crate::gds::DeviceRange;
 use kvstrata_core::SequenceHash;
@@ -34,13 +36,17 @@ pub struct VolumeSet {
 }
 
 impl VolumeSet {
-    /// Opens volumes of equal options but for their paths, in the order that they were made in, and says what all of
-    /// them hold. Files that are gone or damaged are made anew, and cost their own blocks; all gone make a new set.
+    /// Opens volumes of equal options but for their paths, in the order that they were made in, and says
+    /// what all of them hold. Files that are gone or damaged are made anew, and cost their own blocks; all
+    /// gone make a new set. One that cannot be opened for a reason of its own (no room, no permission,
+    /// something else of that name) is out of service, as its description says
+    /// ([`Concern::NotOpened`](super::Concern::NotOpened)), and the others serve.
     ///
     /// # Errors
-    /// [`VolumeError`]: of the first volume that cannot be opened; of one that belongs to another set than the first whole
-    /// one, or to another place of it; or that there is none. Files that were made for this are gone again, and none that
-    /// was there has been changed where one of them is refused.
+    /// [`VolumeError`]: of the first volume, where none can be opened; of one whose options are wrong,
+    /// which is used by another, or belongs to something else: to another set than the first whole one, or
+    /// to another place of it; or that there is none. Files that were made for this are gone again, and
+    /// none that was there has been changed where one of them is refused.
     pub fn open(options: Vec<VolumeOptions>) -> Result<(VolumeSet, Recovery), VolumeError> {
         VolumeSet::open_with(options, build)
     }
@@ -76,21 +82,39 @@ impl VolumeSet {
                 });
             }
             options.stripe = Stripe { index, count, sequence: Arc::clone(&sequence) };
-            let file = file::look(&mut options)?;
+            let file = of_its_own(file::look(&mut options), count)?;
             seen.push((options, file));
         }
-        let set = file::set_of(seen.iter().map(|(options, file)| (options, file)))?;
+        let looked = seen.iter().filter_map(|(options, file)| Some((options, file.as_ref().ok()?)));
+        let set = match seen.iter().any(|(_, file)| file.is_ok()) {
+            true => file::set_of(looked)?,
+            false => return Err(first_of(seen)),
+        };
         // Then all are prepared, since the numbers of all their records say where each goes on.
         let mut files = Vec::with_capacity(seen.len());
         for (mut options, file) in seen {
-            let file = file.prepare(&mut options, set)?;
+            let file = match file {
+                Ok(file) => of_its_own(file.prepare(&mut options, set), count)?,
+                Err(error) => Err(error),
+            };
             files.push((options, file));
         }
-        let (mut volumes, mut named) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
+        let (mut begun, mut named) = (Vec::with_capacity(files.len()), Vec::with_capacity(files.len()));
         let mut all = Recovery { clean: true, created: true, ..Recovery::default() };
         for (index, (options, file)) in (0..count).zip(files) {
-            let (volume, recovery, name) = Volume::begin(options, file, build.clone())?;
-            volumes.push(volume);
+            let facts = Unopened::of(&options);
+            let volume = match file {
+                Ok(file) => of_its_own(Volume::begin(options, file, build.clone()), count)?,
+                Err(error) => Err(error),
+            };
+            let (volume, recovery, name) = match volume {
+                Ok(volume) => volume,
+                Err(error) => {
+                    begun.push((facts, Err(error)));
+                    continue;
+                }
+            };
+            begun.push((facts, Ok(volume)));
             named.push(name);
             let Recovery { blocks, rejected, clean, created } = recovery;
             all.blocks.extend(blocks.into_iter().map(|mut block| {
@@ -101,8 +125,15 @@ impl VolumeSet {
             all.clean &= clean;
             all.created &= created;
         }
+        let Some(shape) = begun.iter().find_map(|(_, volume)| Some(*volume.as_ref().ok()?.shape())) else {
+            return Err(first_of(begun));
+        };
         named.iter_mut().for_each(file::Named::stays);
-        let mut set = VolumeSet { volumes };
+        let volumes = begun.into_iter().map(|(facts, volume)| match volume {
+            Ok(volume) => volume,
+            Err(error) => Volume::unopened(facts, shape, &error),
+        });
+        let mut set = VolumeSet { volumes: volumes.collect() };
         if count > 1 {
             all.blocks.sort_unstable_by_key(|block| (block.sequence, block.slot));
             // Each volume has told apart its own.
@@ -254,4 +285,39 @@ impl VolumeSet {
         let count = self.volumes.len() as u32;
         (&self.volumes[(slot % count) as usize], slot / count)
     }
+}
+
+/// Whether one of several can be left out for this: it says nothing of the others, nor of what is asked for.
+fn is_of_its_own(error: &VolumeError) -> bool {
+    match error {
+        VolumeError::Exists { .. }
+        | VolumeError::Damaged { .. }
+        | VolumeError::NotAVolume { .. }
+        | VolumeError::BlockDevice { .. }
+        | VolumeError::NoSpace { .. }
+        | VolumeError::FileSizeLimit { .. }
+        | VolumeError::NoDirect { .. }
+        | VolumeError::Os { .. } => true,
+        VolumeError::Option { option, .. } => *option == "path",
+        // What another process uses, or holds something else, is a mistake of whoever named it.
+        VolumeError::InUse { .. } | VolumeError::Foreign { .. } | VolumeError::NoUring { .. } => false,
+    }
+}
+
+/// The outer error refuses the set, the inner one leaves the volume out.
+fn of_its_own<T>(opened: Result<T, VolumeError>, count: u32) -> Result<Result<T, VolumeError>, VolumeError> {
+    match opened {
+        Err(error) if count == 1 || !is_of_its_own(&error) => Err(error),
+        opened => Ok(opened),
+    }
+}
+
+/// Of volumes of which none could be opened.
+fn first_of<F, T>(volumes: Vec<(F, Result<T, VolumeError>)>) -> VolumeError {
+    let none = VolumeError::Option {
+        path: std::path::PathBuf::new(),
+        option: "paths",
+        why: "must be at least one".to_owned(),
+    };
+    volumes.into_iter().find_map(|(_, volume)| volume.err()).unwrap_or(none)
 }

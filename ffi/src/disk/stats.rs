@@ -1,7 +1,9 @@
 //! What a volume has done so far, counted.
 
+use super::error::FailureCause;
 use super::ring::Action;
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::io::{Error, ErrorKind};
 
 /// A figure for people. Relaxed throughout: no other memory is read on the strength of it.
 #[derive(Debug, Default)]
@@ -16,7 +18,7 @@ impl Counter {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    fn get(&self) -> u64 {
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -37,6 +39,110 @@ pub(super) struct Counters {
     pub(super) rejected: Counter,
     pub(super) merged: Counter,
     pub(super) unfilled: Counter,
+    /// A [`ServiceState`].
+    pub(super) service: Counter,
+    /// 1: the path does not name the file any more.
+    pub(super) removed: Counter,
+    /// 1: the device has failed a few times in a row, or is away.
+    pub(super) doubt: Counter,
+    pub(super) probes: Counter,
+    pub(super) pauses: Counter,
+    pub(super) outages: Counter,
+    pub(super) no_room: Counter,
+    pub(super) paused: Counter,
+    pub(super) drive: Counter,
+    pub(super) away: Counter,
+    pub(super) passing: Counter,
+    pub(super) retired: Counter,
+}
+
+/// What a volume does for its callers now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ServiceState {
+    /// All that it is asked for.
+    Serving = 0,
+    /// It has no room, and takes no writes until it has; reads go on.
+    WritesPaused = 1,
+    /// Its device does not answer, and is asked again at growing intervals; what it holds serves again then.
+    Away = 2,
+    /// Nothing any more, until it is opened again: it was retired, its ring is lost, or it could not be
+    /// opened.
+    Retired = 3,
+}
+
+impl ServiceState {
+    /// All of them.
+    pub const ALL: [ServiceState; 4] =
+        [ServiceState::Serving, ServiceState::WritesPaused, ServiceState::Away, ServiceState::Retired];
+
+    /// As metrics spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ServiceState::Serving => "serving",
+            ServiceState::WritesPaused => "writes_paused",
+            ServiceState::Away => "away",
+            ServiceState::Retired => "retired",
+        }
+    }
+
+    /// Whether a write may go well.
+    #[must_use]
+    pub const fn takes_writes(self) -> bool {
+        matches!(self, ServiceState::Serving)
+    }
+
+    /// Whether a read may go well.
+    #[must_use]
+    pub const fn reads(self) -> bool {
+        matches!(self, ServiceState::Serving | ServiceState::WritesPaused)
+    }
+}
+
+/// Requests that failed, by cause.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FailedRequests {
+    /// The file system, a quota, or a limit had no room for a write.
+    pub no_room: u64,
+    /// Writes that were refused, unasked, since there was no room for earlier ones.
+    pub paused: u64,
+    /// The drive failed.
+    pub drive: u64,
+    /// Requests that were refused, unasked, since the drive does not answer.
+    pub away: u64,
+    /// The machine was short of something for a moment: memory, most often.
+    pub passing: u64,
+    /// The volume is out of service.
+    pub retired: u64,
+}
+
+impl FailedRequests {
+    /// Each cause by its name, with its count.
+    #[must_use]
+    pub const fn causes(&self) -> [(&'static str, u64); 6] {
+        let FailedRequests { no_room, paused, drive, away, passing, retired } = *self;
+        [
+            ("no_room", no_room),
+            ("paused", paused),
+            ("drive", drive),
+            ("away", away),
+            ("passing", passing),
+            ("retired", retired),
+        ]
+    }
+}
+
+impl core::ops::AddAssign for FailedRequests {
+    fn add_assign(&mut self, other: FailedRequests) {
+        self.no_room += other.no_room;
+        self.paused += other.paused;
+        self.drive += other.drive;
+        self.away += other.away;
+        self.passing += other.passing;
+        self.retired += other.retired;
+    }
 }
 
 /// What a volume has done so far.
@@ -71,6 +177,14 @@ pub struct VolumeStats {
     pub merged: u64,
     /// Bytes of the file that have yet to be written through in the background.
     pub unfilled_bytes: u64,
+    /// Times that the device was asked how it is, since it had no room, or had failed: a step each.
+    pub probes: u64,
+    /// Times that it had no room, and took no writes for a while.
+    pub pauses: u64,
+    /// Times that it did not answer for a while.
+    pub outages: u64,
+    /// Of `failures`, those of the device, by cause.
+    pub failed: FailedRequests,
 }
 
 impl Counters {
@@ -80,6 +194,40 @@ impl Counters {
             Action::Write => self.written_bytes.add(bytes as u64),
             Action::Sync | Action::Punch | Action::Sum => {}
         }
+    }
+
+    /// What failed a request.
+    pub(super) fn failed_by(&self, cause: FailureCause) {
+        let counter = match cause {
+            FailureCause::WritesPaused => &self.paused,
+            FailureCause::Away => &self.away,
+            FailureCause::OutOfService => &self.retired,
+            FailureCause::NoProgress { .. } => &self.drive,
+            FailureCause::Os { errno } => match Error::from_raw_os_error(errno).kind() {
+                ErrorKind::StorageFull
+                | ErrorKind::QuotaExceeded
+                | ErrorKind::FileTooLarge
+                | ErrorKind::ReadOnlyFilesystem => &self.no_room,
+                _ if cause.passes() => &self.passing,
+                _ => &self.drive,
+            },
+            _ => return,
+        };
+        counter.add(1);
+    }
+
+    /// The volume is in another state now.
+    pub(super) fn changed_to(&self, now: ServiceState) {
+        match now {
+            ServiceState::WritesPaused => self.pauses.add(1),
+            ServiceState::Away => self.outages.add(1),
+            ServiceState::Serving | ServiceState::Retired => {}
+        }
+    }
+
+    pub(super) fn state(&self) -> ServiceState {
+        let state = self.service.get();
+        ServiceState::ALL.into_iter().find(|of| *of as u64 == state).unwrap_or(ServiceState::Retired)
     }
 
     pub(super) fn snapshot(&self, blocked: usize) -> VolumeStats {
@@ -98,6 +246,17 @@ impl Counters {
             rejected: self.rejected.get(),
             merged: self.merged.get(),
             unfilled_bytes: self.unfilled.get(),
+            probes: self.probes.get(),
+            pauses: self.pauses.get(),
+            outages: self.outages.get(),
+            failed: FailedRequests {
+                no_room: self.no_room.get(),
+                paused: self.paused.get(),
+                drive: self.drive.get(),
+                away: self.away.get(),
+                passing: self.passing.get(),
+                retired: self.retired.get(),
+            },
         }
     }
 }
@@ -119,5 +278,9 @@ impl core::ops::AddAssign for VolumeStats {
         self.rejected += other.rejected;
         self.merged += other.merged;
         self.unfilled_bytes += other.unfilled_bytes;
+        self.probes += other.probes;
+        self.pauses += other.pauses;
+        self.outages += other.outages;
+        self.failed += other.failed;
     }
 }

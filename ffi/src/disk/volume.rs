@@ -6,18 +6,22 @@
 //! | clear | of a record: 64 zeros in its place, in memory now and in the file later; what forgetting does, a new write, and a payload that does not match |
 //! | punch | of a slot's bytes: a hole in the file, after forgetting, with the option `trim` |
 //! | retire | a volume's user takes it out of service ([`Volume::retire`]) |
-//! | out of service | the volume takes nothing more, and what is in flight is awaited: it was retired, or its device is gone or goes on failing |
+//! | paused | the device has no room: writes are refused, reads go on, until a probe finds room (`engine/health.rs`) |
+//! | away | the device does not answer: all is refused, until a probe reads the superblock back |
+//! | out of service | the volume takes nothing more, and what is in flight is awaited: it was retired |
 //! | lost | of a ring: what is in flight will not be answered, and what it may still touch is kept for good |
 //!
 //! A tier of several volumes calls lost each that is out of service: so are its blocks.
 
 mod device;
+mod state;
+mod unopened;
 
 use super::bounce::{self, Bounce, NoCopy};
 use super::cells::Cells;
 use super::choice::{Built, Parts, build};
 use super::description::Description;
-use super::engine::{Engine, Fill, Round, Setup, WriteBack};
+use super::engine::{Engine, Fill, Probes, Round, Setup, Watch, WriteBack};
 use super::error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
 use super::file::{self, Prepared, VolumeFile};
 use super::format::Shape;
@@ -30,7 +34,6 @@ use super::request::{Place, Request, Urgency, transfer_bytes};
 use super::stats::VolumeStats;
 use crate::arena::{BlockRead, BlockWrite};
 use kvstrata_core::SequenceHash;
-use kvstrata_core::storage::{Storage, StorageKind};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -39,6 +42,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
 use device::{DEVICE_ALIGN_BYTES, Device, Joined, Terms};
+pub(super) use unopened::Unopened;
 
 /// One preallocated file of equal slots, served by one ring thread, which remembers what each slot holds.
 ///
@@ -63,8 +67,8 @@ pub struct Volume {
     description: Description,
     reads: Cells<BlockWrite>,
     writes: Cells<BlockRead>,
-    /// Locked while the volume lives.
-    file: Arc<File>,
+    /// Locked while the volume lives. None: it could not be opened.
+    file: Option<Arc<File>>,
     /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
     thread: Mutex<Option<JoinHandle<Round>>>,
 }
@@ -236,18 +240,6 @@ impl Volume {
         place.map_or(true, |place| self.inbox.try_push(Request::forget(place)).is_ok())
     }
 
-    /// Reads that may be under way so that nobody waits for room.
-    #[must_use]
-    pub fn reads_at_once(&self) -> usize {
-        self.queue
-    }
-
-    /// The same of writes; what is forgotten is in their queue too.
-    #[must_use]
-    pub fn writes_at_once(&self) -> usize {
-        self.bounce.as_ref().map_or(self.queue, |bounce| bounce.arena().blocks().min(self.queue))
-    }
-
     /// Ends when what has been written and forgotten so far is on the device for good, the slot table included. Only
     /// a power failure makes a difference to that, and only to what is found after it; nothing needs it to be correct.
     pub fn flush(&self) -> Pending<()> {
@@ -256,7 +248,7 @@ impl Volume {
         Pending::new(cell)
     }
 
-    /// Takes the volume out of service, as a device that goes on failing does by itself: what is in flight is answered,
+    /// Takes the volume out of service: what is in flight is answered,
     /// everything else, from a moment later on, fails with [`FailureCause::OutOfService`]. For a drive that is about to
     /// be removed, or to be trusted no more. What it holds is found again when it is opened the next time, but for what was
     /// written in the last [`table_delay`](VolumeOptions::table_delay).
@@ -274,7 +266,7 @@ impl Volume {
         // A panic of the ring thread has been answered by the engine's drop; there is nobody to tell here.
         if let Ok(Round::Over) = thread.join() {
             // The kernel lets go of what the ring had registered a moment later; nothing is in flight any more.
-            let _ = self.file.unlock();
+            let _ = self.file.as_ref().map(|file| file.unlock());
         }
     }
 
@@ -326,21 +318,6 @@ impl Volume {
     }
 }
 
-impl Storage for Volume {
-    fn kind(&self) -> StorageKind {
-        StorageKind::Disk { volume: self.index }
-    }
-
-    /// Offset of slot 0 in the file.
-    fn base_address(&self) -> u64 {
-        self.shape.origin
-    }
-
-    fn size_bytes(&self) -> u64 {
-        u64::from(self.shape.slots) * self.shape.stride
-    }
-}
-
 impl Drop for Volume {
     fn drop(&mut self) {
         self.close();
@@ -367,10 +344,20 @@ fn start(
         stripe,
         gds,
         device_sums: sums,
+        watch_every,
         ..
     } = options;
     let VolumeFile {
-        file, superblock, table, cipher, direct, alignment, unwritten, mut notes, concerns, ..
+        file,
+        superblock,
+        table,
+        cipher,
+        direct,
+        alignment,
+        unwritten,
+        mut notes,
+        mut concerns,
+        ..
     } = file;
     let shape = superblock.shape;
     let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
@@ -394,6 +381,8 @@ fn start(
                 .map_err(|error| os("get memory for writing the file through", io::Error::other(error)))?,
         ),
     };
+    let probes = Probes::new(&superblock)
+        .map_err(|error| os("get memory for asking the device", io::Error::other(error)))?;
     let bounce = match &cipher {
         None => None,
         Some(cipher) => {
@@ -408,6 +397,7 @@ fn start(
     let inbox = Arc::new(Inbox::new(queue, Arc::from(Path::new(&path))));
     inbox.counters.unfilled.set(fill.as_ref().map_or(0, Fill::left_bytes));
     let file = Arc::new(file);
+    let watch = keep.then(|| Watch::new(path.clone(), Arc::clone(&file), watch_every));
     let parts =
         Parts { path: path.clone(), file: Arc::clone(&file), direct, backend, depth, threads, arenas };
     let (report, reported) = mpsc::channel();
@@ -421,7 +411,7 @@ fn start(
     let terms = Terms { gds, sums, file: Arc::clone(&file), shape, verify, encrypted, keep, direct };
     let index = stripe.index;
     let thread = thread::Builder::new().name("kvstrata-ring".into()).spawn(move || {
-        let Built { ring, backend, words, fixed_bytes, mut notes } = match build(parts) {
+        let Built { ring, backend, words, fixed_bytes, mut notes, concern } = match build(parts) {
             Ok(built) => built,
             Err(error) => {
                 let _ = report.send(Err(error));
@@ -438,20 +428,22 @@ fn start(
             cipher,
             write_back,
             fill,
+            probes,
+            watch,
             sequence: stripe.sequence,
             piece_bytes,
             alignment: resume_alignment,
             verify,
             trim,
         });
-        let _ = report.send(Ok((backend, words, fixed_bytes, device, notes)));
+        let _ = report.send(Ok((backend, words, fixed_bytes, device, notes, concern)));
         engine.run()
     });
     let thread = thread.map_err(|source| os("start the ring thread", source))?;
     let answer = reported
         .recv()
         .unwrap_or_else(|_| Err(os("start the ring thread", io::Error::other("it ended before it began"))));
-    let (backend, ring, fixed_bytes, device, more) = match answer {
+    let (backend, ring, fixed_bytes, device, more, concern) = match answer {
         Ok(answer) => answer,
         Err(error) => {
             // It has ended, or is about to: nothing is held after this.
@@ -460,6 +452,7 @@ fn start(
         }
     };
     notes.extend(more);
+    concerns.extend(concern);
     if !verify && bounce.is_none() {
         notes.push("payloads are not verified: wrong bytes may be served".to_owned());
     }
@@ -492,7 +485,7 @@ fn start(
         description,
         reads,
         writes,
-        file,
+        file: Some(file),
         thread,
     })
 }

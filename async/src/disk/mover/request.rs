@@ -12,7 +12,7 @@
 //! - I2: buffer and slot are its own until the device has answered, or has never been asked; what is abandoned keeps both.
 
 use super::super::errand::NoThread;
-use super::super::tier::DiskTier;
+use super::super::tier::{DiskTier, ReadOutcome};
 use super::super::write::WriteOutcome;
 use crate::transfer::{Cause, Failure, Landed, Landing, Token};
 use kvstrata_core::{BlockId, SequenceHash};
@@ -126,10 +126,13 @@ impl Request {
             Transfer::Read { slot, pending } => {
                 let outcome = std::task::ready!(Pin::new(pending).poll(context));
                 match outcome {
-                    Ok(bytes) => Landed::Read(token, Ok(bytes)),
+                    Ok(bytes) => {
+                        tier.say_state(tier.volume_of(slot.0));
+                        Landed::Read(token, Ok(bytes))
+                    }
                     // The block is held until the answer.
                     Err(failure) => match tier.try_rejected_slot(*slot, &failure) {
-                        Some(_) => Landed::Read(token, Err(Failure::from(&failure))),
+                        Some(outcome) => Landed::Read(token, Err(failed(outcome, &failure))),
                         None => {
                             let slot = *slot;
                             self.answer_later(slot, failure);
@@ -161,8 +164,8 @@ impl Request {
             let Some(UnderWay { tier, whose, .. }) = &request.0 else { return };
             let landed = match may_wait {
                 Ok(()) => {
-                    tier.rejected_slot(slot, &failure);
-                    Landed::Read(whose.token, Err(Failure::from(&failure)))
+                    let outcome = tier.rejected_slot(slot, &failure);
+                    Landed::Read(whose.token, Err(failed(outcome, &failure)))
                 }
                 Err(NoThread) => abandoned(whose.token, false),
             };
@@ -195,6 +198,14 @@ impl Drop for Request {
         };
         let landed = abandoned(whose.token, is_write);
         self.answer(landed);
+    }
+}
+
+/// What is spared is not the slot's failure.
+fn failed(outcome: ReadOutcome, failure: &IoFailure) -> Failure {
+    match outcome {
+        ReadOutcome::Spared => Failure::of(Cause::Away),
+        ReadOutcome::Rejected | ReadOutcome::Failed => Failure::from(failure),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::disk::WriteOutcome;
+use kvstrata_core::MutableBlock;
 use kvstrata_ffi::arena::HostArena;
-use kvstrata_ffi::disk::{Backend, Name, OwnerId, Payload, Rejection, seal_of};
+use kvstrata_ffi::disk::{Backend, Name, OwnerId, Payload, Rejection, ServiceState, seal_of};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -84,7 +85,9 @@ fn what_is_stored_is_found_again_after_a_restart() {
             assert_eq!(block.id().0, place);
             assert_eq!(read(&tier, &arena, &block).expect("whole"), vec![number as u8; BYTES]);
         }
-        assert_eq!(tier.stats(), TierStats::default());
+        let states = tier.stats().volumes;
+        assert_eq!(states.serving, volumes as u64);
+        assert_eq!(tier.stats(), TierStats { volumes: states, ..TierStats::default() });
         drop(tier);
         files.iter().for_each(|file| std::fs::remove_file(file).expect("removed"));
     }
@@ -312,4 +315,110 @@ fn a_volume_that_goes_out_of_service_is_lost_at_the_first_request_that_meets_it(
     assert_eq!(tier.pool().census().owned as u64, tier.stats().parked);
     let kept = (0..8).filter(|number| tier.lookup(hash(*number)).is_some()).count();
     assert!(kept >= 7, "but for what the volume took before it left");
+}
+
+/// Waits until a volume is in a state.
+fn until(tier: &DiskTier, volume: usize, state: ServiceState) {
+    while tier.state(volume) != state {
+        thread::yield_now();
+    }
+}
+
+/// An empty file has no superblock: its drive is as good as gone.
+#[test]
+fn a_volume_that_is_away_keeps_its_blocks() {
+    let (folder, arena) = (folder(), arena());
+    let files = files(&folder, 2);
+    let (tier, _) = open(&files, 8, TierOptions::default());
+    let places: Vec<u32> = (0..14).map(|number| store(&tier, &arena, number)).collect();
+    let bytes = std::fs::read(&files[1]).expect("there");
+    let file = std::fs::File::options().write(true).open(&files[1]).expect("there");
+    file.set_len(0).expect("truncated");
+    let mut gone = Vec::new();
+    for (number, _) in (0..14).zip(&places).filter(|(_, place)| *place % 2 == 1) {
+        let Some(block) = tier.lookup(hash(number)) else { continue };
+        let failure = read(&tier, &arena, &block).expect_err("there is nothing");
+        let reference = block.downgrade();
+        if tier.rejected(&block, &failure) != ReadOutcome::Spared {
+            drop(block);
+            tier.unregister(reference);
+            gone.push(number);
+        }
+    }
+    until(&tier, 1, ServiceState::Away);
+    assert!(gone.len() <= 3, "a bad place costs its block, a drive that fails none: {gone:?}");
+    // Found by nobody, written by nobody, evicted by nobody.
+    let is_on_it = |number: u64| places[number as usize] % 2 == 1;
+    for number in 0..14 {
+        assert_eq!(tier.lookup(hash(number)).is_some(), !is_on_it(number), "{number}");
+    }
+    assert!(tier.admits(hash(99), NOW));
+    let taken = tier.take(16);
+    assert!(taken.len() == 8 && taken.iter().all(|slot| slot.id().0 % 2 == 0), "I2");
+    taken.into_iter().for_each(|slot| tier.give_back(slot.into_id()));
+    // What is stored anew meanwhile is found where it is now.
+    let again = (0..14).find(|number| is_on_it(*number) && !gone.contains(number)).expect("one is left");
+    assert!(store(&tier, &arena, again).is_multiple_of(2));
+    assert_eq!(tier.lookup(hash(again)).expect("found").id().0 % 2, 0);
+    file.write_all_at(&bytes, 0).expect("as it was");
+    until(&tier, 1, ServiceState::Serving);
+    for number in (0..14).filter(|number| is_on_it(*number) && !gone.contains(number)) {
+        let block = tier.lookup(hash(number)).unwrap_or_else(|| panic!("{number} is found again"));
+        assert_eq!(read(&tier, &arena, &block).expect("whole"), vec![number as u8; BYTES]);
+    }
+    let slots = tier.take(16);
+    assert_eq!(slots.iter().filter(|slot| slot.id().0 % 2 == 1).count(), 8, "what was aside is back");
+    assert_eq!((tier.stats().parked, tier.stats().lost_volumes), (0, 0));
+}
+
+/// On a small file system of its own, where one can be made: its room is taken by somebody else.
+#[test]
+fn a_volume_without_room_is_read_and_takes_no_writes() {
+    let run = |program: &str, arguments: &[&str]| {
+        let done = std::process::Command::new(program).args(arguments).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    let (folder, arena) = (folder(), arena());
+    let place = folder.path().join("small");
+    std::fs::create_dir(&place).expect("made");
+    let at = place.to_str().expect("utf-8");
+    if !run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", at]) {
+        return println!("SKIP mount: this process may not mount a tmpfs");
+    }
+    let files = [folder.path().join("0"), place.join("1")];
+    let (tier, _) = open(&files, 8, TierOptions::default());
+    let places: Vec<u32> = (0..12).map(|number| store(&tier, &arena, number)).collect();
+    // Of its slots the last two are given back to the file system, which somebody else fills.
+    let hole = (8192 + 6 * BYTES).to_string();
+    let punched = run("fallocate", &["-p", "-o", &hole, "-l", "8192", files[1].to_str().expect("utf-8")]);
+    if !punched {
+        drop(tier);
+        assert!(run("umount", &[at]));
+        return println!("SKIP fallocate: holes cannot be punched");
+    }
+    let filler = place.join("filler");
+    let mut full = std::fs::File::create(&filler).expect("made");
+    while std::io::Write::write_all(&mut full, &[1; 4096]).is_ok() {}
+    for slot in tier.take(4) {
+        let (there, number) = (slot.id().0 % 2, 50 + u64::from(slot.id().0));
+        let stored = write_to(&tier, &arena, slot, number) == WriteOutcome::Stored;
+        assert_eq!(stored, there == 0, "{number}");
+    }
+    assert!(tier.state(1) == ServiceState::WritesPaused && tier.stats().failed.no_room > 0);
+    // Its blocks are read, and stay, while the other volume takes all.
+    for number in 20..40 {
+        assert!(tier.admits(hash(number), NOW));
+        assert_eq!(store(&tier, &arena, number) % 2, 0);
+    }
+    for (number, _) in (0..12).zip(&places).filter(|(_, place)| *place % 2 == 1) {
+        let block = tier.lookup(hash(number)).expect("kept");
+        assert_eq!(read(&tier, &arena, &block).expect("whole"), vec![number as u8; BYTES]);
+    }
+    drop(full);
+    std::fs::remove_file(&filler).expect("removed");
+    until(&tier, 1, ServiceState::Serving);
+    let places: Vec<u32> = (60..76).map(|number| store(&tier, &arena, number)).collect();
+    assert!(places.iter().any(|place| place % 2 == 1), "it is written again");
+    drop(tier);
+    assert!(run("umount", &[at]));
 }

@@ -85,6 +85,17 @@ pub(super) async fn forget(inner: &Inner) -> bool {
     forgotten
 }
 
+/// Ends when what earlier purges have freed without zeros is overwritten on all disks; whether it is.
+pub(super) async fn erase_left(inner: &Inner) -> bool {
+    let disks = inner.stacks.iter().flat_map(|of| &of.disk);
+    let all: Vec<_> = disks.map(|disk| disk.erase_left()).collect();
+    let mut erased = true;
+    for one in all {
+        erased &= one.await;
+    }
+    erased
+}
+
 /// Blocks of a list at least, where so many are left: a list after the other, so that what else moves is not far behind.
 const AT_ONCE: usize = 64;
 

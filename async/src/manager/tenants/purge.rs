@@ -18,9 +18,11 @@
 //! A slot that another's copy has taken has the tenant's block until it is written, record and all. The purge has that slot, and the copy gets
 //! another; or the purge waits, if it moves.
 //!
-//! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released before; on the disk, blocks that were written
-//! as nobody's, in a process before this one, or whose owner no number was left for (`names.rs`); what was given up and not yet forgotten when a
-//! volume was lost before the purge; and files that are not open.
+//! What the purge does not reach: bytes that are left in free blocks, of what was evicted or released
+//! before (but for slots of the disk that an earlier purge of this process has freed without zeros: one
+//! with zeros overwrites those); on the disk, blocks that were written as nobody's, in a process before
+//! this one, or whose owner no number was left for (`names.rs`); what was given up and not yet forgotten
+//! when a volume was lost before the purge; and files that are not open.
 //!
 //! Invariants
 //! - I1: between `begin` and the end no block of the tenant is registered but by who was about to, who tells the purge (`register`); and no
@@ -33,7 +35,7 @@
 //! [`Waiting`](kvstrata_core::waiting::Waiting), as `core/tests/loom_sweep.rs` shows.
 
 use super::TenantId;
-use super::erase::{Piece, erase, forget};
+use super::erase::{Piece, erase, erase_left, forget};
 use crate::manager::down::Down;
 use crate::manager::inner::Inner;
 use crate::manager::stack::give_up_slot;
@@ -61,7 +63,8 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 /// How a tenant's blocks are purged.
 #[derive(Debug, Clone, Copy)]
 pub struct Purge {
-    /// Whether their bytes are overwritten with zeros before anybody else has the blocks.
+    /// Whether their bytes are overwritten with zeros before anybody else has the blocks; and what earlier
+    /// purges of this process, without that, have left in free slots of the disk.
     pub zero: bool,
     /// How long to wait at most for what requests hold, or what is in flight.
     pub deadline: Duration,
@@ -97,9 +100,12 @@ pub struct Purged {
     pub in_flight: usize,
     /// Bytes that were overwritten, in all tiers.
     pub zeroed_bytes: u64,
-    /// Blocks that may have bytes of the tenant's still: they could not be overwritten, or a device that has failed keeps them, and are never used
-    /// again; a write of them to the disk has failed, and they were to be overwritten; or their volume is out of service, or has failed to write down
-    /// that they are forgotten, so that the next opening may find them. One more for a volume that has failed to do that for what was given up before.
+    /// Blocks that may have bytes of the tenant's still: they could not be overwritten, or a device that
+    /// has failed keeps them, and are never used again; a write of them to the disk has failed, and they
+    /// were to be overwritten; or their volume is out of service, or has failed to write down that they are
+    /// forgotten, so that the next opening may find them. One more for a volume that has failed to do that
+    /// for what was given up before, and one more where not all could be overwritten that earlier purges
+    /// have left.
     pub failed: usize,
     /// Blocks that some lookup still finds under the hash of one that was purged: another tenant's, whose hashes are not salted.
     pub still_found: usize,
@@ -218,7 +224,11 @@ impl Work {
             }
             if over {
                 let known = self.ends(&inner, forget(&inner), deadline, &mut answer).await;
-                self.done.failed += usize::from(!known);
+                let left = match options.zero {
+                    true => self.ends(&inner, erase_left(&inner), deadline, &mut answer).await,
+                    false => true,
+                };
+                self.done.failed += usize::from(!known) + usize::from(!left);
                 forgotten = true;
                 continue;
             }

@@ -72,8 +72,9 @@ impl Key {
     /// [`from_variable`](Key::from_variable).
     ///
     /// # Errors
-    /// Where it cannot be read, is no regular file, is open to others than its owner, or holds anything else; 32 bytes of
-    /// printable text are taken for a password or half a key in digits, and refused too.
+    /// Where it cannot be read, is no regular file, is open to others than its owner, or holds anything
+    /// else; 32 bytes of printable text are taken for a password or half a key in digits, and refused too;
+    /// so is one byte 32 times, which nothing random gives.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Key, KeyError> {
         let path = path.as_ref();
         let os = |source| KeyError::Os { path: path.to_owned(), source };
@@ -91,6 +92,7 @@ impl Key {
         let bytes = read(&mut file, held.as_mut_slice()).map_err(os)?;
         let held = &held[..bytes];
         let found = match <&[u8; KEY_BYTES]>::try_from(held) {
+            Ok(raw) if is_one_byte(raw) => "holds one byte 32 times",
             Ok(raw) if !raw.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace()) => {
                 return Ok(Key::new(|key| key.copy_from_slice(raw)));
             }
@@ -130,11 +132,12 @@ impl Key {
             Ordering::Equal => {}
         }
         let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or_default() as u8;
-        Ok(Key::new(|key| {
+        let key = Key::new(|key| {
             for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
                 *byte = value(pair[0]) << 4 | value(pair[1]);
             }
-        }))
+        });
+        if is_one_byte(key.bytes()) { Err("holds one byte 32 times") } else { Ok(key) }
     }
 
     /// Filled where it stays: what is moved leaves a copy behind that nobody wipes (I1).
@@ -163,6 +166,11 @@ impl Key {
     pub(super) fn bytes(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
+}
+
+/// A file of zeros, or one that was filled with some byte: no key that was ever drawn.
+fn is_one_byte(key: &[u8; KEY_BYTES]) -> bool {
+    key.iter().all(|byte| *byte == key[0])
 }
 
 /// Says nothing of the key.

@@ -8,7 +8,7 @@ use super::super::request::{Class, Request, Task, Urgency};
 use super::super::ring::{Action, Completion};
 use super::order::Turn;
 use super::pieces::Part;
-use super::{BATCH_FROM, Engine, FAILURES, Fill, SUM_BYTES};
+use super::{BATCH_FROM, Engine, Fill, SUM_BYTES};
 use std::collections::VecDeque;
 
 /// A piece is given up after this many retries without a byte moved.
@@ -93,14 +93,11 @@ impl Engine {
         let Some(piece) = self.pieces.get_mut(token) else { return };
         let (action, bytes, urgent) = (piece.action, piece.bytes, piece.urgent);
         let merged = piece.parts.len() > 1;
-        match failure {
-            None => self.failures = 0,
-            Some(cause) => self.device_failed(cause),
-        }
+        self.note_health(token, action, failure);
         self.order.ended(action, bytes, urgent);
         let mut through = core::mem::take(&mut self.through);
         self.pieces.end(token, &mut through);
-        match failure.is_some() && merged && !self.out_of_service {
+        match failure.is_some() && merged && self.begins_nothing().is_none() {
             // One bad sector is not the neighbours' fault: each is asked for again, alone.
             true => through.drain(..).rev().for_each(|part| self.again_alone(part)),
             false => through.drain(..).for_each(|part| self.part_ended(part, action, failure)),
@@ -116,20 +113,6 @@ impl Engine {
         request.issued_bytes = 0;
         if let Turn::Of(class) = turn_of(request) {
             self.order.again(class, part.request);
-        }
-    }
-
-    /// Counts towards the end of a device that does not recover.
-    fn device_failed(&mut self, cause: FailureCause) {
-        if matches!(cause, FailureCause::CuFile(_)) {
-            // cuFile's own refusals are of the memory, the context, the library: the device may serve host memory as well as ever.
-            return;
-        }
-        let gone = matches!(cause, FailureCause::Os { errno: libc::ENODEV | libc::ENXIO | libc::EBADF });
-        self.failures += 1;
-        // Where it is gone there is no point in asking again.
-        if !self.out_of_service && (gone || self.failures >= FAILURES) {
-            self.leave();
         }
     }
 
@@ -201,15 +184,20 @@ impl Engine {
     }
 
     /// Ends a request of which nothing is left to do.
-    fn settle(&mut self, key: usize) {
+    pub(super) fn settle(&mut self, key: usize) {
         let Some(request) = self.active.get(key) else { return };
         if request.in_flight > 0 || request.unsummed > 0 || request.issued_bytes < request.transfer_bytes {
             return;
         }
         let mut request = self.active.remove(key);
+        let mut frees = matches!(request.task, Task::Forget | Task::Fill);
         match request.task {
             Task::Read => self.read_through(&mut request),
-            Task::Write => self.write_through(&request),
+            Task::Write => {
+                // One that was on trial lets the next one go, or all of them.
+                frees |= self.health.write_ended();
+                self.write_through(&request);
+            }
             Task::Forget => {
                 // Once: another one of the same slot may still be on its way.
                 if let Some(at) = self.punching.iter().position(|slot| *slot == request.slot) {
@@ -234,12 +222,16 @@ impl Engine {
                 }
             }
             Task::Fill => self.setup.fill.iter_mut().for_each(Fill::ended),
+            Task::Probe(probe) => return self.probed(probe, request),
             Task::Flush | Task::Retire => {}
         }
-        if let Some(cause) = request.failure {
-            self.count_failure(cause);
+        match request.failure {
+            Some(cause) => self.count_failure(cause),
+            None if matches!(request.task, Task::Read | Task::Write) => {
+                self.health.moved(request.task == Task::Write);
+            }
+            None => {}
         }
-        let frees = matches!(request.task, Task::Forget | Task::Fill);
         let urgent = request.urgency == Urgency::Urgent;
         let wake = request.finish(&self.setup.inbox.path);
         if let Some(wake) = wake.filter(|_| !urgent && self.pieces.len() >= BATCH_FROM) {
@@ -307,9 +299,9 @@ impl Engine {
 }
 
 /// In whose queue a request of the engine is.
-fn turn_of(request: &Request) -> Turn {
+pub(super) fn turn_of(request: &Request) -> Turn {
     match request.task {
-        Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync => Turn::Own,
+        Task::Table { .. } | Task::Superblock | Task::Fill | Task::Sync | Task::Probe(_) => Turn::Own,
         Task::Read | Task::Write | Task::Flush | Task::Forget | Task::Retire => Turn::Of(request.class()),
     }
 }

@@ -4,6 +4,7 @@ use super::super::format::CHUNK_BYTES;
 use super::super::request::{Class, Task};
 use super::super::ring::{Action, Buffer, DevicePart, Op};
 use super::Engine;
+use super::health::Probe;
 use super::order::Turn;
 use super::pieces::Part;
 
@@ -85,10 +86,12 @@ impl Engine {
             Turn::Own | Turn::Of(_) => self.setup.piece_bytes,
         };
         let action = match request.task {
-            Task::Read => Action::Read,
-            Task::Sync | Task::Flush | Task::Retire => Action::Sync,
+            Task::Read | Task::Probe(Probe::First | Probe::Last) => Action::Read,
+            Task::Sync | Task::Flush | Task::Retire | Task::Probe(Probe::Sync) => Action::Sync,
             Task::Forget => Action::Punch,
-            Task::Write | Task::Table { .. } | Task::Superblock | Task::Fill => Action::Write,
+            Task::Write | Task::Table { .. } | Task::Superblock | Task::Fill | Task::Probe(Probe::Write) => {
+                Action::Write
+            }
         };
         let whole = matches!(action, Action::Sync | Action::Punch);
         let (start, alone) = (request.issued_bytes, request.alone);

@@ -281,6 +281,13 @@ impl WriteBack {
         Vec::new()
     }
 
+    /// The device is away: flushes that wait for something to be written. The caller tells them.
+    pub(super) fn fail_waiting(&mut self) -> Vec<Request> {
+        let mut waiting = core::mem::take(&mut self.unsynced);
+        waiting.extend(self.flushes.drain(..).map(|flush| flush.request));
+        waiting
+    }
+
     /// The ring is lost: whoever waits here is told by the caller.
     pub(super) fn give_up(&mut self) -> Vec<Request> {
         let mut waiting = core::mem::take(&mut self.unsynced);

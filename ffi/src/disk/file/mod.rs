@@ -41,7 +41,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(super) use look::{look, set_of};
-pub(super) use name::Named;
+pub(super) use name::{Named, names};
 pub(crate) use system::available_at;
 pub(super) use system::{Kernel, System};
 use system::{allocate, set_direct};

@@ -86,7 +86,7 @@ pub(super) fn open(options: &VolumeOptions, notes: &mut Vec<String>) -> Result<O
 }
 
 /// Whether the path names this file.
-fn names(path: &Path, file: &File) -> bool {
+pub(in crate::disk) fn names(path: &Path, file: &File) -> bool {
     // While it is open, no other file gets its number.
     let number = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let named = std::fs::symlink_metadata(path).map(number);

@@ -10,6 +10,8 @@
 //! What the engine owes a ring is checked here: at most `depth` pieces, no token twice, lists that fit, bytes of
 //! writes that stay as they are, few writes beside reads. A broken promise is a panic.
 //!
+//! Past 500 lines because a fate, what it does, and what is checked of the engine belong together.
+//!
 //! Invariants
 //! - I1: a piece's memory is touched only from its push to its completion.
 
@@ -40,7 +42,14 @@ pub(in crate::disk) struct World {
     pub(in crate::disk) failures: u64,
     /// Syncs that did nothing and said that they had.
     pub(in crate::disk) lies: u64,
-    pub(in crate::disk) gone: bool,
+    /// The device answers nothing; and until when, if it comes back by itself.
+    gone: bool,
+    gone_until: Option<Duration>,
+    /// It has no room until then.
+    full_until: Option<Duration>,
+    /// In this life it was gone; a write found no room.
+    pub(in crate::disk) was_gone: bool,
+    pub(in crate::disk) was_full: bool,
     pub(in crate::disk) broken: bool,
     /// The engine waits for the bell, with nothing in flight and no time set.
     pub(in crate::disk) asleep: bool,
@@ -121,6 +130,10 @@ impl World {
             failures: 0,
             lies: 0,
             gone: false,
+            gone_until: None,
+            full_until: None,
+            was_gone: false,
+            was_full: false,
             broken: false,
             asleep: false,
         }
@@ -130,7 +143,9 @@ impl World {
     pub(in crate::disk) fn start(&mut self, place: Place) {
         assert!(self.flying.is_empty() && self.again.is_empty(), "something of another life is in flight");
         self.place = place;
-        (self.gone, self.broken, self.asleep) = (false, false, false);
+        (self.broken, self.asleep) = (false, false);
+        self.well();
+        (self.was_gone, self.was_full) = (false, false);
         (self.failures, self.lies) = (0, 0);
         self.log.clear();
     }
@@ -155,6 +170,23 @@ impl World {
         (memory, again.map(|buffer| buffer.iov_base.addr()).collect())
     }
 
+    /// The device is there, and has room.
+    pub(in crate::disk) fn well(&mut self) {
+        (self.gone, self.gone_until, self.full_until) = (false, None, None);
+    }
+
+    /// It is gone until it is [well](World::well).
+    #[cfg(test)]
+    pub(in crate::disk) fn leaves(&mut self) {
+        (self.gone, self.was_gone) = (true, true);
+    }
+
+    /// It has no room until it is [well](World::well).
+    #[cfg(test)]
+    pub(in crate::disk) fn fills_up(&mut self) {
+        self.full_until = Some(Duration::MAX);
+    }
+
     /// Somebody has changed the file beside the engine.
     pub(in crate::disk) fn damaged(&mut self, range: Range<u64>) {
         self.log(range, false);
@@ -174,16 +206,37 @@ impl World {
         let faults = self.faults;
         let bytes = (range.end - range.start) as usize;
         let chance = &mut self.random;
-        self.gone |= chance.chance(faults.gone);
+        if self.gone_until.is_some_and(|until| until <= self.now) {
+            (self.gone, self.gone_until) = (false, None);
+        }
+        if !self.gone && chance.chance(faults.gone) {
+            (self.gone, self.was_gone) = (true, true);
+            let micros = chance.pick(&[1_000, 100_000, 2_000_000, 100_000_000]);
+            let until = self.now + Duration::from_micros(chance.within(1, micros));
+            self.gone_until = (!chance.once_in(4)).then_some(until);
+        }
         if self.gone {
-            return Fate::Errno(libc::ENODEV);
+            return Fate::Errno(chance.pick(&[libc::ENODEV, libc::ENXIO, libc::EIO]));
+        }
+        if action == Action::Write && self.full_until.is_none() && chance.chance(faults.full) {
+            let micros = chance.pick(&[1_000, 100_000, 3_000_000, 60_000_000]);
+            self.full_until = Some(self.now + Duration::from_micros(chance.within(1, micros)));
+        }
+        if self.full_until.is_some_and(|until| until <= self.now) {
+            self.full_until = None;
+        }
+        if self.full_until.is_some() && action == Action::Write {
+            return Fate::Errno(chance.pick(&[libc::ENOSPC, libc::EDQUOT, libc::EFBIG]));
         }
         if chance.chance(faults.interrupted) {
             return Fate::Errno(chance.pick(&[libc::EINTR, libc::EAGAIN]));
         }
         if chance.chance(faults.error) {
-            let errno =
-                if action == Action::Write { chance.pick(&[libc::EIO, libc::ENOSPC]) } else { libc::EIO };
+            let errno = if action == Action::Write {
+                chance.pick(&[libc::EIO, libc::ENOSPC])
+            } else {
+                chance.pick(&[libc::EIO, libc::ENOMEM])
+            };
             return Fate::Errno(errno);
         }
         if !matches!(action, Action::Read | Action::Write) {
@@ -238,6 +291,7 @@ impl World {
                 if flying.action == Action::Write && self.random.once_in(2) {
                     self.disk.write_torn(range.start, &flying.bytes, &mut self.random);
                 }
+                self.was_full |= matches!(errno, libc::ENOSPC | libc::EDQUOT | libc::EFBIG);
                 if !matches!(errno, libc::EINTR | libc::EAGAIN | libc::EOPNOTSUPP) {
                     self.log(range, true);
                 }

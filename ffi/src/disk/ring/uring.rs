@@ -264,8 +264,35 @@ pub(in crate::disk) fn entries(depth: u32) -> u32 {
     (depth + 1).next_power_of_two()
 }
 
-/// The best set-up that this kernel takes.
+/// The best set-up that this kernel takes, and lets be used: a container's filter may let a ring be made,
+/// and refuse to enter it.
 pub(crate) fn set_up(entries: u32) -> io::Result<(IoUring, &'static str)> {
+    let (mut ring, flags) = make(entries)?;
+    enter(&mut ring)?;
+    Ok((ring, flags))
+}
+
+/// Sends one operation that does nothing through the ring.
+fn enter(ring: &mut IoUring) -> io::Result<()> {
+    let nop = opcode::Nop::new().build();
+    // SAFETY: a nop points to no memory.
+    let pushed = unsafe { ring.submission().push(&nop) };
+    pushed.map_err(io::Error::other)?;
+    loop {
+        match ring.submit_and_wait(1) {
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(error) => return Err(error),
+            Ok(_) => break,
+        }
+    }
+    match ring.completion().next() {
+        Some(ended) if ended.result() >= 0 => Ok(()),
+        Some(ended) => Err(io::Error::from_raw_os_error(-ended.result())),
+        None => Err(io::Error::other("an operation that does nothing does not end")),
+    }
+}
+
+fn make(entries: u32) -> io::Result<(IoUring, &'static str)> {
     let best =
         IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(entries);
     match best {

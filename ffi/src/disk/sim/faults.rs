@@ -16,8 +16,10 @@ pub(in crate::disk) struct Faults {
     pub(in crate::disk) nothing: u32,
     /// Takes seconds.
     pub(in crate::disk) stall: u32,
-    /// ENODEV, from then on.
+    /// ENODEV, ENXIO or EIO for a while, or from then on.
     pub(in crate::disk) gone: u32,
+    /// Writes find no room for a while.
+    pub(in crate::disk) full: u32,
     /// The ring cannot be used any more: in 65536 turns.
     pub(in crate::disk) broken: u32,
     // Silent: success is reported.
@@ -58,6 +60,8 @@ impl Faults {
         faults.nothing = rate(random, loud, 0x400);
         faults.gone = rate(random, loud && ends, 0x100);
         faults.broken = rate(random, loud && ends, 0x40);
+        let fills = loud && random.once_in(2);
+        faults.full = rate(random, fills, 0x100);
         faults.torn = rate(random, silent, 0xC00);
         faults.misdirected = rate(random, silent, 0xC00);
         faults.lost = rate(random, silent, 0xC00);

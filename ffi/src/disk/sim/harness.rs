@@ -5,6 +5,7 @@ use super::super::error::{FailureCause, IoFailure};
 use super::super::pending::{Cell, Pending};
 use super::super::request::{Request, Urgency};
 use super::super::ring::sim::World;
+use super::super::stats::ServiceState;
 use super::life::{Life, Opened};
 use super::opening::{self, Attempt, Known};
 use super::oracle::{BlockNumber, Slot, State, Ticket, name_of};
@@ -292,8 +293,10 @@ impl Harness {
     fn excused(&self, slot: u32, since: usize, failure: &IoFailure) -> bool {
         let world = self.world.borrow();
         match failure.cause {
-            // The engine takes itself out of service after 32 failures in a row.
-            FailureCause::OutOfService => self.retired || world.gone || world.broken || world.failures >= 32,
+            FailureCause::OutOfService => self.retired || world.broken,
+            // Gone, or four failures in a row and a superblock that cannot be read.
+            FailureCause::Away => world.was_gone || world.failures > 4,
+            FailureCause::WritesPaused => world.was_full,
             FailureCause::Os { .. } | FailureCause::NoProgress { .. } => {
                 self.failed_at[slot as usize] > since
             }
@@ -359,7 +362,7 @@ impl Harness {
                 }
                 Ok(())
             }
-            Err(_) if self.retired || world.failures > 0 || world.gone || world.broken => Ok(()),
+            Err(_) if self.retired || world.failures > 0 || world.was_gone || world.broken => Ok(()),
             Err(failure) => Err(format!("flush: {failure}, and nothing failed")),
         }
     }
@@ -375,6 +378,17 @@ impl Harness {
             let asleep = self.world.borrow().asleep;
             if asleep || self.random.once_in(64) {
                 self.poll()?;
+            }
+            // Nobody waits for anything, and the device is to be asked again later: what is known stays as
+            // it is.
+            let waits = self.life.state() != ServiceState::Serving
+                && self.life.inbox.is_empty()
+                && self.world.borrow().in_flight() == 0;
+            if waits {
+                self.poll()?;
+                if self.under_way.is_empty() {
+                    return Ok(());
+                }
             }
             if asleep {
                 if !self.under_way.is_empty() || !self.life.inbox.is_empty() {
@@ -394,7 +408,7 @@ impl Harness {
     /// The volume is out of service, and opened again.
     pub(super) fn lost(&mut self) -> Result<(), String> {
         let world = self.world.borrow();
-        if !world.gone && !world.broken && world.failures < 32 {
+        if !(world.broken || world.was_gone || world.failures > 4) {
             return Err(format!("the engine ended after {} failures", world.failures));
         }
         drop(world);

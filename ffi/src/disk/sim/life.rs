@@ -2,7 +2,7 @@
 
 use super::super::bounce::{self, Bounce, NoCopy, SealedCopy};
 use super::super::cipher::Key;
-use super::super::engine::{Engine, Fill, Round, Setup, WriteBack};
+use super::super::engine::{Engine, Fill, Probes, Round, Setup, WriteBack};
 use super::super::error::VolumeError;
 use super::super::file;
 use super::super::format::Superblock;
@@ -11,6 +11,7 @@ use super::super::options::{Backend, VolumeOptions};
 use super::super::recovery::{Name, Recovery};
 use super::super::request::{Place, transfer_bytes};
 use super::super::ring::sim::{self, SimRing, World};
+use super::super::stats::ServiceState;
 use super::plan::Plan;
 use crate::arena::HostArena;
 use kvstrata_core::storage::Storage;
@@ -127,6 +128,8 @@ impl Life {
             table,
             write_back: Some(write_back),
             fill,
+            watch: None,
+            probes: Probes::new(&superblock).map_err(|error| error.to_string())?,
             sequence,
             cipher,
             piece_bytes: plan.piece_bytes,
@@ -135,6 +138,10 @@ impl Life {
             trim: plan.trim,
         });
         Ok(Life { engine: Some(engine), inbox, arena, superblock, transfer_bytes, bounce, file: Some(file) })
+    }
+
+    pub(in crate::disk) fn state(&self) -> ServiceState {
+        self.inbox.counters.state()
     }
 
     pub(in crate::disk) fn round(&mut self) -> Round {

@@ -2,6 +2,7 @@
 
 use super::super::engine::Round;
 use super::super::request::{Request, release_lost};
+use super::super::stats::ServiceState;
 use super::harness::Harness;
 use super::image::Reader;
 use super::oracle::{State, is_block, name_of};
@@ -94,7 +95,7 @@ impl Harness {
         // The old life stays in its place until the next one, for its shape; its engine goes now.
         self.life.stop();
         let (in_flight, again) = self.world.borrow_mut().crash();
-        let gave_up = self.retired || self.world.borrow().gone || self.world.borrow().failures >= 32;
+        let gave_up = self.retired || self.world.borrow().was_gone || self.world.borrow().failures > 4;
         self.world.borrow_mut().broken = true;
         self.poll()?;
         if self.waits() {
@@ -204,9 +205,37 @@ impl Harness {
         self.settle()
     }
 
+    /// The device is well again, and the volume finds out by itself.
+    fn recover(&mut self) -> Result<(), String> {
+        let mut rounds = 0;
+        while self.life.state() != ServiceState::Serving {
+            if self.life.round() != Round::More {
+                return self.lost();
+            }
+            rounds += 1;
+            if rounds == ROUNDS {
+                let shape = &self.life.superblock.shape;
+                let copies = [0, shape.superblock_b()].map(|at| at..at + SUPERBLOCK as u64);
+                let world = self.world.borrow();
+                if !copies.into_iter().all(|copy| world.disk.is_tainted(copy)) {
+                    return Err(format!(
+                        "the device is well again, and the volume is {:?}",
+                        self.life.state()
+                    ));
+                }
+                drop(world);
+                // It does not know its own superblocks any more.
+                return self.crash(false);
+            }
+        }
+        Ok(())
+    }
+
     /// The end of a simulation: a device that is well again, and everything that is known is there.
     pub(in crate::disk) fn finish(mut self) -> Result<(), String> {
         self.world.borrow_mut().faults = Default::default();
+        self.world.borrow_mut().well();
+        self.recover()?;
         self.settle()?;
         self.read_all()?;
         self.shut_down(false)?;

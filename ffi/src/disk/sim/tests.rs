@@ -2,6 +2,7 @@
 //! `KVSTRATA_SEED=17 cargo test -p kvstrata-ffi disk::sim -- --nocapture` replays one and tells what it does.
 
 use super::super::file::steps::{Step, told};
+use super::super::stats::ServiceState;
 use super::plan::Operation;
 use super::*;
 use kvstrata_testing::seeds::Seeds;
@@ -71,6 +72,116 @@ fn a_volume_out_of_service_sleeps_until_its_last_piece_has_come_back() {
         rounds += 1;
         assert!(rounds < 1000, "the ring thread does not sleep");
     }
+}
+
+/// Rounds, in which time goes on, until the volume is in a state.
+fn until(harness: &mut Harness, state: ServiceState) {
+    for _ in 0..10_000 {
+        if harness.life.state() == state {
+            return;
+        }
+        harness.operate(Operation::Rounds(1)).expect("as it must be");
+    }
+    panic!("{:?}, and not {state:?}", harness.life.state());
+}
+
+fn read_all(harness: &mut Harness, slots: u32) {
+    for slot in 0..slots {
+        harness.operate(Operation::Read { slot, other: None, urgent: false }).expect("as it must be");
+    }
+    harness.operate(Operation::Settle).expect("as it must be");
+}
+
+#[test]
+fn a_device_that_was_gone_serves_what_it_held() {
+    let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
+    let mut harness = Harness::new(calm(), folder.path(), Random::new(1)).expect("a volume");
+    for slot in 0..4 {
+        harness.operate(Operation::Write { slot, block: slot.into() }).expect("as it must be");
+    }
+    harness.operate(Operation::Settle).expect("as it must be");
+    harness.world.borrow_mut().leaves();
+    read_all(&mut harness, 4);
+    assert_eq!((harness.counts.read, harness.life.state()), (0, ServiceState::Away));
+    // Refused without asking the device.
+    let failures = harness.world.borrow().failures;
+    read_all(&mut harness, 4);
+    let more = harness.world.borrow().failures - failures;
+    assert!(harness.counts.read == 0 && more <= 1, "{more} of the device, probes");
+    harness.world.borrow_mut().well();
+    until(&mut harness, ServiceState::Serving);
+    read_all(&mut harness, 4);
+    assert_eq!(harness.counts.read, 4);
+    harness.operate(Operation::Write { slot: 5, block: 5 }).expect("as it must be");
+    harness.operate(Operation::CleanShutdown { cut_power: true }).expect("as it must be");
+    read_all(&mut harness, 6);
+    assert_eq!(harness.counts.read, 5, "also what was written since");
+}
+
+#[test]
+fn a_device_without_room_takes_no_writes_and_is_read() {
+    let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
+    let plan = Plan { depth: 64, queue: 64, slots: 80, buffers: 80, blocks: 80, ..calm() };
+    let mut harness = Harness::new(plan, folder.path(), Random::new(1)).expect("a volume");
+    for slot in 0..4 {
+        harness.operate(Operation::Write { slot, block: slot.into() }).expect("as it must be");
+    }
+    harness.operate(Operation::Settle).expect("as it must be");
+    harness.world.borrow_mut().fills_up();
+    // All of a batch fail in a moment.
+    for slot in 10..74 {
+        harness.operate(Operation::Write { slot, block: slot.into() }).expect("as it must be");
+    }
+    harness.operate(Operation::Settle).expect("as it must be");
+    assert_eq!(harness.life.state(), ServiceState::WritesPaused);
+    let stats = harness.life.inbox.counters.snapshot(0);
+    assert!(stats.failed.no_room > 32 && stats.failed.away == 0 && stats.pauses == 1, "{stats:?}");
+    read_all(&mut harness, 4);
+    assert_eq!((harness.counts.read, harness.counts.written), (4, 4));
+    harness.operate(Operation::Write { slot: 10, block: 10 }).expect("as it must be");
+    harness.operate(Operation::Settle).expect("as it must be");
+    assert_eq!(harness.life.inbox.counters.snapshot(0).failed.paused, 1, "refused unasked");
+    // Probes find it full still, at growing intervals.
+    for _ in 0..400 {
+        harness.operate(Operation::Rounds(1)).expect("as it must be");
+    }
+    assert_eq!(harness.life.state(), ServiceState::WritesPaused);
+    assert!(harness.life.inbox.counters.snapshot(0).probes > 2);
+    harness.world.borrow_mut().well();
+    until(&mut harness, ServiceState::Serving);
+    // One goes out alone, and the others behind it.
+    for slot in 10..30 {
+        harness.operate(Operation::Write { slot, block: slot.into() }).expect("as it must be");
+    }
+    harness.operate(Operation::Settle).expect("as it must be");
+    assert_eq!(harness.counts.written, 24);
+    read_all(&mut harness, 30);
+    assert_eq!(harness.counts.read, 28);
+}
+
+#[test]
+fn a_device_that_fills_up_and_empties_goes_and_returns_holds_by_seeds() {
+    let (mut outages, mut pauses) = (0, 0);
+    for seed in 0..150 {
+        let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
+        let mut random = Random::new(seed);
+        let plan = Plan { buffers: 24, ..Plan::of(&mut random) };
+        let faults = faults::Faults { gone: 0x400, full: 0x400, interrupted: 0x800, ..plan.faults };
+        let plan = Plan { faults: faults::Faults { broken: 0, ..faults }, ..plan };
+        let mut harness =
+            Harness::new(plan.clone(), folder.path(), Random::new(random.next())).expect("a volume");
+        for n in 0..plan.operations {
+            let operation = plan.operation(&mut random);
+            let done = harness.operate(operation);
+            done.unwrap_or_else(|what| panic!("seed {seed}, operation {n}, {operation:?}: {what}"));
+            if matches!(operation, Operation::Settle) {
+                let stats = harness.life.inbox.counters.snapshot(0);
+                (outages, pauses) = (outages + stats.outages, pauses + stats.pauses);
+            }
+        }
+        harness.finish().unwrap_or_else(|what| panic!("seed {seed}, at the end: {what}"));
+    }
+    assert!(outages > 100 && pauses > 100, "{outages} outages and {pauses} pauses");
 }
 
 #[test]

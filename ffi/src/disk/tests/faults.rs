@@ -3,8 +3,9 @@
 use super::gate::{Opener, gated, gated_with};
 use super::*;
 use crate::arena::BorrowError;
-use crate::disk::error::{Direction, FailureCause};
+use crate::disk::error::{Direction, FailureCause, IoFailure};
 use crate::disk::ring::Op;
+use crate::disk::stats::ServiceState;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PIECE: u64 = 64 << 10;
@@ -39,10 +40,14 @@ fn an_error_names_volume_slot_and_errno_and_frees_the_buffer() {
         assert!(message.contains(path.to_str().expect("utf-8")), "{message}");
         assert!(message.contains("slot 3") && message.contains(&errno.to_string()), "{message}");
         assert!(arena.write(0).is_ok(), "the buffer is free when the failure is known");
-        // The volume goes on.
+        assert_eq!(volume.stats().failures, 1);
+        // The volume goes on, at once or, after it had no room, when a probe has found some.
+        while volume.state() != ServiceState::Serving {
+            std::thread::yield_now();
+        }
         write_pattern(&volume, &arena, 1, 3, 1);
         check_pattern(&volume, &arena, 2, 3, 1);
-        assert_eq!(volume.stats().failures, 1);
+        assert_eq!(volume.stats().pauses, u64::from(errno == libc::ENOSPC));
     }
 }
 
@@ -70,6 +75,7 @@ fn endless_interruption_is_reported_at_last() {
     let failure = volume.write(0, name(0, 1), arena.read(0).expect("free")).wait().unwrap_err();
     assert_eq!(failure.cause, FailureCause::Os { errno: libc::EAGAIN });
     assert!(failure.is_retryable());
+    assert_eq!((volume.state(), volume.stats().failed.passing), (ServiceState::Serving, 1));
 }
 
 #[test]
@@ -144,26 +150,61 @@ fn one_bad_slot_does_not_fail_the_neighbours_that_it_was_merged_with() {
 }
 
 #[test]
-fn a_device_that_goes_on_failing_is_left_alone() {
-    let (_dir, volume, arena) = volume(|_, _| Fault::Errno(libc::EIO));
+fn a_device_that_goes_on_failing_is_left_alone_for_a_while() {
+    let sick = Arc::new(AtomicBool::new(true));
+    let is_sick = Arc::clone(&sick);
+    let (_dir, volume, arena) = volume(move |_, _| match is_sick.load(Ordering::Relaxed) {
+        true => Fault::Errno(libc::EIO),
+        false => Fault::None,
+    });
     let mut causes = Vec::new();
     for _ in 0..100 {
         let failure = volume.write(0, name(0, 0), arena.read(0).expect("free")).wait().unwrap_err();
         causes.push(failure.cause);
     }
     assert_eq!(causes[0], FailureCause::Os { errno: libc::EIO });
-    assert_eq!(causes[99], FailureCause::OutOfService, "out of service at last");
+    assert_eq!((causes[99], volume.state()), (FailureCause::Away, ServiceState::Away));
     assert!((0..8).all(|block| arena.write(block).is_ok()), "nothing was in flight: nothing is kept");
+    sick.store(false, Ordering::Relaxed);
+    while volume.state() != ServiceState::Serving {
+        std::thread::yield_now();
+    }
+    write_pattern(&volume, &arena, 0, 0, 1);
+    check_pattern(&volume, &arena, 1, 0, 1);
 }
 
 #[test]
-fn a_device_that_is_gone_is_not_asked_again() {
-    let (_dir, volume, arena) = volume(|n, _| if n == 4 { Fault::Errno(libc::ENODEV) } else { Fault::None });
+fn a_path_that_is_gone_for_a_moment_costs_no_block() {
+    let gone = Arc::new(AtomicBool::new(false));
+    let is_gone = Arc::clone(&gone);
+    let (_dir, volume, arena) = volume(move |_, _| match is_gone.load(Ordering::Relaxed) {
+        true => Fault::Errno(libc::ENODEV),
+        false => Fault::None,
+    });
     write_pattern(&volume, &arena, 0, 0, 1);
+    write_pattern(&volume, &arena, 0, 2, 1);
+    gone.store(true, Ordering::Relaxed);
     let failure = volume.write(1, name(1, 1), arena.read(1).expect("free")).wait().unwrap_err();
     assert_eq!(failure.cause, FailureCause::Os { errno: libc::ENODEV });
-    let failure = volume.read(0, name(0, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait();
-    assert_eq!(failure.unwrap_err().cause, FailureCause::OutOfService);
+    let read = |slot: u32| {
+        volume.read(slot, name(slot, 1).hash, Urgency::Urgent, arena.write(0).expect("free")).wait()
+    };
+    // Now and then it is asked, and fails.
+    let away = |failure: IoFailure| {
+        matches!(failure.cause, FailureCause::Away | FailureCause::Os { errno: libc::ENODEV })
+    };
+    assert!(away(read(0).unwrap_err()) && volume.state() == ServiceState::Away);
+    assert!(volume.flush().wait().is_err());
+    // What is forgotten meanwhile stays so.
+    volume.forget(2);
+    gone.store(false, Ordering::Relaxed);
+    while volume.state() != ServiceState::Serving {
+        std::thread::yield_now();
+    }
+    check_pattern(&volume, &arena, 0, 0, 1);
+    assert!(matches!(read(2).unwrap_err().cause, FailureCause::Rejected(_)));
+    let stats = volume.stats();
+    assert!(stats.outages == 1 && stats.failed.drive > 0 && stats.probes >= 2, "{stats:?}");
     drop(volume);
     assert!((0..8).all(|block| arena.write(block).is_ok()));
 }

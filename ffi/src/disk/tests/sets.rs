@@ -1,12 +1,15 @@
 //! Sets of which something is not as it was: files gone, damaged, mixed up, or somebody else's.
 
 use super::*;
+use crate::disk::description::Concern;
+use crate::disk::error::FailureCause;
 use crate::disk::file::System;
 use crate::disk::recovery::Recovery;
 use crate::disk::set::VolumeSet;
+use crate::disk::stats::ServiceState;
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const SLOTS: u32 = 8;
 const BYTES: usize = 4096;
@@ -161,31 +164,113 @@ fn files_in_another_order_are_refused_though_one_is_gone() {
 #[test]
 fn no_file_is_touched_before_all_have_been_looked_at() {
     for refused in 0..VOLUMES {
-        let set = Set::new();
-        std::fs::write(set.path(refused), b"precious").expect("written");
+        let (set, other) = (Set::new(), Set::new());
+        // Of another place in a set: it refuses all of them.
+        let elsewhere = (refused + 1) % VOLUMES;
+        std::fs::copy(other.path(elsewhere), set.path(refused)).expect("copied");
         for index in 0..VOLUMES {
             std::fs::set_permissions(set.path(index), std::fs::Permissions::from_mode(0o644)).expect("ours");
         }
         let before = set.files();
-        for reinitialize in [false, true] {
-            // Half the slots: to start over would cut the others.
-            let smaller =
-                |path| VolumeOptions::new(path, SLOTS / 2, BYTES).keep(true).reinitialize(reinitialize);
-            let options = if reinitialize {
-                (0..VOLUMES).map(|index| smaller(set.path(index))).collect()
-            } else {
-                set.options()
-            };
-            let error = VolumeSet::open(options).expect_err("no volume");
-            assert!(matches!(error, VolumeError::NotAVolume { .. }), "{error}");
-            assert!(set.files() == before, "a file was changed, reinitialize {reinitialize}");
-        }
+        let error = set.open().expect_err("another's place");
+        assert!(matches!(error, VolumeError::Foreign { field: "stripe_index", .. }), "{error}");
+        assert!(set.files() == before, "a file was changed");
         // What was made for it is gone again.
-        let gone = (refused + 1) % VOLUMES;
+        let gone = (refused + 2) % VOLUMES;
         set.remove(gone);
-        set.open().expect_err("no volume");
+        set.open().expect_err("another's place");
         assert!(!set.path(gone).exists());
     }
+}
+
+/// Puts something in a volume's place that cannot be opened.
+type Spoil = fn(&Path);
+
+/// What is wrong with one volume costs its blocks, and those alone: it stays as it is, and its blocks are
+/// found again.
+#[test]
+fn one_of_several_that_cannot_be_opened_is_left_out() {
+    let spoils: [(&str, Spoil); 3] = [
+        ("no volume", |path| std::fs::write(path, b"precious").expect("written")),
+        ("symbolic link", |path| std::os::unix::fs::symlink("/dev/null", path).expect("linked")),
+        ("not a regular file", |path| std::fs::create_dir(path).expect("made")),
+    ];
+    for (bad, (words, spoil)) in (0..VOLUMES).flat_map(|bad| spoils.map(|spoil| (bad, spoil))) {
+        let set = Set::new();
+        let aside = set.0.path().join("aside");
+        std::fs::rename(set.path(bad), &aside).expect("set aside");
+        spoil(&set.path(bad));
+        let there = std::fs::symlink_metadata(set.path(bad)).expect("there").len();
+        let (volumes, recovery) = set.open().unwrap_or_else(|error| panic!("{bad}, {words}: {error}"));
+        let left: Vec<_> = (0..2 * VOLUMES).filter(|slot| slot % VOLUMES != bad).collect();
+        assert_eq!(slots_of(&recovery), left, "{bad}, {words}");
+        for (volume, of) in (0..).zip(volumes.volumes()) {
+            let out = of.describe().concerns.contains(&Concern::NotOpened);
+            assert_eq!(out, volume == bad, "{volume}: {:?}", of.describe());
+            assert_eq!(of.state() == ServiceState::Retired, volume == bad);
+        }
+        let said = volumes.volumes()[bad as usize].describe();
+        assert!(said.notes[0].contains(words) && said.to_string().contains("out of service"), "{said}");
+        let arena = HostArena::new(1, BYTES).expect("arena");
+        for slot in 0..2 * VOLUMES {
+            let buffer = arena.write(0).expect("free");
+            let read = volumes.read(slot, name(slot, 1).hash, Urgency::Urgent, buffer).wait();
+            match slot % VOLUMES == bad {
+                true => assert_eq!(read.unwrap_err().cause, FailureCause::OutOfService),
+                false => assert_pattern(slot, 1, &read.expect("read")),
+            }
+        }
+        let mut buffer = arena.write(0).expect("free");
+        let slot = 9 + (bad + 1) % VOLUMES;
+        pattern(slot, 2, &mut buffer);
+        drop(volumes.write(slot, name(slot, 2), buffer.into_read()).wait().expect("written"));
+        drop(volumes);
+        assert_eq!(std::fs::symlink_metadata(set.path(bad)).expect("there").len(), there, "as it was");
+        // What it held comes back with it, at the same places.
+        if set.path(bad).is_dir() {
+            std::fs::remove_dir(set.path(bad))
+        } else {
+            std::fs::remove_file(set.path(bad))
+        }
+        .expect("removed");
+        std::fs::rename(&aside, set.path(bad)).expect("back");
+        let (_, recovery) = set.open().expect("one set");
+        let mut all: Vec<_> = (0..2 * VOLUMES).chain([slot]).collect();
+        let mut found = slots_of(&recovery);
+        all.sort_unstable();
+        found.sort_unstable();
+        assert_eq!((found, recovery.rejected.total()), (all, 0));
+    }
+}
+
+#[test]
+fn a_set_of_which_nothing_can_be_opened_says_why_of_the_first() {
+    let set = Set::new();
+    for volume in 0..VOLUMES {
+        std::fs::write(set.path(volume), b"precious").expect("written");
+    }
+    let error = set.open().expect_err("nothing is left");
+    assert!(matches!(&error, VolumeError::NotAVolume { path } if *path == set.path(0)), "{error}");
+}
+
+#[test]
+fn a_new_set_is_made_without_the_volume_that_has_no_folder() {
+    let set = Set(dir());
+    let folder = set.0.path().join("mounted later");
+    let options = || {
+        let mut options = set.options();
+        options[1].path = folder.join("1");
+        options
+    };
+    let (volumes, recovery) = VolumeSet::open(options()).expect("the others");
+    assert!(recovery.created && set.path(2).exists());
+    let states: Vec<_> = volumes.volumes().iter().map(Volume::state).collect();
+    assert_eq!(states, [ServiceState::Serving, ServiceState::Retired, ServiceState::Serving]);
+    drop(volumes);
+    // It is made for its set when it can be.
+    std::fs::create_dir(&folder).expect("made");
+    let (volumes, recovery) = VolumeSet::open(options()).expect("a whole set");
+    assert!(!recovery.created && volumes.volumes().iter().all(|of| of.state() == ServiceState::Serving));
 }
 
 /// When it is the last file's turn, looks what has become of the first.

@@ -1,7 +1,9 @@
 //! File systems, and others who use them, that do what few do.
 
 use super::*;
+use crate::disk::description::Concern;
 use crate::disk::file::System;
+use crate::disk::stats::ServiceState;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -241,4 +243,169 @@ fn without_o_direct_a_volume_goes_through_the_page_cache_and_says_so_unless_that
     let dir = dir();
     let direct = open(with(Cached, kept(&dir)).backend(Backend::UringDirect));
     assert!(matches!(direct, Err(VolumeError::NoDirect { .. } | VolumeError::NoUring { .. })), "{direct:?}");
+}
+
+/// Runs in a thread of its own, whose system calls of one number are refused from then on, its children's
+/// too.
+#[cfg(target_os = "linux")]
+fn without_system_call<T: Send>(number: libc::c_long, act: impl FnOnce() -> T + Send) -> Option<T> {
+    let statement =
+        |code: u32, jump: u8, value: u32| libc::sock_filter { code: code as u16, jt: 0, jf: jump, k: value };
+    let mut filter = [
+        // The number is the first word of `struct seccomp_data`.
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, number as u32),
+        statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        statement(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = &mut filter;
+    std::thread::scope(|scope| {
+        let run = move || {
+            let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+            // SAFETY: a flag of this thread; no pointers.
+            let promised = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            // SAFETY: the program and its statements live until the call returns, which copies them.
+            let filtered = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) };
+            (promised == 0 && filtered == 0).then(act)
+        };
+        scope.spawn(run).join().expect("no panic")
+    })
+}
+
+/// As containers' filters do: io_uring_setup is allowed, io_uring_enter is not.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_ring_that_may_not_be_entered_is_not_chosen() {
+    let dir = dir();
+    let by = |backend| options(&dir, 8, 4096).backend(backend);
+    let done = without_system_call(libc::SYS_io_uring_enter, || {
+        let asked = open(by(Backend::UringBuffered)).map(drop);
+        let (volume, _) = Volume::open(by(Backend::Auto)).expect("threads serve it");
+        let arena = HostArena::new(1, 4096).expect("arena");
+        write_pattern(&volume, &arena, 0, 3, 1);
+        check_pattern(&volume, &arena, 0, 3, 1);
+        (asked, volume.describe().clone())
+    });
+    let Some((asked, description)) = done else { return skip("seccomp", &"the kernel refuses the filter") };
+    let error = asked.expect_err("it cannot be used");
+    assert!(matches!(&error, VolumeError::NoUring { .. }), "{error}");
+    assert_eq!(description.backend, Backend::Blocking);
+    assert!(description.concerns.contains(&Concern::NoUring), "{description:?}");
+    assert!(description.notes.iter().any(|note| note.contains("seccomp")), "{description}");
+}
+
+#[test]
+fn a_file_that_is_removed_or_replaced_while_used_is_noticed() {
+    for replaced in [false, true] {
+        let dir = dir();
+        let volume = open(kept(&dir).watch_every(std::time::Duration::ZERO)).expect("volume");
+        let arena = HostArena::new(1, 4096).expect("arena");
+        write_pattern(&volume, &arena, 0, 3, 1);
+        assert!(!volume.is_removed());
+        std::fs::remove_file(path(&dir)).expect("it has a name");
+        if replaced {
+            std::fs::write(path(&dir), b"another").expect("written");
+        }
+        // It is served on: from one that has begun after the removal on it is known.
+        check_pattern(&volume, &arena, 0, 3, 1);
+        check_pattern(&volume, &arena, 0, 3, 1);
+        assert!(volume.is_removed(), "replaced: {replaced}");
+    }
+    // One without a name from the start is as it should be.
+    let dir = dir();
+    let volume = open(options(&dir, 8, 4096).watch_every(std::time::Duration::ZERO)).expect("volume");
+    write_pattern(&volume, &HostArena::new(1, 4096).expect("arena"), 0, 3, 1);
+    assert!(!volume.is_removed());
+}
+
+/// A small file system in memory, where this process may mount one.
+#[cfg(target_os = "linux")]
+struct Mounted(TempDir);
+
+#[cfg(target_os = "linux")]
+impl Mounted {
+    fn new(bytes: usize) -> io::Result<Mounted> {
+        let dir = dir();
+        let c = |text: &str| std::ffi::CString::new(text).expect("no zero");
+        let place = c(dir.path().to_str().expect("utf-8"));
+        let (kind, options) = (c("tmpfs"), c(&format!("size={bytes}")));
+        // SAFETY: strings that end with a zero and outlive the call.
+        let mounted =
+            unsafe { libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) };
+        if mounted == 0 { Ok(Mounted(dir)) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let place = std::ffi::CString::new(self.0.path().to_str().expect("utf-8")).expect("no zero");
+        // SAFETY: a string that ends with a zero and outlives the call.
+        let _ = unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
+    }
+}
+
+/// The file's slots are holes after they are forgotten, so that somebody else can take their room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_file_system_pauses_writes_and_takes_them_again() {
+    const BYTES: usize = 256 << 10;
+    let mounted = match Mounted::new(16 << 20) {
+        Ok(mounted) => mounted,
+        Err(error) => return skip("mount", &error),
+    };
+    let volume =
+        open(options(&mounted.0, 32, BYTES).trim(true).depth(64).queue(64)).expect("a volume of 8 MiB");
+    let arena = HostArena::new(32, BYTES).expect("arena");
+    for slot in 0..32 {
+        write_pattern(&volume, &arena, slot as usize, slot, 1);
+    }
+    (8..32).for_each(|slot| volume.forget(slot));
+    // A write behind them in their queue: the holes are there.
+    write_pattern(&volume, &arena, 0, 7, 2);
+    let filler = mounted.0.path().join("filler");
+    let mut full = File::create(&filler).expect("made");
+    while io::Write::write_all(&mut full, &[1; 4096]).is_ok() {}
+    let writes: Vec<_> = (8..32)
+        .map(|slot| volume.write(slot, name(slot, 3), arena.read(slot as usize).expect("free")))
+        .collect();
+    let failed = writes.into_iter().filter_map(|pending| pending.wait().err()).count();
+    assert!(failed > 0 && volume.state() == ServiceState::WritesPaused, "{failed} failed");
+    // Reads go on.
+    (0..7).for_each(|slot| check_pattern(&volume, &arena, 0, slot, 1));
+    std::fs::remove_file(&filler).expect("removed");
+    drop(full);
+    while volume.state() != ServiceState::Serving {
+        std::thread::yield_now();
+    }
+    for slot in 8..32 {
+        write_pattern(&volume, &arena, slot as usize, slot, 4);
+        check_pattern(&volume, &arena, slot as usize, slot, 4);
+    }
+    let stats = volume.stats();
+    assert!(stats.failed.no_room > 0 && stats.outages == 0 && stats.pauses >= 1, "{stats:?}");
+}
+
+/// Made where there is no room, one of several costs its own blocks.
+#[cfg(target_os = "linux")]
+#[test]
+fn one_of_several_on_a_full_file_system_is_left_out() {
+    let mounted = match Mounted::new(1 << 20) {
+        Ok(mounted) => mounted,
+        Err(error) => return skip("mount", &error),
+    };
+    let other = dir();
+    for order in [[0, 1], [1, 0]] {
+        let places = [other.path().join("volume"), mounted.0.path().join("volume")];
+        let options = order.map(|at: usize| VolumeOptions::new(&places[at], 32, 256 << 10).keep(true));
+        let (set, _) = crate::disk::VolumeSet::open(options.into()).expect("the other one");
+        let states = set.volumes().iter().map(|volume| (volume.state(), volume.describe().notes.join("")));
+        for (at, (state, notes)) in order.into_iter().zip(states) {
+            assert_eq!(state == ServiceState::Retired, at == 1, "{notes}");
+            assert!(at == 0 || notes.contains("needs") && notes.contains("free space"), "{notes}");
+        }
+        assert!(!places[1].exists(), "nothing is left where there is no room");
+        drop(set);
+        std::fs::remove_file(&places[0]).expect("made");
+    }
 }

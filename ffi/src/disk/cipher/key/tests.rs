@@ -28,7 +28,7 @@ fn a_file_holds_digits_or_raw_bytes() {
 
 #[test]
 fn anything_else_is_refused_with_what_is_there() {
-    let refused: [(&[u8], &str); 10] = [
+    let refused: [(&[u8], &str); 15] = [
         (b"", "holds nothing"),
         (b"\n", "holds nothing"),
         (b"a", "too few digits"),
@@ -38,6 +38,11 @@ fn anything_else_is_refused_with_what_is_there() {
         (&[b'0'; 1000], "too many digits"),
         (&[0xFF; 33], "something else than hexadecimal digits"),
         (&DIGITS.as_bytes()[..32], "32 bytes of text"),
+        (&[0; 32], "one byte 32 times"),
+        (&[0xFF; 32], "one byte 32 times"),
+        (&[b'a'; 32], "one byte 32 times"),
+        (&[b'0'; 64], "one byte 32 times"),
+        (&[b'7'; 64], "one byte 32 times"),
         (b"+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1", "something else"),
     ];
     for (content, found) in refused {
