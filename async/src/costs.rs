@@ -16,6 +16,7 @@ mod tests;
 
 pub(crate) use file::Grids;
 
+use kvstrata_ffi::shown::{shown, shown_path};
 use crate::files;
 use core::fmt;
 use kvstrata_ffi::cuda::{
@@ -36,7 +37,7 @@ pub enum CostStoreError {
     )]
     NoFolder,
     /// The system refuses.
-    #[error("{}: cannot be {what}: {source}; check its permissions, or set KVSTRATA_CONFIG_DIR to another directory", path.display())]
+    #[error("{}: cannot be {what}: {source}; check its permissions, or set KVSTRATA_CONFIG_DIR to another directory", shown_path(path))]
     File {
         /// The file or directory.
         path: PathBuf,
@@ -46,7 +47,7 @@ pub enum CostStoreError {
         source: io::Error,
     },
     /// A file that does not have what it should.
-    #[error("{}: {why}; run `kvstrata tune`, which writes it anew, or remove it", path.display())]
+    #[error("{}: {}; run `kvstrata tune`, which writes it anew, or remove it", shown_path(path), shown(why))]
     Damaged {
         /// The file.
         path: PathBuf,

@@ -47,10 +47,12 @@ pub(super) struct ConfigArgs {
 }
 
 pub(super) fn run(arguments: &ConfigArgs) -> Result<u8, String> {
-    let text = if let Some(path) = &arguments.check {
+    if let Some(path) = &arguments.check {
         let config = ManagerConfig::builder().file(path).environment().build();
-        config.map_err(|error| error.to_string())?.to_string()
-    } else if arguments.toml {
+        super::print_shown(&config.map_err(|error| error.to_string())?.to_string())?;
+        return Ok(EXIT_OK);
+    }
+    let text = if arguments.toml {
         ManagerConfig::builder().build().map_err(|error| error.to_string())?.to_toml()
     } else if arguments.markdown {
         config::markdown()

@@ -1,5 +1,6 @@
 //! JSON output: to standard output, or whole into a file.
 
+use kvstrata_ffi::shown::shown_path;
 use crate::files;
 use std::path::{Path, PathBuf};
 
@@ -40,7 +41,7 @@ impl Target {
         match self {
             Target::Stdout => super::print(&text),
             Target::File(path) => files::replace(path, &text).map_err(|error| {
-                format!("--json {}: cannot be written: {error}; name another file", path.display())
+                format!("--json {}: cannot be written: {error}; name another file", shown_path(path))
             }),
         }
     }

@@ -7,6 +7,7 @@
 //! # Orderings
 //! Relaxed: only that one of those who find it out says it.
 
+use kvstrata_ffi::shown::shown_path;
 use super::stats::RejectedAtOpening;
 use super::tier::DiskTier;
 use crate::contained::contained;
@@ -105,7 +106,7 @@ impl DiskTier {
     fn say_once(&self, volume: usize, kind: Kind, say: impl FnOnce(&dyn Display, &str)) {
         if self.said[volume].first(kind) {
             let path = &self.volumes.volumes()[volume].describe().path;
-            contained(|| say(&path.display(), kind.remedy()));
+            contained(|| say(&shown_path(path), kind.remedy()));
         }
     }
 
@@ -152,7 +153,7 @@ impl DiskTier {
         contained(|| {
             for volume in self.volumes.volumes() {
                 let found = volume.describe();
-                let file = found.path.display();
+                let file = shown_path(&found.path);
                 for concern in &found.concerns {
                     let (cause, remedy) = of_concern(*concern);
                     warn!(tier = "disk", %file, cause, remedy, "{}", what_of(*concern));
@@ -167,7 +168,7 @@ impl DiskTier {
             }
             let rejected = listed(at_opening);
             let files: Vec<String> =
-                self.volumes.volumes().iter().map(|of| of.describe().path.display().to_string()).collect();
+                self.volumes.volumes().iter().map(|of| shown_path(&of.describe().path).to_string()).collect();
             let after = match (created, clean) {
                 (true, _) => "nothing: it is new",
                 (_, true) => "a clean end",

@@ -77,7 +77,7 @@ pub enum AllocateError {
     },
     /// More than the tenant's quota: never.
     #[error(
-        "{requested} blocks were asked for, and the tenant may have {quota} of the device's {capacity}; ask for fewer, or raise quota.device"
+        "{requested} blocks were asked for, and the tenant may have {quota} of the device's {capacity}; {}", super::tenants::more_room(*.quota)
     )]
     Quota {
         /// Asked for.

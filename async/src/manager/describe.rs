@@ -5,6 +5,7 @@ use super::stack::{Needs, Stack};
 use super::tenants::MAX_TENANTS;
 use crate::figures::binary;
 use crate::tier::Tier;
+use kvstrata_ffi::shown::shown;
 use std::fmt::Write;
 
 /// Tiers, sizes, and the ways that bytes take.
@@ -31,7 +32,7 @@ fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
         Needs::State { page } => format!("a state every {page} tokens"),
     };
     let (layers, bytes) = (stack.layers, binary(stack.block_bytes as f64));
-    writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", stack.name)?;
+    writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", shown(&stack.name))?;
     for tier in Tier::ALL {
         let Some(pool) = stack.pool(tier) else { continue };
         let (blocks, policy) = (pool.capacity(), pool.policy());

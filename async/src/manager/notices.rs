@@ -17,6 +17,7 @@ use crate::contained::contained;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use kvstrata_ffi::shown::shown;
 use tracing::{error, warn};
 
 /// A condition.
@@ -282,7 +283,8 @@ impl Notices {
         let news = raised & !self.said.fetch_or(raised, Relaxed);
         for bit in (0..ALL).filter(|bit| news & 1 << bit != 0) {
             let Some(Words { grade, tier, path, what, remedy }) = Notice::at(bit).words() else { continue };
-            let [group, tenant] = names(About::unpacked(self.whose[bit as usize].load(Relaxed)));
+            let [group, tenant] = names(About::unpacked(self.whose[bit as usize].load(Relaxed)))
+                .map(|name| name.map(|name| shown(name).to_string()));
             let path = path.map(Path::name);
             // Each by itself: one that panics keeps no other from being said.
             contained(|| match grade {

@@ -3,6 +3,7 @@
 //! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and geometry finds their blocks again, and
 //! one of others is refused. Without, there is one file that has no name and goes with the process.
 
+use kvstrata_ffi::shown::{shown, shown_path};
 use crate::config::{Group, ManagerConfig};
 use crate::disk::{DiskTier, TierError, TierOptions};
 use crate::replay::DiskFill;
@@ -23,8 +24,8 @@ pub enum DiskError {
     Tier(TierError),
     /// A file holds blocks of something else.
     #[error(
-        "volume {}: its {field} is {found}, and {wanted} is wanted; {remedy}, or choose other disk.paths, or start over with \
-         disk.reinitialize, which forgets what it holds", path.display()
+        "volume {}: its {field} is {}, and {} is wanted; {remedy}, or choose other disk.paths, or start over with \
+         disk.reinitialize, which forgets what it holds", shown_path(path), shown(found), shown(wanted)
     )]
     Foreign {
         /// The file.

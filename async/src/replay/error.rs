@@ -1,5 +1,6 @@
 //! Why a replay ends without a result. Every message names the option, its value and what to do.
 
+use kvstrata_ffi::shown::{shown, shown_path};
 use super::settings::Settings;
 use crate::config::ConfigError;
 use crate::disk::TierError;
@@ -15,7 +16,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// A setting is impossible, on any machine or on this one.
-    #[error("{option} {value}: {why}")]
+    #[error("{option} {}: {}", shown(value), shown(why))]
     Setting {
         /// The option as it is typed.
         option: &'static str,
@@ -53,7 +54,7 @@ pub enum ReplayError {
     /// The disk tier's files are of other settings.
     #[error(
         "--disk {}: its {field} is {found}, and {wanted} is wanted: {remedy}, or start over with --reinitialize, which forgets \
-         what it holds", path.display()
+         what it holds", shown_path(path)
     )]
     Foreign {
         /// The file.

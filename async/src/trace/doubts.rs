@@ -15,7 +15,7 @@ const JUDGED_AFTER: u64 = 100;
 /// Requests a second, on average, that a trace with fractions of milliseconds has at most: no cache of one engine serves more.
 const MOST_WITH_FRACTIONS: f64 = 100.0;
 /// The same of whole milliseconds, where nothing but the rate speaks for seconds.
-const MOST_WITHOUT: f64 = 1000.0;
+const MOST_WITHOUT: f64 = 1500.0;
 
 /// One kind of line that contradicts what was taken for granted.
 #[derive(Debug, Clone, PartialEq)]

@@ -55,7 +55,8 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
     let error = a.allocate(5).await.expect_err("more than its quota");
     assert_eq!(
         error.to_string(),
-        "5 blocks were asked for, and the tenant may have 4 of the device's 16; ask for fewer, or raise quota.device"
+        "5 blocks were asked for, and the tenant may have 4 of the device's 16; ask for fewer, or raise its quota: the device of its \
+         [[tenant]], or quota.device where it has none of its own"
     );
     let all = a.allocate(4).await.expect("its quota");
     let error = a.allocate_within(1, Duration::from_millis(5)).await.expect_err("at its quota");

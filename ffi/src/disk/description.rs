@@ -1,5 +1,6 @@
 //! What a volume turned out to be, for people.
 
+use crate::shown::shown_path;
 use super::options::Backend;
 use super::recovery::RejectedRecords;
 use crate::gds::GdsDescription;
@@ -63,7 +64,7 @@ impl core::fmt::Display for Description {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Description { path, slots, stride, backend, ring, .. } = self;
         let direct = if self.direct { "O_DIRECT" } else { "buffered" };
-        write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", path.display())?;
+        write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", shown_path(path))?;
         if let Some(gds) = &self.gds {
             write!(f, "; device memory by {gds}")?;
         }

@@ -23,6 +23,7 @@ mod panel;
 pub(super) use curves::curves;
 pub(super) use flow::flow;
 
+use kvstrata_ffi::shown::shown_path;
 use crate::files;
 use panel::Panel;
 use plotters::backend::{BitMapBackend, SVGBackend};
@@ -122,7 +123,7 @@ impl Target {
 
     /// Draws; the file is either as it was or complete.
     pub(super) fn write(&self, drawing: &Drawing) -> Result<(), String> {
-        let named = |what: String| format!("--plot {}: {what}", self.path.display());
+        let named = |what: String| format!("--plot {}: {what}", shown_path(&self.path));
         let picture = match self.format {
             Format::Svg => svg(drawing),
             Format::Png => png(drawing),

@@ -9,6 +9,7 @@
 //! A file that is gone or damaged costs its own blocks: the set is that of those which are whole, wherever they are in it.
 //! Where they are of two sets, somebody has mixed them up, and nothing is done to any.
 
+use crate::shown::shown_path;
 use super::super::cipher;
 use super::super::description::Concern;
 use super::super::error::VolumeError;
@@ -110,7 +111,7 @@ pub(in crate::disk) fn set_of<'f>(
             _ if contents.table.is_none() => {}
             None => known = Some((id, path)),
             Some((wanted, first)) if id != wanted => {
-                let wanted = format!("{wanted:032x} of {}", first.display());
+                let wanted = format!("{wanted:032x} of {}", shown_path(first));
                 return Err(foreign(path, "set_id", format!("{id:032x}"), wanted));
             }
             Some(_) => {}
