@@ -212,12 +212,26 @@ impl CostStore {
     }
 }
 
+/// The costs in a stored file's text, of the device of this UUID.
+///
+/// # Errors
+/// What is wrong with the text, in words that follow the file's name.
+pub fn parse(text: &[u8], uuid: &str) -> Result<CopyCosts, String> {
+    file::decode(text, uuid)
+}
+
+/// The text of a file of measured costs; none of others.
+#[must_use]
+pub fn text(uuid: &str, costs: &CopyCosts) -> Option<Vec<u8>> {
+    file::encode(uuid, costs)
+}
+
 /// Writes measured costs of a device to a file, whole or not at all.
 ///
 /// # Errors
 /// As for [`CostStore::save`].
 pub fn write(path: &Path, device: &DeviceDescription, costs: &CopyCosts) -> Result<(), CostStoreError> {
-    let text = file::encode(device, costs)
+    let text = file::encode(&uuid(device), costs)
         .ok_or_else(|| CostStoreError::NotMeasured { of: costs.source().clone() })?;
     files::replace(path, &text).map_err(|source| {
         let path = path.to_owned();
