@@ -16,12 +16,12 @@ mod tests;
 
 pub(crate) use file::Grids;
 
-use kvstrata_ffi::shown::{shown, shown_path};
 use crate::files;
 use core::fmt;
 use kvstrata_ffi::cuda::{
     CopyCosts, CopyOptions, CostSource, CudaCopy, CudaDevice, CudaKernels, DeviceDescription,
 };
+use kvstrata_ffi::shown::{shown, shown_path};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,10 @@ pub enum CostStoreError {
     )]
     NoFolder,
     /// The system refuses.
-    #[error("{}: cannot be {what}: {source}; check its permissions, or set KVSTRATA_CONFIG_DIR to another directory", shown_path(path))]
+    #[error(
+        "{}: cannot be {what}: {source}; check its permissions, or set KVSTRATA_CONFIG_DIR to another directory",
+        shown_path(path)
+    )]
     File {
         /// The file or directory.
         path: PathBuf,

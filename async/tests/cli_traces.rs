@@ -37,7 +37,10 @@ fn warnings(trace: &str, more: &[&str]) -> Vec<String> {
         for warning in &list {
             assert!(text.contains(&format!("\nwarning          {warning}\n")), "{warning} in {text}");
             let line = warning.split(' ').nth(1).expect("line N:");
-            assert!(text.lines().any(|row| row.contains(" WARN ") && row.contains(&format!(": line {line} "))), "{text}");
+            assert!(
+                text.lines().any(|row| row.contains(" WARN ") && row.contains(&format!(": line {line} "))),
+                "{text}"
+            );
         }
         assert_eq!(text.contains(" WARN "), !list.is_empty(), "{text}");
         list
@@ -69,12 +72,16 @@ fn a_trace_in_seconds_of_other_blocks_is_warned_of() {
         "{length}"
     );
     assert!(
-        seconds.starts_with("line 1: timestamps from 61.114 to 62.5 make 722 requests a second if they are milliseconds; ")
-            && seconds.contains("--trace-time s"),
+        seconds.starts_with(
+            "line 1: timestamps from 61.114 to 62.5 make 722 requests a second if they are milliseconds; "
+        ) && seconds.contains("--trace-time s"),
         "{seconds}"
     );
     assert_eq!(warnings("qwen-bailian.jsonl", &["--trace-time", "s"]), [length.clone()]);
-    assert_eq!(warnings("qwen-bailian.jsonl", &["--trace-time", "s", "--trace-block-tokens", "108"]), [""; 0]);
+    assert_eq!(
+        warnings("qwen-bailian.jsonl", &["--trace-time", "s", "--trace-block-tokens", "108"]),
+        [""; 0]
+    );
     assert_eq!(
         refusal("qwen-bailian.jsonl", &["--trace-block-tokens", "16"]),
         "line 1: hash_ids has 5 blocks, and input_length = 521 makes 33 of 16 tokens; --trace-block-tokens 16 is not what the trace has"
@@ -91,15 +98,26 @@ fn a_trace_that_is_not_read_to_its_end_is_judged() {
 #[test]
 fn a_trace_out_of_order_is_warned_of() {
     let list = warnings("unsorted.jsonl", &[]);
-    assert!(list.len() == 1 && list[0].starts_with("line 2: timestamp = 100 is before that of line 1, 5000: "), "{list:?}");
+    assert!(
+        list.len() == 1 && list[0].starts_with("line 2: timestamp = 100 is before that of line 1, 5000: "),
+        "{list:?}"
+    );
 }
 
 #[test]
 fn a_length_that_its_blocks_contradict_is_warned_of() {
     let list = warnings("inconsistent-length.jsonl", &[]);
-    assert!(list.len() == 1 && list[0].starts_with("line 1: hash_ids has 1 blocks, and input_length = 5000 makes 10 "), "{list:?}");
+    assert!(
+        list.len() == 1
+            && list[0].starts_with("line 1: hash_ids has 1 blocks, and input_length = 5000 makes 10 "),
+        "{list:?}"
+    );
     let refused = refusal("inconsistent-length.jsonl", &["--trace-block-tokens", "512"]);
-    assert!(refused.starts_with("line 1: hash_ids has 1 blocks, and input_length = 5000 makes 10 of 512 tokens; "), "{refused}");
+    assert!(
+        refused
+            .starts_with("line 1: hash_ids has 1 blocks, and input_length = 5000 makes 10 of 512 tokens; "),
+        "{refused}"
+    );
 }
 
 #[test]
@@ -109,7 +127,10 @@ fn a_byte_order_mark_is_no_reason_to_refuse_a_trace() {
 
 #[test]
 fn an_empty_trace_and_a_block_twice_are_refused_by_both() {
-    assert_eq!(refusal("empty-file.jsonl", &[]), "no requests in it; is the file empty, or was its download cut off?");
+    assert_eq!(
+        refusal("empty-file.jsonl", &[]),
+        "no requests in it; is the file empty, or was its download cut off?"
+    );
     assert_eq!(
         refusal("twice.jsonl", &[]),
         "line 2: hash_ids has 8 twice: a prompt has a block once; remove the second"

@@ -66,7 +66,11 @@ impl Write for Escaping<'_, '_> {
             let (before, from) = rest.split_at(at);
             self.out.write_str(before)?;
             let mut chars = from.chars();
-            chars.next().into_iter().flat_map(char::escape_default).try_for_each(|c| self.out.write_char(c))?;
+            chars
+                .next()
+                .into_iter()
+                .flat_map(char::escape_default)
+                .try_for_each(|c| self.out.write_char(c))?;
             rest = chars.as_str();
         }
         self.out.write_str(rest)

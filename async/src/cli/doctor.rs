@@ -1,11 +1,11 @@
 //! `kvstrata doctor`: what this machine offers, and what to do about what it does not.
 
-use kvstrata_ffi::shown::shown_path;
 use super::EXIT_OK;
 use crate::costs::{self, Note};
 use clap::Args;
 use kvstrata_ffi::cuda::CudaDriver;
 use kvstrata_ffi::probe::{self, Fact, Status};
+use kvstrata_ffi::shown::shown_path;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! JSON output: to standard output, or whole into a file.
 
-use kvstrata_ffi::shown::shown_path;
 use crate::files;
+use kvstrata_ffi::shown::shown_path;
 use std::path::{Path, PathBuf};
 
 /// Where `--json` writes.

@@ -1,6 +1,5 @@
 //! `kvstrata tune`: measures what each way to copy costs on a device, and stores it for whoever copies.
 
-use kvstrata_ffi::shown::shown_path;
 use super::progress::StepBar;
 use super::{EXIT_OK, number};
 use crate::costs::{self, CostStore, Grids};
@@ -11,6 +10,7 @@ use kvstrata_ffi::cuda::{
     CopyCosts, CudaDevice, CudaDriver, CudaKernels, DeviceDescription, Direction, Fragments, Route,
     TuneOptions,
 };
+use kvstrata_ffi::shown::shown_path;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

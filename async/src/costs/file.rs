@@ -125,7 +125,8 @@ pub(super) fn decode(text: &[u8], uuid: &str) -> Result<CopyCosts, String> {
     if value["version"] != VERSION {
         return Err(format!("is of version {}, and this program has {VERSION}", shown(&value["version"])));
     }
-    let document: Document = serde_json::from_value(value).map_err(|error| format!("is damaged: {}", shown(error)))?;
+    let document: Document =
+        serde_json::from_value(value).map_err(|error| format!("is damaged: {}", shown(error)))?;
     if document.uuid != uuid {
         return Err(format!("is of the device {}, not of {uuid}", shown(&document.uuid)));
     }

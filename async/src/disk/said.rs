@@ -7,11 +7,11 @@
 //! # Orderings
 //! Relaxed: only that one of those who find it out says it.
 
-use kvstrata_ffi::shown::shown_path;
 use super::stats::RejectedAtOpening;
 use super::tier::DiskTier;
 use crate::contained::contained;
 use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection};
+use kvstrata_ffi::shown::shown_path;
 use std::fmt::Display;
 use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};

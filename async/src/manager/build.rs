@@ -19,8 +19,8 @@ use crate::movers::{CudaMoverError, ThreadsError};
 use crate::transfer::Limits;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, MemoryError, Path};
 use kvstrata_core::{BlockPool, ConfigError, DevicePort, Policy, PoolConfig};
-use kvstrata_ffi::shown::shown;
 use kvstrata_ffi::arena::ArenaError;
+use kvstrata_ffi::shown::shown;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,7 +168,8 @@ pub enum BuildError {
 
 /// Settings with their values, as messages of the configuration have them.
 pub(super) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -> String {
-    let said = |(key, value): &(&str, &dyn Display)| format!("{key} = {} ({})", shown(value), config.origin(key));
+    let said =
+        |(key, value): &(&str, &dyn Display)| format!("{key} = {} ({})", shown(value), config.origin(key));
     settings.iter().map(said).collect::<Vec<_>>().join(" and ")
 }
 

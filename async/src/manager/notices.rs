@@ -16,8 +16,8 @@ use super::tenants::TenantId;
 use crate::contained::contained;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use kvstrata_ffi::shown::shown;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use tracing::{error, warn};
 
 /// A condition.

@@ -3,7 +3,6 @@
 //! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and geometry finds their blocks again, and
 //! one of others is refused. Without, there is one file that has no name and goes with the process.
 
-use kvstrata_ffi::shown::{shown, shown_path};
 use crate::config::{Group, ManagerConfig};
 use crate::disk::{DiskTier, TierError, TierOptions};
 use crate::replay::DiskFill;
@@ -12,6 +11,7 @@ use kvstrata_core::layout::{Layout, LayoutError, Region};
 use kvstrata_core::{Policy, PoolConfig, Xxh3};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{Key, KeyError, VolumeError, VolumeOptions};
+use kvstrata_ffi::shown::{shown, shown_path};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,10 @@ pub enum DiskError {
     /// A file holds blocks of something else.
     #[error(
         "volume {}: its {field} is {}, and {} is wanted; {remedy}, or choose other disk.paths, or start over with \
-         disk.reinitialize, which forgets what it holds", shown_path(path), shown(found), shown(wanted)
+         disk.reinitialize, which forgets what it holds",
+        shown_path(path),
+        shown(found),
+        shown(wanted)
     )]
     Foreign {
         /// The file.

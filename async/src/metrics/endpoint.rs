@@ -117,7 +117,8 @@ impl Bound {
             answers: AtomicUsize::new(0),
             scrapes: AtomicUsize::new(0),
         });
-        named().spawn(move || Waiting { listener, served, heads: VecDeque::new(), pause: None }.serve(&stop))?;
+        named()
+            .spawn(move || Waiting { listener, served, heads: VecDeque::new(), pause: None }.serve(&stop))?;
         Ok(endpoint)
     }
 }
@@ -246,7 +247,10 @@ impl Waiting {
                 Ok((connection, _)) => connection,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error)
-                    if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) =>
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+                    ) =>
                 {
                     continue;
                 }
@@ -308,7 +312,12 @@ impl Waiting {
             && connection.shutdown(Shutdown::Write).is_ok()
         {
             let left_to_read = Some(MOST_BYTES);
-            self.heads.push_back(Waits { connection, since: Instant::now(), head: HeadReader::default(), left_to_read });
+            self.heads.push_back(Waits {
+                connection,
+                since: Instant::now(),
+                head: HeadReader::default(),
+                left_to_read,
+            });
         }
     }
 }

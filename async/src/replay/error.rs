@@ -1,6 +1,5 @@
 //! Why a replay ends without a result. Every message names the option, its value and what to do.
 
-use kvstrata_ffi::shown::{shown, shown_path};
 use super::settings::Settings;
 use crate::config::ConfigError;
 use crate::disk::TierError;
@@ -10,6 +9,7 @@ use crate::movers::{CudaMoverError, ThreadsError};
 use crate::trace::TraceError;
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::disk::VolumeError;
+use kvstrata_ffi::shown::{shown, shown_path};
 use std::path::PathBuf;
 
 /// Why a replay cannot start, or go on.
@@ -54,7 +54,8 @@ pub enum ReplayError {
     /// The disk tier's files are of other settings.
     #[error(
         "--disk {}: its {field} is {found}, and {wanted} is wanted: {remedy}, or start over with --reinitialize, which forgets \
-         what it holds", shown_path(path)
+         what it holds",
+        shown_path(path)
     )]
     Foreign {
         /// The file.

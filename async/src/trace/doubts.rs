@@ -89,9 +89,17 @@ impl fmt::Display for TraceWarning {
 }
 
 /// How the length of a prompt and its blocks contradict each other.
-pub(super) fn length(f: &mut fmt::Formatter<'_>, input_length: u64, blocks: usize, tokens: u32) -> fmt::Result {
+pub(super) fn length(
+    f: &mut fmt::Formatter<'_>,
+    input_length: u64,
+    blocks: usize,
+    tokens: u32,
+) -> fmt::Result {
     let wanted = input_length.div_ceil(u64::from(tokens));
-    write!(f, "hash_ids has {blocks} blocks, and input_length = {input_length} makes {wanted} of {tokens} tokens")
+    write!(
+        f,
+        "hash_ids has {blocks} blocks, and input_length = {input_length} makes {wanted} of {tokens} tokens"
+    )
 }
 
 /// The lines of one trace, looked at as they are read.
@@ -113,7 +121,15 @@ pub(super) struct Doubts {
 impl Doubts {
     pub(super) fn new(options: TraceOptions) -> Doubts {
         let fitting = 1..=u64::from(u32::MAX);
-        Doubts { options, requests: 0, first: None, latest: (0.0, 0), fraction: None, fitting, raised: Vec::new() }
+        Doubts {
+            options,
+            requests: 0,
+            first: None,
+            latest: (0.0, 0),
+            fraction: None,
+            fitting,
+            raised: Vec::new(),
+        }
     }
 
     pub(super) fn warnings(&self) -> Vec<TraceWarning> {
@@ -170,7 +186,8 @@ impl Doubts {
         let most = if ids < 2 { u64::MAX } else { input_length.div_ceil(ids - 1).saturating_sub(1) };
         self.fitting = least.max(*self.fitting.start())..=most.min(*self.fitting.end());
         let block_tokens = self.options.block_tokens.map_or(BLOCK_TOKENS, |tokens| tokens.get());
-        let (whole, up) = (input_length / u64::from(block_tokens), input_length.div_ceil(u64::from(block_tokens)));
+        let (whole, up) =
+            (input_length / u64::from(block_tokens), input_length.div_ceil(u64::from(block_tokens)));
         if (whole..=up).contains(&ids) {
             return Ok(());
         }

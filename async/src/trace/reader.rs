@@ -235,7 +235,9 @@ impl TraceReader {
             };
             self.line += 1;
             let is_whole = read < MAX_LINE_BYTES || self.text.ends_with(b"\n");
-            let Some(mut request) = self.parse(is_whole).map_err(|fault| self.fault(fault))? else { continue };
+            let Some(mut request) = self.parse(is_whole).map_err(|fault| self.fault(fault))? else {
+                continue;
+            };
             let raised = self.doubts.doubts().look(&request, self.line);
             self.tell(&raised.map_err(|fault| self.fault(fault))?);
             if self.time == TimeUnit::Seconds {
@@ -310,7 +312,9 @@ const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 /// UTF-16 or UTF-32, in either order of bytes: by its mark, or by the zero beside a first character of ASCII.
 fn is_wide(text: &[u8]) -> bool {
-    text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) || text.iter().take(4).any(|byte| *byte == 0)
+    text.starts_with(&[0xff, 0xfe])
+        || text.starts_with(&[0xfe, 0xff])
+        || text.iter().take(4).any(|byte| *byte == 0)
 }
 
 /// The decoder counts lines within the text that it got, which is one line: only its column is news.

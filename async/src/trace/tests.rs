@@ -102,7 +102,10 @@ fn a_bad_line_is_named_with_what_is_wrong() {
             "line 3: timestamp = -4: must be 0 or more",
         ),
         ("\u{fffd}", "line 3: not a JSON object"),
-        ("[0, 1, 1, [2]]", "line 3: a JSON array, and a trace is one JSON object a line; jq -c '.[]' makes it so"),
+        (
+            "[0, 1, 1, [2]]",
+            "line 3: a JSON array, and a trace is one JSON object a line; jq -c '.[]' makes it so",
+        ),
         (
             "{\"timestamp\": 0, \"input_length\": 1100, \"output_length\": 1, \"hash_ids\": [7, 4, 7]}",
             "line 3: hash_ids has 7 twice: a prompt has a block once",
@@ -157,7 +160,10 @@ fn another_form_of_text_is_refused_by_its_name() {
     let marked = [wide(&[0xff, 0xfe], u16::to_le_bytes), wide(&[0xfe, 0xff], u16::to_be_bytes)];
     for bytes in marked.into_iter().chain([wide(&[], u16::to_le_bytes), wide(&[], u16::to_be_bytes)]) {
         let message = refusal(&bytes);
-        assert!(message.contains("line 1: the text is UTF-16 or UTF-32") && message.contains("iconv"), "{message}");
+        assert!(
+            message.contains("line 1: the text is UTF-16 or UTF-32") && message.contains("iconv"),
+            "{message}"
+        );
     }
     for array in ["[", "[\n  {\n", &format!("[{}]", "1,".repeat(9 << 20))] {
         let message = refusal(array.as_bytes());
@@ -173,7 +179,9 @@ fn another_form_of_text_is_refused_by_its_name() {
 fn lines(of: &[(f64, u64, u64)]) -> String {
     let line = |(nth, (time, length, ids)): (usize, &(f64, u64, u64))| {
         let ids: Vec<u64> = (0..*ids).map(|id| 1000 * nth as u64 + id).collect();
-        format!("{{\"timestamp\": {time}, \"input_length\": {length}, \"output_length\": 1, \"hash_ids\": {ids:?}}}\n")
+        format!(
+            "{{\"timestamp\": {time}, \"input_length\": {length}, \"output_length\": 1, \"hash_ids\": {ids:?}}}\n"
+        )
     };
     of.iter().enumerate().map(line).collect()
 }
@@ -182,8 +190,8 @@ fn lines(of: &[(f64, u64, u64)]) -> String {
 fn warned(text: &str, options: TraceOptions) -> Result<Vec<String>, String> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(text.as_bytes()).expect("written");
-    let mut reader =
-        TraceReader::with(TraceSource::File(file.path().to_owned()), options).map_err(|error| error.to_string())?;
+    let mut reader = TraceReader::with(TraceSource::File(file.path().to_owned()), options)
+        .map_err(|error| error.to_string())?;
     let warnings = reader.warnings();
     while reader.next_request().map_err(|error| error.to_string())?.is_some() {}
     Ok(warnings.list().iter().map(ToString::to_string).collect())
@@ -197,7 +205,10 @@ fn of_tokens(tokens: u32) -> TraceOptions {
 fn lengths_that_contradict_a_block_are_named_by_line() {
     let usual = TraceOptions::default();
     // Whole blocks alone, or the rest too.
-    assert_eq!(warned(&lines(&[(0.0, 1023, 1), (0.0, 1023, 2), (0.0, 0, 0), (0.0, 1024, 2)]), usual), Ok(vec![]));
+    assert_eq!(
+        warned(&lines(&[(0.0, 1023, 1), (0.0, 1023, 2), (0.0, 0, 0), (0.0, 1024, 2)]), usual),
+        Ok(vec![])
+    );
     let sixteen = lines(&[(0.0, 500, 1), (0.0, 521, 33), (0.0, 553, 35)]);
     assert_eq!(
         warned(&lines(&[(0.0, 16, 1), (0.0, 521, 33), (0.0, 553, 35)]), usual),
@@ -208,10 +219,16 @@ fn lengths_that_contradict_a_block_are_named_by_line() {
         ])
     );
     let all = warned(&sixteen, usual).expect("read");
-    assert!(all[0].starts_with("line 2: ") && !all[0].contains("fits"), "the first line has blocks of 500: {all:?}");
+    assert!(
+        all[0].starts_with("line 2: ") && !all[0].contains("fits"),
+        "the first line has blocks of 500: {all:?}"
+    );
     assert_eq!(warned(&lines(&[(0.0, 521, 33), (0.0, 553, 35)]), of_tokens(16)), Ok(vec![]));
     let refused = warned(&sixteen, of_tokens(16)).expect_err("said, and contradicted");
-    assert!(refused.contains("line 1: hash_ids has 1 blocks, and input_length = 500 makes 32 of 16 tokens"), "{refused}");
+    assert!(
+        refused.contains("line 1: hash_ids has 1 blocks, and input_length = 500 makes 32 of 16 tokens"),
+        "{refused}"
+    );
     assert!(refused.contains("--trace-block-tokens 16 "), "{refused}");
     let none = warned(&lines(&[(0.0, 600, 0)]), usual).expect("read");
     assert!(none[0].contains("hash_ids has 0 blocks"), "{none:?}");
@@ -240,8 +257,14 @@ fn seconds_taken_for_milliseconds_are_seen() {
     };
     for odd in [every(0.75, 4), every(0.75, 300), every(0.5, 100), every(1.0 / 3.0, 100)] {
         let warnings = warned(&odd, unit(None)).expect("read");
-        assert!(warnings.len() == 1 && warnings[0].contains("requests a second if they are milliseconds"), "{warnings:?}");
-        assert!(warnings[0].starts_with("line 2: timestamps from 0 to ") && warnings[0].contains("--trace-time s"));
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("requests a second if they are milliseconds"),
+            "{warnings:?}"
+        );
+        assert!(
+            warnings[0].starts_with("line 2: timestamps from 0 to ")
+                && warnings[0].contains("--trace-time s")
+        );
         for said in [TimeUnit::Seconds, TimeUnit::Milliseconds] {
             assert_eq!(warned(&odd, unit(Some(said))), Ok(vec![]), "it was said");
         }
@@ -259,6 +282,7 @@ fn seconds_taken_for_milliseconds_are_seen() {
     let reader = TraceReader::with(of, unit(Some(TimeUnit::Seconds))).expect("there");
     let times: Vec<f64> = reader.map(|request| request.expect("good").timestamp).collect();
     assert_eq!(times, [0.0, 1500.0, 3000.0]);
-    let refused = warned(&lines(&[(1e306, 1, 1)]), unit(Some(TimeUnit::Seconds))).expect_err("no clock has it");
+    let refused =
+        warned(&lines(&[(1e306, 1, 1)]), unit(Some(TimeUnit::Seconds))).expect_err("no clock has it");
     assert!(refused.contains("line 1: timestamp = 1000000"), "{refused}");
 }

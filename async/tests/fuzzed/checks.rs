@@ -93,7 +93,9 @@ pub fn costs(bytes: &[u8]) {
     assert_harmless(&read.source().to_string());
     for direction in Direction::ALL {
         assert!(read.ctas(direction, 132) > 0);
-        for (size, count) in CopyCosts::SIZES.into_iter().flat_map(|size| CopyCosts::COUNTS.map(|count| (size, count))) {
+        for (size, count) in
+            CopyCosts::SIZES.into_iter().flat_map(|size| CopyCosts::COUNTS.map(|count| (size, count)))
+        {
             let fragments = Fragments { pieces: count, bytes: size * count, families: count, width: 4 };
             for route in Route::ALL {
                 let _ = read.estimate(direction, route, fragments);

@@ -26,8 +26,27 @@ struct Edit {
 
 fn edits() -> impl Strategy<Value = Vec<Edit>> {
     let words: Vec<&'static [u8]> = vec![
-        b"\x1b]0;x\x07", b"\"", b"\\", b"=", b"[[", b"]]", b"\n", b"\r\n\r\n", b"-1", b"1e999", b"NaN", b"18446744073709551616",
-        b"null", b"{", b"}", b",", b"\0", b"\xff", "\u{202e}".as_bytes(), b"[[tenant]]\nname = \"a\"\n", b"99999999T",
+        b"\x1b]0;x\x07",
+        b"\"",
+        b"\\",
+        b"=",
+        b"[[",
+        b"]]",
+        b"\n",
+        b"\r\n\r\n",
+        b"-1",
+        b"1e999",
+        b"NaN",
+        b"18446744073709551616",
+        b"null",
+        b"{",
+        b"}",
+        b",",
+        b"\0",
+        b"\xff",
+        "\u{202e}".as_bytes(),
+        b"[[tenant]]\nname = \"a\"\n",
+        b"99999999T",
     ];
     let with = prop_oneof![
         prop::sample::select(words).prop_map(<[u8]>::to_vec),
@@ -62,7 +81,8 @@ fn seeds_of_each_target_hold() {
 fn seeds_that_are_whole_are_read() {
     let uuid = "GPU-00112233-4455-6677-8899-aabbccddeeff";
     assert!(seeds("costs").iter().any(|bytes| kvstrata::costs::parse(bytes, uuid).is_ok()));
-    let builds = |bytes: &Vec<u8>| kvstrata::config::ManagerConfig::builder().toml("s.toml", bytes).build().is_ok();
+    let builds =
+        |bytes: &Vec<u8>| kvstrata::config::ManagerConfig::builder().toml("s.toml", bytes).build().is_ok();
     assert!(seeds("settings").iter().any(builds));
 }
 

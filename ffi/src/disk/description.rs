@@ -1,9 +1,9 @@
 //! What a volume turned out to be, for people.
 
-use crate::shown::shown_path;
 use super::options::Backend;
 use super::recovery::RejectedRecords;
 use crate::gds::GdsDescription;
+use crate::shown::shown_path;
 use std::path::PathBuf;
 
 /// What opening a volume has found that somebody is to see to.

@@ -1,9 +1,9 @@
 //! What can go wrong with a volume: when it is made ([`VolumeError`]), and for one request ([`IoFailure`]).
 
-use crate::shown::{shown, shown_path};
 use super::choice::uring_remedy;
 use super::recovery::Rejection;
 use crate::gds::{CuFileCode, PANICKED};
+use crate::shown::{shown, shown_path};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,10 @@ pub enum VolumeError {
         why: String,
     },
     /// Something of that name is there already.
-    #[error("volume {}: the path exists already; remove it, choose another, or keep the volume", shown_path(path))]
+    #[error(
+        "volume {}: the path exists already; remove it, choose another, or keep the volume",
+        shown_path(path)
+    )]
     Exists {
         /// The volume's path.
         path: PathBuf,
@@ -36,7 +39,10 @@ pub enum VolumeError {
     /// The file is a volume, but of something else.
     #[error(
         "volume {}: its {field} is {}, and {} is wanted; choose another path, or start over with \
-         reinitialize, which forgets what it holds", shown_path(path), shown(found), shown(wanted)
+         reinitialize, which forgets what it holds",
+        shown_path(path),
+        shown(found),
+        shown(wanted)
     )]
     Foreign {
         /// The volume's path.
@@ -51,7 +57,8 @@ pub enum VolumeError {
     /// The file was a volume, of which too little is left to tell which.
     #[error(
         "volume {}: neither superblock is whole, and the file is not as long as the volume that is wanted; choose another \
-         path, or start over with reinitialize, which forgets what it holds", shown_path(path)
+         path, or start over with reinitialize, which forgets what it holds",
+        shown_path(path)
     )]
     Damaged {
         /// The path.
@@ -60,7 +67,8 @@ pub enum VolumeError {
     /// The file is something else, or nothing is left that says otherwise, and stays as it is.
     #[error(
         "volume {}: the file is no volume, or nothing is left that says so, and is overwritten by no option; choose another \
-         path, or remove it if nobody needs it", shown_path(path)
+         path, or remove it if nobody needs it",
+        shown_path(path)
     )]
     NotAVolume {
         /// The path.
@@ -69,7 +77,8 @@ pub enum VolumeError {
     /// The path names a block device.
     #[error(
         "volume {}: the path is a block device, and a volume is a regular file; make a file system on the device (ext4, \
-         xfs), mount it, and name a file there", shown_path(path)
+         xfs), mount it, and name a file there",
+        shown_path(path)
     )]
     BlockDevice {
         /// The path.
@@ -103,7 +112,10 @@ pub enum VolumeError {
         available_bytes: u64,
     },
     /// The process's limit on file sizes is lower. No file is left behind.
-    #[error("volume {}: needs {needed_bytes} bytes, but files are limited to {limit_bytes}; raise `ulimit -f`", shown_path(path))]
+    #[error(
+        "volume {}: needs {needed_bytes} bytes, but files are limited to {limit_bytes}; raise `ulimit -f`",
+        shown_path(path)
+    )]
     FileSizeLimit {
         /// The volume's path.
         path: PathBuf,
@@ -115,7 +127,8 @@ pub enum VolumeError {
     /// O_DIRECT was required and the file system refuses it.
     #[error(
         "volume {}: O_DIRECT is refused here ({why}); put the volume on ext4, xfs or a block device's file system, \
-         or allow buffered I/O", shown_path(path)
+         or allow buffered I/O",
+        shown_path(path)
     )]
     NoDirect {
         /// The volume's path.
@@ -335,13 +348,25 @@ mod tests {
         let volume = "volume /a\\u{1b}b: needs 8192 bytes, ";
         assert_eq!(
             said(libc::ENOSPC, 8192, 100),
-            Some(format!("{volume}but its file system has 100 left; use fewer or smaller slots, or free space"))
+            Some(format!(
+                "{volume}but its file system has 100 left; use fewer or smaller slots, or free space"
+            ))
         );
         let refused = said(libc::ENOSPC, 8192, 8192).expect("no room");
-        assert!(refused.starts_with(&format!("{volume}and its file system refuses them, though it had 8192 left")), "{refused}");
+        assert!(
+            refused
+                .starts_with(&format!("{volume}and its file system refuses them, though it had 8192 left")),
+            "{refused}"
+        );
         let quota = said(libc::EDQUOT, 8192, 1 << 40).expect("no room");
-        assert!(quota.starts_with(&format!("{volume}and the disk quota of its owner, group or project ")), "{quota}");
-        assert!(quota.contains("(its file system itself has 1099511627776 left); raise the quota"), "{quota}");
+        assert!(
+            quota.starts_with(&format!("{volume}and the disk quota of its owner, group or project ")),
+            "{quota}"
+        );
+        assert!(
+            quota.contains("(its file system itself has 1099511627776 left); raise the quota"),
+            "{quota}"
+        );
         assert_eq!(said(libc::EIO, 8192, 100), None);
     }
 }

@@ -128,7 +128,8 @@ pub enum GdsError {
     /// A file that cuFile reads when its driver opens, and waits for without end.
     #[error(
         "cuFile cannot be opened: {} cannot be read ({source}), and it would wait for that for ever; use a kernel with \
-         modules, or a sandbox that shows this file", shown_path(path)
+         modules, or a sandbox that shows this file",
+        shown_path(path)
     )]
     Unreadable {
         /// The file.

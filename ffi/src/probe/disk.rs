@@ -1,8 +1,8 @@
 //! The file system under a path: which, how much room, and whether it takes O_DIRECT.
 
-use crate::shown::{shown, shown_path};
 use super::{Fact, binary, read_trimmed};
 use crate::disk::{Backend, Volume, VolumeError, VolumeOptions};
+use crate::shown::{shown, shown_path};
 use std::path::{Path, PathBuf};
 
 const FILE_SYSTEM: &str = "file system";
@@ -177,9 +177,13 @@ mod tests {
 
     #[test]
     fn a_field_of_mounts_is_read_as_the_kernel_wrote_it() {
-        for (field, wanted) in
-            [("/a\\040b", "/a b"), ("/a\\011\\012\\134", "/a\t\n\\"), ("/plain", "/plain"), ("a\\9x", "a\\9x"), ("a\\", "a\\")]
-        {
+        for (field, wanted) in [
+            ("/a\\040b", "/a b"),
+            ("/a\\011\\012\\134", "/a\t\n\\"),
+            ("/plain", "/plain"),
+            ("a\\9x", "a\\9x"),
+            ("a\\", "a\\"),
+        ] {
             assert_eq!(unescaped(field), wanted);
         }
     }
@@ -189,12 +193,20 @@ mod tests {
     fn a_folder_of_the_kernels_is_no_full_drive() {
         for folder in ["/proc", "/proc/self", "/proc/sys/kernel"] {
             let facts = facts(Path::new(folder));
-            let words: Vec<String> = facts.iter().map(|fact| format!("{}: {}", fact.name, fact.detail)).collect();
-            assert!(words[0].starts_with("file system: proc (") && words[0].ends_with("keeps no files"), "{words:?}");
+            let words: Vec<String> =
+                facts.iter().map(|fact| format!("{}: {}", fact.name, fact.detail)).collect();
+            assert!(
+                words[0].starts_with("file system: proc (") && words[0].ends_with("keeps no files"),
+                "{words:?}"
+            );
             assert_eq!(words[1], "free space: not asked for: proc keeps no files");
             assert_eq!(words[2], "O_DIRECT: not asked for: proc keeps no files");
             assert!(facts.iter().all(|fact| fact.status == Status::NotFound), "{facts:?}");
-            assert!(facts.iter().all(|fact| fact.remedy.as_deref().is_some_and(|remedy| remedy.contains("--path"))));
+            assert!(
+                facts
+                    .iter()
+                    .all(|fact| fact.remedy.as_deref().is_some_and(|remedy| remedy.contains("--path")))
+            );
         }
     }
 }

@@ -1,9 +1,9 @@
 //! What vendors install: CUDA driver and devices, nvcc, NIXL, cuFile. Looked for at run time only.
 
-use crate::shown::shown_path;
 use super::Fact;
 use crate::cuda::{CudaDriver, CudaError};
 use crate::gds::{self, GdsError};
+use crate::shown::shown_path;
 use crate::sys::library::Library;
 use std::path::{Path, PathBuf};
 

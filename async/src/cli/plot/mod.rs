@@ -23,8 +23,8 @@ mod panel;
 pub(super) use curves::curves;
 pub(super) use flow::flow;
 
-use kvstrata_ffi::shown::shown_path;
 use crate::files;
+use kvstrata_ffi::shown::shown_path;
 use panel::Panel;
 use plotters::backend::{BitMapBackend, SVGBackend};
 use plotters::coord::Shift;

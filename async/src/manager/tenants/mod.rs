@@ -111,8 +111,12 @@ pub(super) fn owners(config: &ManagerConfig, tier: Tier, blocks: usize) -> Arc<O
 pub(super) fn more_room(quota: usize) -> &'static str {
     match quota {
         // Nobody can ask for fewer than one.
-        0 => "give it a part that makes at least one block: the device of its [[tenant]], or quota.device where it has none of its own",
-        _ => "ask for fewer, or raise its quota: the device of its [[tenant]], or quota.device where it has none of its own",
+        0 => {
+            "give it a part that makes at least one block: the device of its [[tenant]], or quota.device where it has none of its own"
+        }
+        _ => {
+            "ask for fewer, or raise its quota: the device of its [[tenant]], or quota.device where it has none of its own"
+        }
     }
 }
 

@@ -21,9 +21,9 @@ mod reasoned;
 #[cfg(test)]
 mod tests;
 
-use crate::shown::shown;
 use super::super::copy::Direction;
 use super::route::{Fragments, Route};
+use crate::shown::shown;
 use core::fmt;
 use core::time::Duration;
 use grid::Grid;

@@ -35,7 +35,10 @@ pub enum KeyError {
         path: PathBuf,
     },
     /// Others than the file's owner may read or change it.
-    #[error("key file {}: its mode {mode:04o} lets others than its owner in; `chmod 600` it", shown_path(path))]
+    #[error(
+        "key file {}: its mode {mode:04o} lets others than its owner in; `chmod 600` it",
+        shown_path(path)
+    )]
     Mode {
         /// The file's path.
         path: PathBuf,

@@ -9,7 +9,6 @@
 //! A file that is gone or damaged costs its own blocks: the set is that of those which are whole, wherever they are in it.
 //! Where they are of two sets, somebody has mixed them up, and nothing is done to any.
 
-use crate::shown::shown_path;
 use super::super::cipher;
 use super::super::description::Concern;
 use super::super::error::VolumeError;
@@ -23,6 +22,7 @@ use super::begin::{last_sequence, not_encrypted};
 use super::name::{self, Named};
 use super::system::{in_memory, served_elsewhere};
 use super::{BUFFERED_ALIGN_BYTES, Contents, Prepared, RawTable, make_room, no_memory, os, random};
+use crate::shown::shown_path;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
