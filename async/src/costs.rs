@@ -21,6 +21,7 @@ use core::fmt;
 use kvstrata_ffi::cuda::{
     CopyCosts, CopyOptions, CostSource, CudaCopy, CudaDevice, CudaKernels, DeviceDescription,
 };
+use kvstrata_ffi::shown::{shown, shown_path};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,10 @@ pub enum CostStoreError {
     )]
     NoFolder,
     /// The system refuses.
-    #[error("{}: cannot be {what}: {source}; check its permissions, or set KVSTRATA_CONFIG_DIR to another directory", path.display())]
+    #[error(
+        "{}: cannot be {what}: {source}; check its permissions, or set KVSTRATA_CONFIG_DIR to another directory",
+        shown_path(path)
+    )]
     File {
         /// The file or directory.
         path: PathBuf,
@@ -46,7 +50,7 @@ pub enum CostStoreError {
         source: io::Error,
     },
     /// A file that does not have what it should.
-    #[error("{}: {why}; run `kvstrata tune`, which writes it anew, or remove it", path.display())]
+    #[error("{}: {}; run `kvstrata tune`, which writes it anew, or remove it", shown_path(path), shown(why))]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -211,12 +215,26 @@ impl CostStore {
     }
 }
 
+/// The costs in a stored file's text, of the device of this UUID.
+///
+/// # Errors
+/// What is wrong with the text, in words that follow the file's name.
+pub fn parse(text: &[u8], uuid: &str) -> Result<CopyCosts, String> {
+    file::decode(text, uuid)
+}
+
+/// The text of a file of measured costs; none of others.
+#[must_use]
+pub fn text(uuid: &str, costs: &CopyCosts) -> Option<Vec<u8>> {
+    file::encode(uuid, costs)
+}
+
 /// Writes measured costs of a device to a file, whole or not at all.
 ///
 /// # Errors
 /// As for [`CostStore::save`].
 pub fn write(path: &Path, device: &DeviceDescription, costs: &CopyCosts) -> Result<(), CostStoreError> {
-    let text = file::encode(device, costs)
+    let text = file::encode(&uuid(device), costs)
         .ok_or_else(|| CostStoreError::NotMeasured { of: costs.source().clone() })?;
     files::replace(path, &text).map_err(|source| {
         let path = path.to_owned();

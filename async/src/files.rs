@@ -1,5 +1,6 @@
 //! Files that are either as they were or complete, never half-written.
 
+use kvstrata_ffi::shown::shown_path;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ pub(crate) fn folder(path: &Path) -> &Path {
 
 /// Refuses a file to be written, by the option that names it, if it can be seen to fail: before a minute's work is done for nothing.
 pub(crate) fn check(option: &str, path: &Path) -> Result<(), String> {
-    let refuse = |why: &str| Err(format!("{option} {}: {why}", path.display()));
+    let refuse = |why: &str| Err(format!("{option} {}: {why}", shown_path(path)));
     if path.is_dir() {
         return refuse("is a directory; name a file in it");
     }
@@ -34,8 +35,8 @@ pub(crate) fn check_apart(one: (&str, &Path), other: (&str, &Path)) -> Result<()
     if entries(path).any(|entry| entries(other).any(|of_other| entry == of_other)) {
         return Err(format!(
             "{option} {} and {another} {} are one file, and what is in it first would be lost; name another file for one of them",
-            path.display(),
-            other.display()
+            shown_path(path),
+            shown_path(other)
         ));
     }
     Ok(())

@@ -42,6 +42,7 @@ pub mod tier;
 pub mod trace;
 pub mod transfer;
 
+mod address;
 mod contained;
 mod figures;
 mod files;

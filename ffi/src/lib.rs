@@ -12,6 +12,7 @@
 //! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or what works |
 //! | [`gds`] | device memory ↔ file without host memory between: GPUDirect Storage, found at run time |
 //! | [`probe`] | what this machine offers, as facts for `kvstrata doctor` |
+//! | [`shown`] | text from outside, with what a terminal would obey escaped |
 
 #[cfg(unix)]
 pub mod arena;
@@ -26,6 +27,7 @@ pub mod disk;
 pub mod gds;
 #[cfg(unix)]
 pub mod probe;
+pub mod shown;
 
 #[cfg(unix)]
 mod sync;

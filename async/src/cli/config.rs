@@ -54,10 +54,11 @@ pub(super) struct ConfigArgs {
 }
 
 pub(super) fn run(arguments: &ConfigArgs) -> Result<u8, String> {
-    let text = if let Some(path) = &arguments.check {
+    if let Some(path) = &arguments.check {
         let config = ManagerConfig::builder().file(path).environment().build();
         return check(&config.map_err(|error| error.to_string())?, arguments.here);
-    } else if arguments.toml {
+    }
+    let text = if arguments.toml {
         ManagerConfig::builder().build().map_err(|error| error.to_string())?.to_toml()
     } else if arguments.markdown {
         config::markdown()

@@ -5,6 +5,7 @@ use crate::costs::{self, Note};
 use clap::Args;
 use kvstrata_ffi::cuda::CudaDriver;
 use kvstrata_ffi::probe::{self, Fact, Status};
+use kvstrata_ffi::shown::shown_path;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -57,21 +58,19 @@ pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
     if !path.exists() {
         return Err(format!(
             "--path {}: does not exist; name a directory where a disk tier would lie",
-            path.display()
+            shown_path(path)
         ));
     }
     let mut facts = probe::probe(path);
     facts.extend(copy_costs(&facts));
-    let text = match arguments.json {
-        true => {
-            let lines: Vec<_> = facts.iter().map(line).collect();
-            serde_json::to_string_pretty(&lines)
-                .map_err(|error| format!("--json: cannot be encoded: {error}"))?
-                + "\n"
-        }
-        false => table(&facts),
-    };
-    super::print(text.as_bytes())?;
+    if arguments.json {
+        let lines: Vec<_> = facts.iter().map(line).collect();
+        let text = serde_json::to_string_pretty(&lines)
+            .map_err(|error| format!("--json: cannot be encoded: {error}"))?;
+        super::print(format!("{text}\n").as_bytes())?;
+    } else {
+        super::print_shown(&table(&facts))?;
+    }
     Ok(EXIT_OK)
 }
 

@@ -1,6 +1,7 @@
 //! JSON output: to standard output, or whole into a file.
 
 use crate::files;
+use kvstrata_ffi::shown::shown_path;
 use std::path::{Path, PathBuf};
 
 /// Where `--json` writes.
@@ -40,7 +41,7 @@ impl Target {
         match self {
             Target::Stdout => super::print(&text),
             Target::File(path) => files::replace(path, &text).map_err(|error| {
-                format!("--json {}: cannot be written: {error}; name another file", path.display())
+                format!("--json {}: cannot be written: {error}; name another file", shown_path(path))
             }),
         }
     }

@@ -196,7 +196,7 @@ pub(super) fn run(arguments: &LayoutArgs) -> Result<u8, String> {
     if let Some(copy) = &copy {
         text += &text::copy(copy);
     }
-    super::print(screen.spell(text).as_bytes())?;
+    super::print_shown(&screen.spell(text))?;
     Ok(EXIT_OK)
 }
 

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "otel")]
 use crate::otel::Exporting;
+use kvstrata_ffi::shown::shown;
+use std::io::{self, Write};
 use std::str::FromStr;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -21,6 +23,23 @@ const EXPORTER: &str = "opentelemetry";
 pub(super) struct Logging {
     #[cfg(feature = "otel")]
     _exporting: Option<Exporting>,
+}
+
+/// Events on a line each: what of one comes from outside can neither begin another line nor be obeyed by a terminal.
+struct Lines<W>(W);
+
+impl<W: Write> Write for Lines<W> {
+    /// An event comes whole, with the end of its line.
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let (line, end) = text.strip_suffix('\n').map_or((&text[..], ""), |line| (line, "\n"));
+        self.0.write_all(format!("{}{end}", shown(line)).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Begins to log. Spans are told of when they end, with how long they took. They are sent to a collector by what has a manager alone, so that
@@ -46,7 +65,7 @@ pub(super) fn begin(option: Option<&str>, has_manager: bool) -> Result<Logging, 
         false => targets.with_target(EXPORTER, LevelFilter::OFF),
     };
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| Lines(std::io::stderr()))
         .with_ansi(false)
         .with_span_events(FmtSpan::CLOSE)
         .with_filter(targets);
@@ -84,6 +103,13 @@ fn filter_of(text: &str) -> Result<Targets, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_is_one_line_that_no_terminal_obeys() {
+        let mut out = Vec::new();
+        Lines(&mut out).write_all("a file=\u{1b}]0;x\u{7}\nERROR forged é\n".as_bytes()).expect("in memory");
+        assert_eq!(out, "a file=\\u{1b}]0;x\\u{7}\\nERROR forged é\n".as_bytes());
+    }
 
     #[test]
     fn a_level_that_was_typed_wrong_is_refused() {

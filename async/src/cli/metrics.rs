@@ -3,7 +3,6 @@
 use super::EXIT_OK;
 use crate::metrics;
 use clap::Args;
-use std::net::{SocketAddr, ToSocketAddrs};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,27 +41,4 @@ pub(super) fn run(arguments: &MetricsArgs) -> Result<u8, String> {
     };
     super::print(text.as_bytes())?;
     Ok(EXIT_OK)
-}
-
-/// Where to serve them: an address and a port, or a name of this machine's, the first address that it has.
-pub(super) fn place(text: &str) -> Result<SocketAddr, String> {
-    const REMEDY: &str = "give an address of this machine and a port (0: a free one), as 127.0.0.1:9400, [::1]:9400 or localhost:9400";
-    let found = text.to_socket_addrs().map_err(|error| format!("{error}; {REMEDY}"));
-    found?.next().ok_or_else(|| format!("the name has no address; {REMEDY}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_an_address_or_a_name_and_a_port() {
-        assert_eq!(place("127.0.0.1:9400"), Ok(SocketAddr::from(([127, 0, 0, 1], 9400))));
-        assert_eq!(place("[::1]:0").map(|place| (place.is_ipv6(), place.port())), Ok((true, 0)));
-        assert!(place("localhost:9400").is_ok_and(|place| place.ip().is_loopback()));
-        for wrong in ["9400", "127.0.0.1", "127.0.0.1:66666", ""] {
-            let error = place(wrong).expect_err("no place");
-            assert!(error.contains("as 127.0.0.1:9400"), "{wrong:?}: {error}");
-        }
-    }
 }

@@ -19,13 +19,13 @@ mod progress;
 mod replay;
 mod screen;
 pub mod top;
+mod trace;
 mod tune;
 
 use crate::number;
-use crate::trace::TraceSource;
 use clap::{CommandFactory, Parser, Subcommand};
+use kvstrata_ffi::shown::{is_shown, shown_lines};
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// All went well.
@@ -99,18 +99,38 @@ enum Command {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
-    let Cli { log, command } = Cli::parse();
+    let Cli { log, command } = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refused(&error),
+    };
     // What is logged ends behind what is done.
     let has_manager = matches!(command, Command::Replay(_));
     let result = log::begin(log.as_deref(), has_manager).and_then(|_logging| run(command));
     match result {
         Ok(code) => ExitCode::from(code),
         Err(message) => {
-            // Nothing is left to be done where even this cannot be written.
-            let _ = writeln!(std::io::stderr(), "kvstrata: {message}");
+            complain(&message);
             ExitCode::from(EXIT_REFUSED)
         }
     }
+}
+
+/// Says what went wrong. Its own ends of lines stay; whatever else a terminal obeys comes from outside, and is shown.
+fn complain(message: &str) {
+    // Nothing is left to be done where even this cannot be written.
+    let _ = writeln!(std::io::stderr(), "kvstrata: {}", shown_lines(message));
+}
+
+/// A command line that is none, or that asks for help. The message repeats what was typed.
+fn refused(error: &clap::Error) -> ExitCode {
+    let typed = |argument: std::ffi::OsString| !argument.to_string_lossy().chars().all(is_shown);
+    if error.use_stderr() && std::env::args_os().any(typed) {
+        // Without the message's own colours, which could not be told from what was typed.
+        let _ = write!(std::io::stderr(), "{}", shown_lines(error.render()));
+        return ExitCode::from(EXIT_REFUSED);
+    }
+    let _ = error.print();
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_REFUSED))
 }
 
 fn run(command: Command) -> Result<u8, String> {
@@ -134,21 +154,12 @@ fn completions(shell: clap_complete::Shell) -> Result<u8, String> {
     Ok(EXIT_OK)
 }
 
-/// The trace that `--trace` names.
-fn trace_source(path: Option<&Path>) -> TraceSource {
-    match path {
-        None => TraceSource::Bundled,
-        Some(path) if path.as_os_str() == "-" => TraceSource::Stdin,
-        Some(path) => TraceSource::File(path.to_owned()),
-    }
+/// Writes a text for people to standard output: nothing in it is obeyed by a terminal.
+fn print_shown(text: &str) -> Result<(), String> {
+    print(shown_lines(text).to_string().as_bytes())
 }
 
-/// The option and its file, if it names one.
-fn trace_file(path: Option<&Path>) -> Option<(&'static str, PathBuf)> {
-    path.filter(|path| path.as_os_str() != "-").map(|path| ("--trace", path.to_owned()))
-}
-
-/// Writes to standard output. A reader that has seen enough and closes the pipe is no error.
+/// Writes to standard output, as it is. A reader that has seen enough and closes the pipe is no error.
 fn print(text: &[u8]) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text).and_then(|()| out.flush()) {

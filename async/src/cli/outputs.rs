@@ -4,6 +4,7 @@ use super::json::Target;
 use super::plot::{self, Drawing};
 use crate::files;
 use clap::Args;
+use kvstrata_ffi::shown::shown_lines;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::Write;
@@ -51,10 +52,10 @@ impl Outputs {
         let table = match &self.json {
             Some(Target::Stdout) => {
                 // JSON has standard output to itself; the table is for whoever watches.
-                let _ = writeln!(std::io::stderr(), "{report}");
+                let _ = writeln!(std::io::stderr(), "{}", shown_lines(report));
                 Ok(())
             }
-            _ => super::print(format!("{report}\n").as_bytes()),
+            _ => super::print_shown(&format!("{report}\n")),
         };
         let json = self.json.as_ref().map_or(Ok(()), |target| target.write(report));
         let plot = self.plot.as_ref().map_or(Ok(()), |target| target.write(&drawing()));

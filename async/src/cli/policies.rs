@@ -3,15 +3,15 @@
 use super::choice::policies;
 use super::outputs::Outputs;
 use super::progress::{Bar, StepBar};
-use super::{EXIT_OK, number, plot, trace_file, trace_source};
+use super::trace::TraceArgs;
+use super::{EXIT_OK, number, plot};
 use crate::policies::{Prompts, PromptsError, Report};
 use crate::replay::Progress;
-use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
+use crate::trace::{BUNDLED_REQUESTS, TraceSource};
 use clap::Args;
 use kvstrata_core::Policy;
 use kvstrata_core::pool::MAX_CAPACITY;
 use std::cell::Cell;
-use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,9 +44,8 @@ Exit codes: 0 all well; 2 something asked for is impossible, and the message say
     after_long_help = EXAMPLES
 )]
 pub(super) struct PoliciesArgs {
-    /// Trace to run, - for standard input [default: the conversation trace of Mooncake, FAST '25, which is built in]
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// Stop after this many requests [default: the whole trace]
     #[arg(long, value_name = "N", value_parser = number::scaled)]
     requests: Option<u64>,
@@ -68,14 +67,14 @@ fn capacity(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn run(arguments: &PoliciesArgs) -> Result<u8, String> {
-    arguments.outputs.check(trace_file(arguments.trace.as_deref()).as_slice())?;
+    arguments.outputs.check(arguments.trace.file().as_slice())?;
     let report = compare(arguments).map_err(|error| error.to_string())?;
     arguments.outputs.write(&report, || plot::curves(&report))?;
     Ok(EXIT_OK)
 }
 
 fn compare(arguments: &PoliciesArgs) -> Result<Report, PromptsError> {
-    let trace = TraceReader::open(trace_source(arguments.trace.as_deref()))?;
+    let trace = arguments.trace.open()?;
     let origin = trace.source().to_string();
     let bundled = (*trace.source() == TraceSource::Bundled).then_some(BUNDLED_REQUESTS);
     let requests = match (arguments.requests, bundled) {

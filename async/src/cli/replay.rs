@@ -2,11 +2,12 @@
 
 use super::choice::{choice, policies};
 use super::interrupt::Interrupt;
-use super::metrics::place;
 use super::outputs::Outputs;
 use super::plot;
 use super::progress::{Bar, FillBar};
-use super::{EXIT_OK, EXIT_WRONG_BYTE, number, trace_file, trace_source};
+use super::trace::TraceArgs;
+use super::{EXIT_OK, EXIT_WRONG_BYTE, complain, number};
+use crate::address;
 use crate::disk::AdmissionPolicy;
 use crate::movers::CudaMoverError;
 use crate::replay::{
@@ -57,13 +58,12 @@ Exit codes: 0 all well; 1 a wrong byte was found; 2 something asked for is impos
                   for the host, and the host for the disk, when room is needed. Every hit is read back from the device and \
                   compared, byte by byte.\n\nThe trace is JSON lines, plain or compressed with gzip, xz or zstd: \
                   {\"timestamp\": ms, \"input_length\": tokens, \"output_length\": tokens, \"hash_ids\": [ids]}. A block is 512 \
-                  tokens; an id stands for a block and all before it.",
+                  tokens, unless --trace-block-tokens says otherwise; an id stands for a block and all before it, and a prompt has it once.",
     after_long_help = EXAMPLES
 )]
 pub(super) struct ReplayArgs {
-    /// Trace to run, - for standard input [default: the conversation trace of Mooncake, FAST '25, which is built in]
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    #[command(flatten)]
+    trace: TraceArgs,
     /// Stop after this many requests [default: the whole trace]
     #[arg(long, value_name = "N", value_parser = number::scaled)]
     requests: Option<u64>,
@@ -149,7 +149,7 @@ pub(super) struct ReplayArgs {
     /// Serve the manager's figures for Prometheus over HTTP meanwhile, at /metrics
     ///
     /// There is no password: an address of this machine's is best, as 127.0.0.1:9400. `kvstrata metrics` lists the figures.
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = place)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address::place)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     outputs: Outputs,
@@ -235,14 +235,14 @@ pub(super) fn run(arguments: ReplayArgs) -> Result<u8, String> {
     }
     // Graver than a result that could not be written.
     if let Err(message) = written {
-        let _ = writeln!(std::io::stderr(), "kvstrata: {message}");
+        complain(&message);
     }
     Ok(EXIT_WRONG_BYTE)
 }
 
 /// The files that a run reads, or keeps.
 fn files(arguments: &ReplayArgs) -> Vec<(&'static str, PathBuf)> {
-    let trace = trace_file(arguments.trace.as_deref());
+    let trace = arguments.trace.file();
     let key = arguments.disk_key_file.clone().map(|path| ("--disk-key-file", path));
     let disk = arguments.disk.iter().map(|place| ("--disk", file_in(place)));
     trace.into_iter().chain(key).chain(disk).collect()
@@ -264,7 +264,6 @@ fn disk_key(arguments: &ReplayArgs) -> Result<Option<Key>, ReplayError> {
 }
 
 fn replay(arguments: &ReplayArgs) -> Result<Ended, Box<dyn Error>> {
-    let source = trace_source(arguments.trace.as_deref());
     let settings = Settings {
         requests: arguments.requests,
         device_blocks: arguments.device_blocks,
@@ -289,7 +288,7 @@ fn replay(arguments: &ReplayArgs) -> Result<Ended, Box<dyn Error>> {
         histograms: true,
     };
     settings.check()?;
-    let trace = TraceReader::open(source)?;
+    let trace = arguments.trace.open()?;
     let bundled = (*trace.source() == TraceSource::Bundled).then_some(BUNDLED_REQUESTS);
     let requests = match (arguments.requests, bundled) {
         (Some(asked), Some(there)) => Some(asked.min(there)),

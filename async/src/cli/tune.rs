@@ -10,6 +10,7 @@ use kvstrata_ffi::cuda::{
     CopyCosts, CudaDevice, CudaDriver, CudaKernels, DeviceDescription, Direction, Fragments, Route,
     TuneOptions,
 };
+use kvstrata_ffi::shown::shown_path;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -137,15 +138,13 @@ fn print(
         costs: Grids::of(costs),
         chosen: Direction::ALL.into_iter().map(chosen).collect(),
     };
-    let text = match arguments.json {
-        true => {
-            serde_json::to_string_pretty(&shown)
-                .map_err(|error| format!("--json: cannot be encoded: {error}"))?
-                + "\n"
-        }
-        false => table(&shown, device.multiprocessors, costs),
-    };
-    super::print(text.as_bytes())?;
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&shown)
+            .map_err(|error| format!("--json: cannot be encoded: {error}"))?;
+        super::print(format!("{text}\n").as_bytes())?;
+    } else {
+        super::print_shown(&table(&shown, device.multiprocessors, costs))?;
+    }
     Ok(EXIT_OK)
 }
 
@@ -181,7 +180,7 @@ fn table(shown: &Shown, multiprocessors: u32, costs: &CopyCosts) -> String {
         let _ = writeln!(text, "note     {note}");
     }
     if let Some(path) = &shown.stored {
-        let _ = writeln!(text, "stored   {}", path.display());
+        let _ = writeln!(text, "stored   {}", shown_path(path));
     }
     for direction in Direction::ALL {
         let _ = write!(text, "\n{}, GB/s\n{:>8}", direction.name(), "pieces");

@@ -1,5 +1,6 @@
 //! Why settings are no configuration: key, value, where it came from, what is allowed.
 
+use kvstrata_ffi::shown::{shown, shown_path};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -49,8 +50,8 @@ impl fmt::Display for Origin {
         match self {
             Origin::Default => f.write_str("default"),
             Origin::Derived(key) => write!(f, "from {key}"),
-            Origin::File { name, line } => write!(f, "{name}:{line}"),
-            Origin::Variable(name) => write!(f, "variable {name}"),
+            Origin::File { name, line } => write!(f, "{}:{line}", shown(name)),
+            Origin::Variable(name) => write!(f, "variable {}", shown(name)),
             Origin::Builder => f.write_str("builder"),
         }
     }
@@ -61,7 +62,7 @@ impl fmt::Display for Origin {
 #[non_exhaustive]
 pub enum Fault {
     /// A value that its setting does not take.
-    #[error("{key} = {value} ({origin}): must be {allowed}")]
+    #[error("{} = {} ({origin}): must be {allowed}", shown(key), shown(value))]
     Value {
         /// The setting.
         key: String,
@@ -73,7 +74,7 @@ pub enum Fault {
         allowed: String,
     },
     /// A value that does not go with another.
-    #[error("{key} = {value} ({origin}): {why}")]
+    #[error("{} = {} ({origin}): {}", shown(key), shown(value), shown(why))]
     Conflict {
         /// The setting.
         key: String,
@@ -85,7 +86,7 @@ pub enum Fault {
         why: String,
     },
     /// There is no such setting.
-    #[error("{key} ({origin}): no such setting{}", nearest_or_list(.nearest))]
+    #[error("{} ({origin}): no such setting{}", shown(key), nearest_or_list(.nearest))]
     UnknownKey {
         /// What was given.
         key: String,
@@ -95,7 +96,7 @@ pub enum Fault {
         nearest: Option<String>,
     },
     /// There is no such variable.
-    #[error("{name}: no setting has this variable{}", nearest_or_list(.nearest))]
+    #[error("{}: no setting has this variable{}", shown(name), nearest_or_list(.nearest))]
     UnknownVariable {
         /// The variable.
         name: String,
@@ -103,7 +104,7 @@ pub enum Fault {
         nearest: Option<String>,
     },
     /// A file that is not TOML.
-    #[error("{origin}: not TOML: {why}")]
+    #[error("{origin}: not TOML: {}", shown(why))]
     Syntax {
         /// Where.
         origin: Origin,
@@ -111,7 +112,7 @@ pub enum Fault {
         why: String,
     },
     /// A file that cannot be read.
-    #[error("{}: cannot be read: {source}; name another file, or leave it out", path.display())]
+    #[error("{}: cannot be read: {source}; name another file, or leave it out", shown_path(path))]
     File {
         /// The file.
         path: PathBuf,

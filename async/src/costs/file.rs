@@ -1,6 +1,7 @@
 //! The file of a device's costs: JSON, for people to look at and for programs to plot.
 
-use kvstrata_ffi::cuda::{CopyCosts, CostSource, DeviceDescription, Direction, DirectionCosts, Route};
+use kvstrata_ffi::cuda::{CopyCosts, CostSource, Direction, DirectionCosts, Route};
+use kvstrata_ffi::shown::shown;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -98,13 +99,13 @@ impl Grids {
 }
 
 /// The file's text; none unless the costs were measured.
-pub(super) fn encode(device: &DeviceDescription, costs: &CopyCosts) -> Option<Vec<u8>> {
+pub(super) fn encode(uuid: &str, costs: &CopyCosts) -> Option<Vec<u8>> {
     let CostSource::Measured { card, cuda, when } = costs.source() else { return None };
     let document = Document {
         format: FORMAT.to_owned(),
         version: VERSION,
         device: card.clone(),
-        uuid: super::uuid(device),
+        uuid: uuid.to_owned(),
         cuda: *cuda,
         measured: when.clone(),
         costs: Grids::of(costs),
@@ -117,18 +118,19 @@ pub(super) fn encode(device: &DeviceDescription, costs: &CopyCosts) -> Option<Ve
 /// The costs of the device of this UUID; or what is wrong.
 pub(super) fn decode(text: &[u8], uuid: &str) -> Result<CopyCosts, String> {
     let value: serde_json::Value =
-        serde_json::from_slice(text).map_err(|error| format!("is damaged: {error}"))?;
+        serde_json::from_slice(text).map_err(|error| format!("is damaged: {}", shown(error)))?;
     if value["format"] != FORMAT {
         return Err("is no file of copy costs".to_owned());
     }
     if value["version"] != VERSION {
-        return Err(format!("is of version {}, and this program has {VERSION}", value["version"]));
+        return Err(format!("is of version {}, and this program has {VERSION}", shown(&value["version"])));
     }
-    let document: Document = serde_json::from_value(value).map_err(|error| format!("is damaged: {error}"))?;
+    let document: Document =
+        serde_json::from_value(value).map_err(|error| format!("is damaged: {}", shown(error)))?;
     if document.uuid != uuid {
-        return Err(format!("is of the device {}, not of {uuid}", document.uuid));
+        return Err(format!("is of the device {}, not of {uuid}", shown(&document.uuid)));
     }
     let directions = document.costs.directions()?;
     CopyCosts::measured(&document.device, document.cuda, &document.measured, directions)
-        .map_err(|error| format!("is damaged: {error}"))
+        .map_err(|error| format!("is damaged: {}", shown(error)))
 }

@@ -12,6 +12,7 @@ use super::stats::RejectedAtOpening;
 use super::tier::DiskTier;
 use crate::contained::contained;
 use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection, ServiceState};
+use kvstrata_ffi::shown::shown_path;
 use std::fmt::Display;
 use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
@@ -129,7 +130,7 @@ impl DiskTier {
     fn say_once(&self, volume: usize, kind: Kind, say: impl FnOnce(&dyn Display, &str)) {
         if self.said[volume].first(kind) {
             let path = &self.volumes.volumes()[volume].describe().path;
-            contained(|| say(&path.display(), kind.remedy()));
+            contained(|| say(&shown_path(path), kind.remedy()));
         }
     }
 
@@ -207,7 +208,7 @@ impl DiskTier {
         contained(|| {
             for volume in self.volumes.volumes() {
                 let found = volume.describe();
-                let file = found.path.display();
+                let file = shown_path(&found.path);
                 if found.concerns.contains(&Concern::NotOpened) {
                     let cause = found.notes.join("; ");
                     let remedy = "see to what the cause says, and start again; until then it costs its own blocks alone, and what it holds is kept";
@@ -228,7 +229,7 @@ impl DiskTier {
             }
             let rejected = listed(at_opening);
             let files: Vec<String> =
-                self.volumes.volumes().iter().map(|of| of.describe().path.display().to_string()).collect();
+                self.volumes.volumes().iter().map(|of| shown_path(&of.describe().path).to_string()).collect();
             let after = match (created, clean) {
                 (true, _) => "nothing: it is new",
                 (_, true) => "a clean end",

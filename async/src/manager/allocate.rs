@@ -6,7 +6,7 @@ use super::down::Left;
 use super::inner::Inner;
 use super::line::{Grant, Late, Want, Wants, Whose};
 use super::notices::About;
-use super::tenants::TenantId;
+use super::tenants::{TenantId, TenantUse};
 use super::traffic::Traffic;
 use crate::metrics::Call;
 use crate::transfer::Class;
@@ -50,8 +50,8 @@ pub enum AllocateError {
     },
     /// Not in time.
     #[error(
-        "{requested} blocks were not to be had in {waited:?}: {available} of {capacity} are free or evictable, and {ahead} waited before; \
-         release some, or preempt a request"
+        "{requested} blocks were not to be had in {waited:?}: {}{available} of {capacity} are free or evictable, and {ahead} waited before; \
+         release some, or preempt a request", at_quota(*.requested, *.tenant)
     )]
     Deadline {
         /// Asked for.
@@ -64,6 +64,8 @@ pub enum AllocateError {
         capacity: usize,
         /// Requests in line before this one.
         ahead: usize,
+        /// What the tenant has of the device, and may have; none: it has no quota.
+        tenant: Option<TenantUse>,
     },
     /// Not a number for each group.
     #[error(
@@ -77,7 +79,7 @@ pub enum AllocateError {
     },
     /// More than the tenant's quota: never.
     #[error(
-        "{requested} blocks were asked for, and the tenant may have {quota} of the device's {capacity}; ask for fewer, or raise quota.device"
+        "{requested} blocks were asked for, and the tenant may have {quota} of the device's {capacity}; {}", super::tenants::more_room(*.quota)
     )]
     Quota {
         /// Asked for.
@@ -93,6 +95,16 @@ pub enum AllocateError {
     /// The manager has been shut down.
     #[error("the manager is shut down")]
     Closed,
+}
+
+/// That it is the tenant's quota which is used up, whatever is free besides.
+fn at_quota(requested: usize, tenant: Option<TenantUse>) -> String {
+    match tenant {
+        Some(TenantUse { blocks, quota: Some(quota) }) if blocks + requested > quota => {
+            format!("the tenant has {blocks} of the {quota} that it may have, though of the device ")
+        }
+        _ => String::new(),
+    }
 }
 
 /// Blocks at once, or in line.
@@ -128,7 +140,7 @@ async fn at_once_or_in_line(
         Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), stack, ids, tenant)),
         Taken::Place(place) => place,
     };
-    let in_line = InLine { inner, places: VecDeque::from([place]) };
+    let in_line = InLine { inner, tenant, places: VecDeque::from([place]) };
     // One that was asked for.
     in_line.all(deadline).instrument(span.clone()).await?.into_iter().next().ok_or(AllocateError::Closed)
 }
@@ -270,6 +282,7 @@ pub(super) fn try_allocate(
 /// Places in lines; left when dropped, those that have not been served.
 struct InLine<'i> {
     inner: &'i Arc<Inner>,
+    tenant: TenantId,
     places: VecDeque<Place>,
 }
 
@@ -300,7 +313,7 @@ impl<'i> InLine<'i> {
             Ok(traffic.enter_lines(inner, wants, due))
         })?;
         (first..).zip(&mut places).for_each(|(number, place)| place.number = number);
-        Ok(InLine { inner, places })
+        Ok(InLine { inner, tenant, places })
     }
 
     /// The blocks of each line, when there are those of all.
@@ -316,8 +329,17 @@ impl<'i> InLine<'i> {
                 Ok(Err(Late { ahead, available })) => {
                     self.inner.counts.late(About::stack(stack));
                     self.inner.say();
-                    let capacity = self.inner.stack(stack).device.pool.capacity();
-                    return Err(AllocateError::Deadline { requested, waited, available, capacity, ahead });
+                    let device = &self.inner.stack(stack).device;
+                    let (capacity, quota) = (device.pool.capacity(), device.owners.limit(self.tenant));
+                    let tenant = quota.map(|_| TenantUse { blocks: device.owners.used(self.tenant), quota });
+                    return Err(AllocateError::Deadline {
+                        requested,
+                        waited,
+                        available,
+                        capacity,
+                        ahead,
+                        tenant,
+                    });
                 }
                 // Dismissed.
                 Err(_) if self.inner.look().refusing => return Err(AllocateError::Closed),

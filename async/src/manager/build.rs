@@ -22,6 +22,7 @@ use crate::transfer::{DeviceMover, DiskPort, HostMemory, MemoryError, Path};
 use kvstrata_core::{BlockPool, ConfigError, DevicePort, Policy, PoolConfig};
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::probe::Bound as Bounded;
+use kvstrata_ffi::shown::shown;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +74,7 @@ pub struct Parts {
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A pool.
-    #[error("{tier}.blocks = {blocks} in group {group}: {source}")]
+    #[error("{tier}.blocks = {blocks} in group {}: {source}", shown(group))]
     Pool {
         /// Which tier.
         tier: Tier,
@@ -85,7 +86,7 @@ pub enum BuildError {
         source: ConfigError,
     },
     /// Memory.
-    #[error("{given}, for host memory of group {group}: {source}")]
+    #[error("{given}, for host memory of group {}: {source}", shown(group))]
     Memory {
         /// Settings that ask for it, with their values.
         given: String,
@@ -110,7 +111,7 @@ pub enum BuildError {
         bound: Bounded,
     },
     /// The simulated device.
-    #[error("{given}, for the simulated device of group {group}: {source}")]
+    #[error("{given}, for the simulated device of group {}: {source}", shown(group))]
     Device {
         /// Settings that ask for it, with their values.
         given: String,
@@ -120,7 +121,7 @@ pub enum BuildError {
         source: ArenaError,
     },
     /// The disk tier.
-    #[error("{given}, for the disk tier of group {group}: {source}")]
+    #[error("{given}, for the disk tier of group {}: {source}", shown(group))]
     Disk {
         /// Settings that ask for it, with their values.
         given: String,
@@ -145,7 +146,7 @@ pub enum BuildError {
     )]
     Timers,
     /// A GPU.
-    #[error("{given}, for group {group}: {source}; device.kind may also be auto or sim")]
+    #[error("{given}, for group {}: {source}; device.kind may also be auto or sim", shown(group))]
     Cuda {
         /// Settings that ask for it, with their values.
         given: String,
@@ -173,7 +174,7 @@ pub enum BuildError {
         source: std::io::Error,
     },
     /// Parts that do not fit together.
-    #[error("group {group}: {why}")]
+    #[error("group {}: {why}", shown(group))]
     Parts {
         /// Of which group.
         group: String,
@@ -184,7 +185,8 @@ pub enum BuildError {
 
 /// Settings with their values, as messages of the configuration have them.
 pub(super) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -> String {
-    let said = |(key, value): &(&str, &dyn Display)| format!("{key} = {value} ({})", config.origin(key));
+    let said =
+        |(key, value): &(&str, &dyn Display)| format!("{key} = {} ({})", shown(value), config.origin(key));
     settings.iter().map(said).collect::<Vec<_>>().join(" and ")
 }
 

@@ -6,6 +6,7 @@ use super::stack::Stack;
 use super::tenants::MAX_TENANTS;
 use crate::figures::{binary, count};
 use crate::tier::Tier;
+use kvstrata_ffi::shown::shown;
 use std::fmt::Write;
 
 /// Tiers, sizes, and the ways that bytes take.
@@ -28,7 +29,7 @@ pub(super) fn describe(inner: &Inner) -> String {
 fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
     let kind = words(stack.needs);
     let (layers, bytes) = (stack.layers, binary(stack.block_bytes as f64));
-    writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", stack.name)?;
+    writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", shown(&stack.name))?;
     for tier in Tier::ALL {
         let Some(pool) = stack.pool(tier) else { continue };
         let (blocks, policy) = (pool.capacity(), pool.policy());

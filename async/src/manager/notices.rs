@@ -16,6 +16,7 @@ use super::tenants::TenantId;
 use crate::contained::contained;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
+use kvstrata_ffi::shown::shown;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use tracing::{error, warn};
 
@@ -287,7 +288,8 @@ impl Notices {
         let news = raised & !self.said.fetch_or(raised, Relaxed);
         for bit in (0..ALL).filter(|bit| news & 1 << bit != 0) {
             let Some(Words { grade, tier, path, what, remedy }) = Notice::at(bit).words() else { continue };
-            let [group, tenant] = names(About::unpacked(self.whose[bit as usize].load(Relaxed)));
+            let [group, tenant] = names(About::unpacked(self.whose[bit as usize].load(Relaxed)))
+                .map(|name| name.map(|name| shown(name).to_string()));
             let path = path.map(Path::name);
             // Each by itself: one that panics keeps no other from being said.
             contained(|| match grade {

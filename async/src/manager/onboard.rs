@@ -68,7 +68,7 @@ pub enum OnboardError {
     },
     /// The run is more than the tenant may have.
     #[error(
-        "a run of {blocks} blocks was to be brought up, and the tenant may have {quota} of the device's {capacity}; ask for a shorter one, or raise quota.device"
+        "a run of {blocks} blocks was to be brought up, and the tenant may have {quota} of the device's {capacity}; {}", super::tenants::more_room(*.quota)
     )]
     Quota {
         /// Of the run.

@@ -13,6 +13,7 @@ use kvstrata_core::layout::LayoutError;
 use kvstrata_core::{Policy, PoolConfig, Xxh3};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{Key, KeyError, VolumeError, VolumeOptions};
+use kvstrata_ffi::shown::{shown, shown_path};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,8 +26,11 @@ pub enum DiskError {
     Tier(TierError),
     /// A file holds blocks of something else.
     #[error(
-        "volume {}: its {field} is {found}, and {wanted} is wanted; {remedy}, or choose other disk.paths, or start over with \
-         disk.reinitialize, which forgets what it holds", path.display()
+        "volume {}: its {field} is {}, and {} is wanted; {remedy}, or choose other disk.paths, or start over with \
+         disk.reinitialize, which forgets what it holds",
+        shown_path(path),
+        shown(found),
+        shown(wanted)
     )]
     Foreign {
         /// The file.

@@ -23,6 +23,7 @@
 //!   looked up, under the manager's lock, as a call of an engine's takes it: numbers that are there, and a look through who waits.
 
 mod endpoint;
+mod head;
 mod histogram;
 mod reference;
 mod snapshot;
@@ -31,6 +32,7 @@ mod table;
 mod text;
 
 pub use endpoint::{Bound, Endpoint};
+pub use head::{Head, HeadReader, MOST_BYTES, TooLong};
 pub use histogram::{BOUNDS, LatencyHistogram, SIZES, SizeHistogram};
 pub use reference::{Entry, markdown, reference, text};
 pub use snapshot::{

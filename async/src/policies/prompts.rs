@@ -1,11 +1,11 @@
 //! A trace's prompts as policies are run over them: blocks renumbered, so that what is kept of each lies in arrays.
 //!
-//! I1. Numbers are below `distinct`, in order of their first occurrence. No prompt has one twice.
+//! I1. Numbers are below `distinct`, in order of their first occurrence. No prompt has one twice: the reader refuses such a line.
 //! I2. The prompts are a tree: a block has the same block before it wherever it occurs, or none. That is what an id means that stands
 //!     for a block *and all before it*, and what makes a leading run the only thing that can be hit.
 
 use crate::replay::hash_of;
-use crate::trace::{TraceError, TraceReader, TraceSource};
+use crate::trace::{TraceError, TraceReader, TraceSource, TraceWarning};
 use kvstrata_core::SequenceHash;
 use std::collections::HashMap;
 
@@ -19,14 +19,12 @@ pub struct Prompts {
     ids: Vec<u32>,
     ends: Vec<usize>,
     hashes: Vec<SequenceHash>,
+    warnings: Vec<TraceWarning>,
 }
 
 /// What is wrong with a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PromptFault {
-    /// It has a block twice.
-    #[error("hash_ids has {0} twice: a prompt has a block once; remove the second")]
-    Twice(u64),
     /// A block follows another one here than before.
     #[error(
         "hash_ids has {id} {}, and an earlier line has it {}: an id stands for a block and all before it, so its place is the \
@@ -99,6 +97,8 @@ impl Prompts {
             })?;
             observe(&trace);
         }
+        trace.end();
+        prompts.warnings = trace.warnings().list();
         if prompts.ids.is_empty() {
             return Err(PromptsError::Empty(trace.source().clone()));
         }
@@ -115,17 +115,13 @@ impl Prompts {
                     return Err(PromptFault::TooMany);
                 }
                 self.hashes.push(hash_of(*name));
-                tree.blocks.push(Block { name: *name, parent, last: self.ends.len() });
+                tree.blocks.push(Block { name: *name, parent });
             } else {
                 let block = tree.blocks[id as usize];
-                if block.last == self.ends.len() {
-                    return Err(PromptFault::Twice(*name));
-                }
                 if block.parent != parent {
                     let [here, before] = [parent, block.parent].map(|parent| tree.name(parent));
                     return Err(PromptFault::TwoParents { id: *name, here, before });
                 }
-                tree.blocks[id as usize].last = self.ends.len();
             }
             self.ids.push(id);
             parent = id;
@@ -140,6 +136,12 @@ impl Prompts {
             let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
             &self.ids[start..self.ends[number]]
         })
+    }
+
+    /// What of the trace contradicts what was taken for granted of it.
+    #[must_use]
+    pub fn warnings(&self) -> &[TraceWarning] {
+        &self.warnings
     }
 
     /// Blocks of all prompts.
@@ -172,8 +174,6 @@ struct Tree {
 struct Block {
     name: u64,
     parent: u32,
-    /// The last prompt that has it.
-    last: usize,
 }
 
 impl Tree {

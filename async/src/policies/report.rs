@@ -13,6 +13,8 @@ pub struct Report {
     pub version: &'static str,
     /// The trace, as a person names it.
     pub trace: String,
+    /// What of the trace contradicts what was taken for granted of it, a kind each, with its first line.
+    pub trace_warnings: Vec<String>,
     /// Prompts.
     pub requests: u64,
     /// Their blocks.
@@ -83,6 +85,7 @@ impl Report {
         Report {
             version: env!("CARGO_PKG_VERSION"),
             trace,
+            trace_warnings: prompts.warnings().iter().map(ToString::to_string).collect(),
             requests: prompts.requests().len() as u64,
             blocks: prompts.blocks(),
             distinct_blocks: distinct,
@@ -102,6 +105,7 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "trace            {}", self.trace)?;
+        self.trace_warnings.iter().try_for_each(|warning| writeln!(f, "warning          {warning}"))?;
         writeln!(f, "requests         {:>12}", count(self.requests))?;
         writeln!(f, "blocks           {:>12}", count(self.blocks))?;
         writeln!(f, "different blocks {:>12}", count(self.distinct_blocks))?;

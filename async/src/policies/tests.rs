@@ -28,7 +28,7 @@ fn prompts_are_renumbered() {
 #[test]
 fn what_is_no_tree_is_refused_by_line() {
     let cases: [(&[&str], &str); 6] = [
-        (&["7, 9", "8, 9, 8"], "line 2: hash_ids has 9 behind 8, and an earlier line has it behind 7"),
+        (&["7, 9", "8, 9"], "line 2: hash_ids has 9 behind 8, and an earlier line has it behind 7"),
         (&["7, 9", "8, 3, 8"], "line 2: hash_ids has 8 twice"),
         (&["1, 1"], "line 1: hash_ids has 1 twice"),
         (&["7, 9", "9"], "line 2: hash_ids has 9 first, and an earlier line has it behind 7"),

@@ -9,13 +9,14 @@ use crate::movers::{CudaMoverError, ThreadsError};
 use crate::trace::TraceError;
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::disk::VolumeError;
+use kvstrata_ffi::shown::{shown, shown_path};
 use std::path::PathBuf;
 
 /// Why a replay cannot start, or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// A setting is impossible, on any machine or on this one.
-    #[error("{option} {value}: {why}")]
+    #[error("{option} {}: {}", shown(value), shown(why))]
     Setting {
         /// The option as it is typed.
         option: &'static str,
@@ -53,7 +54,8 @@ pub enum ReplayError {
     /// The disk tier's files are of other settings.
     #[error(
         "--disk {}: its {field} is {found}, and {wanted} is wanted: {remedy}, or start over with --reinitialize, which forgets \
-         what it holds", path.display()
+         what it holds",
+        shown_path(path)
     )]
     Foreign {
         /// The file.

@@ -35,8 +35,12 @@ impl Intake {
     pub(super) fn new(mut trace: TraceReader, limit: u64) -> io::Result<Intake> {
         let (give, arrivals) = channel(AHEAD);
         let read = move || {
-            for _ in 0..limit {
+            for nth in 1..=limit {
                 let Some(read) = trace.next_request().transpose() else { return };
+                if nth == limit {
+                    // Before the last request is given, so that whoever takes it finds all doubts of the trace.
+                    trace.end();
+                }
                 let (line, input_bytes) = (trace.line(), trace.consumed_bytes());
                 let arrival = read.map(|request| Arrival { request, line, input_bytes });
                 let is_last = arrival.is_err();

@@ -8,6 +8,7 @@ use super::tiers::{self, Tiers};
 use crate::disk::Rejected;
 use crate::manager::{ManagerStats, PathStats};
 use crate::tier::Tier;
+use crate::trace::TraceWarning;
 use crate::transfer::{Cause, Path};
 use kvstrata_ffi::arena::Backing;
 use serde::{Serialize, Serializer};
@@ -20,6 +21,8 @@ pub struct Report {
     pub version: &'static str,
     /// The trace, as a person names it.
     pub trace: String,
+    /// What of the trace contradicts what was taken for granted of it, a kind each, with its first line.
+    pub trace_warnings: Vec<String>,
     /// Whether the replay was stopped before the trace's end: then all that follows is of the requests that were served.
     pub interrupted: bool,
     /// Requests served.
@@ -272,7 +275,7 @@ impl Disk {
 impl Report {
     pub(super) fn new(
         settings: &Settings,
-        trace: String,
+        (trace, warnings): (String, Vec<TraceWarning>),
         tiers: &Tiers,
         tally: &Tally,
         [setup, wall]: [Duration; 2],
@@ -285,6 +288,7 @@ impl Report {
         Report {
             version: env!("CARGO_PKG_VERSION"),
             trace,
+            trace_warnings: warnings.iter().map(ToString::to_string).collect(),
             interrupted,
             requests: tally.requests,
             blocks: tally.blocks,

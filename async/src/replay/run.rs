@@ -180,7 +180,7 @@ impl Replay {
         sampled: bool,
     ) -> Result<(Report, Vec<Sample>), ReplayError> {
         let since = Instant::now();
-        let origin = trace.source().to_string();
+        let (origin, warnings) = (trace.source().to_string(), trace.warnings());
         let Replay { settings, tiers, setup, stop } = self;
         let (handle, tiers) = (tiers.runtime.handle().clone(), Arc::new(tiers));
         let service = Service {
@@ -201,7 +201,8 @@ impl Replay {
         let report = served.map(|(tally, series, end)| {
             let samples = series.map_or(Vec::new(), |series| series.end(&tiers));
             let interrupted = end == End::Stopped;
-            (Report::new(&settings, origin, &tiers, &tally, [setup, wall], interrupted), samples)
+            let trace = (origin, warnings.list());
+            (Report::new(&settings, trace, &tiers, &tally, [setup, wall], interrupted), samples)
         });
         if let Some(tiers) = Arc::into_inner(tiers) {
             tiers.close();

@@ -4,11 +4,13 @@ use super::report::{Disk, Latency, Report};
 use crate::figures::{binary, count, scaled};
 use core::fmt;
 use kvstrata_ffi::arena::Backing;
+use kvstrata_ffi::shown::shown;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let asked = &self.settings;
         writeln!(f, "trace            {}", self.trace)?;
+        self.trace_warnings.iter().try_for_each(|warning| writeln!(f, "warning          {warning}"))?;
         writeln!(
             f,
             "tiers            {}",
@@ -29,8 +31,8 @@ impl fmt::Display for Report {
                 true => " with O_DIRECT",
                 false => ", buffered",
             };
-            writeln!(f, "disk             {} by {}{direct}", disk.path, disk.backend)?;
-            disk.notes.iter().try_for_each(|note| writeln!(f, "                 {note}"))?;
+            writeln!(f, "disk             {} by {}{direct}", shown(&disk.path), disk.backend)?;
+            disk.notes.iter().try_for_each(|note| writeln!(f, "                 {}", shown(note)))?;
             found_line(f, disk)?;
         }
         writeln!(

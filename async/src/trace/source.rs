@@ -1,6 +1,7 @@
 //! Where a trace's bytes come from, decompressed: a file, standard input, or the one in this binary.
 
 use super::zstd::ZstdFrames;
+use kvstrata_ffi::shown::shown_path;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::PathBuf;
@@ -75,7 +76,7 @@ impl core::fmt::Display for TraceSource {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             TraceSource::Bundled => f.write_str("conversation (bundled)"),
-            TraceSource::File(path) => write!(f, "{}", path.display()),
+            TraceSource::File(path) => write!(f, "{}", shown_path(path)),
             TraceSource::Stdin => f.write_str("standard input"),
         }
     }

@@ -102,7 +102,18 @@ fn a_bad_line_is_named_with_what_is_wrong() {
             "line 3: timestamp = -4: must be 0 or more",
         ),
         ("\u{fffd}", "line 3: not a JSON object"),
-        ("[0, 1, 1, [2]]", "line 3: not a JSON object"),
+        (
+            "[0, 1, 1, [2]]",
+            "line 3: a JSON array, and a trace is one JSON object a line; jq -c '.[]' makes it so",
+        ),
+        (
+            "{\"timestamp\": 0, \"input_length\": 1100, \"output_length\": 1, \"hash_ids\": [7, 4, 7]}",
+            "line 3: hash_ids has 7 twice: a prompt has a block once",
+        ),
+        (
+            "{\"timestamp\": 0, \"input_length\": 1, \"output_length\": 1, \"hash_ids\": [\"\\u001b]0;x\\u0007\"]}",
+            "line 3: invalid type: string \"\\u{1b}]0;x\\u{7}\", expected u64",
+        ),
     ];
     for (line, wanted) in cases {
         let message = bad(line);
@@ -130,5 +141,148 @@ fn the_bundled_trace_is_whole() {
         highest = highest.max(request.hash_ids.into_iter().max().unwrap_or(0));
     }
     assert_eq!((requests, blocks, highest), (BUNDLED_REQUESTS, 288_500, 182_789));
+    assert_eq!(reader.warnings().list(), []);
     assert_eq!(Some(reader.consumed_bytes()), reader.input_bytes());
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_first_line() {
+    let expected = read(LINES.as_bytes()).expect("two good lines");
+    assert_eq!(read(format!("\u{feff}{LINES}").as_bytes()).expect("the same"), expected);
+    assert!(refusal(format!("{LINES}\n\u{feff}{LINES}").as_bytes()).contains("line 4: not a JSON object"));
+}
+
+#[test]
+fn another_form_of_text_is_refused_by_its_name() {
+    let wide = |mark: &[u8], unit: fn(u16) -> [u8; 2]| {
+        mark.iter().copied().chain(LINES.encode_utf16().flat_map(unit)).collect::<Vec<u8>>()
+    };
+    let marked = [wide(&[0xff, 0xfe], u16::to_le_bytes), wide(&[0xfe, 0xff], u16::to_be_bytes)];
+    for bytes in marked.into_iter().chain([wide(&[], u16::to_le_bytes), wide(&[], u16::to_be_bytes)]) {
+        let message = refusal(&bytes);
+        assert!(
+            message.contains("line 1: the text is UTF-16 or UTF-32") && message.contains("iconv"),
+            "{message}"
+        );
+    }
+    for array in ["[", "[\n  {\n", &format!("[{}]", "1,".repeat(9 << 20))] {
+        let message = refusal(array.as_bytes());
+        assert!(message.contains("line 1: a JSON array") && message.contains("jq -c '.[]'"), "{message}");
+    }
+    for empty in ["", "\n \n", "\u{feff}"] {
+        let message = refusal(empty.as_bytes());
+        assert!(message.contains(": no requests in it"), "{empty:?}: {message}");
+    }
+}
+
+/// One request a line, of a time, a length and so many ids that no other line has.
+fn lines(of: &[(f64, u64, u64)]) -> String {
+    let line = |(nth, (time, length, ids)): (usize, &(f64, u64, u64))| {
+        let ids: Vec<u64> = (0..*ids).map(|id| 1000 * nth as u64 + id).collect();
+        format!(
+            "{{\"timestamp\": {time}, \"input_length\": {length}, \"output_length\": 1, \"hash_ids\": {ids:?}}}\n"
+        )
+    };
+    of.iter().enumerate().map(line).collect()
+}
+
+/// The warnings of a trace, or its refusal.
+fn warned(text: &str, options: TraceOptions) -> Result<Vec<String>, String> {
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(text.as_bytes()).expect("written");
+    let mut reader = TraceReader::with(TraceSource::File(file.path().to_owned()), options)
+        .map_err(|error| error.to_string())?;
+    let warnings = reader.warnings();
+    while reader.next_request().map_err(|error| error.to_string())?.is_some() {}
+    Ok(warnings.list().iter().map(ToString::to_string).collect())
+}
+
+fn of_tokens(tokens: u32) -> TraceOptions {
+    TraceOptions { block_tokens: NonZeroU32::new(tokens), ..TraceOptions::default() }
+}
+
+#[test]
+fn lengths_that_contradict_a_block_are_named_by_line() {
+    let usual = TraceOptions::default();
+    // Whole blocks alone, or the rest too.
+    assert_eq!(
+        warned(&lines(&[(0.0, 1023, 1), (0.0, 1023, 2), (0.0, 0, 0), (0.0, 1024, 2)]), usual),
+        Ok(vec![])
+    );
+    let sixteen = lines(&[(0.0, 500, 1), (0.0, 521, 33), (0.0, 553, 35)]);
+    assert_eq!(
+        warned(&lines(&[(0.0, 16, 1), (0.0, 521, 33), (0.0, 553, 35)]), usual),
+        Ok(vec![
+            "line 2: hash_ids has 33 blocks, and input_length = 521 makes 2 of 512 tokens; say how many tokens a block has with \
+             --trace-block-tokens (16 fits the lines read) [2 lines in all]"
+                .to_owned()
+        ])
+    );
+    let all = warned(&sixteen, usual).expect("read");
+    assert!(
+        all[0].starts_with("line 2: ") && !all[0].contains("fits"),
+        "the first line has blocks of 500: {all:?}"
+    );
+    assert_eq!(warned(&lines(&[(0.0, 521, 33), (0.0, 553, 35)]), of_tokens(16)), Ok(vec![]));
+    let refused = warned(&sixteen, of_tokens(16)).expect_err("said, and contradicted");
+    assert!(
+        refused.contains("line 1: hash_ids has 1 blocks, and input_length = 500 makes 32 of 16 tokens"),
+        "{refused}"
+    );
+    assert!(refused.contains("--trace-block-tokens 16 "), "{refused}");
+    let none = warned(&lines(&[(0.0, 600, 0)]), usual).expect("read");
+    assert!(none[0].contains("hash_ids has 0 blocks"), "{none:?}");
+}
+
+#[test]
+fn lines_out_of_order_are_named() {
+    let times = [5000.0, 5000.0, 100.0, 9000.0, 8999.5];
+    let warnings = warned(&lines(&times.map(|time| (time, 1, 1))), TraceOptions::default());
+    assert_eq!(
+        warnings,
+        Ok(vec![
+            "line 3: timestamp = 100 is before that of line 2, 5000: requests are taken in the order of the lines; sort them first, as by \
+             jq -sc 'sort_by(.timestamp)[]' [2 lines in all]"
+                .to_owned()
+        ])
+    );
+}
+
+#[test]
+fn seconds_taken_for_milliseconds_are_seen() {
+    let unit = |time| TraceOptions { time, ..TraceOptions::default() };
+    let every = |seconds: f64, requests: u32| {
+        let times: Vec<_> = (0..requests).map(|nth| (f64::from(nth) * seconds, 1, 1)).collect();
+        lines(&times)
+    };
+    for odd in [every(0.75, 4), every(0.75, 300), every(0.5, 100), every(1.0 / 3.0, 100)] {
+        let warnings = warned(&odd, unit(None)).expect("read");
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("requests a second if they are milliseconds"),
+            "{warnings:?}"
+        );
+        assert!(
+            warnings[0].starts_with("line 2: timestamps from 0 to ")
+                && warnings[0].contains("--trace-time s")
+        );
+        for said in [TimeUnit::Seconds, TimeUnit::Milliseconds] {
+            assert_eq!(warned(&odd, unit(Some(said))), Ok(vec![]), "it was said");
+        }
+    }
+    // Whole seconds, by their rate alone: two a second.
+    let whole: Vec<_> = (0..400_u32).map(|nth| (f64::from(nth / 2), 1, 1)).collect();
+    let warnings = warned(&lines(&whole), unit(None)).expect("read");
+    assert!(warnings[0].contains("from 0 to 49 make 2020 requests a second"), "{warnings:?}");
+    for usual in [every(0.0, 300), every(20.5, 300), every(1.0, 300), every(250.0, 300), every(1.0, 2)] {
+        assert_eq!(warned(&usual, unit(None)), Ok(vec![]));
+    }
+    let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
+    file.write_all(every(1.5, 3).as_bytes()).expect("written");
+    let of = TraceSource::File(file.path().to_owned());
+    let reader = TraceReader::with(of, unit(Some(TimeUnit::Seconds))).expect("there");
+    let times: Vec<f64> = reader.map(|request| request.expect("good").timestamp).collect();
+    assert_eq!(times, [0.0, 1500.0, 3000.0]);
+    let refused =
+        warned(&lines(&[(1e306, 1, 1)]), unit(Some(TimeUnit::Seconds))).expect_err("no clock has it");
+    assert!(refused.contains("line 1: timestamp = 1000000"), "{refused}");
 }

@@ -62,7 +62,7 @@ async fn an_allocation_that_nobody_polls_leaves_the_line_by_its_deadline() {
     drop(held);
     let behind = manager.allocate_within(2, PATIENCE).await.expect("what it had gathered");
     let late = first.await.expect_err("there were never four");
-    let AllocateError::Deadline { requested, waited, available, capacity, ahead } = late else {
+    let AllocateError::Deadline { requested, waited, available, capacity, ahead, .. } = late else {
         panic!("{late:?}")
     };
     assert_eq!((requested, waited, available, capacity, ahead), (4, SOON, 2, 4, 0));

@@ -55,11 +55,18 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
     let error = a.allocate(5).await.expect_err("more than its quota");
     assert_eq!(
         error.to_string(),
-        "5 blocks were asked for, and the tenant may have 4 of the device's 16; ask for fewer, or raise quota.device"
+        "5 blocks were asked for, and the tenant may have 4 of the device's 16; ask for fewer, or raise its quota: the device of its \
+         [[tenant]], or quota.device where it has none of its own"
     );
     let all = a.allocate(4).await.expect("its quota");
     let error = a.allocate_within(1, Duration::from_millis(5)).await.expect_err("at its quota");
     assert!(matches!(error, AllocateError::Deadline { available: 12, ahead: 0, .. }), "{error}");
+    // Not that there are twelve for the one that was not to be had.
+    assert_eq!(
+        error.to_string(),
+        "1 blocks were not to be had in 5ms: the tenant has 4 of the 4 that it may have, though of the device 12 of 16 are free or evictable, \
+         and 0 waited before; release some, or preempt a request"
+    );
     let waits = tokio::spawn({
         let a = a.clone();
         async move { a.allocate(2).await.map(|blocks| blocks.len()) }

@@ -163,6 +163,46 @@ async fn who_does_not_come_to_an_end_is_given_up_soon() {
     assert_eq!(get(address, "/healthz").1, "ok\n");
 }
 
+/// Ten times as many as have a thread: neither a probe nor a scrape waits until they are given up.
+#[tokio::test]
+async fn slow_connections_keep_nobody_waiting() {
+    let (_manager, address) = listening();
+    // Answered beside them, not after they were given up: seen once, since they are given up soon.
+    let beside = || {
+        let slow = slow(address, 146);
+        for path in ["/healthz", "/metrics", "/healthz"] {
+            assert!(get(address, path).0.starts_with("HTTP/1.0 200 "), "{path}");
+        }
+        slow.into_iter().all(|mut slow| {
+            slow.set_nonblocking(true).expect("a socket");
+            slow.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        })
+    };
+    assert!((0..20).any(|_| beside()), "they are waited for");
+}
+
+/// More than wait at a time: the oldest give their places up, and the next is answered.
+#[tokio::test]
+async fn more_heads_than_are_waited_for_end_the_oldest() {
+    let (_manager, address) = listening();
+    let mut slow = slow(address, 300);
+    assert_eq!(get(address, "/healthz").1, "ok\n");
+    let end = slow[0].read(&mut [0]).map_err(|error| error.kind());
+    assert!([Ok(0), Err(ErrorKind::ConnectionReset)].contains(&end), "{end:?}");
+}
+
+/// Byte by byte, as no client does: the same answer.
+#[tokio::test]
+async fn a_head_in_pieces_is_answered_as_a_whole_one() {
+    let (_manager, address) = listening();
+    let mut connection = say(address, "");
+    connection.set_nodelay(true).expect("a socket");
+    for byte in question("/healthz").as_bytes() {
+        connection.write_all(&[*byte]).expect("it reads");
+    }
+    assert_eq!(answer(connection).1, "ok\n");
+}
+
 #[test]
 fn where_all_places_are_taken_it_is_said_at_once_whether_it_is_alive_and_nothing_else() {
     let (go_on, hang) = mpsc::channel::<()>();

@@ -3,6 +3,7 @@
 use super::options::Backend;
 use super::recovery::RejectedRecords;
 use crate::gds::GdsDescription;
+use crate::shown::shown_path;
 use std::path::PathBuf;
 
 /// What opening a volume has found that somebody is to see to.
@@ -70,7 +71,7 @@ impl core::fmt::Display for Description {
             return write!(f, "{}: out of service; {}", path.display(), self.notes.join("; "));
         }
         let direct = if self.direct { "O_DIRECT" } else { "buffered" };
-        write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", path.display())?;
+        write!(f, "{}: {slots} slots of {stride} bytes by {backend} ({direct}; {ring})", shown_path(path))?;
         if let Some(gds) = &self.gds {
             write!(f, "; device memory by {gds}")?;
         }

@@ -3,6 +3,7 @@
 use super::choice::uring_remedy;
 use super::recovery::Rejection;
 use crate::gds::{CuFileCode, PANICKED};
+use crate::shown::{shown, shown_path};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// An option is impossible.
-    #[error("volume {}: {option} {why}", path.display())]
+    #[error("volume {}: {option} {why}", shown_path(path))]
     Option {
         /// The volume's path.
         path: PathBuf,
@@ -21,21 +22,27 @@ pub enum VolumeError {
         why: String,
     },
     /// Something of that name is there already.
-    #[error("volume {}: the path exists already; remove it, choose another, or keep the volume", path.display())]
+    #[error(
+        "volume {}: the path exists already; remove it, choose another, or keep the volume",
+        shown_path(path)
+    )]
     Exists {
         /// The volume's path.
         path: PathBuf,
     },
     /// Another volume, of this process or another, uses the file.
-    #[error("volume {}: the file is in use by another volume; choose another path", path.display())]
+    #[error("volume {}: the file is in use by another volume; choose another path", shown_path(path))]
     InUse {
         /// The volume's path.
         path: PathBuf,
     },
     /// The file is a volume, but of something else.
     #[error(
-        "volume {}: its {field} is {found}, and {wanted} is wanted; choose another path, or start over with \
-         reinitialize, which forgets what it holds", path.display()
+        "volume {}: its {field} is {}, and {} is wanted; choose another path, or start over with \
+         reinitialize, which forgets what it holds",
+        shown_path(path),
+        shown(found),
+        shown(wanted)
     )]
     Foreign {
         /// The volume's path.
@@ -50,7 +57,8 @@ pub enum VolumeError {
     /// The file was a volume, of which too little is left to tell which.
     #[error(
         "volume {}: neither superblock is whole, and the file is not as long as the volume that is wanted; choose another \
-         path, or start over with reinitialize, which forgets what it holds", path.display()
+         path, or start over with reinitialize, which forgets what it holds",
+        shown_path(path)
     )]
     Damaged {
         /// The path.
@@ -59,7 +67,8 @@ pub enum VolumeError {
     /// The file is something else, or nothing is left that says otherwise, and stays as it is.
     #[error(
         "volume {}: the file is no volume, or nothing is left that says so, and is overwritten by no option; choose another \
-         path, or remove it if nobody needs it", path.display()
+         path, or remove it if nobody needs it",
+        shown_path(path)
     )]
     NotAVolume {
         /// The path.
@@ -68,7 +77,8 @@ pub enum VolumeError {
     /// The path names a block device.
     #[error(
         "volume {}: the path is a block device, and a volume is a regular file; make a file system on the device (ext4, \
-         xfs), mount it, and name a file there", path.display()
+         xfs), mount it, and name a file there",
+        shown_path(path)
     )]
     BlockDevice {
         /// The path.
@@ -76,8 +86,8 @@ pub enum VolumeError {
     },
     /// The file system has not that much room. No file is left behind.
     #[error(
-        "volume {}: needs {needed_bytes} bytes, but its file system has {available_bytes} left; \
-         use fewer or smaller slots, or free space", path.display()
+        "volume {}: needs {needed_bytes} bytes, {}; use fewer or smaller slots, or free space",
+        shown_path(path), left(*.needed_bytes, *.available_bytes)
     )]
     NoSpace {
         /// The volume's path.
@@ -87,8 +97,25 @@ pub enum VolumeError {
         /// Bytes that the file system had left when asked.
         available_bytes: u64,
     },
+    /// The disk quota of the file's owner, group or project does not allow that much. No file is left behind.
+    #[error(
+        "volume {}: needs {needed_bytes} bytes, and the disk quota of its owner, group or project does not allow them (its file \
+         system itself has {available_bytes} left); raise the quota, use fewer or smaller slots, or choose another path",
+        shown_path(path)
+    )]
+    Quota {
+        /// The volume's path.
+        path: PathBuf,
+        /// Bytes that the volume needs.
+        needed_bytes: u64,
+        /// Bytes that the file system had left when asked, whoever may have them.
+        available_bytes: u64,
+    },
     /// The process's limit on file sizes is lower. No file is left behind.
-    #[error("volume {}: needs {needed_bytes} bytes, but files are limited to {limit_bytes}; raise `ulimit -f`", path.display())]
+    #[error(
+        "volume {}: needs {needed_bytes} bytes, but files are limited to {limit_bytes}; raise `ulimit -f`",
+        shown_path(path)
+    )]
     FileSizeLimit {
         /// The volume's path.
         path: PathBuf,
@@ -100,7 +127,8 @@ pub enum VolumeError {
     /// O_DIRECT was required and the file system refuses it.
     #[error(
         "volume {}: O_DIRECT is refused here ({why}); put the volume on ext4, xfs or a block device's file system, \
-         or allow buffered I/O", path.display()
+         or allow buffered I/O",
+        shown_path(path)
     )]
     NoDirect {
         /// The volume's path.
@@ -110,7 +138,7 @@ pub enum VolumeError {
     },
     /// io_uring was required and the kernel refuses it.
     #[error(
-        "volume {}: io_uring is refused ({source}); {}, or allow the blocking backend", path.display(), uring_remedy(.source)
+        "volume {}: io_uring is refused ({source}); {}, or allow the blocking backend", shown_path(path), uring_remedy(.source)
     )]
     NoUring {
         /// The volume's path.
@@ -119,7 +147,7 @@ pub enum VolumeError {
         source: io::Error,
     },
     /// The system refused an operation on the file.
-    #[error("volume {}: cannot {operation}: {source}", path.display())]
+    #[error("volume {}: cannot {operation}: {source}", shown_path(path))]
     Os {
         /// The volume's path.
         path: PathBuf,
@@ -128,6 +156,33 @@ pub enum VolumeError {
         /// The system's answer.
         source: io::Error,
     },
+}
+
+/// What a file system that has no room says that it has left; some have a reserve, or others write meanwhile.
+fn left(needed_bytes: u64, available_bytes: u64) -> String {
+    match available_bytes < needed_bytes {
+        true => format!("but its file system has {available_bytes} left"),
+        false => format!(
+            "and its file system refuses them, though it had {available_bytes} left before: others write to it, or it keeps a reserve"
+        ),
+    }
+}
+
+impl VolumeError {
+    /// There is no room: by the system's answer to an allocation or a write, what of it is lacking. None: it says something else.
+    pub(super) fn no_room(
+        source: &io::Error,
+        path: &Path,
+        needed_bytes: u64,
+        available_bytes: u64,
+    ) -> Option<VolumeError> {
+        let path = path.to_owned();
+        match source.raw_os_error()? {
+            libc::ENOSPC => Some(VolumeError::NoSpace { path, needed_bytes, available_bytes }),
+            libc::EDQUOT => Some(VolumeError::Quota { path, needed_bytes, available_bytes }),
+            _ => None,
+        }
+    }
 }
 
 /// Which way a request moves bytes.
@@ -153,7 +208,7 @@ impl core::fmt::Display for Direction {
 
 /// A request that did not move all its bytes. Its buffer has been given back to the arena.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("volume {}: {direction}{}: {cause}", path.display(), of_slot(*direction, *slot))]
+#[error("volume {}: {direction}{}: {cause}", shown_path(path), of_slot(*direction, *slot))]
 pub struct IoFailure {
     /// The volume's path.
     pub path: Arc<Path>,
@@ -290,5 +345,41 @@ fn sum_code(code: i32) -> String {
     match code {
         PANICKED => "DeviceSums panicked".to_owned(),
         code => format!("DeviceSums answers {code}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_room_is_said_as_what_is_lacking() {
+        let said = |errno, needed, left| {
+            let source = io::Error::from_raw_os_error(errno);
+            VolumeError::no_room(&source, Path::new("/a\u{1b}b"), needed, left).map(|error| error.to_string())
+        };
+        let volume = "volume /a\\u{1b}b: needs 8192 bytes, ";
+        assert_eq!(
+            said(libc::ENOSPC, 8192, 100),
+            Some(format!(
+                "{volume}but its file system has 100 left; use fewer or smaller slots, or free space"
+            ))
+        );
+        let refused = said(libc::ENOSPC, 8192, 8192).expect("no room");
+        assert!(
+            refused
+                .starts_with(&format!("{volume}and its file system refuses them, though it had 8192 left")),
+            "{refused}"
+        );
+        let quota = said(libc::EDQUOT, 8192, 1 << 40).expect("no room");
+        assert!(
+            quota.starts_with(&format!("{volume}and the disk quota of its owner, group or project ")),
+            "{quota}"
+        );
+        assert!(
+            quota.contains("(its file system itself has 1099511627776 left); raise the quota"),
+            "{quota}"
+        );
+        assert_eq!(said(libc::EIO, 8192, 100), None);
     }
 }

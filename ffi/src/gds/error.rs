@@ -1,5 +1,6 @@
 //! What can go wrong with cuFile: at start-up ([`GdsError`]), and in one call ([`CuFileCode`]).
 
+use crate::shown::shown_path;
 use core::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -127,7 +128,8 @@ pub enum GdsError {
     /// A file that cuFile reads when its driver opens, and waits for without end.
     #[error(
         "cuFile cannot be opened: {} cannot be read ({source}), and it would wait for that for ever; use a kernel with \
-         modules, or a sandbox that shows this file", path.display()
+         modules, or a sandbox that shows this file",
+        shown_path(path)
     )]
     Unreadable {
         /// The file.

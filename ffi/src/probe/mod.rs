@@ -152,6 +152,23 @@ fn answer_within(
     })
 }
 
+/// Bytes as people read them: three digits, and the unit that they fit.
+fn binary(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let (mut number, mut unit) = (bytes as f64, 0);
+    // What would be rounded up to 1024 is one of the next.
+    while number >= 1023.5 && unit + 1 < units.len() {
+        (number, unit) = (number / 1024.0, unit + 1);
+    }
+    let digits = match number {
+        _ if unit == 0 => 0,
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    format!("{number:.digits$} {}", units[unit])
+}
+
 /// A small file of the kernel's, trimmed; none where it cannot be read.
 fn read_trimmed(path: impl AsRef<Path>) -> Option<String> {
     std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())

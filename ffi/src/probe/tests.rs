@@ -73,3 +73,20 @@ fn a_refused_ring_has_the_remedy_of_its_refusal() {
     assert!(remedy(libc::EPERM, Some("2")).contains("`kernel.io_uring_disabled` to 0"));
     assert!(remedy(libc::EPERM, Some("0")).contains("seccomp"));
 }
+
+#[test]
+fn bytes_have_the_unit_that_they_fit() {
+    for (bytes, wanted) in [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (455_000_000, "434 MiB"),
+        (1 << 30, "1.00 GiB"),
+        ((1 << 30) - 1, "1.00 GiB"),
+        (25 << 29, "12.5 GiB"),
+        (300 << 30, "300 GiB"),
+        (3 << 40, "3.00 TiB"),
+        (u64::MAX, "16.0 EiB"),
+    ] {
+        assert_eq!(binary(bytes), wanted, "{bytes}");
+    }
+}

@@ -3,6 +3,7 @@
 use super::Fact;
 use crate::cuda::{CudaDriver, CudaError};
 use crate::gds::{self, GdsError};
+use crate::shown::shown_path;
 use crate::sys::library::Library;
 use std::path::{Path, PathBuf};
 
@@ -62,9 +63,9 @@ pub(super) fn nvcc() -> Fact {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = variable("KVSTRATA_NVCC") {
         return match path.is_file() {
-            true => Fact::found(name, format!("{} (KVSTRATA_NVCC)", path.display()), why),
+            true => Fact::found(name, format!("{} (KVSTRATA_NVCC)", shown_path(&path)), why),
             false => {
-                let detail = format!("KVSTRATA_NVCC is {}, which is no file", path.display());
+                let detail = format!("KVSTRATA_NVCC is {}, which is no file", shown_path(&path));
                 Fact::not_found(name, detail, why, "correct KVSTRATA_NVCC, or unset it")
             }
         };
@@ -74,7 +75,7 @@ pub(super) fn nvcc() -> Fact {
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let folders = homes.chain(std::env::split_paths(&on_path)).chain([PathBuf::from("/usr/local/cuda/bin")]);
     match folders.map(|folder| folder.join("nvcc")).find(|path| path.is_file()) {
-        Some(path) => Fact::found(name, path.display().to_string(), why),
+        Some(path) => Fact::found(name, shown_path(&path).to_string(), why),
         None => {
             let remedy = "install the CUDA toolkit and set CUDA_HOME, or KVSTRATA_NVCC to the compiler";
             Fact::not_found(

@@ -24,6 +24,7 @@ pub(super) use curves::curves;
 pub(super) use flow::flow;
 
 use crate::files;
+use kvstrata_ffi::shown::shown_path;
 use panel::Panel;
 use plotters::backend::{BitMapBackend, SVGBackend};
 use plotters::coord::Shift;
@@ -122,7 +123,7 @@ impl Target {
 
     /// Draws; the file is either as it was or complete.
     pub(super) fn write(&self, drawing: &Drawing) -> Result<(), String> {
-        let named = |what: String| format!("--plot {}: {what}", self.path.display());
+        let named = |what: String| format!("--plot {}: {what}", shown_path(&self.path));
         let picture = match self.format {
             Format::Svg => svg(drawing),
             Format::Png => png(drawing),

@@ -9,7 +9,7 @@
 //! | [`Flag`] | `bool` | `true`; in variables also `1`, `yes`, `on` |
 //! | [`Word`] | what is [`Named`] | `"lru"` |
 //! | [`Text`], [`File`], [`Files`] | `String`, `PathBuf`, a list | `"/mnt/a"`, `["/mnt/a", "/mnt/b"]`; in variables separated by commas |
-//! | [`Address`] | `SocketAddr` | `"127.0.0.1:9400"` |
+//! | [`Address`] | `SocketAddr` | `"127.0.0.1:9400"`, `"localhost:9400"` |
 //! | [`LayerList`] | layers of a model | `"0-31"`, `"1-35/2"`, `[0, 1, 5]` |
 //! | [`Maybe`] | `Option` of another | `"none"`, or as the other |
 //!

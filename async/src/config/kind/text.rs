@@ -1,6 +1,7 @@
 //! Kinds that are text: words, paths, layers.
 
 use super::{Kind, Raw};
+use crate::address;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -128,13 +129,13 @@ impl Kind<Vec<PathBuf>> for Files {
     }
 }
 
-/// An address of the machine and a port.
+/// An address of the machine, or a name of it, and a port.
 pub(in crate::config) struct Address;
 
 impl Kind<SocketAddr> for Address {
     fn read(&self, raw: &Raw<'_>) -> Option<SocketAddr> {
         let Raw::Text(text) = raw else { return None };
-        text.trim().parse().ok()
+        address::place(text).ok()
     }
     fn holds(&self, _: &SocketAddr) -> bool {
         true
@@ -143,7 +144,7 @@ impl Kind<SocketAddr> for Address {
         quoted(&value.to_string())
     }
     fn allowed(&self) -> String {
-        "an address and a port (0: a free one), as 127.0.0.1:9400 or [::1]:9400".to_owned()
+        address::ALLOWED.to_owned()
     }
     fn name(&self) -> &'static str {
         "address"

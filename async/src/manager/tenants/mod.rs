@@ -107,6 +107,19 @@ pub(super) fn owners(config: &ManagerConfig, tier: Tier, blocks: usize) -> Arc<O
     Owners::new(blocks, named.map(|own| own.unwrap_or(part)), part)
 }
 
+/// What to do about a quota of so many blocks of the device.
+pub(super) fn more_room(quota: usize) -> &'static str {
+    match quota {
+        // Nobody can ask for fewer than one.
+        0 => {
+            "give it a part that makes at least one block: the device of its [[tenant]], or quota.device where it has none of its own"
+        }
+        _ => {
+            "ask for fewer, or raise its quota: the device of its [[tenant]], or quota.device where it has none of its own"
+        }
+    }
+}
+
 /// What a tenant has of a tier, and may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TenantUse {

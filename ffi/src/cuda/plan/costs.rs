@@ -23,6 +23,7 @@ mod tests;
 
 use super::super::copy::Direction;
 use super::route::{Fragments, Route};
+use crate::shown::shown;
 use core::fmt;
 use core::time::Duration;
 use grid::Grid;
@@ -247,9 +248,9 @@ impl fmt::Display for CostSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CostSource::Measured { card, cuda: (major, minor), when } => {
-                write!(f, "measured on {card} with CUDA {major}.{minor}, {when}")
+                write!(f, "measured on {} with CUDA {major}.{minor}, {}", shown(card), shown(when))
             }
-            CostSource::Reasoned { card } => write!(f, "reasoned for {card}, not measured"),
+            CostSource::Reasoned { card } => write!(f, "reasoned for {}, not measured", shown(card)),
         }
     }
 }

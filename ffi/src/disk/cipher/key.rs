@@ -4,6 +4,7 @@
 //! - I1: a key's bytes lie in one place in memory, which is wiped when the last clone is dropped; so is each buffer through
 //!   which they came. No message holds any part of them.
 
+use crate::shown::{shown, shown_path};
 use core::cmp::Ordering;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -20,7 +21,7 @@ const FILE_BYTES: usize = 128;
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The system refused to open or to read the file.
-    #[error("key file {}: cannot be read: {source}", path.display())]
+    #[error("key file {}: cannot be read: {source}", shown_path(path))]
     Os {
         /// The file's path.
         path: PathBuf,
@@ -28,13 +29,16 @@ pub enum KeyError {
         source: io::Error,
     },
     /// A directory, a pipe or a device.
-    #[error("key file {}: is not a regular file; name one", path.display())]
+    #[error("key file {}: is not a regular file; name one", shown_path(path))]
     NotAFile {
         /// The file's path.
         path: PathBuf,
     },
     /// Others than the file's owner may read or change it.
-    #[error("key file {}: its mode {mode:04o} lets others than its owner in; `chmod 600` it", path.display())]
+    #[error(
+        "key file {}: its mode {mode:04o} lets others than its owner in; `chmod 600` it",
+        shown_path(path)
+    )]
     Mode {
         /// The file's path.
         path: PathBuf,
@@ -45,7 +49,7 @@ pub enum KeyError {
     #[error("the system gives no random numbers for a new key; name a key file")]
     Random,
     /// The variable is not there.
-    #[error("environment variable {name}: is not set; set it to a key of 64 hexadecimal digits")]
+    #[error("environment variable {}: is not set; set it to a key of 64 hexadecimal digits", shown(name))]
     NotSet {
         /// The variable's name.
         name: String,
@@ -102,7 +106,7 @@ impl Key {
                 Err(found) => found,
             },
         };
-        let origin = format!("key file {}", path.display());
+        let origin = format!("key file {}", shown_path(path));
         Err(KeyError::Form { origin, found, wanted: "64 hexadecimal digits or 32 raw bytes" })
     }
 
@@ -115,7 +119,7 @@ impl Key {
         let value = std::env::var_os(name).ok_or_else(|| KeyError::NotSet { name: name.to_owned() })?;
         let value = Zeroizing::new(value.into_encoded_bytes());
         Key::from_digits(value.trim_ascii()).map_err(|found| {
-            let origin = format!("environment variable {name}");
+            let origin = format!("environment variable {}", shown(name));
             KeyError::Form { origin, found, wanted: "64 hexadecimal digits" }
         })
     }

@@ -22,6 +22,7 @@ use super::begin::{last_sequence, not_encrypted};
 use super::name::{self, Named};
 use super::system::{in_memory, served_elsewhere};
 use super::{BUFFERED_ALIGN_BYTES, Contents, Prepared, RawTable, make_room, no_memory, os, random};
+use crate::shown::shown_path;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -110,7 +111,7 @@ pub(in crate::disk) fn set_of<'f>(
             _ if contents.table.is_none() => {}
             None => known = Some((id, path)),
             Some((wanted, first)) if id != wanted => {
-                let wanted = format!("{wanted:032x} of {}", first.display());
+                let wanted = format!("{wanted:032x} of {}", shown_path(first));
                 return Err(foreign(path, "set_id", format!("{id:032x}"), wanted));
             }
             Some(_) => {}

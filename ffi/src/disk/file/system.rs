@@ -153,10 +153,12 @@ fn direct_alignment(_file: &File) -> Result<usize, String> {
 pub(super) fn allocate(file: &File, path: &Path, bytes: u64, missing: u64) -> Result<bool, VolumeError> {
     // Asked first, so that an absurd size does not fill the disk for a moment.
     let available = available_bytes(file);
-    let no_space =
-        || VolumeError::NoSpace { path: path.to_owned(), needed_bytes: missing, available_bytes: available };
     if missing > available {
-        return Err(no_space());
+        return Err(VolumeError::NoSpace {
+            path: path.to_owned(),
+            needed_bytes: missing,
+            available_bytes: available,
+        });
     }
     // Going over this limit does not fail, it kills: SIGXFSZ.
     let limit = file_size_limit();
@@ -170,13 +172,15 @@ pub(super) fn allocate(file: &File, path: &Path, bytes: u64, missing: u64) -> Re
         let Err(error) = fallocate(file, bytes) else { return Ok(true) };
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            Some(libc::ENOSPC | libc::EDQUOT) => return Err(no_space()),
             Some(libc::EFBIG) => return Err(over_limit()),
             Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => {
                 file.set_len(bytes).map_err(os)?;
                 return Ok(false);
             }
-            _ => return Err(os(error)),
+            _ => {
+                let no_room = VolumeError::no_room(&error, path, missing, available);
+                return Err(no_room.unwrap_or_else(|| os(error)));
+            }
         }
     }
 }

@@ -135,13 +135,9 @@ fn fill(
                 file.read_exact_at(there, at).map_err(os(path, "read what was never written"))?;
             }
             if !found || *there == *zeros {
-                file.write_all_at(zeros, at).map_err(|source| match source.raw_os_error() {
-                    Some(libc::ENOSPC | libc::EDQUOT) => VolumeError::NoSpace {
-                        path: path.to_owned(),
-                        needed_bytes: bytes,
-                        available_bytes: available,
-                    },
-                    _ => os(path, "write the file through")(source),
+                file.write_all_at(zeros, at).map_err(|source| {
+                    let no_room = VolumeError::no_room(&source, path, bytes, available);
+                    no_room.unwrap_or_else(|| os(path, "write the file through")(source))
                 })?;
             }
             at += step;

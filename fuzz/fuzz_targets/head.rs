@@ -1,0 +1,10 @@
+//! Any bytes as the head of a request to the metrics' endpoint: the same method and path however they are cut into pieces.
+#![no_main]
+
+#[expect(dead_code, reason = "each target uses one of the checks")]
+#[path = "../../async/tests/fuzzed/checks.rs"]
+mod checks;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| checks::head(bytes));

@@ -1,0 +1,10 @@
+//! Any file of settings is refused with messages that no terminal obeys, or makes a configuration that is read back as it was written.
+#![no_main]
+
+#[expect(dead_code, reason = "each target uses one of the checks")]
+#[path = "../../async/tests/fuzzed/checks.rs"]
+mod checks;
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| checks::settings(bytes));
