@@ -15,6 +15,7 @@
 //! | `raw.rs` | a value before its setting has read it |
 //! | `builder.rs`, `file.rs`, `variables.rs` | where values come from, and which wins |
 //! | `geometry.rs` | the model, the geometry and groups of layers: what a block is |
+//! | `model_file.rs` | the same from a model's `config.json` |
 //! | `check.rs` | numbers that follow from others, and what does not go together |
 //! | `error.rs`, `nearest.rs` | what is wrong, with key, value, place and what is allowed |
 //! | `print.rs`, `reference.rs` | a configuration as a table and as TOML; the reference |
@@ -30,6 +31,7 @@ mod file;
 mod geometry;
 mod kind;
 mod lists;
+mod model_file;
 mod nearest;
 mod print;
 mod raw;
