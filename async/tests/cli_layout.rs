@@ -1,4 +1,5 @@
-//! `kvstrata layout`, end to end: the numbers, the picture, the JSON, what it refuses.
+//! `kvstrata layout`, end to end: the numbers, the picture, the JSON, what it refuses. Past 500 lines because pictures are
+//! written out whole.
 #![cfg(feature = "command")]
 
 use serde_json::Value;
