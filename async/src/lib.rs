@@ -32,6 +32,7 @@ pub mod costs;
 pub mod disk;
 pub mod manager;
 pub mod metrics;
+pub mod model;
 pub mod movers;
 #[cfg(feature = "otel")]
 pub mod otel;

@@ -1,4 +1,5 @@
-//! `kvstrata layout`, end to end: the numbers, the picture, the JSON, what it refuses.
+//! `kvstrata layout`, end to end: the numbers, the picture, the JSON, what it refuses. Past 500 lines because pictures are
+//! written out whole.
 #![cfg(feature = "command")]
 
 use serde_json::Value;
@@ -66,6 +67,25 @@ fn a_block_of_llama_3_70b_has_5_242_880_bytes() {
         (&facts["bytes"]["token"], &facts["bytes"]["token_of_the_model"]),
         (&70_272.into(), &70_272.into())
     );
+}
+
+/// Each rank keeps a head of its own, also where two ranks keep the same: that is what all ranks take.
+#[test]
+fn all_ranks_count_replicated_heads_once_a_rank() {
+    let text = printed(&["--preset", "qwen2.5-7b", "--tp", "8"]);
+    assert!(text.contains("= 1,835,008 bytes = 1.84 MB\n"), "{text}");
+    assert!(text.contains("4 KV heads, replicated over 8 ranks"), "{text}");
+    for (preset, degree, of_rank, of_all) in [
+        ("qwen2.5-7b", "8", 28 * 2 * 16 * 128 * 2, 1_835_008_u64),
+        ("llama-3-70b", "4", 1_310_720, 5_242_880),
+        // Three ranks share eight heads, and none has one twice.
+        ("llama-3-70b", "3", 2 * 655_360, 5_242_880),
+        ("deepseek-v3", "8", 61 * 16 * 576 * 2, 8 * 61 * 16 * 576 * 2),
+    ] {
+        let facts = json(&["--preset", preset, "--tp", degree]);
+        assert_eq!(facts["bytes"]["block"], of_rank, "{preset} {degree}");
+        assert_eq!(facts["bytes"]["block_of_all_ranks"], of_all, "{preset} {degree}");
+    }
 }
 
 #[test]
@@ -159,9 +179,9 @@ fn scales_padding_and_regions_are_drawn() {
 #[test]
 fn every_preset_is_laid_out_in_every_arrangement() {
     let help = String::from_utf8(run_in_locale("C.UTF-8", &["--help"]).stdout).expect("UTF-8");
-    let list = help.split("[possible values: llama-3-8b").nth(1).and_then(|rest| rest.split(']').next());
+    let list = help.split("[possible values: llama-2-7b").nth(1).and_then(|rest| rest.split(']').next());
     let others = list.expect("the presets").split(',').map(str::trim).filter(|name| !name.is_empty());
-    let presets: Vec<&str> = std::iter::once("llama-3-8b").chain(others).collect();
+    let presets: Vec<&str> = std::iter::once("llama-2-7b").chain(others).collect();
     assert!(presets.len() > 10 && presets.contains(&"deepseek-v3"), "{presets:?}");
     for preset in presets {
         for arrangement in ARRANGEMENTS {
@@ -428,4 +448,128 @@ fn extremes_end() {
     let plan = &json(&arguments)["plan"];
     assert_eq!((&plan["pieces"], &plan["families_complete"]), (&(1u64 << 32).into(), &false.into()));
     assert!(printed(&arguments).contains("\n             and more\n"));
+}
+
+/// A layer with a window says so, in the picture, in words and in JSON.
+#[test]
+fn windowed_layers_are_drawn_as_such() {
+    let text = printed(&["--preset", "GPT-OSS-20b"]);
+    for part in [
+        "windows      12 layers of 24: 0, 2, 4, 6, …, 22\n",
+        "┌ layer 0, last 128 tokens ─",
+        "│ all tokens ",
+        "│ last 128 tokens ",
+        "groups       full      12 layers, 24,576 bytes a token\n",
+        "window    12 layers, 24,576 bytes a token, of the last 128\n",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+    let facts = json(&["--preset", "gpt-oss-20b", "--group", "window"]);
+    assert_eq!(facts["layers"], serde_json::json!((0..24).step_by(2).collect::<Vec<_>>()));
+    assert_eq!((&facts["bytes"]["block"], &facts["groups"][1]["window"]), (&393_216.into(), &128.into()));
+    let text = printed(&["--preset", "gemma-3-4b", "--arrangement", "block-first"]);
+    assert!(text.contains("region 0: layer 0, last 1,024 tokens"), "{text}");
+    assert!(!printed(&[]).contains("all tokens"), "a model without windows");
+}
+
+fn file(name: &str) -> String {
+    format!("{}/tests/models/{name}.json", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A model by its own file: the preset's numbers; groups of a hybrid, one of them drawn.
+#[test]
+fn a_config_json_is_laid_out() {
+    for name in ["llama-3-70b", "deepseek-v3", "gpt-oss-20b"] {
+        let of = |arguments: &[&str]| json(&[arguments, &["--tp", "4", "--rank", "1"]].concat());
+        let (config, preset) = (of(&["--config", &file(name)]), of(&["--preset", name]));
+        for key in ["bytes", "dims", "layers", "windowed_layers", "groups", "pieces"] {
+            assert_eq!(config[key], preset[key], "{name} {key}");
+        }
+    }
+    let next = file("qwen3-next-80b");
+    let text = printed(&["--config", &next]);
+    for part in [
+        "full      12 layers, 24,576 bytes a token\n",
+        "1,097,728 bytes of state a layer, not drawn\n",
+        "layers       12 of 48",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+    let state = json(&["--config", &next, "--group", "state", "--tp", "2", "--page", "64"]);
+    assert_eq!(state["bytes"]["block"], 36 * 1_097_728 / 2);
+    let message = refusal(&["--config", &next, "--group", "latent"]);
+    assert!(message.contains("--group latent: qwen3_next has 2 groups of layers: full, state"), "{message}");
+    let message = refusal(&["--config", "/none"]);
+    assert!(message.contains("--config /none: /none: cannot be read"), "{message}");
+    assert!(refusal(&["--config", &next, "--layers", "3"]).contains("--layers"));
+}
+
+/// Stages as vLLM divides them, or as they are listed; the one asked for is drawn.
+#[test]
+fn stages_have_layers_and_bytes() {
+    let text = printed(&["--preset", "deepseek-v3", "--pp", "2"]);
+    for part in [
+        "stages       0: layers 0 to 30, 35,712 bytes a token, 571,392 bytes a block  (drawn)\n",
+        "             1: layers 31 to 60, 34,560 bytes a token, 552,960 bytes a block\n",
+        "layers       31 of 61 layers: 0 to 30\n",
+    ] {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+    let layers = |arguments: &[&str]| -> Vec<u64> {
+        let facts = json(arguments);
+        let stages = facts["stages"].as_array().expect("stages").clone();
+        stages.iter().map(|stage| stage["layers"].as_u64().expect("a number")).collect()
+    };
+    assert_eq!(layers(&["--layers", "22", "--pp", "4", "--preset", "llama-3-8b"]), [5, 6, 6, 5]);
+    assert_eq!(layers(&["--layers", "5", "--pp", "3", "--preset", "llama-3-8b"]), [2, 2, 1]);
+    assert_eq!(layers(&["--preset", "deepseek-v3", "--layer-partition", "33,28"]), [33, 28]);
+    let facts = json(&["--preset", "deepseek-v3", "--layer-partition", "33,28", "--stage", "1"]);
+    assert_eq!((&facts["bytes"]["block"], &facts["layers"][0]), (&(28 * 16 * 1152).into(), &33.into()));
+    for (arguments, wanted) in [
+        (&["--layer-partition", "33,27"][..], "--layer-partition 33,27: has 60 layers, and the model has 80"),
+        (&["--layer-partition", "80,0"], "--layer-partition 80,0: each stage needs at least one layer"),
+        (&["--layer-partition", "40,40", "--pp", "3"], "--layer-partition 40,40: has 2 stages, not --pp 3"),
+        (&["--pp", "81"], "--pp 81: must be from 1 to the model's 80 layers"),
+        (&["--pp", "2", "--stage", "2"], "--stage 2: there are stages 0 to 1"),
+    ] {
+        let message = refusal(arguments);
+        assert!(message.contains(wanted), "{message}");
+    }
+}
+
+/// Four blocks of 16 tokens as one of 64, and back; heads of another degree with them.
+#[test]
+fn a_copy_to_another_page_size_is_as_counted_by_hand() {
+    let with =
+        |more: &[&str]| json(&[&["--tp", "4", "--to", "fully-contiguous"], more].concat())["plan"].clone();
+    let plan = with(&["--to-page", "64"]);
+    assert_eq!((&plan["pieces"], &plan["largest_piece_bytes"]), (&(4 * 160).into(), &8192.into()));
+    assert_eq!((&plan["bytes"], &plan["pages"]["prefix_tokens"]), (&(4 * 1_310_720).into(), &64.into()));
+    let back = with(&["--page", "64", "--to-page", "16"]);
+    assert_eq!((&back["pieces"], &back["bytes"]), (&plan["pieces"], &plan["bytes"]));
+    // An engine's blocks that follow each other are one piece a layer, and of keys and of values.
+    let plan = with(&["--arrangement", "outer-first", "--to-page", "64"]);
+    assert_eq!((&plan["pieces"], &plan["largest_piece_bytes"]), (&160.into(), &(4 * 8192).into()));
+    let plan = with(&["--to-page", "64", "--to-tp", "8", "--to-rank", "1"]);
+    assert_eq!((&plan["pieces"], &plan["bytes"]), (&(160 * 64).into(), &(4 * 655_360).into()));
+    let plan = with(&["--to-page", "24"]);
+    assert_eq!((&plan["pages"]["src_blocks"], &plan["pages"]["dst_blocks"]), (&3.into(), &2.into()));
+    let text = printed(&["--to", "fully-contiguous", "--to-page", "64"]);
+    assert!(
+        text.contains("pages        4 blocks of 16 tokens here → 1 block of 64 tokens there\n"),
+        "{text}"
+    );
+    assert!(text.contains("prefix hits are then by 64 tokens, whole blocks of both sides\n"), "{text}");
+    let message = refusal(&["--to", "fully-contiguous", "--to-page", "64", "--block", "1021"]);
+    assert!(
+        message.contains("--to-page 64: 4 blocks of 16 tokens become 1 of 64, and --blocks 1024 has not"),
+        "{message}"
+    );
+}
+
+#[test]
+fn preset_names_are_matched_without_case() {
+    assert_eq!(json(&["--preset", "LLAMA-3-70B"])["model"]["name"], "llama-3-70b");
+    let message = refusal(&["--preset", "qwen3-3b"]);
+    assert!(message.contains("similar value") && message.contains("qwen3-30b-a3b"), "{message}");
 }

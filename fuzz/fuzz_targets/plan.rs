@@ -1,5 +1,5 @@
 //! Any two layouts, blocks and slices: a plan is refused and says why, or the CPU executor's bytes are the oracle's, what the plan says
-//! of itself is true, and its parts are the whole.
+//! of itself is true, and its parts are the whole. Between page sizes, by addresses alone: each byte comes from where the oracle has it.
 #![no_main]
 
 #[path = "../../ffi/tests/copy_cases/mod.rs"]
@@ -7,9 +7,13 @@ mod copy_cases;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use copy_cases::{Case, Picks};
-use kvstrata_core::plan::{CopyPlan, Piece};
+use kvstrata_core::layout::{Layout, Region};
+use kvstrata_core::plan::{CopyPlan, PagePlan, Piece, Slice, naive};
+use kvstrata_core::{BlockId, StorageKind};
 use kvstrata_ffi::copy::{HostCopy, Path, ScopedThreads};
 use libfuzzer_sys::fuzz_target;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
 
 #[derive(Debug)]
@@ -57,6 +61,7 @@ fuzz_target!(|input: Input| {
     picks.sizes[3] %= 12;
     picks.sizes[5] %= 70;
     let Some(mut case) = Case::new(&picks) else { return };
+    pages(&case.src.layout, &case.dst.layout, &input);
     let plan = match case.plan() {
         Ok(plan) => plan,
         Err(refused) => {
@@ -96,6 +101,54 @@ fuzz_target!(|input: Input| {
     }
     assert!(case.src.bytes() == source);
 });
+
+/// The same geometries with another page size at the destination, and a slice of the tokens of some blocks.
+fn pages(src: &Layout, dst: &Layout, input: &Input) {
+    let Some(arrangement) = dst.arrangement() else { return };
+    let config = dst.config().page_size(1 + u32::from(input.bytes % 37));
+    let Ok(need) = arrangement.needs(&config) else { return };
+    let step = (need.bytes + 64).next_multiple_of(config.alignment);
+    let region = |number: u64| Region {
+        kind: StorageKind::Device { ordinal: 0 },
+        ..Region::system((1 << 40) + number * step, need.bytes)
+    };
+    let regions: Vec<Region> = (0..u64::from(need.count)).map(region).collect();
+    let dst = Layout::new(config, arrangement, &regions).expect("as it needs");
+    let mut to: Vec<BlockId> = Vec::new();
+    let mut from: Vec<BlockId> = Vec::new();
+    for (at, block) in &input.picks.blocks {
+        from.push(BlockId(u32::from(*at) % src.config().num_blocks));
+        let block = BlockId(u32::from(*block) % config.num_blocks);
+        if !to.contains(&block) {
+            to.push(block);
+        }
+    }
+    let of_src = from.len() as u32 * src.config().page_size;
+    let of_dst = to.len() as u32 * config.page_size;
+    if from.is_empty() {
+        return;
+    }
+    let first = [u32::from(input.blocks) % of_src, u32::from(input.layers) % of_dst];
+    let count = 1 + u32::from(input.threads) % (of_src - first[0]).min(of_dst - first[1]);
+    let tokens = Slice::Moved { src: first[0], dst: first[1], count };
+    let plan = PagePlan::new(src, &from, &dst, &to, tokens.clone(), .., ..).expect("all of it is there");
+    let (mut wanted, last) = (BTreeMap::new(), Cell::new(0));
+    let read = |at| {
+        last.set(at);
+        0
+    };
+    naive::copy_tokens((src, &from), (&dst, &to), tokens, .., .., read, |at, _| {
+        assert_eq!(wanted.insert(at, last.get()), None, "written twice");
+    });
+    let mut moved = BTreeMap::new();
+    for piece in plan.pieces() {
+        for i in 0..piece.bytes {
+            assert_eq!(moved.insert(piece.dst + i, piece.src + i), None, "in two pieces");
+        }
+    }
+    assert!(moved == wanted, "each byte from where the oracle has it");
+    assert_eq!(plan.bytes(), wanted.len() as u64);
+}
 
 /// What a plan says of its pieces.
 fn facts(plan: &CopyPlan) {

@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `subject.rs` | which layers of which model: a group's, a stage's |
 //! | `side.rs` | a geometry in regions of its own; refusals by option |
 //! | `facts.rs`, `copy.rs` | what is printed, as JSON has it: the layout, the copy plan to another |
 //! | `text.rs` | the same as tables |
@@ -12,6 +13,7 @@ mod copy;
 mod draw;
 mod facts;
 mod side;
+mod subject;
 mod text;
 mod units;
 
@@ -23,6 +25,9 @@ use copy::CopyFacts;
 use facts::Facts;
 use kvstrata_core::layout::{Arrangement, DType, HeadOrder, Model, ScalePlace};
 use side::{Geometry, Side};
+use std::path::PathBuf;
+use std::rc::Rc;
+use subject::Subject;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +41,12 @@ Examples:
       What a copy from there to a tier takes: pieces, sizes, strides.
   kvstrata layout --preset qwen3-32b --tp 4 --rank 1 --to fully-contiguous --to-tp 8 --to-rank 2
       What rank 1 of 4 gives to rank 2 of 8.
+  kvstrata layout --config path/to/config.json --group state
+      A model by the file that it is published with, and one of its groups of layers.
+  kvstrata layout --preset deepseek-v3 --pp 2
+      Two stages of a pipeline: layers and bytes of each, and the first one's layout.
+  kvstrata layout --to fully-contiguous --to-page 64
+      Four blocks of 16 tokens as one of 64.
   kvstrata layout --layers 61 --head-size 576 --mla --dtype fp8 --page 64 --json
       A geometry of your own, for a program.
 
@@ -47,7 +58,7 @@ Exit codes: 0 all well; 2 something asked for is impossible, and the message say
 #[command(
     long_about = "Draw where the bytes of a model's KV cache lie: how many bytes a block has and why, shape and strides, \
                   regions, offsets of the first rows, and a picture. With --to, what a copy of a block to another \
-                  arrangement or another tensor-parallel degree takes.\n\n\
+                  arrangement, another page size or another tensor-parallel degree takes.\n\n\
                   A row is the elements of one (block, layer, outer, token, head), and never torn apart. Outer is 0 for keys and \
                   1 for values; a latent (MLA) has no such dimension. A region is a stretch of memory, such as a tensor. \
                   No memory is touched: these are calculations.",
@@ -55,8 +66,14 @@ Exit codes: 0 all well; 2 something asked for is impossible, and the message say
 )]
 pub(super) struct LayoutArgs {
     /// The model [default: llama-3-70b, unless a geometry is given]
-    #[arg(long, value_name = "NAME", value_parser = presets())]
+    #[arg(long, value_name = "NAME", value_parser = presets(), ignore_case = true)]
     preset: Option<&'static Model>,
+    /// A model's config.json, or the folder that has it, instead of a preset
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["preset", "layers", "heads", "head_size", "mla"])]
+    config: Option<PathBuf>,
+    /// Of a model whose layers differ, the group that is drawn: full, window, latent, indexer or state [default: all that are alike, else the first]
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
     /// Layers, instead of the model's
     #[arg(long, value_name = "N", value_parser = number::count)]
     layers: Option<u32>,
@@ -96,6 +113,15 @@ pub(super) struct LayoutArgs {
     /// Which rank, from 0
     #[arg(long, value_name = "R", value_parser = number::count, default_value = "0")]
     rank: u32,
+    /// Stages of a pipeline that share the model's layers, as vLLM divides them
+    #[arg(long, value_name = "N", value_parser = number::count)]
+    pp: Option<u32>,
+    /// Layers of each stage, as 33,28 (VLLM_PP_LAYER_PARTITION)
+    #[arg(long, value_name = "N,N…", value_delimiter = ',', value_parser = number::count)]
+    layer_partition: Option<Vec<u32>>,
+    /// The stage that is drawn, from 0
+    #[arg(long, value_name = "S", value_parser = number::count, default_value = "0")]
+    stage: u32,
     /// The block whose offsets and pieces are printed
     #[arg(long, value_name = "N", value_parser = number::count, default_value = "0")]
     block: u32,
@@ -108,6 +134,9 @@ pub(super) struct LayoutArgs {
     /// Ranks there [default: as here]
     #[arg(long, value_name = "N", value_parser = number::count, requires = "to")]
     to_tp: Option<u32>,
+    /// Tokens a block there; as few blocks as have as many tokens on both sides are planned [default: as here]
+    #[arg(long, value_name = "N", value_parser = number::count, requires = "to")]
+    to_page: Option<u32>,
     /// Which rank there [default: the first that has a head of this one's]
     #[arg(long, value_name = "R", value_parser = number::count, requires = "to")]
     to_rank: Option<u32>,
@@ -225,6 +254,7 @@ fn model(arguments: &LayoutArgs) -> Result<Model, String> {
                 head_size: 1,
                 dtype,
                 window: None,
+                full_every: 1,
                 source: "",
                 note: "",
             }
@@ -246,8 +276,7 @@ fn model(arguments: &LayoutArgs) -> Result<Model, String> {
 }
 
 fn source(arguments: &LayoutArgs) -> Result<Side, String> {
-    let model = model(arguments)?;
-    let dtype = arguments.dtype.unwrap_or(model.dtype);
+    let Subject { model, dtype, paged, drawn } = Subject::new(arguments)?;
     let scales = match arguments.scales {
         Scales::Row => ScalePlace::Row,
         Scales::Page if dtype.scale().is_some() => ScalePlace::Page,
@@ -255,20 +284,26 @@ fn source(arguments: &LayoutArgs) -> Result<Side, String> {
     };
     let alignment = arguments.alignment.unwrap_or(dtype.alignment());
     let (arrangement, head_order) = (arguments.arrangement, arguments.head_order.into());
-    let (page, blocks) = (arguments.page, arguments.blocks);
+    let (page, blocks) = (if paged { arguments.page } else { 1 }, arguments.blocks);
     let geometry = Geometry { model, dtype, page, blocks, alignment, head_order, scales, arrangement };
     let shard = side::shard(&model, ["--tp", "--rank"], arguments.tp, arguments.rank)?;
-    Side::new(geometry, shard)
+    Side::new(geometry, shard, Rc::new(drawn))
 }
 
 fn destination(arguments: &LayoutArgs, src: &Side, arrangement: Arrangement) -> Result<Side, String> {
     let head_order = arguments.to_head_order.map_or(src.geometry.head_order, HeadOrder::from);
-    let geometry = Geometry { arrangement, head_order, ..src.geometry };
+    let page = arguments.to_page.unwrap_or(src.geometry.page);
+    if arguments.to_page.is_some()
+        && src.drawn.groups.iter().any(|group| group.drawn && group.state_bytes.is_some())
+    {
+        return Err(format!("--to-page {page}: a state has no tokens that a page could count"));
+    }
+    let geometry = Geometry { arrangement, head_order, page, ..src.geometry };
     let degree = arguments.to_tp.unwrap_or(arguments.tp);
     let rank = match arguments.to_rank {
         Some(rank) => rank,
         None => side::first_with(src, degree),
     };
     let shard = side::shard(&src.geometry.model, ["--to-tp", "--to-rank"], degree, rank)?;
-    Side::new(geometry, shard).map_err(|error| format!("--to {arrangement}: {error}"))
+    Side::new(geometry, shard, Rc::clone(&src.drawn)).map_err(|error| format!("--to {arrangement}: {error}"))
 }

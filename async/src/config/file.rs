@@ -3,7 +3,7 @@
 use super::builder::ManagerConfigBuilder;
 use super::error::{Fault, Origin};
 use super::lists::{GroupSettings, TenantSettings, group_rows, tenant_rows};
-use super::nearest::nearest;
+use super::nearest::{model_meant, nearest};
 use super::raw::Raw;
 use super::table::{Row, SECTIONS, Settings, rows};
 use std::sync::Arc;
@@ -101,7 +101,8 @@ impl Reader<'_> {
         let (origin, raw, row) = (self.origin(at), Raw::of(value), &self.rows[row]);
         // Read even where something stronger is there: a wrong value is wrong.
         let Some(changed) = row.with(&self.builder.settings, &raw) else {
-            let (key, allowed) = (row.key.to_owned(), (row.allowed)());
+            let (key, allowed) =
+                (row.key.to_owned(), (row.allowed)() + &model_meant(row.key, &raw.to_string()));
             return self.value(at, key, &raw, allowed);
         };
         if origin.strength() >= self.builder.origins.of(row.key).strength() {

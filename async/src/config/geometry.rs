@@ -15,6 +15,7 @@ use super::builder::{ManagerConfigBuilder, Origins};
 use super::error::{Fault, Origin};
 use super::kind::{Kind, LayerList, Named, bytes_text};
 use super::lists::GroupSettings;
+use super::model_file;
 use super::words::GroupKind;
 use kvstrata_core::layout::groups::{GroupsError, LayerGroup, LayerGroups};
 use kvstrata_core::layout::{DType, LayoutConfig, LayoutError};
@@ -55,7 +56,10 @@ struct Shape {
 /// The groups.
 pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Vec<Group>, Fault> {
     let maker = Maker { builder, origins: &builder.origins };
-    let of_model = windowed(builder);
+    let of_model = match model_file::groups(builder)? {
+        Some(groups) => groups,
+        None => windowed(builder),
+    };
     let entries = if builder.groups.is_empty() { &of_model } else { &builder.groups };
     if entries.is_empty() {
         return Ok(vec![maker.whole()?]);

@@ -16,6 +16,7 @@
 //! | `builder.rs`, `file.rs`, `variables.rs` | where values come from, and which wins |
 //! | `geometry.rs` | the model, the geometry and groups of layers: what a block is |
 //! | `block.rs` | how a block lies in a tier; blocks, bytes and tokens of each group there |
+//! | `model_file.rs` | the same from a model's `config.json` |
 //! | `check.rs` | numbers that follow from others, and what does not go together |
 //! | `error.rs`, `nearest.rs` | what is wrong, with key, value, place and what is allowed |
 //! | `print.rs`, `reference.rs` | a configuration as a table and as TOML; the reference |
@@ -32,6 +33,7 @@ mod file;
 mod geometry;
 mod kind;
 mod lists;
+mod model_file;
 mod nearest;
 mod print;
 mod raw;

@@ -9,6 +9,13 @@ pub(super) fn nearest(name: &str, known: impl IntoIterator<Item = String>) -> Op
     (distance <= most).then_some(found)
 }
 
+/// What is said behind the allowed models, where a name is near to one of them.
+pub(super) fn model_meant(key: &str, value: &str) -> String {
+    let known = || kvstrata_core::layout::Model::ALL.iter().map(|model| model.name.to_owned());
+    let meant = if key == "model" { nearest(&value.to_ascii_lowercase(), known()) } else { None };
+    meant.map_or_else(String::new, |name| format!("; is {name} meant?"))
+}
+
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -34,6 +41,11 @@ mod tests {
         assert_eq!(nearest("devise.block", known()).as_deref(), Some("device.blocks"));
         assert_eq!(nearest("disc.blocks", known()).as_deref(), Some("disk.blocks"));
         assert_eq!(nearest("something", known()), None);
+        assert_eq!(model_meant("model", "Qwen3-32"), "; is qwen3-32b meant?");
+        assert_eq!(
+            (model_meant("model", "gpt-2"), model_meant("policy", "qwen3-32")),
+            (String::new(), String::new())
+        );
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(distance("", "ab"), 2);
     }

@@ -181,12 +181,14 @@ const fn deadline() -> Time {
 
 settings! {
     {
-        /// The model whose KV cache it is; `kvstrata layout --help` lists them. Without one, the geometry says all. Where every
-        /// other layer of it has a window, those are a group of their own.
+        /// The model whose KV cache it is; `kvstrata layout --help` lists them. Without one, the geometry says all. Where
+        /// some layers of it have a window, those are a group of their own.
         model: Option<&'static Model> = None, Maybe(Word);
     }
     /// What a block is, where no model says it, or otherwise than the model does.
     geometry: GeometrySettings {
+        /// A model's config.json, or the folder that has it, instead of `model`: its layers are groups as if they were listed.
+        geometry_config => config: Option<PathBuf> = None, Maybe(File);
         /// Tokens a block.
         geometry_page_size => page_size: u32 = 16, number(1, 65_536, "tokens");
         /// Layers, instead of the model's.

@@ -2,7 +2,7 @@
 
 use super::builder::ManagerConfigBuilder;
 use super::error::{Fault, Origin};
-use super::nearest::nearest;
+use super::nearest::{model_meant, nearest};
 use super::raw::Raw;
 use super::table::rows;
 use std::ffi::OsString;
@@ -82,7 +82,7 @@ pub(super) fn read(
             }
             None => {
                 let value = raw.map_or_else(|| format!("{value:?}"), |raw| raw.to_string());
-                let allowed = (row.allowed)();
+                let allowed = (row.allowed)() + &model_meant(key, &value);
                 builder.faults.push(Fault::Value { key: key.to_owned(), value, origin, allowed });
             }
         }

@@ -39,6 +39,7 @@ mod payload;
 mod place;
 mod plane;
 mod region;
+mod repage;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -13,7 +13,8 @@
 //! | `kv_lora_rank + qk_rope_head_dim` (MLA) | `head_size`, with one head and outer dim 1 |
 //! | `torch_dtype` | `dtype`: what the cache is in unless the engine is told otherwise |
 //!
-//! Only models whose layers all have one geometry are here; where every other one attends to a window only, `window` says so.
+//! Only models whose layers all have one geometry are here. Of some, most layers attend to a window only: `window` and `full_every` say
+//! which. A model of another kind is described by its own `config.json`.
 
 use super::{DType, LayoutConfig};
 use crate::plan::{Shard, ShardError};
@@ -45,8 +46,10 @@ pub struct Model {
     pub head_size: u32,
     /// The elements' type.
     pub dtype: DType,
-    /// Tokens that every other layer attends to, the first one included; the others, and all where there is none, attend to all.
+    /// Tokens that a windowed layer attends to; none where every layer attends to all.
     pub window: Option<u32>,
+    /// Of a model with windows: every so many layers, the last one attends to all tokens, and the others are windowed.
+    pub full_every: u32,
     /// Where the numbers are from.
     pub source: &'static str,
     /// What else one must know of its cache; empty for most.
@@ -69,36 +72,120 @@ impl fmt::Display for UnknownModel {
 
 impl core::error::Error for UnknownModel {}
 
-/// As gpt-oss: layers 0, 2, 4 … attend to a window.
-const fn windowed(model: Model) -> Model {
-    Model { window: Some(128), note: "every other layer attends to the last 128 tokens only", ..model }
+/// Windows of so many tokens, but for the last of every `full_every` layers.
+const fn windowed(window: u32, full_every: u32, note: &'static str, model: Model) -> Model {
+    Model { window: Some(window), full_every, note, ..model }
 }
 
 /// Keys and values in bfloat16, as all of them but MLA.
 const fn gqa(name: &'static str, layers: u32, kv_heads: u32, head_size: u32, source: &'static str) -> Model {
     let dtype = DType::BF16;
-    Model { name, layers, outer_dim: 2, kv_heads, head_size, dtype, window: None, source, note: "" }
+    Model {
+        name,
+        layers,
+        outer_dim: 2,
+        kv_heads,
+        head_size,
+        dtype,
+        window: None,
+        full_every: 1,
+        source,
+        note: "",
+    }
 }
+
+/// A latent of 512 and a rotary key of 64, as all models of DeepSeek since V2.
+const fn mla(name: &'static str, layers: u32, source: &'static str) -> Model {
+    let note = "MLA: a latent of 512 and a rotary key of 64, the same on every rank";
+    Model { outer_dim: 1, note, ..gqa(name, layers, 1, 576, source) }
+}
+
+/// Notes of windowed models.
+const OTHER_128: &str = "every other layer attends to the last 128 tokens only";
+const OTHER_4096: &str = "every other layer attends to the last 4,096 tokens only";
+const FIVE_OF_SIX: &str = "five of six layers attend to the last 1,024 tokens only";
+const FIVE_OF_SIX_512: &str = "five of six layers attend to the last 512 tokens only";
+const CHUNKED: &str = "three of four layers attend to chunks of 8,192 tokens only";
 
 impl Model {
     /// All of them.
     pub const ALL: &'static [Model] = &[
+        Model {
+            dtype: DType::F16,
+            ..gqa("llama-2-7b", 32, 32, 128, "huggingface.co/meta-llama/Llama-2-7b-hf")
+        },
+        Model {
+            dtype: DType::F16,
+            ..gqa("llama-2-70b", 80, 8, 128, "huggingface.co/meta-llama/Llama-2-70b-hf")
+        },
         gqa("llama-3-8b", 32, 8, 128, "huggingface.co/meta-llama/Meta-Llama-3-8B"),
         gqa("llama-3-70b", 80, 8, 128, "huggingface.co/meta-llama/Meta-Llama-3-70B"),
+        gqa("llama-3.1-8b", 32, 8, 128, "huggingface.co/meta-llama/Llama-3.1-8B"),
+        gqa("llama-3.1-70b", 80, 8, 128, "huggingface.co/meta-llama/Llama-3.1-70B"),
         gqa("llama-3.1-405b", 126, 8, 128, "huggingface.co/meta-llama/Llama-3.1-405B"),
+        gqa("llama-3.2-1b", 16, 8, 64, "huggingface.co/meta-llama/Llama-3.2-1B"),
+        gqa("llama-3.2-3b", 28, 8, 128, "huggingface.co/meta-llama/Llama-3.2-3B"),
+        gqa("llama-3.3-70b", 80, 8, 128, "huggingface.co/meta-llama/Llama-3.3-70B-Instruct"),
+        windowed(
+            8192,
+            4,
+            CHUNKED,
+            gqa("llama-4-scout", 48, 8, 128, "huggingface.co/meta-llama/Llama-4-Scout-17B-16E"),
+        ),
+        windowed(
+            8192,
+            4,
+            CHUNKED,
+            gqa("llama-4-maverick", 48, 8, 128, "huggingface.co/meta-llama/Llama-4-Maverick-17B-128E"),
+        ),
         gqa("qwen2.5-7b", 28, 4, 128, "huggingface.co/Qwen/Qwen2.5-7B"),
+        gqa("qwen2.5-14b", 48, 8, 128, "huggingface.co/Qwen/Qwen2.5-14B"),
+        gqa("qwen2.5-32b", 64, 8, 128, "huggingface.co/Qwen/Qwen2.5-32B"),
+        gqa("qwen2.5-72b", 80, 8, 128, "huggingface.co/Qwen/Qwen2.5-72B"),
+        gqa("qwen3-4b", 36, 8, 128, "huggingface.co/Qwen/Qwen3-4B"),
+        gqa("qwen3-8b", 36, 8, 128, "huggingface.co/Qwen/Qwen3-8B"),
+        gqa("qwen3-14b", 40, 8, 128, "huggingface.co/Qwen/Qwen3-14B"),
         gqa("qwen3-32b", 64, 8, 128, "huggingface.co/Qwen/Qwen3-32B"),
         gqa("qwen3-30b-a3b", 48, 4, 128, "huggingface.co/Qwen/Qwen3-30B-A3B"),
+        gqa("qwen3-235b-a22b", 94, 4, 128, "huggingface.co/Qwen/Qwen3-235B-A22B"),
         gqa("mistral-7b", 32, 8, 128, "huggingface.co/mistralai/Mistral-7B-v0.3"),
+        gqa("mistral-nemo", 40, 8, 128, "huggingface.co/mistralai/Mistral-Nemo-Base-2407"),
+        gqa("mistral-small-24b", 40, 8, 128, "huggingface.co/mistralai/Mistral-Small-24B-Base-2501"),
+        gqa("mistral-large-2", 88, 8, 128, "huggingface.co/mistralai/Mistral-Large-Instruct-2407"),
         gqa("mixtral-8x7b", 32, 8, 128, "huggingface.co/mistralai/Mixtral-8x7B-v0.1"),
+        gqa("mixtral-8x22b", 56, 8, 128, "huggingface.co/mistralai/Mixtral-8x22B-v0.1"),
         gqa("gemma-7b", 28, 16, 256, "huggingface.co/google/gemma-7b"),
-        windowed(gqa("gpt-oss-20b", 24, 8, 64, "huggingface.co/openai/gpt-oss-20b")),
-        windowed(gqa("gpt-oss-120b", 36, 8, 64, "huggingface.co/openai/gpt-oss-120b")),
-        Model {
-            outer_dim: 1,
-            note: "MLA: a latent of 512 and a rotary key of 64, the same on every rank",
-            ..gqa("deepseek-v3", 61, 1, 576, "huggingface.co/deepseek-ai/DeepSeek-V3")
-        },
+        windowed(4096, 2, OTHER_4096, gqa("gemma-2-9b", 42, 8, 256, "huggingface.co/google/gemma-2-9b")),
+        windowed(4096, 2, OTHER_4096, gqa("gemma-2-27b", 46, 16, 128, "huggingface.co/google/gemma-2-27b")),
+        windowed(
+            512,
+            6,
+            FIVE_OF_SIX_512,
+            gqa("gemma-3-1b", 26, 1, 256, "huggingface.co/google/gemma-3-1b-pt"),
+        ),
+        windowed(1024, 6, FIVE_OF_SIX, gqa("gemma-3-4b", 34, 4, 256, "huggingface.co/google/gemma-3-4b-pt")),
+        windowed(
+            1024,
+            6,
+            FIVE_OF_SIX,
+            gqa("gemma-3-12b", 48, 8, 256, "huggingface.co/google/gemma-3-12b-pt"),
+        ),
+        windowed(
+            1024,
+            6,
+            FIVE_OF_SIX,
+            gqa("gemma-3-27b", 62, 16, 128, "huggingface.co/google/gemma-3-27b-pt"),
+        ),
+        windowed(128, 2, OTHER_128, gqa("gpt-oss-20b", 24, 8, 64, "huggingface.co/openai/gpt-oss-20b")),
+        windowed(128, 2, OTHER_128, gqa("gpt-oss-120b", 36, 8, 64, "huggingface.co/openai/gpt-oss-120b")),
+        gqa("glm-4-9b", 40, 2, 128, "huggingface.co/zai-org/glm-4-9b"),
+        gqa("glm-4.5", 92, 8, 128, "huggingface.co/zai-org/GLM-4.5"),
+        gqa("glm-4.5-air", 46, 8, 128, "huggingface.co/zai-org/GLM-4.5-Air"),
+        mla("deepseek-v2-lite", 27, "huggingface.co/deepseek-ai/DeepSeek-V2-Lite"),
+        mla("deepseek-v2", 60, "huggingface.co/deepseek-ai/DeepSeek-V2"),
+        mla("deepseek-v3", 61, "huggingface.co/deepseek-ai/DeepSeek-V3"),
+        mla("deepseek-r1", 61, "huggingface.co/deepseek-ai/DeepSeek-R1"),
+        mla("kimi-k2", 61, "huggingface.co/moonshotai/Kimi-K2-Instruct"),
     ];
 
     /// The model of that name, in any case.
@@ -113,7 +200,8 @@ impl Model {
     /// Whether a layer attends to the [`window`](Model::window) only.
     #[must_use]
     pub const fn is_windowed(&self, layer: u32) -> bool {
-        self.window.is_some() && layer.is_multiple_of(2)
+        // In 64 bits: `layer` may be the last number.
+        self.window.is_some() && !(layer as u64 + 1).is_multiple_of(self.full_every as u64)
     }
 
     /// The geometry of one block of the whole model, aligned to its elements.
@@ -150,18 +238,51 @@ mod tests {
     #[test]
     fn a_token_takes_what_it_does() {
         let kib = [
+            ("llama-2-7b", 512.0),
+            ("llama-2-70b", 320.0),
             ("llama-3-8b", 128.0),
             ("llama-3-70b", 320.0),
+            ("llama-3.1-8b", 128.0),
+            ("llama-3.1-70b", 320.0),
             ("llama-3.1-405b", 504.0),
+            ("llama-3.2-1b", 32.0),
+            ("llama-3.2-3b", 112.0),
+            ("llama-3.3-70b", 320.0),
+            ("llama-4-scout", 192.0),
+            ("llama-4-maverick", 192.0),
             ("qwen2.5-7b", 56.0),
+            ("qwen2.5-14b", 192.0),
+            ("qwen2.5-32b", 256.0),
+            ("qwen2.5-72b", 320.0),
+            ("qwen3-4b", 144.0),
+            ("qwen3-8b", 144.0),
+            ("qwen3-14b", 160.0),
             ("qwen3-32b", 256.0),
             ("qwen3-30b-a3b", 96.0),
+            ("qwen3-235b-a22b", 188.0),
             ("mistral-7b", 128.0),
+            ("mistral-nemo", 160.0),
+            ("mistral-small-24b", 160.0),
+            ("mistral-large-2", 352.0),
             ("mixtral-8x7b", 128.0),
+            ("mixtral-8x22b", 224.0),
             ("gemma-7b", 448.0),
+            ("gemma-2-9b", 336.0),
+            ("gemma-2-27b", 368.0),
+            ("gemma-3-1b", 26.0),
+            ("gemma-3-4b", 136.0),
+            ("gemma-3-12b", 384.0),
+            ("gemma-3-27b", 496.0),
             ("gpt-oss-20b", 48.0),
             ("gpt-oss-120b", 72.0),
+            ("glm-4-9b", 40.0),
+            ("glm-4.5", 368.0),
+            ("glm-4.5-air", 184.0),
+            ("deepseek-v2-lite", 30.375),
+            ("deepseek-v2", 67.5),
             ("deepseek-v3", 68.625),
+            ("deepseek-r1", 68.625),
+            ("kimi-k2", 68.625),
         ];
         assert_eq!(kib.len(), Model::ALL.len());
         for (name, kib) in kib {
@@ -191,6 +312,25 @@ mod tests {
             assert!(model.source.starts_with("huggingface.co/"), "{}", model.name);
         }
         let error = Model::find("gpt-5").unwrap_err().to_string();
-        assert!(error.starts_with("unknown model: known are llama-3-8b, llama-3-70b,"), "{error}");
+        assert!(error.starts_with("unknown model: known are llama-2-7b, llama-2-70b,"), "{error}");
+    }
+
+    /// Layers that attend to all tokens: every other one from 1 on, every sixth from 5 on, or all.
+    #[test]
+    fn windows_are_where_the_models_have_them() {
+        let full = |name: &str| -> alloc::vec::Vec<u32> {
+            let model = Model::find(name).unwrap();
+            (0..model.layers).filter(|layer| !model.is_windowed(*layer)).collect()
+        };
+        assert_eq!(full("gpt-oss-20b"), (1..24).step_by(2).collect::<alloc::vec::Vec<_>>());
+        assert_eq!(full("gemma-3-4b"), [5, 11, 17, 23, 29]);
+        assert_eq!(full("llama-4-scout"), (3..48).step_by(4).collect::<alloc::vec::Vec<_>>());
+        assert_eq!(full("llama-3-8b").len(), 32);
+        assert!(Model::find("gpt-oss-20b").unwrap().is_windowed(u32::MAX - 1));
+        let noted = |model: &Model| {
+            let (Some(window), note) = (model.window, model.note) else { return true };
+            note.replace(',', "").contains(&window.to_string())
+        };
+        assert!(Model::ALL.iter().all(noted), "a note names its window");
     }
 }

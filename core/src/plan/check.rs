@@ -11,6 +11,17 @@ pub(super) fn spans(
     layers: Slice,
     heads: Slice,
 ) -> Result<[Span; 4], PlanError> {
+    let [layers, outers, _, heads] = spans_but_tokens(src, dst, layers, heads)?;
+    Ok([layers, outers, span(Dim::Token, Slice::All, src.page_size, dst.page_size)?, heads])
+}
+
+/// The same without the tokens, whose slice is empty.
+pub(super) fn spans_but_tokens(
+    src: &LayoutConfig,
+    dst: &LayoutConfig,
+    layers: Slice,
+    heads: Slice,
+) -> Result<[Span; 4], PlanError> {
     if src.dtype != dst.dtype {
         return Err(PlanError::DType { src: src.dtype, dst: dst.dtype });
     }
@@ -18,7 +29,7 @@ pub(super) fn spans(
     Ok([
         span(Dim::Layer, layers, src.num_layers, dst.num_layers)?,
         span(Dim::Outer, Slice::All, src.outer_dim, dst.outer_dim)?,
-        span(Dim::Token, Slice::All, src.page_size, dst.page_size)?,
+        Span { src: 0, dst: 0, count: 0 },
         span(Dim::Head, heads, of_src, of_dst)?,
     ])
 }
@@ -40,7 +51,8 @@ fn heads_of(src: &LayoutConfig, dst: &LayoutConfig, heads: &Slice) -> Result<(u3
     }
 }
 
-fn span(dim: Dim, slice: Slice, of_src: u32, of_dst: u32) -> Result<Span, PlanError> {
+/// The slice of one dimension, within both sides.
+pub(super) fn span(dim: Dim, slice: Slice, of_src: u32, of_dst: u32) -> Result<Span, PlanError> {
     let span = match slice {
         Slice::All if of_src != of_dst => {
             return Err(PlanError::Shape { dim, src: of_src, dst: of_dst });

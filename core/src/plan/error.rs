@@ -89,6 +89,18 @@ pub enum PlanError {
         /// How many the layout has.
         of: u32,
     },
+    /// Blocks of different page sizes, and the two lists do not have as many tokens.
+    Tokens {
+        /// Tokens of the source's blocks.
+        src: u64,
+        /// Tokens of the destination's blocks.
+        dst: u64,
+    },
+    /// Lists of more than 2³² - 1 tokens.
+    TooManyTokens {
+        /// How many.
+        tokens: u64,
+    },
     /// Bytes would be read and written by one plan.
     Overlap {
         /// An address of such a byte.
@@ -116,7 +128,7 @@ impl fmt::Display for PlanError {
                 let (what, remedy) = match dim {
                     Dim::Layer => ("layers", "say which slice becomes which"),
                     Dim::Head => ("heads", "say which slice becomes which"),
-                    Dim::Token => ("page_size", "a plan cannot bridge that"),
+                    Dim::Token => ("page_size", "a PagePlan moves tokens between such blocks"),
                     Dim::Outer => ("outer_dim", "a plan cannot bridge that"),
                     Dim::Block => ("blocks", "list those that are meant"),
                 };
@@ -127,6 +139,15 @@ impl fmt::Display for PlanError {
             }
             PlanError::Slice { side, dim, first, count, of } => {
                 write!(f, "{dim} slice {first} + {count}: must not be empty, and the {side} has {of}")
+            }
+            PlanError::Tokens { src, dst } => {
+                write!(
+                    f,
+                    "src_blocks have {src} tokens and dst_blocks {dst}: list blocks of as many, or say which slice becomes which"
+                )
+            }
+            PlanError::TooManyTokens { tokens } => {
+                write!(f, "{tokens} tokens: at most 4,294,967,295 in one plan")
             }
             PlanError::Overlap { address } => {
                 write!(f, "address {address:#x} would be read and written by one plan")

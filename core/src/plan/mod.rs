@@ -29,6 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Blocks of one page size on both sides are a [`CopyPlan`]; between page sizes a [`PagePlan`] has a plan for each slice of tokens.
+//!
 //! Invariants:
 //!
 //! - **I1** Every byte of the selection is in exactly one piece; no piece has another byte.
@@ -42,6 +44,7 @@ mod error;
 mod facts;
 mod nest;
 mod overlap;
+mod pages;
 mod pieces;
 mod runs;
 mod shard;
@@ -52,6 +55,7 @@ mod tests;
 
 pub use error::{PlanError, Side};
 pub use nest::{Loop, Nest};
+pub use pages::PagePlan;
 pub use pieces::{Families, Family, Piece, Pieces};
 pub use runs::Run;
 pub use shard::{Shard, ShardError};
@@ -90,6 +94,8 @@ struct Rows<'l> {
     bytes: u64,
     /// Bytes from one head to the next, where the plane has one row for all.
     head_stride: Option<u64>,
+    /// Bytes from one token to the next, from block to block too, where these lie as evenly.
+    pitch: Option<u64>,
 }
 
 /// The copy of one plane of rows: what does not depend on the blocks. With the [runs](CopyPlan::runs) it is the whole of it, for an
@@ -144,8 +150,14 @@ impl CopyPlan {
     ///
     /// As [`new`](CopyPlan::new), of the blocks; the plan is empty then.
     pub fn replan(&mut self, src_blocks: &[BlockId], dst_blocks: &[BlockId]) -> Result<(), PlanError> {
-        let (of_src, of_dst) = (self.src.config().num_blocks, self.dst.config().num_blocks);
-        let paired = runs::pair(&mut self.runs, &mut self.spare, (src_blocks, of_src), (dst_blocks, of_dst));
+        // Tokens may lie in the blocks behind a listed one, which must exist then.
+        let [src_beyond, dst_beyond] = self.blocks_beyond();
+        let of_src = self.src.config().num_blocks.saturating_sub(src_beyond);
+        let of_dst = self.dst.config().num_blocks.saturating_sub(dst_beyond);
+        let (src, dst) = ((src_blocks, of_src), (dst_blocks, of_dst));
+        // Two listed blocks have no token in common if they are as far apart as the tokens of one reach.
+        let fills = self.span(Dim::Token).count.div_ceil(self.dst.config().page_size);
+        let paired = runs::pair(&mut self.runs, &mut self.spare, src, dst, fills);
         self.facts = Facts::of(self);
         let checked = paired.and_then(|()| overlap::check(self));
         if checked.is_err() {
@@ -209,6 +221,17 @@ impl CopyPlan {
         self.runs.iter().map(|run| u64::from(run.len)).sum()
     }
 
+    /// Into how many blocks behind each listed one the plan's tokens reach, source and destination: none, but in a part of a
+    /// [`PagePlan`] whose side is pageless.
+    fn blocks_beyond(&self) -> [u32; 2] {
+        let tokens = self.span(Dim::Token);
+        let beyond = |first: u32, layout: &Layout| {
+            // `first + count` is within the tokens of the listed blocks, which `u32` counts.
+            (first + tokens.count.max(1) - 1) / layout.config().page_size
+        };
+        [beyond(tokens.src, &self.src), beyond(tokens.dst, &self.dst)]
+    }
+
     fn span(&self, dim: Dim) -> Span {
         self.spans[dim as usize - 1]
     }
@@ -230,11 +253,12 @@ fn rows<'l>(layout: &'l Layout, other: &Layout, apart: bool, scales: bool) -> Ro
         (_, true, false) => (layout.data_plane(), 0, data),
         (_, false, false) => (layout.data_plane(), 0, layout.data_plane().row_bytes),
     };
+    let pitch = plane.pitch(config.shape());
     if config.num_heads == 1 && theirs.head_size < config.head_size {
         let head = theirs.row_data_bytes();
-        return Rows { plane, offset, bytes: head, head_stride: Some(head) };
+        return Rows { plane, offset, bytes: head, head_stride: Some(head), pitch };
     }
-    Rows { plane, offset, bytes, head_stride: None }
+    Rows { plane, offset, bytes, head_stride: None, pitch }
 }
 
 impl PlaneCopy {
@@ -334,8 +358,8 @@ impl PlaneCopy {
 
 impl Rows<'_> {
     fn stride(&self, dim: Dim) -> u64 {
-        match (dim, self.head_stride) {
-            (Dim::Head, Some(stride)) => stride,
+        match (dim, self.head_stride, self.pitch) {
+            (Dim::Head, Some(stride), _) | (Dim::Token, _, Some(stride)) => stride,
             _ => self.plane.strides[dim as usize],
         }
     }

@@ -18,31 +18,50 @@ pub fn copy(
     (dst, dst_blocks): (&Layout, &[BlockId]),
     layers: impl Into<Slice>,
     heads: impl Into<Slice>,
+    read: impl FnMut(u64) -> u8,
+    write: impl FnMut(u64, u8),
+) {
+    assert_eq!(src_blocks.len(), dst_blocks.len(), "each block needs its counterpart");
+    copy_tokens((src, src_blocks), (dst, dst_blocks), .., layers, heads, read, write);
+}
+
+/// Copies the tokens of `src_blocks` over those of `dst_blocks`, as the [`PagePlan`](super::PagePlan) of the same arguments would.
+///
+/// # Panics
+///
+/// Where the plan would have been refused.
+pub fn copy_tokens(
+    (src, src_blocks): (&Layout, &[BlockId]),
+    (dst, dst_blocks): (&Layout, &[BlockId]),
+    tokens: impl Into<Slice>,
+    layers: impl Into<Slice>,
+    heads: impl Into<Slice>,
     mut read: impl FnMut(u64) -> u8,
     mut write: impl FnMut(u64, u8),
 ) {
-    assert_eq!(src_blocks.len(), dst_blocks.len(), "each block needs its counterpart");
     let (from, to) = (src.config(), dst.config());
     // The smaller heads of the two: the other side may have them in one row.
     let head_size = from.head_size.min(to.head_size);
     let heads_of = |layout: &Layout| layout.config().num_heads * (layout.config().head_size / head_size);
     let layers = indices(layers.into(), from.num_layers);
     let heads = indices(heads.into(), heads_of(src));
-    for (src_block, dst_block) in src_blocks.iter().zip(dst_blocks) {
+    let tokens = indices(tokens.into(), src_blocks.len() as u32 * from.page_size);
+    for (src_token, dst_token) in tokens {
+        let src_block = src_blocks[(src_token / from.page_size) as usize];
+        let dst_block = dst_blocks[(dst_token / to.page_size) as usize];
+        let (src_token, dst_token) = (src_token % from.page_size, dst_token % to.page_size);
         for (src_layer, dst_layer) in layers.clone() {
             for outer in 0..from.outer_dim {
-                for token in 0..from.page_size {
-                    for (src_head, dst_head) in heads.clone() {
-                        let rows = (
-                            [src_block.0, src_layer, outer, token, src_head],
-                            [dst_block.0, dst_layer, outer, token, dst_head],
+                for (src_head, dst_head) in heads.clone() {
+                    let rows = (
+                        [src_block.0, src_layer, outer, src_token, src_head],
+                        [dst_block.0, dst_layer, outer, dst_token, dst_head],
+                    );
+                    for byte in 0..bytes(src, head_size) {
+                        write(
+                            address(dst, rows.1, byte, head_size),
+                            read(address(src, rows.0, byte, head_size)),
                         );
-                        for byte in 0..bytes(src, head_size) {
-                            write(
-                                address(dst, rows.1, byte, head_size),
-                                read(address(src, rows.0, byte, head_size)),
-                            );
-                        }
                     }
                 }
             }

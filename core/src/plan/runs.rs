@@ -27,12 +27,24 @@ impl Run {
     }
 }
 
-/// Pairs the lists, into `runs`, which loses what it had and keeps its memory, as `spare` does.
+/// That a layout of so many blocks has all of these.
+pub(super) fn check_blocks(side: Side, blocks: &[BlockId], of: u32) -> Result<(), PlanError> {
+    // The greatest first: a maximum is vector code, a search is not.
+    if blocks.iter().map(|block| block.0).max().is_some_and(|most| most >= of) {
+        let position = blocks.iter().position(|block| block.0 >= of).unwrap_or_default();
+        return Err(PlanError::Block { side, position, block: blocks[position].0, of });
+    }
+    Ok(())
+}
+
+/// Pairs the lists, into `runs`, which loses what it had and keeps its memory, as `spare` does. What is written to
+/// a block of the destination `fills` so many: one, but where tokens go on from block to block.
 pub(super) fn pair(
     runs: &mut Vec<Run>,
     spare: &mut Vec<Run>,
     (src, of_src): (&[BlockId], u32),
     (dst, of_dst): (&[BlockId], u32),
+    fills: u32,
 ) -> Result<(), PlanError> {
     runs.clear();
     if src.len() != dst.len() {
@@ -41,13 +53,8 @@ pub(super) fn pair(
     if src.len() > u32::MAX as usize {
         return Err(PlanError::TooMany { blocks: src.len() });
     }
-    for (side, blocks, of) in [(Side::Source, src, of_src), (Side::Destination, dst, of_dst)] {
-        // The greatest first: a maximum is vector code, a search is not.
-        if blocks.iter().map(|block| block.0).max().is_some_and(|most| most >= of) {
-            let position = blocks.iter().position(|block| block.0 >= of).unwrap_or_default();
-            return Err(PlanError::Block { side, position, block: blocks[position].0, of });
-        }
-    }
+    check_blocks(Side::Source, src, of_src)?;
+    check_blocks(Side::Destination, dst, of_dst)?;
     runs.reserve(src.len());
     let mut sorted = true;
     let mut pairs = src.iter().zip(dst).map(|(src, dst)| Run { src: src.0, dst: dst.0, len: 1 });
@@ -66,10 +73,11 @@ pub(super) fn pair(
         sort(runs, spare, of_dst);
         join(runs);
     }
-    let twice =
-        runs.windows(2).find(|pair| u64::from(pair[0].dst) + u64::from(pair[0].len) > u64::from(pair[1].dst));
-    match twice {
-        Some(pair) => Err(PlanError::Twice { block: pair[1].dst }),
+    let within = if fills > 1 { runs.iter().find(|run| run.len > 1) } else { None };
+    let end = |run: &Run| u64::from(run.dst) + u64::from(run.len - 1) + u64::from(fills);
+    let between = || runs.windows(2).find(|pair| end(&pair[0]) > u64::from(pair[1].dst));
+    match within.map(|run| run.dst + 1).or_else(|| between().map(|pair| pair[1].dst)) {
+        Some(block) => Err(PlanError::Twice { block }),
         None => Ok(()),
     }
 }

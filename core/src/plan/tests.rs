@@ -1,3 +1,4 @@
+mod pages;
 mod wild;
 
 use super::*;
@@ -355,7 +356,7 @@ fn what_is_refused_says_why() {
     );
     assert_eq!(
         refused(CONFIG.page_size(8), &blocks, all(), all()),
-        "page_size: the source has 4, the destination 8; a plan cannot bridge that"
+        "page_size: the source has 4, the destination 8; a PagePlan moves tokens between such blocks"
     );
     assert_eq!(
         refused(CONFIG.heads(2, 8), &blocks, all(), all()),

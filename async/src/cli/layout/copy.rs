@@ -3,7 +3,7 @@
 use super::facts::{RankFacts, SHOWN};
 use super::side::Side;
 use kvstrata_core::BlockId;
-use kvstrata_core::plan::{CopyPlan, Slice};
+use kvstrata_core::plan::{PagePlan, Slice};
 use serde::Serialize;
 
 /// A plan's facts.
@@ -13,6 +13,8 @@ pub(super) struct CopyFacts {
     pub(super) head_order: String,
     pub(super) tensor_parallel: RankFacts,
     pub(super) heads: Heads,
+    /// Where blocks have as many tokens on both sides, nothing is said of them.
+    pub(super) pages: Option<Pages>,
     pub(super) bytes: u64,
     pub(super) pieces: u64,
     pub(super) smallest_piece_bytes: u64,
@@ -30,6 +32,17 @@ pub(super) struct Heads {
     pub(super) src: u32,
     pub(super) dst: u32,
     pub(super) count: u32,
+}
+
+/// The fewest blocks of either page size that have as many tokens.
+#[derive(Debug, Serialize)]
+pub(super) struct Pages {
+    pub(super) src_page: u32,
+    pub(super) dst_page: u32,
+    pub(super) src_blocks: u32,
+    pub(super) dst_blocks: u32,
+    /// Tokens after which both sides are at the end of a block.
+    pub(super) prefix_tokens: u64,
 }
 
 /// So many 2-D copies that are alike.
@@ -64,9 +77,9 @@ impl CopyFacts {
         let heads = Heads { src: first, dst: to, count };
         // Layouts of one process would share addresses; these two stand for two memories.
         let there = elsewhere(dst)?;
-        let block = [BlockId(block)];
         let slice = Slice::Moved { src: first, dst: to, count };
-        let plan = CopyPlan::new(&src.layout, &block, &there, &block, .., slice)
+        let (pages, src_blocks, dst_blocks) = blocks(src, dst, block)?;
+        let plan = PagePlan::new(&src.layout, &src_blocks, &there, &dst_blocks, .., .., slice)
             .map_err(|error| format!("--to {}: {error}", dst.geometry.arrangement))?;
         let mut seen = 0;
         let mut kinds: Vec<Families> = Vec::new();
@@ -100,6 +113,7 @@ impl CopyFacts {
             head_order: dst.geometry.head_order.to_string().to_lowercase(),
             tensor_parallel: RankFacts::new(dst),
             heads,
+            pages,
             bytes: plan.bytes(),
             pieces: plan.pieces_count(),
             smallest_piece_bytes: plan.smallest_piece(),
@@ -110,6 +124,30 @@ impl CopyFacts {
             first: first.collect(),
         })
     }
+}
+
+/// Which blocks become which: the one asked for, or as few as have as many tokens on both sides.
+fn blocks(src: &Side, dst: &Side, block: u32) -> Result<(Option<Pages>, Vec<BlockId>, Vec<BlockId>), String> {
+    let (here, there) = (src.geometry.page, dst.geometry.page);
+    if here == there {
+        return Ok((None, vec![BlockId(block)], vec![BlockId(block)]));
+    }
+    let (mut divisor, mut rest) = (here, there);
+    while rest > 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    let (src_blocks, dst_blocks) = (there / divisor, here / divisor);
+    let of = src.geometry.blocks;
+    if u64::from(block) + u64::from(src_blocks) > u64::from(of) || dst_blocks > of {
+        return Err(format!(
+            "--to-page {there}: {src_blocks} blocks of {here} tokens become {dst_blocks} of {there}, and --blocks {of} has not as \
+             many from --block {block} on"
+        ));
+    }
+    let prefix_tokens = u64::from(src_blocks) * u64::from(here);
+    let pages = Pages { src_page: here, dst_page: there, src_blocks, dst_blocks, prefix_tokens };
+    let list = |first: u32, count: u32| (first..first + count).map(BlockId).collect();
+    Ok((Some(pages), list(block, src_blocks), list(0, dst_blocks)))
 }
 
 /// The same layout in another address space.

@@ -18,12 +18,14 @@
 use super::side::{Level, Side};
 use super::text::outer_name;
 use super::units::{bytes, count};
-use kvstrata_core::layout::{Dim, LayoutConfig};
+use kvstrata_core::layout::Dim;
 
 /// One box of a row of boxes.
 struct Cell {
     name: String,
     below: String,
+    /// A line more, where any box of the row has one.
+    note: String,
 }
 
 struct Picture<'s> {
@@ -46,7 +48,11 @@ pub(super) fn picture(side: &Side, width: usize) -> String {
     picture.close(0);
     let regions = side.need.count;
     if regions > 1 {
-        let cell = |number: u32| Cell { name: region_name(side, number), below: bytes(side.need.bytes) };
+        let cell = |number: u32| Cell {
+            name: region_name(side, number),
+            below: bytes(side.need.bytes),
+            note: side.region_layer(number).map_or(String::new(), |layer| attends(side, layer)),
+        };
         picture.strip(0, neighbours(1, regions, &cell));
     }
     picture.text
@@ -55,20 +61,37 @@ pub(super) fn picture(side: &Side, width: usize) -> String {
 fn region_name(side: &Side, region: u32) -> String {
     let config = side.layout.config();
     let mut name = format!("region {}", count(region.into()));
+    let note = side.region_layer(region).map_or(String::new(), |layer| opened(side, layer));
     // Regions go layer by layer and, where keys and values are apart, keys first.
     let apart = side.spread();
     let outers = if apart.iter().any(|(dim, _)| *dim == Dim::Outer) { config.outer_dim } else { 1 };
     for (dim, _) in apart.iter().filter(|(_, count)| *count > 1) {
         let index = if *dim == Dim::Layer { region / outers } else { region % outers };
         name += if *dim == Dim::Layer { ": " } else { ", " };
-        name += &index_name(config, *dim, index);
+        name += &index_name(side, *dim, index);
     }
-    name
+    if region == 0 { name + &note } else { name }
 }
 
-fn index_name(config: &LayoutConfig, dim: Dim, index: u32) -> String {
+/// What a layer of a model with windows attends to; of another model nothing is said.
+fn attends(side: &Side, layer: u32) -> String {
+    match (side.drawn.has_windows(), side.drawn.window(layer)) {
+        (false, _) => String::new(),
+        (true, Some(window)) => format!("last {} tokens", count(window.into())),
+        (true, None) => "all tokens".to_owned(),
+    }
+}
+
+/// The same behind the name of a box that is opened.
+fn opened(side: &Side, layer: u32) -> String {
+    let attends = attends(side, layer);
+    if attends.is_empty() { attends } else { format!(", {attends}") }
+}
+
+fn index_name(side: &Side, dim: Dim, index: u32) -> String {
     match dim {
-        Dim::Outer => outer_name(index, config.outer_dim).to_owned(),
+        Dim::Outer => outer_name(index, side.layout.config().outer_dim).to_owned(),
+        Dim::Layer => format!("layer {}", count(side.drawn.layer(index).into())),
         _ => format!("{dim} {}", count(index.into())),
     }
 }
@@ -85,18 +108,20 @@ fn neighbours(first: u32, of: u32, cell: &dyn Fn(u32) -> Cell) -> Vec<Option<Cel
 impl Picture<'_> {
     /// The indices of the outermost of `levels`, the first of them opened.
     fn levels(&mut self, depth: usize, levels: &[Level]) {
-        let config = self.side.layout.config();
+        let side = self.side;
         let Some((level, inner)) = levels.split_first() else { return self.row(depth) };
         let cell = |index: u32| Cell {
-            name: index_name(config, level.dim, index),
+            name: index_name(side, level.dim, index),
             below: format!("+{}", count(u64::from(index) * level.bytes)),
+            note: if level.dim == Dim::Layer { attends(side, index) } else { String::new() },
         };
         let behind = behind(level);
         if inner.is_empty() && behind.is_empty() {
             self.strip(depth, neighbours(0, level.count, &cell));
             return self.row(depth);
         }
-        self.open(depth, &index_name(config, level.dim, 0), &bytes(level.bytes));
+        let note = if level.dim == Dim::Layer { opened(side, 0) } else { String::new() };
+        self.open(depth, &(index_name(side, level.dim, 0) + &note), &bytes(level.bytes));
         self.levels(depth + 1, inner);
         self.strip(depth + 1, behind);
         self.close(depth);
@@ -151,26 +176,33 @@ impl Picture<'_> {
         let named = cells.len() - left_out;
         let room = self.room(depth).saturating_sub(cells.len() + 1 + left_out * dots);
         let mut wider = room % named;
-        let mut lines = [String::new(), String::new(), String::new()];
+        let noted = cells.iter().flatten().any(|cell| !cell.note.is_empty());
+        let mut lines = [String::new(), String::new(), String::new(), String::new()];
         for (i, cell) in cells.iter().enumerate() {
-            let [top, middle, bottom] = &mut lines;
-            let [above, below] = if i == 0 { ["┌", "└"] } else { ["┬", "┴"] };
-            let (width, name, inside) = match cell {
-                None => (dots, DOTS, ""),
+            let [top, middle, notes, bottom] = &mut lines;
+            let [above, corner] = if i == 0 { ["┌", "└"] } else { ["┬", "┴"] };
+            let (width, name, inside, note) = match cell {
+                None => (dots, DOTS, "", ""),
                 Some(cell) => {
                     let width = room / named + usize::from(wider > 0);
                     wider = wider.saturating_sub(1);
-                    (width, cell.name.as_str(), cell.below.as_str())
+                    (width, cell.name.as_str(), cell.below.as_str(), cell.note.as_str())
                 }
             };
             let name = cut(name, width.saturating_sub(2));
             let bar = "─".repeat(width.saturating_sub(2 + name.chars().count()));
             *top += &format!("{above} {name} {bar}");
-            *middle += &format!("│ {:<1$}", cut(inside, width.saturating_sub(1)), width.saturating_sub(1));
-            *bottom += &format!("{below}{}", "─".repeat(width));
+            let below =
+                |text: &str| format!("│ {:<1$}", cut(text, width.saturating_sub(1)), width.saturating_sub(1));
+            *middle += &below(inside);
+            *notes += &below(note);
+            *bottom += &format!("{corner}{}", "─".repeat(width));
         }
-        for (line, end) in lines.iter().zip(["┐", "│", "┘"]) {
-            self.line(depth, &format!("{line}{end}"));
+        for (line, (end, drawn)) in lines.iter().zip([("┐", true), ("│", true), ("│", noted), ("┘", true)])
+        {
+            if drawn {
+                self.line(depth, &format!("{line}{end}"));
+            }
         }
     }
 }
@@ -178,10 +210,16 @@ impl Picture<'_> {
 /// What lies behind the dimensions within a box: scales, padding.
 fn behind(level: &Level) -> Vec<Option<Cell>> {
     let at = |size: u64, behind: u64| format!("+{}, {}", count(level.bytes - behind - size), bytes(size));
-    let scales = (level.scales > 0)
-        .then(|| Cell { name: "scales".to_owned(), below: at(level.scales, level.padding) });
-    let padding =
-        (level.padding > 0).then(|| Cell { name: "padding".to_owned(), below: at(level.padding, 0) });
+    let scales = (level.scales > 0).then(|| Cell {
+        name: "scales".to_owned(),
+        below: at(level.scales, level.padding),
+        note: String::new(),
+    });
+    let padding = (level.padding > 0).then(|| Cell {
+        name: "padding".to_owned(),
+        below: at(level.padding, 0),
+        note: String::new(),
+    });
     scales.into_iter().chain(padding).map(Some).collect()
 }
 

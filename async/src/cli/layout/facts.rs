@@ -2,6 +2,7 @@
 
 use super::copy::CopyFacts;
 use super::side::Side;
+use super::subject::{GroupFacts, StageFacts};
 use kvstrata_core::layout::Dim;
 use serde::Serialize;
 
@@ -18,6 +19,13 @@ pub(super) struct Document<'f> {
 pub(super) struct Facts {
     pub(super) model: ModelFacts,
     pub(super) tensor_parallel: RankFacts,
+    /// The layers that are drawn, in the model's numbers.
+    pub(super) layers: Vec<u32>,
+    /// Those of them that attend to a window only.
+    pub(super) windowed_layers: Vec<u32>,
+    /// Groups of the model's layers, and stages of a pipeline.
+    pub(super) groups: Vec<GroupFacts>,
+    pub(super) stages: Vec<StageFacts>,
     pub(super) arrangement: &'static str,
     pub(super) head_order: String,
     pub(super) scales: Option<String>,
@@ -35,13 +43,13 @@ pub(super) struct Facts {
 
 #[derive(Debug, Serialize)]
 pub(super) struct ModelFacts {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) layers: u32,
     pub(super) outer_dim: u32,
     pub(super) kv_heads: u32,
     pub(super) head_size: u32,
-    pub(super) source: Option<&'static str>,
-    pub(super) note: Option<&'static str>,
+    pub(super) source: Option<String>,
+    pub(super) note: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -63,6 +71,8 @@ pub(super) struct Bytes {
     /// Of all of the model's heads.
     pub(super) token_of_the_model: u64,
     pub(super) block_of_the_model: u64,
+    /// Of what all ranks keep together, replicated heads as often as they are kept.
+    pub(super) block_of_all_ranks: u64,
     /// Of a block, in each region.
     pub(super) padding: u64,
 }
@@ -133,16 +143,23 @@ impl Facts {
         });
         let page = u64::from(config.page_size);
         let (of_rank, of_model) = (of_block(config.num_heads), of_block(model.kv_heads));
+        let of_ranks = of_block(side.rank.heads_of_all(&model));
+        let drawn = &side.drawn;
+        let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
         Facts {
             model: ModelFacts {
-                name: model.name,
-                layers: model.layers,
+                name: drawn.name.clone(),
+                layers: drawn.of_model,
                 outer_dim: model.outer_dim,
                 kv_heads: model.kv_heads,
                 head_size: model.head_size,
-                source: Some(model.source).filter(|source| !source.is_empty()),
-                note: Some(model.note).filter(|note| !note.is_empty()),
+                source: some(&drawn.source),
+                note: some(&drawn.note),
             },
+            layers: drawn.layers.clone(),
+            windowed_layers: drawn.windowed(),
+            groups: drawn.groups.clone(),
+            stages: drawn.stages.clone(),
             tensor_parallel: RankFacts::new(side),
             arrangement: geometry.arrangement.name(),
             head_order: geometry.head_order.to_string().to_lowercase(),
@@ -155,6 +172,7 @@ impl Facts {
                 block: of_rank,
                 token_of_the_model: of_model / page,
                 block_of_the_model: of_model,
+                block_of_all_ranks: of_ranks,
                 padding: levels.iter().map(|level| level.padding).sum(),
             },
             dims: dims.collect(),

@@ -8,9 +8,11 @@
 //! Nobody's memory is there, so regions get addresses that tell region and offset. They go down, since layers that are evenly spaced
 //! upwards would be taken for one region's.
 
+use super::subject::Drawn;
 use kvstrata_core::layout::{Arrangement, DType, Dim, HeadOrder, Layout, LayoutError, Model, Region};
 use kvstrata_core::layout::{RegionNeed, ScalePlace};
 use kvstrata_core::plan::Shard;
+use std::rc::Rc;
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +35,14 @@ pub(super) struct Rank {
     pub(super) shard: Shard,
 }
 
+impl Rank {
+    /// Heads that all ranks keep together: one that several ranks have counts for each.
+    pub(super) fn heads_of_all(&self, model: &Model) -> u32 {
+        // Ranks share the heads as long as there are as many; then each has one.
+        model.kv_heads.max(self.degree)
+    }
+}
+
 /// One geometry on one rank, laid out.
 #[derive(Debug)]
 pub(super) struct Side {
@@ -40,6 +50,8 @@ pub(super) struct Side {
     pub(super) rank: Rank,
     pub(super) need: RegionNeed,
     pub(super) layout: Layout,
+    /// Which layers of which model it has.
+    pub(super) drawn: Rc<Drawn>,
 }
 
 /// A dimension as it is nested, and one of its indices.
@@ -82,7 +94,7 @@ pub(super) fn first_with(side: &Side, degree: u32) -> u32 {
 }
 
 impl Side {
-    pub(super) fn new(geometry: Geometry, rank: Rank) -> Result<Side, String> {
+    pub(super) fn new(geometry: Geometry, rank: Rank, drawn: Rc<Drawn>) -> Result<Side, String> {
         let Geometry { model, arrangement, .. } = geometry;
         let config =
             model.config_for(geometry.page, &rank.shard).num_blocks(geometry.blocks).dtype(geometry.dtype);
@@ -97,7 +109,14 @@ impl Side {
             |number: u32| Region::system(u64::from(need.count - 1 - number) * need.bytes, need.bytes);
         let regions: Vec<Region> = (0..need.count).map(region).collect();
         let layout = Layout::new(config, arrangement, &regions).map_err(by_option)?;
-        Ok(Side { geometry, rank, need, layout })
+        Ok(Side { geometry, rank, need, layout, drawn })
+    }
+
+    /// The layer, among those drawn, whose bytes a region has, if it has one layer's only.
+    pub(super) fn region_layer(&self, region: u32) -> Option<u32> {
+        let apart = self.spread();
+        let outers = apart.iter().find(|(dim, _)| *dim == Dim::Outer).map_or(1, |(_, count)| *count);
+        apart.iter().any(|(dim, _)| *dim == Dim::Layer).then_some(region / outers)
     }
 
     /// Region of an address, and offset in it.
@@ -176,16 +195,22 @@ mod tests {
 
     fn side(geometry: Geometry, degree: u32) -> Option<Side> {
         let rank = shard(&geometry.model, ["--tp", "--rank"], degree, 0).expect("a rank");
-        Side::new(geometry, rank).ok()
+        Side::new(geometry, rank, Rc::default()).ok()
+    }
+
+    fn preset(name: &str) -> Model {
+        *Model::find(name).expect("a preset")
     }
 
     /// Levels are what the layout says: strides, and offsets of the first scales and the last row.
     #[test]
     fn levels_have_the_layouts_strides() {
         let mut seen = 0;
-        for model in
-            [Model::ALL[1], Model { layers: 2, kv_heads: 3, head_size: 64, ..Model::ALL[0] }, Model::ALL[11]]
-        {
+        for model in [
+            preset("llama-3-70b"),
+            Model { layers: 2, kv_heads: 3, head_size: 64, ..preset("llama-3-8b") },
+            preset("deepseek-v3"),
+        ] {
             for (dtype, scales) in [
                 (DType::BF16, ScalePlace::Row),
                 (DType::NvFp4, ScalePlace::Row),
@@ -230,7 +255,7 @@ mod tests {
 
     #[test]
     fn addresses_tell_region_and_offset() {
-        let (model, arrangement) = (Model::ALL[0], Arrangement::TokenMajor);
+        let (model, arrangement) = (preset("llama-3-8b"), Arrangement::TokenMajor);
         let geometry = Geometry {
             model,
             dtype: model.dtype,

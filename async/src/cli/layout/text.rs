@@ -35,12 +35,23 @@ fn head(text: &mut String, facts: &Facts) {
         _ => format!("{} of {}", plural(model.kv_heads.into(), "KV head"), count(model.head_size.into())),
     };
     let layers = plural(model.layers.into(), "layer");
+    let drawn = facts.layers.len() as u64;
     line(text, "model", &format!("{}: {layers}, {inner}, {}", model.name, facts.dtype));
-    if let Some(source) = model.source {
-        line(text, "", source);
+    for more in [&model.source, &model.note].into_iter().flatten() {
+        line(text, "", more);
     }
-    if let Some(note) = model.note {
-        line(text, "", note);
+    groups(text, facts);
+    stages(text, facts);
+    if drawn != u64::from(model.layers) {
+        line(text, "layers", &format!("{} of {layers}: {}", count(drawn), some_of(&facts.layers)));
+    }
+    if !facts.windowed_layers.is_empty() {
+        let windowed = plural(facts.windowed_layers.len() as u64, "layer");
+        line(
+            text,
+            "windows",
+            &format!("{windowed} of {}: {}", count(drawn), some_of(&facts.windowed_layers)),
+        );
     }
     line(text, "rank", &rank(facts));
     let scales = facts.scales.as_ref().map_or(String::new(), |place| format!(", scales behind each {place}"));
@@ -60,6 +71,52 @@ fn rank(facts: &Facts) -> String {
     format!("{rank} of {degree}: {which}")
 }
 
+/// The first of them, and the last.
+fn some_of(layers: &[u32]) -> String {
+    let all = |layers: &[u32]| layers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    match layers {
+        [first, .., last] if layers.len() > 2 && (*last - *first) as usize + 1 == layers.len() => {
+            format!("{first} to {last}")
+        }
+        [some @ .., last] if layers.len() > 6 => format!("{}, …, {last}", all(&some[..4])),
+        all_of_them => all(all_of_them),
+    }
+}
+
+fn groups(text: &mut String, facts: &Facts) {
+    if facts.groups.len() < 2 {
+        return;
+    }
+    for (i, group) in facts.groups.iter().enumerate() {
+        let layers = plural(group.layers.len() as u64, "layer");
+        let bytes = match (group.state_bytes, group.window) {
+            (Some(state), _) => format!("{} of state a layer", bytes(state)),
+            (None, Some(window)) => {
+                format!("{} a token, of the last {}", bytes(group.token_bytes), count(window.into()))
+            }
+            (None, None) => format!("{} a token", bytes(group.token_bytes)),
+        };
+        let drawn = if group.drawn { "" } else { ", not drawn" };
+        line(
+            text,
+            if i == 0 { "groups" } else { "" },
+            &format!("{:<8} {layers:>10}, {bytes}{drawn}", group.name),
+        );
+    }
+}
+
+fn stages(text: &mut String, facts: &Facts) {
+    if facts.stages.len() < 2 {
+        return;
+    }
+    for (i, stage) in facts.stages.iter().enumerate() {
+        let layers = format!("layers {} to {}", stage.first_layer, stage.first_layer + stage.layers - 1);
+        let drawn = if stage.drawn { "  (drawn)" } else { "" };
+        let bytes = format!("{} a token, {} a block", bytes(stage.token_bytes), bytes(stage.block_bytes));
+        line(text, if i == 0 { "stages" } else { "" }, &format!("{i}: {layers}, {bytes}{drawn}"));
+    }
+}
+
 /// How the bytes come about.
 fn sums(text: &mut String, config: &LayoutConfig, facts: &Facts) {
     let factors = |heads: u32, page: Option<u32>| {
@@ -76,9 +133,19 @@ fn sums(text: &mut String, config: &LayoutConfig, facts: &Facts) {
     line(text, "", &format!("= {}", both(of.token)));
     line(text, "a block", &factors(config.num_heads, page));
     line(text, "", &format!("= {}", both(of.block)));
-    if facts.tensor_parallel.degree > 1 && of.block_of_the_model > of.block {
-        line(text, "all ranks", &factors(facts.model.kv_heads, page));
-        line(text, "", &format!("= {}", both(of.block_of_the_model)));
+    let degree = facts.tensor_parallel.degree;
+    if degree > 1 {
+        let (kv_heads, latent) = (facts.model.kv_heads, facts.model.outer_dim == 1);
+        let all = match latent {
+            true => format!("{} × {}", plural(degree.into(), "rank"), factors(1, page)),
+            false => factors(kv_heads.max(degree), page),
+        };
+        line(text, "all ranks", &all);
+        line(text, "", &format!("= {}", both(of.block_of_all_ranks)));
+        if degree > kv_heads && !latent {
+            let heads = plural(kv_heads.into(), "KV head");
+            line(text, "", &format!("{heads}, replicated over {degree} ranks: one on each"));
+        }
     }
     if of.padding > 0 {
         line(text, "padding", &format!("{} a block in each region", both(of.padding)));
@@ -163,7 +230,8 @@ pub(super) fn copy(copy: &CopyFacts) -> String {
     let mut text = String::from("\n");
     let RankFacts { degree, rank, .. } = copy.tensor_parallel;
     let order = copy.head_order.to_uppercase();
-    line(&mut text, "copy", &format!("a block to {}, {order}, on rank {rank} of {degree}", copy.arrangement));
+    let what = if copy.pages.is_some() { "blocks" } else { "a block" };
+    line(&mut text, "copy", &format!("{what} to {}, {order}, on rank {rank} of {degree}", copy.arrangement));
     let heads = &copy.heads;
     let range = |first: u32| match heads.count {
         1 => first.to_string(),
@@ -171,6 +239,15 @@ pub(super) fn copy(copy: &CopyFacts) -> String {
     };
     let which = format!("{} here → {} there, as each counts its own", range(heads.src), range(heads.dst));
     line(&mut text, "heads", &which);
+    if let Some(pages) = &copy.pages {
+        let [here, there] =
+            [(pages.src_blocks, pages.src_page), (pages.dst_blocks, pages.dst_page)].map(|(blocks, page)| {
+                format!("{} of {}", plural(blocks.into(), "block"), plural(page.into(), "token"))
+            });
+        line(&mut text, "pages", &format!("{here} here → {there} there"));
+        let hits = plural(pages.prefix_tokens, "token");
+        line(&mut text, "", &format!("prefix hits are then by {hits}, whole blocks of both sides"));
+    }
     let (least, most) = (copy.smallest_piece_bytes, copy.largest_piece_bytes);
     let sizes = match least == most {
         true => bytes(most),

@@ -68,7 +68,7 @@ fn a_value_that_is_not_allowed_is_named_with_its_place_and_what_is() {
     }
     let error = from_toml("model = \"llama\"").expect_err("refused").to_string();
     assert!(
-        error.starts_with("model = llama (k.toml:1): must be none, or llama-3-8b, llama-3-70b, "),
+        error.starts_with("model = llama (k.toml:1): must be none, or llama-2-7b, llama-2-70b, "),
         "{error}"
     );
 }

@@ -254,3 +254,32 @@ fn a_block_larger_than_a_slot_goes_without_a_disk() {
          4294963200 at most; use smaller pages (geometry.page_size), or leave the disk tier out"
     );
 }
+
+/// A model's own file is as its preset, or as groups that one would list.
+#[test]
+fn a_config_json_is_a_model() {
+    let file = |name: &str| format!("{}/tests/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let of = |name: &str, more: &str| good(&format!("geometry.config = \"{}\"\n{more}", file(name)));
+    for name in ["llama-3-70b", "qwen2.5-7b", "deepseek-v3", "gemma-3-4b", "gpt-oss-20b"] {
+        let preset = good(&format!("model = \"{name}\"\ngeometry.tp = 2"));
+        let config = of(name, "geometry.tp = 2");
+        assert_eq!(config.groups(), preset.groups(), "{name}");
+        assert_eq!(good(&config.to_toml()).groups(), config.groups());
+    }
+    let config = of("qwen3-next-80b", "geometry.tp = 2\ngeometry.dtype = \"fp8\"");
+    let [full, state] = config.groups() else { panic!("two groups") };
+    assert_eq!((full.block_bytes(), full.layers.len()), (12 * 2 * 16 * 256, 12));
+    assert_eq!((state.kind, state.block_bytes()), (GroupKind::State, 36 * (1_097_728 / 2)));
+    let config = of("deepseek-v3.2", "geometry.tp = 8");
+    let [latent, indexer] = config.groups() else { panic!("two groups") };
+    assert_eq!((latent.block_bytes(), indexer.block_bytes()), (61 * 16 * 576 * 2, 61 * 16 * 132));
+    let refused = |more: &str| refusal(&format!("geometry.config = \"{}\"\n{more}", file("qwen3-next-80b")));
+    assert!(
+        refused("geometry.tp = 3").contains("linear_num_key_heads = 16: 3 ranks cannot share them evenly")
+    );
+    assert!(
+        refused("model = \"llama-3-8b\"")
+            .contains("the file says what model (k.toml:2) says too; leave one out")
+    );
+    assert!(refusal("geometry.config = \"/none/config.json\"").contains("/none/config.json: cannot be read"));
+}

@@ -37,6 +37,10 @@ fn random_builder(seed: u64) -> (ManagerConfigBuilder, Vec<&'static str>) {
     for _ in 0..random.below(6) {
         let row = &rows[random.below(rows.len())];
         (row.sample)(&mut builder.settings, random.next());
+        if let Some(path) = &mut builder.settings.geometry.config {
+            // A file that is there.
+            *path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/models/qwen3-next-80b.json").into();
+        }
         builder.origins.set(row.key, crate::config::Origin::Builder);
         changed.push(row.key);
     }
