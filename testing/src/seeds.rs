@@ -170,7 +170,9 @@ mod tests {
                 assert!(!tell);
                 if seed == bad { Err("as a test".to_owned()) } else { Ok(()) }
             };
-            catch_unwind(AssertUnwindSafe(|| Seeds { seeds: 10..100, new: 0..0, tell: false }.run("again", one)))
+            catch_unwind(AssertUnwindSafe(|| {
+                Seeds { seeds: 10..100, new: 0..0, tell: false }.run("again", one)
+            }))
         };
         run(1000).expect("all are well");
         let counts = || seen.iter().map(|seen| seen.load(Ordering::Relaxed)).collect::<Vec<_>>();

@@ -5,6 +5,7 @@ use super::devices::{self, Device};
 use super::inner::Inner;
 use super::line::Line;
 use super::metrics;
+use super::own::OwnRuntime;
 use super::preempt::Naming;
 use super::rules::Rules;
 use super::stack::{Books, Needs, Stack};
@@ -23,7 +24,7 @@ use kvstrata_ffi::arena::ArenaError;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 
 /// The tiers of one group of layers.
 pub struct StackParts {
@@ -61,7 +62,7 @@ pub struct Parts {
     /// Timers, and the movers' tasks.
     pub runtime: Handle,
     /// The runtime itself, where it is the manager's: it ends with it.
-    pub own: Option<Runtime>,
+    pub own: Option<OwnRuntime>,
     /// What the names of blocks that are not full begin from: random unless told, so that no two managers over one disk have the same. For
     /// tests that do the same each time.
     pub names: Option<u64>,
@@ -114,7 +115,8 @@ pub enum BuildError {
     },
     /// A runtime of the manager's own.
     #[error(
-        "{given}: the threads of a runtime cannot be had ({source}); use fewer, or enter a runtime before"
+        "{given}: the threads of a runtime cannot be had ({source}); use fewer, enter a runtime before, or raise the limit on \
+         threads (ulimit -u, the cgroup's pids.max)"
     )]
     Runtime {
         /// The setting that asks for them, with its value.
@@ -177,20 +179,19 @@ pub(super) fn from_config(config: &ManagerConfig) -> Result<KvBlockManager, Buil
         Ok(handle) if !has_timers(&handle) => return Err(BuildError::Timers),
         Ok(handle) => (handle, None),
         Err(_) => {
-            let mut own = tokio::runtime::Builder::new_multi_thread();
-            let own =
-                own.worker_threads(config.runtime.threads as usize).thread_name("kvstrata").enable_time();
             let failed = |source| {
                 let given = given(config, &[("runtime.threads", &config.runtime.threads)]);
                 BuildError::Runtime { given, source }
             };
-            let own = own.build().map_err(failed)?;
+            let own = OwnRuntime::start(config.runtime.threads).map_err(failed)?;
             (own.handle().clone(), Some(own))
         }
     };
     // Before volumes are opened, which may take long, and is in vain if this fails.
     let bound = bound(config)?;
-    let tiers = config.groups().iter().map(|group| tiers(config, group, &runtime));
+    let of_disks = |group| own.as_ref().map_or(&runtime, |own: &OwnRuntime| own.of_disks(group));
+    let groups = config.groups().iter().enumerate();
+    let tiers = groups.map(|(number, group)| tiers(config, group, of_disks(number)));
     let (stacks, notes) = tiers.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     assemble(config, Parts { stacks, runtime, own, names: None }, notes, bound)
 }
@@ -343,7 +344,8 @@ fn assemble(
         fits(&part, told).map_err(|why| BuildError::Parts { group: part.name.clone(), why })?;
         layers += told;
         let (stack, line) = stack(config, part, heats)?;
-        stacks.push(Stack { note, ..stack });
+        // As many as the settings have groups, of which there are few.
+        stacks.push(Stack { note, number: index as u16, ..stack });
         lines.push(line);
     }
     let traffic = Traffic::new(
@@ -459,6 +461,7 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
     let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let disk_owners = tenants::owners(config, crate::tier::Tier::Disk, slots);
     let stack = Stack {
+        number: 0,
         name,
         device,
         port,

@@ -17,6 +17,7 @@
 //! `fetch_add` gave that decides.
 
 use super::text::CONTENT_TYPE;
+use kvstrata_ffi::process::Listed;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -38,6 +39,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// An address that is ours, where nobody answers yet: who connects waits.
 #[derive(Debug)]
 pub struct Bound {
+    /// A forked child does not keep the address. Dropped before the listener.
+    listed: Listed,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -47,6 +50,8 @@ pub struct Bound {
 pub struct Endpoint {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
+    /// Dropped before it.
+    _listed: Listed,
     /// The listener once more, as what can be shut down.
     listening: TcpStream,
 }
@@ -83,8 +88,8 @@ impl Bound {
     /// # Errors
     /// The address is taken, or not this machine's.
     pub fn at(address: SocketAddr) -> io::Result<Bound> {
-        let listener = TcpListener::bind(address)?;
-        Ok(Bound { address: listener.local_addr()?, listener })
+        let (listener, listed) = Listed::open(|| TcpListener::bind(address))?;
+        Ok(Bound { address: listener.local_addr()?, listed, listener })
     }
 
     /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says whether that is in service, and does not
@@ -97,9 +102,9 @@ impl Bound {
         figures: impl Fn() -> Option<String> + Send + Sync + 'static,
         alive: impl Fn() -> bool + Send + Sync + 'static,
     ) -> io::Result<Endpoint> {
-        let Bound { listener, address } = self;
-        let listening = TcpStream::from(OwnedFd::from(listener.try_clone()?));
-        let endpoint = Endpoint { address, stop: Arc::default(), listening };
+        let Bound { listed, listener, address } = self;
+        let (listening, again) = Listed::open(|| Ok(TcpStream::from(OwnedFd::from(listener.try_clone()?))))?;
+        let endpoint = Endpoint { address, stop: Arc::default(), _listed: again, listening };
         let stop = Arc::clone(&endpoint.stop);
         let served = Served {
             figures: Box::new(figures),
@@ -107,7 +112,10 @@ impl Bound {
             connections: AtomicUsize::new(0),
             scrapes: AtomicUsize::new(0),
         };
-        named().spawn(move || serve(&listener, &stop, &Arc::new(served)))?;
+        named().spawn(move || {
+            serve(&listener, &stop, &Arc::new(served));
+            drop(listed);
+        })?;
         Ok(endpoint)
     }
 }

@@ -1,4 +1,4 @@
-//! A volume: slots in one file, and the thread that serves them.
+//! A volume: slots in one file, and the thread that serves them. Past 500 lines because each call's doc is here, and what starts the thread.
 //!
 //! | word | what it says |
 //! |---|---|
@@ -29,10 +29,12 @@ use super::recovery::{Name, Recovery, RejectedRecords};
 use super::request::{Place, Request, Urgency, transfer_bytes};
 use super::stats::VolumeStats;
 use crate::arena::{BlockRead, BlockWrite};
+use crate::process::{Listed, Origin};
 use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::{Storage, StorageKind};
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -63,6 +65,9 @@ pub struct Volume {
     description: Description,
     reads: Cells<BlockWrite>,
     writes: Cells<BlockRead>,
+    /// Closed in a forked child, where nothing of the volume is used. Dropped before the file.
+    listed: Listed,
+    origin: Origin,
     /// Locked while the volume lives.
     file: Arc<File>,
     /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
@@ -268,6 +273,13 @@ impl Volume {
     /// a clean end, when this returns; the file may be opened again. Blocks until then. What is asked for later fails with
     /// [`FailureCause::OutOfService`].
     pub fn close(&self) {
+        // A forked child has no ring thread to wait for, and a thread of the parent may have held the lock.
+        if !self.origin.is_here() {
+            if let Ok(mut thread) = self.thread.try_lock() {
+                mem::forget(thread.take());
+            }
+            return;
+        }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(thread) = thread.take() else { return };
         self.inbox.close();
@@ -286,7 +298,10 @@ impl Volume {
 
     fn place(&self, slot: u32, buffer_bytes: usize, direction: Direction) -> Result<Place, IoFailure> {
         let (slots, slot_bytes) = (self.shape.slots, self.slot_bytes());
-        let cause = if slot >= slots {
+        // In a forked child there is no ring thread that would serve it.
+        let cause = if !self.origin.is_here() {
+            FailureCause::OutOfService
+        } else if slot >= slots {
             FailureCause::SlotOutOfRange { slots }
         } else if buffer_bytes != slot_bytes {
             FailureCause::BufferLength { buffer_bytes, slot_bytes }
@@ -370,7 +385,17 @@ fn start(
         ..
     } = options;
     let VolumeFile {
-        file, superblock, table, cipher, direct, alignment, unwritten, mut notes, concerns, ..
+        listed,
+        file,
+        superblock,
+        table,
+        cipher,
+        direct,
+        alignment,
+        unwritten,
+        mut notes,
+        concerns,
+        ..
     } = file;
     let shape = superblock.shape;
     let os = |operation, source| VolumeError::Os { path: path.clone(), operation, source };
@@ -492,6 +517,8 @@ fn start(
         description,
         reads,
         writes,
+        listed,
+        origin: Origin::here(),
         file,
         thread,
     })
