@@ -66,7 +66,7 @@ pub struct Volume {
     reads: Cells<BlockWrite>,
     writes: Cells<BlockRead>,
     /// Closed in a forked child, where nothing of the volume is used. Dropped before the file.
-    listed: Listed,
+    _listed: Listed,
     origin: Origin,
     /// Locked while the volume lives.
     file: Arc<File>,
@@ -517,7 +517,7 @@ fn start(
         description,
         reads,
         writes,
-        listed,
+        _listed: listed,
         origin: Origin::here(),
         file,
         thread,
