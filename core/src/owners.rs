@@ -145,11 +145,13 @@ impl Owners {
             return true;
         }
         let Some(used) = self.used.get(usize::from(tenant.0)) else { return false };
+        // No tier has more blocks than that.
+        let Ok(blocks) = u32::try_from(blocks) else { return false };
         let Some(limit) = self.limit(tenant) else {
-            used.fetch_add(blocks as u32, Relaxed);
+            used.fetch_add(blocks, Relaxed);
             return true;
         };
-        let more = |used: u32| used.checked_add(blocks as u32).filter(|used| *used as usize <= limit);
+        let more = |used: u32| used.checked_add(blocks).filter(|used| *used as usize <= limit);
         if skipped!("owners_take_no_exchange") {
             let taken = more(used.load(Relaxed));
             taken.into_iter().for_each(|taken| used.store(taken, Relaxed));
@@ -276,6 +278,8 @@ mod tests {
         owners.claim(BlockId(3), half);
         owners.claim(BlockId(3), all);
         assert_eq!((owners.owner(BlockId(3)), owners.used(half), owners.used(all)), (half, 6, 11));
+        assert!(!owners.take(all, 1 << 32) && !owners.take(half, usize::MAX), "more than any tier has");
+        assert_eq!((owners.used(half), owners.used(all)), (6, 11));
         owners.give(half, 1);
         assert!(!owners.take(half, 1), "still at its quota");
         owners.hand_over(BlockId(3), other);

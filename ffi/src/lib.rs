@@ -11,6 +11,7 @@
 //! | [`device`] | device memory behind [`kvstrata_core::storage::DevicePort`]; the simulated one |
 //! | [`disk`] | a volume: one preallocated file, one ring thread, `io_uring` with O_DIRECT or what works |
 //! | [`gds`] | device memory ↔ file without host memory between: GPUDirect Storage, found at run time |
+//! | [`process`] | in which process something was made: what a forked child inherits and is not to use |
 //! | [`probe`] | what this machine offers, as facts for `kvstrata doctor` |
 //! | [`shown`] | text from outside, with what a terminal would obey escaped |
 
@@ -27,6 +28,8 @@ pub mod disk;
 pub mod gds;
 #[cfg(unix)]
 pub mod probe;
+#[cfg(unix)]
+pub mod process;
 pub mod shown;
 
 #[cfg(unix)]

@@ -3,10 +3,10 @@
 //! Each is a fact, as the doctor's. Where a manager would be refused there is a refusal too, which names the
 //! setting, its value and the remedy.
 
-use crate::config::{DeviceKind, ManagerConfig};
+use crate::config::{DeviceKind, HashFunction, ManagerConfig};
 use crate::figures::binary;
 use crate::manager::memory::Need;
-use crate::manager::{volume_files, volumes};
+use crate::manager::{hash_key, volume_files, volumes};
 use crate::metrics::Bound;
 use crate::tier::Tier;
 use kvstrata_ffi::cuda::CudaDriver;
@@ -31,6 +31,7 @@ pub(super) fn look(config: &ManagerConfig) -> Here {
     here.memory_lock(config);
     here.disk(config);
     here.key(config);
+    here.hash(config);
     here.port(config);
     here
 }
@@ -55,6 +56,23 @@ impl Here {
             remedy: Some(remedy.to_owned()),
         });
         self.refusals.push(refusal);
+    }
+
+    /// The secret of the block hashes: where it is, or will be.
+    fn hash(&mut self, config: &ManagerConfig) {
+        const NAME: &str = "block hashes";
+        match hash_key::look(config) {
+            Ok(detail) if config.hash.function == HashFunction::Xxh3 => {
+                let remedy = "set hash.function = \"keyed\", unless all prompts come from callers that may see each other's";
+                let why = "tokens can be chosen that get the hash of another tenant's block";
+                self.limited(NAME, detail, why, remedy.to_owned());
+            }
+            Ok(detail) => self.found(NAME, detail),
+            Err(error) => {
+                let remedy = "give a key file of mode 0600 (hash.key_file), as of `openssl rand -hex 32`";
+                self.refuse(NAME, error.to_string(), remedy, error.to_string());
+            }
+        }
     }
 
     /// Whether the device is host memory.

@@ -15,6 +15,7 @@ pub const CONFIG_VARIABLE: &str = "KVSTRATA_CONFIG";
 
 /// Variables of the project that are no settings: of the build, the tests and the measurements, what the command logs, and where `kvstrata tune` stores.
 pub(super) const OTHERS: &[&str] = &[
+    "KVSTRATA_COMMIT",
     "KVSTRATA_CONFIG_DIR",
     "KVSTRATA_CPU_KERNELS_ASAN",
     "KVSTRATA_CRASHES",

@@ -3,7 +3,7 @@
 use super::asked;
 use super::blocks::BlocksMut;
 use super::down::Left;
-use super::inner::Inner;
+use super::inner::{INHERITED, Inner};
 use super::line::{Grant, Late, Want, Wants, Whose};
 use super::notices::About;
 use super::tenants::{TenantId, TenantUse};
@@ -95,6 +95,9 @@ pub enum AllocateError {
     /// The manager has been shut down.
     #[error("the manager is shut down")]
     Closed,
+    /// This process was forked from the manager's.
+    #[error("{INHERITED}")]
+    Inherited,
 }
 
 /// That it is the tenant's quota which is used up, whatever is free besides.
@@ -185,7 +188,7 @@ pub(super) async fn allocate_groups(
     if counts.len() != inner.stacks.len() {
         return Err(AllocateError::Groups { given: counts.len(), groups: inner.stacks.len() });
     }
-    if inner.refusing.load(Relaxed) {
+    if inner.refusing.load(Relaxed) && !inner.is_inherited() {
         return Err(AllocateError::Closed);
     }
     let wanted = || (0..).zip(counts.iter().copied());
@@ -223,6 +226,9 @@ async fn groups_at_once_or_in_line(
 
 /// Refuses what will never be had.
 fn check(inner: &Inner, stack: u16, count: usize, tenant: TenantId) -> Result<(), AllocateError> {
+    if inner.is_inherited() {
+        return Err(AllocateError::Inherited);
+    }
     let device = &inner.stack(stack).device;
     let capacity = device.pool.capacity();
     if count > capacity {
@@ -240,6 +246,10 @@ fn free_ones(inner: &Arc<Inner>, stack: u16, count: usize, tenant: TenantId) -> 
         return None;
     }
     let device = &inner.stack(stack).device;
+    // A caller may ask for any number: there is no memory for the list of most of them.
+    if count > device.pool.capacity() {
+        return None;
+    }
     let mut ids = Vec::with_capacity(count);
     if !device.owners.take(tenant, count) {
         return None;
@@ -258,6 +268,9 @@ pub(super) fn try_allocate(
     count: usize,
     tenant: TenantId,
 ) -> Option<BlocksMut> {
+    if inner.is_inherited() {
+        return None;
+    }
     free_ones(inner, stack, count, tenant).or_else(|| {
         if count == 0 {
             // Of a manager that is shut down: what preempts has its list.
@@ -352,7 +365,7 @@ impl<'i> InLine<'i> {
 
 impl Drop for InLine<'_> {
     fn drop(&mut self) {
-        if !self.places.is_empty() {
+        if !self.places.is_empty() && !self.inner.is_inherited() {
             // Of all lines at once. What was granted meanwhile is given back behind the lock, with the places.
             let left = self.places.iter();
             self.inner.with(|traffic| left.for_each(|of| traffic.quit_line(self.inner, of.stack, of.number)));

@@ -3,7 +3,7 @@
 //! A list is the unit since an engine has blocks by the request: one counted reference to the manager a list, one release, tail first.
 //! A handle may be sent anywhere, and dropped anywhere; on a device that computes by itself, when that is over (see [`Blocks`]).
 
-use super::inner::Inner;
+use super::inner::{INHERITED, Inner};
 use super::tenants::TenantId;
 use super::traffic::Traffic;
 use super::unwritten::Ahead;
@@ -45,6 +45,16 @@ pub struct RegisterError {
     pub why: RegisterFault,
 }
 
+/// A list was not cloned: one of its blocks has as many references as can be counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "block {block} has 1048575 references, and cannot have more; drop some lists, or share one by an Arc"
+)]
+pub struct TooManyReferences {
+    /// Which block.
+    pub block: BlockId,
+}
+
 /// What was wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterFault {
@@ -75,6 +85,9 @@ pub enum RegisterFault {
     /// The tenant is being purged; dropped, the blocks go with it.
     #[error("the tenant is being purged; drop the blocks")]
     Purging,
+    /// This process was forked from the manager's.
+    #[error("{INHERITED}")]
+    Inherited,
     /// The pool's.
     #[error(transparent)]
     Transition(#[from] TransitionError),
@@ -186,6 +199,9 @@ impl BlocksMut {
     ) -> Result<Blocks, RegisterError> {
         let (inner, stack) = (Arc::clone(&self.inner), self.stack);
         let refused = |blocks, why| Err(RegisterError { blocks, why });
+        if inner.is_inherited() {
+            return refused(self, RegisterFault::Inherited);
+        }
         if hashes.len() != self.ids.len() {
             let (hashes, blocks) = (hashes.len(), self.ids.len());
             return refused(self, RegisterFault::Hashes { hashes, blocks });
@@ -338,6 +354,9 @@ impl Blocks {
     /// Which iteration writes the last of them, if that is not over: they were [registered ahead](BlocksMut::register_ahead) of it, by whomever.
     #[must_use]
     pub fn written_in(&self) -> Option<u64> {
+        if self.inner.is_inherited() {
+            return None;
+        }
         let traffic = self.inner.look();
         self.refs.iter().filter_map(|block| traffic.unwritten.iteration(self.stack, block.id)).max()
     }
@@ -350,6 +369,21 @@ impl Blocks {
         let is_there =
             |block: &&BlockRef| pool.registered(block.id).is_some_and(|(there, _)| there == **block);
         self.refs.iter().take_while(is_there).count()
+    }
+
+    /// One more reference to each, or none.
+    ///
+    /// # Errors
+    /// [`TooManyReferences`]: a block has 1,048,575 already.
+    pub fn try_clone(&self) -> Result<Blocks, TooManyReferences> {
+        let pool = &self.inner.stack(self.stack).device.pool;
+        // Dropped, it gives back those that it has.
+        let mut again = Blocks::new(Arc::clone(&self.inner), self.stack, Vec::with_capacity(self.len()));
+        for block in &self.refs {
+            // The caller holds it: it is refused for its count only.
+            again.refs.push(pool.hold_again(*block).ok_or(TooManyReferences { block: block.id })?);
+        }
+        Ok(again)
     }
 
     /// Appends what follows in the sequence.
@@ -366,7 +400,7 @@ impl Blocks {
 }
 
 fn give_back(inner: &Arc<Inner>, stack: u16, refs: Vec<BlockRef>) {
-    if refs.is_empty() {
+    if refs.is_empty() || inner.is_inherited() {
         return;
     }
     let books = &inner.stack(stack).device;
@@ -377,18 +411,22 @@ fn give_back(inner: &Arc<Inner>, stack: u16, refs: Vec<BlockRef>) {
 }
 
 impl Clone for Blocks {
-    /// One more reference to each.
+    /// One more reference to each: the same blocks, all of them.
+    ///
+    /// # Panics
+    /// Where a block has 1,048,575 references already, as the clone of an [`Arc`] ends a program that has too many. Where so many may come together,
+    /// use [`try_clone`](Blocks::try_clone).
     fn clone(&self) -> Blocks {
-        let pool = &self.inner.stack(self.stack).device.pool;
-        // What is held can be held again.
-        let refs = self.refs.iter().filter_map(|block| pool.hold_again(*block)).collect();
-        Blocks { inner: Arc::clone(&self.inner), stack: self.stack, refs }
+        self.try_clone().unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
 impl Drop for Blocks {
     fn drop(&mut self) {
         let refs = mem::take(&mut self.refs);
+        if self.inner.is_inherited() {
+            return self.inner.keep();
+        }
         if refs.is_empty() {
             return;
         }
@@ -400,6 +438,9 @@ impl Drop for Blocks {
 
 impl Drop for BlocksMut {
     fn drop(&mut self) {
+        if self.inner.is_inherited() {
+            return self.inner.keep();
+        }
         if !self.ids.is_empty() {
             let (ids, inner, device) =
                 (mem::take(&mut self.ids), &self.inner, &self.inner.stack(self.stack).device);

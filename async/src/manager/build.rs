@@ -2,8 +2,10 @@
 
 use super::KvBlockManager;
 use super::devices::{self, Device};
+use super::hash_key::{self, Chosen, HashKeyError};
 use super::inner::Inner;
 use super::line::Line;
+use super::own::OwnRuntime;
 use super::preempt::Naming;
 use super::rules::Rules;
 use super::stack::{Books, Needs, Stack};
@@ -26,7 +28,7 @@ use kvstrata_ffi::shown::shown;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 
 /// The tiers of one group of layers.
 pub struct StackParts {
@@ -64,7 +66,7 @@ pub struct Parts {
     /// Timers, and the movers' tasks.
     pub runtime: Handle,
     /// The runtime itself, where it is the manager's: it ends with it.
-    pub own: Option<Runtime>,
+    pub own: Option<OwnRuntime>,
     /// What the names of blocks that are not full begin from: random unless told, so that no two managers over one disk have the same. For
     /// tests that do the same each time.
     pub names: Option<u64>,
@@ -132,7 +134,8 @@ pub enum BuildError {
     },
     /// A runtime of the manager's own.
     #[error(
-        "{given}: the threads of a runtime cannot be had ({source}); use fewer, or enter a runtime before"
+        "{given}: the threads of a runtime cannot be had ({source}); use fewer, enter a runtime before, or raise the limit on \
+         threads (ulimit -u, the cgroup's pids.max)"
     )]
     Runtime {
         /// The setting that asks for them, with its value.
@@ -173,6 +176,9 @@ pub enum BuildError {
         /// What is wrong.
         source: std::io::Error,
     },
+    /// The secret of the block hashes.
+    #[error(transparent)]
+    HashKey(#[from] HashKeyError),
     /// Parts that do not fit together.
     #[error("group {}: {why}", shown(group))]
     Parts {
@@ -196,23 +202,23 @@ pub(super) fn from_config(config: &ManagerConfig) -> Result<KvBlockManager, Buil
         Ok(handle) if !has_timers(&handle) => return Err(BuildError::Timers),
         Ok(handle) => (handle, None),
         Err(_) => {
-            let mut own = tokio::runtime::Builder::new_multi_thread();
-            let own =
-                own.worker_threads(config.runtime.threads as usize).thread_name("kvstrata").enable_time();
             let failed = |source| {
                 let given = given(config, &[("runtime.threads", &config.runtime.threads)]);
                 BuildError::Runtime { given, source }
             };
-            let own = own.build().map_err(failed)?;
+            let own = OwnRuntime::start(config.runtime.threads).map_err(failed)?;
             (own.handle().clone(), Some(own))
         }
     };
     memory::check(config, memory::is_simulated(config))?;
     // Before volumes are opened, which may take long, and is in vain if this fails.
     let bound = bound(config)?;
-    let tiers = config.groups().iter().map(|group| tiers(config, group, &runtime));
+    let of_disks = |group| own.as_ref().map_or(&runtime, |own: &OwnRuntime| own.of_disks(group));
+    let hashing = hash_key::choose(config)?;
+    let groups = config.groups().iter().enumerate();
+    let tiers = groups.map(|(number, group)| tiers(config, group, of_disks(number), &hashing));
     let (stacks, notes) = tiers.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
-    assemble(config, Parts { stacks, runtime, own, names: None }, notes, bound)
+    assemble(config, Parts { stacks, runtime, own, names: None }, notes, bound, hashing)
 }
 
 /// There is no asking but by making a timer, which panics where there are none.
@@ -226,6 +232,7 @@ fn tiers(
     config: &ManagerConfig,
     group: &Group,
     runtime: &Handle,
+    hashing: &Chosen,
 ) -> Result<(StackParts, Option<String>), BuildError> {
     let name = group.name.clone();
     let layers = vec![usize::try_from(group.layer_bytes()).unwrap_or(usize::MAX); group.layers.len()];
@@ -245,7 +252,7 @@ fn tiers(
     let disk = match config.disk.blocks {
         0 => None,
         _ => {
-            let opened = volumes::open(config, group, memory.arena());
+            let opened = volumes::open(config, group, memory.arena(), hashing);
             let failed = |source| BuildError::Disk {
                 given: disk_given(config),
                 group: name.clone(),
@@ -256,8 +263,9 @@ fn tiers(
             Some(port)
         }
     };
-    let pool =
-        |blocks: u32, policy: Policy| PoolConfig::new(blocks).policy(policy).page_size(group.page_size);
+    let pool = |blocks: u32, policy: Policy| {
+        PoolConfig::new(blocks).policy(policy).page_size(group.page_size).seed(hashing.seed)
+    };
     let policies = [config.device.policy, config.host.policy];
     let parts = StackParts {
         name,
@@ -299,7 +307,7 @@ pub(super) fn needs(group: &Group) -> Needs {
 
 pub(super) fn of_parts(config: &ManagerConfig, parts: Parts) -> Result<KvBlockManager, BuildError> {
     let notes = parts.stacks.iter().map(|_| None).collect();
-    assemble(config, parts, notes, bound(config)?)
+    assemble(config, parts, notes, bound(config)?, hash_key::choose(config)?)
 }
 
 /// Where figures are to be served, if they are.
@@ -321,6 +329,7 @@ fn assemble(
     parts: Parts,
     notes: Vec<Option<String>>,
     bound: Option<Bound>,
+    hashing: Chosen,
 ) -> Result<KvBlockManager, BuildError> {
     if !has_timers(&parts.runtime) {
         return Err(BuildError::Timers);
@@ -352,7 +361,8 @@ fn assemble(
         if let Some(group) = config.groups().get(index).or(config.groups().first()) {
             agree::check(config, group, is_told, &stack)?;
         }
-        stacks.push(Stack { note, ..stack });
+        // As many as the settings have groups, of which there are few.
+        stacks.push(Stack { note, number: index as u16, ..stack });
         lines.push(line);
     }
     let traffic = Traffic::new(
@@ -369,7 +379,15 @@ fn assemble(
     tenants.names.recovered(&recovered, claim);
     let naming = Naming::new(parts.names);
     let watch = Watch::new(stacks.len(), config.metrics.histograms);
-    let inner = Inner::new(stacks.into(), rules, watch, traffic, (tenants, naming), parts.runtime, parts.own);
+    let inner = Inner::new(
+        stacks.into(),
+        rules,
+        watch,
+        traffic,
+        (tenants, naming, hashing),
+        parts.runtime,
+        parts.own,
+    );
     if let Some(bound) = bound {
         let endpoint = metrics::serve(&inner, bound).map_err(|source| not_served(config, source))?;
         *inner.endpoint() = Some(endpoint);
@@ -470,6 +488,7 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
     let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let disk_owners = tenants::owners(config, Tier::Disk, slots);
     let stack = Stack {
+        number: 0,
         name,
         device,
         port,

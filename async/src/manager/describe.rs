@@ -16,6 +16,14 @@ pub(super) fn describe(inner: &Inner) -> String {
         // Writing to a string does not fail.
         let _ = of_stack(&mut text, stack);
     }
+    let hasher = &inner.hashing.hasher;
+    let _ = writeln!(
+        text,
+        "block hashes: {} ({:032x}), {}",
+        hasher.name(),
+        hasher.fingerprint(),
+        inner.hashing.origin
+    );
     if let beyond @ 1.. = inner.tenants.names.beyond() {
         let most = MAX_TENANTS - 1;
         let _ = writeln!(

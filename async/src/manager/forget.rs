@@ -21,6 +21,9 @@ use kvstrata_core::{ImmutableBlock, SequenceHash};
 
 impl Drop for Names {
     fn drop(&mut self) {
+        if self.inner.is_inherited() {
+            return self.inner.keep();
+        }
         if !self.hashes.is_empty() {
             let (inner, stack) = (&self.inner, self.stack);
             inner.with(|traffic| self.hashes.iter().for_each(|hash| traffic.forget(inner, stack, *hash)));

@@ -175,9 +175,7 @@ impl Group {
 
     /// [`KvBlockManager::prefetch`].
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
-        let (inner, tenant) = (self.inner(), self.manager.tenant);
-        let number = inner.with(|traffic| traffic.hint(inner, self.stack, hashes, tenant));
-        Prefetch { inner: Some(Arc::clone(inner)), number }
+        Prefetch::of(self.inner(), self.stack, hashes, self.manager.tenant)
     }
 
     /// [`KvBlockManager::prefetch_tokens`].

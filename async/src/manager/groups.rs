@@ -109,6 +109,7 @@ impl Future for OnboardGroups {
 impl Drop for OnboardGroups {
     fn drop(&mut self) {
         // Short of what was found, unless all of that is there already.
+        // None is coming in a forked child.
         if self.under_way.iter().any(Onboard::is_coming) {
             self.manager.inner.missed(Cause::Cancelled);
         }

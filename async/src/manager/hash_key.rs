@@ -13,6 +13,7 @@
 use crate::config::{HashFunction, ManagerConfig};
 use kvstrata_core::hash::{Hasher, Keyed};
 use kvstrata_ffi::disk::{Key, KeyError};
+use kvstrata_ffi::shown::{shown, shown_path};
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -36,7 +37,8 @@ pub enum HashKeyError {
     /// The file beside the first volume cannot be made.
     #[error(
         "hash.key_file: a new key cannot be written to {} ({source}); name a file with hash.key_file, or a variable with \
-         hash.key_env", path.display()
+         hash.key_env",
+        shown_path(path)
     )]
     Make {
         /// The file.
@@ -54,23 +56,27 @@ pub(super) struct Chosen {
     pub(super) hasher: Hasher,
     /// For people.
     pub(super) origin: String,
+    /// Random: where the pools' tables put hashes, which may be an engine's own, or an attacker's.
+    pub(super) seed: u64,
 }
 
 /// The hasher that the settings ask for; makes the key file beside the first volume, if there is to be one.
 pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
+    let drawn = Key::random().map_err(|_| HashKeyError::Random)?;
+    let seed = drawn.expose().iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
     if config.hash.function == HashFunction::Xxh3 {
         let origin = "no secret: anyone who chooses tokens can choose hashes".to_owned();
-        return Ok(Chosen { hasher: Hasher::Xxh3, origin });
+        return Ok(Chosen { hasher: Hasher::Xxh3, origin, seed });
     }
     let failed = |setting| move |source| HashKeyError::Key { setting, source };
     let (key, origin) = match (&config.hash.key_file, &config.hash.key_env) {
         (Some(file), _) => {
             let key = Key::from_file(file).map_err(failed("hash.key_file"))?;
-            (key, format!("secret of {}", file.display()))
+            (key, format!("secret of {}", shown_path(file)))
         }
         (None, Some(name)) => {
             let key = Key::from_variable(name).map_err(failed("hash.key_env"))?;
-            (key, format!("secret of the variable {name}"))
+            (key, format!("secret of the variable {}", shown(name)))
         }
         (None, None) => match beside(config) {
             Some(file) => {
@@ -78,7 +84,7 @@ pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
                     make(&file)?;
                 }
                 let key = Key::from_file(&file).map_err(failed("hash.key_file"))?;
-                (key, format!("secret of {}", file.display()))
+                (key, format!("secret of {}", shown_path(&file)))
             }
             None => {
                 let key = Key::random().map_err(|_| HashKeyError::Random)?;
@@ -86,7 +92,18 @@ pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
             }
         },
     };
-    Ok(Chosen { hasher: Keyed::new(key.expose()).into(), origin })
+    Ok(Chosen { hasher: Keyed::new(key.expose()).into(), origin, seed })
+}
+
+/// What [`choose`] would do, in words, without making a file.
+pub(crate) fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
+    let is_given = config.hash.key_file.is_some() || config.hash.key_env.is_some();
+    match beside(config).filter(|_| config.hash.function == HashFunction::Keyed && !is_given) {
+        Some(file) if !file.exists() => {
+            Ok(format!("keyed, a secret that the first start writes to {}", shown_path(&file)))
+        }
+        _ => choose(config).map(|chosen| format!("{}, {}", chosen.hasher.name(), chosen.origin)),
+    }
 }
 
 /// The file beside the first volume, if volumes stay.

@@ -21,6 +21,7 @@ use super::counts::Counts;
 use super::deadlines;
 use super::hash_key::Chosen;
 use super::notices::Notices;
+use super::own::OwnRuntime;
 use super::preempt::Naming;
 use super::rules::Rules;
 use super::stack::{Books, Stack};
@@ -33,11 +34,12 @@ use crate::metrics::Endpoint;
 use crate::transfer::{Failure, Landed, Landing, Lands};
 use kvstrata_core::BlockRef;
 use kvstrata_core::waiting::Waiting;
+use kvstrata_ffi::process::Origin;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
@@ -74,7 +76,7 @@ pub(super) struct Inner {
     /// Writes to be compared with their sums, in their order.
     pub(super) checks: UnboundedSender<Checked>,
     /// The runtime, where it is the manager's own.
-    own: Option<Runtime>,
+    own: Option<OwnRuntime>,
     traffic: Mutex<Traffic>,
     inbox: Mutex<Inbox>,
     /// Flights: a match looks for its hashes among them only if there are any.
@@ -96,8 +98,15 @@ pub(super) struct Inner {
     pub(super) purge_told: Notify,
     /// Told when a deadline comes before all others.
     pub(super) earlier: Arc<Notify>,
+    /// Nobody looks after deadlines: the runtime has gone, and the system has given no thread.
+    pub(super) unattended: AtomicBool,
+    /// The process that it was made in.
+    origin: Origin,
     this: Weak<Inner>,
 }
+
+/// What a call comes to in a process that was forked from the manager's.
+pub(super) const INHERITED: &str = "the manager was made by the process from which this one was forked; make one in this process, after the fork";
 
 impl Inner {
     pub(super) fn new(
@@ -107,7 +116,7 @@ impl Inner {
         traffic: Traffic,
         (tenants, naming, hashing): (Tenants, Naming, Chosen),
         runtime: Handle,
-        own: Option<Runtime>,
+        own: Option<OwnRuntime>,
     ) -> Arc<Inner> {
         let began = {
             let _in = runtime.enter();
@@ -140,21 +149,28 @@ impl Inner {
             hashing,
             purge_told: Notify::new(),
             earlier: Arc::default(),
+            unattended: AtomicBool::new(false),
+            origin: Origin::here(),
             this: this.clone(),
         });
         deadlines::task(&inner);
         inner
     }
 
+    /// Whether this process was forked from the manager's. It has none of the manager's threads, and its locks may be held by some of them: it leaves
+    /// all of it alone.
+    pub(super) fn is_inherited(&self) -> bool {
+        !self.origin.is_here()
+    }
+
+    /// For who lets go of the manager in such a process: it is never freed there, since that would wait for its threads.
+    pub(super) fn keep(&self) {
+        std::mem::forget(self.this.upgrade());
+    }
+
     /// Where figures are served, while they are.
     pub(super) fn endpoint(&self) -> MutexGuard<'_, Option<Endpoint>> {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The number of a stack of this manager.
-    pub(super) fn number_of(&self, stack: &Stack) -> u16 {
-        let number = self.stacks.iter().position(|of| std::ptr::eq(of, stack));
-        number.unwrap_or_default() as u16
     }
 
     pub(super) fn stack(&self, number: u16) -> &Stack {
@@ -356,10 +372,8 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Who looks after deadlines finds that there is nothing any more.
         self.earlier.notify_one();
-        // Whoever drops it may be one of its own threads, which must not wait for themselves.
-        if let Some(own) = self.own.take() {
-            own.shutdown_background();
-        }
+        // Its threads end by themselves: whoever drops it may be one of them.
+        drop(self.own.take());
         self.close_disks();
     }
 }

@@ -132,6 +132,9 @@ impl Drop for PrefixMatch {
             return;
         }
         let inner = self.device.inner();
+        if inner.is_inherited() {
+            return;
+        }
         let (stack, now) = (inner.stack(self.device.stack()), inner.now());
         for found in self.beyond.drain(..).rev() {
             match found.place {
@@ -156,6 +159,7 @@ impl fmt::Debug for PrefixMatch {
 impl Inner {
     /// The leading run that a request asks for: it is counted and timed.
     pub(super) fn look_up(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> PrefixMatch {
+        let hashes = self.findable(hashes);
         let since = self.watch.now();
         let found = self.match_prefix(stack, hashes);
         self.watch.looked_up(hashes.len(), &found, 0);
@@ -165,11 +169,17 @@ impl Inner {
 
     /// The same of the device alone.
     pub(super) fn look_up_in_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+        let hashes = self.findable(hashes);
         let since = self.watch.now();
         let found = self.use_in_device(stack, hashes);
         self.watch.looked_up_in_device(stack, hashes.len(), found.len());
         self.watch.answered(Call::Match, since);
         found
+    }
+
+    /// What of a sequence may be looked up: all of it, but nothing in a process that was forked from the manager's.
+    fn findable<'h>(&self, hashes: &'h [SequenceHash]) -> &'h [SequenceHash] {
+        if self.is_inherited() { &[] } else { hashes }
     }
 
     /// A second use is what some blocks are written down for.
@@ -184,6 +194,7 @@ impl Inner {
 
     /// The leading run that the device has, of which a use is noted.
     pub(super) fn use_in_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+        let hashes = self.findable(hashes);
         let found = self.match_device(stack, hashes);
         self.stack(stack).used(&hashes[..found.len()]);
         if self.rules.mode == WriteMode::SecondUse {
@@ -194,6 +205,7 @@ impl Inner {
 
     /// The leading run that the device has; no use is noted.
     pub(super) fn match_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+        let hashes = self.findable(hashes);
         let mut refs = Vec::with_capacity(hashes.len());
         self.stack(stack).device.pool.match_refs(hashes, &mut refs);
         Blocks::new(Arc::clone(self), stack, refs)
@@ -226,7 +238,7 @@ impl Inner {
         parent: Option<SequenceHash>,
         hashes: &[SequenceHash],
     ) -> PrefixMatch {
-        let of = self.stack(stack);
+        let (of, hashes) = (self.stack(stack), self.findable(hashes));
         let mut refs = Vec::with_capacity(hashes.len());
         let leading = of.device.pool.match_refs(hashes, &mut refs);
         let device = Blocks::new(Arc::clone(self), stack, refs);

@@ -10,6 +10,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `hash_key.rs` | the secret of the block hashes |
 //! | `build.rs`, `devices.rs`, `volumes.rs`, `volume_files.rs`, `rules.rs` | a manager of settings, or of parts |
 //! | `memory.rs`, `agree.rs` | memory that there is not, and parts that contradict settings: refused |
 //! | `blocks.rs` | owned handles, by the list |
@@ -19,7 +20,8 @@
 //! | `offload.rs` | copies down on request |
 //! | `preempt.rs`, `forget.rs` | a request gives up its blocks, and has them again; what it leaves behind |
 //! | `allocate.rs`, `line.rs` | blocks to fill; who waits for them |
-//! | `deadlines.rs` | who has waited for too long |
+//! | `deadlines.rs` | who has waited for too long; what becomes of the manager when its runtime ends |
+//! | `own.rs` | a runtime of the manager's own |
 //! | `inner.rs`, `traffic.rs`, `out.rs` | the lock, what is under it, what is done outside |
 //! | `up.rs`, `down.rs`, `ended.rs`, `turn_back.rs` | flights, and their ends |
 //! | `room.rs`, `grounded.rs`, `aside.rs` | the room that they need below, and in queues; who waits for it |
@@ -44,7 +46,7 @@
 //! - I2: what is in flight is held by its flight, both ends, until the mover has answered.
 //! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed transfer fails exactly the
 //!   requests that wait for it.
-//! - I4: whoever waits is answered: by the end of a flight, by a deadline, or by shutdown.
+//! - I4: whoever waits is answered: by the end of a flight, by a deadline, by shutdown, or by the end of the manager's runtime, which closes it.
 //! - I5: who allocates is served in order of arrival, wholly, of all groups that it asks for; but for who waits at its tenant's quota, who holds up
 //!   its own tenant only (`tenants/held.rs`). What can never be served is refused at once.
 //! - I6: a hash is on its way up once, and on its way down once; in host and disk it is once. In the device it may be twice: where an engine
@@ -73,6 +75,7 @@ mod forget;
 mod grounded;
 mod group;
 mod groups;
+pub(crate) mod hash_key;
 mod inner;
 mod line;
 mod matching;
@@ -83,6 +86,7 @@ mod offload;
 mod onboard;
 mod onboarding;
 mod out;
+mod own;
 mod parked;
 mod preempt;
 mod prefetch;
@@ -103,15 +107,17 @@ pub(crate) mod volumes;
 mod watch;
 
 pub use allocate::{AllocateError, AllocateOptions};
-pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault};
+pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault, TooManyReferences};
 pub use build::{BuildError, Parts, StackParts};
 pub use census::{Census, TierCensus};
 pub use counts::{ManagerStats, PathStats, Refusal};
 pub use group::Group;
 pub use groups::{GroupMatch, GroupsMatch, GroupsOnboarded, OnboardGroups};
+pub use hash_key::HashKeyError;
 pub use matching::PrefixMatch;
 pub use offload::{Offload, OffloadOptions, Offloaded};
 pub use onboard::{Onboard, OnboardError, OnboardOptions, Onboarded};
+pub use own::OwnRuntime;
 pub use preempt::{Preempted, Resumed};
 pub use prefetch::Prefetch;
 pub use stack::Needs;
@@ -149,6 +155,9 @@ struct Users(Arc<Inner>);
 
 impl Drop for Users {
     fn drop(&mut self) {
+        if self.0.is_inherited() {
+            return self.0.keep();
+        }
         self.0.with(|traffic| traffic.close(&self.0));
         self.0.endpoint().take();
     }
@@ -300,8 +309,7 @@ impl KvBlockManager {
     /// `prefetch.blocks` allows. Of a sequence that is longer than the device has blocks, the leading ones that it could have are remembered; the others
     /// count in [`ManagerStats::hints_cut`]. Drop what this returns to withdraw the hint.
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
-        let number = self.inner.with(|traffic| traffic.hint(&self.inner, 0, hashes, self.tenant));
-        Prefetch { inner: Some(Arc::clone(&self.inner)), number }
+        Prefetch::of(&self.inner, 0, hashes, self.tenant)
     }
 
     /// The same of tokens, as a queued request has them: their hashes are made by the pages of the first group, with the salt that the
@@ -384,7 +392,7 @@ impl KvBlockManager {
     /// Tiers, sizes and the ways that bytes take, for people.
     #[must_use]
     pub fn describe(&self) -> String {
-        describe::describe(&self.inner)
+        if self.inner.is_inherited() { inner::INHERITED.to_owned() } else { describe::describe(&self.inner) }
     }
 
     /// What it has done.
@@ -408,13 +416,17 @@ impl KvBlockManager {
     /// Where the figures are served (`metrics.listen`), while they are: until a [`shutdown`](KvBlockManager::shutdown) is over.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
+        if self.inner.is_inherited() {
+            return None;
+        }
         self.inner.endpoint().as_ref().map(Endpoint::address)
     }
 
     /// Where every block is. Exact at rest only; for tests and diagnosis.
     #[must_use]
     pub fn census(&self) -> Census {
-        census::census(&self.inner)
+        // In a forked child nobody knows.
+        if self.inner.is_inherited() { Census::default() } else { census::census(&self.inner) }
     }
 
     /// What a tier's pool of the first group has counted: registrations, evictions. Nothing where there is no such tier.

@@ -89,15 +89,24 @@ pub struct Offload {
     inner: Arc<Inner>,
     key: Option<u32>,
     asked: Asked,
+    /// In a process that was forked from the manager's: so many blocks, none of which goes anywhere.
+    refused: Option<usize>,
 }
 
 impl Offload {
     fn of(inner: Arc<Inner>, key: u32, asked: Asked) -> Offload {
-        Offload { inner, key: Some(key), asked }
+        Offload { inner, key: Some(key), asked, refused: None }
+    }
+
+    fn refused(inner: &Arc<Inner>, blocks: usize) -> Offload {
+        Offload { inner: Arc::clone(inner), key: None, asked: Asked::nobody(), refused: Some(blocks) }
     }
 
     pub(super) fn begin(blocks: &Blocks, options: OffloadOptions) -> Offload {
         let inner = Arc::clone(blocks.inner());
+        if inner.is_inherited() {
+            return Offload::refused(&inner, blocks.len());
+        }
         let asked = Asked::offload(&inner, blocks, options.request);
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
         let key = inner.with(|traffic| {
@@ -118,6 +127,9 @@ impl Offload {
     /// Of a request that will come back for them: all of them, also beyond the queue's bound, and whatever the mode.
     pub(super) fn begin_whole(blocks: &Blocks, request: u64) -> Offload {
         let inner = Arc::clone(blocks.inner());
+        if inner.is_inherited() {
+            return Offload::refused(&inner, blocks.len());
+        }
         let options = OffloadOptions { request, ..OffloadOptions::default() };
         let asked = Asked::offload(&inner, blocks, request);
         let due = inner.due_in(inner.rules.offload_deadline);
@@ -136,6 +148,9 @@ impl Offload {
         hashes: &[SequenceHash],
         due: Option<Instant>,
     ) -> Offload {
+        if inner.is_inherited() {
+            return Offload::refused(inner, 0);
+        }
         let key = inner.with(|traffic| {
             let key = traffic.offloadings.insert(Offloading::default()) as u32;
             hashes.iter().for_each(|hash| traffic.call_back(inner, key, stack, *hash));
@@ -148,6 +163,9 @@ impl Offload {
 
 /// See [`KvBlockManager::persist`](super::KvBlockManager::persist).
 pub(super) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Offloaded {
+    if inner.is_inherited() {
+        return Offload::refused(inner, hashes.len()).await;
+    }
     let asked = Asked::persist(inner, stack, hashes);
     let outcome = bring_down(inner, stack, hashes).await;
     asked.offloaded(inner, outcome);
@@ -231,7 +249,14 @@ impl Future for Offload {
 
     /// Ready once; polled after that it stays pending.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Offloaded> {
+        if let Some(refused) = self.refused.take() {
+            return Poll::Ready(Offloaded { refused, ..Offloaded::default() });
+        }
         let Some(key) = self.key else { return Poll::Pending };
+        if self.inner.is_inherited() {
+            self.key = None;
+            return Poll::Ready(Offloaded { cause: Some(Cause::Abandoned), ..Offloaded::default() });
+        }
         // Cloned before and dropped after the lock: a waker is a caller's code.
         let waker = context.waker().clone();
         let mut traffic = self.inner.look();
@@ -261,6 +286,9 @@ impl Future for Offload {
 
 impl Drop for Offload {
     fn drop(&mut self) {
+        if self.inner.is_inherited() {
+            return self.inner.keep();
+        }
         let Some(key) = self.key else { return };
         let mut traffic = self.inner.look();
         let waker = match traffic.offloadings.get_mut(key as usize) {

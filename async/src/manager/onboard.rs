@@ -4,7 +4,7 @@
 use super::asked::Asked;
 use super::blocks::Blocks;
 use super::deadlines::Waits;
-use super::inner::Inner;
+use super::inner::{INHERITED, Inner};
 use super::line::{Want, Wants, Whose};
 use super::matching::{Found, Place, PrefixMatch};
 use super::notices::{About, Notice};
@@ -81,6 +81,9 @@ pub enum OnboardError {
     /// The manager has been shut down.
     #[error("the manager is shut down")]
     Closed,
+    /// This process was forked from the manager's.
+    #[error("{INHERITED}")]
+    Inherited,
     /// It was found by another manager.
     #[error("the run was found by another manager; match it with this one")]
     Foreign,
@@ -160,6 +163,9 @@ impl Onboard {
     pub async fn layer_ready(&self, layer: u32) -> Result<(), Cause> {
         let mut waiter = Waiter { of: self, number: None };
         poll_fn(|context| {
+            if self.inner.is_inherited() {
+                return Poll::Ready(Err(Cause::Abandoned));
+            }
             let Some(key) = self.key else {
                 return Poll::Ready(self.device.as_ref().map(drop).ok_or(Cause::Cancelled));
             };
@@ -187,7 +193,7 @@ impl Onboard {
     #[must_use]
     pub fn ids(&self) -> Option<Vec<BlockId>> {
         let mut ids: Vec<BlockId> = self.device.as_ref()?.ids().collect();
-        let Some(key) = self.key else { return Some(ids) };
+        let Some(key) = self.key.filter(|_| !self.inner.is_inherited()) else { return Some(ids) };
         let traffic = self.inner.look();
         for wanted in &traffic.onboardings.get(key as usize)?.wanted {
             ids.push(match wanted.state {
@@ -201,7 +207,8 @@ impl Onboard {
 
     /// Whether nothing of it is under way any more; who asks is told of that otherwise.
     pub(super) fn is_over(&self, context: &mut Context<'_>) -> bool {
-        let Some(key) = self.key else { return true };
+        // Nothing comes to a forked child.
+        let Some(key) = self.key.filter(|_| !self.inner.is_inherited()) else { return true };
         let waker = context.waker().clone();
         let mut traffic = self.inner.look();
         let Some(of) = traffic.onboardings.get_mut(key as usize).filter(|of| !of.is_done()) else {
@@ -216,7 +223,7 @@ impl Onboard {
     /// Whether something of it has not come, nor failed.
     pub(super) fn is_coming(&self) -> bool {
         let of = |key: u32| self.inner.look().onboardings.get(key as usize).is_some_and(|of| !of.is_done());
-        self.key.is_some_and(of)
+        self.key.is_some_and(|key| !self.inner.is_inherited() && of(key))
     }
 
     /// Takes what has come, for who has waited for it.
@@ -228,6 +235,9 @@ impl Onboard {
     fn end(&mut self) -> Option<Onboarded> {
         let mut blocks = self.device.take()?;
         let Some(key) = self.key.take() else { return Some(Onboarded { blocks, missed: None }) };
+        if self.inner.is_inherited() {
+            return Some(Onboarded { blocks, missed: Some(Cause::Abandoned) });
+        }
         let ended = self.inner.with(|traffic| traffic.end_onboarding(&self.inner, key));
         let rest = Blocks::new(Arc::clone(&self.inner), blocks.stack(), ended.run);
         // The same manager and group.
@@ -258,6 +268,9 @@ struct Waiter<'o> {
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let (Some(number), Some(key)) = (self.number, self.of.key) else { return };
+        if self.of.inner.is_inherited() {
+            return;
+        }
         let mut traffic = self.of.inner.look();
         let spare = traffic.onboardings.get_mut(key as usize).and_then(|of| of.quit(number));
         drop(traffic);
@@ -267,6 +280,9 @@ impl Drop for Waiter<'_> {
 
 impl Drop for Onboard {
     fn drop(&mut self) {
+        if self.inner.is_inherited() {
+            return self.inner.keep();
+        }
         drop(self.end());
     }
 }
@@ -279,6 +295,9 @@ impl fmt::Debug for Onboard {
 
 /// Refuses what will never fit, and what is another manager's.
 fn check(inner: &Arc<Inner>, found: &PrefixMatch) -> Result<(), OnboardError> {
+    if inner.is_inherited() {
+        return Err(OnboardError::Inherited);
+    }
     if !Arc::ptr_eq(found.device.inner(), inner) {
         return Err(OnboardError::Foreign);
     }

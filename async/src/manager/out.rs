@@ -37,6 +37,8 @@ pub(super) struct Out {
     pub(super) gone: Vec<oneshot::Sender<Grant>>,
     /// Who gets nothing in time.
     pub(super) late: Vec<(oneshot::Sender<Grant>, Late)>,
+    /// Who waits for a moment that has come.
+    pub(super) come: Vec<oneshot::Sender<()>>,
     /// Slots of disks have been given back.
     pub(super) given_back: bool,
     /// A deadline comes before all others.
@@ -107,6 +109,7 @@ impl Out {
             && self.look_at_gates.is_none()
             && self.gone.is_empty()
             && self.late.is_empty()
+            && self.come.is_empty()
             && !self.given_back
             && !self.earlier
             && !self.idle
@@ -151,8 +154,9 @@ impl Out {
             contained(|| _ = to.send(Ok(blocks)));
         }
         self.gone.drain(..).for_each(|to| contained(|| drop(to)));
+        self.come.drain(..).for_each(|to| contained(|| _ = to.send(())));
         if std::mem::take(&mut self.earlier) {
-            inner.earlier.notify_one();
+            inner.tell_of_earlier();
         }
         if std::mem::take(&mut self.idle) {
             contained(|| inner.idle.notify_waiters());

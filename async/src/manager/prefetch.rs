@@ -31,6 +31,14 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
+    pub(super) fn of(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash], tenant: TenantId) -> Prefetch {
+        if inner.is_inherited() {
+            return Prefetch { inner: None, number: 0 };
+        }
+        let number = inner.with(|traffic| traffic.hint(inner, stack, hashes, tenant));
+        Prefetch { inner: Some(Arc::clone(inner)), number }
+    }
+
     /// Leaves the hint to itself.
     pub fn detach(mut self) {
         self.inner = None;
@@ -40,6 +48,9 @@ impl Prefetch {
 impl Drop for Prefetch {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.take() {
+            if inner.is_inherited() {
+                return inner.keep();
+            }
             inner.with(|traffic| traffic.withdraw_hint(&inner, self.number));
         }
     }

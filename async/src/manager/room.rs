@@ -42,9 +42,9 @@ impl Traffic {
         if !of.disk.as_ref()?.admits(name.hash, inner.elapsed()) {
             return None;
         }
-        let slot = self.slot_of(inner, of, tenant);
+        let slot = self.slot_of(of, tenant);
         if slot.is_none() {
-            self.without_room(inner, inner.number_of(of), (from, Tier::Disk), source, tenant);
+            self.without_room(inner, of.number, (from, Tier::Disk), source, tenant);
         }
         slot
     }

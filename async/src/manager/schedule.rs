@@ -8,7 +8,7 @@ use super::notices::About;
 use super::steps::Steps;
 use super::traffic::Traffic;
 use super::unwritten::{Marked, written_after};
-use crate::scheduler::{Gate, Misuse};
+use crate::scheduler::{Call, Gate, Misuse, Reason};
 use crate::transfer::{Cause, Class, Path};
 use kvstrata_core::BlockRef;
 use kvstrata_ffi::disk::Name;
@@ -70,8 +70,13 @@ impl Waiter {
 }
 
 impl Inner {
+    fn may(&self, call: Call) -> Result<(), Misuse> {
+        if self.is_inherited() { Err(Misuse { call, reason: Reason::Inherited }) } else { Ok(()) }
+    }
+
     /// An iteration begins. See [`KvBlockManager::iteration_begin`](super::KvBlockManager::iteration_begin).
     pub(super) fn iteration_begin(self: &Arc<Inner>) -> Result<u64, Misuse> {
+        self.may(Call::Begin)?;
         self.with(|traffic| {
             let iteration = traffic.clock.begin()?;
             traffic.went_on = self.elapsed();
@@ -82,6 +87,7 @@ impl Inner {
     }
 
     pub(super) fn layer_done(self: &Arc<Inner>, layer: u32) -> Result<(), Misuse> {
+        self.may(Call::LayerDone(layer))?;
         self.with(|traffic| {
             traffic.clock.layer_done(layer)?;
             traffic.went_on = self.elapsed();
@@ -91,6 +97,7 @@ impl Inner {
     }
 
     pub(super) fn iteration_end(self: &Arc<Inner>) -> Result<u64, Misuse> {
+        self.may(Call::End)?;
         self.with(|traffic| {
             let iteration = traffic.clock.end()?;
             traffic.went_on = self.elapsed();
@@ -101,6 +108,7 @@ impl Inner {
     }
 
     pub(super) fn step(self: &Arc<Inner>) -> Result<u64, Misuse> {
+        self.may(Call::Step)?;
         self.with(|traffic| {
             let iteration = traffic.clock.step()?;
             traffic.went_on = self.elapsed();
@@ -113,6 +121,9 @@ impl Inner {
     }
 
     pub(super) fn check_watermark(self: &Arc<Inner>) {
+        if self.is_inherited() {
+            return;
+        }
         self.with(|traffic| traffic.copy_ahead(self));
     }
 }

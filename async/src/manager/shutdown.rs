@@ -8,6 +8,7 @@
 //!
 //! ```text
 //!   shutdown ── half the time ──► drained ── close ── the rest ──► idle ──► disks closed: the mark of a clean end ──► figures not served any more
+//!   the runtime ends ────► close: what still moves is answered by its hardware, or by its deadline (`deadlines.rs`)
 //!   last handle dropped ──► both, if they are not yet: whoever drops it waits for the disks, and no longer than the deadline
 //! ```
 //!
@@ -17,12 +18,16 @@
 use super::inner::Inner;
 use super::traffic::{At, Traffic};
 use crate::transfer::{Allowance, Cause, Closing, Failure};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc;
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 impl Traffic {
     /// Nothing new begins, and what has not begun to move never will. Whoever waits is answered.
@@ -80,17 +85,14 @@ impl Traffic {
 impl Inner {
     /// See [`KvBlockManager::shutdown`](super::KvBlockManager::shutdown).
     pub(super) async fn shutdown(self: &Arc<Inner>) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         let deadline = {
             let _in = self.runtime.enter();
-            tokio::time::Instant::now() + self.rules.shutdown_deadline
+            Instant::now() + self.rules.shutdown_deadline
         };
-        self.refusing.store(true, Relaxed);
-        self.with(|traffic| {
-            traffic.refusing = true;
-            // Nobody iterates any more.
-            traffic.allowance = Allowance::new(None);
-            traffic.end_gated(self);
-        });
+        self.refuse();
         // Half the time for what waits to be moved, half for what then still moves.
         let drained = self.idle_by(deadline - self.rules.shutdown_deadline / 2).await;
         self.with(|traffic| traffic.close(self));
@@ -106,6 +108,23 @@ impl Inner {
         closed && drained
     }
 
+    /// Nothing more is given.
+    fn refuse(self: &Arc<Inner>) {
+        self.refusing.store(true, Relaxed);
+        self.with(|traffic| {
+            traffic.refusing = true;
+            // Nobody iterates any more.
+            traffic.allowance = Allowance::new(None);
+            traffic.end_gated(self);
+        });
+    }
+
+    /// The runtime has ended: nothing more is given, and what has not begun to move never will.
+    pub(super) fn close_for_good(self: &Arc<Inner>) {
+        self.refuse();
+        self.with(|traffic| traffic.close(self));
+    }
+
     /// Lets go of the manager in a task of its runtime. If nobody else has it any more, a thread ends it: that may wait for disks, for which the
     /// runtime has no thread.
     pub(super) fn leave(self: Arc<Inner>) {
@@ -119,7 +138,7 @@ impl Inner {
         self.stacks.iter().filter_map(|stack| stack.disk.as_ref()?.close()).collect()
     }
 
-    async fn close_disks_by(&self, deadline: tokio::time::Instant) -> bool {
+    async fn close_disks_by(self: &Arc<Inner>, deadline: Instant) -> bool {
         let closings = self.closings();
         if closings.is_empty() {
             return true;
@@ -128,11 +147,7 @@ impl Inner {
         if !begin_to_close(closings, move || _ = ended.send(())) {
             return false;
         }
-        let in_time = {
-            let _in = self.runtime.enter();
-            tokio::time::timeout_at(deadline, closed)
-        };
-        matches!(in_time.await, Ok(Ok(())))
+        matches!(first_of(closed, self.moment(deadline)).await, Some(Ok(())))
     }
 
     /// The same where there is nobody left: on a thread of its own, since who drops the last handle may be a task, which is not to wait for
@@ -146,7 +161,8 @@ impl Inner {
     }
 
     /// Waits until nothing is under way; false if that is not so by then.
-    async fn idle_by(self: &Arc<Inner>, deadline: tokio::time::Instant) -> bool {
+    async fn idle_by(self: &Arc<Inner>, deadline: Instant) -> bool {
+        let mut late = pin!(self.moment(deadline));
         loop {
             let told = self.idle.notified();
             tokio::pin!(told);
@@ -155,15 +171,21 @@ impl Inner {
             if self.look().is_idle() {
                 return true;
             }
-            let sleep = {
-                let _in = self.runtime.enter();
-                tokio::time::timeout_at(deadline, told)
-            };
-            if sleep.await.is_err() {
+            if first_of(told, late.as_mut()).await.is_none() {
                 return self.look().is_idle();
             }
         }
     }
+}
+
+/// What a future gives, unless a moment comes before.
+async fn first_of<F: Future>(future: F, moment: impl Future<Output = ()>) -> Option<F::Output> {
+    let (mut future, mut moment) = (pin!(future), pin!(moment));
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => moment.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 /// Whether they were closed in time; otherwise that goes on.

@@ -197,6 +197,8 @@ pub enum Needs {
 
 /// The tiers of a group.
 pub(super) struct Stack {
+    /// Its place among the manager's.
+    pub(super) number: u16,
     pub(super) name: String,
     pub(super) device: Books,
     pub(super) port: Option<Arc<dyn DevicePort>>,

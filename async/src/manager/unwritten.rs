@@ -136,8 +136,16 @@ impl Ahead {
     /// To be said before the engine tells of the iteration's last layer, or of its end: from then on they count as written, and may have been copied.
     /// That comes too late, and gives 0.
     pub fn withdraw(self) -> usize {
-        let Some(mark) = self.mark else { return 0 };
+        let Some(mark) = self.mark.filter(|_| !self.inner.is_inherited()) else { return 0 };
         self.inner.with(|traffic| traffic.withdraw_list(&self.inner, mark, Cause::Cancelled))
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        if self.inner.is_inherited() {
+            self.inner.keep();
+        }
     }
 }
 

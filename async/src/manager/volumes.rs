@@ -3,6 +3,7 @@
 //! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and geometry finds their blocks again, and
 //! one of others is refused. Without, there is one file that has no name and goes with the process.
 
+use super::hash_key::Chosen;
 use super::volume_files;
 use crate::config::{Group, ManagerConfig};
 use crate::disk::{DiskTier, TierError, TierOptions};
@@ -83,20 +84,31 @@ impl From<TierError> for DiskError {
         let TierError::Volume(VolumeError::Foreign { path, field, found, wanted }) = error else {
             return DiskError::Tier(error);
         };
-        let remedy = match field {
-            "model_fingerprint" => {
-                "give the model, geometry.tp, geometry.rank, groups and disk.weights that it was made with"
-            }
-            "slot_bytes" | "layout_fingerprint" => "give the geometry that it was made with",
-            "slots" => "give the disk.blocks that it was made with, and as many disk.paths",
-            "stripe_index" | "stripe_count" | "set_id" => {
-                "give the disk.paths that it was made with, in that order"
-            }
-            "version" => "it was made by another version of kvstrata, which may open it still",
-            "key" => "give the key that it was made with (disk.key_file, disk.key_env)",
-            _ => "give the settings that it was made with",
+        let (field, remedy) = match field {
+            "model_fingerprint" if is_of_other_hashes(&found, &wanted) => (
+                "hash secret",
+                "give the secret (hash.key_file, hash.key_env) or the hash.function that it was filled with",
+            ),
+            _ => (field, remedy_for(field)),
         };
         DiskError::Foreign { path, field, found, wanted, remedy }
+    }
+}
+
+/// What to give so that a volume fits that differs in this field.
+fn remedy_for(field: &str) -> &'static str {
+    match field {
+        "model_fingerprint" => {
+            "give the model, geometry.tp, geometry.rank, groups and disk.weights that it was made with"
+        }
+        "slot_bytes" | "layout_fingerprint" => "give the geometry that it was made with",
+        "slots" => "give the disk.blocks that it was made with, and as many disk.paths",
+        "stripe_index" | "stripe_count" | "set_id" => {
+            "give the disk.paths that it was made with, in that order"
+        }
+        "version" => "it was made by another version of kvstrata, which may open it still",
+        "key" => "give the key that it was made with (disk.key_file, disk.key_env)",
+        _ => "give the settings that it was made with",
     }
 }
 
@@ -105,9 +117,10 @@ pub(super) fn open(
     config: &ManagerConfig,
     group: &Group,
     arena: &Arc<HostArena>,
+    hashing: &Chosen,
 ) -> Result<DiskTier, DiskError> {
     let disk = &config.disk;
-    let made = Made { config, group, arena, key: key(config)?, layout: group.fingerprint()? };
+    let made = Made { config, group, arena, hashing, key: key(config)?, layout: group.fingerprint()? };
     if !disk.paths.is_empty() {
         return Ok(made.open(&volume_files::files(config, group)?, true)?);
     }
@@ -139,6 +152,7 @@ struct Made<'m> {
     config: &'m ManagerConfig,
     group: &'m Group,
     arena: &'m Arc<HostArena>,
+    hashing: &'m Chosen,
     key: Option<Key>,
     layout: u128,
 }
@@ -154,7 +168,7 @@ impl Made<'_> {
                 .write_through(keep && disk.fill == DiskFill::First)
                 .write_through_in_background(keep && disk.fill == DiskFill::Background)
                 .layout_fingerprint(self.layout)
-                .model_fingerprint(model_fingerprint(self.config, self.group))
+                .model_fingerprint(model_fingerprint(self.config, self.group, self.hashing))
                 .reinitialize(disk.reinitialize)
                 .trim(disk.trim)
                 .backend(disk.backend)
@@ -169,8 +183,8 @@ impl Made<'_> {
             write_budget: disk.write_budget,
             linked: disk.policy != Policy::Lru,
         };
-        let pool =
-            PoolConfig::new(slots * files.len() as u32).policy(disk.policy).page_size(self.group.page_size);
+        let pool = PoolConfig::new(slots * files.len() as u32).policy(disk.policy);
+        let pool = pool.page_size(self.group.page_size).seed(self.hashing.seed);
         DiskTier::open(volumes.collect(), pool, options).map(|(tier, _)| tier)
     }
 }
@@ -184,8 +198,9 @@ pub(crate) fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
     }
 }
 
-/// Whose bytes they are: as much of the model as the settings know.
-fn model_fingerprint(config: &ManagerConfig, group: &Group) -> u128 {
+/// Whose bytes they are, and by which hashes they are named: as much of the model as the settings know in the upper half,
+/// hash function and secret in the lower one ([`is_of_other_hashes`]).
+fn model_fingerprint(config: &ManagerConfig, group: &Group, hashing: &Chosen) -> u128 {
     let model = config.model.map_or("", |model| model.name);
     let geometry = &config.geometry;
     let mut of = format!("{model} {} {} {} {:?}", geometry.tp, geometry.rank, group.name, group.layers);
@@ -194,5 +209,10 @@ fn model_fingerprint(config: &ManagerConfig, group: &Group) -> u128 {
         of.push('\0');
         of.push_str(weights);
     }
-    Xxh3.bytes(of.as_bytes())
+    Xxh3.bytes(of.as_bytes()) << 64 | hashing.hasher.fingerprint() & u128::from(u64::MAX)
+}
+
+/// Whether two fingerprints, as hexadecimal digits, differ in their lower half alone.
+fn is_of_other_hashes(found: &str, wanted: &str) -> bool {
+    found.get(..16).is_some_and(|upper| wanted.get(..16) == Some(upper))
 }

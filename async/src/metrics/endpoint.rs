@@ -25,6 +25,7 @@
 
 use super::head::{Head, HeadReader, MOST_BYTES, TooLong};
 use super::text::CONTENT_TYPE;
+use kvstrata_ffi::process::Listed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -47,6 +48,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// An address that is ours, where nobody answers yet: who connects waits.
 #[derive(Debug)]
 pub struct Bound {
+    /// A forked child does not keep the address. Dropped before the listener.
+    listed: Listed,
     listener: TcpListener,
     address: SocketAddr,
 }
@@ -56,6 +59,8 @@ pub struct Bound {
 pub struct Endpoint {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
+    /// Dropped before it.
+    _listed: Listed,
     /// The listener once more, as what can be shut down.
     listening: TcpStream,
 }
@@ -92,9 +97,9 @@ impl Bound {
     /// # Errors
     /// The address is taken, or not this machine's.
     pub fn at(address: SocketAddr) -> io::Result<Bound> {
-        let listener = TcpListener::bind(address)?;
+        let (listener, listed) = Listed::open(|| TcpListener::bind(address))?;
         listener.set_nonblocking(true)?;
-        Ok(Bound { address: listener.local_addr()?, listener })
+        Ok(Bound { address: listener.local_addr()?, listed, listener })
     }
 
     /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says whether that is in service, and does not
@@ -107,9 +112,9 @@ impl Bound {
         figures: impl Fn() -> Option<String> + Send + Sync + 'static,
         alive: impl Fn() -> bool + Send + Sync + 'static,
     ) -> io::Result<Endpoint> {
-        let Bound { listener, address } = self;
-        let listening = TcpStream::from(OwnedFd::from(listener.try_clone()?));
-        let endpoint = Endpoint { address, stop: Arc::default(), listening };
+        let Bound { listed, listener, address } = self;
+        let (listening, again) = Listed::open(|| Ok(TcpStream::from(OwnedFd::from(listener.try_clone()?))))?;
+        let endpoint = Endpoint { address, stop: Arc::default(), _listed: again, listening };
         let stop = Arc::clone(&endpoint.stop);
         let served = Arc::new(Served {
             figures: Box::new(figures),
@@ -117,8 +122,10 @@ impl Bound {
             answers: AtomicUsize::new(0),
             scrapes: AtomicUsize::new(0),
         });
-        named()
-            .spawn(move || Waiting { listener, served, heads: VecDeque::new(), pause: None }.serve(&stop))?;
+        named().spawn(move || {
+            Waiting { listener, served, heads: VecDeque::new(), pause: None }.serve(&stop);
+            drop(listed);
+        })?;
         Ok(endpoint)
     }
 }

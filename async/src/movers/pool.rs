@@ -19,6 +19,7 @@ use super::threads::ThreadsError;
 use crate::transfer::{Cause, Copies, Copy, Failure};
 use kvstrata_core::DevicePort;
 use kvstrata_core::storage::DeviceError;
+use kvstrata_ffi::process::Origin;
 use std::fmt;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,6 +46,7 @@ pub(super) fn zero(port: &dyn DevicePort, block: u32, bytes: Range<usize>) -> Re
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    origin: Origin,
 }
 
 struct Shared {
@@ -68,7 +70,8 @@ impl Pool {
         }
         let asleep = AtomicUsize::new(0);
         let shared = Shared { work, lists: Mutex::default(), news: Condvar::new(), asleep };
-        let mut pool = Pool { shared: Arc::new(shared), threads: Vec::with_capacity(threads) };
+        let origin = Origin::here();
+        let mut pool = Pool { shared: Arc::new(shared), threads: Vec::with_capacity(threads), origin };
         for number in 0..threads {
             let shared = Arc::clone(&pool.shared);
             let named = std::thread::Builder::new().name(format!("kvstrata-copy-{number}"));
@@ -103,6 +106,10 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        // A forked child has none of the threads, and one of them may have had the lock.
+        if !self.origin.is_here() {
+            return std::mem::forget(std::mem::take(&mut self.threads));
+        }
         let ended = self.shared.lists().close();
         self.shared.news.notify_all();
         ended.into_iter().for_each(answer);

@@ -26,7 +26,9 @@ use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{Keyed, Policy, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::Backing;
-use std::sync::{Arc, LazyLock};
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot::Receiver;
@@ -169,9 +171,25 @@ fn memory(settings: &Settings, blocks: usize) -> Result<Arc<HostMemory>, ReplayE
 /// Requests that are served, and one thread for what ends meanwhile.
 fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
     let threads = settings.concurrency.min(machine::cores()) + 1;
+    // A runtime that has not got all of its threads panics, or never ends.
+    try_threads(threads).map_err(|source| ReplayError::Runtime { workers: settings.concurrency, source })?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(threads).thread_name("kvstrata-replay").enable_time().build();
     runtime.map_err(|source| ReplayError::Runtime { workers: settings.concurrency, source })
+}
+
+/// Whether the system gives so many threads, all at once.
+fn try_threads(count: usize) -> io::Result<()> {
+    let (go_on, waits) = mpsc::channel::<()>();
+    let waits = Arc::new(Mutex::new(waits));
+    let start = |_| {
+        let waits = Arc::clone(&waits);
+        let wait = move || _ = waits.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        thread::Builder::new().name("kvstrata-replay".to_owned()).spawn(wait)
+    };
+    let started: Vec<_> = (0..count).map(start).collect();
+    drop(go_on);
+    started.into_iter().try_for_each(|thread| thread?.join().map_err(|_| io::ErrorKind::Other.into()))
 }
 
 /// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does not need it, since

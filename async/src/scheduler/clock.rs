@@ -95,6 +95,11 @@ pub enum Reason {
     /// An iteration is running.
     #[error("iteration {0} is running; call iteration_end first")]
     Running(u64),
+    /// This process was forked from the manager's.
+    #[error(
+        "the manager was made by the process from which this one was forked; make one in this process, after the fork"
+    )]
+    Inherited,
     /// None is.
     #[error("no iteration is running, the last one was {0}; call iteration_begin first")]
     NotRunning(u64),

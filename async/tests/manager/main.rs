@@ -11,7 +11,10 @@ mod common;
 mod counted;
 mod disk_room;
 mod dropped;
+mod extremes;
+mod few_threads;
 mod flying;
+mod forked;
 #[expect(dead_code, reason = "this test uses some of it")]
 #[path = "../tenants/gated.rs"]
 mod gated;
@@ -31,6 +34,7 @@ mod preempt;
 mod prefetch;
 mod put_off;
 mod ready;
+mod runtime_gone;
 mod schedule;
 mod several_lists;
 mod shapes;

@@ -91,20 +91,27 @@ impl World {
         if settings.classes == 0 || settings.linked || settings.quotas != [1.0; 3] || !alone {
             return None;
         }
-        let (stored, notes) = (lock(&self.stored[0]), lock(&self.notes));
-        let not_held = stored.values().filter(|block| !books.held.contains_key(&block.id.0));
-        let not_held: Vec<BlockRef> = not_held.copied().collect();
+        let mut not_held = self.registered_in_device();
+        not_held.retain(|block| !books.held.contains_key(&block.id.0));
+        let notes = lock(&self.notes);
         let class = |block: &BlockRef| notes.classes.get(&block.id.0).map(|(_, class)| *class);
         let known = not_held.iter().filter_map(|block| Some((block.id.0, (*block, class(block)?))));
+        // Each inactive block is registered, and no engine holds it: where there are as many of both, they are the same. A block that an
+        // engine has been given and not yet noted is active, and may not be evicted.
         (census.tiers[0][0].inactive == not_held.len()).then(|| known.collect())
+    }
+
+    /// All blocks that are registered in the device, those included whose hash another block is found by.
+    fn registered_in_device(&self) -> Vec<BlockRef> {
+        let (stored, notes) = (lock(&self.stored[0]), lock(&self.notes));
+        let twins = notes.twins.iter().filter(|((tier, _), _)| *tier == "device");
+        stored.values().copied().chain(twins.map(|(_, (twin, _))| *twin)).collect()
     }
 
     /// Of what might be evicted, the lower classes were.
     pub fn after_eviction(&self, before: Option<Evictable>) {
         let Some(before) = before else { return };
-        let stored = lock(&self.stored[0]);
-        let there: Vec<BlockRef> = stored.values().copied().collect();
-        drop(stored);
+        let there = self.registered_in_device();
         let (stay, left): (Vec<_>, Vec<_>) = before.values().partition(|(block, _)| there.contains(block));
         let lowest = stay.into_iter().min_by_key(|(_, class)| *class);
         let highest = left.into_iter().max_by_key(|(_, class)| *class);

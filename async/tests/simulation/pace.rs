@@ -13,13 +13,14 @@ use crate::layers::Written;
 use crate::patience::pass;
 use crate::world::World;
 use kvstrata::manager::Census;
+use kvstrata::transfer::Path;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longer than a pause before another attempt: what is as it was so long ago stays so until a deadline.
+/// Longer than a pause before another attempt: if nothing has changed for so long, and no transfer has ended, nothing will until a deadline.
 const STILL: Duration = Duration::from_millis(60);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -91,7 +92,7 @@ impl World {
 
     /// While some request decodes; and one on trial, where all wait and nothing goes on.
     pub async fn pace(self: Rc<World>, every: Duration) {
-        let mut still: Option<(Census, Instant)> = None;
+        let mut still: Option<(Census, [u64; 4], Instant)> = None;
         while self.has_engines() {
             if self.decodes() {
                 self.one_iteration(every).await;
@@ -99,6 +100,8 @@ impl World {
             }
             pass(LOOK).await;
             let now = self.manager().census();
+            // An attempt may begin and fail between two looks: the census is the same, and the pause after it has only begun.
+            let ended = self.ended_transfers();
             let quiet = now.moving + now.gated + now.purges == 0;
             let waits = self.pace.waiting.get() > 0 && !self.decodes();
             if !waits || !quiet || self.closing.get() {
@@ -106,14 +109,21 @@ impl World {
                 continue;
             }
             match &still {
-                Some((census, since)) if *census == now && since.elapsed() >= STILL => {
-                    self.trial().await;
-                    still = None;
+                Some((census, before, since)) if *census == now && *before == ended => {
+                    if since.elapsed() >= STILL {
+                        self.trial().await;
+                        still = None;
+                    }
                 }
-                Some((census, _)) if *census == now => {}
-                _ => still = Some((now, Instant::now())),
+                _ => still = Some((now, ended, Instant::now())),
             }
         }
+    }
+
+    /// Of each path: transfers that have ended, well or not.
+    fn ended_transfers(&self) -> [u64; 4] {
+        let stats = self.manager().stats();
+        Path::ALL.map(|path| stats.path(path).transfers)
     }
 
     /// An iteration, though all wait: who is served by it has waited for it (I1).

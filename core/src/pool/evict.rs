@@ -56,7 +56,7 @@ impl<'p> Hunt<'p> {
 
     /// Blocks that will come for those which whoever asks has been given so far.
     pub(crate) fn coming(&self) -> usize {
-        self.given + self.claimed.get()
+        self.given.saturating_add(self.claimed.get())
     }
 
     /// Victims behind so many, which are the caller's.
@@ -172,7 +172,7 @@ impl BlockPool {
         while evicted < wanted {
             let hunt = Hunt {
                 pool: self,
-                given: given + evicted,
+                given: given.saturating_add(evicted),
                 victims,
                 claimed: Cell::new(0),
                 reordered: Cell::new(false),

@@ -61,11 +61,13 @@ impl<H: BlockHasher> TokenBlockSequence<H> {
         Ok(TokenBlockSequence { tokens, hashes, marks, block_size, salt, hasher })
     }
 
-    /// Makes room for `tokens` more tokens and their blocks: until then nothing is allocated.
+    /// Makes room for `tokens` more tokens and their blocks: until then nothing is allocated. A number for which there is no memory makes no
+    /// room: it is the caller's guess, and the tokens may be fewer.
     pub fn reserve(&mut self, tokens: usize) {
-        self.tokens.reserve(tokens);
-        let blocks = self.tokens.len().saturating_add(tokens) / self.block_size;
-        self.hashes.reserve(blocks - self.hashes.len());
+        if self.tokens.try_reserve(tokens).is_ok() {
+            let blocks = self.tokens.len().saturating_add(tokens) / self.block_size;
+            let _ = self.hashes.try_reserve(blocks - self.hashes.len());
+        }
     }
 
     /// Appends a token; the index of the block that it completes, if it does.

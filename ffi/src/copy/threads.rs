@@ -1,5 +1,7 @@
 //! Threads that the caller hands in: an engine has a pool of its own, and pins it as it likes.
 
+use std::thread;
+
 /// Somebody's threads.
 pub trait Threads {
     /// How many parts are worth making.
@@ -22,11 +24,13 @@ impl Threads for ScopedThreads {
         let threads = self.count();
         // Part i, i + threads, …: no counter to share.
         let share = |first: usize| (first..parts).step_by(threads).for_each(part);
-        std::thread::scope(|scope| {
-            for thread in 1..threads.min(parts) {
-                scope.spawn(move || share(thread));
-            }
+        thread::scope(|scope| {
+            // What finds no thread is done here, behind the others' begin.
+            let started =
+                |thread: usize| thread::Builder::new().spawn_scoped(scope, move || share(thread)).is_ok();
+            let left: Vec<usize> = (1..threads.min(parts)).filter(|thread| !started(*thread)).collect();
             share(0);
+            left.into_iter().for_each(share);
         });
     }
 }

@@ -3,6 +3,7 @@
 use super::choice::uring_remedy;
 use super::recovery::Rejection;
 use crate::gds::{CuFileCode, PANICKED};
+use crate::process::Holder;
 use crate::shown::{shown, shown_path};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,10 +32,12 @@ pub enum VolumeError {
         path: PathBuf,
     },
     /// Another volume, of this process or another, uses the file.
-    #[error("volume {}: the file is in use by another volume; choose another path", shown_path(path))]
+    #[error("volume {}: {holder}", shown_path(path))]
     InUse {
         /// The volume's path.
         path: PathBuf,
+        /// Who uses it.
+        holder: Holder,
     },
     /// The file is a volume, but of something else.
     #[error(

@@ -1,4 +1,4 @@
-//! A volume: slots in one file, and the thread that serves them.
+//! A volume: slots in one file, and the thread that serves them. Past 500 lines because each call's doc is here, and what starts the thread.
 //!
 //! | word | what it says |
 //! |---|---|
@@ -33,9 +33,11 @@ use super::recovery::{Name, Recovery, RejectedRecords};
 use super::request::{Place, Request, Urgency, transfer_bytes};
 use super::stats::VolumeStats;
 use crate::arena::{BlockRead, BlockWrite};
+use crate::process::{Listed, Origin};
 use kvstrata_core::SequenceHash;
 use std::fs::File;
 use std::io;
+use std::mem;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -67,6 +69,9 @@ pub struct Volume {
     description: Description,
     reads: Cells<BlockWrite>,
     writes: Cells<BlockRead>,
+    /// Closed in a forked child, where nothing of the volume is used. Dropped before the file. None: it could not be opened.
+    _listed: Option<Listed>,
+    origin: Origin,
     /// Locked while the volume lives. None: it could not be opened.
     file: Option<Arc<File>>,
     /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
@@ -260,6 +265,13 @@ impl Volume {
     /// a clean end, when this returns; the file may be opened again. Blocks until then. What is asked for later fails with
     /// [`FailureCause::OutOfService`].
     pub fn close(&self) {
+        // A forked child has no ring thread to wait for, and a thread of the parent may have held the lock.
+        if !self.origin.is_here() {
+            if let Ok(mut thread) = self.thread.try_lock() {
+                mem::forget(thread.take());
+            }
+            return;
+        }
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(thread) = thread.take() else { return };
         self.inbox.close();
@@ -278,7 +290,10 @@ impl Volume {
 
     fn place(&self, slot: u32, buffer_bytes: usize, direction: Direction) -> Result<Place, IoFailure> {
         let (slots, slot_bytes) = (self.shape.slots, self.slot_bytes());
-        let cause = if slot >= slots {
+        // In a forked child there is no ring thread that would serve it.
+        let cause = if !self.origin.is_here() {
+            FailureCause::OutOfService
+        } else if slot >= slots {
             FailureCause::SlotOutOfRange { slots }
         } else if buffer_bytes != slot_bytes {
             FailureCause::BufferLength { buffer_bytes, slot_bytes }
@@ -348,6 +363,7 @@ fn start(
         ..
     } = options;
     let VolumeFile {
+        listed,
         file,
         superblock,
         table,
@@ -485,6 +501,8 @@ fn start(
         description,
         reads,
         writes,
+        _listed: Some(listed),
+        origin: Origin::here(),
         file: Some(file),
         thread,
     })

@@ -47,7 +47,7 @@ pub(super) use shares::Shares;
 
 use super::KvBlockManager;
 use super::asked;
-use super::inner::Inner;
+use super::inner::{INHERITED, Inner};
 use crate::config::ManagerConfig;
 use crate::tier::Tier;
 use kvstrata_core::hash::{Salt, SaltParts};
@@ -68,6 +68,9 @@ pub enum TenantError {
         /// Asked for.
         name: String,
     },
+    /// This process was forked from the manager's.
+    #[error("{INHERITED}")]
+    Inherited,
 }
 
 /// Who they are, and who is being purged.
@@ -142,6 +145,9 @@ impl KvBlockManager {
     /// # Errors
     /// [`TenantError`].
     pub fn tenant(&self, name: &str) -> Result<Tenant, TenantError> {
+        if self.inner.is_inherited() {
+            return Err(TenantError::Inherited);
+        }
         let (tenant, name) = self.inner.tenants.names.intern(name)?;
         Ok(Tenant { manager: KvBlockManager { tenant, ..self.clone() }, name })
     }

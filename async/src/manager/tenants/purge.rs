@@ -37,7 +37,7 @@
 use super::TenantId;
 use super::erase::{Piece, erase, erase_left, forget};
 use crate::manager::down::Down;
-use crate::manager::inner::Inner;
+use crate::manager::inner::{INHERITED, Inner};
 use crate::manager::stack::give_up_slot;
 use crate::manager::traffic::Traffic;
 use crate::tier::Tier;
@@ -132,6 +132,9 @@ pub enum PurgeError {
     /// The manager has been shut down, or its runtime.
     #[error("the manager is shut down")]
     Closed,
+    /// This process was forked from the manager's.
+    #[error("{INHERITED}")]
+    Inherited,
 }
 
 /// A purge under way, under the lock.
@@ -179,6 +182,9 @@ pub(super) async fn purge(
     tenant: TenantId,
     options: Purge,
 ) -> Result<Purged, PurgeError> {
+    if inner.is_inherited() {
+        return Err(PurgeError::Inherited);
+    }
     let done = Purged::default();
     let (held, turn, heard, hashes) = (BTreeMap::new(), None, Vec::new(), Vec::new());
     let mut work = Work { tenant, held, turn, heard, hashes, erasing: [0; 3], done, begun: None };

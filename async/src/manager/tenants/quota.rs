@@ -215,7 +215,6 @@ impl Traffic {
     /// A slot of the disk for a copy of a tenant's block, whose credit goes with it; and whose block is there still.
     pub(in crate::manager) fn slot_of(
         &mut self,
-        inner: &Inner,
         of: &Stack,
         tenant: TenantId,
     ) -> Option<(BlockId, TenantId)> {
@@ -226,7 +225,7 @@ impl Traffic {
         }
         if !owners.take(tenant, 1) {
             let state = state_on_disk(disk.pool(), owners, tenant);
-            let line = &mut self.lines[inner.number_of(of) as usize];
+            let line = &mut self.lines[of.number as usize];
             let looks = line.own_looks.entry((Tier::Disk, tenant)).or_default();
             let own = next_own_victim(looks, disk.pool(), |slot| owners.counted(slot), tenant, state);
             // Its credit is the new one's.
@@ -240,7 +239,7 @@ impl Traffic {
             };
             // A block that has come to the disk since the last sweep.
             let owner = owners.owner(slot);
-            if !self.hand_to_purge(owner, super::Piece::Disk(inner.number_of(of), slot)) {
+            if !self.hand_to_purge(owner, super::Piece::Disk(of.number, slot)) {
                 owners.hand_over(slot, tenant);
                 return Some((slot, owner));
             }
@@ -250,7 +249,7 @@ impl Traffic {
     /// A slot for a flight that has none any more. False: there is none.
     pub(in crate::manager) fn give_slot(&mut self, inner: &Inner, key: u32, tenant: TenantId) -> bool {
         let Some(stack) = self.downs.get(key as usize).map(|down| down.stack) else { return false };
-        let Some((slot, was)) = self.slot_of(inner, inner.stack(stack), tenant) else { return false };
+        let Some((slot, was)) = self.slot_of(inner.stack(stack), tenant) else { return false };
         let down = &mut self.downs[key as usize];
         (down.disk, down.slot, down.was) = (Some(slot), Some(slot), was);
         true

@@ -5,11 +5,12 @@ use super::super::choice::try_uring;
 use super::super::error::VolumeError;
 use super::{BUFFERED_ALIGN_BYTES, extents, os};
 use crate::arena::BLOCK_ALIGN_BYTES;
-use std::fs::{File, Permissions, TryLockError};
+use crate::process::Holder;
+use std::fs::{File, Metadata, Permissions, TryLockError};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,7 +65,11 @@ pub(super) fn lock(system: &dyn System, file: &File, path: &Path) -> Result<Opti
             Err(TryLockError::WouldBlock) if since.elapsed() < LOCK_PATIENCE => {
                 thread::sleep(Duration::from_millis(5));
             }
-            Err(TryLockError::WouldBlock) => return Err(VolumeError::InUse { path: path.to_owned() }),
+            Err(TryLockError::WouldBlock) => {
+                let number = |metadata: Metadata| Holder::of(metadata.dev(), metadata.ino());
+                let holder = file.metadata().map_or(Holder::Unknown, number);
+                return Err(VolumeError::InUse { path: path.to_owned(), holder });
+            }
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(TryLockError::Error(error)) => {
                 return unlocked(error).map(Some).map_err(os(path, "lock the file"));

@@ -18,6 +18,7 @@
 use super::super::inbox::Bell;
 use super::{Action, Buffer, Completion, Op, Ring, Wait};
 use crate::arena::HostArena;
+use crate::process::Listed;
 use crate::sys::eventfd::EventFd;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use kvstrata_core::storage::Storage;
@@ -41,6 +42,8 @@ struct Chunk {
 }
 
 pub(in crate::disk) struct UringRing {
+    /// The ring has the volume's file, and would keep it locked in a forked child. Dropped before the ring.
+    _listed: Listed,
     ring: IoUring,
     depth: usize,
     bell: Arc<EventFd>,
@@ -75,7 +78,12 @@ impl UringRing {
         file: Arc<File>,
         arenas: Vec<Arc<HostArena>>,
     ) -> io::Result<(UringRing, Granted)> {
-        let (ring, flags) = set_up(entries(depth))?;
+        let mut flags = "";
+        let (ring, listed) = Listed::open(|| {
+            let (ring, granted) = set_up(entries(depth))?;
+            flags = granted;
+            Ok(ring)
+        })?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let bell = Arc::new(EventFd::new()?);
         let chunks = chunks_of(&arenas);
@@ -91,6 +99,7 @@ impl UringRing {
         let min_wait = ring.params().is_feature_min_timeout();
         let granted = Granted { flags, fixed_bytes, refused_buffers };
         let ring = UringRing {
+            _listed: listed,
             ring,
             depth: depth as usize,
             bell,
@@ -293,13 +302,18 @@ fn enter(ring: &mut IoUring) -> io::Result<()> {
 }
 
 fn make(entries: u32) -> io::Result<(IoUring, &'static str)> {
-    let best =
-        IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().build(entries);
+    // What a child has mapped of a ring would keep the ring, and with it the volume's file.
+    let best = IoUring::builder()
+        .dontfork()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .build(entries);
     match best {
         Ok(ring) => Ok((ring, "SINGLE_ISSUER|DEFER_TASKRUN|TASKRUN_FLAG")),
         // EINVAL is how a kernel says that it does not know a flag.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            Ok((IoUring::builder().build(entries)?, "no set-up flags"))
+            Ok((IoUring::builder().dontfork().build(entries)?, "no set-up flags"))
         }
         Err(error) => Err(error),
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::disk::choice::choose;
 use crate::disk::description::Concern;
 use crate::disk::file::System;
+use crate::process::Holder;
 use kvstrata_core::storage::Storage;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::process::Command;
@@ -66,7 +67,8 @@ fn a_volume_in_use_is_refused() {
     let before = std::fs::metadata(dir.path().join("volume")).expect("there").len();
     for reinitialize in [false, true] {
         let error = open(options(&dir, 9, 4096).keep(true).reinitialize(reinitialize)).unwrap_err();
-        assert!(matches!(error, VolumeError::InUse { .. }), "{error}");
+        assert!(matches!(error, VolumeError::InUse { holder: Holder::This, .. }), "{error}");
+        assert!(error.to_string().contains("another volume of this process has the file open"), "{error}");
     }
     assert_eq!(std::fs::metadata(dir.path().join("volume")).expect("still there").len(), before);
     drop(volume);
@@ -484,7 +486,7 @@ fn a_set_of_which_one_volume_cannot_be_served_leaves_no_file() {
     let options = paths.clone().map(|path| VolumeOptions::new(path, 8, 4096).keep(true));
     let refused =
         crate::disk::VolumeSet::open_with(Vec::from(options), |parts| match parts.path.ends_with("b") {
-            true => Err(VolumeError::InUse { path: parts.path }),
+            true => Err(VolumeError::InUse { path: parts.path, holder: Holder::Unknown }),
             false => build(parts),
         });
     assert!(matches!(refused, Err(VolumeError::InUse { .. })));

@@ -7,6 +7,7 @@ mod device;
 mod encrypted;
 mod faults;
 mod files;
+mod forked;
 mod gate;
 mod given;
 mod life;

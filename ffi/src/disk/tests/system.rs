@@ -4,6 +4,7 @@ use super::*;
 use crate::disk::description::Concern;
 use crate::disk::file::System;
 use crate::disk::stats::ServiceState;
+use crate::process::Holder;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -119,7 +120,7 @@ fn what_replaced_a_file_stays_when_the_opening_fails() {
     let (from, to) = (path(&other), path(&dir));
     let failed = Volume::open_with(kept(&dir), move |parts| {
         std::fs::rename(&from, &to).expect("moved");
-        Err(VolumeError::InUse { path: parts.path })
+        Err(VolumeError::InUse { path: parts.path, holder: Holder::Unknown })
     });
     assert!(failed.is_err());
     assert_eq!(slots_of(kept(&dir)).expect("there"), [4]);

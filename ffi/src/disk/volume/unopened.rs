@@ -9,6 +9,7 @@ use super::super::options::{Backend, VolumeOptions};
 use super::super::recovery::RejectedRecords;
 use super::super::stats::ServiceState;
 use super::Volume;
+use crate::process::Origin;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -59,6 +60,8 @@ impl Volume {
             description,
             reads: Cells::new(),
             writes: Cells::new(),
+            _listed: None,
+            origin: Origin::here(),
             file: None,
             thread: Mutex::new(None),
         }

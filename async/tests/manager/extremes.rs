@@ -1,0 +1,62 @@
+//! Counts that callers give, and counts that grow until they are full.
+
+use super::ground::{HYBRID, build, compute, hashes, settings};
+use kvstrata::config::ManagerConfig;
+use kvstrata::manager::{AllocateError, AllocateOptions};
+use kvstrata::tier::Tier;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// The most references of a block.
+const MOST: usize = (1 << 20) - 1;
+
+#[tokio::test]
+async fn a_count_beyond_the_device_is_refused_and_takes_nothing() {
+    let manager = build(ManagerConfig::builder().toml("hybrid.toml", HYBRID));
+    let tenant = manager.tenant("acme").expect("a tenant");
+    for count in [65, u32::MAX as usize, 1 << 32, (1 << 32) + 1, usize::MAX / 2, usize::MAX] {
+        assert!(manager.try_allocate(count).is_none() && tenant.try_allocate(count).is_none());
+        assert!(manager.group(1).expect("two").try_allocate(count).is_none());
+        let error = tenant.allocate(count).await.expect_err("more than there are");
+        assert!(matches!(error, AllocateError::TooMany { requested, .. } if requested == count), "{error}");
+        let error = manager.allocate_groups_with(&[count, count], AllocateOptions::default()).await;
+        assert!(matches!(error, Err(AllocateError::TooMany { .. })), "{error:?}");
+        assert!(manager.allocate_group(count, 1).await.is_err(), "there is no such group");
+    }
+    assert_eq!(tenant.usage(Tier::Device).blocks, 0);
+    let mut all = manager.try_allocate(64).expect("all are free");
+    assert_eq!((all.split_to(usize::MAX).len(), all.len()), (64, 0));
+}
+
+#[tokio::test]
+async fn a_list_is_cloned_whole_or_refused_at_most_references() {
+    let manager = build(settings(4, 0));
+    let one = compute(&manager, &hashes(1, 2), None).await;
+    // Of both blocks as many references as they can count, in lists that double.
+    let mut many = one.clone();
+    while many.len() < MOST - 1 {
+        let again = many.try_clone().expect("room for as many");
+        many.append(again).expect("of one manager");
+    }
+    let half = many.len() / 2;
+    assert_eq!(half, 1 << 19);
+    let mut rest = one.clone();
+    while rest.len() / 2 < MOST - half - 2 {
+        let mut more = rest.try_clone().expect("room");
+        more.truncate(2 * (MOST - half - 2) - rest.len());
+        rest.append(more).expect("of one manager");
+    }
+    // Those of `one`, too; one more can be had, and none after it.
+    let last = one.try_clone().expect("the last one");
+    let refused = one.try_clone().expect_err("all are taken");
+    assert_eq!(Some(refused.block), one.ids().next());
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    let panicked = catch_unwind(AssertUnwindSafe(|| one.clone()));
+    std::panic::set_hook(hook);
+    let said = panicked.expect_err("not a shorter list").downcast::<String>().expect("a message");
+    assert!(said.contains("1048575 references") && said.contains("share one by an Arc"), "{said}");
+    drop(last);
+    assert_eq!(one.clone().len(), 2);
+    drop((many, rest, one));
+    assert_eq!(manager.try_allocate(4).expect("nobody holds them").len(), 4);
+}

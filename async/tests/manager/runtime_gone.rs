@@ -1,0 +1,109 @@
+//! The runtime that a manager was handed ends while handles of the manager live: whoever waits is answered, and nothing more is given.
+
+use super::gated::Ground;
+use super::ground::{build, check, compute, hashes, settings};
+use crate::common::volume;
+use kvstrata::manager::{AllocateError, OnboardError, OnboardOptions, Purge, PurgeError};
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Cause;
+use std::future::Future;
+use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+
+const SOON: Duration = Duration::from_millis(100);
+
+fn runtime() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime")
+}
+
+/// Waits on another runtime than the manager's, and not for ever.
+fn answer<F: Future>(future: F) -> F::Output {
+    let other = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    other.block_on(async { timeout(Duration::from_secs(60), future).await }).expect("an answer")
+}
+
+#[test]
+fn who_waits_for_blocks_is_told_that_the_manager_is_closed() {
+    let own = runtime();
+    let manager = own.block_on(async { build(settings(4, 4)) });
+    let held = own.block_on(manager.allocate(4)).expect("all of them");
+    let waiting = {
+        let manager = manager.clone();
+        std::thread::spawn(move || answer(manager.allocate_within(1, Duration::from_secs(3600))))
+    };
+    while manager.census().waiting == 0 {
+        std::thread::yield_now();
+    }
+    drop(own);
+    let told = waiting.join().expect("no panic");
+    assert!(matches!(told, Err(AllocateError::Closed)), "{told:?}");
+    // And whoever comes later.
+    assert!(matches!(answer(manager.allocate_within(1, SOON)), Err(AllocateError::Closed)));
+    drop(held);
+    assert!(
+        matches!(answer(manager.allocate(1)), Err(AllocateError::Closed))
+            && manager.try_allocate(1).is_none()
+    );
+    let tenant = manager.tenant("acme").expect("a name");
+    assert!(matches!(answer(tenant.purge(Purge::default())), Err(PurgeError::Closed)));
+    assert!(answer(manager.shutdown()), "nothing is under way");
+}
+
+/// A mover that does not answer: what waits for it has its deadline still, and so has a shutdown.
+#[test]
+fn who_waits_for_a_mover_is_answered_by_the_deadline() {
+    let own = runtime();
+    let all = hashes(1, 4);
+    let ground = own.block_on(async {
+        let ground = Ground::of(settings(4, 8).deadline_shutdown(SOON), 4, 8);
+        drop(compute(&ground.manager, &all, None).await);
+        drop(compute(&ground.manager, &hashes(2, 4), None).await);
+        while !ground.manager.census().is_idle() {
+            tokio::task::yield_now().await;
+        }
+        ground
+    });
+    ground.mover.close();
+    let found = ground.manager.match_prefix(&all);
+    assert_eq!((found.len(), found.in_tier(Tier::Device)), (4, 0));
+    let options = OnboardOptions { deadline: Some(SOON), ..OnboardOptions::default() };
+    let up = ground.manager.onboard(found, options).expect("it begins");
+    while ground.mover.waiting() == 0 {
+        std::thread::yield_now();
+    }
+    drop(own);
+    let came = answer(up);
+    assert_eq!((came.blocks.len(), came.missed), (0, Some(Cause::Deadline)));
+    let began = Instant::now();
+    assert!(!answer(ground.manager.shutdown()), "copies are under way");
+    assert!(began.elapsed() >= SOON, "it waits for them");
+    let found = ground.manager.match_prefix(&all);
+    assert!(matches!(ground.manager.onboard(found, OnboardOptions::default()), Err(OnboardError::Closed)));
+    ground.mover.open();
+    while !ground.manager.census().is_idle() {
+        std::thread::yield_now();
+    }
+    assert!(answer(ground.manager.shutdown()));
+}
+
+#[test]
+fn a_shutdown_needs_no_runtime_and_leaves_a_clean_volume() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("volume");
+    let open = || build(settings(8, 8).disk_blocks(16).disk_paths(vec![file.clone()]));
+    let (own, all) = (runtime(), hashes(1, 4));
+    let manager = own.block_on(async { open() });
+    let held = own.block_on(compute(&manager, &all, None));
+    assert_eq!(own.block_on(manager.persist(&all)).copied, 4);
+    drop(own);
+    assert_eq!(answer(manager.persist(&hashes(3, 1))).copied, 0);
+    assert!(answer(manager.shutdown()));
+    assert!(volume::read(&file).expect("a superblock").clean);
+    check(&manager, &held, &all);
+    drop((held, manager));
+    let again = runtime();
+    let second = again.block_on(async { open() });
+    assert_eq!(second.match_prefix(&all).in_tier(Tier::Disk), 4);
+    assert!(again.block_on(second.shutdown()));
+}

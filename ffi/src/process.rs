@@ -1,0 +1,227 @@
+//! What a forked child inherits and is not to use: memory that threads of its parent change, and locks of files.
+//!
+//! ```text
+//!   parent:  open a file ─ enter it in the list ─ lock it (flock); a ring, which has the file, is entered too
+//!   fork ──► child: one more fork is counted ─ all of the list is closed      (the lock is of the open file, so the child would hold it, too)
+//! ```
+//!
+//! A child that goes on without `exec` has no threads but one. Whatever waits for another thread waits for ever there, and a mutex that one of
+//! them held stays locked. So what has threads remembers its [`Origin`], and does nothing in another process.
+//!
+//! Invariants
+//! - I1: a descriptor of the list is open: its entry is emptied before it is closed. The child's copies are closed by the handler, and by nobody else:
+//!   what has such a descriptor does nothing there, its drop included.
+//! - I2: no fork comes between the opening of such a descriptor and its entry: the handlers hold the gate, and so does who opens.
+//! - I3: entries are never freed, so that the handler may walk the list whatever the parent's threads were doing. They are used again.
+//!
+//! # Orderings
+//! The gate's are a lock's: Acquire where it is taken, Release where it is opened. The list's head is Release where an entry is put before it, and
+//! Acquire where it is read: an entry is whole. All else is Relaxed: the handler runs in a child's only thread, behind the parent's fork.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::ptr;
+use std::sync::Once;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64};
+
+/// How many forks lie between the process that counted first and this one.
+static FORKS: AtomicU64 = AtomicU64::new(0);
+static GATE: AtomicBool = AtomicBool::new(false);
+static LIST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+
+/// No descriptor.
+const NONE: RawFd = -1;
+/// An entry that somebody has, whose descriptor is not open yet.
+const TAKEN: RawFd = -2;
+
+#[derive(Debug)]
+struct Entry {
+    file: AtomicI32,
+    next: Option<&'static Entry>,
+}
+
+/// The process in which something was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Origin {
+    forks: u64,
+    process: u32,
+}
+
+impl Origin {
+    /// This process.
+    #[must_use]
+    pub fn here() -> Origin {
+        listen();
+        Origin { forks: FORKS.load(Relaxed), process: std::process::id() }
+    }
+
+    /// Whether this is that process, and not one that was forked from it.
+    #[must_use]
+    pub fn is_here(self) -> bool {
+        self.forks == FORKS.load(Relaxed)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn process(self) -> u32 {
+        self.process
+    }
+}
+
+/// Has forks told of, from now on.
+fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handlers are functions without arguments that live for ever, and do what a handler may: they touch atomics, and close files.
+        // Where there is no memory for them no fork is told of, as before.
+        let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(open_gate), Some(in_child)) };
+    });
+}
+
+fn shut_gate() {
+    while GATE.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
+        std::thread::yield_now();
+    }
+}
+
+extern "C" fn before_fork() {
+    shut_gate();
+}
+
+extern "C" fn open_gate() {
+    GATE.store(false, Release);
+}
+
+extern "C" fn in_child() {
+    FORKS.fetch_add(1, Relaxed);
+    entries().for_each(|entry| {
+        let file = entry.file.swap(NONE, Relaxed);
+        if file >= 0 {
+            // SAFETY: I1: the entry's descriptor is open in the parent, hence here, and nobody else closes it here.
+            let _ = unsafe { libc::close(file) };
+        }
+    });
+    open_gate();
+}
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    // SAFETY: I3: what the list names was leaked, and whole before it was put there.
+    let first: Option<&'static Entry> = unsafe { LIST.load(Acquire).as_ref() };
+    std::iter::successors(first, |before| before.next)
+}
+
+/// An entry of the list, for who holds the gate.
+fn entry() -> &'static Entry {
+    let free = |entry: &&Entry| entry.file.compare_exchange(NONE, TAKEN, Relaxed, Relaxed).is_ok();
+    if let Some(entry) = entries().find(free) {
+        return entry;
+    }
+    let made: &'static mut Entry =
+        Box::leak(Box::new(Entry { file: AtomicI32::new(TAKEN), next: entries().next() }));
+    let made = ptr::from_mut(made);
+    LIST.store(made, Release);
+    // SAFETY: it was just made, is never freed (I3), and nobody writes it but by its atomic.
+    unsafe { &*made }
+}
+
+/// A descriptor that a forked child does not keep, until this is dropped: before the descriptor is closed.
+#[derive(Debug)]
+pub struct Listed {
+    file: RawFd,
+    entry: &'static Entry,
+}
+
+impl Listed {
+    /// What `open` opens, and its entry.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn open<T: AsRawFd>(open: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Listed)> {
+        listen();
+        shut_gate();
+        let opened = open().map(|opened| {
+            let listed = Listed { file: opened.as_raw_fd(), entry: entry() };
+            listed.entry.file.store(listed.file, Relaxed);
+            (opened, listed)
+        });
+        open_gate();
+        opened
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        // In a child the handler has emptied the entry, which may be another's by now.
+        let _ = self.entry.file.compare_exchange(self.file, NONE, Relaxed, Relaxed);
+    }
+}
+
+/// Who has locked a file, as far as the system tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Holder {
+    /// This process.
+    This,
+    /// Another one: its number, and the name of its program, if that is known.
+    Process {
+        /// Its number.
+        number: u32,
+        /// Its program's name.
+        name: String,
+    },
+    /// The system does not say: it may be a process of another container or machine.
+    Unknown,
+}
+
+impl Holder {
+    /// Who holds an exclusive lock of this file.
+    pub(crate) fn of(device: u64, inode: u64) -> Holder {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        let numbers: Vec<u32> = holders(&locks, device, inode).collect();
+        match numbers.first() {
+            _ if numbers.contains(&std::process::id()) => Holder::This,
+            Some(&number) => {
+                let name = std::fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();
+                Holder::Process { number, name: name.trim().to_owned() }
+            }
+            None => Holder::Unknown,
+        }
+    }
+}
+
+/// Lines as `1: FLOCK  ADVISORY  WRITE 708 00:2a:131 0 EOF`. Some file systems have another device there than the file says: then the inode
+/// alone must do.
+fn holders(locks: &str, device: u64, inode: u64) -> impl Iterator<Item = u32> {
+    let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
+    let of_line = |line: &str| {
+        let mut words = line.split_ascii_whitespace().skip_while(|word| *word != "FLOCK").skip(3);
+        let number: i64 = words.next()?.parse().ok()?;
+        let (of_device, of_inode) = words.next()?.rsplit_once(':')?;
+        let number = u32::try_from(number).ok().filter(|number| *number > 0)?;
+        Some((number, of_device.to_owned(), of_inode.parse::<u64>().ok()?))
+    };
+    let of_inode: Vec<_> = locks.lines().filter_map(of_line).filter(|(.., of)| *of == inode).collect();
+    let exact = of_inode.iter().any(|(_, of, _)| *of == device);
+    of_inode.into_iter().filter(move |(_, of, _)| !exact || *of == device).map(|(number, ..)| number)
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Holder::This => f.write_str("another volume of this process has the file open; close that one first, or choose another path"),
+            Holder::Process { number, name } if name.is_empty() => {
+                write!(f, "process {number} has the file open; end it, or choose another path")
+            }
+            Holder::Process { number, name } => {
+                write!(f, "process {number} ({name}) has the file open; end it, or choose another path")
+            }
+            Holder::Unknown => f.write_str(
+                "another process has the file open, and the system does not say which (a container's, or another machine's); \
+                 end it, or choose another path",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
