@@ -295,6 +295,7 @@ fn is_of_its_own(error: &VolumeError) -> bool {
         | VolumeError::NotAVolume { .. }
         | VolumeError::BlockDevice { .. }
         | VolumeError::NoSpace { .. }
+        | VolumeError::Quota { .. }
         | VolumeError::FileSizeLimit { .. }
         | VolumeError::NoDirect { .. }
         | VolumeError::Os { .. } => true,
