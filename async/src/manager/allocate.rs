@@ -246,10 +246,6 @@ fn free_ones(inner: &Arc<Inner>, stack: u16, count: usize, tenant: TenantId) -> 
         return None;
     }
     let device = &inner.stack(stack).device;
-    // A caller may ask for any number: there is no memory for the list of most of them.
-    if count > device.pool.capacity() {
-        return None;
-    }
     let mut ids = Vec::with_capacity(count);
     if !device.owners.take(tenant, count) {
         return None;
@@ -268,7 +264,8 @@ pub(super) fn try_allocate(
     count: usize,
     tenant: TenantId,
 ) -> Option<BlocksMut> {
-    if inner.is_inherited() {
+    // A caller may ask for any number: of most there is no memory for the list, nor are there credits, however long one makes room for them.
+    if inner.is_inherited() || count > inner.stack(stack).device.pool.capacity() {
         return None;
     }
     free_ones(inner, stack, count, tenant).or_else(|| {

@@ -31,20 +31,14 @@ async fn a_count_beyond_the_device_is_refused_and_takes_nothing() {
 async fn a_list_is_cloned_whole_or_refused_at_most_references() {
     let manager = build(settings(4, 0));
     let one = compute(&manager, &hashes(1, 2), None).await;
-    // Of both blocks as many references as they can count, in lists that double.
-    let mut many = one.clone();
-    while many.len() < MOST - 1 {
-        let again = many.try_clone().expect("room for as many");
-        many.append(again).expect("of one manager");
+    // Of both blocks 1,024 references a list, and the rest one by one.
+    let mut thousand = one.clone();
+    while thousand.len() < 2 * 1024 {
+        thousand.append(thousand.try_clone().expect("room")).expect("of one manager");
     }
-    let half = many.len() / 2;
-    assert_eq!(half, 1 << 19);
-    let mut rest = one.clone();
-    while rest.len() / 2 < MOST - half - 2 {
-        let mut more = rest.try_clone().expect("room");
-        more.truncate(2 * (MOST - half - 2) - rest.len());
-        rest.append(more).expect("of one manager");
-    }
+    let many: Vec<_> = (1..(MOST - 1) / 1024).map(|_| thousand.try_clone().expect("room")).collect();
+    let left = MOST - 2 - (many.len() + 1) * 1024;
+    let rest: Vec<_> = (0..left).map(|_| one.try_clone().expect("room")).collect();
     // Those of `one`, too; one more can be had, and none after it.
     let last = one.try_clone().expect("the last one");
     let refused = one.try_clone().expect_err("all are taken");
@@ -57,6 +51,6 @@ async fn a_list_is_cloned_whole_or_refused_at_most_references() {
     assert!(said.contains("1048575 references") && said.contains("share one by an Arc"), "{said}");
     drop(last);
     assert_eq!(one.clone().len(), 2);
-    drop((many, rest, one));
+    drop((thousand, many, rest, one));
     assert_eq!(manager.try_allocate(4).expect("nobody holds them").len(), 4);
 }

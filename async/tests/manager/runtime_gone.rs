@@ -3,7 +3,7 @@
 use super::gated::Ground;
 use super::ground::{build, check, compute, hashes, settings};
 use crate::common::volume;
-use kvstrata::manager::{AllocateError, OnboardError, OnboardOptions, Purge, PurgeError};
+use kvstrata::manager::{AllocateError, OffloadOptions, OnboardError, OnboardOptions, Purge, PurgeError};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
 use std::future::Future;
@@ -58,7 +58,10 @@ fn who_waits_for_a_mover_is_answered_by_the_deadline() {
     let ground = own.block_on(async {
         let ground = Ground::of(settings(4, 8).deadline_shutdown(SOON), 4, 8);
         drop(compute(&ground.manager, &all, None).await);
-        drop(compute(&ground.manager, &hashes(2, 4), None).await);
+        // These have copies, so that they leave at once.
+        let others = compute(&ground.manager, &hashes(2, 4), None).await;
+        assert_eq!(ground.manager.offload(&others, OffloadOptions::default()).await.copied, 4);
+        drop(others);
         while !ground.manager.census().is_idle() {
             tokio::task::yield_now().await;
         }
