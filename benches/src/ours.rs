@@ -259,7 +259,8 @@ impl Split {
 
 fn empty() -> TokenBlockSequence {
     let hasher = Keyed::new(&[7; 32]).into();
-    let mut empty = TokenBlockSequence::new(PAGE as usize, Salt::default(), hasher).expect("a block has tokens");
+    let mut empty =
+        TokenBlockSequence::new(PAGE as usize, Salt::default(), hasher).expect("a block has tokens");
     empty.reserve(TOKENS);
     empty
 }

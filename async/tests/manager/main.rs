@@ -36,6 +36,7 @@ mod put_off;
 mod ready;
 mod runtime_gone;
 mod schedule;
+mod secret;
 mod several_lists;
 mod shapes;
 #[path = "../common/sim/mod.rs"]

@@ -395,7 +395,9 @@ impl Engine {
                     AllocateError::TooMany { .. } => false,
                     AllocateError::Deadline { .. } => took + SLACK >= deadline,
                     AllocateError::Closed => self.world.closing.get(),
-                    AllocateError::Quota { .. } | AllocateError::Groups { .. } => false,
+                    AllocateError::Quota { .. } | AllocateError::Groups { .. } | AllocateError::Inherited => {
+                        false
+                    }
                     // It may be over by now.
                     AllocateError::Purging => self.tenant > 0 && self.world.settings.purges > 0,
                 };

@@ -123,7 +123,8 @@ fn main() {
         rows.push(serde_json::json!({ "function": name, "mtokens_per_second": rate.json(), "to_xxh3": ratio.json() }));
     }
     if let Some(file) = json {
-        let all = serde_json::json!({ "machine": machine::describe(), "date": machine::today(), "rows": rows });
+        let all =
+            serde_json::json!({ "machine": machine::describe(), "date": machine::today(), "rows": rows });
         std::fs::write(&file, format!("{all:#}\n")).unwrap_or_else(|error| panic!("{file}: {error}"));
     }
 }
