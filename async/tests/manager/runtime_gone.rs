@@ -56,7 +56,7 @@ fn who_waits_for_a_mover_is_answered_by_the_deadline() {
     let own = runtime();
     let all = hashes(1, 4);
     let ground = own.block_on(async {
-        let ground = Ground::of(settings(4, 8).deadline_shutdown(SOON), 4, 8);
+        let ground = Ground::of(settings(4, 16).deadline_shutdown(SOON), 4, 16);
         drop(compute(&ground.manager, &all, None).await);
         // These have copies, so that they leave at once.
         let others = compute(&ground.manager, &hashes(2, 4), None).await;
