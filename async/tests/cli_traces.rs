@@ -99,7 +99,11 @@ fn a_trace_that_is_not_read_to_its_end_is_judged() {
 fn a_trace_out_of_order_is_warned_of() {
     let list = warnings("unsorted.jsonl", &[]);
     assert!(
-        list.len() == 1 && list[0].starts_with("line 2: timestamp = 100 is before that of line 1, 5000: "),
+        list.len() == 2
+            && list[0].starts_with("line 2: timestamp = 100 is before that of line 1, 5000: ")
+            && list[1].starts_with(
+                "line 3: hash_ids has 1 blocks, and input_length = 1024 makes 2 of 512 tokens; "
+            ),
         "{list:?}"
     );
 }

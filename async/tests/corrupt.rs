@@ -273,7 +273,10 @@ fn a_volume_is_its_owners_alone() {
     let mode = std::fs::metadata(&path).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "{mode:o}");
     let error = try_replay(settings(&path)).expect_err("in use").to_string();
-    assert!(error.contains("--disk") && error.contains("in use by another volume"), "{error}");
+    assert!(
+        error.contains("--disk") && error.contains("another volume of this process has the file open"),
+        "{error}"
+    );
     drop(first);
     let report = try_replay(settings(&path)).expect("free again");
     assert!(disk(&report).clean, "{report}");

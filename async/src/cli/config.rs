@@ -82,6 +82,6 @@ fn check(config: &ManagerConfig, is_here: bool) -> Result<u8, String> {
         text += "\n";
         text += &doctor::table(&found.facts);
     }
-    super::print(text.as_bytes())?;
+    super::print_shown(&text)?;
     if found.refusals.is_empty() { Ok(EXIT_OK) } else { Err(found.refusals.join("\n")) }
 }

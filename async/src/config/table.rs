@@ -218,7 +218,7 @@ settings! {
         /// may send prompts can choose tokens that get the hash of another tenant's block, and is then served that block's bytes.
         hash_function => function: HashFunction = HashFunction::Keyed, Word;
         /// File with the secret: 64 hexadecimal digits or 32 bytes, mode 0600; the same on all nodes that share blocks. None, with
-        /// disk.paths: kvstrata.hash-key beside the first of them, made at the first start. None without: drawn by each process.
+        /// disk.paths: kvstrata.hash-key beside each of them, made at the first start. None without: drawn by each process.
         hash_key_file => key_file: Option<PathBuf> = None, Maybe(File);
         /// The same with the secret in this environment variable, as 64 hexadecimal digits.
         hash_key_env => key_env: Option<String> = None, Maybe(Text);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   hash.key_file, hash.key_env       the deployment's: all its processes and nodes are given the same one
-//!   kvstrata.hash-key (mode 0600)     else, beside the first of disk.paths: made once, found by each restart and each rank
+//!   kvstrata.hash-key (mode 0600)     else, beside each of disk.paths: made once, found by each restart and each rank
 //!   memory                            else: drawn anew by each process, since nothing outlives it
 //! ```
 //!
@@ -19,8 +19,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Its name beside the first volume.
+/// Its name beside the volumes.
 const FILE: &str = "kvstrata.hash-key";
 
 /// Why there is no secret.
@@ -34,7 +35,7 @@ pub enum HashKeyError {
         /// What is wrong.
         source: KeyError,
     },
-    /// The file beside the first volume cannot be made.
+    /// The file beside a volume cannot be made.
     #[error(
         "hash.key_file: a new key cannot be written to {} ({source}); name a file with hash.key_file, or a variable with \
          hash.key_env",
@@ -60,7 +61,7 @@ pub(super) struct Chosen {
     pub(super) seed: u64,
 }
 
-/// The hasher that the settings ask for; makes the key file beside the first volume, if there is to be one.
+/// The hasher that the settings ask for; makes the key file beside the volumes, if there is to be one.
 pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
     let drawn = Key::random().map_err(|_| HashKeyError::Random)?;
     let seed = drawn.expose().iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
@@ -78,11 +79,8 @@ pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
             let key = Key::from_variable(name).map_err(failed("hash.key_env"))?;
             (key, format!("secret of the variable {}", shown(name)))
         }
-        (None, None) => match beside(config) {
+        (None, None) => match beside(config)? {
             Some(file) => {
-                if !file.exists() {
-                    make(&file)?;
-                }
                 let key = Key::from_file(&file).map_err(failed("hash.key_file"))?;
                 (key, format!("secret of {}", shown_path(&file)))
             }
@@ -98,33 +96,75 @@ pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
 /// What [`choose`] would do, in words, without making a file.
 pub(crate) fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
     let is_given = config.hash.key_file.is_some() || config.hash.key_env.is_some();
-    match beside(config).filter(|_| config.hash.function == HashFunction::Keyed && !is_given) {
-        Some(file) if !file.exists() => {
-            Ok(format!("keyed, a secret that the first start writes to {}", shown_path(&file)))
+    let is_beside = config.hash.function == HashFunction::Keyed && !is_given;
+    let files = if is_beside { files(config) } else { Vec::new() };
+    match files.first() {
+        Some(file) if !files.iter().any(|file| file.exists()) => {
+            Ok(format!("keyed, a secret that the first start writes to {}", shown_path(file)))
         }
         _ => choose(config).map(|chosen| format!("{}, {}", chosen.hasher.name(), chosen.origin)),
     }
 }
 
-/// The file beside the first volume, if volumes stay.
-fn beside(config: &ManagerConfig) -> Option<PathBuf> {
-    let first = config.disk.paths.first().filter(|_| config.disk.blocks > 0)?;
-    let folder = if first.is_dir() { first } else { first.parent()? };
-    Some(folder.join(FILE))
+/// The secret beside the volumes, if volumes stay: the first file that is there, or a new one. Each folder gets the same,
+/// so that a volume that cannot be opened takes no secret along.
+fn beside(config: &ManagerConfig) -> Result<Option<PathBuf>, HashKeyError> {
+    let files = files(config);
+    let Some(first) = files.first() else { return Ok(None) };
+    let found = match files.iter().find(|file| file.exists()) {
+        Some(found) => found,
+        None => {
+            let key = Key::random().map_err(|_| HashKeyError::Random)?;
+            make(first, &key).map_err(|source| HashKeyError::Make { path: first.clone(), source })?;
+            first
+        }
+    };
+    // Read, also where it was made: another process may have been first (I1).
+    let key = Key::from_file(found);
+    let key = key.map_err(|source| HashKeyError::Key { setting: "hash.key_file", source })?;
+    for file in files.iter().filter(|file| !file.exists()) {
+        // A copy that cannot be made is missed only if the folder of `found` goes.
+        let _ = make(file, &key);
+    }
+    Ok(Some(found.clone()))
 }
 
-/// Writes a new secret to a file that is not there yet: under another name first, then linked to its own (I1).
-fn make(path: &Path) -> Result<(), HashKeyError> {
-    let failed = |source| HashKeyError::Make { path: path.to_owned(), source };
-    let key = Key::random().map_err(|_| HashKeyError::Random)?;
+/// Where the secret is, or would be: in the folder of each of `disk.paths`. A folder that is not there has no volume
+/// either, and opening that says so.
+fn files(config: &ManagerConfig) -> Vec<PathBuf> {
+    let paths = if config.disk.blocks > 0 { &config.disk.paths[..] } else { &[] };
+    let folder = |path: &PathBuf| match path.is_dir() {
+        true => Some(path.clone()),
+        false => path
+            .parent()
+            .map(|parent| if parent.as_os_str().is_empty() { ".".into() } else { parent.to_owned() }),
+    };
+    let mut files: Vec<PathBuf> = Vec::new();
+    for folder in paths.iter().filter_map(folder).filter(|folder| folder.is_dir()) {
+        let file = folder.join(FILE);
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    files
+}
+
+/// Writes a secret to a file that is not there yet: under another name first, then linked to its own (I1).
+fn make(path: &Path, key: &Key) -> io::Result<()> {
     let mut digits = String::with_capacity(65);
     for byte in key.expose() {
         // Writing to a string does not fail.
         let _ = write!(digits, "{byte:02x}");
     }
     digits.push('\n');
-    let draft = path.with_extension(format!("draft-{}", std::process::id()));
-    let written = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft);
+    // Each maker has a draft of its own, in this process too.
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    // Relaxed: only that the numbers differ.
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let draft = path.with_extension(format!("draft-{}-{number}", std::process::id()));
+    // Left over from a process of this number that was killed, perhaps.
+    let _ = fs::remove_file(&draft);
+    let written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft);
     let written = written.and_then(|mut file| {
         file.write_all(digits.as_bytes())?;
         file.sync_all()
@@ -134,7 +174,7 @@ fn make(path: &Path) -> Result<(), HashKeyError> {
         linked => linked,
     });
     let _ = fs::remove_file(&draft);
-    linked.map_err(failed)
+    linked
 }
 
 #[cfg(test)]
@@ -163,6 +203,21 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1, "no draft is left");
         fs::remove_file(file).expect("removed");
         assert_ne!(id(&config), first, "another secret");
+    }
+
+    #[test]
+    fn key_is_found_beside_any_volume() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let places = ["a", "b"].map(|name| folder.path().join(name));
+        places.iter().for_each(|place| fs::create_dir(place).expect("made"));
+        let builder = ManagerConfig::builder().disk_blocks(16).disk_paths(places.to_vec());
+        let config = builder.build().expect("valid settings");
+        let first = id(&config);
+        fs::remove_dir_all(&places[0]).expect("gone");
+        assert_eq!(id(&config), first);
+        fs::create_dir(&places[0]).expect("made");
+        assert_eq!(id(&config), first);
+        assert!(places[0].join(FILE).exists(), "it has the secret again");
     }
 
     #[test]

@@ -129,7 +129,10 @@ fn fields_are_refused_by_name() {
         ("\"model_type\": 3", "model_type = 3: must be a text"),
         ("\"model_type\": \"\\u001b[2J\"", "model_type = \"\\u{1b}[2J\": not supported"),
         ("\"num_hidden_layers\": -3", "num_hidden_layers = -3: must be a whole number from 1 to 65536"),
-        ("\"num_hidden_layers\": 1e300", "num_hidden_layers = 1e300: must be a whole number from 1 to 65536"),
+        (
+            "\"num_hidden_layers\": 1e300",
+            "num_hidden_layers = 1e+300: must be a whole number from 1 to 65536",
+        ),
         ("\"num_hidden_layers\": 99999999999999999999999", "num_hidden_layers = "),
         ("\"num_hidden_layers\": [2]", "num_hidden_layers = a list: must be"),
         ("\"num_hidden_layers\": null", "num_hidden_layers: missing"),

@@ -7,11 +7,15 @@ use kvstrata_core::{BlockPool, Policy, PoolConfig};
 /// capacity of 0 hits nothing, and one that has room for all is as good as any larger.
 #[must_use]
 pub fn hits(prompts: &Prompts, policy: Policy, capacity: u32) -> u64 {
+    hits_seeded(prompts, policy, capacity, 0)
+}
+
+/// The same with another seed of the pool: `reuse` samples other blocks.
+pub(super) fn hits_seeded(prompts: &Prompts, policy: Policy, capacity: u32, seed: u64) -> u64 {
     // What has room for all evicts nothing, and no policy tells it from a larger one.
     let room = (capacity as usize).min(prompts.distinct().max(1));
-    let Ok(pool) = BlockPool::new(PoolConfig::new(room as u32).policy(policy).lanes(1).lane_of(|| 0)) else {
-        return 0;
-    };
+    let config = PoolConfig::new(room as u32).policy(policy).lanes(1).lane_of(|| 0).seed(seed);
+    let Ok(pool) = BlockPool::new(config) else { return 0 };
     let (mut hashes, mut fresh, mut complete) = (Vec::new(), Vec::new(), Vec::new());
     let (mut found, mut made, mut hits) = (Vec::new(), Vec::new(), 0);
     for ids in prompts.requests() {

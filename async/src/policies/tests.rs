@@ -1,3 +1,4 @@
+use super::pool::hits_seeded;
 use super::*;
 use crate::trace::{TraceReader, TraceSource};
 use kvstrata_core::Policy;
@@ -106,19 +107,24 @@ fn reuse_keeps_what_it_has_shown() {
     }
 }
 
-/// Where little was asked for so far, little may be lost: of these there were 70 of 14,162 (0.5 %) once.
+/// Where little was asked for so far, little may be lost: of these there were 70 of 14,162 (0.5 %) once. A pool's seed
+/// decides what `reuse` samples, so the loss is a mean over seeds, and a bound of each.
 #[test]
 fn reuse_loses_little_where_a_trace_ends_early() {
+    const SEEDS: u64 = 5;
     for requests in [500, 700, 1000, 1500, 2000] {
         let trace = TraceReader::open(TraceSource::Bundled).expect("bundled");
         let prompts = Prompts::read(trace, Some(requests), &|_| {}).expect("a tree");
         for capacity in [1000, 1500, 2000, 2500, 3000, 3500, 4000, 5000, 7000] {
-            let [lru, reuse] = [Policy::Lru, Policy::Reuse].map(|policy| hits(&prompts, policy, capacity));
-            let lost = 100.0 * (lru as f64 - reuse as f64) / prompts.blocks() as f64;
-            assert!(lost <= 0.25, "{requests} requests, {capacity} blocks: {reuse} hits, LRU {lru}");
-            if lost > 0.02 {
-                println!("{requests} {capacity} {lost:.3}");
-            }
+            let lru = hits(&prompts, Policy::Lru, capacity) as f64;
+            let lost = (0..SEEDS).map(|seed| {
+                let reuse = hits_seeded(&prompts, Policy::Reuse, capacity, seed) as f64;
+                100.0 * (lru - reuse) / prompts.blocks() as f64
+            });
+            let lost: Vec<f64> = lost.collect();
+            let (mean, most) =
+                (lost.iter().sum::<f64>() / SEEDS as f64, lost.iter().copied().fold(0.0, f64::max));
+            assert!(mean <= 0.25 && most <= 0.4, "{requests} requests, {capacity} blocks: {lost:.3?} % lost");
         }
     }
 }

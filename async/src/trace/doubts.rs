@@ -198,7 +198,11 @@ impl Doubts {
         Ok(())
     }
 
+    /// Judges the times, once: a reader that has come to the end may be asked again.
     fn judge(&mut self, first: f64) {
+        if self.raised.iter().any(|raised| matches!(raised.doubt, Doubt::Seconds { .. })) {
+            return;
+        }
         let (last, line) = self.latest;
         let seconds = (last - first) / 1000.0;
         let per_second = (self.requests - 1) as f64 / seconds;

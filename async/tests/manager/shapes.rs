@@ -190,8 +190,10 @@ async fn all_ranks_share_their_settings_and_not_their_files() {
         let mut names: Vec<_> = names.map(|name| name.into_string().expect("UTF-8")).collect();
         names.sort();
         let expected = match is_made {
-            true => ["kvstrata-custom-all-rank0of2.kvs", "kvstrata-custom-all-rank1of2.kvs"],
-            false => ["volumes.rank0of2", "volumes.rank1of2"],
+            true => {
+                ["kvstrata-custom-all-rank0of2.kvs", "kvstrata-custom-all-rank1of2.kvs", "kvstrata.hash-key"]
+            }
+            false => ["kvstrata.hash-key", "volumes.rank0of2", "volumes.rank1of2"],
         };
         assert_eq!(names, expected);
     }

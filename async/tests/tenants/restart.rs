@@ -197,8 +197,8 @@ async fn a_purge_with_zeros_erases_what_one_without_has_left() {
     let purged = a.purge(zero).await.expect("open");
     assert_eq!((purged.disk.found, purged.failed, purged.complete), (0, 0, true), "{purged:?}");
     assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, of_others));
-    // Its slots are free, and written again.
+    // Its slots are free, and written again: by what device and host have no room for.
     let again = fill(&a).await;
-    assert_eq!(in_file(&file, &again), on_disk);
+    assert!(in_file(&file, &again) > 0);
     assert!(manager.shutdown().await);
 }
