@@ -41,11 +41,11 @@ pub(super) fn open(
         folder.is_some_and(|folder| !folder.is_dir())
     };
     // One of several is left out, with a warning.
-    if let Some(place) = settings.disk.first() {
-        if files.iter().all(is_missing) {
-            let why = "its directory does not exist; create it, or name another".to_owned();
-            return Err(ReplayError::Setting { option: "--disk", value: place.display().to_string(), why });
-        }
+    if let Some(place) = settings.disk.first()
+        && files.iter().all(is_missing)
+    {
+        let why = "its directory does not exist; create it, or name another".to_owned();
+        return Err(ReplayError::Setting { option: "--disk", value: place.display().to_string(), why });
     }
     open_at(&files, true, &made).map_err(|error| match error {
         TierError::Volume(VolumeError::NoDirect { path, why }) => ReplayError::Setting {

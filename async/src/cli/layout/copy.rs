@@ -126,8 +126,11 @@ impl CopyFacts {
     }
 }
 
+/// What `--to-page` does, if it was given, and the blocks of both sides.
+type Blocks = (Option<Pages>, Vec<BlockId>, Vec<BlockId>);
+
 /// Which blocks become which: the one asked for, or as few as have as many tokens on both sides.
-fn blocks(src: &Side, dst: &Side, block: u32) -> Result<(Option<Pages>, Vec<BlockId>, Vec<BlockId>), String> {
+fn blocks(src: &Side, dst: &Side, block: u32) -> Result<Blocks, String> {
     let (here, there) = (src.geometry.page, dst.geometry.page);
     if here == there {
         return Ok((None, vec![BlockId(block)], vec![BlockId(block)]));
