@@ -16,6 +16,7 @@
 
 use super::inner::Inner;
 use super::traffic::Traffic;
+use crate::transfer::Path;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,10 @@ pub(super) enum Waits {
     Offloading(u32),
     /// For an iteration's bytes.
     Iteration,
+    /// In a group's line, for writes to the tier below.
+    Below(u16),
+    /// Until a path that was too slow has recovered.
+    Recovery(Path),
 }
 
 /// By time.
@@ -74,6 +79,9 @@ impl Traffic {
                 Waits::Onboarding(key) => self.late_onboarding(inner, key),
                 Waits::Offloading(key) => self.late_offloading(inner, key),
                 Waits::Iteration => self.no_iteration(),
+                // Who waits is looked at with what follows from any change.
+                Waits::Below(stack) => self.lines[stack as usize].alarm = false,
+                Waits::Recovery(path) => self.look_at_recovery(inner, path),
             }
         }
         None

@@ -10,6 +10,7 @@ use kvstrata_ffi::arena::BLOCK_ALIGN_BYTES;
 use kvstrata_ffi::disk::{Backend, Key};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The settings of a replay; each is an option of `kvstrata replay`.
 #[derive(Debug, Clone)]
@@ -42,6 +43,8 @@ pub struct Settings {
     pub disk_admission: AdmissionPolicy,
     /// Bytes written to the disk by the day of the trace; `None`: any number.
     pub disk_write_budget: Option<u64>,
+    /// How long a request waits for writes to the disk (`transfer.patience`); `None`: as the manager finds by itself.
+    pub patience: Option<Duration>,
     /// Bytes a block.
     pub block_bytes: usize,
     /// Which blocks leave the device first.
@@ -87,6 +90,7 @@ impl Default for Settings {
             skip_verification: false,
             disk_admission: AdmissionPolicy::Always,
             disk_write_budget: None,
+            patience: None,
             block_bytes: 64 << 10,
             policy: Policy::Reuse,
             policy_below: Policy::Lru,

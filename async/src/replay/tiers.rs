@@ -143,6 +143,7 @@ fn config(settings: &Settings) -> Result<ManagerConfig, ReplayError> {
         .idle_host_after(None)
         .idle_disk_after(None)
         .prefetch_blocks(0)
+        .transfer_patience(settings.patience)
         .metrics_listen(settings.metrics)
         .metrics_histograms(settings.histograms)
         .deadline_allocate(PATIENCE)

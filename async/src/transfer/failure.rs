@@ -28,11 +28,13 @@ pub enum Cause {
     Deadline,
     /// It would be more than its owner may have in the tier (`quota.*`).
     Quota,
+    /// The tier below takes too long: the block was dropped, so that nobody waited for its write.
+    Slow,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 10] = [
+    pub const ALL: [Cause; 11] = [
         Cause::Mismatch,
         Cause::Device,
         Cause::Busy,
@@ -43,6 +45,7 @@ impl Cause {
         Cause::Cancelled,
         Cause::Deadline,
         Cause::Quota,
+        Cause::Slow,
     ];
 
     /// As metrics spell it.
@@ -59,6 +62,7 @@ impl Cause {
             Cause::Cancelled => "cancelled",
             Cause::Deadline => "deadline",
             Cause::Quota => "quota",
+            Cause::Slow => "slow",
         }
     }
 }

@@ -35,6 +35,7 @@ mod schedule;
 mod several_lists;
 #[path = "../common/sim/mod.rs"]
 mod sim;
+mod slow;
 mod staged;
 mod threads;
 mod unwritten;
