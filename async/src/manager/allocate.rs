@@ -237,7 +237,7 @@ fn free_ones(inner: &Arc<Inner>, stack: u16, count: usize, tenant: TenantId) -> 
         device.owners.give(tenant, count);
         return None;
     }
-    if count > 0 {
+    if count > 0 && inner.stack(stack).disk.is_some() {
         inner.watch.allocated_at_once(stack);
     }
     Some(BlocksMut::new(Arc::clone(inner), stack, ids, tenant))

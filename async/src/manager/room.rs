@@ -139,7 +139,12 @@ impl Traffic {
     }
 
     /// The host's next victim. Not by `victims`, which somebody may be going through.
-    pub(super) fn one_victim(&mut self, inner: &Inner, stack: u16, host: &BlockPool) -> Option<(BlockId, SequenceHash)> {
+    pub(super) fn one_victim(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        host: &BlockPool,
+    ) -> Option<(BlockId, SequenceHash)> {
         let mut victim = std::mem::take(&mut self.one_victim);
         if self.take_ready(inner, (stack, Tier::Host), 1, &mut victim) == 0 {
             host.evict_ids(1, &mut victim);

@@ -8,17 +8,18 @@
 //!                      └──── the next one is dropped, and counted: its block is had at once
 //! ```
 //!
-//! A path whose lower end may be slow is [`slow_path`]'s; what follows is the same for each: the requests' [`Patience`] says whether they
-//! wait, the path's [`Breaker`] whether more than one transfer goes. Where there is no host tier, victims of the device are treated as those of
-//! the host are.
+//! A path whose lower end may be slow is [`slow_path`]'s; what follows is the same for each: the requests'
+//! [`Patience`] says whether they wait, the path's [`Breaker`] whether more than one transfer goes. Where
+//! there is no host tier, victims of the device are treated as those of the host are.
 //!
 //! Reads have a path of their own, and go on.
 //!
 //! Invariants
-//! - I1: who waits in line for longer than the patience lets it waits for no write: a victim of the device gets a host block that is free, or a
-//!   dropped victim's, or one on its way to the host; or it is dropped itself.
-//! - I2: while requests do not wait, no more than a part ([`SHARE`]) of the tier's blocks are on their way down for their sake; one, while the
-//!   breaker is open.
+//! - I1: who waits in line for longer than the patience lets it waits for no write: a victim of the device
+//!   gets a host block that is free, or a dropped victim's, or one on its way to the host; or it is dropped
+//!   itself.
+//! - I2: while requests do not wait, no more than a part ([`SHARE`]) of the tier's blocks are on their way
+//!   down for their sake; one, while the breaker is open.
 //! - I3: each block that is dropped so is counted once: by its path with [`Cause::Slow`], and by its tier.
 //! - I4: while a request waits for a write there is an alarm for when that is to be looked at again.
 
@@ -90,9 +91,12 @@ impl Rate {
         }
     }
 
-    /// Whether a byte takes no more than so many times as long as on another path. Not before both have moved some.
+    /// Whether a byte takes no more than so many times as long as on another path. Not before both have moved
+    /// some.
     fn is_within(&self, times: f64, other: &Rate) -> bool {
-        other.bytes > 0.0 && self.bytes > 0.0 && self.seconds * other.bytes <= times * other.seconds * self.bytes
+        other.bytes > 0.0
+            && self.bytes > 0.0
+            && self.seconds * other.bytes <= times * other.seconds * self.bytes
     }
 }
 
@@ -199,9 +203,11 @@ impl Traffic {
         let runs = |down: &Down, number| down.serial == number && matches!(down.at, At::Moving);
         let downs = &self.downs;
         let started = &mut self.paces[path as usize].started;
-        while started.pop_front_if(|(key, number, _)| {
-            !downs.get(*key as usize).is_some_and(|down| runs(down, *number))
-        }).is_some()
+        while started
+            .pop_front_if(|(key, number, _)| {
+                !downs.get(*key as usize).is_some_and(|down| runs(down, *number))
+            })
+            .is_some()
         {}
         let Some((_, _, since)) = started.front().copied() else {
             return self.paces[path as usize].breaker.is_open();
@@ -246,12 +252,7 @@ impl Traffic {
     }
 
     /// A block of the host tier for a victim of the device, without waiting for a write (I1).
-    pub(super) fn slot_without_waiting(
-        &mut self,
-        inner: &Inner,
-        stack: u16,
-        class: Class,
-    ) -> Slot {
+    pub(super) fn slot_without_waiting(&mut self, inner: &Inner, stack: u16, class: Class) -> Slot {
         let of = inner.stack(stack);
         let (Some(host), Some(path)) = (&of.host, slow_path(of)) else { return Slot::Never };
         if let Some(block) = self.clean_host_victim(inner, stack) {
@@ -283,7 +284,8 @@ impl Traffic {
         Slot::Never
     }
 
-    /// Sends a victim of the host down; or drops it, where requests do not wait and as many are on their way as may be then (I2).
+    /// Sends a victim of the host down; or drops it, where requests do not wait and as many are on their way
+    /// as may be then (I2).
     pub(super) fn sink_or_drop(
         &mut self,
         inner: &Inner,
@@ -313,9 +315,9 @@ impl Traffic {
         next.clear();
         host.pool.victims_behind(&mut seen, CLEAN, &mut next);
         let is_below = |hash: SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash));
-        let clean = next.drain(..).find(|(block, hash)| {
-            is_below(*hash) && !self.is_purging(host.owners.owner(block.id))
-        });
+        let clean = next
+            .drain(..)
+            .find(|(block, hash)| is_below(*hash) && !self.is_purging(host.owners.owner(block.id)));
         self.next = next;
         let victim = host.pool.evict_this(clean?.0).ok()?;
         // It has the block's class for eviction from now on.
@@ -332,7 +334,8 @@ impl Traffic {
         self.downs.iter().find(|(_, down)| waits(down)).map(|(key, _)| key as u32)
     }
 
-    /// Whether a victim of the device is to go straight to a slow tier, where there is no host tier; or else it is dropped.
+    /// Whether a victim of the device is to go straight to a slow tier, where there is no host tier; or else
+    /// it is dropped.
     pub(super) fn may_go_below(&mut self, inner: &Inner, stack: u16) -> bool {
         let of = inner.stack(stack);
         let Some(path) = slow_path(of).filter(|_| of.host.is_none()) else { return true };
@@ -351,8 +354,8 @@ impl Traffic {
         if waits { draining } else { 0 }
     }
 
-    /// Victims of the device that wait for their turn on the way to a slow tier, where there is no host tier, go no further: up to `wanted`. Whether
-    /// there was one.
+    /// Victims of the device that wait for their turn on the way to a slow tier, where there is no host tier,
+    /// go no further: up to `wanted`. Whether there was one.
     pub(super) fn call_off_draining(&mut self, inner: &Inner, stack: u16, wanted: usize) -> bool {
         let of = inner.stack(stack);
         let Some(path) = slow_path(of).filter(|_| of.host.is_none()) else { return false };

@@ -1,4 +1,5 @@
-//! Whether a path takes so long that nothing more is to be put on it: by the average of what its transfers take. It has no lock and no clock.
+//! Whether a path takes so long that nothing more is to be put on it: by the average of what its transfers
+//! take. It has no lock and no clock.
 //!
 //! ```text
 //!   average of the last transfers, or the age of the oldest under way

