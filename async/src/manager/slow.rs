@@ -408,10 +408,8 @@ impl Traffic {
         let now = self.moment(inner);
         let Some(last) = self.paces[path as usize].dropping else { return };
         let left = RECOVERED.saturating_sub(now.saturating_sub(last));
-        let slow = self.is_slow(inner, path);
-        if slow || !left.is_zero() {
-            let wait = if left.is_zero() { RECOVERED } else { left };
-            return self.due(inner.due_in(wait), Waits::Recovery(path));
+        if !left.is_zero() {
+            return self.due(inner.due_in(left), Waits::Recovery(path));
         }
         self.paces[path as usize].dropping = None;
         inner.counts.notices.raise_anew(Notice::Recovered, About::default());
