@@ -274,6 +274,8 @@ impl Traffic {
             self.recall(at);
             self.note_dropping(inner, path, About::of(stack, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Slow));
+            // What it had is free: copies by choice may wait for that.
+            self.again = true;
             // Who has waited for longer may have it.
             let free = host.pool.allocate_free_ids(1, &mut self.slots).is_ok();
             return match self.slots.pop().filter(|_| free) {
@@ -374,6 +376,7 @@ impl Traffic {
             self.recall(*at);
             self.note_dropping(inner, path, About::of(stack, *tenant));
             self.down_failed(inner, *key, Failure::of(Cause::Slow));
+            self.again = true;
         }
         !such.is_empty()
     }
