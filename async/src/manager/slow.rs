@@ -32,7 +32,7 @@ use super::stack::Stack;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Traffic};
 use crate::tier::Tier;
-use crate::transfer::{Breaker, Cause, Class, Failure, KEEPS_UP, Path};
+use crate::transfer::{Breaker, Cause, Class, Failure, Path};
 use kvstrata_core::{BlockId, SequenceHash, VictimsSeen};
 use kvstrata_ffi::disk::Name;
 use std::collections::VecDeque;
@@ -42,6 +42,8 @@ use std::time::Duration;
 const SHARE: usize = 8;
 /// Next victims of the host among which one is looked for that the disk has.
 const CLEAN: usize = 8;
+/// Seconds that a path was busy, by which its rate is known.
+const WINDOW: f64 = 0.125;
 /// After so long without a dropped block a path is said to have recovered.
 pub(super) const RECOVERED: Duration = Duration::from_secs(30);
 
@@ -73,7 +75,7 @@ impl Spells {
     }
 }
 
-/// What a path moves while it is busy, of late.
+/// What a path moves while it is busy, in its last [`WINDOW`] or two.
 #[derive(Debug, Default)]
 struct Rate {
     bytes: f64,
@@ -86,17 +88,16 @@ impl Rate {
     fn add(&mut self, bytes: u64, busy: Duration) {
         self.bytes += bytes as f64;
         self.seconds += busy.saturating_sub(std::mem::replace(&mut self.seen, busy)).as_secs_f64();
-        if self.seconds > 1.0 {
+        if self.seconds > 2.0 * WINDOW {
             (self.bytes, self.seconds) = (self.bytes / 2.0, self.seconds / 2.0);
         }
     }
 
-    /// Whether a byte takes no more than so many times as long as on another path. Not before both have moved
-    /// some.
-    fn is_within(&self, times: f64, other: &Rate) -> bool {
-        other.bytes > 0.0
-            && self.bytes > 0.0
-            && self.seconds * other.bytes <= times * other.seconds * self.bytes
+    /// Whether a byte takes no more than so many times as long as on another path, as far as is known: both
+    /// have moved some.
+    fn is_within(&self, times: u32, other: &Rate) -> bool {
+        let known = other.bytes > 0.0 && self.bytes > 0.0;
+        !known || self.seconds * other.bytes <= f64::from(times) * other.seconds * self.bytes
     }
 }
 
@@ -174,12 +175,17 @@ impl Traffic {
         let Some(path) = slow_path(inner.stack(stack)) else { return };
         let (now, at_once) = (self.moment(inner), inner.watch.at_once(stack));
         let copying = self.copied(now).saturating_sub(came.copying);
-        let [above, below] = [Path::DeviceToHost, path].map(|path| &self.paces[path as usize].rate);
-        let keeps_up = below.is_within(KEEPS_UP, above);
+        let keeps_up = self.keeps_up(inner, path);
         let line = &mut self.lines[stack as usize];
         let below = line.below.until(now).saturating_sub(came.below);
         line.patience.served_at_once(at_once.saturating_sub(std::mem::replace(&mut line.at_once, at_once)));
         line.patience.served(copying, below, keeps_up);
+    }
+
+    /// Whether a path to a slower tier keeps up with the copies that fill the one above.
+    fn keeps_up(&self, inner: &Inner, path: Path) -> bool {
+        let [above, below] = [Path::DeviceToHost, path].map(|path| &self.paces[path as usize].rate);
+        below.is_within(inner.rules.keeps_up, above)
     }
 
     /// Whether who waits in line may wait for writes to the tier below (I1).
@@ -188,14 +194,14 @@ impl Traffic {
         if self.is_slow(inner, path) {
             return false;
         }
-        let now = self.moment(inner);
+        let (now, keeps_up) = (self.moment(inner), self.keeps_up(inner, path));
         let line = &mut self.lines[stack as usize];
         let (below, look) = (line.below.until(now), line.patience.next_look());
         // The first one has waited the longest.
         let waits = |came: Came| below.saturating_sub(came.below);
         let waiting = line.entries.iter().take_while(|entry| waits(entry.came) >= look).count();
         let longest = line.entries.front().map_or(Duration::ZERO, |entry| waits(entry.came));
-        line.patience.may_wait(waiting, longest)
+        line.patience.may_wait(waiting, longest, keeps_up)
     }
 
     /// Whether a path is so slow that one transfer at a time goes.

@@ -35,6 +35,6 @@ pub use failure::{Cause, Failure};
 pub use landing::{Landed, Landing, Lands, Token};
 pub use memory::{HostMemory, MemoryError};
 pub use path::{Class, Path};
-pub use patience::{KEEPS_UP, Patience};
+pub use patience::Patience;
 pub use port::{Closing, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 pub use queue::{Allowance, Limits, Popped, Queue, Ticket};

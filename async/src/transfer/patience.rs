@@ -8,15 +8,15 @@
 //!   limit = 2 × the 99th percentile of ▓ over the last requests
 //! ```
 //!
-//! A drive that keeps up (its rate is no less than a fifth of that of the copies, [`KEEPS_UP`]) makes few
-//! requests late, and those few are large: they may wait, and nothing is lost. A drive that does not keep up
-//! would make more of them late than the budget allows: then no request waits for it, until as many have been
-//! served as pay for another try.
+//! Requests wait for a drive that keeps up with the copies (`transfer.keeps_up`) as long as it takes: nothing
+//! is lost. One that takes no more than twice as long for a block makes requests no more than three times as
+//! slow. A drive that does not keep up would make more of them late than the budget allows: then no request
+//! waits for it, until as many have been served as pay for another try.
 //!
 //! Invariants
-//! - I1: of n requests at most n/200 + 30 were let to wait for longer than the limit of their time, beside
-//!   those of one moment; of a drive that keeps up four times as many.
-//! - I2: none is let to wait for longer than ten times the limit.
+//! - I1: of n requests at most n/200 + 30 were let to wait for longer than the limit of their time for a drive
+//!   that does not keep up, beside those of one moment.
+//! - I2: none is let to wait for such a drive for longer than ten times the limit.
 
 use std::time::Duration;
 
@@ -24,18 +24,12 @@ use std::time::Duration;
 const TIMES: u32 = 2;
 /// What a late request costs; each request that is served pays one.
 const COST: i32 = 200;
-/// The same where the drive keeps up, in the long run: then it was a burst, or a machine that had something
-/// else to do.
-const COST_OF_BURST: i32 = 50;
 /// The most that is saved up, which is there at first, and that is owed: in late requests. A drive that
 /// hesitates for a while has them all at once.
 const MOST: i32 = 30 * COST;
 const LEAST: i32 = -4 * COST;
 /// What must be there before requests wait again.
 const ENOUGH: i32 = 4 * COST;
-/// A drive that takes no more than so many times as long for a byte as the copies to host memory keeps up
-/// with these: they are no more than bursts.
-pub const KEEPS_UP: f64 = 5.0;
 /// Below it nobody could tell a wait from the scheduling of threads.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// So many limits, and a wait ends in any case.
@@ -94,18 +88,21 @@ impl Patience {
     /// A request was served, while copies took so long, and after it had waited so long for writes below, of
     /// a drive that keeps up or does not.
     pub fn served(&mut self, copying: Duration, waited: Duration, keeps_up: bool) {
-        if waited > self.limit {
-            self.pay(if keeps_up { -COST_OF_BURST } else { -COST });
+        if waited > self.limit && !keeps_up {
+            self.pay(-COST);
         }
         self.see(bucket(copying), 1);
         self.pay(1);
     }
 
     /// Whether requests may wait (on), when so many have waited for [`next_look`](Patience::next_look), the
-    /// first of them for so long.
-    pub fn may_wait(&mut self, waiting: usize, longest: Duration) -> bool {
+    /// first of them for so long, for a drive that keeps up or does not.
+    pub fn may_wait(&mut self, waiting: usize, longest: Duration, keeps_up: bool) -> bool {
         if let Some(fixed) = self.fixed {
             return longest < fixed;
+        }
+        if keeps_up {
+            return true;
         }
         let cost = i32::try_from(waiting).unwrap_or(i32::MAX).saturating_mul(COST);
         if self.waits && cost > self.budget {
@@ -202,13 +199,13 @@ mod tests {
     fn late_requests_end_the_waiting_and_others_pay_for_another_try() {
         let mut patience = Patience::new(None);
         let mut late = 0;
-        while patience.may_wait(1, 9 * MS) {
+        while patience.may_wait(1, 9 * MS, false) {
             patience.served(MS / 2, 9 * MS, false);
             late += 1;
         }
         assert_eq!(late, 30, "what is there at first");
         let mut served = 0;
-        while !patience.may_wait(0, Duration::ZERO) {
+        while !patience.may_wait(0, Duration::ZERO, false) {
             patience.served(MS / 2, Duration::ZERO, false);
             served += 1;
         }
@@ -216,7 +213,7 @@ mod tests {
         // A whole run of a drive that is late each time.
         let (mut late, all) = (0, 100_000);
         for _ in 0..all {
-            let waits = patience.may_wait(0, Duration::ZERO) && patience.may_wait(1, MS / 2);
+            let waits = patience.may_wait(0, Duration::ZERO, false) && patience.may_wait(1, MS / 2, false);
             late += u32::from(waits);
             patience.served(MS / 2, if waits { 9 * MS } else { Duration::ZERO }, false);
         }
@@ -224,39 +221,36 @@ mod tests {
     }
 
     #[test]
-    fn bursts_of_a_drive_that_keeps_up_cost_a_quarter() {
-        let late = |keeps_up| {
-            let (mut patience, mut late) = (Patience::new(None), 0);
-            while patience.may_wait(1, 9 * MS) {
-                patience.served(MS / 2, 9 * MS, keeps_up);
-                late += 1;
-            }
-            late
-        };
-        assert_eq!([true, false].map(late), [119, 30]);
+    fn drive_that_keeps_up_is_waited_for_and_costs_nothing() {
+        let mut patience = Patience::new(None);
+        for _ in 0..10_000 {
+            assert!(patience.may_wait(64, 90 * MS, true));
+            patience.served(MS / 2, 90 * MS, true);
+        }
+        assert!(patience.may_wait(30, MS / 2, false), "all of the budget is there still");
     }
 
     #[test]
     fn requests_that_would_all_be_late_are_let_go_before_they_are() {
         let mut patience = Patience::new(None);
-        assert!(patience.may_wait(30, MS / 2));
-        assert!(!patience.may_wait(64, MS / 2), "more than the budget pays for");
+        assert!(patience.may_wait(30, MS / 2, false));
+        assert!(!patience.may_wait(64, MS / 2, false), "more than the budget pays for");
         (0..64).for_each(|_| patience.served(MS / 2, MS / 2, false));
-        assert!(!patience.may_wait(0, Duration::ZERO), "not before others have paid");
+        assert!(!patience.may_wait(0, Duration::ZERO, false), "not before others have paid");
         (0..1600).for_each(|_| patience.served(MS / 2, Duration::ZERO, false));
-        assert!(patience.may_wait(0, Duration::ZERO));
+        assert!(patience.may_wait(0, Duration::ZERO, false));
     }
 
     #[test]
     fn no_wait_is_longer_than_ten_limits_nor_than_a_fixed_one() {
         let mut patience = Patience::new(None);
-        assert!(patience.may_wait(1, patience.limit() * 9));
-        assert!(!patience.may_wait(1, patience.limit() * 10));
-        assert!(patience.may_wait(1, MS), "that was of one request");
+        assert!(patience.may_wait(1, patience.limit() * 9, false));
+        assert!(!patience.may_wait(1, patience.limit() * 10, false));
+        assert!(patience.may_wait(1, MS, false), "that was of one request");
         let mut fixed = Patience::new(Some(50 * MS));
         (0..1000).for_each(|_| fixed.served(MS, 49 * MS, false));
         assert_eq!((fixed.limit(), fixed.next_look()), (50 * MS, 50 * MS));
-        assert!(fixed.may_wait(64, 49 * MS) && !fixed.may_wait(1, 50 * MS));
-        assert!(!Patience::new(Some(Duration::ZERO)).may_wait(0, Duration::ZERO));
+        assert!(fixed.may_wait(64, 49 * MS, false) && !fixed.may_wait(1, 50 * MS, false));
+        assert!(!Patience::new(Some(Duration::ZERO)).may_wait(0, Duration::ZERO, false));
     }
 }

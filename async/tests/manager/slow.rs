@@ -169,10 +169,10 @@ fn allocation_p99_over_a_throttled_drive_is_within_3x_at_depth_64() {
 /// Drives between a good and a throttled one.
 #[test]
 fn allocation_p99_is_within_3x_over_drives_of_any_rate() {
-    for (depth, times, most) in [(1, 8, 3.0), (64, 8, 3.0), (64, 4, 4.0)] {
-        // One that keeps up all but in bursts is waited for a little longer.
+    for (depth, times) in [(1, 2), (1, 4), (1, 8), (64, 2), (64, 4), (64, 8)] {
         let (ratio, dropped, _) = ratio(depth, MS * times, None);
-        assert!(ratio <= most, "depth {depth}, {times} times as slow: {ratio}, {dropped} dropped");
+        println!("depth {depth}, {times} times as slow: {ratio}, {dropped} dropped");
+        assert!(ratio <= 3.0, "depth {depth}, {times} times as slow: {ratio}, {dropped} dropped");
     }
 }
 
