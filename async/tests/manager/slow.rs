@@ -134,45 +134,67 @@ fn dropped(manager: &KvBlockManager) -> u64 {
     manager.stats().path(Path::HostToDisk).failed_by(Cause::Slow)
 }
 
-/// The 99th percentile of 10,000 allocations, as a multiple of what it is without a disk; blocks dropped, and
-/// blocks written.
-fn ratio(depth: u64, block: Duration, patience: Option<Duration>) -> (f64, u64, u64) {
-    const REQUESTS: u64 = 10_000;
-    let most = if depth > 1 { 4 } else { 16 };
-    let without = in_virtual_time(async {
-        p99(&allocations(&manager(shape(256, 256), None), REQUESTS, depth, most).await)
-    });
+/// Blocks that a request wants at most.
+fn most(depth: u64) -> u64 {
+    if depth > 1 { 4 } else { 16 }
+}
+
+/// The 99th percentile of so many allocations without a disk.
+fn without_disk(requests: u64, depth: u64) -> Duration {
+    in_virtual_time(async {
+        p99(&allocations(&manager(shape(256, 256), None), requests, depth, most(depth)).await)
+    })
+}
+
+/// The same over a drive; blocks dropped, and blocks written.
+fn over_drive(requests: u64, depth: u64, block: Duration) -> (Duration, u64, u64) {
     in_virtual_time(async {
         let disk = disk(block);
-        let mut shape = shape(256, 256);
-        shape.settings = shape.settings.transfer_patience(patience);
-        let manager = manager(shape, Some(&disk));
-        let with = p99(&allocations(&manager, REQUESTS, depth, most).await);
+        let manager = manager(shape(256, 256), Some(&disk));
+        let with = p99(&allocations(&manager, requests, depth, most(depth)).await);
         let (stats, written) = (manager.stats(), disk.counts().written);
         assert_eq!(stats.dropped, [0, dropped(&manager)], "only for want of time: {stats:?}");
-        (with.as_secs_f64() / without.as_secs_f64(), dropped(&manager), written)
+        (with, dropped(&manager), written)
     })
+}
+
+fn ratio(with: Duration, without: Duration) -> f64 {
+    with.as_secs_f64() / without.as_secs_f64()
+}
+
+/// How many times as long 10,000 allocations take over a throttled drive (99th percentile); blocks dropped, and
+/// blocks written.
+fn throttled(depth: u64) -> (f64, u64, u64) {
+    const REQUESTS: u64 = 10_000;
+    let (with, dropped, written) = over_drive(REQUESTS, depth, MS * THROTTLED);
+    (ratio(with, without_disk(REQUESTS, depth)), dropped, written)
 }
 
 #[test]
 fn allocation_p99_over_a_throttled_drive_is_within_3x_at_depth_1() {
-    let (ratio, dropped, written) = ratio(1, MS * THROTTLED, None);
+    let (ratio, dropped, written) = throttled(1);
     assert!(ratio <= 3.0 && dropped > 50_000 && written > 300, "{ratio}, {dropped}, {written}");
 }
 
 #[test]
 fn allocation_p99_over_a_throttled_drive_is_within_3x_at_depth_64() {
-    let (ratio, dropped, written) = ratio(64, MS * THROTTLED, None);
+    let (ratio, dropped, written) = throttled(64);
     assert!(ratio <= 3.0 && dropped > 10_000 && written > 100, "{ratio}, {dropped}, {written}");
 }
 
 /// Drives between a good and a throttled one.
 #[test]
 fn allocation_p99_is_within_3x_over_drives_of_any_rate() {
-    for (depth, times) in [(1, 2), (1, 4), (1, 8), (64, 2), (64, 4), (64, 8)] {
-        let (ratio, dropped, _) = ratio(depth, MS * times, None);
-        println!("depth {depth}, {times} times as slow: {ratio}, {dropped} dropped");
-        assert!(ratio <= 3.0, "depth {depth}, {times} times as slow: {ratio}, {dropped} dropped");
+    const REQUESTS: u64 = 4000;
+    for depth in [1, 64] {
+        let without = without_disk(REQUESTS, depth);
+        for times in [1.8, 2.5, 8.0] {
+            let (with, dropped, _) = over_drive(REQUESTS, depth, MS.mul_f64(times));
+            let ratio = ratio(with, without);
+            assert!(ratio <= 3.0, "depth {depth}, {times} times as slow: {ratio}, {dropped} dropped");
+            // But for a few, before both rates are known.
+            assert_eq!(dropped < 100, times < 2.0, "one that keeps up is waited for: {dropped} dropped");
+        }
     }
 }
 
@@ -302,12 +324,16 @@ fn writes_slower_than_the_bound_go_one_at_a_time_until_they_are_fast() {
             pass(MS * 20).await;
         }
         disk.change(|plan| plan.bytes_a_second *= 1000);
-        let mut most = 0;
         for _ in 0..40 {
             allocations(&manager, 20, 1, 16).await;
-            most = most.max(path(&manager, Path::HostToDisk).inflight);
             rest_of(&manager).await;
         }
-        assert!(most > 1, "as many as before");
+        // What has begun stays under way.
+        disk.gate().hold();
+        drop(manager.allocate(16).await.expect("in time"));
+        let inflight = path(&manager, Path::HostToDisk).inflight;
+        disk.gate().open();
+        rest(&manager).await;
+        assert!(inflight > 1, "as many as before: {inflight}");
     });
 }
