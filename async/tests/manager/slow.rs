@@ -127,7 +127,7 @@ fn p99(sorted: &[Duration]) -> Duration {
 }
 
 fn path(manager: &KvBlockManager, path: Path) -> PathMetrics {
-    manager.metrics().paths[path as usize].clone()
+    manager.metrics().paths[path as usize]
 }
 
 fn dropped(manager: &KvBlockManager) -> u64 {
