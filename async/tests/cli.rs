@@ -249,8 +249,10 @@ fn a_disk_that_will_not_do_is_refused_and_left_as_it_was() {
     assert!(message.contains("--disk /nonexistent/volume: its directory does not exist"), "{message}");
 }
 
-const SMALL: [&str; 13] = [
+const SMALL: [&str; 15] = [
     "replay",
+    "--patience",
+    "1h",
     "--requests",
     "400",
     "--device-blocks",

@@ -31,7 +31,19 @@ fn command(folder: &Path, block_bytes: &str, concurrency: u64) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
     let tiers = ["--device-blocks", "64", "--host-blocks", "128", "--disk-blocks", "2048"];
     command
-        .args(["replay", "--trace", "-", "--disk", "volume", "--block-bytes", block_bytes, "--json", "-"])
+        .args([
+            "replay",
+            "--patience",
+            "1h",
+            "--trace",
+            "-",
+            "--disk",
+            "volume",
+            "--block-bytes",
+            block_bytes,
+            "--json",
+            "-",
+        ])
         .args(tiers)
         .args(["--concurrency", &concurrency.to_string()])
         .current_dir(folder)

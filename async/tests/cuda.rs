@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 /// A replay whose volume is in `folder`.
 fn replay(folder: &Path, block_bytes: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kvstrata"));
-    command.args(["replay", "--requests", "300", "--json", "-", "--disk"]).arg(folder);
+    command.args(["replay", "--patience", "1h", "--requests", "300", "--json", "-", "--disk"]).arg(folder);
     command.args(["--device-blocks", "300", "--host-blocks", "300", "--disk-blocks", "4000"]);
     command.args(["--block-bytes", block_bytes]).args(arguments);
     command

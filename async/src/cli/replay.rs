@@ -8,6 +8,7 @@ use super::progress::{Bar, FillBar};
 use super::trace::TraceArgs;
 use super::{EXIT_OK, EXIT_WRONG_BYTE, complain, number};
 use crate::address;
+use crate::config;
 use crate::disk::AdmissionPolicy;
 use crate::movers::CudaMoverError;
 use crate::replay::{
@@ -26,6 +27,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -116,6 +118,13 @@ pub(super) struct ReplayArgs {
     /// The day is the trace's, by its timestamps, so that the counts are the same in every run.
     #[arg(long, value_name = "BYTES", value_parser = number::scaled)]
     disk_write_budget: Option<u64>,
+    /// How long a request waits for writes to the disk tier [default: as long as it takes, if the disk is not far slower than memory]
+    ///
+    /// Then blocks of the host tier that are not written are dropped for it, and counted. By default that begins where a byte takes 32 times as
+    /// long on the disk as its copy to host memory: 0.1 GB/s beside 4. With a long one (1h) no block is dropped, and the counts are the same in
+    /// every run.
+    #[arg(long, value_name = "TIME", value_parser = patience)]
+    patience: Option<Duration>,
     /// Bytes a block, at least 64
     ///
     /// A block of a real model is larger: 512 tokens of an 8B model with 16-bit KV are 64 MiB. Multiples of 4096 waste
@@ -211,6 +220,10 @@ impl From<DiskBackend> for Backend {
     }
 }
 
+fn patience(text: &str) -> Result<Duration, String> {
+    config::time(text, Duration::ZERO, Duration::from_secs(86_400))
+}
+
 fn admissions() -> impl TypedValueParser<Value = AdmissionPolicy> {
     choice(&AdmissionPolicy::ALL, AdmissionPolicy::name, |policy| match policy {
         AdmissionPolicy::Always => "Every block that leaves the tier above",
@@ -278,6 +291,7 @@ fn replay(arguments: &ReplayArgs) -> Result<Ended, Box<dyn Error>> {
         skip_verification: arguments.unsafe_skip_verification,
         disk_admission: arguments.disk_admission,
         disk_write_budget: arguments.disk_write_budget,
+        patience: arguments.patience,
         block_bytes: arguments.block_bytes,
         policy: arguments.policy,
         policy_below: arguments.policy_below,

@@ -339,6 +339,14 @@ settings! {
         transfer_retries => retries: u32 = 2, number(0, 100, "times");
         /// How long to wait before that.
         transfer_retry_after => retry_after: Duration = Duration::from_millis(10), Time { least: Duration::ZERO, most: A_DAY };
+        /// How long a request for blocks may wait for writes to the tier below. Then host blocks that are not written are dropped for it, and counted (cause slow). 0: it never waits. None: twice what its copies to host memory take (99th percentile), and longer in one request of 200 or where the tier keeps up (transfer.keeps_up).
+        transfer_patience => patience: Option<Duration> = None, Maybe(Time { least: Duration::ZERO, most: A_DAY });
+        /// A tier below that takes up to so many times as long for a byte as copies to host memory keeps up: requests wait for it as long as it takes, up to transfer.slow_above, where transfer.patience is none.
+        transfer_keeps_up => keeps_up: u32 = 2, number(0, 1 << 20, "times");
+        /// Above this average of a write's time, from its start to its end, a path to a slower tier takes one write at a time; blocks that would go down it are dropped, and counted (cause slow).
+        transfer_slow_above => slow_above: Duration = Duration::from_secs(1), Time { least: Duration::from_millis(1), most: A_DAY };
+        /// Below this average it takes as many as before; at most the one above.
+        transfer_slow_below => slow_below: Duration = Duration::from_millis(500), Time { least: Duration::from_millis(1), most: A_DAY };
     }
     /// What transfers may take of an iteration of the model.
     iteration: IterationSettings {

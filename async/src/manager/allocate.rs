@@ -167,6 +167,7 @@ fn take_or_wait(
         let owners = &inner.stack(stack).device.owners;
         let first = traffic.nobody_waits() && traffic.guesses.none_fly() && owners.limit(tenant).is_none();
         if first && traffic.gather(inner, stack, need, true, &mut got) && owners.take(tenant, need) {
+            inner.watch.allocated_at_once(stack);
             return Ok(Taken::All(got));
         }
         let (to, blocks) = oneshot::channel();
@@ -253,6 +254,9 @@ fn free_ones(inner: &Arc<Inner>, stack: u16, count: usize, tenant: TenantId) -> 
     if device.pool.allocate_free_ids(count, &mut ids).is_err() {
         device.owners.give(tenant, count);
         return None;
+    }
+    if count > 0 && inner.stack(stack).disk.is_some() {
+        inner.watch.allocated_at_once(stack);
     }
     Some(BlocksMut::new(Arc::clone(inner), stack, ids, tenant))
 }
@@ -412,7 +416,7 @@ impl Traffic {
             }
             // Those that leave already are somebody's who waits no more, or of the last look, and count. But a device may be slow, or have stopped: what
             // needs no copy is had beside them.
-            let draining = self.lines[stack as usize].draining as usize;
+            let draining = self.draining(inner, stack);
             let wanted = match draining {
                 0 => missing,
                 _ => missing.saturating_sub(draining).max(self.clean_ahead(inner, stack, missing)),

@@ -19,7 +19,7 @@ use crate::disk::{DiskMover, Sketch};
 use crate::metrics::Bound;
 use crate::movers::{CudaMoverError, ThreadsError};
 use crate::tier::Tier;
-use crate::transfer::Limits;
+use crate::transfer::{Breaker, Limits, Patience};
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, MemoryError, Path};
 use kvstrata_core::{BlockPool, ConfigError, DevicePort, Policy, PoolConfig};
 use kvstrata_ffi::arena::ArenaError;
@@ -368,7 +368,7 @@ fn assemble(
     let traffic = Traffic::new(
         limits(config, &stacks),
         config.transfer.queue,
-        config.iteration.bytes,
+        (config.iteration.bytes, Breaker::new(config.transfer.slow_above, config.transfer.slow_below)),
         layers,
         lines.into(),
     );
@@ -484,6 +484,7 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
         + disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let heat = (heats && below > 0).then(|| Sketch::new(device.pool.capacity() + below));
     let mut line = Line::default();
+    line.patience = Patience::new(config.transfer.patience);
     line.staging.extend(staging);
     let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let disk_owners = tenants::owners(config, Tier::Disk, slots);

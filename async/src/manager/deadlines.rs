@@ -21,6 +21,7 @@
 
 use super::inner::Inner;
 use super::traffic::Traffic;
+use crate::transfer::Path;
 use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -46,6 +47,10 @@ pub(super) enum Waits {
     Iteration,
     /// For a moment.
     Moment(u64),
+    /// In a group's line, for writes to the tier below.
+    Below(u16),
+    /// Until a path that was too slow has recovered.
+    Recovery(Path),
 }
 
 /// By time.
@@ -162,6 +167,11 @@ impl Traffic {
             Waits::Onboarding(key) => self.late_onboarding(inner, key),
             Waits::Offloading(key) => self.late_offloading(inner, key),
             Waits::Iteration => self.no_iteration(),
+            // Who waits is looked at with what follows from any change.
+            Waits::Below(stack) => self.lines[stack as usize].alarm = false,
+            // It may ask to be looked at again: at the end of all deadlines that would never end.
+            Waits::Recovery(path) if now.is_some() => self.look_at_recovery(inner, path),
+            Waits::Recovery(_) => {}
             Waits::Moment(number) => self.out.come.extend(self.deadlines.moments.remove(&number)),
         }
         true

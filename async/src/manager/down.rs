@@ -172,7 +172,13 @@ impl Traffic {
         let wanted = self.wants_copy(of, stack, name, of.device.class(block))
             && inner.rules.keeps(of.device.ages.used_again(block));
         let sent = match wanted && !self.closed {
-            true => self.send_down(inner, stack, Cargo::new(Have::Owned(block), name, class)),
+            true if self.may_go_below(inner, stack) => {
+                self.send_down(inner, stack, Cargo::new(Have::Owned(block), name, class))
+            }
+            true => {
+                self.drop_slow(inner, stack, Tier::Device, tenant);
+                None
+            }
             false => None,
         };
         if of.is_hot(name.hash, inner.rules.hot_from) {
@@ -249,7 +255,10 @@ impl Traffic {
         let credit = self.host_credit(inner, stack, tenant, class);
         let slot = if credit { self.host_slot(inner, stack, source, class) } else { Slot::Never };
         if matches!(slot, Slot::Never) {
-            self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant);
+            match credit && matches!(source, Have::Owned(_)) && !self.may_wait_below(inner, stack) {
+                true => self.drop_slow(inner, stack, Tier::Device, tenant),
+                false => self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant),
+            }
             give_up_slot(&mut self.out, of, disk);
             give_credit(of, tenant, credit);
             return None;
@@ -353,6 +362,9 @@ impl Traffic {
 
     /// Its turn has come.
     pub(super) fn start_down(&mut self, inner: &Arc<Inner>, key: u32, path: Path, bytes: u64) {
+        if path == Path::HostToDisk {
+            self.started_below(inner, key, path);
+        }
         let Some(down) = self.downs.get_mut(key as usize) else { return };
         let stack = inner.stack(down.stack);
         down.at = At::Moving;

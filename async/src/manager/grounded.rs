@@ -120,7 +120,9 @@ impl Traffic {
             let (source, class, tenant, line) = (*source, *class, *tenant, &self.lines[stack as usize]);
             let (host, sinking) = (&inner.stack(stack).host, line.sinking);
             let none_free = host.as_ref().is_some_and(|host| host.pool.free() == 0);
-            if none_free && sinking as usize >= line.grounded.victims() {
+            let enough = none_free && sinking as usize >= line.grounded.victims();
+            let waits = self.may_wait_below(inner, stack);
+            if enough && waits {
                 return self.press_sinking(stack);
             }
             match self.host_slot(inner, stack, source, class) {
@@ -134,6 +136,10 @@ impl Traffic {
                 Slot::Soon => {}
                 Slot::Never => {
                     let cause = match host {
+                        Some(_) if !waits => {
+                            self.note_slow(inner, stack, tenant);
+                            Cause::Slow
+                        }
                         Some(_) => {
                             self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant);
                             Cause::Cancelled

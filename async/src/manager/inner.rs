@@ -208,7 +208,7 @@ impl Inner {
     pub(super) fn look(&self) -> MutexGuard<'_, Traffic> {
         // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked was ours, between two whole states or not: going on is the better of two.
         let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
-        traffic.when = None;
+        (traffic.when, traffic.moment) = (None, None);
         traffic
     }
 

@@ -19,11 +19,12 @@ use super::deadlines::Waits;
 use super::down::{Down, Have, Left};
 use super::grounded::Grounded;
 use super::inner::Inner;
+use super::slow::{Came, Spells};
 use super::tenants::{OwnLooks, TenantId};
 use super::traffic::{Id, Traffic};
 use super::up::Up;
 use crate::tier::Tier;
-use crate::transfer::{Cause, Class, Failure};
+use crate::transfer::{Cause, Class, Failure, Patience};
 use kvstrata_core::{BlockId, SequenceHash};
 use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
@@ -55,6 +56,13 @@ pub(super) struct Line {
     pub(super) staged: Vec<Option<(u32, Id)>>,
     /// By tier and tenant: looks for the tenant's victims.
     pub(super) own_looks: HashMap<(Tier, TenantId), OwnLooks>,
+    /// How long its requests may wait for writes to the tier below, and have.
+    pub(super) patience: Patience,
+    pub(super) below: Spells,
+    /// Somebody will look at how long they have.
+    pub(super) alarm: bool,
+    /// Requests that were served without the line, when it was last asked.
+    pub(super) at_once: u64,
 }
 
 #[derive(Debug)]
@@ -67,6 +75,7 @@ pub(super) struct Entry {
     got: Vec<BlockId>,
     whose: Whose,
     due: Option<Instant>,
+    pub(super) came: Came,
 }
 
 /// Blocks of one group that a request wants, for one tenant.
@@ -158,7 +167,8 @@ impl Traffic {
             if let Whose::Flights(flights) = &whose {
                 flights.iter().for_each(|flight| self.ups[*flight as usize].entry = number);
             }
-            let entry = Entry { number, request: first, need, tenant, got, whose, due };
+            let came = self.came_at(inner, stack);
+            let entry = Entry { number, request: first, need, tenant, got, whose, due, came };
             self.due(due, Waits::Place { stack, number });
             // Before the line is served: who releases from now on looks after it.
             inner.waiting.enter();
@@ -252,8 +262,7 @@ impl Traffic {
     pub(super) fn serve_line(&mut self, inner: &Inner, stack: u16) {
         let pool = &inner.stack(stack).device.pool;
         loop {
-            let line = &mut self.lines[stack as usize];
-            let Some(entry) = line.entries.front_mut() else { return };
+            let Some(entry) = self.lines[stack as usize].entries.front_mut() else { return };
             let missing = entry.need - entry.got.len();
             if missing == 0 {
                 self.serve_first(inner, stack);
@@ -263,12 +272,16 @@ impl Traffic {
             if free > 0 && pool.allocate_free_ids(free, &mut entry.got).is_ok() {
                 continue;
             }
-            let wanted = missing.saturating_sub(line.draining as usize);
-            let given = entry.need - wanted;
+            let need = entry.need;
+            let wanted = missing.saturating_sub(self.draining(inner, stack));
+            let given = need - wanted;
             let mut victims = std::mem::take(&mut self.victims);
             if wanted == 0 || self.evict(inner, stack, wanted, given, &mut victims) == 0 {
                 self.victims = victims;
-                if wanted > 0 && self.call_off_chosen(inner, stack, wanted) {
+                let called_off = wanted > 0
+                    && (self.call_off_chosen(inner, stack, wanted)
+                        || self.call_off_draining(inner, stack, wanted));
+                if called_off {
                     continue;
                 }
                 return self.hurry(inner, stack);
@@ -382,6 +395,7 @@ impl Traffic {
         let Some(entry) = self.lines[stack as usize].entries.pop_front() else { return };
         inner.waiting.leave();
         self.not_due(entry.due, Waits::Place { stack, number: entry.number });
+        self.served_in_line(inner, stack, entry.came);
         match entry.whose {
             Whose::Caller(to) => self.out.grant(to, stack, entry.got, entry.tenant),
             Whose::Flights(flights) => {

@@ -115,6 +115,7 @@ fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
             queued: Class::ALL.map(|class| u64::from(queue.waiting_of(class))),
             inflight: u64::from(queue.in_flight()),
             inflight_bytes: queue.in_flight_bytes(),
+            dropping: traffic.paces[path as usize].is_dropping(),
             wait,
             transfer,
         }

@@ -25,6 +25,7 @@
 //! | `inner.rs`, `traffic.rs`, `out.rs` | the lock, what is under it, what is done outside |
 //! | `up.rs`, `down.rs`, `ended.rs`, `turn_back.rs` | flights, and their ends |
 //! | `room.rs`, `grounded.rs`, `aside.rs` | the room that they need below, and in queues; who waits for it |
+//! | `slow.rs` | a tier below that takes its time: who waits for it, and what is dropped instead |
 //! | `prefetch.rs` | bringing blocks up before they are asked for |
 //! | `schedule.rs`, `steps.rs`, `unwritten.rs` | the engine's clock, and what waits for its gates; copies down by layers; blocks registered before they are written |
 //! | `ahead.rs` | copies ahead of need: watermarks, idleness, what is owed |
@@ -54,6 +55,8 @@
 //!   (`register_beside`). Both have the hash's bytes, a look-up finds one of them, and each leaves by itself; the one that leaves
 //!   last finds the other below, or on its way there.
 //! - I7: room is made without waiting for whoever waits for it: a victim that finds no place below is dropped.
+//! - I8: who allocates waits for writes to a slower tier for as long as the group's patience lets it, and no longer; what would make it wait for
+//!   longer is dropped, and counted by its cause (`slow.rs`).
 
 mod agree;
 mod ahead;
@@ -95,6 +98,7 @@ mod room;
 mod rules;
 mod schedule;
 mod shutdown;
+mod slow;
 mod stack;
 mod steps;
 mod tenants;

@@ -6,7 +6,8 @@
 //!
 //! Invariants
 //! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings go on, however long it takes.
-//! - I2: of each condition there is one line in the life of a manager.
+//! - I2: of each condition there is one line in the life of a manager; of a path that does not keep up one each time that it begins, and one when it
+//!   is over, half a minute later at least.
 //!
 //! # Orderings
 //! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is Relaxed: who sees a bit late says it late.
@@ -18,7 +19,7 @@ use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
 use kvstrata_ffi::shown::shown;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 /// A condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,9 @@ pub(super) enum Notice {
     Quota,
     /// A victim of the device, or of the host, is lost, since the tier below has no room.
     Dropped(Tier),
+    /// Blocks are dropped since a path to a slower tier does not keep up; and that is over. Said each time.
+    Slow,
+    Recovered,
 }
 
 /// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is known.
@@ -81,6 +85,8 @@ enum Grade {
     Error,
     /// Something is too small.
     Warning,
+    /// Something is over.
+    Info,
 }
 
 /// What is said of a condition.
@@ -94,7 +100,7 @@ struct Words {
 }
 
 const FAILURES: u32 = (Path::ALL.len() * Cause::ALL.len()) as u32;
-const OTHERS: [Notice; 8] = [
+const OTHERS: [Notice; 10] = [
     Notice::Parked(Path::DeviceToHost),
     Notice::Parked(Path::HostToDevice),
     Notice::QueueFull,
@@ -103,6 +109,8 @@ const OTHERS: [Notice; 8] = [
     Notice::Quota,
     Notice::Dropped(Tier::Device),
     Notice::Dropped(Tier::Host),
+    Notice::Slow,
+    Notice::Recovered,
 ];
 const ALL: u32 = FAILURES + OTHERS.len() as u32;
 const _: () = assert!(ALL <= u64::BITS);
@@ -178,6 +186,21 @@ impl Notice {
                 "raise host.blocks or disk.blocks, or the tenant's quota there (quota.host, quota.disk, [[tenant]]); \
                  kvstrata_dropped_blocks_total shows how many",
             ),
+            Notice::Slow => of(
+                Grade::Warning,
+                Tier::Disk,
+                Some(Path::HostToDisk),
+                "the drive does not keep up: blocks that leave host memory are dropped, so that no request waits for their writes; reads go on",
+                "use a faster drive or several (disk.paths), write less (disk.admission, disk.write_budget), or let requests wait \
+                 (transfer.patience); kvstrata_transfer_failures_total{cause=\"slow\"} counts the blocks, kvstrata_path_dropping shows when it is over",
+            ),
+            Notice::Recovered => of(
+                Grade::Info,
+                Tier::Disk,
+                Some(Path::HostToDisk),
+                "the drive keeps up again: no block was dropped for 30 s",
+                "nothing is to be done; kvstrata_transfer_failures_total{cause=\"slow\"} has counted the blocks",
+            ),
         }
     }
 }
@@ -229,8 +252,8 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
             "a disk, or a part of it, is out of service: its blocks are misses, and the tier is smaller",
             "see the log of what the tier is on; start again with one that works, or without it",
         ),
-        // Nobody is to act on these.
-        Cause::Cancelled | Cause::Quota => return None,
+        // Nobody is to act on these, or it is said otherwise.
+        Cause::Cancelled | Cause::Quota | Cause::Slow => return None,
     };
     Some((grade, what, remedy))
 }
@@ -274,6 +297,12 @@ impl Notices {
         }
     }
 
+    /// One that comes and goes is met again: it is said once more.
+    pub(super) fn raise_anew(&self, notice: Notice, whose: About) {
+        self.said.fetch_and(!(1 << notice.bit()), Relaxed);
+        self.raise(notice, whose);
+    }
+
     /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be called without the lock (I1).
     #[inline]
     pub(super) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
@@ -295,6 +324,7 @@ impl Notices {
             contained(|| match grade {
                 Grade::Error => error!(%tier, path, group, tenant, remedy, "{what}"),
                 Grade::Warning => warn!(%tier, path, group, tenant, remedy, "{what}"),
+                Grade::Info => info!(%tier, path, group, tenant, remedy, "{what}"),
             });
         }
     }
@@ -309,7 +339,7 @@ mod tests {
         for bit in 0..ALL {
             assert_eq!(Notice::at(bit).bit(), bit);
         }
-        let last = Notice::Failed(Path::DiskToDevice, Cause::Quota);
+        let last = Notice::Failed(Path::DiskToDevice, Cause::Slow);
         assert_eq!(Notice::at(FAILURES - 1), last);
     }
 
@@ -336,7 +366,7 @@ mod tests {
         let said: Vec<Words> = (0..ALL).filter_map(|bit| Notice::at(bit).words()).collect();
         assert!(said.iter().all(|words| !words.remedy.is_empty() && !words.what.is_empty()));
         for path in Path::ALL {
-            for cause in [Cause::Cancelled, Cause::Quota] {
+            for cause in [Cause::Cancelled, Cause::Quota, Cause::Slow] {
                 assert!(Notice::Failed(path, cause).words().is_none(), "{path} {cause:?}");
             }
         }

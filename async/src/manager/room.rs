@@ -99,6 +99,12 @@ impl Traffic {
             // As many are on their way as may wait for the disk.
             return Slot::Soon;
         }
+        if victim && !self.may_wait_below(inner, stack) {
+            let slot = self.slot_without_waiting(inner, stack, class);
+            // What lands is the host's next victim.
+            let lands = self.lines[stack as usize].landing > 0;
+            return if matches!(slot, Slot::Never) && lands { Slot::Soon } else { slot };
+        }
         // Before the look and behind it: what is let go of meanwhile is more than there was.
         let available = host.pool.available();
         let slot = self.host_victim(inner, stack, class);
@@ -133,7 +139,12 @@ impl Traffic {
     }
 
     /// The host's next victim. Not by `victims`, which somebody may be going through.
-    fn one_victim(&mut self, inner: &Inner, stack: u16, host: &BlockPool) -> Option<(BlockId, SequenceHash)> {
+    pub(super) fn one_victim(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        host: &BlockPool,
+    ) -> Option<(BlockId, SequenceHash)> {
         let mut victim = std::mem::take(&mut self.one_victim);
         if self.take_ready(inner, (stack, Tier::Host), 1, &mut victim) == 0 {
             host.evict_ids(1, &mut victim);
@@ -177,7 +188,7 @@ impl Traffic {
             let line = &self.lines[stack as usize];
             let ahead = host.pool.free() + line.sinking as usize;
             let needed = inner.rules.host_headroom as usize + line.grounded.victims();
-            if ahead >= needed || self.closed {
+            if ahead >= needed || self.closed || self.is_shut(Path::HostToDisk) {
                 return;
             }
             match self.host_victim(inner, stack, Class::Offload) {

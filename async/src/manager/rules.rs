@@ -23,6 +23,8 @@ pub(super) struct Rules {
     /// Tenants that have figures.
     pub(super) tenants_shown: u32,
     pub(super) retries: u32,
+    /// So many times as long for a byte as copies to host memory, and a tier below keeps up.
+    pub(super) keeps_up: u32,
     pub(super) retry_after: Duration,
     pub(super) allocate_deadline: Duration,
     pub(super) onboard_deadline: Duration,
@@ -59,6 +61,7 @@ impl Rules {
             idle_engine_after: config.iteration.idle,
             tenants_shown: config.metrics.tenants,
             retries: config.transfer.retries,
+            keeps_up: config.transfer.keeps_up,
             retry_after: config.transfer.retry_after,
             allocate_deadline: config.deadline.allocate,
             onboard_deadline: config.deadline.onboard,

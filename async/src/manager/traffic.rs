@@ -23,12 +23,13 @@ use super::out::Out;
 use super::parked::Parked;
 use super::prefetch::Guesses;
 use super::schedule::Waiter;
+use super::slow::Pace;
 use super::tenants::{Held, Purging, TenantId};
 use super::unwritten::Unwritten;
 use super::up::{Behind, Up};
 use super::watch::Since;
 use crate::scheduler::{Clock, Gated, Key};
-use crate::transfer::{Allowance, Limits, Queue, Ticket};
+use crate::transfer::{Allowance, Breaker, Limits, Queue, Ticket};
 use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Landed, Path, Token};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use slab::Slab;
@@ -163,6 +164,10 @@ pub(super) struct Traffic {
     serial: u64,
     /// When the change under way was, once somebody has asked.
     pub(super) when: Option<Since>,
+    /// The same by the manager's clock.
+    pub(super) moment: Option<Duration>,
+    /// By path: whether it keeps up.
+    pub(super) paces: [Pace; Path::ALL.len()],
     /// Something could not even begin, and what it had is free: who waits for that is served.
     pub(super) again: bool,
 }
@@ -171,7 +176,7 @@ impl Traffic {
     pub(super) fn new(
         limits: [Limits; 4],
         bound: u32,
-        budget: Option<u64>,
+        (budget, breaker): (Option<u64>, Breaker),
         layers: u32,
         lines: Box<[Line]>,
     ) -> Traffic {
@@ -217,6 +222,8 @@ impl Traffic {
             bound,
             serial: 0,
             when: None,
+            moment: None,
+            paces: std::array::from_fn(|_| Pace::new(breaker.clone())),
             again: false,
         }
     }
@@ -269,7 +276,7 @@ impl Traffic {
         let before = Class::ALL.into_iter().take_while(|other| *other <= class);
         let waiting =
             before.map(|other| queue.waiting_in(other, lane) as usize + grounded(other)).sum::<usize>();
-        waiting < self.bound as usize
+        waiting < self.bound as usize && !self.is_shut(path)
     }
 
     /// Puts a flight into a lane of a queue.
@@ -319,6 +326,9 @@ impl Traffic {
                 self.land_one(inner, token, Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
             }
             Landed::Write(token, outcome) => {
+                if let Id::Down(key) = Id::of(token) {
+                    self.ended_below(inner, key, Path::HostToDisk);
+                }
                 self.land_one(inner, token, Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
             }
         }
@@ -362,6 +372,7 @@ impl Traffic {
     ) {
         self.queues[path as usize].ended(bytes);
         inner.counts.moved(path, bytes, outcome);
+        self.moved(inner, path, if outcome.is_ok() { bytes } else { 0 });
         let now = self.when(inner);
         let started = self.since(id).map(std::mem::take).unwrap_or_default();
         inner.watch.ended(path, started, now);
@@ -423,13 +434,16 @@ impl Traffic {
                         Id::Down(key) => self.start_down(inner, key, path, next.bytes),
                     }
                 }
-                inner.counts.busy(path, self.queues[path as usize].in_flight() > 0, || inner.elapsed());
+                let busy = self.queues[path as usize].in_flight() > 0;
+                inner.counts.busy(path, busy, || inner.elapsed());
+                self.busy(inner, path, busy);
             }
             // Who has left made room; if it has failed at once, nothing will land.
             let left = self.serve_aside(inner);
             let begun = self.copy_owed(inner, part);
             part = part.saturating_sub(begun);
             if !left && begun == 0 {
+                (0..stacks).for_each(|stack| self.note_below(inner, stack));
                 return self.expect_iteration(inner);
             }
         }

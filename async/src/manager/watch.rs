@@ -29,6 +29,8 @@ impl Since {
 #[derive(Debug, Default)]
 struct Asked {
     blocks: AtomicU64,
+    /// Allocations that did not wait for anything.
+    at_once: AtomicU64,
     found: [AtomicU64; Found::ALL.len()],
 }
 
@@ -137,6 +139,17 @@ impl Watch {
                 add(count, blocks);
             }
         });
+    }
+
+    /// Blocks of a group were allocated without waiting.
+    #[inline]
+    pub(super) fn allocated_at_once(&self, stack: u16) {
+        self.stripes.count(|mine| add(&mine.asked[usize::from(stack)].at_once, 1));
+    }
+
+    /// How often that was so.
+    pub(super) fn at_once(&self, stack: u16) -> u64 {
+        self.stripes.sum(|stripe| &stripe.asked[usize::from(stack)].at_once)
     }
 
     pub(super) fn tell(&self, requests: Requests) {

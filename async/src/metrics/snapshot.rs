@@ -221,6 +221,8 @@ pub struct PathMetrics {
     pub inflight: u64,
     /// Their bytes.
     pub inflight_bytes: u64,
+    /// Whether it does not keep up, and blocks that would go down it are dropped; or were within the last half minute.
+    pub dropping: bool,
     /// From the queue to the start of a transfer; none without `metrics.histograms`.
     pub wait: Option<LatencyHistogram>,
     /// From the start of a transfer to its end, good or bad; none without `metrics.histograms`.

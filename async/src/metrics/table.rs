@@ -173,13 +173,15 @@ pub(super) const TABLE: &[Row] = rows! {
         |m, take| each_path(take, |path| Whole(m.paths[path as usize].inflight));
     Gauge "inflight_bytes" ["path"] "bytes", "Bytes of transfers under way.",
         |m, take| each_path(take, |path| Whole(m.paths[path as usize].inflight_bytes));
+    Gauge "path_dropping" ["path"] "", "1 while a path does not keep up, and blocks that would go down it are dropped instead, so that no request waits for it; 0 half a minute after the last one. They count as transfer_failures_total of the cause slow.",
+        |m, take| each_path(take, |path| Whole(u64::from(m.paths[path as usize].dropping)));
     Counter "transfers_total" ["path"] "transfers", "Transfers that have ended, well or not. A transfer is a block, or some of its layers. What comes from the disk is read into host memory first (disk_to_device; replay's disk → host), and then copied up (host_to_device): it is in both.",
         |m, take| each_path(take, |path| Whole(m.stats.path(path).transfers));
     Counter "transfer_bytes_total" ["path"] "bytes", "Bytes of transfers that have ended well.",
         |m, take| each_path(take, |path| Whole(m.stats.path(path).bytes));
     Counter "transfer_busy_seconds_total" ["path"] "seconds", "How long something was under way: bytes by these seconds are the rate of a path that is busy.",
         |m, take| each_path(take, |path| Real(m.stats.path(path).busy.as_secs_f64()));
-    Counter "transfer_failures_total" ["path", "cause"] "transfers", "Transfers that failed, each a miss or tried again, and those called off before they moved (cancelled); by deadline alone, blocks that were not there in time for somebody who waited.",
+    Counter "transfer_failures_total" ["path", "cause"] "transfers", "Transfers that failed, each a miss or tried again, and those called off before they moved (cancelled); by deadline alone, blocks that were not there in time for somebody who waited; by slow alone, blocks that were dropped so that no request waited for their writes.",
         |m, take| for path in Path::ALL {
             for cause in Cause::ALL {
                 take(&[path.name(), cause.name()], Whole(m.stats.path(path).failed_by(cause)));

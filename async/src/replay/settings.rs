@@ -11,6 +11,7 @@ use kvstrata_ffi::disk::{Backend, Key};
 use kvstrata_ffi::probe::memory_room;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The settings of a replay; each is an option of `kvstrata replay`.
 #[derive(Debug, Clone)]
@@ -43,6 +44,9 @@ pub struct Settings {
     pub disk_admission: AdmissionPolicy,
     /// Bytes written to the disk by the day of the trace; `None`: any number.
     pub disk_write_budget: Option<u64>,
+    /// How long a request waits for writes to the disk (`transfer.patience`); `None`: as long as it takes for a disk that
+    /// moves a 32nd of what copies to host memory do, and as the manager finds by itself for a slower one.
+    pub patience: Option<Duration>,
     /// Bytes a block.
     pub block_bytes: usize,
     /// Which blocks leave the device first.
@@ -88,6 +92,7 @@ impl Default for Settings {
             skip_verification: false,
             disk_admission: AdmissionPolicy::Always,
             disk_write_budget: None,
+            patience: None,
             block_bytes: 64 << 10,
             policy: Policy::Reuse,
             policy_below: Policy::Lru,

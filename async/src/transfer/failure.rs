@@ -31,6 +31,8 @@ pub enum Cause {
     Deadline,
     /// It would be more than its owner may have in the tier (`quota.*`).
     Quota,
+    /// The tier below takes too long: the block was dropped, so that nobody waited for its write.
+    Slow,
 }
 
 impl Cause {
@@ -47,6 +49,7 @@ impl Cause {
         Cause::Cancelled,
         Cause::Deadline,
         Cause::Quota,
+        Cause::Slow,
     ];
 
     /// As metrics spell it.
@@ -64,6 +67,7 @@ impl Cause {
             Cause::Cancelled => "cancelled",
             Cause::Deadline => "deadline",
             Cause::Quota => "quota",
+            Cause::Slow => "slow",
         }
     }
 }

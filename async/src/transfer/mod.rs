@@ -16,20 +16,25 @@
 //! | `memory.rs` | host memory in blocks, with a sum for each layer |
 //! | `copies.rs`, `landing.rs` | what a mover is given, and how it answers |
 //! | `queue.rs` | the queue of a path: classes, turns of requests, bytes in flight; the bytes that an iteration allows |
+//! | `patience.rs`, `breaker.rs` | how long requests wait for writes below; when a path takes too long for more |
 //! | `port.rs` | the ports: what moves bytes |
 
+mod breaker;
 mod copies;
 mod failure;
 mod landing;
 mod memory;
 mod path;
+mod patience;
 mod port;
 mod queue;
 
+pub use breaker::Breaker;
 pub use copies::{Copies, Copy, HostSide};
 pub use failure::{Cause, Failure};
 pub use landing::{Landed, Landing, Lands, Token};
 pub use memory::{HostMemory, MemoryError};
 pub use path::{Class, Path};
+pub use patience::Patience;
 pub use port::{Closing, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 pub use queue::{Allowance, Limits, Popped, Queue, Ticket};

@@ -35,7 +35,9 @@ pub fn replay_on(settings: Settings, device: Device, observe: &dyn Fn(Progress))
 }
 
 pub fn run(settings: Settings, device: Device, trace: TraceReader, observe: &dyn Fn(Progress)) -> Report {
-    let replay = Replay::new(settings, device).expect("possible settings");
+    // What is counted is not to depend on how busy the machine is.
+    let patience = settings.patience.or(Some(std::time::Duration::from_secs(100)));
+    let replay = Replay::new(Settings { patience, ..settings }, device).expect("possible settings");
     replay.run(trace, observe).expect("a replay")
 }
 

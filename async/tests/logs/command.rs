@@ -20,7 +20,7 @@ fn replayed(level: &str, sequences: u64, blocks: u64) -> Vec<String> {
     // A tier has what is asked for at once and not much more, so that blocks move.
     let some = |times: u64| (times * blocks).to_string();
     let output = Command::new(env!("CARGO_BIN_EXE_kvstrata"))
-        .args(["replay", "--trace", "t.jsonl", "--block-bytes", "4K", "--log", level])
+        .args(["replay", "--trace", "t.jsonl", "--block-bytes", "4K", "--patience", "1h", "--log", level])
         .args(["--device-blocks", &some(8), "--host-blocks", &some(16), "--disk-blocks", &some(64)])
         .env_remove("KVSTRATA_LOG")
         .current_dir(folder.path())

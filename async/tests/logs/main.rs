@@ -19,6 +19,7 @@ mod opening;
 mod requests;
 #[path = "../common/sim/mod.rs"]
 mod sim;
+mod slow;
 mod volumes;
 
 use gated::Ground;

@@ -44,6 +44,8 @@ pub fn settings(device: u32, host: u32) -> ManagerConfigBuilder {
         .idle_host_after(None)
         .idle_disk_after(None)
         .iteration_idle(None)
+        // Tests say themselves when a disk goes on.
+        .transfer_patience(Some(std::time::Duration::from_secs(1000)))
 }
 
 pub fn build(settings: ManagerConfigBuilder) -> KvBlockManager {

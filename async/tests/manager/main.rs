@@ -41,6 +41,7 @@ mod several_lists;
 mod shapes;
 #[path = "../common/sim/mod.rs"]
 mod sim;
+mod slow;
 mod staged;
 mod threads;
 mod unwritten;

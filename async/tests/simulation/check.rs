@@ -3,7 +3,7 @@
 use crate::content;
 use crate::recorder::lock;
 use crate::sim::Kept;
-use crate::world::World;
+use crate::world::{LONG, World};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, DiskPort, Path};
 
@@ -212,6 +212,10 @@ impl World {
             let busy = counted.saturating_sub(noted).min(stats.path(path).failed_by(Cause::Busy));
             same(&format!("transfers, {path}"), counted, noted + busy);
         }
+        let slow = Path::ALL.iter().map(|path| stats.path(*path).failed_by(Cause::Slow)).sum::<u64>();
+        let may_be_slow = self.disk.is_some() && self.settings.patience != Some(LONG);
+        let most = if may_be_slow { stats.dropped.iter().sum() } else { 0 };
+        same("blocks that were dropped for a slow disk", slow, slow.min(most));
         if let Some(disk) = &self.disk {
             let counts = disk.counts();
             let (down, up) = (stats.path(Path::HostToDisk), stats.path(Path::DiskToDevice));

@@ -35,6 +35,8 @@
 //! - I5: allocations are served in the order in which they came; what fits is had in the end.
 //! - I6: no pool has a hash twice, but the device what was announced layer by layer and computed meanwhile; no two copies of a hash go the same way at once.
 //! - What is pinned stays in the device; of what may be evicted, lower classes go first.
+//! - I8: a disk that takes its time, one block at a time, keeps nobody from an answer, whatever requests may wait for its writes; what is dropped
+//!   for that is counted by its cause and by its tier, and by nothing else where there is no such disk.
 //! - Counters are those of the movers.
 
 #[path = "../common/mod.rs"]

@@ -49,6 +49,10 @@ pub struct Settings {
     pub paced: bool,
     /// An engine without one for so long is idle.
     pub iteration_idle: Option<Duration>,
+    /// How long requests may wait for writes to the disk; none: as the manager finds.
+    pub patience: Option<Duration>,
+    /// From which average of a write's time on the disk is too slow.
+    pub slow_above: Duration,
     /// Of the device and the host.
     pub watermarks: [f64; 2],
     pub idle_after: u64,
@@ -133,6 +137,15 @@ impl Settings {
         // Of its own, so that seeds stay what they were.
         let mut latest = Random(mover.seed.rotate_left(17));
         let ahead_first = [(); 2].map(|()| latest.below(2) == 0);
+        let mut disk_plan = disk_plan;
+        // A drive that moves one block at a time, of which many wait.
+        disk_plan.one_by_one = latest.below(4) == 0;
+        let patience = match latest.below(4) {
+            0 => Some(Duration::ZERO),
+            1 => Some(millis(&mut latest, 1, 200)),
+            _ => None,
+        };
+        let slow_above = Duration::from_millis(one(&mut latest, &[1000, 1000, 100, 20]));
         Settings {
             device,
             host,
@@ -171,6 +184,8 @@ impl Settings {
             paced,
             // Where it would do without the bytes of the next one, nobody could be seen to wait for it.
             iteration_idle: (!paced && later.below(2) == 0).then(|| millis(&mut later, 1, 100)),
+            patience,
+            slow_above,
             watermarks: [0, 0].map(|_| 0.2 + random.below(80) as f64 / 100.0),
             idle_after: 1 + random.below(30),
             engines: 1 + random.below(6),
@@ -207,6 +222,9 @@ impl Settings {
             .transfer_quantum(self.quantum)
             .transfer_retries(self.retries)
             .transfer_retry_after(self.retry_after)
+            .transfer_patience(self.patience)
+            .transfer_slow_above(self.slow_above)
+            .transfer_slow_below(self.slow_above / 2)
             .prefetch_blocks(self.prefetch)
             .iteration_bytes(self.iteration_bytes)
             .iteration_idle(self.iteration_idle)

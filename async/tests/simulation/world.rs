@@ -28,7 +28,7 @@ use tokio::time::{Instant, timeout};
 type Stored = Arc<Mutex<BTreeMap<u128, kvstrata::core::BlockRef>>>;
 
 /// Longer than all deadlines and retries together, also where each block passes through a host tier of one.
-const LONG: Duration = Duration::from_secs(600);
+pub const LONG: Duration = Duration::from_secs(600);
 
 /// How a seed is replayed, behind its number.
 pub const REPLAY: &str = "cargo test -p kvstrata --test simulation seeds -- --nocapture";
@@ -396,6 +396,7 @@ pub fn calm(seed: u64) -> Settings {
     (settings.tenants, settings.quotas, settings.purges) = (0, [1.0; 3], 0);
     (settings.paced, settings.iteration_idle, settings.classes) = (false, None, 0);
     (settings.volumes, settings.restarts) = (1, false);
+    (settings.patience, settings.slow_above) = (Some(LONG), LONG);
     (settings.rot, settings.lose_disk_after, settings.shutdown_after) = (0, None, None);
     settings
 }

@@ -27,7 +27,7 @@
 mod tests;
 
 use super::{Owners, TenantId};
-use crate::manager::down::{Cargo, Down, Have, Left};
+use crate::manager::down::{Down, Left};
 use crate::manager::inner::Inner;
 use crate::manager::stack::{Books, Stack};
 use crate::manager::traffic::Traffic;
@@ -272,7 +272,7 @@ impl Traffic {
 
     /// A block of the host that was evicted: down to the disk, or free.
     fn host_left(&mut self, inner: &Inner, stack: u16, block: BlockId, name: Name, class: Class) {
-        if self.sink(inner, stack, Cargo::new(Have::Owned(block), name, class)).is_none() {
+        if self.sink_or_drop(inner, stack, block, name, class).is_none() {
             self.freed_host(inner, stack, block.0);
         }
     }

@@ -53,6 +53,8 @@ pub struct Plan {
     pub hang: u64,
     /// Blocks that the disk does not take.
     pub refuse: u64,
+    /// One after the other, as of a drive, or a link, that moves so many bytes a second in all.
+    pub one_by_one: bool,
     /// Times that the disk is told to forget what was given back, and has no room for that just now.
     pub full: u64,
 }
@@ -72,6 +74,7 @@ impl Plan {
             keep: false,
             hang: 0,
             refuse: 0,
+            one_by_one: false,
             full: 0,
         }
     }
@@ -110,6 +113,8 @@ trait UnderWay: Send + 'static {
 struct Stage {
     runtime: Handle,
     play: Mutex<(Plan, Random)>,
+    /// When the last request of those that go one by one ends.
+    busy: Mutex<Option<Instant>>,
     /// Without permits; closed at the shutdown. (A `watch` wakes in an order that is random.)
     shut: Arc<Semaphore>,
     gate: Gate,
@@ -140,7 +145,14 @@ impl Stage {
     /// On the runtime that it is called on.
     fn new(plan: Plan) -> Stage {
         let play = Mutex::new((plan.clone(), Random(plan.seed)));
-        Stage { runtime: Handle::current(), play, shut: Arc::new(Semaphore::new(0)), gate: Gate::default() }
+        let busy = Mutex::default();
+        Stage {
+            runtime: Handle::current(),
+            play,
+            busy,
+            shut: Arc::new(Semaphore::new(0)),
+            gate: Gate::default(),
+        }
     }
 
     fn change(&self, change: impl FnOnce(&mut Plan)) {
@@ -182,7 +194,15 @@ impl Stage {
     }
 
     fn perform(&self, fate: Fate, request: impl UnderWay) {
-        let until = Instant::now() + fate.takes;
+        let now = Instant::now();
+        let until = match lock(&self.play).0.one_by_one {
+            true => {
+                let mut busy = lock(&self.busy);
+                let from = busy.map_or(now, |busy| busy.max(now));
+                *busy.insert(from + fate.takes)
+            }
+            false => now + fate.takes,
+        };
         let (shut, gate) = (Arc::clone(&self.shut), lock(&self.gate.0).clone());
         self.runtime.spawn(async move {
             sleep_until(until).await;
