@@ -118,11 +118,10 @@ pub(super) struct ReplayArgs {
     /// The day is the trace's, by its timestamps, so that the counts are the same in every run.
     #[arg(long, value_name = "BYTES", value_parser = number::scaled)]
     disk_write_budget: Option<u64>,
-    /// How long a request waits for writes to the disk tier [default: as long as it takes, if the disk is not far slower than memory]
+    /// How long a request waits for writes to the disk tier [default: as long as they take]
     ///
-    /// Then blocks of the host tier that are not written are dropped for it, and counted. By default that begins where a byte takes 32 times as
-    /// long on the disk as its copy to host memory: 0.1 GB/s beside 4. With a long one (1h) no block is dropped, and the counts are the same in
-    /// every run.
+    /// Then blocks of the host tier that are not written are dropped for it, and counted. By default no block is dropped, and the counts are the
+    /// same in every run, however slow the disk is. With 0s or a few milliseconds a replay shows what an engine has over a slow disk.
     #[arg(long, value_name = "TIME", value_parser = patience)]
     patience: Option<Duration>,
     /// Bytes a block, at least 64

@@ -23,8 +23,8 @@
 //!
 //! Invariants
 //! - I1: a block is matched in at most one tier, the highest that has it.
-//! - I2: with one request at a time everything that is counted is a function of trace and settings; but for what is dropped where the drive is far
-//!   slower than memory, so that requests do not wait for it (`--patience`).
+//! - I2: with one request at a time everything that is counted is a function of trace and settings; but for what is dropped where requests wait for
+//!   the disk no longer than they are told (`--patience`).
 //! - I3: a failed transfer is counted by cause and is a miss, and so is the rest of its request's run.
 //!
 //! A request with more blocks than the device has is served in its first `--device-blocks` blocks, which is also what a

@@ -44,8 +44,7 @@ pub struct Settings {
     pub disk_admission: AdmissionPolicy,
     /// Bytes written to the disk by the day of the trace; `None`: any number.
     pub disk_write_budget: Option<u64>,
-    /// How long a request waits for writes to the disk (`transfer.patience`); `None`: as long as it takes for a disk that
-    /// moves a 32nd of what copies to host memory do, and as the manager finds by itself for a slower one.
+    /// How long a request waits for writes to the disk (`transfer.patience`); `None`: as long as they take.
     pub patience: Option<Duration>,
     /// Bytes a block.
     pub block_bytes: usize,

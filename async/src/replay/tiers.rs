@@ -35,9 +35,9 @@ use tokio::sync::oneshot::Receiver;
 
 /// How long anything may take: longer than any transfer does.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// A disk that takes so many times as long for a byte as memory is waited for: 150 MB/s beside 5 GB/s. Requests come as fast as they are
-/// served, so any disk is late, and what a replay counts is not to depend on how late.
-const KEEPS_UP: u32 = 32;
+/// How long a request waits for writes to the disk unless told: as long as they take. Requests come as fast as they are served, so any
+/// disk is late, and what a replay counts is not to depend on how late.
+const PATIENCE_OF_REQUESTS: Duration = Duration::from_secs(60 * 60);
 
 /// A manager, and what is looked at beside it.
 #[derive(Debug)]
@@ -149,8 +149,7 @@ fn config(settings: &Settings) -> Result<ManagerConfig, ReplayError> {
         .idle_host_after(None)
         .idle_disk_after(None)
         .prefetch_blocks(0)
-        .transfer_patience(settings.patience)
-        .transfer_keeps_up(KEEPS_UP)
+        .transfer_patience(Some(settings.patience.unwrap_or(PATIENCE_OF_REQUESTS)))
         .metrics_listen(settings.metrics)
         .metrics_histograms(settings.histograms)
         .deadline_allocate(PATIENCE)

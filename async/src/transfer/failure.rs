@@ -37,7 +37,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 11] = [
+    pub const ALL: [Cause; 12] = [
         Cause::Mismatch,
         Cause::Device,
         Cause::Busy,
