@@ -130,45 +130,6 @@ async fn what_another_disk_fails_at_the_manager_says() {
 /// While the file is empty nothing of the volume can be read, its superblock neither: as of a drive that is
 /// gone.
 #[tokio::test]
-async fn a_volume_that_is_away_is_said_once_and_serves_again() {
-    let (ears, _turn) = listen().await;
-    let folder = directory();
-    let (ground, tier) = over_a_volume(folder.path());
-    fill(&ground, 6).await;
-    // All that is used from here on is on the disk already: nothing is written, which would go well even now.
-    use_all(&ground, &[1, 2], 0..0).await;
-    let before = tier.pool().inactive();
-    let file = folder.path().join("volume");
-    let bytes = std::fs::read(&file).expect("there");
-    let open = std::fs::File::options().write(true).open(&file).expect("there");
-    open.set_len(0).expect("truncated");
-    use_all(&ground, &[3], 0..0).await;
-    while tier.stats().volumes.away == 0 {
-        tokio::task::yield_now().await;
-    }
-    // Nothing is asked of it, and nothing is written; the manager serves.
-    use_all(&ground, &[3, 4], 10..14).await;
-    let stats = tier.stats();
-    assert!(stats.refused_by_volume > 0 && stats.failed.drive > 0, "{stats:?}");
-    assert!(before - tier.pool().inactive() <= 3, "the first failures alone may be of bad places");
-    let said = ears.said("does not answer");
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert_eq!((said[0].level, Path::new(said[0].field("file"))), (Level::ERROR, &*file));
-    check_complaints(&ears);
-    // It comes back, with what it held.
-    open.write_all_at(&bytes, 0).expect("as it was");
-    while tier.stats().volumes.serving == 0 {
-        tokio::task::yield_now().await;
-    }
-    let up = |ground: &Ground| ground.manager.stats().path(kvstrata::transfer::Path::DiskToDevice).bytes;
-    let earlier = up(&ground);
-    use_all(&ground, &[4, 5, 6], 20..24).await;
-    assert!(up(&ground) > earlier, "its blocks are hits again");
-    assert_eq!((ears.said("does not answer").len(), ears.said("serves again").len()), (1, 1));
-    assert_eq!(tier.stats().rejected.total(), 0, "no byte is wrong");
-}
-
-#[tokio::test]
 async fn a_volume_whose_file_is_removed_is_said_once() {
     let (ears, _turn) = listen().await;
     let folder = directory();
