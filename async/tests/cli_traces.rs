@@ -77,7 +77,7 @@ fn a_trace_in_seconds_of_other_blocks_is_warned_of() {
         ) && seconds.contains("--trace-time s"),
         "{seconds}"
     );
-    assert_eq!(warnings("qwen-bailian.jsonl", &["--trace-time", "s"]), [length.clone()]);
+    assert_eq!(warnings("qwen-bailian.jsonl", &["--trace-time", "s"]), std::slice::from_ref(length));
     assert_eq!(
         warnings("qwen-bailian.jsonl", &["--trace-time", "s", "--trace-block-tokens", "108"]),
         [""; 0]

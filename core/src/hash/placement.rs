@@ -82,7 +82,7 @@ mod tests {
                 spread((0..KEYS).map(|n| (n * 0x9e37_79b9) << 64 | (n * 0x9e37_79b9)), seed),
                 spread((0..KEYS).map(|n| n << 113), seed),
                 spread((0..KEYS).map(|n| (n & 0xff) << 56 | (n >> 8) << 120), seed),
-                spread((0..KEYS).map(|n| n), seed),
+                spread(0..KEYS, seed),
                 spread((0..KEYS).map(|n| n << 32), seed),
             ];
             assert!(longest.into_iter().all(|longest| longest <= 12), "seed {seed}: {longest:?}");

@@ -28,17 +28,18 @@ const ATTEMPTS: u32 = 8;
 
 /// Removes the name again unless told that all went well (I1).
 #[derive(Debug)]
-pub(in crate::disk) struct Named(Option<(PathBuf, File)>);
+pub(in crate::disk) struct Named(Option<(PathBuf, Listed, File)>);
 
 impl Named {
     pub(in crate::disk) fn nothing() -> Named {
         Named(None)
     }
 
-    /// The lock is the open file's: it is kept until all copies of the descriptor are closed.
+    /// The lock is the open file's: it is kept until all copies of the descriptor are closed, a forked child's included. So this one is in
+    /// the list of those that a child closes.
     fn new(path: &Path, file: &File) -> Result<Named, VolumeError> {
-        let locked = file.try_clone().map_err(os(path, "keep the file locked"))?;
-        Ok(Named(Some((path.to_owned(), locked))))
+        let (locked, listed) = Listed::open(|| file.try_clone()).map_err(os(path, "keep the file locked"))?;
+        Ok(Named(Some((path.to_owned(), listed, locked))))
     }
 
     pub(in crate::disk) fn stays(&mut self) {
@@ -48,7 +49,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        if let Some((path, file)) = self.0.take()
+        if let Some((path, _listed, file)) = self.0.take()
             && names(&path, &file)
         {
             // Nothing can be done about a refusal here; the error that led here is being reported.
