@@ -152,12 +152,14 @@ impl Ghosts {
     }
 
     fn print(&self, key: SequenceHash) -> u32 {
-        self.place[1].of(key)
+        // The models choose buckets and fingerprints by the key.
+        if cfg!(loom) { (key.to_u128() >> 32) as u32 } else { self.place[1].of(key) }
     }
 
     fn buckets(&self, key: SequenceHash) -> [&Bucket; 2] {
         let mixed = self.print(key).wrapping_mul(0x9e37_79b9);
-        [self.place[0].of(key), mixed].map(|number| {
+        let first = if cfg!(loom) { key.to_u128() as u32 } else { self.place[0].of(key) };
+        [first, mixed].map(|number| {
             let index = (u64::from(number) * self.table.len() as u64) >> 32;
             &self.table[index as usize]
         })

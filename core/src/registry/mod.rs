@@ -84,7 +84,13 @@ impl Registry {
     fn head(&self, key: SequenceHash) -> &AtomicU64 {
         // Engines hand in hashes of their own, or an attacker's. A pool has 2^29 heads at most, so 32 bits reach all of them
         // by Lemire's range reduction (2016).
-        let index = (u64::from(self.place.of(key)) * self.heads.len() as u64) >> 32;
+        let place = if cfg!(loom) {
+            // The models choose the chain of each key: by this.
+            ((key.to_u128() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+        } else {
+            self.place.of(key)
+        };
+        let index = (u64::from(place) * self.heads.len() as u64) >> 32;
         &self.heads[index as usize]
     }
 
