@@ -25,6 +25,11 @@ use std::sync::Once;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64};
 
+/// Tests that fork hold it alone, and tests that open and close volumes by the thousand share it: a child that is forked while
+/// a volume is given up, between the end of its entry and that of its file, keeps the file's lock for as long as it lives.
+#[cfg(test)]
+pub(crate) static FORKS_APART: std::sync::RwLock<()> = std::sync::RwLock::new(());
+
 /// How many forks lie between the process that counted first and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
 static GATE: AtomicBool = AtomicBool::new(false);
