@@ -48,3 +48,4 @@ mod contained;
 mod figures;
 mod files;
 mod number;
+mod places;

@@ -61,7 +61,7 @@ fn the_reference_has_each_setting_in_each_form() {
     // A section, a key, both; and nothing that is neither.
     let section = printed(&["quota", "idle.disk_after"], &[]);
     let keys: Vec<_> = section.lines().filter(|line| !line.starts_with(' ')).collect();
-    assert_eq!(keys.len(), 4, "{section}");
+    assert_eq!(keys.len(), 5, "{section}");
     assert!(refused(&["quotas"], &[]).contains("'quota'"));
     assert!(refused(&["--json", "--toml"], &[]).contains("cannot be used with"));
     assert!(refused(&["quota", "--toml"], &[]).contains("cannot be used with"));

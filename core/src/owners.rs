@@ -35,8 +35,8 @@ use crate::sync::{Acquire, AtomicU16, AtomicU32, AtomicU64, Relaxed, Release, si
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-/// Tenants at most, nobody included. Under loom few: each has words of its own.
-pub const MAX_TENANTS: usize = if cfg!(loom) { 4 } else { 4096 };
+/// Tenants at most, nobody included: a tag has 15 bits for its tenant.
+pub const MAX_TENANTS: usize = 1 << 15;
 
 /// A tenant's number, below [`MAX_TENANTS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -75,14 +75,16 @@ fn limit(part: f64, blocks: usize) -> u32 {
 }
 
 impl Owners {
-    /// So many blocks, nobody's. Parts of the tier that the tenants from 1 on may have, in their order, and that all others may: from 0
-    /// to 1, rounded down to blocks; 1 is no limit. Shared, between who asks and the pool's [`Ends`].
+    /// So many blocks, nobody's, and so many tenants, nobody included: at most [`MAX_TENANTS`]. Parts of the tier that the tenants from 1 on
+    /// may have, in their order, and that all others may: from 0 to 1, rounded down to blocks; 1 is no limit. Shared, between who asks and
+    /// the pool's [`Ends`].
     #[must_use]
-    pub fn new(blocks: usize, named: impl Iterator<Item = f64>, part: f64) -> Arc<Owners> {
+    pub fn new(blocks: usize, tenants: usize, named: impl Iterator<Item = f64>, part: f64) -> Arc<Owners> {
+        let tenants = tenants.min(MAX_TENANTS);
         Arc::new(Owners {
             tags: (0..blocks).map(|_| AtomicU16::new(0)).collect(),
-            used: (0..MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
-            stirs: (0..MAX_TENANTS).map(|_| AtomicU32::new(0)).collect(),
+            used: (0..tenants).map(|_| AtomicU32::new(0)).collect(),
+            stirs: (0..tenants).map(|_| AtomicU32::new(0)).collect(),
             ended: AtomicU32::new(0),
             limits: named.map(|part| limit(part, blocks)).collect(),
             limit: limit(part, blocks),
@@ -227,6 +229,11 @@ impl Owners {
         }
     }
 
+    /// Whose tags there are, once a block.
+    pub fn all(&self) -> impl Iterator<Item = TenantId> + '_ {
+        self.tags.iter().map(|tag| TenantId(tag.load(Relaxed) & !SPENT))
+    }
+
     /// The blocks that have a tenant's tag.
     pub fn tagged(&self, tenant: TenantId) -> impl Iterator<Item = BlockId> + '_ {
         let its = move |(_, tag): &(u32, &AtomicU16)| tag.load(Relaxed) & !SPENT == tenant.0;
@@ -268,7 +275,7 @@ mod tests {
 
     #[test]
     fn credits_never_exceed_a_quota_and_claims_may() {
-        let owners = Owners::new(10, [0.5, 1.0].into_iter(), 0.19);
+        let owners = Owners::new(10, 4, [0.5, 1.0].into_iter(), 0.19);
         let [half, all, other] = [1, 2, 3].map(TenantId);
         assert_eq!([half, all, other].map(|tenant| owners.limit(tenant)), [Some(5), None, Some(1)]);
         assert_eq!(owners.limit(TenantId::NOBODY), None);
@@ -289,7 +296,7 @@ mod tests {
 
     #[test]
     fn the_credits_of_lost_slots_are_given_back_once_and_their_tags_stay() {
-        let owners = Owners::new(4, [0.5].into_iter(), 1.0);
+        let owners = Owners::new(4, 2, [0.5].into_iter(), 1.0);
         let tenant = TenantId(1);
         assert!(owners.take(tenant, 2) && !owners.take(tenant, 1));
         [0, 3].into_iter().for_each(|slot| owners.note(BlockId(slot), tenant));

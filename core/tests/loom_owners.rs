@@ -24,7 +24,7 @@ struct Desk {
 impl Desk {
     /// Without a quota.
     fn new(blocks: u32) -> Arc<Desk> {
-        let owners = Owners::new(blocks as usize, [].into_iter(), 1.0);
+        let owners = Owners::new(blocks as usize, 4, [].into_iter(), 1.0);
         let ends = Box::new(Ends(owners.clone()));
         let (classes, parents) = (Classes::new(blocks as usize), Parents::new(blocks as usize));
         Arc::new(Desk { rig: Rig::with(blocks, |config| config.events(ends)), owners, classes, parents })
@@ -57,7 +57,7 @@ impl Desk {
 #[test]
 fn takes_beside_each_other_stay_within_the_quota() {
     model(|| {
-        let owners = Owners::new(3, [].into_iter(), 0.67);
+        let owners = Owners::new(3, 4, [].into_iter(), 0.67);
         assert_eq!(owners.limit(ONE), Some(2));
         let other = owners.clone();
         let thread = spawn(move || {
@@ -188,7 +188,7 @@ fn a_block_is_taken_back_while_another_lets_go() {
 #[test]
 fn a_slot_handed_over_while_it_is_given_up() {
     model(|| {
-        let owners = Owners::new(2, [].into_iter(), 1.0);
+        let owners = Owners::new(2, 4, [].into_iter(), 1.0);
         let other = owners.clone();
         assert!(owners.take(ONE, 1) && owners.take(TWO, 1));
         owners.hand_over(BLOCK, ONE);
@@ -205,7 +205,7 @@ fn a_slot_handed_over_while_it_is_given_up() {
 #[test]
 fn a_slot_handed_over_while_it_is_claimed() {
     model(|| {
-        let owners = Owners::new(2, [].into_iter(), 1.0);
+        let owners = Owners::new(2, 4, [].into_iter(), 1.0);
         let other = owners.clone();
         assert!(owners.take(TWO, 1));
         let thread = spawn(move || other.claim(BLOCK, ONE));

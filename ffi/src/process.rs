@@ -9,9 +9,10 @@
 //! them held stays locked. So what has threads remembers its [`Origin`], and does nothing in another process.
 //!
 //! Invariants
-//! - I1: a descriptor of the list is open: its entry is emptied before it is closed. The child's copies are closed by the handler, and by nobody else:
-//!   what has such a descriptor does nothing there, its drop included.
-//! - I2: no fork comes between the opening of such a descriptor and its entry: the handlers hold the gate, and so does who opens.
+//! - I1: a descriptor of the list is open: its entry is emptied before it is closed. The handler alone closes the child's copies:
+//!   an [`Uninherited`] does nothing there, its drop included.
+//! - I2: no fork comes between the opening of such a descriptor and its entry, nor between the end of its entry and its closing: the handlers
+//!   hold the gate, and so does the thread that opens or closes.
 //! - I3: entries are never freed, so that the handler may walk the list whatever the parent's threads were doing. They are used again.
 //!
 //! # Orderings
@@ -19,16 +20,13 @@
 //! Acquire where it is read: an entry is whole. All else is Relaxed: the handler runs in a child's only thread, behind the parent's fork.
 
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 use std::sync::Once;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64};
-
-/// Tests that fork hold it alone, and tests that open and close volumes by the thousand share it: a child that is forked while
-/// a volume is given up, between the end of its entry and that of its file, keeps the file's lock for as long as it lives.
-#[cfg(test)]
-pub(crate) static FORKS_APART: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
 /// How many forks lie between the process that counted first and this one.
 static FORKS: AtomicU64 = AtomicU64::new(0);
@@ -84,14 +82,26 @@ fn listen() {
     });
 }
 
-fn shut_gate() {
-    while GATE.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
-        std::thread::yield_now();
+/// No fork begins, and nothing else of the list is opened or closed, until it is dropped.
+struct Gate;
+
+impl Gate {
+    fn shut() -> Gate {
+        while GATE.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
+            std::thread::yield_now();
+        }
+        Gate
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        open_gate();
     }
 }
 
 extern "C" fn before_fork() {
-    shut_gate();
+    std::mem::forget(Gate::shut());
 }
 
 extern "C" fn open_gate() {
@@ -130,35 +140,61 @@ fn entry() -> &'static Entry {
     unsafe { &*made }
 }
 
-/// A descriptor that a forked child does not keep, until this is dropped: before the descriptor is closed.
+/// An open descriptor that a forked child does not keep. What has it shares it by `Arc`, so that entry and descriptor end together.
 #[derive(Debug)]
-pub struct Listed {
-    file: RawFd,
+pub struct Uninherited<T: AsRawFd> {
+    opened: ManuallyDrop<T>,
     entry: &'static Entry,
+    origin: Origin,
 }
 
-impl Listed {
-    /// What `open` opens, and its entry.
+impl<T: AsRawFd> Uninherited<T> {
+    /// What `open` opens.
     ///
     /// # Errors
     /// Those of `open`.
-    pub fn open<T: AsRawFd>(open: impl FnOnce() -> io::Result<T>) -> io::Result<(T, Listed)> {
-        listen();
-        shut_gate();
-        let opened = open().map(|opened| {
-            let listed = Listed { file: opened.as_raw_fd(), entry: entry() };
-            listed.entry.file.store(listed.file, Relaxed);
-            (opened, listed)
-        });
-        open_gate();
-        opened
+    pub fn open(open: impl FnOnce() -> io::Result<T>) -> io::Result<Uninherited<T>> {
+        let origin = Origin::here();
+        let gate = Gate::shut();
+        let opened = open()?;
+        let entry = entry();
+        entry.file.store(opened.as_raw_fd(), Relaxed);
+        drop(gate);
+        Ok(Uninherited { opened: ManuallyDrop::new(opened), entry, origin })
     }
 }
 
-impl Drop for Listed {
+impl<T: AsRawFd> AsRawFd for Uninherited<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.opened.as_raw_fd()
+    }
+}
+
+impl<T: AsRawFd> Deref for Uninherited<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.opened
+    }
+}
+
+impl<T: AsRawFd> DerefMut for Uninherited<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.opened
+    }
+}
+
+impl<T: AsRawFd> Drop for Uninherited<T> {
     fn drop(&mut self) {
-        // In a child the handler has emptied the entry, which may be another's by now.
-        let _ = self.entry.file.compare_exchange(self.file, NONE, Relaxed, Relaxed);
+        // In a child the handler has closed it (I1), and its number may be another file's by now.
+        if !self.origin.is_here() {
+            return;
+        }
+        // Both under the gate (I2): a child that is forked between the two would keep the descriptor, and a file's lock with it.
+        let _gate = Gate::shut();
+        self.entry.file.store(NONE, Relaxed);
+        // SAFETY: this is the only place that drops it, and nothing uses `self` behind it.
+        unsafe { ManuallyDrop::drop(&mut self.opened) };
     }
 }
 

@@ -2,13 +2,15 @@
 
 use super::EXIT_OK;
 use crate::costs::{self, Note};
+use crate::manager::hash_key;
 use clap::Args;
 use kvstrata_ffi::cuda::CudaDriver;
+use kvstrata_ffi::disk::Key;
 use kvstrata_ffi::probe::{self, Fact, Status};
 use kvstrata_ffi::shown::shown_path;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,7 +28,7 @@ Exit codes: 0 whatever was found; 2 the path does not exist.";
 #[command(
     long_about = "Print what this machine offers to kvstrata, each as found, limited or not found, and what to do about it: \
                   kernel and io_uring features, O_DIRECT on a path, memory and its control groups, memory-lock limit, huge pages, NUMA nodes, CUDA driver \
-                  and devices, nvcc, NIXL, cuFile, and whether copies were measured on each device (`kvstrata tune`).\n\n\
+                  and devices, nvcc, NIXL, cuFile, the secret of block hashes beside volumes in the path, and whether copies were measured on each device (`kvstrata tune`).\n\n\
                   Nothing of this is needed to build or to try kvstrata. A small file is made in the path for a moment.",
     after_long_help = EXAMPLES
 )]
@@ -62,6 +64,7 @@ pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
         ));
     }
     let mut facts = probe::probe(path);
+    facts.push(block_hashes(path));
     facts.extend(copy_costs(&facts));
     if arguments.json {
         let lines: Vec<_> = facts.iter().map(line).collect();
@@ -72,6 +75,27 @@ pub(super) fn run(arguments: &DoctorArgs) -> Result<u8, String> {
         super::print_shown(&table(&facts))?;
     }
     Ok(EXIT_OK)
+}
+
+/// The secret of block hashes that managers with volumes in a folder share.
+fn block_hashes(folder: &Path) -> Fact {
+    let file = folder.join(hash_key::FILE);
+    let (status, detail, remedy) = match file.exists().then(|| Key::from_file(&file)) {
+        None => (
+            Status::Found,
+            format!("no secret here yet; the first start with disk.paths here writes {}", shown_path(&file)),
+            None,
+        ),
+        Some(Ok(_)) => (Status::Found, format!("secret of {}", shown_path(&file)), None),
+        Some(Err(error)) => (
+            Status::Limited,
+            error.to_string(),
+            Some("put the file's own content back, or name another with hash.key_file: blocks are not found under another secret"
+                .to_owned()),
+        ),
+    };
+    let why = "tenants are kept apart by hashes that others cannot make, and a restart finds its blocks by the same secret";
+    Fact { name: "block hashes", status, detail, why, remedy }
 }
 
 /// Which costs the devices have; nothing where there are none.

@@ -151,22 +151,10 @@ impl Here {
         let places = if temporary { most().into_iter().collect() } else { config.disk.paths.clone() };
         let mut needs: BTreeMap<u64, (PathBuf, u64)> = BTreeMap::new();
         for group in config.groups() {
-            let files = match volume_files::files(config, group) {
-                Ok(files) if temporary => {
-                    places.iter().map(|place| place.join("kvstrata")).chain(files).collect()
-                }
-                Ok(files) => files,
-                Err(error) => {
-                    let given = self.paths(config);
-                    let refusal = format!("{given}: {error}");
-                    return self.refuse(
-                        "volumes",
-                        error.to_string(),
-                        "rename the file, or move it away",
-                        refusal,
-                    );
-                }
-            };
+            let mut files = volume_files::files(config, group);
+            if temporary {
+                files.extend(places.iter().map(|place| place.join("kvstrata")));
+            }
             let slots = config.blocks_of(group, Tier::Disk) / u32::try_from(files.len()).unwrap_or(1).max(1);
             for file in files {
                 let bytes = usize::try_from(group.block_bytes()).unwrap_or(usize::MAX);

@@ -18,7 +18,7 @@ const MOST_SLOT_BYTES: u64 = u32::MAX as u64 - 4095;
 
 /// The finished configuration, or all that does not go together.
 pub(super) fn check(builder: ManagerConfigBuilder) -> Result<ManagerConfig, Vec<Fault>> {
-    let groups = geometry::groups(&builder).map_err(|fault| vec![fault])?;
+    let (model_name, groups) = geometry::groups(&builder).map_err(|fault| vec![fault])?;
     let mut checker = Checker { builder, groups, faults: Vec::new() };
     checker.tiers();
     if checker.faults.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn check(builder: ManagerConfigBuilder) -> Result<ManagerConfig, Vec<
         return Err(faults);
     }
     let ManagerConfigBuilder { settings, groups: group_settings, tenants, origins, .. } = builder;
-    Ok(ManagerConfig { settings, group_settings, tenants, groups, origins })
+    Ok(ManagerConfig { settings, group_settings, tenants, groups, model_name, origins })
 }
 
 struct Checker {
@@ -284,6 +284,11 @@ impl Checker {
 
     fn tenants(&mut self) {
         let names: Vec<_> = self.builder.tenants.iter().map(|tenant| tenant.name.clone()).collect();
+        let most = self.builder.settings.quota.tenants;
+        if names.len() > most as usize {
+            let why = format!("{} [[tenant]] have a name; raise it to that at least", names.len());
+            self.refuse("quota.tenants", most, why);
+        }
         if let Some(i) = (1..names.len()).find(|i| names[..*i].contains(&names[*i])) {
             self.refuse(
                 &format!("tenant[{i}].name"),

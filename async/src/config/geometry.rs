@@ -53,16 +53,16 @@ struct Shape {
     dtype: DType,
 }
 
-/// The groups.
-pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Vec<Group>, Fault> {
+/// The model's type, where a file says it, and the groups.
+pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<(Option<String>, Vec<Group>), Fault> {
     let maker = Maker { builder, origins: &builder.origins };
-    let of_model = match model_file::groups(builder)? {
-        Some(groups) => groups,
-        None => windowed(builder),
+    let (name, of_model) = match model_file::groups(builder)? {
+        Some((name, groups)) => (Some(name), groups),
+        None => (None, windowed(builder)),
     };
     let entries = if builder.groups.is_empty() { &of_model } else { &builder.groups };
     if entries.is_empty() {
-        return Ok(vec![maker.whole()?]);
+        return Ok((name, vec![maker.whole()?]));
     }
     let mut groups =
         entries.iter().enumerate().map(|(i, group)| maker.group(i, group)).collect::<Result<Vec<_>, _>>()?;
@@ -75,7 +75,7 @@ pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Vec<Group>, Fault
         return Err(maker.conflict(format!("group[{i}].name"), &group.name, why));
     }
     maker.check_layers(&groups)?;
-    Ok(groups)
+    Ok((name, groups))
 }
 
 /// The groups of a model that has windows, as if they had been listed: none of one that has not, or whose layers are said to be others.

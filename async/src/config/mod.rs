@@ -89,10 +89,17 @@ pub struct ManagerConfig {
     group_settings: Vec<GroupSettings>,
     tenants: Vec<TenantSettings>,
     groups: Vec<Group>,
+    model_name: Option<String>,
     origins: Origins,
 }
 
 impl ManagerConfig {
+    /// What the model is called: the preset's name, or the `model_type` of the file that `geometry.config` names.
+    #[must_use]
+    pub fn model_name(&self) -> Option<&str> {
+        self.model.map(|model| model.name).or(self.model_name.as_deref())
+    }
+
     /// Begins with the defaults, and looks at neither files nor variables before it is told to.
     pub fn builder() -> ManagerConfigBuilder {
         ManagerConfigBuilder::default()

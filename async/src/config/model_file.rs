@@ -7,8 +7,8 @@ use super::words::GroupKind;
 use crate::model::{Keeps, LayerKind, ModelError, ModelGeometry};
 use kvstrata_core::layout::DType;
 
-/// The groups of the file that `geometry.config` names; none if it names none.
-pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Option<Vec<GroupSettings>>, Fault> {
+/// The model's type and groups of the file that `geometry.config` names; none if it names none.
+pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Option<(String, Vec<GroupSettings>)>, Fault> {
     let geometry = &builder.settings.geometry;
     let Some(path) = &geometry.config else { return Ok(None) };
     let refused = |why: String| {
@@ -36,7 +36,8 @@ pub(super) fn groups(builder: &ManagerConfigBuilder) -> Result<Option<Vec<GroupS
         ));
     };
     let groups = model.groups.iter().map(|group| settings_of(group, dtype, geometry.tp));
-    groups.collect::<Result<_, _>>().map(Some).map_err(|error: ModelError| refused(error.to_string()))
+    let groups = groups.collect::<Result<_, _>>().map_err(|error: ModelError| refused(error.to_string()))?;
+    Ok(Some((model.name, groups)))
 }
 
 fn settings_of(group: &LayerKind, dtype: DType, degree: u32) -> Result<GroupSettings, ModelError> {

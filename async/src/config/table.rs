@@ -376,6 +376,8 @@ settings! {
         quota_host => host: f64 = 1.0, Fraction;
         /// Of the disk's.
         quota_disk => disk: f64 = 1.0, Fraction;
+        /// Tenants that the manager tells apart at once. A name counts until nothing of its tenant is left: no handle, no block in any tier, no transfer. Each costs 8 bytes per tier and group.
+        quota_tenants => tenants: u32 = 4095, number(1, 32_767, "tenants");
     }
     /// What there is to be watched.
     metrics: MetricsSettings {
@@ -384,7 +386,7 @@ settings! {
         /// Whether latencies of transfers and calls are counted, in histograms.
         metrics_histograms => histograms: bool = true, Flag;
         /// So many tenants have figures of their own, under their names: those of the settings first, in their order, then those who come. Whoever may scrape reads the names.
-        metrics_tenants => tenants: u32 = 0, number(0, 4095, "tenants");
+        metrics_tenants => tenants: u32 = 0, number(0, 32_767, "tenants");
     }
     /// The tokio runtime that the manager makes where it is handed none.
     runtime: RuntimeSettings {

@@ -29,6 +29,7 @@
 //! halves is a block taken for rarer than it is.
 
 use kvstrata_core::SequenceHash;
+use kvstrata_core::hash::Placement;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -76,7 +77,10 @@ impl FromStr for AdmissionPolicy {
 
 /// Decides what is written. `Send + Sync`, without a lock.
 #[derive(Debug)]
-pub struct Admission(Filter);
+pub struct Admission {
+    place: Placement,
+    filter: Filter,
+}
 
 #[derive(Debug)]
 enum Filter {
@@ -92,25 +96,26 @@ enum Filter {
 
 impl Admission {
     /// A filter for a tier of `blocks` blocks, taken for 1024 if there are fewer. The window is the last 2 × `blocks` to
-    /// 4 × `blocks` uses that were a block's first, or its second, in the window.
+    /// 4 × `blocks` uses that were a block's first, or its second, in the window. The seed is to be secret where others choose hashes.
     #[must_use]
-    pub fn new(policy: AdmissionPolicy, blocks: u32) -> Admission {
+    pub fn new(policy: AdmissionPolicy, blocks: u32, seed: u64) -> Admission {
         let blocks = (blocks as usize).max(1024);
-        Admission(match policy {
+        let filter = match policy {
             AdmissionPolicy::Always => Filter::Always,
             AdmissionPolicy::SecondUse => Filter::SecondUse(Doorkeeper::new(4 * blocks)),
             AdmissionPolicy::TinyLfu => Filter::TinyLfu {
                 doorkeeper: Doorkeeper::new(4 * blocks),
-                sketch: Sketch::new(blocks),
+                sketch: Sketch::new(blocks, seed),
                 victim: AtomicU64::new(0),
             },
-        })
+        };
+        Admission { place: Placement::new(seed), filter }
     }
 
     /// A request has this block.
     pub fn used(&self, hash: SequenceHash) {
-        let key = key(hash);
-        match &self.0 {
+        let key = self.key(hash);
+        match &self.filter {
             Filter::Always => {}
             Filter::SecondUse(doorkeeper) => {
                 if doorkeeper.insert(key) {
@@ -128,28 +133,33 @@ impl Admission {
     /// Whether this block is to be written; `full`: another one has to leave the tier for it.
     #[must_use]
     pub fn admits(&self, hash: SequenceHash, full: bool) -> bool {
-        match &self.0 {
+        match &self.filter {
             Filter::Always => true,
-            Filter::SecondUse(doorkeeper) => doorkeeper.contains(!key(hash)),
+            Filter::SecondUse(doorkeeper) => doorkeeper.contains(!self.key(hash)),
             Filter::TinyLfu { doorkeeper, sketch, victim } => {
                 let uses = |key| sketch.count(key) + u64::from(doorkeeper.contains(key));
                 let victim = victim.load(Relaxed);
-                !full || victim == 0 || uses(key(hash)) > uses(victim)
+                !full || victim == 0 || uses(self.key(hash)) > uses(victim)
             }
         }
     }
 
     /// This block had to leave the tier.
     pub fn evicted(&self, hash: SequenceHash) {
-        if let Filter::TinyLfu { victim, .. } = &self.0 {
-            victim.store(key(hash), Relaxed);
+        if let Filter::TinyLfu { victim, .. } = &self.filter {
+            victim.store(self.key(hash), Relaxed);
         }
+    }
+
+    /// 64 bits of a hash, which may be a caller's own and not mixed at all; never 0.
+    fn key(&self, hash: SequenceHash) -> u64 {
+        self.place.of(hash).max(1)
     }
 
     /// Bytes that it holds.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        match &self.0 {
+        match &self.filter {
             Filter::Always => 0,
             Filter::SecondUse(doorkeeper) => doorkeeper.memory_bytes(),
             Filter::TinyLfu { doorkeeper, sketch, .. } => {
@@ -157,15 +167,6 @@ impl Admission {
             }
         }
     }
-}
-
-/// 64 well-mixed bits of a hash, which may be a caller's own and not mixed at all; never 0.
-pub(crate) fn key(hash: SequenceHash) -> u64 {
-    let hash = hash.to_u128();
-    let low = (hash as u64) ^ 0x9e37_79b9_7f4a_7c15;
-    let high = ((hash >> 64) as u64) ^ 0xbf58_476d_1ce4_e5b9;
-    let product = u128::from(low) * u128::from(high);
-    (((product >> 64) ^ product) as u64).max(1)
 }
 
 /// Bits, or counters, for other purposes than choosing the line.
@@ -258,6 +259,7 @@ impl Doorkeeper {
 /// How often keys were added lately, up to 15: a count-min sketch.
 #[derive(Debug)]
 pub(crate) struct Sketch {
+    place: Placement,
     words: Box<[AtomicU64]>,
     additions: AtomicUsize,
     period: usize,
@@ -268,9 +270,15 @@ impl Sketch {
     /// The most that is counted.
     pub(crate) const MOST: u64 = 15;
 
-    pub(crate) fn new(blocks: usize) -> Sketch {
+    pub(crate) fn new(blocks: usize, seed: u64) -> Sketch {
         let lines = blocks.next_power_of_two().div_ceil(LINE);
-        Sketch { words: words(lines), additions: AtomicUsize::new(0), period: 10 * blocks }
+        let additions = AtomicUsize::new(0);
+        Sketch { place: Placement::new(seed), words: words(lines), additions, period: 10 * blocks }
+    }
+
+    /// What stands for a hash in the other calls.
+    pub(crate) fn key(&self, hash: SequenceHash) -> u64 {
+        self.place.of(hash)
     }
 
     /// Word and shift of the key's counter in each row; a row has two words of its line, 32 counters.

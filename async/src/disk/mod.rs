@@ -36,8 +36,8 @@ mod tier;
 mod unforgotten;
 mod write;
 
+pub(crate) use admission::Sketch;
 pub use admission::{Admission, AdmissionPolicy, UnknownAdmission};
-pub(crate) use admission::{Sketch, key as sketch_key};
 pub use budget::Budget;
 pub use mover::DiskMover;
 pub use recover::RecoveryReport;

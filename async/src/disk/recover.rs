@@ -15,11 +15,11 @@
 //!   more than which block is found under which hash; the payload is compared with its record whenever it is read.
 
 use super::stats::Rejected;
+use crate::places::Places;
 use kvstrata_core::{BlockId, BlockPool, ImmutableBlock, MutableBlock, Registered};
 use kvstrata_ffi::disk::{HashKey, OwnerId, Recovered};
 use std::cell::LazyCell;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// What was found when a tier was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -88,8 +88,8 @@ const SEVERAL: u32 = u32::MAX;
 impl Recovering<'_> {
     fn register_parents_first(&mut self) {
         let blocks = self.blocks;
-        let positions = LazyCell::new(|| -> HashMap<u64, u32, Mixed> {
-            let mut positions = HashMap::with_capacity_and_hasher(blocks.len(), Mixed::default());
+        let positions = LazyCell::new(|| -> HashMap<u64, u32, Places> {
+            let mut positions = HashMap::with_capacity_and_hasher(blocks.len(), Places::random());
             for (block, position) in blocks.iter().zip(0..) {
                 let same = |first: u32| {
                     blocks.get(first as usize).is_some_and(|first| first.label.hash == block.label.hash)
@@ -148,26 +148,6 @@ impl Recovering<'_> {
             // The slot is free again, and its record must not come back. Nobody else has the tier yet.
             Registered::Deduplicated(_) => (self.forget)(slot),
         }
-    }
-}
-
-/// For keys that are well mixed already: a million of them take a third of the time of the standard library's hash.
-type Mixed = BuildHasherDefault<AsItIs>;
-
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
     }
 }
 

@@ -37,6 +37,7 @@ use super::said::Said;
 use super::stats::{Counters, Rejected, RejectedAtOpening, RejectedReads, TierStats};
 use super::take::Taking;
 use super::unforgotten::Unforgotten;
+use crate::places::random_seed;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{
@@ -139,7 +140,9 @@ impl DiskTier {
     ) -> Result<(DiskTier, RecoveryReport), TierError> {
         let _span = tracing::info_span!("recover", volumes = volumes.len()).entered();
         let (volumes, recovery) = VolumeSet::open(volumes)?;
-        let pool = BlockPool::new(pool)?;
+        // A manager's pools have one already.
+        let seed = pool.given_seed().unwrap_or_else(random_seed);
+        let pool = BlockPool::new(pool.seed(seed))?;
         let slots = u64::from(volumes.slots());
         if pool.capacity() as u64 != slots {
             return Err(TierError::Slots { blocks: pool.capacity(), slots });
@@ -165,7 +168,7 @@ impl DiskTier {
             left: (0..slots).map(|_| AtomicBool::new(false)).collect(),
             after_crash,
             said: volumes.volumes().iter().map(|_| Said::default()).collect(),
-            admission: Admission::new(options.admission, slots as u32),
+            admission: Admission::new(options.admission, slots as u32, seed),
             budget: options.write_budget.map(|bytes| Budget::new(bytes, block_bytes)),
             at_opening,
             owners: Mutex::new(owners),

@@ -18,6 +18,7 @@ use crate::config::{DeviceKind, Group, GroupKind, ManagerConfig};
 use crate::disk::{DiskMover, Sketch};
 use crate::metrics::Bound;
 use crate::movers::{CudaMoverError, ThreadsError};
+use crate::places::Places;
 use crate::tier::Tier;
 use crate::transfer::{Breaker, Limits, Patience};
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, MemoryError, Path};
@@ -351,13 +352,15 @@ fn assemble(
     let rules = Rules::of(config);
     let (mut stacks, mut lines) = (Vec::new(), Vec::new());
     let heats = rules.hot_from.is_some();
+    // Where tables put hashes: secret, unless the parts have a seed of their own.
+    let seed = parts.stacks.first().and_then(|stack| stack.device.given_seed()).unwrap_or(hashing.seed);
     let mut layers = 0;
     for (index, (part, note)) in parts.stacks.into_iter().zip(notes).enumerate() {
         let told = told.get(index).map_or(part.layers, |group| group.layers.len() as u32);
         fits(&part, told, config.groups().get(index))
             .map_err(|why| BuildError::Parts { group: part.name.clone(), why })?;
         layers += told;
-        let (stack, line) = stack(config, part, heats)?;
+        let (stack, line) = stack(config, part, heats, seed)?;
         if let Some(group) = config.groups().get(index).or(config.groups().first()) {
             agree::check(config, group, is_told, &stack)?;
         }
@@ -371,6 +374,7 @@ fn assemble(
         (config.iteration.bytes, Breaker::new(config.transfer.slow_above, config.transfer.slow_below)),
         layers,
         lines.into(),
+        Places::new(seed),
     );
     let tenants = Tenants::of(config);
     let recovered = |stack: &Stack| stack.disk.iter().flat_map(|disk| disk.recovered()).collect();
@@ -440,7 +444,12 @@ fn fits(parts: &StackParts, told: u32, group: Option<&Group>) -> Result<(), Stri
     Ok(())
 }
 
-fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stack, Line), BuildError> {
+fn stack(
+    config: &ManagerConfig,
+    parts: StackParts,
+    heats: bool,
+    seed: u64,
+) -> Result<(Stack, Line), BuildError> {
     let StackParts {
         name,
         device,
@@ -459,7 +468,8 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
         let count = blocks.blocks();
         let failed = |source| BuildError::Pool { tier, group: name.clone(), blocks: count, source };
         let owners = tenants::owners(config, tier, count as usize);
-        let blocks = blocks.events(Box::new(Ends(Arc::clone(&owners))));
+        let seed = blocks.given_seed().unwrap_or(seed);
+        let blocks = blocks.seed(seed).events(Box::new(Ends(Arc::clone(&owners))));
         let books = |pool| Books::new(pool, owners, linked[tier as usize], ahead_first[tier as usize]);
         BlockPool::new(blocks).map(books).map_err(failed)
     };
@@ -482,7 +492,7 @@ fn stack(config: &ManagerConfig, parts: StackParts, heats: bool) -> Result<(Stac
     let staging = (of_host..in_memory).rev();
     let below = host.as_ref().map_or(0, |host| host.pool.capacity())
         + disk.as_ref().map_or(0, |disk| disk.pool().capacity());
-    let heat = (heats && below > 0).then(|| Sketch::new(device.pool.capacity() + below));
+    let heat = (heats && below > 0).then(|| Sketch::new(device.pool.capacity() + below, seed));
     let mut line = Line::default();
     line.patience = Patience::new(config.transfer.patience);
     line.staging.extend(staging);

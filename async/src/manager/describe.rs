@@ -3,7 +3,6 @@
 use super::agree::words;
 use super::inner::Inner;
 use super::stack::Stack;
-use super::tenants::MAX_TENANTS;
 use crate::figures::{binary, count};
 use crate::tier::Tier;
 use kvstrata_ffi::shown::shown;
@@ -25,10 +24,10 @@ pub(super) fn describe(inner: &Inner) -> String {
         inner.hashing.origin
     );
     if let beyond @ 1.. = inner.tenants.names.beyond() {
-        let most = MAX_TENANTS - 1;
+        let most = inner.tenants.names.most();
         let _ = writeln!(
             text,
-            "tenants: {beyond} blocks that the disk had are nobody's, and are not purged: a manager tells {most} tenants apart"
+            "tenants: {beyond} blocks that the disk had are nobody's, and are not purged: half of quota.tenants = {most} go to tenants that are found"
         );
     }
     text

@@ -81,7 +81,7 @@ impl Group {
     /// [`KvBlockManager::match_prefix`].
     #[must_use]
     pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
-        self.inner().look_up(self.stack, hashes).by(self.manager.tenant)
+        self.inner().look_up(self.stack, hashes).by(&self.manager.tenant)
     }
 
     /// [`KvBlockManager::match_sequence_hashes`].
@@ -140,7 +140,7 @@ impl Group {
         count: usize,
         options: AllocateOptions,
     ) -> Result<BlocksMut, AllocateError> {
-        allocate::allocate(self.inner(), self.stack, count, options, self.manager.tenant).await
+        allocate::allocate(self.inner(), self.stack, count, options, self.manager.tenant.id()).await
     }
 
     /// [`KvBlockManager::get_mutable_block`].
@@ -154,7 +154,7 @@ impl Group {
     /// [`KvBlockManager::try_allocate`].
     #[must_use]
     pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
-        allocate::try_allocate(self.inner(), self.stack, count, self.manager.tenant)
+        allocate::try_allocate(self.inner(), self.stack, count, self.manager.tenant.id())
     }
 
     /// [`KvBlockManager::available`].
@@ -175,7 +175,7 @@ impl Group {
 
     /// [`KvBlockManager::prefetch`].
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
-        Prefetch::of(self.inner(), self.stack, hashes, self.manager.tenant)
+        Prefetch::of(self.inner(), self.stack, hashes, self.manager.tenant.id())
     }
 
     /// [`KvBlockManager::prefetch_tokens`].

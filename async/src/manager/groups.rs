@@ -326,7 +326,7 @@ impl KvBlockManager {
         counts: &[usize],
         options: AllocateOptions,
     ) -> Result<Vec<BlocksMut>, AllocateError> {
-        allocate_groups(&self.inner, counts, options, self.tenant).await
+        allocate_groups(&self.inner, counts, options, self.tenant.id()).await
     }
 
     /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is released.

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Its name beside the volumes.
-const FILE: &str = "kvstrata.hash-key";
+pub(crate) const FILE: &str = "kvstrata.hash-key";
 
 /// Why there is no secret.
 #[derive(Debug, thiserror::Error)]
@@ -110,13 +110,21 @@ pub(crate) fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
 /// so that a volume that cannot be opened takes no secret along.
 fn beside(config: &ManagerConfig) -> Result<Option<PathBuf>, HashKeyError> {
     let files = files(config);
-    let Some(first) = files.first() else { return Ok(None) };
     let found = match files.iter().find(|file| file.exists()) {
         Some(found) => found,
         None => {
             let key = Key::random().map_err(|_| HashKeyError::Random)?;
-            make(first, &key).map_err(|source| HashKeyError::Make { path: first.clone(), source })?;
-            first
+            // A folder that is full, or may not be written, costs its own volume alone.
+            let mut refused = None;
+            let made = files.iter().find(|file| {
+                let made = make(file, &key).map_err(|source| (file.to_path_buf(), source));
+                made.map_err(|error| refused.get_or_insert(error)).is_ok()
+            });
+            match (made, refused) {
+                (Some(made), _) => made,
+                (None, Some((path, source))) => return Err(HashKeyError::Make { path, source }),
+                (None, None) => return Ok(None),
+            }
         }
     };
     // Read, also where it was made: another process may have been first (I1).

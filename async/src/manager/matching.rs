@@ -16,7 +16,7 @@
 use super::blocks::Blocks;
 use super::inner::Inner;
 use super::stack::Stack;
-use super::tenants::TenantId;
+use super::tenants::{TenantHandle, TenantId};
 use super::traffic::Traffic;
 use crate::config::WriteMode;
 use crate::metrics::Call;
@@ -60,14 +60,14 @@ pub struct PrefixMatch {
     pub(super) device: Blocks,
     pub(super) beyond: Vec<Found>,
     /// For whom it is brought up.
-    pub(super) tenant: TenantId,
+    pub(super) tenant: TenantHandle,
 }
 
 impl PrefixMatch {
     /// Asked for by a tenant, unless it was by another before.
-    pub(super) fn by(mut self, tenant: TenantId) -> PrefixMatch {
-        if self.tenant == TenantId::NOBODY {
-            self.tenant = tenant;
+    pub(super) fn by(mut self, tenant: &TenantHandle) -> PrefixMatch {
+        if self.tenant.id() == TenantId::NOBODY {
+            self.tenant = tenant.clone();
         }
         self
     }
@@ -242,7 +242,7 @@ impl Inner {
         let mut refs = Vec::with_capacity(hashes.len());
         let leading = of.device.pool.match_refs(hashes, &mut refs);
         let device = Blocks::new(Arc::clone(self), stack, refs);
-        let mut found = PrefixMatch { device, beyond: Vec::new(), tenant: TenantId::NOBODY };
+        let mut found = PrefixMatch { device, beyond: Vec::new(), tenant: TenantHandle::default() };
         if leading < hashes.len() && (of.memory.is_some() || self.has_pending()) {
             self.match_beyond(stack, parent, hashes, &mut found);
         }

@@ -32,7 +32,7 @@ pub(super) fn metrics(inner: &Inner) -> Metrics {
     let [blocks, available_blocks, inflight_blocks] =
         [|of: &TierMetrics| of.blocks, |of: &TierMetrics| of.available, TierMetrics::inflight].map(of_device);
     let disks = inner.stacks.iter().filter_map(|stack| {
-        let stats = stack.disk.as_ref()?.stats()?;
+        let stats = stack.disk.as_ref().filter(|_| !inner.is_inherited())?.stats()?;
         Some(DiskMetrics { group: stack.name.clone(), stats })
     });
     let disks: Vec<DiskMetrics> = disks.collect();
@@ -107,6 +107,19 @@ fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
 /// What waits and what is under way, read under the lock: a look through who waits. With what was counted of it, read before.
 fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
     let paths = Path::ALL.map(|path| (path, inner.watch.path(path)));
+    if inner.is_inherited() {
+        // A thread of the parent's may have had the lock at the fork.
+        let paths = paths.map(|(path, [wait, transfer])| PathMetrics {
+            path,
+            queued: [0; Class::ALL.len()],
+            inflight: 0,
+            inflight_bytes: 0,
+            dropping: false,
+            wait,
+            transfer,
+        });
+        return (Waiting::default(), paths);
+    }
     let traffic = inner.look();
     let paths = paths.map(|(path, [wait, transfer])| {
         let queue = &traffic.queues[path as usize];
@@ -167,7 +180,7 @@ fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
     let mut all = Vec::new();
     // Numbers are given in the order of the settings, and then of arrival.
     let shown = |number: &TenantId| u32::from(number.0) <= inner.rules.tenants_shown;
-    if inner.rules.tenants_shown == 0 {
+    if inner.rules.tenants_shown == 0 || inner.is_inherited() {
         return all;
     }
     for (name, number) in inner.tenants.names.known().into_iter().filter(|(_, number)| shown(number)) {

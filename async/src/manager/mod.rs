@@ -125,6 +125,7 @@ pub use own::OwnRuntime;
 pub use preempt::{Preempted, Resumed};
 pub use prefetch::Prefetch;
 pub use stack::Needs;
+use tenants::TenantHandle;
 pub use tenants::{Purge, PurgeError, Purged, PurgedTier, Tenant, TenantError, TenantId, TenantUse};
 pub use unwritten::Ahead;
 pub use volumes::DiskError;
@@ -149,7 +150,7 @@ use tracing::{Instrument, info_span};
 pub struct KvBlockManager {
     inner: Arc<Inner>,
     /// For whom it is asked.
-    tenant: TenantId,
+    tenant: TenantHandle,
     /// When the last one goes, what has not begun is not begun any more.
     _users: Arc<Users>,
 }
@@ -186,13 +187,13 @@ impl KvBlockManager {
 
     fn over(inner: Arc<Inner>) -> KvBlockManager {
         let users = Arc::new(Users(Arc::clone(&inner)));
-        KvBlockManager { inner, tenant: TenantId::NOBODY, _users: users }
+        KvBlockManager { inner, tenant: TenantHandle::default(), _users: users }
     }
 
     /// The longest leading run of a sequence over all tiers, held.
     #[must_use]
     pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
-        self.inner.look_up(0, hashes).by(self.tenant)
+        self.inner.look_up(0, hashes).by(&self.tenant)
     }
 
     /// The longest leading run that the device has, held; one use of each of its blocks.
@@ -215,7 +216,7 @@ impl KvBlockManager {
     /// # Errors
     /// [`OnboardError`]; the run is released.
     pub fn onboard(&self, found: PrefixMatch, options: OnboardOptions) -> Result<Onboard, OnboardError> {
-        Onboard::begin(&self.inner, found.by(self.tenant), options)
+        Onboard::begin(&self.inner, found.by(&self.tenant), options)
     }
 
     /// As [`match_prefix`](KvBlockManager::match_prefix) and [`onboard`](KvBlockManager::onboard) of the whole run. Of another tenant's blocks
@@ -257,7 +258,7 @@ impl KvBlockManager {
         count: usize,
         options: AllocateOptions,
     ) -> Result<BlocksMut, AllocateError> {
-        allocate::allocate(&self.inner, 0, count, options, self.tenant).await
+        allocate::allocate(&self.inner, 0, count, options, self.tenant.id()).await
     }
 
     /// One block to fill.
@@ -275,7 +276,8 @@ impl KvBlockManager {
     pub async fn allocate_group(&self, group: usize, count: usize) -> Result<BlocksMut, AllocateError> {
         match u16::try_from(group).ok().filter(|_| group < self.groups()) {
             Some(stack) => {
-                allocate::allocate(&self.inner, stack, count, AllocateOptions::default(), self.tenant).await
+                allocate::allocate(&self.inner, stack, count, AllocateOptions::default(), self.tenant.id())
+                    .await
             }
             None => Err(AllocateError::TooMany { requested: count, capacity: 0 }),
         }
@@ -284,7 +286,7 @@ impl KvBlockManager {
     /// Blocks that can be had without waiting for a transfer; none if there are fewer, or others wait.
     #[must_use]
     pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
-        allocate::try_allocate(&self.inner, 0, count, self.tenant)
+        allocate::try_allocate(&self.inner, 0, count, self.tenant.id())
     }
 
     /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future is dropped, or
@@ -313,7 +315,7 @@ impl KvBlockManager {
     /// `prefetch.blocks` allows. Of a sequence that is longer than the device has blocks, the leading ones that it could have are remembered; the others
     /// count in [`ManagerStats::hints_cut`]. Drop what this returns to withdraw the hint.
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
-        Prefetch::of(&self.inner, 0, hashes, self.tenant)
+        Prefetch::of(&self.inner, 0, hashes, self.tenant.id())
     }
 
     /// The same of tokens, as a queued request has them: their hashes are made by the pages of the first group, with the salt that the
@@ -405,7 +407,8 @@ impl KvBlockManager {
         self.inner.counts.snapshot(self.inner.elapsed())
     }
 
-    /// The figures that an operator watches, all of them. Sums are a moment old while others go on.
+    /// The figures that an operator watches, all of them. Sums are a moment old while others go on. In a forked child: what had been
+    /// counted at the fork, without the disk's figures, tenants and what waits.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         metrics::metrics(&self.inner)

@@ -303,6 +303,18 @@ impl Notices {
         self.raise(notice, whose);
     }
 
+    /// A tenant's number may be another's from now on: what is not said yet is said without it.
+    pub(super) fn forget(&self, tenant: TenantId) {
+        for whose in &self.whose {
+            let without = |word| {
+                let about = About::unpacked(word);
+                (about.tenant == tenant).then(|| About { tenant: TenantId::NOBODY, ..about }.packed())
+            };
+            // Relaxed, as all of these words: another notice's words may have come meanwhile.
+            let _ = whose.fetch_update(Relaxed, Relaxed, without);
+        }
+    }
+
     /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be called without the lock (I1).
     #[inline]
     pub(super) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {

@@ -306,7 +306,7 @@ fn check(inner: &Arc<Inner>, found: &PrefixMatch) -> Result<(), OnboardError> {
     if blocks > capacity {
         return Err(OnboardError::TooLarge { blocks, capacity });
     }
-    match device.owners.limit(found.tenant).filter(|quota| blocks > *quota) {
+    match device.owners.limit(found.tenant.id()).filter(|quota| blocks > *quota) {
         Some(quota) => Err(OnboardError::Quota { blocks, quota, capacity }),
         None => Ok(()),
     }
@@ -321,7 +321,7 @@ impl Traffic {
         options: OnboardOptions,
         wants: &mut Wants,
     ) -> Result<u32, OnboardError> {
-        let (stack, tenant) = (found.device.stack(), found.tenant);
+        let (stack, tenant) = (found.device.stack(), found.tenant.id());
         let beyond = std::mem::take(&mut found.beyond);
         if self.refusing && !beyond.is_empty() {
             beyond.into_iter().rev().for_each(|found| self.release_found(inner, stack, found));

@@ -180,7 +180,7 @@ impl KvBlockManager {
         // Nobody else knows their names, but a copy that is late: then they are not to be had, and are computed anew.
         // Whose they were they are, with their credits; under the lock, where flights and purges are.
         let (ids, tenant) = self.inner.with(|traffic| {
-            let tenant = behind.first().map_or(self.tenant, |block| books.owners.owner(block.id));
+            let tenant = behind.first().map_or(self.tenant.id(), |block| books.owners.owner(block.id));
             let take = |(block, name): (&BlockRef, &SequenceHash)| {
                 let copied = traffic.down_of.contains_key(&(stack, *name));
                 if copied { None } else { books.take_back(*block, tenant) }

@@ -78,6 +78,11 @@ pub(super) struct Guesses {
 }
 
 impl Guesses {
+    /// Whose hints there are.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = TenantId> {
+        self.hints.iter().map(|hint| hint.tenant)
+    }
+
     /// Whether no flight has a block that others may need.
     pub(super) fn none_fly(&self) -> bool {
         self.flights.is_empty()

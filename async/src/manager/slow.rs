@@ -93,11 +93,12 @@ impl Rate {
         }
     }
 
-    /// Whether a byte takes no more than so many times as long as on another path, as far as is known: both
-    /// have moved some.
-    fn is_within(&self, times: u32, other: &Rate) -> bool {
-        let known = other.bytes > 0.0 && self.bytes > 0.0;
-        !known || self.seconds * other.bytes <= f64::from(times) * other.seconds * self.bytes
+    /// Whether a byte takes no more than so many times as long as on another path, as far as is known: both have moved some, or
+    /// this one has been at its first bytes for a [`WINDOW`]. `busy` is this path's by now: what it is at counts.
+    fn is_within(&self, times: u32, other: &Rate, busy: Duration) -> bool {
+        let seconds = self.seconds + busy.saturating_sub(self.seen).as_secs_f64();
+        let known = other.bytes > 0.0 && (self.bytes > 0.0 || seconds > WINDOW);
+        !known || seconds * other.bytes <= f64::from(times) * other.seconds * self.bytes
     }
 }
 
@@ -183,9 +184,10 @@ impl Traffic {
     }
 
     /// Whether a path to a slower tier keeps up with the copies that fill the one above.
-    fn keeps_up(&self, inner: &Inner, path: Path) -> bool {
-        let [above, below] = [Path::DeviceToHost, path].map(|path| &self.paces[path as usize].rate);
-        below.is_within(inner.rules.keeps_up, above)
+    fn keeps_up(&mut self, inner: &Inner, path: Path) -> bool {
+        let now = self.moment(inner);
+        let [above, below] = [Path::DeviceToHost, path].map(|path| &self.paces[path as usize]);
+        below.rate.is_within(inner.rules.keeps_up, &above.rate, below.busy.until(now))
     }
 
     /// Whether who waits in line may wait for writes to the tier below (I1).

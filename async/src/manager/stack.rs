@@ -13,7 +13,7 @@
 
 use super::out::Out;
 use super::tenants::{Owners, TenantId};
-use crate::disk::{Sketch, sketch_key};
+use crate::disk::Sketch;
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory};
 use kvstrata_core::classes::{Classes, below};
@@ -236,13 +236,13 @@ impl Stack {
             hashes.iter().for_each(|hash| disk.used(*hash));
         }
         if let Some(heat) = &self.heat {
-            hashes.iter().for_each(|hash| heat.add(sketch_key(*hash)));
+            hashes.iter().for_each(|hash| heat.add(heat.key(*hash)));
         }
     }
 
     /// Whether a block has been used so often of late.
     pub(super) fn is_hot(&self, hash: SequenceHash, from: Option<u64>) -> bool {
-        let count = || self.heat.as_ref().map_or(0, |heat| heat.count(sketch_key(hash)));
+        let count = || self.heat.as_ref().map_or(0, |heat| heat.count(heat.key(hash)));
         from.is_some_and(|from| count() >= from)
     }
 
@@ -342,7 +342,7 @@ mod tests {
     const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NOBODY };
 
     fn books() -> (Books, TenantId) {
-        let owners = Owners::new(1, std::iter::once(1.0), 1.0);
+        let owners = Owners::new(1, 3, std::iter::once(1.0), 1.0);
         let pool = BlockPool::new(PoolConfig::new(1).events(Box::new(Ends(Arc::clone(&owners)))));
         (Books::new(pool.expect("a pool"), owners, false, false), TenantId(1))
     }

@@ -28,13 +28,13 @@ use super::tenants::{Held, Purging, TenantId};
 use super::unwritten::Unwritten;
 use super::up::{Behind, Up};
 use super::watch::Since;
+use crate::places::Places;
 use crate::scheduler::{Clock, Gated, Key};
 use crate::transfer::{Allowance, Breaker, Limits, Queue, Ticket};
 use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Landed, Path, Token};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use slab::Slab;
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,24 +78,7 @@ pub(super) enum At {
     Gated(Key),
 }
 
-/// Hashes are hashes already.
-#[derive(Default)]
-pub(super) struct Plain(u64);
-
-impl Hasher for Plain {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.0 = (self.0.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-    }
-}
-
-type ByHash = HashMap<(u16, SequenceHash), u32, BuildHasherDefault<Plain>>;
+type ByHash = HashMap<(u16, SequenceHash), u32, Places>;
 
 /// Everything under the lock.
 pub(super) struct Traffic {
@@ -116,7 +99,7 @@ pub(super) struct Traffic {
     pub(super) behind: Vec<(u32, u64)>,
     pub(super) down_of: ByHash,
     /// Names that nobody knows any more, of flights: what has landed under them goes at once.
-    pub(super) forgotten: HashSet<(u16, SequenceHash), BuildHasherDefault<Plain>>,
+    pub(super) forgotten: HashSet<(u16, SequenceHash), Places>,
     /// One a stack.
     pub(super) lines: Box<[Line]>,
     /// Who waits for credits, and is in no line yet.
@@ -179,6 +162,7 @@ impl Traffic {
         (budget, breaker): (Option<u64>, Breaker),
         layers: u32,
         lines: Box<[Line]>,
+        places: Places,
     ) -> Traffic {
         Traffic {
             queues: std::array::from_fn(|path| Queue::new(limits[path])),
@@ -189,11 +173,11 @@ impl Traffic {
             downs: Slab::new(),
             onboardings: Slab::new(),
             offloadings: Slab::new(),
-            up_of: ByHash::default(),
+            up_of: ByHash::with_hasher(places),
             waiting_behind: Slab::new(),
             behind: Vec::new(),
-            down_of: ByHash::default(),
-            forgotten: HashSet::default(),
+            down_of: ByHash::with_hasher(places),
+            forgotten: HashSet::with_hasher(places),
             looks: lines.iter().map(|_| Default::default()).collect(),
             owed: Owed::default(),
             lines,

@@ -26,7 +26,7 @@
 use super::down::{Down, Have};
 use super::inner::Inner;
 use super::schedule::Waiter;
-use super::traffic::{Plain, Traffic};
+use super::traffic::Traffic;
 use crate::config::WriteMode;
 use crate::scheduler::{Gate, Key};
 use crate::transfer::{Cause, Failure};
@@ -34,13 +34,12 @@ use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// By block: what is to write it.
 #[derive(Default)]
-pub(super) struct Unwritten(HashMap<(u16, BlockId), Mark, BuildHasherDefault<Plain>>);
+pub(super) struct Unwritten(HashMap<(u16, BlockId), Mark>);
 
 /// Of a block that one or several lists have registered ahead: the iterations that these name, but for those that have withdrawn.
 struct Mark {

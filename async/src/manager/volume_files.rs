@@ -9,7 +9,6 @@
 //! So all ranks of a model, and several models, take the same settings. Characters that a file's name should
 //! not have are escaped.
 
-use super::volumes::DiskError;
 use crate::config::{Group, ManagerConfig};
 use kvstrata_core::Xxh3;
 use kvstrata_core::hash::BlockHasher;
@@ -20,27 +19,15 @@ use std::path::{Path, PathBuf};
 const MOST: usize = 80;
 
 /// One for each of `disk.paths`.
-///
-/// # Errors
-/// [`DiskError::Renamed`]: there is none yet, but one that an earlier version has made.
-pub(crate) fn files(config: &ManagerConfig, group: &Group) -> Result<Vec<PathBuf>, DiskError> {
-    let of = |place: &PathBuf| {
-        let file = now(place, config, group);
-        let before = before(place, config, group);
-        let is_left = before != file && before.is_file() && !file.exists();
-        match is_left && !config.disk.reinitialize {
-            true => Err(DiskError::Renamed { path: before, now: file }),
-            false => Ok(file),
-        }
-    };
-    config.disk.paths.iter().map(of).collect()
+pub(crate) fn files(config: &ManagerConfig, group: &Group) -> Vec<PathBuf> {
+    config.disk.paths.iter().map(|place| file(place, config, group)).collect()
 }
 
-fn now(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
+fn file(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
     let (rank, tp) = (config.geometry.rank, config.geometry.tp);
     let name = written(&group.name);
     if place.is_dir() {
-        let model = config.model.map_or_else(|| "custom".to_owned(), |model| written(model.name));
+        let model = config.model_name().map_or_else(|| "custom".to_owned(), written);
         return place.join(format!("kvstrata-{model}-{name}-rank{rank}of{tp}.kvs"));
     }
     let mut file = place.as_os_str().to_owned();
@@ -51,21 +38,6 @@ fn now(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
         file.push(format!(".rank{rank}of{tp}"));
     }
     PathBuf::from(file)
-}
-
-/// As earlier versions named it: without model and rank, and the group only where there are several.
-fn before(place: &Path, config: &ManagerConfig, group: &Group) -> PathBuf {
-    let several = config.groups().len() > 1;
-    match (place.is_dir(), several) {
-        (true, false) => place.join("kvstrata.kvs"),
-        (true, true) => place.join(format!("kvstrata-{}.kvs", group.name)),
-        (false, false) => place.to_owned(),
-        (false, true) => {
-            let mut file = place.as_os_str().to_owned();
-            file.push(format!(".{}", group.name));
-            PathBuf::from(file)
-        }
-    }
 }
 
 /// A name as a part of a file's: no two names are written alike.
@@ -95,8 +67,7 @@ mod tests {
     fn names(place: &Path, text: &str) -> Vec<String> {
         let text = format!("disk.blocks = 2\ndisk.paths = [{:?}]\n{text}", place.display().to_string());
         let config = ManagerConfig::builder().toml("k.toml", text).build().expect("possible");
-        let of = |group| files(&config, group).map_err(|error| error.to_string());
-        let paths = config.groups().iter().map(|group| of(group).unwrap_or_else(|error| vec![error.into()]));
+        let paths = config.groups().iter().map(|group| files(&config, group));
         let begins = format!("{}/", place.parent().expect("a folder").display());
         paths.map(|paths| paths[0].display().to_string().replace(&begins, "")).collect()
     }
@@ -121,31 +92,5 @@ mod tests {
             format!("[[group]]\nname = \"{}\"\nlayers = [0]\nkv_heads = 2\nhead_size = 8", "é".repeat(300));
         let name = &names(&place, &long)[0];
         assert!(name.len() < 130 && name.contains('~'), "{name}");
-    }
-
-    #[test]
-    fn a_file_of_the_earlier_name_is_not_passed_over() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let place = folder.path().join("d");
-        std::fs::create_dir(&place).expect("made");
-        std::fs::write(place.join("kvstrata.kvs"), "blocks").expect("written");
-        let model = "model = \"llama-3-8b\"";
-        assert_eq!(
-            names(&place, model),
-            [
-                "volume d/kvstrata.kvs: has a name that says neither model nor rank, as earlier versions gave it, and `kvstrata replay` does; rename it to \
-              d/kvstrata-llama-3-8b-all-rank0of1.kvs if it holds the blocks of these settings, or move it away"
-            ]
-        );
-        // Who starts over has no use for it, and the new one is taken once it is there.
-        assert_eq!(names(&place, &format!("{model}\ndisk.reinitialize = true")).len(), 1);
-        std::fs::write(place.join("kvstrata-llama-3-8b-all-rank0of1.kvs"), "blocks").expect("written");
-        assert_eq!(names(&place, model), ["d/kvstrata-llama-3-8b-all-rank0of1.kvs"]);
-        // Groups had theirs.
-        std::fs::write(place.join("kvstrata-full-1.kvs"), "blocks").expect("written");
-        assert!(
-            names(&place, HYBRID)[1]
-                .contains("kvstrata-full-1.kvs: has a name that says neither model nor rank")
-        );
     }
 }

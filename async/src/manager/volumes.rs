@@ -45,17 +45,6 @@ pub enum DiskError {
         /// The settings that it follows from.
         remedy: &'static str,
     },
-    /// A file that earlier versions have made for these settings, or for others.
-    #[error(
-        "volume {}: has a name that says neither model nor rank, as earlier versions gave it, and `kvstrata replay` does; rename it \
-         to {} if it holds the blocks of these settings, or move it away", path.display(), now.display()
-    )]
-    Renamed {
-        /// The file.
-        path: PathBuf,
-        /// Its name now.
-        now: PathBuf,
-    },
     /// The key.
     #[error("{setting}: {source}")]
     Key {
@@ -122,7 +111,7 @@ pub(super) fn open(
     let disk = &config.disk;
     let made = Made { config, group, arena, hashing, key: key(config)?, layout: group.fingerprint()? };
     if !disk.paths.is_empty() {
-        return Ok(made.open(&volume_files::files(config, group)?, true)?);
+        return Ok(made.open(&volume_files::files(config, group), true)?);
     }
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let places = temporary_places();
@@ -201,7 +190,7 @@ pub(crate) fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
 /// Whose bytes they are, and by which hashes they are named: as much of the model as the settings know in the upper half,
 /// hash function and secret in the lower one ([`is_of_other_hashes`]).
 fn model_fingerprint(config: &ManagerConfig, group: &Group, hashing: &Chosen) -> u128 {
-    let model = config.model.map_or("", |model| model.name);
+    let model = config.model_name().unwrap_or_default();
     let geometry = &config.geometry;
     let mut of = format!("{model} {} {} {} {:?}", geometry.tp, geometry.rank, group.name, group.layers);
     if let Some(weights) = &config.disk.weights {

@@ -25,7 +25,7 @@
 
 use super::head::{Head, HeadReader, MOST_BYTES, TooLong};
 use super::text::CONTENT_TYPE;
-use kvstrata_ffi::process::Listed;
+use kvstrata_ffi::process::Uninherited;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -48,9 +48,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// An address that is ours, where nobody answers yet: who connects waits.
 #[derive(Debug)]
 pub struct Bound {
-    /// A forked child does not keep the address. Dropped before the listener.
-    listed: Listed,
-    listener: TcpListener,
+    /// A forked child does not keep the address.
+    listener: Uninherited<TcpListener>,
     address: SocketAddr,
 }
 
@@ -59,10 +58,8 @@ pub struct Bound {
 pub struct Endpoint {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    /// Dropped before it.
-    _listed: Listed,
     /// The listener once more, as what can be shut down.
-    listening: TcpStream,
+    listening: Uninherited<TcpStream>,
 }
 
 /// What is served.
@@ -97,9 +94,9 @@ impl Bound {
     /// # Errors
     /// The address is taken, or not this machine's.
     pub fn at(address: SocketAddr) -> io::Result<Bound> {
-        let (listener, listed) = Listed::open(|| TcpListener::bind(address))?;
+        let listener = Uninherited::open(|| TcpListener::bind(address))?;
         listener.set_nonblocking(true)?;
-        Ok(Bound { address: listener.local_addr()?, listed, listener })
+        Ok(Bound { address: listener.local_addr()?, listener })
     }
 
     /// Begins to answer. `figures` gives the text of a scrape, none if what it is of is gone; `alive` says whether that is in service, and does not
@@ -112,9 +109,9 @@ impl Bound {
         figures: impl Fn() -> Option<String> + Send + Sync + 'static,
         alive: impl Fn() -> bool + Send + Sync + 'static,
     ) -> io::Result<Endpoint> {
-        let Bound { listed, listener, address } = self;
-        let (listening, again) = Listed::open(|| Ok(TcpStream::from(OwnedFd::from(listener.try_clone()?))))?;
-        let endpoint = Endpoint { address, stop: Arc::default(), _listed: again, listening };
+        let Bound { listener, address } = self;
+        let listening = Uninherited::open(|| Ok(TcpStream::from(OwnedFd::from(listener.try_clone()?))))?;
+        let endpoint = Endpoint { address, stop: Arc::default(), listening };
         let stop = Arc::clone(&endpoint.stop);
         let served = Arc::new(Served {
             figures: Box::new(figures),
@@ -124,7 +121,6 @@ impl Bound {
         });
         named().spawn(move || {
             Waiting { listener, served, heads: VecDeque::new(), pause: None }.serve(&stop);
-            drop(listed);
         })?;
         Ok(endpoint)
     }
@@ -195,7 +191,7 @@ impl Waits {
 
 /// The thread that takes connections, and all that wait for nothing but their own other side.
 struct Waiting {
-    listener: TcpListener,
+    listener: Uninherited<TcpListener>,
     served: Arc<Served>,
     /// The oldest first.
     heads: VecDeque<Waits>,
@@ -232,7 +228,7 @@ impl Waiting {
         let left = ends.min().map(|end| end.saturating_duration_since(now) + Duration::from_millis(1));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let listens = if self.pause.is_none() { PollFlags::IN } else { PollFlags::empty() };
-        let mut asked = vec![PollFd::new(&self.listener, listens)];
+        let mut asked = vec![PollFd::new(&*self.listener, listens)];
         asked.extend(self.heads.iter().map(|waits| PollFd::new(&waits.connection, PollFlags::IN)));
         match poll(&mut asked, left.as_ref()) {
             Ok(_) => asked.iter().map(|asked| !asked.revents().is_empty()).collect(),

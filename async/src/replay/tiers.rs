@@ -202,8 +202,9 @@ pub(super) fn linked(policy: Policy) -> bool {
     policy != Policy::Lru
 }
 
+/// With a fixed seed, so that each run counts the same.
 pub(super) fn pool_config(blocks: u32, policy: Policy) -> PoolConfig {
-    PoolConfig::new(blocks).policy(policy).page_size(BLOCK_TOKENS)
+    PoolConfig::new(blocks).policy(policy).page_size(BLOCK_TOKENS).seed(0)
 }
 
 /// The sequence hash of an id, by the default hash function. An id stands for a block and all before it, as a sequence hash

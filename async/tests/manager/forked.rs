@@ -106,7 +106,7 @@ fn a_child_waits_for_no_lock_of_its_parent() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                let _ = manager.census();
+                let _ = (manager.census(), manager.metrics());
                 let _ = manager.step();
             }
         });
@@ -114,6 +114,7 @@ fn a_child_waits_for_no_lock_of_its_parent() {
             let (manager, held) = (manager.clone(), held.clone());
             let child = in_child(move || {
                 assert!(manager.try_allocate(1).is_none() && manager.step().is_err());
+                assert_eq!(manager.metrics().waiting.requests, 0);
                 drop((manager, held));
             });
             if child.is_err() {

@@ -13,6 +13,7 @@ mod gated;
 mod ground;
 mod kept;
 mod left;
+mod names;
 mod proof;
 mod purge;
 mod quota;
@@ -21,7 +22,7 @@ mod restart;
 mod sim;
 
 use kvstrata::core::{SequenceHash, TokenBlockSequence};
-use kvstrata::manager::{Tenant, TenantError};
+use kvstrata::manager::Tenant;
 
 /// The hashes of a sequence of so many blocks, with the tenant's salt; `number` tells sequences apart.
 fn sequence(tenant: &Tenant, number: u32, blocks: u32) -> Vec<SequenceHash> {
@@ -45,22 +46,4 @@ async fn two_tenants_with_equal_tokens_share_nothing() {
     assert!(held_a.ids().all(|block| held_b.ids().all(|other| block != other)));
     ground::check(&a, &held_a, &of_a);
     ground::check(&b, &held_b, &of_b);
-}
-
-#[tokio::test]
-async fn a_name_has_one_number_and_there_are_so_many() {
-    let manager = ground::build(ground::settings(4, 0));
-    let first = manager.tenant("a").expect("few tenants");
-    assert_eq!(manager.tenant("a").expect("known").id(), first.id());
-    assert_ne!(manager.tenant("b").expect("few tenants").id(), first.id());
-    assert_eq!(manager.tenant("").expect_err("no name"), TenantError::Empty);
-    for number in 2..4095 {
-        manager.tenant(&number.to_string()).expect("as many as there may be");
-    }
-    let error = manager.tenant("one more").expect_err("too many");
-    assert_eq!(
-        error.to_string(),
-        "tenant \"one more\" would be one more than the 4095 that a manager can tell apart; use another manager"
-    );
-    assert_eq!(manager.tenant("a").expect("known").id(), first.id());
 }

@@ -34,7 +34,7 @@ mod xxh3;
 pub use choice::Hasher;
 pub use keyed::Keyed;
 pub use names::{BlockHash, SequenceHash};
-pub(crate) use placement::Placement;
+pub use placement::Placement;
 pub use salt::{Salt, SaltParts};
 pub use xxh3::Xxh3;
 

@@ -44,8 +44,8 @@ const TRIES: usize = 4;
 
 /// One queue or two, over one table.
 pub(crate) struct Ghosts {
-    /// A key's first bucket, and its fingerprint: short of 2^-31 false hits that stands for the key.
-    place: [Placement; 2],
+    /// A key's first bucket by the upper half, and by the lower one its fingerprint: short of 2^-31 false hits that stands for the key.
+    place: Placement,
     table: Box<[Bucket]>,
     queues: Box<[Queue]>,
     room: usize,
@@ -93,7 +93,7 @@ impl Ghosts {
     pub(super) fn new(queues: usize, room: usize, place: Placement) -> Ghosts {
         let buckets = (2 * room).div_ceil(WAYS);
         Ghosts {
-            place: [place, place.again()],
+            place,
             table: (0..buckets).map(|_| Bucket(array::from_fn(|_| AtomicU64::new(0)))).collect(),
             queues: (0..queues).map(|_| Queue::new(NUMBERS * room)).collect(),
             room,
@@ -153,12 +153,12 @@ impl Ghosts {
 
     fn print(&self, key: SequenceHash) -> u32 {
         // The models choose buckets and fingerprints by the key.
-        if cfg!(loom) { (key.to_u128() >> 32) as u32 } else { self.place[1].of(key) }
+        if cfg!(loom) { (key.to_u128() >> 32) as u32 } else { self.place.of(key) as u32 }
     }
 
     fn buckets(&self, key: SequenceHash) -> [&Bucket; 2] {
         let mixed = self.print(key).wrapping_mul(0x9e37_79b9);
-        let first = if cfg!(loom) { key.to_u128() as u32 } else { self.place[0].of(key) };
+        let first = if cfg!(loom) { key.to_u128() as u32 } else { (self.place.of(key) >> 32) as u32 };
         [first, mixed].map(|number| {
             let index = (u64::from(number) * self.table.len() as u64) >> 32;
             &self.table[index as usize]

@@ -32,7 +32,7 @@ pub struct PoolConfig {
     pub(super) duplicates: Duplicates,
     pub(super) lanes: usize,
     pub(super) lane_of: fn() -> usize,
-    pub(super) seed: u64,
+    pub(super) seed: Option<u64>,
     pub(super) sink: Option<Box<dyn EventSink>>,
 }
 
@@ -49,7 +49,7 @@ impl PoolConfig {
             duplicates: Duplicates::default(),
             lanes: 8,
             lane_of: lane_of_stack,
-            seed: 0,
+            seed: None,
             sink: None,
         }
     }
@@ -91,12 +91,19 @@ impl PoolConfig {
         self
     }
 
-    /// Decides where the pool's tables put each hash; 0 unless given. If callers that you do not trust can choose hashes,
+    /// Decides where the pool's tables put each hash; 0 unless given, in the core: a manager gives its pools a random one,
+    /// unless they have a seed. If callers that you do not trust can choose hashes,
     /// give a random number that they cannot learn: with a known seed, they can put all their blocks into one chain, and
     /// lookups of it get slow for everyone. Equal seeds give equal choices of the policies that sample by hash.
     pub fn seed(mut self, seed: u64) -> PoolConfig {
-        self.seed = seed;
+        self.seed = Some(seed);
         self
+    }
+
+    /// The seed that was given; none: it is 0.
+    #[must_use]
+    pub fn given_seed(&self) -> Option<u64> {
+        self.seed
     }
 
     /// Who hears of Store and Remove. Called again, all hear, the first one first.

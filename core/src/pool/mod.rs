@@ -81,7 +81,7 @@ impl BlockPool {
     pub fn new(config: PoolConfig) -> Result<BlockPool, ConfigError> {
         config.check()?;
         let capacity = config.capacity as usize;
-        let place = Placement::new(config.seed);
+        let place = Placement::new(config.seed.unwrap_or(0));
         let policy = AnyPolicy::new(config.policy, capacity, place.again(), config.lanes, config.lane_of);
         let keeps_place = (0..policy.lists()).any(|list| policy.keeps_place(list as u8));
         let tells_uses = policy.tells_uses();

@@ -82,16 +82,15 @@ impl Registry {
 
     #[inline]
     fn head(&self, key: SequenceHash) -> &AtomicU64 {
-        // Engines hand in hashes of their own, or an attacker's. A pool has 2^29 heads at most, so 32 bits reach all of them
-        // by Lemire's range reduction (2016).
-        let place = if cfg!(loom) {
+        let index = if cfg!(loom) {
             // The models choose the chain of each key: by this.
-            ((key.to_u128() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+            let place = u128::from((key.to_u128() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            ((place * self.heads.len() as u128) >> 64) as usize
         } else {
-            self.place.of(key)
+            // Engines hand in hashes of their own, or an attacker's.
+            self.place.among(key, self.heads.len())
         };
-        let index = (u64::from(place) * self.heads.len() as u64) >> 32;
-        &self.heads[index as usize]
+        &self.heads[index]
     }
 
     /// Brings the key's head into the cache.

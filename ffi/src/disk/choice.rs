@@ -9,6 +9,7 @@ use super::options::Backend;
 use super::ring::Ring;
 use super::ring::blocking::BlockingRing;
 use crate::arena::HostArena;
+use crate::process::Uninherited;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ pub(super) struct Built {
 /// What a ring is made of.
 pub(super) struct Parts {
     pub(super) path: PathBuf,
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<Uninherited<File>>,
     pub(super) direct: bool,
     pub(super) backend: Backend,
     pub(super) depth: u32,

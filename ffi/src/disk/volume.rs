@@ -33,7 +33,7 @@ use super::recovery::{Name, Recovery, RejectedRecords};
 use super::request::{Place, Request, Urgency, transfer_bytes};
 use super::stats::VolumeStats;
 use crate::arena::{BlockRead, BlockWrite};
-use crate::process::{Listed, Origin};
+use crate::process::{Origin, Uninherited};
 use kvstrata_core::SequenceHash;
 use std::fs::File;
 use std::io;
@@ -69,11 +69,9 @@ pub struct Volume {
     description: Description,
     reads: Cells<BlockWrite>,
     writes: Cells<BlockRead>,
-    /// Closed in a forked child, where nothing of the volume is used. Dropped before the file. None: it could not be opened.
-    _listed: Option<Listed>,
     origin: Origin,
     /// Locked while the volume lives. None: it could not be opened.
-    file: Option<Arc<File>>,
+    file: Option<Arc<Uninherited<File>>>,
     /// Some until it is closed. Whoever closes it holds the lock until that is done, and nobody else needs it.
     thread: Mutex<Option<JoinHandle<Round>>>,
 }
@@ -248,6 +246,10 @@ impl Volume {
     /// Ends when what has been written and forgotten so far is on the device for good, the slot table included. Only
     /// a power failure makes a difference to that, and only to what is found after it; nothing needs it to be correct.
     pub fn flush(&self) -> Pending<()> {
+        if !self.origin.is_here() {
+            let (path, cause) = (Arc::clone(&self.inbox.path), FailureCause::OutOfService);
+            return Pending::failed(IoFailure { path, slot: 0, direction: Direction::Flush, cause });
+        }
         let cell = Cell::new();
         self.inbox.push(Request::flush(Arc::clone(&cell)));
         Pending::new(cell)
@@ -258,7 +260,10 @@ impl Volume {
     /// be removed, or to be trusted no more. What it holds is found again when it is opened the next time, but for what was
     /// written in the last [`table_delay`](VolumeOptions::table_delay).
     pub fn retire(&self) {
-        self.inbox.push(Request::retire());
+        // In a forked child there is no ring thread to tell.
+        if self.origin.is_here() {
+            self.inbox.push(Request::retire());
+        }
     }
 
     /// Ends the volume, as dropping it does: what was asked for before is answered, and what it holds is on the device, with the mark of
@@ -363,7 +368,6 @@ fn start(
         ..
     } = options;
     let VolumeFile {
-        listed,
         file,
         superblock,
         table,
@@ -501,7 +505,6 @@ fn start(
         description,
         reads,
         writes,
-        _listed: Some(listed),
         origin: Origin::here(),
         file: Some(file),
         thread,

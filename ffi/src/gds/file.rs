@@ -7,7 +7,6 @@ use super::driver::{GdsDriver, refused};
 use super::error::{GdsError, answer_of};
 use super::memory::DeviceRange;
 use super::sys::{Descriptor, DescriptorHandle, HANDLE_TYPE_FD, Handle};
-use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ pub(crate) struct GdsFile {
     handle: Handle,
     driver: Arc<GdsDriver>,
     /// Open as long as it is registered (I1).
-    _file: Arc<File>,
+    _file: Arc<dyn AsRawFd + Send + Sync>,
 }
 
 // SAFETY: cuFile takes a handle from any thread (its calls are thread-safe); the pointer is never followed here.
@@ -37,7 +36,10 @@ impl GdsFile {
     ///
     /// # Errors
     /// [`GdsError::FileSystemRefused`]: cuFile cannot serve this file.
-    pub(crate) fn register(driver: &Arc<GdsDriver>, file: Arc<File>) -> Result<GdsFile, GdsError> {
+    pub(crate) fn register(
+        driver: &Arc<GdsDriver>,
+        file: Arc<impl AsRawFd + Send + Sync + 'static>,
+    ) -> Result<GdsFile, GdsError> {
         let mut descriptor = Descriptor {
             kind: HANDLE_TYPE_FD,
             handle: DescriptorHandle { fd: file.as_raw_fd() },

@@ -1,5 +1,6 @@
 use super::*;
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 
 #[test]
 fn the_system_s_list_of_locks_names_who_has_a_file() {
@@ -16,18 +17,21 @@ fn the_system_s_list_of_locks_names_who_has_a_file() {
     assert_eq!((of(1, 133), of(1, 134), of(1, 135)), (vec![], vec![], vec![]));
 }
 
+fn open_null() -> Uninherited<File> {
+    Uninherited::open(|| File::open("/dev/null")).expect("there")
+}
+
 #[test]
 fn an_entry_is_used_again_once_its_descriptor_is_closed() {
-    let open = || Listed::open(|| File::open("/dev/null")).expect("there");
-    let ((first, of_first), (_second, of_second)) = (open(), open());
-    assert!(!ptr::eq(of_first.entry, of_second.entry));
-    assert_eq!(of_first.entry.file.load(Relaxed), first.as_raw_fd());
-    let entry: *const Entry = of_first.entry;
-    drop(of_first);
+    let (first, second) = (open_null(), open_null());
+    assert!(!ptr::eq(first.entry, second.entry));
+    assert_eq!(first.entry.file.load(Relaxed), first.as_raw_fd());
+    let entry: *const Entry = first.entry;
+    drop(first);
     assert!(entries().any(|other| ptr::eq(other, entry)), "it is never freed");
-    assert!(Listed::open(|| Err::<File, _>(io::ErrorKind::NotFound.into())).is_err());
+    assert!(Uninherited::<File>::open(|| Err(io::ErrorKind::NotFound.into())).is_err());
     // The gate is open again.
-    drop(open());
+    drop(open_null());
 }
 
 /// What a forked child does and gives; it must not panic.
@@ -47,18 +51,63 @@ fn in_child(body: impl FnOnce() -> i32) -> i32 {
     libc::WEXITSTATUS(status)
 }
 
+fn is_open(file: RawFd) -> bool {
+    // SAFETY: asks for the flags of a descriptor.
+    unsafe { libc::fcntl(file, libc::F_GETFD) >= 0 }
+}
+
 #[test]
-fn a_child_knows_that_it_is_one_and_keeps_no_listed_descriptor() {
+fn a_child_knows_that_it_is_one_and_keeps_no_such_descriptor() {
     let here = Origin::here();
-    let (file, listed) = Listed::open(|| File::open("/dev/null")).expect("there");
-    let is_open = |file: &File| {
-        // SAFETY: asks for the flags of a descriptor.
-        let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFD) };
-        flags >= 0
-    };
-    assert_eq!(in_child(|| i32::from(here.is_here()) + 2 * i32::from(is_open(&file))), 0);
+    let file = open_null();
+    let number = file.as_raw_fd();
+    assert_eq!(in_child(|| i32::from(here.is_here()) + 2 * i32::from(is_open(number))), 0);
     assert_eq!(in_child(|| i32::from(Origin::here().is_here())), 1, "what is made there is there");
-    assert!(here.is_here() && is_open(&file));
-    drop(listed);
-    assert_eq!(in_child(|| i32::from(is_open(&file))), 1, "it is listed no more");
+    assert!(here.is_here() && is_open(number));
+}
+
+/// A descriptor that another thread opens and closes all the time is in no child, whenever that is forked.
+#[test]
+fn a_fork_beside_openings_and_closings_keeps_nothing() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    let path = folder.path().join("file");
+    File::create(&path).expect("made");
+    let inode = std::fs::metadata(&path).expect("there").ino();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Relaxed) {
+                drop(Uninherited::open(|| File::open(&path)).expect("there"));
+            }
+        });
+        for _ in 0..300 {
+            let kept = in_child(|| (0..1024).filter(|file| inode_of(*file) == Some(inode)).count() as i32);
+            if kept > 0 {
+                ends.store(true, Relaxed);
+            }
+            assert_eq!(kept, 0);
+        }
+        ends.store(true, Relaxed);
+    });
+}
+
+fn inode_of(file: RawFd) -> Option<u64> {
+    let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the place is ours, and is read only where the call has filled it.
+    unsafe { (libc::fstat(file, status.as_mut_ptr()) == 0).then(|| status.assume_init().st_ino) }
+}
+
+#[test]
+fn an_inherited_descriptor_closes_nothing_in_a_child() {
+    let file = open_null();
+    let number = file.as_raw_fd();
+    let closes_another = || {
+        // SAFETY: takes the lowest free number, which is that of the closed file or one below.
+        let others: Vec<_> = (0..=number).map(|_| unsafe { libc::dup(2) }).collect();
+        let taken = others.contains(&number);
+        // SAFETY: the parent's is another copy; this one is dropped once, since the child ends behind it.
+        drop(unsafe { ptr::read(&raw const file) });
+        i32::from(taken && is_open(number))
+    };
+    assert_eq!(in_child(closes_another), 1);
 }

@@ -59,6 +59,11 @@ impl Held {
         self.0.iter().flat_map(|request| &request.parts)
     }
 
+    /// Whose entries are here.
+    pub(in crate::manager) fn tenants(&self) -> impl Iterator<Item = TenantId> {
+        self.entries().map(|(_, entry)| entry.tenant)
+    }
+
     /// How many requests there are.
     pub(in crate::manager) fn requests(&self) -> usize {
         self.0.len()

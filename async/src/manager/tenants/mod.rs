@@ -9,6 +9,7 @@
 //! | file | what |
 //! |---|---|
 //! | `names.rs` | names and numbers, in this process and over restarts |
+//! | `unused.rs` | of which tenants nothing is left |
 //! | `quota.rs` | at its quota a tenant gives up its own blocks first, and waits for its own only |
 //! | `held.rs` | who waits for that, and is in no line; why nobody waits in a circle |
 //! | `shares.rs` | what of a run each tenant has |
@@ -21,7 +22,8 @@
 //! with its [`salt`](Tenant::salt).
 //!
 //! Invariants
-//! - I1: a number is a name's for the life of the manager; it is never another's.
+//! - I1: a number is one name's as long as anything of its tenant is left: a handle, a block in any tier, a transfer. Then it may become
+//!   another's (`names.rs`).
 //! - I2: a block is of who registered it first, in each tier; a copy of it is of the same tenant. What a restart has found on the disk is of
 //!   whom it was written for: it counts for its quota, and is purged, whether anybody has used it since or not; but for owners that no number
 //!   is left for (`names.rs`).
@@ -33,14 +35,16 @@ mod names;
 mod purge;
 mod quota;
 mod shares;
+mod unused;
 
 pub use kvstrata_core::TenantId;
 pub use purge::{Purge, PurgeError, Purged, PurgedTier};
 
 pub(super) use erase::Piece;
 pub(super) use held::Held;
-pub(super) use kvstrata_core::owners::{Ends, MAX_TENANTS, Owners};
+pub(super) use kvstrata_core::owners::{Ends, Owners};
 use names::Names;
+pub(super) use names::TenantHandle;
 pub(super) use purge::{Purging, note_left};
 pub(super) use quota::OwnLooks;
 pub(super) use shares::Shares;
@@ -63,10 +67,15 @@ pub enum TenantError {
     #[error("a tenant's name is empty; the manager's own calls are nobody's")]
     Empty,
     /// Each has a number.
-    #[error("tenant {name:?} would be one more than the {} that a manager can tell apart; use another manager", MAX_TENANTS - 1)]
+    #[error(
+        "tenant {name:?} would be one more than quota.tenants = {most}, and each of those has a handle, blocks or transfers; purge one \
+         and drop its handles, or raise quota.tenants"
+    )]
     TooMany {
         /// Asked for.
         name: String,
+        /// The setting.
+        most: usize,
     },
     /// This process was forked from the manager's.
     #[error("{INHERITED}")]
@@ -85,7 +94,8 @@ impl Tenants {
     /// Those that the settings name, in their order: limits are by that.
     pub(super) fn of(config: &ManagerConfig) -> Tenants {
         let named = config.tenants().iter().map(|tenant| tenant.name.as_str());
-        Tenants { names: Names::new(named), purges: Waiting::new() }
+        let most = config.quota.tenants as usize;
+        Tenants { names: Names::new(most, named), purges: Waiting::new() }
     }
 
     /// Whether anyone is being purged. Asked after a registration it misses none that has not seen the blocks (`Waiting`, I1).
@@ -102,12 +112,13 @@ pub(super) fn owners(config: &ManagerConfig, tier: Tier, blocks: usize) -> Arc<O
         Tier::Host => quota.host,
         Tier::Disk => quota.disk,
     };
-    let named = config.tenants().iter().take(MAX_TENANTS - 1).map(|tenant| match tier {
+    let tenants = quota.tenants as usize;
+    let named = config.tenants().iter().take(tenants).map(|tenant| match tier {
         Tier::Device => tenant.device,
         Tier::Host => tenant.host,
         Tier::Disk => tenant.disk,
     });
-    Owners::new(blocks, named.map(|own| own.unwrap_or(part)), part)
+    Owners::new(blocks, tenants + 1, named.map(|own| own.unwrap_or(part)), part)
 }
 
 /// What to do about a quota of so many blocks of the device.
@@ -140,7 +151,8 @@ pub struct Tenant {
 }
 
 impl KvBlockManager {
-    /// The manager for a tenant, known by its name from now on.
+    /// The manager for a tenant, known by its name from now on. At most `quota.tenants` are known at once: when there are so many, those are
+    /// forgotten of whom nothing is left, no handle, no block in any tier and no transfer. Tenants that the settings name are never forgotten.
     ///
     /// # Errors
     /// [`TenantError`].
@@ -148,7 +160,8 @@ impl KvBlockManager {
         if self.inner.is_inherited() {
             return Err(TenantError::Inherited);
         }
-        let (tenant, name) = self.inner.tenants.names.intern(name)?;
+        let unused = |tenants| self.inner.of_whom_nothing_is_left(tenants);
+        let (tenant, name) = self.inner.tenants.names.intern(name, unused)?;
         Ok(Tenant { manager: KvBlockManager { tenant, ..self.clone() }, name })
     }
 }
@@ -180,10 +193,10 @@ impl Tenant {
         &self.name
     }
 
-    /// Its number in this manager.
+    /// Its number in this manager, while it has a handle or anything else here; then another tenant may get it.
     #[must_use]
     pub fn id(&self) -> TenantId {
-        self.manager.tenant
+        self.manager.tenant.id()
     }
 
     /// The salt of its sequences: no other tenant has it. With the default hash function (`hash.function = "keyed"`) this

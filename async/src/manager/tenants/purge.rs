@@ -292,6 +292,11 @@ impl Traffic {
         self.purging.iter().any(|purging| purging.tenant == tenant)
     }
 
+    /// Who is being purged.
+    pub(super) fn purged_tenants(&self) -> impl Iterator<Item = TenantId> {
+        self.purging.iter().map(|purging| purging.tenant)
+    }
+
     /// Blocks of a kind that purges have.
     pub(in crate::manager) fn in_purges(&self, kind: impl Fn(&Piece) -> bool) -> usize {
         let all = self.purging.iter().flat_map(|purging| purging.pieces.iter().chain(&purging.erasing));

@@ -23,6 +23,7 @@ use super::flight::Flight;
 use crate::movers::turns::Turns;
 use crate::transfer::Copies;
 use core::time::Duration;
+use kvstrata_ffi::process::Origin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -34,6 +35,7 @@ const USUAL: usize = 256;
 pub(super) struct Crew {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    origin: Origin,
 }
 
 /// What flights know of their crew.
@@ -62,7 +64,7 @@ impl Crew {
         };
         let (work, ended) = (Condvar::new(), Condvar::new());
         let shared = Arc::new(Shared { ends, threads, state: Mutex::new(state), work, ended });
-        let mut crew = Crew { shared, threads: Vec::with_capacity(threads) };
+        let mut crew = Crew { shared, threads: Vec::with_capacity(threads), origin: Origin::here() };
         for number in 0..threads {
             let shared = Arc::clone(&crew.shared);
             let thread = thread::Builder::new().name(format!("kvstrata-mover-{number}"));
@@ -97,6 +99,10 @@ impl Crew {
 
     /// Ends the threads, when nothing is under way any more; waits for that, but no longer than so, and not if this is one of them.
     pub(super) fn close(&mut self, patience: Duration) {
+        // A forked child has none of the threads, and one of them may have had the lock.
+        if !self.origin.is_here() {
+            return std::mem::forget(std::mem::take(&mut self.threads));
+        }
         let mut state = self.shared.lock();
         state.closing = true;
         self.shared.work.notify_all();

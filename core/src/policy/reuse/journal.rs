@@ -30,14 +30,13 @@ pub(super) struct Key(u64);
 
 impl Key {
     #[inline]
-    pub(super) fn of(hash: SequenceHash, [low, high]: &[Placement; 2]) -> Key {
-        Key((u64::from(high.of(hash)) << 32 | u64::from(low.of(hash))) >> 3)
+    pub(super) fn of(hash: SequenceHash, place: &Placement) -> Key {
+        Key(place.of(hash) >> 3)
     }
 
     #[cfg(all(test, not(loom)))]
     pub(super) fn some(number: u64) -> Key {
-        let place = Placement::new(1);
-        Key::of(SequenceHash::from_u128(u128::from(number)), &[place, place.again()])
+        Key::of(SequenceHash::from_u128(u128::from(number)), &Placement::new(1))
     }
 
     /// Where it belongs in a table of so many places.

@@ -105,7 +105,7 @@ const SAMPLE_SHIFT: u32 = 4;
 const ANEW_SHIFT: u32 = 6;
 
 pub(crate) struct Reuse {
-    place: [Placement; 2],
+    place: Placement,
     capacity: u32,
     notes: Box<[AtomicU32]>,
     journal: Journal<Learner>,
@@ -128,7 +128,7 @@ impl Reuse {
         let learner_bytes = learner.memory_bytes();
         Reuse {
             capacity: capacity as u32,
-            place: [place, place.again()],
+            place,
             notes: (0..capacity).map(|_| AtomicU32::new(0)).collect(),
             journal: Journal::new(lanes, lane_of, journal::words(capacity, lanes), learner),
             orders,

@@ -4,6 +4,7 @@
 //! process. Nothing else would show that until the next start, which is cold.
 
 use super::super::file::names;
+use crate::process::Uninherited;
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,13 +13,13 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(in crate::disk) struct Watch {
     path: PathBuf,
-    file: Arc<File>,
+    file: Arc<Uninherited<File>>,
     every: Duration,
     next: Duration,
 }
 
 impl Watch {
-    pub(in crate::disk) fn new(path: PathBuf, file: Arc<File>, every: Duration) -> Watch {
+    pub(in crate::disk) fn new(path: PathBuf, file: Arc<Uninherited<File>>, every: Duration) -> Watch {
         Watch { path, file, every, next: every }
     }
 

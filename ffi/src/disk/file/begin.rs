@@ -21,7 +21,6 @@ impl Prepared {
     /// Takes the records in, with a new epoch in an encrypted volume, and writes the superblocks.
     pub(in crate::disk) fn begin(self, options: &mut VolumeOptions) -> Result<VolumeFile, VolumeError> {
         let Prepared {
-            listed,
             file,
             contents,
             length,
@@ -96,7 +95,6 @@ impl Prepared {
         let found = Found { fresh, length, allocated };
         let unwritten = write_through(&file, options, &superblock.shape, &found, &mut notes)?;
         Ok(VolumeFile {
-            listed,
             file,
             superblock,
             table,

@@ -22,7 +22,7 @@ use super::begin::{last_sequence, not_encrypted};
 use super::name::{self, Named};
 use super::system::{in_memory, served_elsewhere};
 use super::{BUFFERED_ALIGN_BYTES, Contents, Prepared, RawTable, make_room, no_memory, os, random};
-use crate::process::Listed;
+use crate::process::Uninherited;
 use crate::shown::shown_path;
 use std::fs::File;
 use std::io;
@@ -37,8 +37,7 @@ const UNKNOWN_WRITES: u64 = 1 << 21;
 
 /// A file that is locked, and as it was found.
 pub(in crate::disk) struct Seen {
-    listed: Listed,
-    file: File,
+    file: Uninherited<File>,
     /// Whether it was made just now.
     made: bool,
     named: Named,
@@ -69,7 +68,7 @@ pub(in crate::disk) fn look(options: &mut VolumeOptions) -> Result<Seen, VolumeE
         tried.map_err(|source| VolumeError::NoUring { path: path.clone(), source })?;
     }
     let mut notes = Vec::new();
-    let name::Opened { listed, file, made, named } = name::open(options, &mut notes)?;
+    let name::Opened { file, made, named } = name::open(options, &mut notes)?;
     let magic = options.system.file_system(&file);
     if options.backend == Backend::Auto
         && let Some(name) = magic.and_then(served_elsewhere)
@@ -97,7 +96,7 @@ pub(in crate::disk) fn look(options: &mut VolumeOptions) -> Result<Seen, VolumeE
         None => make(options, alignment)?,
     };
     let in_memory = memory.is_some();
-    Ok(Seen { listed, file, made, named, length, contents, direct, refused, alignment, in_memory, notes })
+    Ok(Seen { file, made, named, length, contents, direct, refused, alignment, in_memory, notes })
 }
 
 /// Which set files are of that have all been looked at: that of the whole ones, which must be one, or a new one.
@@ -133,7 +132,6 @@ impl Seen {
         set: Set,
     ) -> Result<Prepared, VolumeError> {
         let Seen {
-            listed,
             file,
             made,
             named,
@@ -170,19 +168,7 @@ impl Seen {
             options.stripe.sequence.fetch_max(last + 1, Ordering::Relaxed);
         }
         let concerns = concern.into_iter().chain(in_memory.then_some(Concern::InMemory)).collect();
-        Ok(Prepared {
-            listed,
-            file,
-            contents,
-            length,
-            allocated,
-            direct,
-            refused,
-            alignment,
-            notes,
-            concerns,
-            named,
-        })
+        Ok(Prepared { file, contents, length, allocated, direct, refused, alignment, notes, concerns, named })
     }
 }
 

@@ -33,7 +33,7 @@ use super::options::VolumeOptions;
 use super::recovery::Recovery;
 use super::table::Table;
 use crate::arena::HostArena;
-use crate::process::Listed;
+use crate::process::Uninherited;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -53,9 +53,8 @@ const BUFFERED_ALIGN_BYTES: usize = 512;
 /// A file that is ready for slots.
 #[derive(Debug)]
 pub(super) struct VolumeFile {
-    /// A forked child does not keep the file, nor its lock.
-    pub(super) listed: Listed,
-    pub(super) file: File,
+    /// A forked child does not keep it, nor its lock.
+    pub(super) file: Uninherited<File>,
     pub(super) superblock: Superblock,
     pub(super) table: Table,
     /// Of an encrypted volume.
@@ -94,8 +93,7 @@ struct RawTable {
 /// A file that is ours and has its length, and whose superblocks are as they were: [`begin`](Prepared::begin) comes when
 /// all files of its set are so.
 pub(super) struct Prepared {
-    listed: Listed,
-    file: File,
+    file: Uninherited<File>,
     contents: Contents,
     /// The file's length as it was found.
     length: u64,

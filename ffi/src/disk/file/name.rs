@@ -17,7 +17,7 @@ use super::super::error::VolumeError;
 use super::super::options::VolumeOptions;
 use super::os;
 use super::system::lock;
-use crate::process::{Holder, Listed};
+use crate::process::{Holder, Uninherited};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -28,18 +28,17 @@ const ATTEMPTS: u32 = 8;
 
 /// Removes the name again unless told that all went well (I1).
 #[derive(Debug)]
-pub(in crate::disk) struct Named(Option<(PathBuf, Listed, File)>);
+pub(in crate::disk) struct Named(Option<(PathBuf, Uninherited<File>)>);
 
 impl Named {
     pub(in crate::disk) fn nothing() -> Named {
         Named(None)
     }
 
-    /// The lock is the open file's: it is kept until all copies of the descriptor are closed, a forked child's included. So this one is in
-    /// the list of those that a child closes.
+    /// The lock is the open file's: it is kept until all copies of the descriptor are closed, a forked child's included.
     fn new(path: &Path, file: &File) -> Result<Named, VolumeError> {
-        let (locked, listed) = Listed::open(|| file.try_clone()).map_err(os(path, "keep the file locked"))?;
-        Ok(Named(Some((path.to_owned(), listed, locked))))
+        let locked = Uninherited::open(|| file.try_clone()).map_err(os(path, "keep the file locked"))?;
+        Ok(Named(Some((path.to_owned(), locked))))
     }
 
     pub(in crate::disk) fn stays(&mut self) {
@@ -49,7 +48,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        if let Some((path, _listed, file)) = self.0.take()
+        if let Some((path, file)) = self.0.take()
             && names(&path, &file)
         {
             // Nothing can be done about a refusal here; the error that led here is being reported.
@@ -60,9 +59,7 @@ impl Drop for Named {
 
 /// A file that is locked and, but for one that is not kept, what the path names.
 pub(super) struct Opened {
-    /// Before the file, since it is dropped before.
-    pub(super) listed: Listed,
-    pub(super) file: File,
+    pub(super) file: Uninherited<File>,
     /// Whether it was made just now.
     pub(super) made: bool,
     pub(super) named: Named,
@@ -71,7 +68,7 @@ pub(super) struct Opened {
 pub(super) fn open(options: &VolumeOptions, notes: &mut Vec<String>) -> Result<Opened, VolumeError> {
     let path = &options.path;
     for _ in 0..ATTEMPTS {
-        let Some((file, made, listed)) = open_or_create(path, options.keep)? else { continue };
+        let Some((file, made)) = open_or_create(path, options.keep)? else { continue };
         // First the lock: what another process has just made is not ours to remove.
         let note = lock(&*options.system, &file, path)?;
         if !names(path, &file) {
@@ -84,7 +81,7 @@ pub(super) fn open(options: &VolumeOptions, notes: &mut Vec<String>) -> Result<O
             std::fs::remove_file(path).map_err(os(path, "take the name off the file"))?;
             named.stays();
         }
-        return Ok(Opened { listed, file, made, named });
+        return Ok(Opened { file, made, named });
     }
     Err(VolumeError::InUse { path: path.clone(), holder: Holder::Unknown })
 }
@@ -99,11 +96,11 @@ pub(in crate::disk) fn names(path: &Path, file: &File) -> bool {
 
 /// Opens without O_DIRECT: with it, a file system that refuses leaves an empty file behind. Whether it was made. None: it
 /// was there, and then it was not.
-fn open_or_create(path: &Path, keep: bool) -> Result<Option<(File, bool, Listed)>, VolumeError> {
+fn open_or_create(path: &Path, keep: bool) -> Result<Option<(Uninherited<File>, bool)>, VolumeError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600).custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
-    match Listed::open(|| options.clone().create_new(true).open(path)) {
-        Ok((file, listed)) => return Ok(Some((file, true, listed))),
+    match Uninherited::open(|| options.clone().create_new(true).open(path)) {
+        Ok(file) => return Ok(Some((file, true))),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(os(path, "create the file")(error)),
     }
@@ -115,13 +112,13 @@ fn open_or_create(path: &Path, keep: bool) -> Result<Option<(File, bool, Listed)
     if !keep {
         return Err(VolumeError::Exists { path: path.to_owned() });
     }
-    let (file, listed) = match Listed::open(|| options.open(path)) {
+    let file = match Uninherited::open(|| options.open(path)) {
         // Removed meanwhile, or replaced by a link: it is looked at again.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ELOOP)) => return Ok(None),
         opened => opened.map_err(os(path, "open the file"))?,
     };
     regular(path, &file.metadata().map_err(os(path, "ask what the path names"))?)?;
-    Ok(Some((file, false, listed)))
+    Ok(Some((file, false)))
 }
 
 /// Refuses what is no regular file.
@@ -162,7 +159,7 @@ mod tests {
     fn a_name_is_locked_until_it_is_gone() {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let options = VolumeOptions::new(dir.path().join("volume"), 1, 1).keep(true);
-        let Opened { file, made, named, listed: _listed } = open(&options, &mut Vec::new()).expect("made");
+        let Opened { file, made, named } = open(&options, &mut Vec::new()).expect("made");
         let other = File::open(&options.path).expect("it has a name");
         drop(file);
         assert!(made && other.try_lock().is_err() && names(&options.path, &other));

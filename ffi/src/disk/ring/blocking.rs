@@ -13,6 +13,7 @@
 
 use super::super::inbox::Bell;
 use super::{Action, Buffer, Completion, Op, Ring, Wait};
+use crate::process::Uninherited;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -41,7 +42,7 @@ struct Task {
 unsafe impl Send for Task {}
 
 struct Shared {
-    file: Arc<File>,
+    file: Arc<Uninherited<File>>,
     /// The thread that drives the ring.
     driver: Thread,
     state: Mutex<State>,
@@ -56,7 +57,11 @@ struct State {
 
 impl BlockingRing {
     /// Made by the thread that will drive it.
-    pub(in crate::disk) fn new(depth: u32, threads: usize, file: Arc<File>) -> io::Result<BlockingRing> {
+    pub(in crate::disk) fn new(
+        depth: u32,
+        threads: usize,
+        file: Arc<Uninherited<File>>,
+    ) -> io::Result<BlockingRing> {
         let depth = depth as usize;
         let state =
             State { todo: VecDeque::with_capacity(depth), done: Vec::with_capacity(depth), closing: false };

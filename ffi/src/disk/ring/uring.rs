@@ -18,7 +18,7 @@
 use super::super::inbox::Bell;
 use super::{Action, Buffer, Completion, Op, Ring, Wait};
 use crate::arena::HostArena;
-use crate::process::Listed;
+use crate::process::Uninherited;
 use crate::sys::eventfd::EventFd;
 use io_uring::{IoUring, Probe, opcode, squeue, types};
 use kvstrata_core::storage::Storage;
@@ -42,9 +42,8 @@ struct Chunk {
 }
 
 pub(in crate::disk) struct UringRing {
-    /// The ring has the volume's file, and would keep it locked in a forked child. Dropped before the ring.
-    _listed: Listed,
-    ring: IoUring,
+    /// The ring has the volume's file, and would keep it locked in a forked child.
+    ring: Uninherited<IoUring>,
     depth: usize,
     bell: Arc<EventFd>,
     /// Whether a poll of the bell is in flight.
@@ -58,7 +57,7 @@ pub(in crate::disk) struct UringRing {
     unsubmitted: bool,
     since: Instant,
     // Held for I1.
-    _file: Arc<File>,
+    _file: Arc<Uninherited<File>>,
     _arenas: Vec<Arc<HostArena>>,
 }
 
@@ -75,11 +74,11 @@ pub(in crate::disk) struct Granted {
 impl UringRing {
     pub(in crate::disk) fn new(
         depth: u32,
-        file: Arc<File>,
+        file: Arc<Uninherited<File>>,
         arenas: Vec<Arc<HostArena>>,
     ) -> io::Result<(UringRing, Granted)> {
         let mut flags = "";
-        let (ring, listed) = Listed::open(|| {
+        let ring = Uninherited::open(|| {
             let (ring, granted) = set_up(entries(depth))?;
             flags = granted;
             Ok(ring)
@@ -99,7 +98,6 @@ impl UringRing {
         let min_wait = ring.params().is_feature_min_timeout();
         let granted = Granted { flags, fixed_bytes, refused_buffers };
         let ring = UringRing {
-            _listed: listed,
             ring,
             depth: depth as usize,
             bell,

@@ -14,6 +14,7 @@ use super::super::ring::sim::{self, SimRing, World};
 use super::super::stats::ServiceState;
 use super::plan::Plan;
 use crate::arena::HostArena;
+use crate::process::Uninherited;
 use kvstrata_core::storage::Storage;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -36,7 +37,7 @@ pub(in crate::disk) struct Life {
     /// Of an encrypted volume.
     bounce: Option<Bounce>,
     /// Locked while it is held.
-    file: Option<File>,
+    file: Option<Uninherited<File>>,
 }
 
 /// What opening gives: all that an engine needs but the ring.

@@ -9,14 +9,12 @@ use kvstrata_testing::seeds::Seeds;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::PoisonError;
 
 /// In CI.
 const SEEDS: Range<u64> = 0..2000;
 
 /// What went wrong with a seed.
 fn outcome(seed: u64, tell: bool) -> Result<(), String> {
-    let _shared = crate::process::FORKS_APART.read().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir_in(folder()).expect("a temporary directory");
     let ran = catch_unwind(AssertUnwindSafe(|| run(seed, folder.path(), tell)));
     ran.unwrap_or_else(|panic| {

@@ -1,10 +1,9 @@
 //! A volume and processes that are forked, which have its file open without having opened it.
 
 use super::*;
-use crate::process::{FORKS_APART, Holder, Origin};
+use crate::process::{Holder, Origin};
 use std::io::{Read, Write, pipe};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::PoisonError;
 
 /// A process that does this and ends; its number. Its parent waits for it.
 fn fork(body: impl FnOnce()) -> libc::pid_t {
@@ -39,7 +38,6 @@ fn backends() -> [Backend; 2] {
 
 #[test]
 fn a_child_that_lives_on_does_not_keep_the_volume() {
-    let _apart = FORKS_APART.write().unwrap_or_else(PoisonError::into_inner);
     for backend in backends() {
         let dir = dir();
         let ((mut waits, go_on), (mut ended, lives)) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
@@ -64,7 +62,6 @@ fn a_child_that_lives_on_does_not_keep_the_volume() {
 
 #[test]
 fn a_volume_in_use_names_the_process_that_has_it() {
-    let _apart = FORKS_APART.write().unwrap_or_else(PoisonError::into_inner);
     let dir = dir();
     let ((mut waits, go_on), (mut opened, mut tells)) = (pipe().expect("a pipe"), pipe().expect("a pipe"));
     let holder = fork(|| {
@@ -88,7 +85,6 @@ fn a_volume_in_use_names_the_process_that_has_it() {
 
 #[test]
 fn an_inherited_volume_does_nothing_in_a_child() {
-    let _apart = FORKS_APART.write().unwrap_or_else(PoisonError::into_inner);
     for backend in backends() {
         let dir = dir();
         let volume = open(kept(&dir, backend)).expect("a volume");
@@ -98,6 +94,8 @@ fn an_inherited_volume_does_nothing_in_a_child() {
             let buffer = arena.write(1).expect("free");
             let read = volume.read(2, name(2, 1).hash, Urgency::Ordinary, buffer).wait();
             assert!(read.is_err(), "nobody serves it");
+            assert!(volume.flush().wait().is_err(), "nor writes what is left");
+            volume.retire();
             volume.close();
             // SAFETY: the parent's is another copy, of the parent's memory; this one is dropped once, since the child ends behind it.
             drop(unsafe { std::ptr::read(&volume) });

@@ -17,6 +17,7 @@ use super::super::ring::Ring;
 use super::super::ring::gds::GdsRing;
 use super::Volume;
 use crate::gds::{DeviceRange, DeviceSums, GdsDriver, GdsError, GdsFile, Pool};
+use crate::process::Uninherited;
 use kvstrata_core::SequenceHash;
 use std::fs::File;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(super) struct Device {
 pub(super) struct Terms {
     pub(super) gds: Option<Gds>,
     pub(super) sums: Option<Arc<dyn DeviceSums>>,
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<Uninherited<File>>,
     pub(super) shape: Shape,
     pub(super) verify: bool,
     pub(super) encrypted: bool,

@@ -60,7 +60,6 @@ impl Volume {
             description,
             reads: Cells::new(),
             writes: Cells::new(),
-            _listed: None,
             origin: Origin::here(),
             file: None,
             thread: Mutex::new(None),
