@@ -196,7 +196,8 @@ impl Traffic {
         if self.is_slow(inner, path) {
             return false;
         }
-        let (now, keeps_up) = (self.moment(inner), self.keeps_up(inner, path));
+        let keeps_up = self.keeps_up(inner, path) && !self.pauses(inner, path);
+        let now = self.moment(inner);
         let line = &mut self.lines[stack as usize];
         let (below, look) = (line.below.until(now), line.patience.next_look());
         // The first one has waited the longest.
@@ -222,6 +223,14 @@ impl Traffic {
         };
         let now = self.moment(inner);
         self.paces[path as usize].breaker.look(now.saturating_sub(since))
+    }
+
+    /// Whether the oldest transfer of a path takes far longer than most: the drive pauses. To be asked behind
+    /// [`is_slow`](Traffic::is_slow), which takes out those that have ended.
+    fn pauses(&mut self, inner: &Inner, path: Path) -> bool {
+        let now = self.moment(inner);
+        let pace = &self.paces[path as usize];
+        pace.started.front().is_some_and(|(.., since)| pace.breaker.hangs(now.saturating_sub(*since)))
     }
 
     /// Whether a path takes nothing more just now, being slow; what is under way will tell.

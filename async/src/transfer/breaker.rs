@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// One in so many: the part of the last transfer in the average.
 const PART: u32 = 8;
+/// So many averages, and a transfer hangs.
+const PAUSE: u32 = 4;
 
 /// Of a path.
 #[derive(Debug, Clone)]
@@ -53,6 +55,12 @@ impl Breaker {
             self.open = false;
         }
         self.open
+    }
+
+    /// Whether the oldest transfer under way, which has taken so long by now, takes far longer than most do.
+    #[must_use]
+    pub fn hangs(&self, oldest: Duration) -> bool {
+        self.average.is_some_and(|average| oldest > average * PAUSE)
     }
 
     /// As it was at the last look.
@@ -93,5 +101,13 @@ mod tests {
         breaker.ended(SECOND * 20);
         assert!(breaker.is_open());
         assert!(!Breaker::new(SECOND, SECOND * 2).look(SECOND), "the lower one is no more than the upper");
+    }
+
+    #[test]
+    fn transfer_hangs_that_takes_four_times_the_average() {
+        let mut breaker = Breaker::new(SECOND, SECOND / 2);
+        assert!(!breaker.hangs(SECOND), "nothing is known");
+        (0..100).for_each(|_| breaker.ended(SECOND / 100));
+        assert_eq!([3, 5].map(|times| breaker.hangs(SECOND / 100 * times)), [false, true]);
     }
 }

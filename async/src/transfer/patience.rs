@@ -8,14 +8,14 @@
 //!   limit = 2 × the 99th percentile of ▓ over the last requests
 //! ```
 //!
-//! Requests wait for a drive that keeps up with the copies (`transfer.keeps_up`) as long as it takes: nothing
-//! is lost. One that takes no more than twice as long for a block makes requests no more than three times as
-//! slow. A drive that does not keep up would make more of them late than the budget allows: then no request
+//! Requests wait for a drive that keeps up with the copies (`transfer.keeps_up`) as long as it takes, but for
+//! its pauses: nothing is lost. One that takes no more than twice as long for a block makes requests no more than three times as
+//! slow. A drive that does not keep up, or pauses, would make more of them late than the budget allows: then no request
 //! waits for it, until as many have been served as pay for another try.
 //!
 //! Invariants
 //! - I1: of n requests at most n/200 + 30 were let to wait for longer than the limit of their time for a drive
-//!   that does not keep up, beside those of one moment.
+//!   that does not keep up or pauses, beside those of one moment.
 //! - I2: none is let to wait for such a drive for longer than ten times the limit.
 
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub struct Patience {
     limit: Duration,
     budget: i32,
     waits: bool,
+    /// The drive did not keep up, or paused, when who waits was last looked at.
+    paused: bool,
 }
 
 impl Default for Patience {
@@ -62,7 +64,7 @@ impl Patience {
     #[must_use]
     pub fn new(fixed: Option<Duration>) -> Patience {
         let limit = fixed.unwrap_or(SHORTEST);
-        Patience { fixed, buckets: [0; BUCKETS], seen: 0, limit, budget: MOST, waits: true }
+        Patience { fixed, buckets: [0; BUCKETS], seen: 0, limit, budget: MOST, waits: true, paused: false }
     }
 
     /// How long a request may wait.
@@ -88,7 +90,9 @@ impl Patience {
     /// A request was served, while copies took so long, and after it had waited so long for writes below, of
     /// a drive that keeps up or does not.
     pub fn served(&mut self, copying: Duration, waited: Duration, keeps_up: bool) {
-        if waited > self.limit && !keeps_up {
+        if waited <= self.limit {
+            self.paused = false;
+        } else if !keeps_up || self.paused {
             self.pay(-COST);
         }
         self.see(bucket(copying), 1);
@@ -104,6 +108,7 @@ impl Patience {
         if keeps_up {
             return true;
         }
+        self.paused = true;
         let cost = i32::try_from(waiting).unwrap_or(i32::MAX).saturating_mul(COST);
         if self.waits && cost > self.budget {
             // They go on at once, and pay as if all had been late.
