@@ -66,7 +66,7 @@ fn a_trace_in_seconds_of_other_blocks_is_warned_of() {
     let list = warnings("qwen-bailian.jsonl", &[]);
     let [length, seconds] = &list[..] else { panic!("{list:?}") };
     assert!(
-        length.starts_with("line 1: hash_ids has 5 blocks, and input_length = 521 makes 2 of 512 tokens; ")
+        length.starts_with("line 1: hash_ids has 5 block(s), and input_length = 521 makes 2 of 512 tokens; ")
             && length.contains("--trace-block-tokens")
             && length.ends_with("[2 lines in all]"),
         "{length}"
@@ -84,7 +84,7 @@ fn a_trace_in_seconds_of_other_blocks_is_warned_of() {
     );
     assert_eq!(
         refusal("qwen-bailian.jsonl", &["--trace-block-tokens", "16"]),
-        "line 1: hash_ids has 5 blocks, and input_length = 521 makes 33 of 16 tokens; --trace-block-tokens 16 is not what the trace has"
+        "line 1: hash_ids has 5 block(s), and input_length = 521 makes 33 of 16 tokens; --trace-block-tokens 16 is not what the trace has"
     );
 }
 
@@ -102,7 +102,7 @@ fn a_trace_out_of_order_is_warned_of() {
         list.len() == 2
             && list[0].starts_with("line 2: timestamp = 100 is before that of line 1, 5000: ")
             && list[1].starts_with(
-                "line 3: hash_ids has 1 blocks, and input_length = 1024 makes 2 of 512 tokens; "
+                "line 3: hash_ids has 1 block(s), and input_length = 1024 makes 2 of 512 tokens; "
             ),
         "{list:?}"
     );
@@ -113,13 +113,13 @@ fn a_length_that_its_blocks_contradict_is_warned_of() {
     let list = warnings("inconsistent-length.jsonl", &[]);
     assert!(
         list.len() == 1
-            && list[0].starts_with("line 1: hash_ids has 1 blocks, and input_length = 5000 makes 10 "),
+            && list[0].starts_with("line 1: hash_ids has 1 block(s), and input_length = 5000 makes 10 "),
         "{list:?}"
     );
     let refused = refusal("inconsistent-length.jsonl", &["--trace-block-tokens", "512"]);
     assert!(
         refused
-            .starts_with("line 1: hash_ids has 1 blocks, and input_length = 5000 makes 10 of 512 tokens; "),
+            .starts_with("line 1: hash_ids has 1 block(s), and input_length = 5000 makes 10 of 512 tokens; "),
         "{refused}"
     );
 }

@@ -107,6 +107,26 @@ fn reads_that_fail_are_misses_and_never_a_wrong_byte() {
     assert!(report.to_string().contains("failed transfers 4 disk reads; each is a miss"), "{report}");
 }
 
+/// Behind a disk read that fails the device may have blocks still: they are hits, so that each block is a hit or filled.
+#[test]
+fn blocks_behind_a_failed_read_are_hits_where_the_device_has_them() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+    let settings = Settings { requests: None, device_blocks: 4, host_blocks: 4, ..settings(folder.path()) };
+    let mut requests: Vec<Vec<u64>> = vec![vec![0]];
+    // The first block goes down to the disk.
+    requests.extend((1..6).map(|number| (10 * number..10 * number + 4).collect()));
+    requests.extend([vec![70, 71], vec![0, 70, 71]]);
+    let (served, blocks) = (requests.len() as u64, requests.iter().map(Vec::len).sum::<usize>() as u64);
+    let device = common::device(&settings);
+    let report = common::run(settings, device, common::trace_file(folder.path(), &requests), &|progress| {
+        if progress.requests == served - 1 {
+            volume_file(folder.path()).set_len(0).expect("truncated");
+        }
+    });
+    assert_eq!((report.failures.disk_read, report.hits.device, report.hits.disk), (1, 2, 0), "{report}");
+    assert_eq!(report.hit_blocks + report.bytes.filled / 4096, blocks, "{report}");
+}
+
 /// A device of which every `every`th copy, either way, fails.
 #[derive(Debug)]
 struct FailingPort {

@@ -19,7 +19,7 @@ Examples:
   kvstrata config --check kvstrata.toml --here
       The same, and whether this machine has the memory, disk room, O_DIRECT, driver, port and memory lock for it.
 
-Exit codes: 0 all well; 2 a setting is wrong, or this machine has not what it asks for, and the message names it, its value, where it
+Exit codes: 0 all well; 2 a setting is wrong, or this machine lacks what it asks for, and the message names it, its value, where it
 came from and what is allowed.";
 
 /// Print the settings of a manager: keys, variables, defaults, what is allowed

@@ -166,16 +166,32 @@ impl Here {
                 need.1 = need.1.saturating_add(whole.saturating_sub(there));
             }
         }
-        for (file, needed) in needs.into_values() {
-            self.room(config, &file, needed);
-        }
-        for place in places {
-            self.direct(config, &place);
+        let drives = needs.len();
+        let bad: Vec<Bad> =
+            needs.into_values().filter_map(|(file, needed)| self.room(config, &file, needed)).collect();
+        self.refuse_all_or_warn(bad, drives);
+        let bad: Vec<Bad> = places.iter().filter_map(|place| self.direct(config, place)).collect();
+        self.refuse_all_or_warn(bad, places.len());
+    }
+
+    /// Where one of several serves, the tier does.
+    fn refuse_all_or_warn(&mut self, bad: Vec<Bad>, of: usize) {
+        let all = bad.len() == of;
+        for Bad { name, detail, remedy, refusal } in bad {
+            match all {
+                true => self.refuse(name, detail, remedy, refusal),
+                false => self.limited(
+                    name,
+                    detail,
+                    "the blocks that would be there are missing",
+                    remedy.to_owned(),
+                ),
+            }
         }
     }
 
     /// Room on one file system, which the first of its files names.
-    fn room(&mut self, config: &ManagerConfig, file: &Path, needed: u64) {
+    fn room(&mut self, config: &ManagerConfig, file: &Path, needed: u64) -> Option<Bad> {
         let folder = folder_of(file);
         let there = match probe::disk_room(file) {
             Ok(there) => there,
@@ -183,7 +199,7 @@ impl Here {
                 let refusal =
                     format!("{}: {}: {error}; name an existing folder", self.paths(config), folder.display());
                 let detail = format!("{}: {error}", folder.display());
-                return self.refuse("disk room", detail, "name an existing folder", refusal);
+                return Some(Bad { name: "disk room", detail, remedy: "name an existing folder", refusal });
             }
         };
         let of_files = binary(needed as f64);
@@ -192,24 +208,22 @@ impl Here {
             there => format!("{} are there", binary(there as f64)),
         };
         let detail = format!("{}: needs {of_files} more, and {of_drive}", folder.display());
-        match needed <= there {
-            true => self.found("disk room", detail),
-            false => {
-                let (blocks, origin) = (config.disk.blocks, config.origin("disk.blocks"));
-                let refusal =
-                    format!("disk.blocks = {blocks} ({origin}): {detail}; use fewer, or other disk.paths");
-                self.refuse("disk room", detail, "use fewer blocks, or other disk.paths", refusal);
-            }
+        if needed <= there {
+            self.found("disk room", detail);
+            return None;
         }
+        let (blocks, origin) = (config.disk.blocks, config.origin("disk.blocks"));
+        let refusal = format!("disk.blocks = {blocks} ({origin}): {detail}; use fewer, or other disk.paths");
+        Some(Bad { name: "disk room", detail, remedy: "use fewer blocks, or other disk.paths", refusal })
     }
 
     /// Makes a volume of one slot, which has a name for an instant only: by the backend that is wanted,
     /// whatever it needs.
-    fn direct(&mut self, config: &ManagerConfig, place: &Path) {
+    fn direct(&mut self, config: &ManagerConfig, place: &Path) -> Option<Bad> {
         let folder = if place.is_dir() { place.to_owned() } else { folder_of(place) };
         if !folder.is_dir() {
             // Said already, of its room.
-            return;
+            return None;
         }
         let file = folder.join(format!(".kvstrata-here-{}", std::process::id()));
         let backend = config.disk.backend;
@@ -220,7 +234,8 @@ impl Here {
                     "{} and disk.backend = {backend} ({origin}): {error}; choose another path or backend",
                     self.paths(config)
                 );
-                self.refuse("volumes", error.to_string(), "choose another path or backend", refusal);
+                let remedy = "choose another path or backend";
+                return Some(Bad { name: "volumes", detail: error.to_string(), remedy, refusal });
             }
             Ok((volume, _)) => {
                 let found = volume.describe();
@@ -236,6 +251,7 @@ impl Here {
                 }
             }
         }
+        None
     }
 
     fn key(&mut self, config: &ManagerConfig) {
@@ -270,6 +286,14 @@ impl Here {
         let paths: Vec<_> = config.disk.paths.iter().map(|path| path.display().to_string()).collect();
         format!("disk.paths = {} ({})", paths.join(","), config.origin("disk.paths"))
     }
+}
+
+/// What is wrong with one of several places.
+struct Bad {
+    name: &'static str,
+    detail: String,
+    remedy: &'static str,
+    refusal: String,
 }
 
 /// The folder that a file lies in, or would.

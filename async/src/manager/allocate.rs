@@ -50,7 +50,7 @@ pub enum AllocateError {
     },
     /// Not in time.
     #[error(
-        "{requested} blocks were not to be had in {waited:?}: {}{available} of {capacity} are free or evictable, and {ahead} waited before; \
+        "{requested} block(s) did not come within {waited:?}: {}{available} of {capacity} are free or evictable, and {ahead} waited before; \
          release some, or preempt a request", at_quota(*.requested, *.tenant)
     )]
     Deadline {

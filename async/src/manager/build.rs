@@ -379,6 +379,13 @@ fn assemble(
     let tenants = Tenants::of(config);
     let recovered = |stack: &Stack| stack.disk.iter().flat_map(|disk| disk.recovered()).collect();
     let recovered: Vec<Vec<_>> = stacks.iter().map(recovered).collect();
+    if !hashing.lasts && recovered.iter().any(|blocks| !blocks.is_empty()) {
+        tracing::warn!(
+            remedy = "set hash.key_file or hash.key_env to the secret that they were hashed under",
+            "the disk tier has blocks of an earlier process, and block hashes have a secret of this process alone: \
+             the manager's hashes find none of those blocks"
+        );
+    }
     let claim = |stack: usize, slot, tenant| stacks[stack].disk_owners.claim(slot, tenant);
     tenants.names.recovered(&recovered, claim);
     let naming = Naming::new(parts.names);

@@ -17,12 +17,13 @@ use kvstrata_ffi::shown::{shown, shown_path};
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Its name beside the volumes.
 pub(crate) const FILE: &str = "kvstrata.hash-key";
+const OF_THIS_PROCESS: &str = "a secret of this process alone";
 
 /// Why there is no secret.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,14 @@ pub enum HashKeyError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A secret that was found beside the volumes is not this user's.
+    #[error("hash.key_file: the key beside the volumes, {}, is not used: {source}", shown_path(path))]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// What it is instead.
+        source: io::Error,
+    },
     /// The system gives no random numbers.
     #[error("hash.key_file: the system gives no random numbers for a key; name a file with hash.key_file")]
     Random,
@@ -57,17 +66,23 @@ pub(super) struct Chosen {
     pub(super) hasher: Hasher,
     /// For people.
     pub(super) origin: String,
+    /// Whether the next process has it too.
+    pub(super) lasts: bool,
     /// Random: where the pools' tables put hashes, which may be an engine's own, or an attacker's.
     pub(super) seed: u64,
 }
 
 /// The hasher that the settings ask for; makes the key file beside the volumes, if there is to be one.
 pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
+    chosen(config, true)
+}
+
+fn chosen(config: &ManagerConfig, writes: bool) -> Result<Chosen, HashKeyError> {
     let drawn = Key::random().map_err(|_| HashKeyError::Random)?;
     let seed = drawn.expose().iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
     if config.hash.function == HashFunction::Xxh3 {
         let origin = "no secret: anyone who chooses tokens can choose hashes".to_owned();
-        return Ok(Chosen { hasher: Hasher::Xxh3, origin, seed });
+        return Ok(Chosen { hasher: Hasher::Xxh3, origin, lasts: true, seed });
     }
     let failed = |setting| move |source| HashKeyError::Key { setting, source };
     let (key, origin) = match (&config.hash.key_file, &config.hash.key_env) {
@@ -79,18 +94,16 @@ pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
             let key = Key::from_variable(name).map_err(failed("hash.key_env"))?;
             (key, format!("secret of the variable {}", shown(name)))
         }
-        (None, None) => match beside(config)? {
-            Some(file) => {
-                let key = Key::from_file(&file).map_err(failed("hash.key_file"))?;
-                (key, format!("secret of {}", shown_path(&file)))
-            }
+        (None, None) => match beside(config, writes)? {
+            Some((file, key)) => (key, format!("secret of {}", shown_path(&file))),
             None => {
                 let key = Key::random().map_err(|_| HashKeyError::Random)?;
-                (key, "a secret of this process alone".to_owned())
+                (key, OF_THIS_PROCESS.to_owned())
             }
         },
     };
-    Ok(Chosen { hasher: Keyed::new(key.expose()).into(), origin, seed })
+    let lasts = origin != OF_THIS_PROCESS;
+    Ok(Chosen { hasher: Keyed::new(key.expose()).into(), origin, lasts, seed })
 }
 
 /// What [`choose`] would do, in words, without making a file.
@@ -102,39 +115,69 @@ pub(crate) fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
         Some(file) if !files.iter().any(|file| file.exists()) => {
             Ok(format!("keyed, a secret that the first start writes to {}", shown_path(file)))
         }
-        _ => choose(config).map(|chosen| format!("{}, {}", chosen.hasher.name(), chosen.origin)),
+        _ => chosen(config, false).map(|chosen| format!("{}, {}", chosen.hasher.name(), chosen.origin)),
     }
 }
 
 /// The secret beside the volumes, if volumes stay: the first file that is there, or a new one. Each folder gets the same,
-/// so that a volume that cannot be opened takes no secret along.
-fn beside(config: &ManagerConfig) -> Result<Option<PathBuf>, HashKeyError> {
+/// so that a volume that cannot be opened takes no secret along. Without `writes` nothing is made.
+fn beside(config: &ManagerConfig, writes: bool) -> Result<Option<(PathBuf, Key)>, HashKeyError> {
     let files = files(config);
-    let found = match files.iter().find(|file| file.exists()) {
+    let mut refused = None;
+    let is_there = |file: &&PathBuf| file.symlink_metadata().is_ok();
+    let mut there = files.iter().filter(is_there).filter_map(|file| {
+        let read = read(file).map_err(|error| refused.get_or_insert(error));
+        Some((file, read.ok()?))
+    });
+    let (found, key) = match there.next() {
         Some(found) => found,
-        None => {
-            let key = Key::random().map_err(|_| HashKeyError::Random)?;
-            // A folder that is full, or may not be written, costs its own volume alone.
-            let mut refused = None;
-            let made = files.iter().find(|file| {
-                let made = make(file, &key).map_err(|source| (file.to_path_buf(), source));
-                made.map_err(|error| refused.get_or_insert(error)).is_ok()
-            });
-            match (made, refused) {
-                (Some(made), _) => made,
-                (None, Some((path, source))) => return Err(HashKeyError::Make { path, source }),
-                (None, None) => return Ok(None),
-            }
-        }
+        None => match refused {
+            // A secret that cannot be read is not replaced: the volumes beside it may be filled under it.
+            Some(error) => return Err(error),
+            None if !writes || files.is_empty() => return Ok(None),
+            None => first(&files)?,
+        },
     };
-    // Read, also where it was made: another process may have been first (I1).
-    let key = Key::from_file(found);
-    let key = key.map_err(|source| HashKeyError::Key { setting: "hash.key_file", source })?;
-    for file in files.iter().filter(|file| !file.exists()) {
+    for file in files.iter().filter(|file| writes && !file.exists()) {
         // A copy that cannot be made is missed only if the folder of `found` goes.
         let _ = make(file, &key);
     }
-    Ok(Some(found.clone()))
+    Ok(Some((found.clone(), key)))
+}
+
+/// A new secret, in the first folder that takes it: one that is full, or may not be written, costs its own volume alone.
+fn first(files: &[PathBuf]) -> Result<(&PathBuf, Key), HashKeyError> {
+    let key = Key::random().map_err(|_| HashKeyError::Random)?;
+    let mut refused = None;
+    for file in files {
+        match make(file, &key) {
+            // Read, since another process may have been first (I1).
+            Ok(()) => return Ok((file, read(file)?)),
+            Err(source) => _ = refused.get_or_insert((file.clone(), source)),
+        }
+    }
+    Err(refused.map_or(HashKeyError::Random, |(path, source)| HashKeyError::Make { path, source }))
+}
+
+fn read(file: &Path) -> Result<Key, HashKeyError> {
+    is_ours(file).map_err(|source| HashKeyError::NotOurs { path: file.to_owned(), source })?;
+    Key::from_file(file).map_err(|source| HashKeyError::Key { setting: "hash.key_file", source })
+}
+
+/// Refuses a file that somebody else has put there: whoever knows the secret can make any hash.
+fn is_ours(file: &Path) -> io::Result<()> {
+    let facts = fs::symlink_metadata(file)?;
+    let (owner, own) = (facts.uid(), fs::metadata("/proc/self").map_or(facts.uid(), |process| process.uid()));
+    if !facts.is_file() {
+        return Err(io::Error::other("it is not a regular file; name the secret's own with hash.key_file"));
+    }
+    if owner != own && owner != 0 {
+        let why = format!(
+            "user {owner} owns it, and this process is user {own}'s; name the secret's file with hash.key_file"
+        );
+        return Err(io::Error::other(why));
+    }
+    Ok(())
 }
 
 /// Where the secret is, or would be: in the folder of each of `disk.paths`. A folder that is not there has no volume
@@ -226,6 +269,34 @@ mod tests {
         fs::create_dir(&places[0]).expect("made");
         assert_eq!(id(&config), first);
         assert!(places[0].join(FILE).exists(), "it has the secret again");
+    }
+
+    #[test]
+    fn key_is_made_where_the_first_folder_takes_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // No file can be made in the first one, whoever asks.
+        let places = [PathBuf::from("/proc/self/volume"), folder.path().join("volume")];
+        let builder = ManagerConfig::builder().disk_blocks(16).disk_paths(places.to_vec());
+        let config = builder.build().expect("valid settings");
+        let first = id(&config);
+        assert!(folder.path().join(FILE).exists());
+        assert_eq!(id(&config), first);
+    }
+
+    #[test]
+    fn key_that_a_link_names_is_not_used_and_another_folders_is() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let places = ["a", "b"].map(|name| folder.path().join(name));
+        places.iter().for_each(|place| fs::create_dir(place).expect("made"));
+        let builder = ManagerConfig::builder().disk_blocks(16).disk_paths(places.to_vec());
+        let config = builder.build().expect("valid settings");
+        let first = id(&config);
+        fs::rename(places[0].join(FILE), folder.path().join("planted")).expect("there");
+        std::os::unix::fs::symlink(folder.path().join("planted"), places[0].join(FILE)).expect("made");
+        assert_eq!(id(&config), first, "of the other folder");
+        fs::remove_file(places[1].join(FILE)).expect("there");
+        let error = choose(&config).map(|_| ()).expect_err("a link").to_string();
+        assert!(error.contains("is not used: it is not a regular file"), "{error}");
     }
 
     #[test]

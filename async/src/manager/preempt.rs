@@ -14,10 +14,10 @@ use super::blocks::{Blocks, BlocksMut};
 use super::inner::Inner;
 use super::offload::{Offload, Offloaded};
 use super::onboard::{OnboardError, OnboardOptions};
+use crate::places::random_seed;
 use crate::transfer::Cause;
 use kvstrata_core::hash::BlockHasher;
-use kvstrata_core::{BlockId, BlockRef, SequenceHash, Xxh3};
-use std::hash::{BuildHasher, RandomState};
+use kvstrata_core::{BlockId, BlockRef, Keyed, SequenceHash};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tracing::Instrument;
@@ -71,28 +71,25 @@ impl Preempted {
     }
 }
 
-/// Names that no sequence has, nor another manager's blocks: of 128 bits that begin from 128 random ones.
+/// Names that no sequence has, nor another manager's blocks, and that no other of them tells: numbers under a secret of their own.
 #[derive(Debug)]
 pub(super) struct Naming {
     number: AtomicU64,
-    from: [u64; 2],
+    secret: Keyed,
 }
 
 impl Naming {
     /// From the same, the same names.
     pub(super) fn new(from: Option<u64>) -> Naming {
-        let random = || RandomState::new().hash_one(0);
-        Naming {
-            number: AtomicU64::new(0),
-            from: from.map_or_else(|| [random(), random()], |from| [from; 2]),
-        }
+        let from = from.map_or_else(|| std::array::from_fn(|_| random_seed()), |from| [from; 4]);
+        let secret = Keyed::new(&std::array::from_fn(|at| from[at / 8].to_le_bytes()[at % 8]));
+        Naming { number: AtomicU64::new(0), secret }
     }
 
     fn one(&self) -> SequenceHash {
         // Relaxed: only that the numbers differ.
         let number = self.number.fetch_add(1, Relaxed);
-        let of = [number, self.from[0], self.from[1]].map(u64::to_le_bytes);
-        SequenceHash::from_u128(Xxh3.bytes(of.as_flattened()))
+        SequenceHash::from_u128(self.secret.bytes(&number.to_le_bytes()))
     }
 }
 

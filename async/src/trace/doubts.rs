@@ -98,7 +98,7 @@ pub(super) fn length(
     let wanted = input_length.div_ceil(u64::from(tokens));
     write!(
         f,
-        "hash_ids has {blocks} blocks, and input_length = {input_length} makes {wanted} of {tokens} tokens"
+        "hash_ids has {blocks} block(s), and input_length = {input_length} makes {wanted} of {tokens} tokens"
     )
 }
 

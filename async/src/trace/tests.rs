@@ -213,7 +213,7 @@ fn lengths_that_contradict_a_block_are_named_by_line() {
     assert_eq!(
         warned(&lines(&[(0.0, 16, 1), (0.0, 521, 33), (0.0, 553, 35)]), usual),
         Ok(vec![
-            "line 2: hash_ids has 33 blocks, and input_length = 521 makes 2 of 512 tokens; say how many tokens a block has with \
+            "line 2: hash_ids has 33 block(s), and input_length = 521 makes 2 of 512 tokens; say how many tokens a block has with \
              --trace-block-tokens (16 fits the lines read) [2 lines in all]"
                 .to_owned()
         ])
@@ -226,12 +226,12 @@ fn lengths_that_contradict_a_block_are_named_by_line() {
     assert_eq!(warned(&lines(&[(0.0, 521, 33), (0.0, 553, 35)]), of_tokens(16)), Ok(vec![]));
     let refused = warned(&sixteen, of_tokens(16)).expect_err("said, and contradicted");
     assert!(
-        refused.contains("line 1: hash_ids has 1 blocks, and input_length = 500 makes 32 of 16 tokens"),
+        refused.contains("line 1: hash_ids has 1 block(s), and input_length = 500 makes 32 of 16 tokens"),
         "{refused}"
     );
     assert!(refused.contains("--trace-block-tokens 16 "), "{refused}");
     let none = warned(&lines(&[(0.0, 600, 0)]), usual).expect("read");
-    assert!(none[0].contains("hash_ids has 0 blocks"), "{none:?}");
+    assert!(none[0].contains("hash_ids has 0 block(s)"), "{none:?}");
 }
 
 #[test]

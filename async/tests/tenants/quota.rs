@@ -64,7 +64,7 @@ async fn who_waits_at_a_quota_waits_for_its_own_and_holds_nobody_up() {
     // Not that there are twelve for the one that was not to be had.
     assert_eq!(
         error.to_string(),
-        "1 blocks were not to be had in 5ms: the tenant has 4 of the 4 that it may have, though of the device 12 of 16 are free or evictable, \
+        "1 block(s) did not come within 5ms: the tenant has 4 of the 4 that it may have, though of the device 12 of 16 are free or evictable, \
          and 0 waited before; release some, or preempt a request"
     );
     let waits = tokio::spawn({

@@ -10,7 +10,8 @@
 //! CBC-MAC is a pseudo-random function for messages none of which is a prefix of another (Bellare, Kilian and Rogaway,
 //! "The security of the cipher block chaining message authentication code", 2000; Petrank and Rackoff, "CBC MAC for
 //! real-time data sources", 2000). With 128-bit blocks an attacker who sees the hashes of q messages of at most l words
-//! distinguishes them from random numbers with a probability of about l·q² / 2¹²⁸. SECURITY.md says what follows from it.
+//! distinguishes them from random numbers with a probability of at most about 12·l·q² / 2¹²⁸ (Bellare, Pietrzak and
+//! Rogaway, "Improved security analyses for CBC MACs", 2005). SECURITY.md says what follows from it.
 //!
 //! Invariants:
 //!

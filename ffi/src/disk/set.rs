@@ -297,8 +297,12 @@ fn is_of_its_own(error: &VolumeError) -> bool {
         | VolumeError::NoSpace { .. }
         | VolumeError::Quota { .. }
         | VolumeError::FileSizeLimit { .. }
-        | VolumeError::NoDirect { .. }
-        | VolumeError::Os { .. } => true,
+        | VolumeError::NoDirect { .. } => true,
+        // What the process is short of, the others are too: threads, descriptors, memory.
+        VolumeError::Os { source, .. } => {
+            let short = [libc::EAGAIN, libc::ENOMEM, libc::EMFILE, libc::ENFILE];
+            !source.raw_os_error().is_some_and(|errno| short.contains(&errno))
+        }
         VolumeError::Option { option, .. } => *option == "path",
         // What another process uses, or holds something else, is a mistake of whoever named it.
         VolumeError::InUse { .. } | VolumeError::Foreign { .. } | VolumeError::NoUring { .. } => false,
