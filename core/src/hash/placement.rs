@@ -86,8 +86,11 @@ mod tests {
 
     const KEYS: u128 = 1 << 15;
 
+    /// The n-th key.
+    type Family = fn(u128) -> u128;
+
     /// Keys that share a place, by a place's square, per key; random ones have 1.5 on twice as many places.
-    fn crowding(key: impl Fn(u128) -> u128) -> f64 {
+    fn crowding(key: Family) -> f64 {
         const SEEDS: u64 = 200;
         let mut squares = 0;
         for seed in 0..SEEDS {
@@ -103,7 +106,7 @@ mod tests {
     /// or in the middle; small numbers; both halves at once.
     #[test]
     fn chosen_keys_spread_like_random_ones() {
-        let families: [(&str, fn(u128) -> u128); 9] = [
+        let families: [(&str, Family); 9] = [
             ("equal xor", |n| (n * 0x9e37_79b9) << 64 | (n * 0x9e37_79b9)),
             ("high bits of the high half", |n| n << 113),
             ("high bits of the low half", |n| n << 49),
