@@ -49,3 +49,4 @@ mod figures;
 mod files;
 mod number;
 mod places;
+mod stripes;

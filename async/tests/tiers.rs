@@ -2,8 +2,9 @@
 
 mod common;
 
+use kvstrata::config::DiskFill;
 use kvstrata::disk::AdmissionPolicy;
-use kvstrata::replay::{DiskFill, Replay, Report, Settings};
+use kvstrata::replay::{Replay, Report, Settings};
 use kvstrata::trace::{TraceReader, TraceSource};
 use kvstrata_core::Policy;
 use std::collections::HashMap;

@@ -59,6 +59,7 @@ pub mod waiting;
 mod error;
 mod free;
 mod id;
+mod lane;
 mod policy;
 mod prefetch;
 mod registry;

@@ -198,12 +198,12 @@ enum DiskFill {
     No,
 }
 
-impl From<DiskFill> for crate::replay::DiskFill {
-    fn from(fill: DiskFill) -> crate::replay::DiskFill {
+impl From<DiskFill> for crate::config::DiskFill {
+    fn from(fill: DiskFill) -> crate::config::DiskFill {
         match fill {
-            DiskFill::First => crate::replay::DiskFill::First,
-            DiskFill::Background => crate::replay::DiskFill::Background,
-            DiskFill::No => crate::replay::DiskFill::No,
+            DiskFill::First => crate::config::DiskFill::First,
+            DiskFill::Background => crate::config::DiskFill::Background,
+            DiskFill::No => crate::config::DiskFill::No,
         }
     }
 }

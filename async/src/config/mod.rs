@@ -55,7 +55,7 @@ pub use table::{
     RuntimeSettings, Settings, TransferSettings, WatermarkSettings,
 };
 pub use variables::CONFIG_VARIABLE;
-pub use words::{DeviceKind, GroupKind, HashFunction, Verify, WriteMode};
+pub use words::{DeviceKind, DiskFill, GroupKind, HashFunction, Verify, WriteMode};
 
 use crate::tier::Tier;
 use block::Shape;

@@ -12,9 +12,8 @@
 use super::builder::ManagerConfigBuilder;
 use super::kind::{Address, Bytes, File, Files, Flag, Fraction, Kind, Maybe, Number, Text, Time, Word};
 use super::raw::Raw;
-use super::words::{DeviceKind, HashFunction, Verify, WriteMode};
+use super::words::{DeviceKind, DiskFill, HashFunction, Verify, WriteMode};
 use crate::disk::AdmissionPolicy;
-use crate::replay::DiskFill;
 use kvstrata_core::Policy;
 use kvstrata_core::layout::{DType, HeadOrder, Model};
 use kvstrata_core::pool::MAX_CAPACITY;

@@ -2,7 +2,6 @@
 
 use super::kind::Named;
 use crate::disk::AdmissionPolicy;
-use crate::replay::DiskFill;
 use kvstrata_core::Policy;
 use kvstrata_core::layout::{DType, HeadOrder, Model};
 use kvstrata_ffi::disk::Backend;
@@ -108,6 +107,17 @@ impl Named for Backend {
             Backend::Blocking => "threads",
         }
     }
+}
+
+/// When what was never written of a file is written through: it is slower to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskFill {
+    /// Before it is used.
+    First,
+    /// While it is used, whenever nobody asks for anything.
+    Background,
+    /// Never.
+    No,
 }
 
 impl Named for DiskFill {

@@ -36,11 +36,13 @@ mod tier;
 mod unforgotten;
 mod write;
 
+pub use crate::transfer::{
+    FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates,
+};
 pub(crate) use admission::Sketch;
 pub use admission::{Admission, AdmissionPolicy, UnknownAdmission};
 pub use budget::Budget;
 pub use mover::DiskMover;
 pub use recover::RecoveryReport;
-pub use stats::{FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates};
 pub use tier::{DiskTier, ReadOutcome, TierError, TierOptions};
 pub use write::{WriteOutcome, Writing};

@@ -29,8 +29,8 @@
 //!   still to bring.
 
 use super::errand::NoThread;
-use super::stats::TierStats;
 use super::tier::DiskTier;
+use crate::transfer::TierStats;
 use crate::transfer::{Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, MutableBlock, SequenceHash};
 use kvstrata_ffi::disk::OwnerId;

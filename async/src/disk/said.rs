@@ -8,9 +8,9 @@
 //! # Orderings
 //! Relaxed: only that one of those who find it out says it.
 
-use super::stats::RejectedAtOpening;
 use super::tier::DiskTier;
 use crate::contained::contained;
+use crate::transfer::RejectedAtOpening;
 use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection, ServiceState};
 use kvstrata_ffi::shown::shown_path;
 use std::fmt::Display;

@@ -34,10 +34,11 @@ use super::erase::Erasures;
 use super::errand::Errands;
 use super::recover::{self, RecoveryReport};
 use super::said::Said;
-use super::stats::{Counters, Rejected, RejectedAtOpening, RejectedReads, TierStats};
+use super::stats::Counters;
 use super::take::Taking;
 use super::unforgotten::Unforgotten;
 use crate::places::random_seed;
+use crate::transfer::{Rejected, RejectedAtOpening, RejectedReads, TierStats};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{

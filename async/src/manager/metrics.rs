@@ -1,13 +1,12 @@
 //! The manager's figures, gathered: see [`crate::metrics`].
 
-use super::counts::ManagerStats;
 use super::inner::Inner;
 use super::schedule::Waiter;
 use super::stack::Needs;
 use super::tenants::TenantId;
 use crate::disk::RejectedReads;
 use crate::metrics::{
-    Bound, Call, CallMetrics, DiskMetrics, Endpoint, Found, GroupMetrics, Metrics, PathMetrics,
+    Bound, Call, CallMetrics, DiskMetrics, Endpoint, Found, GroupMetrics, ManagerStats, Metrics, PathMetrics,
     TenantMetrics, TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
 use crate::tier::Tier;

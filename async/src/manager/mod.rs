@@ -110,11 +110,11 @@ pub(crate) mod volume_files;
 pub(crate) mod volumes;
 mod watch;
 
+pub use crate::metrics::{ManagerStats, PathStats, Refusal};
 pub use allocate::{AllocateError, AllocateOptions};
 pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault, TooManyReferences};
 pub use build::{BuildError, Parts, StackParts};
 pub use census::{Census, TierCensus};
-pub use counts::{ManagerStats, PathStats, Refusal};
 pub use group::Group;
 pub use groups::{GroupMatch, GroupsMatch, GroupsOnboarded, OnboardGroups};
 pub use hash_key::HashKeyError;

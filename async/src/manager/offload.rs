@@ -3,7 +3,6 @@
 
 use super::asked::Asked;
 use super::blocks::Blocks;
-use super::counts::Refusal;
 use super::deadlines::Waits;
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
@@ -11,6 +10,7 @@ use super::notices::About;
 use super::schedule::GatedCopy;
 use super::traffic::Traffic;
 use super::unwritten::written_after;
+use crate::metrics::Refusal;
 use crate::scheduler::Gate;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};

@@ -1,6 +1,5 @@
 //! The engine's clock, and what waits for its gates.
 
-use super::counts::Refusal;
 use super::deadlines::Waits;
 use super::down::{Cargo, Have, let_go};
 use super::inner::Inner;
@@ -8,6 +7,7 @@ use super::notices::About;
 use super::steps::Steps;
 use super::traffic::Traffic;
 use super::unwritten::{Marked, written_after};
+use crate::metrics::Refusal;
 use crate::scheduler::{Call, Gate, Misuse, Reason};
 use crate::transfer::{Cause, Class, Path};
 use kvstrata_core::BlockRef;

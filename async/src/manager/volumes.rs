@@ -5,9 +5,8 @@
 
 use super::hash_key::Chosen;
 use super::volume_files;
-use crate::config::{Group, ManagerConfig};
+use crate::config::{DiskFill, Group, ManagerConfig};
 use crate::disk::{DiskTier, TierError, TierOptions};
-use crate::replay::DiskFill;
 use crate::tier::Tier;
 use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::layout::LayoutError;

@@ -4,7 +4,8 @@
 //! Relaxed throughout: a count publishes nothing.
 
 use super::matching::PrefixMatch;
-use crate::metrics::{Call, Found, Latencies, LatencyHistogram, Lookups, Requests, Stripes, add};
+use crate::metrics::{Call, Found, Latencies, LatencyHistogram, Lookups, Requests};
+use crate::stripes::{Stripes, add};
 use crate::tier::Tier;
 use crate::transfer::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -4,7 +4,7 @@
 //! # Orderings
 //! Relaxed: see `stripes.rs`. A reader may see a bucket without its part of the sum; the number of values is that of the buckets.
 
-use super::stripes::add;
+use crate::stripes::add;
 use serde::Serialize;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

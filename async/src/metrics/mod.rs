@@ -14,7 +14,8 @@
 //! | `text.rs` | the exposition text, version 0.0.4 |
 //! | `reference.rs` | the table as text, Markdown and data |
 //! | `endpoint.rs` | [`Endpoint`]: `/metrics` and `/healthz` |
-//! | `stripes.rs`, `histogram.rs` | counters of threads apart; latencies and sizes in fixed buckets |
+//! | `stats.rs` | [`ManagerStats`]: what a manager has counted |
+//! | `histogram.rs` | latencies and sizes in fixed buckets |
 //!
 //! Invariants
 //! - I1: whatever is counted is counted in one place, and read from there.
@@ -27,7 +28,7 @@ mod head;
 mod histogram;
 mod reference;
 mod snapshot;
-mod stripes;
+mod stats;
 mod table;
 mod text;
 
@@ -39,9 +40,9 @@ pub use snapshot::{
     Call, CallMetrics, DiskMetrics, Found, GroupMetrics, Lookups, Metrics, PathMetrics, Requests,
     ReuseMetrics, TenantMetrics, TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
+pub use stats::{ManagerStats, PathStats, Refusal};
 
+#[cfg(feature = "bench")]
+pub use crate::stripes::bench;
 pub(crate) use histogram::{Latencies, Sizes};
 pub(crate) use snapshot::ratio;
-#[cfg(feature = "bench")]
-pub use stripes::bench;
-pub(crate) use stripes::{Stripes, add, counting};

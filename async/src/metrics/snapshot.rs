@@ -3,8 +3,8 @@
 //! Sums over threads that go on counting are each a moment old, and not all of the same one; at rest they are exact.
 
 use super::histogram::LatencyHistogram;
+use super::stats::ManagerStats;
 use crate::disk::TierStats;
-use crate::manager::ManagerStats;
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 use kvstrata_core::ReuseStats;

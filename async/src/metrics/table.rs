@@ -5,7 +5,7 @@
 
 use super::histogram::{LatencyHistogram, SizeHistogram};
 use super::snapshot::{Found, Metrics, ReuseMetrics, TierMetrics};
-use crate::manager::Refusal;
+use super::stats::Refusal;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Path};
 

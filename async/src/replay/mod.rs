@@ -71,7 +71,7 @@ pub use pattern::{Mismatch, Pattern};
 pub use report::{Asked, ByPath, ByTier, Disk, Failures, Latencies, Latency, Report, Wrong};
 pub use run::{Progress, Replay};
 pub use series::Sample;
-pub use settings::{DiskFill, Settings};
+pub use settings::Settings;
 pub(crate) use tiers::hash_of;
 pub use volume::FillProgress;
 #[cfg(feature = "command")]

@@ -2,6 +2,7 @@
 
 use super::error::ReplayError;
 use super::machine;
+use crate::config::DiskFill;
 use crate::disk::AdmissionPolicy;
 use crate::figures::binary;
 use kvstrata_core::Policy;
@@ -62,17 +63,6 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// Whether latencies are counted for them (`metrics.histograms`).
     pub histograms: bool,
-}
-
-/// When what was never written of a file is written through: it is slower to write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiskFill {
-    /// Before it is used.
-    First,
-    /// While it is used, whenever nobody asks for anything.
-    Background,
-    /// Never.
-    No,
 }
 
 impl Default for Settings {

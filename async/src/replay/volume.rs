@@ -6,8 +6,9 @@
 
 use super::error::ReplayError;
 use super::pattern::Pattern;
-use super::settings::{DiskFill, Settings};
+use super::settings::Settings;
 use super::tiers;
+use crate::config::DiskFill;
 use crate::disk::{DiskTier, RecoveryReport, TierError, TierOptions};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{Backend, VolumeError, VolumeOptions};

@@ -28,6 +28,7 @@ mod path;
 mod patience;
 mod port;
 mod queue;
+mod tier_stats;
 
 pub use breaker::Breaker;
 pub use copies::{Copies, Copy, HostSide};
@@ -38,3 +39,4 @@ pub use path::{Class, Path};
 pub use patience::Patience;
 pub use port::{Closing, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 pub use queue::{Allowance, Limits, Popped, Queue, Ticket};
+pub use tier_stats::{FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates};

@@ -2,7 +2,7 @@
 
 use super::copies::Copies;
 use super::landing::{Landing, Token};
-use crate::disk::TierStats;
+use super::tier_stats::TierStats;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::{Name, OwnerId, Urgency};

@@ -1,10 +1,10 @@
 //! The secret of the block hashes over restarts: kept beside the volumes, found again, and a volume of another one refused.
 
 use super::ground;
+use kvstrata::config::DiskFill;
 use kvstrata::config::{HashFunction, ManagerConfigBuilder};
 use kvstrata::core::Salt;
 use kvstrata::manager::KvBlockManager;
-use kvstrata::replay::DiskFill;
 use std::path::Path;
 
 fn settings(folder: &Path) -> ManagerConfigBuilder {

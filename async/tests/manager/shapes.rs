@@ -4,13 +4,13 @@
 //! Block sizes follow from models, pages, types, ranks and groups. Many are no multiple of 4,096 bytes.
 
 use super::ground::hashes;
+use kvstrata::config::DiskFill;
 use kvstrata::config::{
     DeviceKind, GroupKind, GroupSettings, ManagerConfig, ManagerConfigBuilder, WriteMode,
 };
 use kvstrata::core::SequenceHash;
 use kvstrata::core::layout::{DType, Model};
 use kvstrata::manager::{KvBlockManager, OnboardOptions};
-use kvstrata::replay::DiskFill;
 use kvstrata::tier::Tier;
 use std::path::Path;
 

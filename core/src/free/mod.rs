@@ -29,7 +29,7 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use crate::pool::wrap;
+use crate::lane::wrap;
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped, spin_loop};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -1,7 +1,7 @@
 //! The hash function that a deployment has chosen.
 
 use super::{BlockHash, BlockHasher, Keyed, SequenceHash, Xxh3};
-use crate::tokens::Token;
+use crate::hash::Token;
 use alloc::vec::Vec;
 use core::fmt;
 

@@ -30,7 +30,7 @@ mod tests;
 mod x86;
 
 use super::{BlockHash, BlockHasher, SequenceHash};
-use crate::tokens::Token;
+use crate::hash::Token;
 use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes256, Block};
 use alloc::sync::Arc;

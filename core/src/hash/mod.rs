@@ -38,8 +38,10 @@ pub use placement::Placement;
 pub use salt::{Salt, SaltParts};
 pub use xxh3::Xxh3;
 
-use crate::tokens::Token;
 use alloc::vec::Vec;
+
+/// A token: its number in the model's vocabulary.
+pub type Token = u32;
 
 /// The function H behind [`BlockHash`] and [`SequenceHash`].
 ///

@@ -1,7 +1,7 @@
 //! XXH3-128: the H for tokens that come from trusted callers only.
 
 use super::{BlockHash, BlockHasher, SequenceHash};
-use crate::tokens::Token;
+use crate::hash::Token;
 use alloc::vec::Vec;
 use xxhash_rust::xxh3;
 

@@ -40,6 +40,8 @@ mod place;
 mod plane;
 mod region;
 mod repage;
+mod shard;
+mod slice;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -54,6 +56,9 @@ pub use fingerprint::Fingerprint;
 pub use groups::{GroupsError, LayerGroup, LayerGroups};
 pub use model::{Model, UnknownModel};
 pub use region::Region;
+pub use shard::{Shard, ShardError};
+pub use slice::Slice;
+pub(crate) use slice::Span;
 pub use tensors::Tensor;
 pub use view::TensorView;
 

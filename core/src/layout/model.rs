@@ -17,7 +17,7 @@
 //! which. A model of another kind is described by its own `config.json`.
 
 use super::{DType, LayoutConfig};
-use crate::plan::{Shard, ShardError};
+use super::{Shard, ShardError};
 use core::fmt;
 
 /// A model, as far as its KV cache is concerned.

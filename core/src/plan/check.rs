@@ -1,8 +1,8 @@
 //! Whether one geometry can become another, and which slice of it.
 
-use super::slice::{Slice, Span};
 use super::{PlanError, Side};
 use crate::layout::{Dim, LayoutConfig};
+use crate::layout::{Slice, Span};
 
 /// The slices of layers, outer indices, tokens and heads.
 pub(super) fn spans(

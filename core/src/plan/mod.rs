@@ -47,26 +47,23 @@ mod overlap;
 mod pages;
 mod pieces;
 mod runs;
-mod shard;
-mod slice;
 mod split;
 #[cfg(test)]
 mod tests;
 
+use crate::layout::Span;
+pub use crate::layout::{Shard, ShardError, Slice};
 pub use error::{PlanError, Side};
 pub use nest::{Loop, Nest};
 pub use pages::PagePlan;
 pub use pieces::{Families, Family, Piece, Pieces};
 pub use runs::Run;
-pub use shard::{Shard, ShardError};
-pub use slice::Slice;
 
 use crate::id::BlockId;
 use crate::layout::{Dim, Layout, Plane};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use facts::Facts;
-use slice::Span;
 
 /// Which bytes go where. Cheap to clone but for its list of blocks; tied to no lifetime, for whoever holds it while hardware copies.
 #[derive(Clone, Debug)]

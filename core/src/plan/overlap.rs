@@ -4,8 +4,8 @@
 //! copy on write) is told by its blocks, layers and heads. Anything else is a sweep over what each run occupies from each base, and over
 //! the pieces of those that meet: it takes memory for as many.
 
-use super::slice::Span;
 use super::{CopyPlan, Nest, PlanError, Run};
+use crate::layout::Span;
 use crate::layout::{Bases, Dim, Layout, Plane};
 use alloc::vec::Vec;
 

@@ -24,10 +24,10 @@
 //! - **I1** Every byte of the selection is in exactly one piece of exactly one part.
 //! - **I2** No part reads what another writes.
 
-use super::slice::{Slice, Span};
 use super::{CopyPlan, Family, Piece, PlanError, Side, check, overlap, runs};
 use crate::id::BlockId;
 use crate::layout::{Dim, Layout};
+use crate::layout::{Slice, Span};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 

@@ -1,9 +1,9 @@
 //! Smaller plans that together are a plan.
 
 use super::facts::Facts;
-use super::slice::Span;
 use super::{CopyPlan, runs};
 use crate::layout::Dim;
+use crate::layout::Span;
 use alloc::vec::Vec;
 use core::num::{NonZeroU32, NonZeroU64};
 

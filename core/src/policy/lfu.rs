@@ -15,7 +15,7 @@
 //!
 //! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release goes first.
 
-use super::{Eviction, Hunt, Outset, Turn};
+use super::{Eviction, Outset, Scan, Turn};
 use crate::slot::{Priority, Slot};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
@@ -67,11 +67,11 @@ impl Eviction for Lfu {
         Some(Turn::whole(class * WHEEL as usize + (age.wrapping_add(step) % WHEEL) as usize))
     }
 
-    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
-            taken += self.evict_class(class, wanted - taken, hunt);
-            class = if hunt.reordered() { 0 } else { class + 1 };
+            taken += self.evict_class(class, wanted - taken, scan);
+            class = if scan.reordered() { 0 } else { class + 1 };
         }
         taken
     }
@@ -88,18 +88,18 @@ impl Lfu {
     }
 
     /// Turns a class's wheel from its age on, until enough was found or a parent came back behind.
-    fn evict_class(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
+    fn evict_class<'p>(&self, class: usize, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let from = self.ages[class].load(Relaxed);
         let mut taken = 0;
         for step in 0..WHEEL {
             let worth = from.wrapping_add(step);
             let list = class * WHEEL as usize + (worth % WHEEL) as usize;
-            taken += hunt.timeline().take_oldest(hunt.slots(), list, wanted - taken, |candidate, _| {
+            taken += scan.timeline().take_oldest(scan.slots(), list, wanted - taken, |candidate, _| {
                 // Before the claim: a parent that it brings back is placed by it.
                 self.raise(class, worth);
-                hunt.claim(candidate)
+                scan.claim(candidate)
             });
-            if taken == wanted || hunt.is_reordered() {
+            if taken == wanted || scan.is_reordered() {
                 break;
             }
         }

@@ -3,7 +3,7 @@
 //! Exact: the timeline's positions are the order of releases. A sequence releases its blocks tail first, so a child is always
 //! older than its parent and leaves before it.
 
-use super::{Eviction, Hunt};
+use super::{Eviction, Scan};
 use crate::slot::{Priority, Slot};
 
 pub(crate) struct Lru;
@@ -18,11 +18,11 @@ impl Eviction for Lru {
         priority as u8
     }
 
-    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
-            taken += hunt.take_oldest(class, wanted - taken);
-            class = if hunt.reordered() { 0 } else { class + 1 };
+            taken += scan.take_oldest(class, wanted - taken);
+            class = if scan.reordered() { 0 } else { class + 1 };
         }
         taken
     }

@@ -12,13 +12,14 @@ mod lru;
 mod pair;
 pub(crate) mod reuse;
 mod s3fifo;
+mod scan;
 mod sieve;
 mod two_q;
 
 pub use reuse::ReuseStats;
+pub(crate) use scan::Scan;
 
 use crate::hash::Placement;
-use crate::pool::Hunt;
 use crate::slot::{Priority, Slot};
 use alloc::boxed::Box;
 use core::fmt;
@@ -171,7 +172,7 @@ pub(crate) trait Eviction {
         (nth < self.lists()).then(|| Turn::whole(nth))
     }
     /// Finds up to `wanted` victims.
-    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize;
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize;
     /// Bytes of its own, beside its lists on the timeline.
     fn memory_bytes(&self) -> usize {
         0
@@ -354,7 +355,7 @@ impl Eviction for AnyPolicy {
     fn reuse_stats(&self) -> Option<ReuseStats> {
         each!(self, policy => policy.reuse_stats())
     }
-    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        each!(self, policy => policy.evict(wanted, hunt))
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
+        each!(self, policy => policy.evict(wanted, scan))
     }
 }

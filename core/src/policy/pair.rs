@@ -26,7 +26,7 @@
 //! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from when it is let go of, and is from then on.
 
 use super::ghosts::Ghosts;
-use super::{Eviction, Hunt, Outset, Turn};
+use super::{Eviction, Outset, Scan, Turn};
 use crate::slot::{NO_LIST, Priority, Slot};
 use crate::sync::{AtomicU64, CachePadded, Relaxed, skipped};
 use crate::timeline::Verdict;
@@ -160,11 +160,11 @@ impl<R: Rules> Pair<R> {
 
     /// Takes up to `wanted` of a list, each of which leaves a ghost, if they do there. All are taken before the first ghost is written, so that
     /// the cache misses of the ghosts' table overlap.
-    fn take(&self, list: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
+    fn take<'p>(&self, list: usize, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let queue = if list < usize::from(PROVEN) { Some(0) } else { R::PROVEN_GHOSTS };
-        let before = hunt.claimed();
-        let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
-            let verdict = hunt.claim(candidate);
+        let before = scan.claimed();
+        let taken = scan.timeline().take_oldest(scan.slots(), list, wanted, |candidate, slot| {
+            let verdict = scan.claim(candidate);
             if let Verdict::Taken | Verdict::TakenLast = verdict {
                 queue.inspect(|_| self.ghosts.prefetch(slot.key()));
                 self.on_remove(slot);
@@ -172,8 +172,8 @@ impl<R: Rules> Pair<R> {
             verdict
         });
         if let Some(queue) = queue {
-            let on_trial = self.counts.on_trial() + hunt.coming();
-            hunt.claimed_since(before).for_each(|slot| {
+            let on_trial = self.counts.on_trial() + scan.coming();
+            scan.claimed_since(before).for_each(|slot| {
                 self.ghosts
                     .insert(queue, slot.key(), || self.rules.queue_to_drop(queue, &self.ghosts, on_trial));
             });
@@ -253,19 +253,19 @@ impl<R: Rules> Eviction for Pair<R> {
         turn(nth, outset)
     }
 
-    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
             let (left, proven) = (wanted - taken, usize::from(PROVEN) + class);
-            let excess = self.excess(hunt.coming()).min(left);
-            let mut found = if excess > 0 { self.take(proven, excess, hunt) } else { 0 };
+            let excess = self.excess(scan.coming()).min(left);
+            let mut found = if excess > 0 { self.take(proven, excess, scan) } else { 0 };
             for list in [class, proven] {
                 if found == 0 {
-                    found = self.take(list, left, hunt);
+                    found = self.take(list, left, scan);
                 }
             }
             taken += found;
-            if hunt.reordered() {
+            if scan.reordered() {
                 class = 0;
             } else if found == 0 {
                 class += 1;

@@ -13,7 +13,7 @@
 
 use super::ghosts::Ghosts;
 use super::pair::{self, Counts, LISTS, PROVEN as MAIN};
-use super::{Eviction, Hunt, Outset, Turn};
+use super::{Eviction, Outset, Scan, Turn};
 use crate::hash::Placement;
 use crate::slot::{NO_LIST, Priority, Slot};
 use crate::sync::Relaxed;
@@ -45,18 +45,18 @@ impl S3Fifo {
         self.small_target.saturating_sub(self.counts.on_trial() + coming)
     }
 
-    fn evict_small(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        hunt.timeline().take_oldest(hunt.slots(), class, wanted, |candidate, slot| {
+    fn evict_small<'p>(&self, class: usize, wanted: usize, scan: &impl Scan<'p>) -> usize {
+        scan.timeline().take_oldest(scan.slots(), class, wanted, |candidate, slot| {
             let key = slot.key();
             let verdict = if slot.heat.load(Relaxed) > 1 {
-                cooled(hunt.requeue(candidate, MAIN + class as u8), slot, 0)
+                cooled(scan.requeue(candidate, MAIN + class as u8), slot, 0)
             } else {
-                hunt.claim(candidate)
+                scan.claim(candidate)
             };
             match verdict {
                 Verdict::Taken | Verdict::TakenLast => {
                     self.ghosts.insert(0, key, || 0);
-                    // Counted out with the claim: the hunt counts it as coming from here on, and the removal finds it done.
+                    // Counted out with the claim: the scan counts it as coming from here on, and the removal finds it done.
                     self.on_remove(slot);
                 }
                 Verdict::Requeued => {
@@ -68,11 +68,11 @@ impl S3Fifo {
         })
     }
 
-    fn evict_main(&self, class: usize, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        hunt.timeline().take_oldest(hunt.slots(), usize::from(MAIN) + class, wanted, |candidate, slot| {
+    fn evict_main<'p>(&self, class: usize, wanted: usize, scan: &impl Scan<'p>) -> usize {
+        scan.timeline().take_oldest(scan.slots(), usize::from(MAIN) + class, wanted, |candidate, slot| {
             match slot.heat.load(Relaxed) {
-                0 => hunt.claim(candidate),
-                heat => cooled(hunt.requeue(candidate, MAIN + class as u8), slot, heat - 1),
+                0 => scan.claim(candidate),
+                heat => cooled(scan.requeue(candidate, MAIN + class as u8), slot, heat - 1),
             }
         })
     }
@@ -156,20 +156,20 @@ impl Eviction for S3Fifo {
         pair::turn(nth, outset)
     }
 
-    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
             // One at a time: each may tip the balance of the two lists.
-            let small_first = self.excess(hunt.coming()) == 0;
-            let mut found = if small_first { self.evict_small(class, 1, hunt) } else { 0 };
+            let small_first = self.excess(scan.coming()) == 0;
+            let mut found = if small_first { self.evict_small(class, 1, scan) } else { 0 };
             // Main, then small, then what small has promoted to main.
             for list in [Self::evict_main, Self::evict_small, Self::evict_main] {
                 if found == 0 {
-                    found = list(self, class, 1, hunt);
+                    found = list(self, class, 1, scan);
                 }
             }
             taken += found;
-            if hunt.reordered() {
+            if scan.reordered() {
                 class = 0;
             } else if found == 0 {
                 class += 1;

@@ -3,7 +3,7 @@
 //! The hand goes from the oldest to the youngest and round again; a block that was hit since the hand's last visit is spared and
 //! loses its mark, one that was not goes. Blocks never change their place, so a hit costs one byte.
 
-use super::{Eviction, Hunt};
+use super::{Eviction, Scan};
 use crate::slot::{Priority, Slot};
 use crate::sync::Relaxed;
 use crate::timeline::Verdict;
@@ -30,18 +30,18 @@ impl Eviction for Sieve {
         priority as u8
     }
 
-    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
-            taken += hunt.timeline().sweep(hunt.slots(), class, wanted - taken, |candidate, slot| {
+            taken += scan.timeline().sweep(scan.slots(), class, wanted - taken, |candidate, slot| {
                 if slot.heat.load(Relaxed) != 0 {
                     slot.heat.store(0, Relaxed);
                     Verdict::Spared
                 } else {
-                    hunt.claim(candidate)
+                    scan.claim(candidate)
                 }
             });
-            class = if hunt.reordered() { 0 } else { class + 1 };
+            class = if scan.reordered() { 0 } else { class + 1 };
         }
         taken
     }

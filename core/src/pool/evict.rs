@@ -8,7 +8,7 @@ use super::register::unpack;
 use super::stats::count;
 use super::{BlockPool, EvictedBlock};
 use crate::id::{BlockId, BlockRef};
-use crate::policy::Eviction;
+use crate::policy::{Eviction, Scan};
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
 use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Candidate, Full, Timeline, Verdict};
@@ -19,10 +19,10 @@ use core::iter;
 /// Victims of a small batch.
 const FEW: usize = 4;
 
-/// A search for victims, as a policy sees it.
-pub(crate) struct Hunt<'p> {
+/// A search for victims.
+struct Victims<'p> {
     pool: &'p BlockPool,
-    /// Blocks that whoever asks has been given before these.
+    /// Blocks that the caller has been given before these.
     given: usize,
     /// Slot, and the generation of the registration that ended.
     victims: &'p [Cell<(u32, u32)>],
@@ -30,54 +30,42 @@ pub(crate) struct Hunt<'p> {
     reordered: Cell<bool>,
 }
 
-impl<'p> Hunt<'p> {
-    pub(crate) fn slots(&self) -> &'p [Slot] {
+impl<'p> Scan<'p> for Victims<'p> {
+    fn slots(&self) -> &'p [Slot] {
         &self.pool.slots
     }
 
-    pub(crate) fn timeline(&self) -> &'p Timeline {
+    fn timeline(&self) -> &'p Timeline {
         &self.pool.timeline
     }
 
-    /// As the pool's.
-    pub(crate) fn parent_of(&self, slot: &Slot) -> Option<u32> {
+    fn parent_of(&self, slot: &Slot) -> Option<u32> {
         self.pool.parent_of(slot)
     }
 
-    /// Claims the oldest of a list, as they come.
-    pub(crate) fn take_oldest(&self, list: usize, wanted: usize) -> usize {
-        self.timeline().take_oldest(self.slots(), list, wanted, |candidate, _| self.claim(candidate))
-    }
-
-    /// Victims so far.
-    pub(crate) fn claimed(&self) -> usize {
+    fn claimed(&self) -> usize {
         self.claimed.get()
     }
 
-    /// Blocks that will come for those which whoever asks has been given so far.
-    pub(crate) fn coming(&self) -> usize {
+    fn coming(&self) -> usize {
         self.given.saturating_add(self.claimed.get())
     }
 
-    /// Victims behind so many, which are the caller's.
-    pub(crate) fn claimed_since(&self, before: usize) -> impl Iterator<Item = &'p Slot> {
+    fn claimed_since(&self, before: usize) -> impl Iterator<Item = &'p Slot> {
         self.victims[before..self.claimed.get()]
             .iter()
             .map(|victim| &self.pool.slots[victim.get().0 as usize])
     }
 
-    /// Whether a parent came back into its list since the last call: an older victim than the next, perhaps of a lower class.
-    pub(crate) fn reordered(&self) -> bool {
+    fn reordered(&self) -> bool {
         self.reordered.take()
     }
 
-    /// As [`reordered`](Hunt::reordered), and stays so.
-    pub(crate) fn is_reordered(&self) -> bool {
+    fn is_reordered(&self) -> bool {
         self.reordered.get()
     }
 
-    /// Claims one candidate, or says why not.
-    pub(crate) fn claim(&self, candidate: Candidate) -> Verdict {
+    fn claim(&self, candidate: Candidate) -> Verdict {
         let pool = self.pool;
         let number = candidate.slot;
         let slot = &pool.slots[number as usize];
@@ -110,8 +98,7 @@ impl<'p> Hunt<'p> {
         Verdict::Taken
     }
 
-    /// Gives an inactive block a new place, in another list or at the end of its own.
-    pub(crate) fn requeue(&self, candidate: Candidate, list: u8) -> Verdict {
+    fn requeue(&self, candidate: Candidate, list: u8) -> Verdict {
         let pool = self.pool;
         let number = candidate.slot;
         let slot = &pool.slots[number as usize];
@@ -151,7 +138,7 @@ impl BlockPool {
         self.evict_slots(n, 0, |slot| out.push(EvictedBlock::new(self, BlockId(slot))))
     }
 
-    /// As [`evict`](BlockPool::evict), for who has been `given` so many blocks before, of the same request.
+    /// As [`evict`](BlockPool::evict), for a caller that has been `given` so many blocks before, of the same request.
     pub(super) fn evict_slots(&self, wanted: usize, given: usize, take: impl FnMut(u32)) -> usize {
         // Room for few is cleared in no time, and so is what one victim needs.
         match wanted {
@@ -170,7 +157,7 @@ impl BlockPool {
     ) -> usize {
         let mut evicted = 0;
         while evicted < wanted {
-            let hunt = Hunt {
+            let scan = Victims {
                 pool: self,
                 given: given.saturating_add(evicted),
                 victims,
@@ -179,9 +166,9 @@ impl BlockPool {
             };
             let batch = (wanted - evicted).min(victims.len());
             self.unplaced.drain(
-                || hunt.claimed.get() < batch,
+                || scan.claimed.get() < batch,
                 |number| {
-                    let verdict = hunt.claim(Candidate { slot: number, ticket: NO_TICKET });
+                    let verdict = scan.claim(Candidate { slot: number, ticket: NO_TICKET });
                     if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
                         let slot = &self.slots[number as usize];
                         self.policy.on_evict_this(number, slot, self.parent_of(slot));
@@ -189,8 +176,8 @@ impl BlockPool {
                     verdict != Verdict::Deferred
                 },
             );
-            self.policy.evict(batch - hunt.claimed.get(), &hunt);
-            let claimed = hunt.claimed.get();
+            self.policy.evict(batch - scan.claimed.get(), &scan);
+            let claimed = scan.claimed.get();
             if claimed == 0 {
                 break;
             }
@@ -198,7 +185,7 @@ impl BlockPool {
             count(&lane.inactive, (claimed as u64).wrapping_neg());
             count(&lane.evicted, claimed as u64);
             count(&lane.removed, claimed as u64);
-            for (number, generation) in hunt.victims[..claimed].iter().map(Cell::get) {
+            for (number, generation) in scan.victims[..claimed].iter().map(Cell::get) {
                 self.leave_registry(number, generation);
                 take(number);
             }

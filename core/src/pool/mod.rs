@@ -33,7 +33,6 @@ mod withdraw;
 
 pub use among::Passed;
 pub use config::{Duplicates, MAX_CAPACITY, PoolConfig};
-pub(crate) use evict::Hunt;
 pub use handle::{CompleteBlock, EvictedBlock, ImmutableBlock, MutableBlock};
 pub use register::{Registered, RegistrationHandle};
 pub use stats::{Census, Stats};
@@ -44,6 +43,7 @@ use crate::events::EventSink;
 use crate::free::FreeMap;
 use crate::hash::Placement;
 use crate::id::{BlockId, BlockRef};
+use crate::lane::wrap;
 use crate::policy::{AnyPolicy, Eviction, Policy};
 use crate::registry::Registry;
 use crate::slot::Slot;
@@ -147,12 +147,6 @@ impl BlockPool {
     fn reference(&self, id: BlockId) -> BlockRef {
         BlockRef { id, generation: self.slot(id).word().generation() }
     }
-}
-
-/// A lane's number as an index. Numbers are nearly always small enough already, and a division costs as much as an atomic.
-#[inline]
-pub(crate) fn wrap(number: usize, len: usize) -> usize {
-    if number < len { number } else { number % len }
 }
 
 impl fmt::Debug for BlockPool {

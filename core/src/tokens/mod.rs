@@ -19,7 +19,5 @@ mod sequence;
 #[cfg(test)]
 mod tests;
 
+pub use crate::hash::Token;
 pub use sequence::{MarkError, TokenBlock, TokenBlockSequence, ZeroBlockSize};
-
-/// A token: its number in the model's vocabulary.
-pub type Token = u32;

@@ -2,7 +2,7 @@
 
 use super::{A_WORD, word};
 use crate::hash::SequenceHash;
-use crate::tokens::Token;
+use crate::hash::Token;
 use aes::cipher::BlockCipherEncrypt;
 use aes::{Aes128, Block};
 use alloc::vec::Vec;

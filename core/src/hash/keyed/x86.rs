@@ -12,7 +12,7 @@
 
 use super::{A_WORD, word};
 use crate::hash::SequenceHash;
-use crate::tokens::Token;
+use crate::hash::Token;
 use alloc::vec::Vec;
 use core::arch::x86_64::{
     __m128i, _mm_aesenc_si128, _mm_aesenclast_si128, _mm_aeskeygenassist_si128, _mm_cvtsi128_si64,

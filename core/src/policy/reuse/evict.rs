@@ -5,7 +5,7 @@
 //! ```
 //!
 //! I1. A head is a block that could be taken when it was looked at: what is in use is passed by, and what has children waits for them.
-//! I2. What is chosen is a hint; `Hunt::claim` decides.
+//! I2. What is chosen is a hint; `Scan::claim` decides.
 //! I3. Who takes few looks at no head that was looked at a moment ago (`Sight`), and so may pass by what is new, or back in its old place, since: for no
 //!     more victims and releases together than a sight stands.
 //! I4. A youngest segment begins at `young`, and has what was released since the block of that place: what compaction has moved there is older.
@@ -20,7 +20,7 @@ use super::journal::Page;
 use super::orders::{Choice, Head, Leave, NO_YOUNGS, Youngs};
 use super::sight::Sight;
 use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
-use crate::pool::Hunt;
+use crate::policy::Scan;
 use crate::slot::{NO_TICKET, Priority, Slot};
 use crate::sync::Relaxed;
 use crate::timeline::{Candidate, Timeline, Verdict};
@@ -40,42 +40,42 @@ const MANY: usize = CLASSES;
 /// The list of a parent that came back, and its place there.
 type Parent = (usize, u64);
 
-struct Search<'p, 'h> {
-    policy: &'p Reuse,
-    hunt: &'h Hunt<'p>,
+struct Search<'h, S> {
+    policy: &'h Reuse,
+    scan: &'h S,
     now: u32,
     sight: &'h mut Sight,
     page: Page,
 }
 
 impl Reuse {
-    pub(super) fn search<'p>(&'p self, wanted: usize, hunt: &Hunt<'p>) -> usize {
+    pub(super) fn search<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
         if wanted == 0 {
             return 0;
         }
         let few = || {
             self.sight.with(|sight| {
-                sight.age(hunt.timeline().clock() as u32, self.capacity);
-                self.search_from(sight, wanted, hunt)
+                sight.age(scan.timeline().clock() as u32, self.capacity);
+                self.search_from(sight, wanted, scan)
             })
         };
         // Two of them at once do not wait for each other.
         let taken = if wanted < MANY { few() } else { None };
-        taken.unwrap_or_else(|| self.search_from(&mut Sight::none(), wanted, hunt))
+        taken.unwrap_or_else(|| self.search_from(&mut Sight::none(), wanted, scan))
     }
 
-    fn search_from<'p>(&'p self, sight: &mut Sight, wanted: usize, hunt: &Hunt<'p>) -> usize {
-        let now = hunt.timeline().clock() as u32;
-        let mut search = Search { policy: self, hunt, now, sight, page: Page::new() };
+    fn search_from<'p>(&self, sight: &mut Sight, wanted: usize, scan: &impl Scan<'p>) -> usize {
+        let now = scan.timeline().clock() as u32;
+        let mut search = Search { policy: self, scan, now, sight, page: Page::new() };
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
             let missing = wanted - taken;
             taken += match class {
-                0 => hunt.take_oldest(LOW, missing),
+                0 => scan.take_oldest(LOW, missing),
                 1 => search.take(missing),
-                _ => hunt.take_oldest(HIGH, missing),
+                _ => scan.take_oldest(HIGH, missing),
             };
-            class = if hunt.reordered() {
+            class = if scan.reordered() {
                 // A parent of `Normal` may be back, by a child of another priority.
                 search.sight.since = None;
                 0
@@ -123,7 +123,7 @@ impl Reuse {
     }
 }
 
-impl Search<'_, '_> {
+impl<'p, S: Scan<'p>> Search<'_, S> {
     /// Takes blocks of the lists of `Normal`.
     fn take(&mut self, wanted: usize) -> usize {
         if self.sight.since.is_none() {
@@ -151,7 +151,7 @@ impl Search<'_, '_> {
             // The parent that came back: one of ours may be its list's head, which a run comes by; another is of other priority, and the caller's.
             match parent {
                 Some((list, place)) if list < CLASSES => {
-                    self.hunt.reordered();
+                    self.scan.reordered();
                     if self.sight.run != Some(Choice::Oldest(list)) && place < self.sight.heads[list].place {
                         self.look(list);
                     }
@@ -177,7 +177,7 @@ impl Search<'_, '_> {
     fn choose(&mut self) -> Option<Choice> {
         let orders = &self.policy.orders;
         let leave = orders.leave(0);
-        let youngs = youngs(&mut self.sight.youngs, self.policy, self.hunt, self.now, leave);
+        let youngs = youngs(&mut self.sight.youngs, self.policy, self.scan, self.now, leave);
         orders.choose(&self.sight.heads, youngs, leave)
     }
 
@@ -189,7 +189,7 @@ impl Search<'_, '_> {
         let rivals = match &mut self.sight.rivals {
             Some(rivals) if rivals.list == list && rivals.leave == leave => rivals,
             rivals => {
-                let youngs = youngs(&mut self.sight.youngs, self.policy, self.hunt, self.now, leave);
+                let youngs = youngs(&mut self.sight.youngs, self.policy, self.scan, self.now, leave);
                 rivals.insert(orders.rivals(&self.sight.heads, youngs, list, leave))
             }
         };
@@ -216,8 +216,8 @@ impl Search<'_, '_> {
     /// Finds the head of a list, and drops what it passes.
     #[inline]
     fn look(&mut self, list: usize) {
-        let slots = self.hunt.slots();
-        if let Some(candidate) = self.hunt.timeline().oldest(slots, list) {
+        let slots = self.scan.slots();
+        if let Some(candidate) = self.scan.timeline().oldest(slots, list) {
             let slot = &slots[candidate.slot as usize];
             if is_head(slot) {
                 self.found(list, self.policy.head(list, candidate.ticket, slot, self.now), false);
@@ -229,9 +229,9 @@ impl Search<'_, '_> {
 
     /// The same where the first that the list has is not to be had.
     fn look_further(&mut self, list: usize) {
-        let (policy, hunt, now) = (self.policy, self.hunt, self.now);
+        let (policy, scan, now) = (self.policy, self.scan, self.now);
         let (mut head, mut passed) = (Head::NONE, 0);
-        hunt.timeline().take_oldest(hunt.slots(), list, 1, |candidate, slot| {
+        scan.timeline().take_oldest(scan.slots(), list, 1, |candidate, slot| {
             let word = slot.word();
             if !word.inactive() || word.priority() == Priority::Pinned {
                 return Verdict::Stale;
@@ -261,12 +261,12 @@ impl Search<'_, '_> {
 
     /// Takes from the old end of a list as long as it is the choice. How many, and the parent that came back by the last: its list, and its place there.
     fn take_oldest(&mut self, list: usize, wanted: usize) -> (usize, Option<Parent>) {
-        let (policy, hunt) = (self.policy, self.hunt);
+        let (policy, scan) = (self.policy, self.scan);
         // Of a run there is none, and each is compared.
         let chosen = self.sight.heads[list].place;
         let (mut parent, mut is_last, mut passed) = (None, false, 0);
         let mut next = Head::NONE;
-        let taken = hunt.timeline().take_oldest(hunt.slots(), list, wanted, |candidate, slot| {
+        let taken = scan.timeline().take_oldest(scan.slots(), list, wanted, |candidate, slot| {
             if passed == PASSED {
                 return Verdict::Stop;
             }
@@ -278,7 +278,7 @@ impl Search<'_, '_> {
                     return Verdict::Stop;
                 }
             }
-            let verdict = hunt.claim(candidate);
+            let verdict = scan.claim(candidate);
             if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
                 parent = self.note(candidate.slot, slot, verdict);
                 is_last = verdict == Verdict::TakenLast;
@@ -298,17 +298,17 @@ impl Search<'_, '_> {
     /// Takes what is left of a list's youngest segment, the deepest first, until a block has children, is gone, or has brought its parent back.
     /// How many, and that parent.
     fn take_youngest(&mut self, list: usize, wanted: usize) -> (usize, Option<Parent>) {
-        let (policy, hunt) = (self.policy, self.hunt);
+        let (policy, scan) = (self.policy, self.scan);
         // Relaxed, here and below: as in `place_in`.
         let place = policy.young[list].load(Relaxed);
         if place == 0 {
             self.forget_youngest(list);
             return (0, None);
         }
-        let since = hunt.timeline().number(place) as u32;
+        let since = scan.timeline().number(place) as u32;
         let (mut taken, mut older, mut parent, mut is_over) = (0, 0, None, false);
-        let to = hunt.timeline().word_behind(place, FAR);
-        let go_on = hunt.timeline().peek_until(hunt.slots(), list, place, to, |slot, number| {
+        let to = scan.timeline().word_behind(place, FAR);
+        let go_on = scan.timeline().peek_until(scan.slots(), list, place, to, |slot, number| {
             // The ticket first: with it the block is of the list, and was released then.
             let candidate = Candidate { slot: number, ticket: slot.ticket() };
             let stamp = slot.stamp.load(Relaxed);
@@ -320,7 +320,7 @@ impl Search<'_, '_> {
             // One that is used just now has neither.
             let is_placed = candidate.ticket != NO_TICKET && usize::from(slot.list.load(Relaxed)) == list;
             let is_ours = is_placed && !slot.has_children();
-            let verdict = if is_ours { hunt.claim(candidate) } else { Verdict::Stale };
+            let verdict = if is_ours { scan.claim(candidate) } else { Verdict::Stale };
             if !matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
                 is_over = true;
                 return false;
@@ -329,7 +329,7 @@ impl Search<'_, '_> {
             parent = self.note(number, slot, verdict);
             taken < wanted && verdict == Verdict::Taken && policy.orders.leave(0).takes_young()
         });
-        let further = taken > 0 && to < hunt.timeline().young_end();
+        let further = taken > 0 && to < scan.timeline().young_end();
         let left = go_on.or(further.then_some(to)).filter(|_| !is_over).unwrap_or(0);
         is_over |= left == 0;
         self.sight.run = (!is_over).then_some(Choice::Youngest(list));
@@ -351,9 +351,9 @@ impl Search<'_, '_> {
 
     /// The books of a block that is ours now. Its parent, if that came back.
     fn note(&mut self, number: u32, slot: &Slot, verdict: Verdict) -> Option<Parent> {
-        let parent = self.hunt.parent_of(slot);
+        let parent = self.scan.parent_of(slot);
         self.policy.evicted(number, slot, parent, &mut self.page);
-        let parent = &self.hunt.slots()[parent.filter(|_| verdict == Verdict::TakenLast)? as usize];
+        let parent = &self.scan.slots()[parent.filter(|_| verdict == Verdict::TakenLast)? as usize];
         // Relaxed: a hint.
         Some((usize::from(parent.list.load(Relaxed)), parent.ticket()))
     }
@@ -367,15 +367,15 @@ fn is_head(slot: &Slot) -> bool {
 }
 
 /// The youngest segments as far as they are allowed, looked at once a sight.
-fn youngs<'y>(
+fn youngs<'y, 'p>(
     youngs: &'y mut Option<Youngs>,
     policy: &Reuse,
-    hunt: &Hunt<'_>,
+    scan: &impl Scan<'p>,
     now: u32,
     leave: Leave,
 ) -> &'y Youngs {
     match leave.takes_young() {
-        true => youngs.get_or_insert_with(|| policy.youngs(hunt.timeline(), now)),
+        true => youngs.get_or_insert_with(|| policy.youngs(scan.timeline(), now)),
         false => &NO_YOUNGS,
     }
 }

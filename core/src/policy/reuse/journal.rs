@@ -9,7 +9,7 @@ use super::lock::TryLock;
 use super::path::Path;
 use super::ring::{Ring, Weight};
 use crate::hash::{Placement, SequenceHash};
-use crate::pool::wrap;
+use crate::lane::wrap;
 use crate::sync::{AtomicU64, CachePadded, Relaxed};
 use alloc::boxed::Box;
 

@@ -59,7 +59,7 @@ pub(crate) use orders::Head;
 pub(crate) use path::{Batch, Uses};
 pub use standing::ReuseStats;
 
-use super::{Eviction, Hunt};
+use super::{Eviction, Scan};
 use crate::hash::Placement;
 use crate::slot::{Priority, Slot};
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
@@ -446,8 +446,8 @@ impl Eviction for Reuse {
         }
     }
 
-    fn evict(&self, wanted: usize, hunt: &Hunt<'_>) -> usize {
-        self.search(wanted, hunt)
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
+        self.search(wanted, scan)
     }
 
     fn memory_bytes(&self) -> usize {

@@ -35,15 +35,15 @@ impl From<Range<u32>> for Slice {
 
 /// A slice whose bounds were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Span {
-    pub(super) src: u32,
-    pub(super) dst: u32,
-    pub(super) count: u32,
+pub(crate) struct Span {
+    pub(crate) src: u32,
+    pub(crate) dst: u32,
+    pub(crate) count: u32,
 }
 
 impl Span {
     /// The part of it from `first` on, `count` long.
-    pub(super) const fn part(self, first: u32, count: u32) -> Span {
+    pub(crate) const fn part(self, first: u32, count: u32) -> Span {
         Span { src: self.src + first, dst: self.dst + first, count }
     }
 }
