@@ -2,10 +2,13 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `arrows.rs` | the imports between the files of a crate, and their circles |
 //! | `counting.rs` | an allocator that counts, for tests that nothing is allocated |
+//! | `forge.rs` | tokens and salts for a wanted XXH3 hash |
 //! | `forked.rs` | a forked child |
 //! | `seeds.rs` | which seeds a simulation runs, on all cores, and what it says of those that fail |
 
+pub mod arrows;
 pub mod counting;
 pub mod forge;
 pub mod forked;

@@ -26,6 +26,8 @@ pub enum Reach {
     Scaling(f64),
     /// At most so many bytes.
     Bytes(f64),
+    /// So many million tokens a second.
+    Mtokens(f64),
     /// Only for comparison.
     Nothing,
 }
@@ -78,6 +80,7 @@ impl Row {
         match self.reach {
             Reach::Faster(times) | Reach::Scaling(times) => Some(self.ratio.median >= times),
             Reach::Bytes(most) => Some(self.ours.median <= most),
+            Reach::Mtokens(least) => Some(self.ours.median >= least),
             Reach::Nothing => None,
         }
     }
@@ -165,6 +168,7 @@ impl fmt::Display for Reach {
             Reach::Faster(times) => write!(f, "≥ {times}×"),
             Reach::Scaling(times) => write!(f, "≥ {times}× our own 1 thread"),
             Reach::Bytes(most) => write!(f, "≤ {most} B"),
+            Reach::Mtokens(least) => write!(f, "≥ {least} Mtokens/s"),
             Reach::Nothing => Ok(()),
         }
     }

@@ -108,7 +108,7 @@ pub fn tokens_tuned(effort: Effort, reach: f64) -> [Row; 2] {
     let row = |note, ours, reach| {
         tokens_row(note, "tuned", [samples.time(0), samples.time(ours)], samples.times(0, ours), reach)
     };
-    [row("", 1, Reach::Faster(reach)), row(", our sequence used again", 2, Reach::Nothing)]
+    [row("", 1, Reach::Mtokens(reach)), row(", our sequence used again", 2, Reach::Nothing)]
 }
 
 fn tokens_row(note: &str, malloc: &str, times: [Spread; 2], ratio: Spread, reach: Reach) -> Row {

@@ -50,7 +50,7 @@ fn rows(effort: Effort) -> Result<Vec<Row>, Box<dyn Error>> {
         plain,
     ];
     if malloc::tune() {
-        rows.extend(table::tokens_tuned(effort, 4.0));
+        rows.extend(table::tokens_tuned(effort, 1000.0));
     }
     rows.extend(memory()?);
     Ok(rows)

@@ -1,0 +1,34 @@
+//! The house: modules of a crate import each other one way, and few files stand in a circle.
+
+use kvstrata_testing::arrows::Arrows;
+use std::path::{Path, PathBuf};
+
+/// Crates, and the files of their largest circle. These only become fewer.
+const CRATES: [(&str, usize); 4] = [("core", 4), ("kernels", 4), ("ffi", 4), ("async", 4)];
+
+fn src(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src")
+}
+
+#[test]
+fn modules_of_a_crate_make_no_circle() {
+    for (name, _) in CRATES {
+        let circles = Arrows::of(&src(name)).module_circles();
+        assert!(circles.is_empty(), "{name}: {circles:?}");
+    }
+}
+
+#[test]
+fn file_circles_do_not_grow() {
+    for (name, most) in CRATES {
+        let arrows = Arrows::of(&src(name));
+        let circles = arrows.file_circles();
+        let largest = circles.first().map_or(0, Vec::len);
+        println!(
+            "{name}: {} arrows, circles of {:?}",
+            arrows.count(),
+            circles.iter().map(Vec::len).collect::<Vec<_>>()
+        );
+        assert!(largest <= most, "{name}: {largest} files import each other: {:#?}", circles.first());
+    }
+}
