@@ -4,10 +4,10 @@ use kvstrata_ffi::shown::shown;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 /// What is allowed, to be said behind "give" or "must be".
-pub(crate) const ALLOWED: &str = "an address of this machine, or a name that it knows, and a port (0: a free one), as 127.0.0.1:9400, [::1]:9400 or localhost:9400";
+pub const ALLOWED: &str = "an address of this machine, or a name that it knows, and a port (0: a free one), as 127.0.0.1:9400, [::1]:9400 or localhost:9400";
 
 /// An address and a port; of a name the first address that it has, by the system's look-up.
-pub(crate) fn place(text: &str) -> Result<SocketAddr, String> {
+pub fn place(text: &str) -> Result<SocketAddr, String> {
     let text = text.trim();
     if let Ok(address) = text.parse() {
         return Ok(address);

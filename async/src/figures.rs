@@ -1,7 +1,7 @@
 //! Numbers as people read them; as people type them, [`number`](crate::number).
 
 /// A whole number, in groups of three digits.
-pub(crate) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.char_indices() {
@@ -14,7 +14,7 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// Three digits, and the unit that fits, each `step` times the one before. The first has no parts.
-pub(crate) fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
+pub fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
     while value >= 999.5 && unit + 1 < units.len() {
         value /= step;
@@ -30,12 +30,12 @@ pub(crate) fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
 }
 
 /// Bytes in powers of 1024, as memory and disks come in.
-pub(crate) fn binary(bytes: f64) -> String {
+pub fn binary(bytes: f64) -> String {
     scaled(bytes, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"])
 }
 
 /// Bytes in powers of ten, as models and their caches are counted in.
-pub(crate) fn decimal(bytes: u64) -> String {
+pub fn decimal(bytes: u64) -> String {
     scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB", "EB"])
 }
 

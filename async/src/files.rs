@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// The directory that a file is in, or would be.
-pub(crate) fn folder(path: &Path) -> &Path {
+pub fn folder(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -14,7 +14,7 @@ pub(crate) fn folder(path: &Path) -> &Path {
 }
 
 /// Refuses a file to be written, by the option that names it, if it can be seen to fail: before a minute's work is done for nothing.
-pub(crate) fn check(option: &str, path: &Path) -> Result<(), String> {
+pub fn check(option: &str, path: &Path) -> Result<(), String> {
     let refuse = |why: &str| Err(format!("{option} {}: {why}", shown_path(path)));
     if path.is_dir() {
         return refuse("is a directory; name a file in it");
@@ -30,7 +30,7 @@ pub(crate) fn check(option: &str, path: &Path) -> Result<(), String> {
 }
 
 /// Refuses two options that name one file: what is written first would be lost without a word.
-pub(crate) fn check_apart(one: (&str, &Path), other: (&str, &Path)) -> Result<(), String> {
+pub fn check_apart(one: (&str, &Path), other: (&str, &Path)) -> Result<(), String> {
     let ((option, path), (another, other)) = (one, other);
     if entries(path).any(|entry| entries(other).any(|of_other| entry == of_other)) {
         return Err(format!(
@@ -70,7 +70,7 @@ fn begin(path: &Path) -> io::Result<(PathBuf, File)> {
 }
 
 /// Writes a file in place of the one that there is.
-pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     if is_special(path) {
         return OpenOptions::new().write(true).open(path)?.write_all(text);
     }

@@ -11,22 +11,14 @@
 //! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
 //! | [`movers`] | who moves bytes between the tiers |
 //! | `otel` | spans for an OpenTelemetry collector: of the feature `otel` |
-//! | [`policies`] | what each eviction policy would hit on a trace, by capacity, beside the optimum |
-//! | [`replay`] | a request trace through all tiers, every byte checked |
 //! | [`manager`] | [`KvBlockManager`](manager::KvBlockManager): what an engine embeds |
 //! | [`scheduler`] | when transfers may touch blocks in use, and which blocks have been idle |
 //! | [`tier`], [`transfer`] | the tiers; transfers between them, and the ports of who moves bytes |
-//! | [`trace`] | traces: JSON lines, plain or compressed |
-//! | `cli` | the `kvstrata` command: of the feature `command`, which an engine does without (`default-features = false`) |
 #![forbid(unsafe_code)]
-// What only the command uses is nobody's without it; with it, what is nobody's is seen.
-#![cfg_attr(not(feature = "command"), allow(dead_code, unused_imports))]
 
 pub use kvstrata_core as core;
 pub use kvstrata_ffi as ffi;
 
-#[cfg(feature = "command")]
-pub mod cli;
 pub mod config;
 pub mod costs;
 pub mod disk;
@@ -36,17 +28,20 @@ pub mod model;
 pub mod movers;
 #[cfg(feature = "otel")]
 pub mod otel;
-pub mod policies;
-pub mod replay;
 pub mod scheduler;
+#[doc(hidden)]
+pub mod shared;
 pub mod tier;
-pub mod trace;
 pub mod transfer;
 
-mod address;
+#[doc(hidden)]
+pub mod address;
 mod contained;
-mod figures;
-mod files;
-mod number;
+#[doc(hidden)]
+pub mod figures;
+#[doc(hidden)]
+pub mod files;
+#[doc(hidden)]
+pub mod number;
 mod places;
 mod stripes;

@@ -1,7 +1,7 @@
 //! Numbers as people type them: with `_` between digits, and K, M, G or T behind them.
 
 /// Parses a count: `K`, `M`, `G` and `T` are powers of 1024, as blocks and bytes come in.
-pub(crate) fn scaled(text: &str) -> Result<u64, String> {
+pub fn scaled(text: &str) -> Result<u64, String> {
     let usage = "a whole number, with K, M, G or T (powers of 1024) behind it if you like: 65536, 64K, 64KiB";
     let lower = text.trim().to_ascii_lowercase();
     let digits_end = lower.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(lower.len());
@@ -19,18 +19,18 @@ pub(crate) fn scaled(text: &str) -> Result<u64, String> {
 }
 
 /// A number of blocks.
-pub(crate) fn blocks(text: &str) -> Result<u32, String> {
+pub fn blocks(text: &str) -> Result<u32, String> {
     u32::try_from(scaled(text)?)
         .map_err(|_| format!("a tier has {} blocks at most", kvstrata_core::pool::MAX_CAPACITY))
 }
 
 /// A number of anything that 32 bits count.
-pub(crate) fn count(text: &str) -> Result<u32, String> {
+pub fn count(text: &str) -> Result<u32, String> {
     u32::try_from(scaled(text)?).map_err(|_| "must be at most 4,294,967,295".to_owned())
 }
 
 /// A number of bytes that memory can hold.
-pub(crate) fn bytes(text: &str) -> Result<usize, String> {
+pub fn bytes(text: &str) -> Result<usize, String> {
     usize::try_from(scaled(text)?).map_err(|_| "more than memory can hold".to_owned())
 }
 

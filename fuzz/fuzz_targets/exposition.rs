@@ -2,7 +2,7 @@
 #![no_main]
 
 #[expect(dead_code, reason = "each target uses one of the checks")]
-#[path = "../../async/tests/fuzzed/checks.rs"]
+#[path = "../../async/cli/tests/fuzzed/checks.rs"]
 mod checks;
 
 use libfuzzer_sys::fuzz_target;

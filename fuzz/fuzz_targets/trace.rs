@@ -2,7 +2,7 @@
 //! memory without bound (libFuzzer's limit watches).
 #![no_main]
 
-use kvstrata::trace::{TraceReader, TraceSource};
+use kvstrata_cli::trace::{TraceReader, TraceSource};
 use libfuzzer_sys::fuzz_target;
 use std::io::Write;
 use std::path::PathBuf;

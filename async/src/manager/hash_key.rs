@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Its name beside the volumes.
-pub(crate) const FILE: &str = "kvstrata.hash-key";
+pub const FILE: &str = "kvstrata.hash-key";
 const OF_THIS_PROCESS: &str = "a secret of this process alone";
 
 /// Why there is no secret.
@@ -107,7 +107,7 @@ fn chosen(config: &ManagerConfig, writes: bool) -> Result<Chosen, HashKeyError> 
 }
 
 /// What [`choose`] would do, in words, without making a file.
-pub(crate) fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
+pub fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
     let is_given = config.hash.key_file.is_some() || config.hash.key_env.is_some();
     let is_beside = config.hash.function == HashFunction::Keyed && !is_given;
     let files = if is_beside { files(config) } else { Vec::new() };

@@ -22,14 +22,14 @@ const SUM_BYTES: u128 = 8;
 ///
 /// Unless the settings say how many: reads of neighbouring blocks come to the drive as one, up to half a MiB
 /// and more. So 32 small blocks are a few reads, and the drive would often have nothing to do.
-pub(crate) fn staging(config: &ManagerConfig, group: &Group) -> u32 {
+pub fn staging(config: &ManagerConfig, group: &Group) -> u32 {
     let usual = || ((16 << 20) / group.block_bytes().max(1)).clamp(40, 256) as u32;
     if config.disk.blocks > 0 { config.disk.staging.unwrap_or_else(usual) } else { 0 }
 }
 
 /// Bytes of memory, by what they are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Need {
+pub struct Need {
     /// The device tier, where host memory poses as it.
     device: u128,
     host: u128,
@@ -43,7 +43,7 @@ pub(crate) struct Need {
 impl Need {
     /// The settings' memory. `simulated`: the device is host memory. `huge_bytes`: free huge pages, which
     /// mappings take first.
-    pub(crate) fn of(config: &ManagerConfig, simulated: bool, huge_bytes: u64) -> Need {
+    pub fn of(config: &ManagerConfig, simulated: bool, huge_bytes: u64) -> Need {
         let mut need = Need::default();
         let mut free = u128::from(huge_bytes);
         for group in config.groups() {
@@ -77,19 +77,19 @@ impl Need {
     }
 
     /// Whether there is room.
-    pub(crate) fn fits(&self, room: &MemoryRoom) -> bool {
+    pub fn fits(&self, room: &MemoryRoom) -> bool {
         self.all() - self.huge <= u128::from(room.available_bytes)
     }
 
     /// For people: bytes, by what they are for.
-    pub(crate) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         let [all, device, host, staging, disk] =
             [self.all(), self.device, self.host, self.staging, self.disk].map(|bytes| binary(bytes as f64));
         format!("{all} of memory (device {device}, host {host}, staging {staging}, books of the disk {disk})")
     }
 
     /// What is wrong where there is no room: the setting that asks for most, and what to do.
-    pub(crate) fn refusal(&self, config: &ManagerConfig, room: &MemoryRoom) -> BuildError {
+    pub fn refusal(&self, config: &ManagerConfig, room: &MemoryRoom) -> BuildError {
         let most = self.device.max(self.host).max(self.staging).max(self.disk);
         let tier = |tier: Tier, blocks: u32, bytes: Option<u64>| match bytes {
             Some(bytes) => given(config, &[(&format!("{tier}.bytes"), &bytes_text(bytes))]),

@@ -78,11 +78,13 @@ mod forget;
 mod grounded;
 mod group;
 mod groups;
-pub(crate) mod hash_key;
+#[doc(hidden)]
+pub mod hash_key;
 mod inner;
 mod line;
 mod matching;
-pub(crate) mod memory;
+#[doc(hidden)]
+pub mod memory;
 mod metrics;
 mod notices;
 mod offload;
@@ -106,8 +108,10 @@ mod traffic;
 mod turn_back;
 mod unwritten;
 mod up;
-pub(crate) mod volume_files;
-pub(crate) mod volumes;
+#[doc(hidden)]
+pub mod volume_files;
+#[doc(hidden)]
+pub mod volumes;
 mod watch;
 
 pub use crate::metrics::{ManagerStats, PathStats, Refusal};

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const MOST: usize = 80;
 
 /// One for each of `disk.paths`.
-pub(crate) fn files(config: &ManagerConfig, group: &Group) -> Vec<PathBuf> {
+pub fn files(config: &ManagerConfig, group: &Group) -> Vec<PathBuf> {
     config.disk.paths.iter().map(|place| file(place, config, group)).collect()
 }
 

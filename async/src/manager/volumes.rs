@@ -131,7 +131,7 @@ pub(super) fn open(
 }
 
 /// Where a file without a name may be, the first first.
-pub(crate) fn temporary_places() -> Vec<PathBuf> {
+pub fn temporary_places() -> Vec<PathBuf> {
     vec![PathBuf::from("/var/tmp"), std::env::temp_dir(), PathBuf::from(".")]
 }
 
@@ -177,7 +177,7 @@ impl Made<'_> {
     }
 }
 
-pub(crate) fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
+pub fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
     let of = |setting| move |source| DiskError::Key { setting, source };
     match (&config.disk.key_file, &config.disk.key_env) {
         (Some(file), _) => Key::from_file(file).map(Some).map_err(of("disk.key_file")),

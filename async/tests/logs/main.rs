@@ -2,8 +2,6 @@
 
 #[cfg(feature = "otel")]
 mod collector;
-#[cfg(feature = "command")]
-mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod ears;

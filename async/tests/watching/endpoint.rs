@@ -3,12 +3,8 @@
 use crate::exposition::{read, value};
 use crate::gated::Ground;
 use crate::ground::{build, compute, hashes, settings};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, OffloadOptions};
 use kvstrata::metrics::Bound;
-use kvstrata::replay::{Device, Replay, Settings};
-use kvstrata::trace::{TraceReader, TraceSource};
-use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -306,75 +302,6 @@ async fn behind_a_shutdown_and_behind_the_last_handle_the_next_manager_listens_a
         drop(next);
     }
     drop((waits, first));
-}
-
-#[test]
-fn what_a_replay_serves_is_what_it_reports() {
-    let settings = Settings {
-        requests: Some(40),
-        device_blocks: 64,
-        host_blocks: 64,
-        disk_blocks: 256,
-        block_bytes: 4096,
-        metrics: Some(ANYWHERE.parse().expect("an address")),
-        ..Settings::default()
-    };
-    let device = SimDevice::new(64, 4096).expect("memory");
-    let replay = Replay::new(settings, Device::simulated(device)).expect("possible");
-    let address = replay.metrics_address().expect("it listens");
-    let (last, trace) =
-        (RefCell::new(String::new()), TraceReader::open(TraceSource::Bundled).expect("built in"));
-    let report = replay.run(trace, &|_| *last.borrow_mut() = get(address, "/metrics").1).expect("it goes");
-    let families = read(&last.into_inner());
-    let labels = &families["kvstrata_lookup_blocks_total"].samples[0].labels;
-    let group = labels["group"].as_str();
-    let hits = ["device", "host", "disk"].map(|tier| {
-        value(&families, "kvstrata_hit_blocks_total", &[("group", group), ("tier", tier)]) as u64
-    });
-    assert_eq!(hits, [report.hits.device, report.hits.host, report.hits.disk]);
-    assert!(hits.iter().sum::<u64>() > 0, "{hits:?}");
-    let looked_up = value(&families, "kvstrata_lookup_blocks_total", &[("group", group)]) as u64;
-    assert_eq!(
-        looked_up,
-        report.blocks - report.uncached_blocks,
-        "as much of each request as the device has blocks"
-    );
-    let slots = ["active", "total"].map(|what| format!("kvstrata_worker_request_{what}_slots"));
-    assert_eq!(slots.map(|slots| value(&families, &slots, &[])), [0.0, 1.0], "the last one has ended");
-}
-
-/// Two requests at once, and a third two seconds later: whoever looks meanwhile sees that nobody is served.
-#[test]
-fn a_replay_that_waits_for_the_next_request_serves_none() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let line = |at: u64| {
-        format!(
-            "{{\"timestamp\": {at}, \"input_length\": 512, \"output_length\": 1, \"hash_ids\": [{at}]}}\n"
-        )
-    };
-    let path = folder.path().join("t.jsonl");
-    std::fs::write(&path, [0, 1, 1000].map(line).concat()).expect("a file");
-    let settings = Settings {
-        device_blocks: 8,
-        host_blocks: 8,
-        disk_blocks: 0,
-        block_bytes: 4096,
-        concurrency: 2,
-        speed: 0.5,
-        metrics: Some(ANYWHERE.parse().expect("an address")),
-        ..Settings::default()
-    };
-    let device = SimDevice::new(8, 4096).expect("memory");
-    let replay = Replay::new(settings, Device::simulated(device)).expect("possible");
-    let address = replay.metrics_address().expect("it listens");
-    let (seen, began) = (RefCell::new(Vec::new()), Instant::now());
-    let active = || value(&read(&get(address, "/metrics").1), "kvstrata_worker_request_active_slots", &[]);
-    let observe = |_| seen.borrow_mut().push((active(), began.elapsed()));
-    let trace = TraceReader::open(TraceSource::File(path)).expect("a trace");
-    assert_eq!(replay.run(trace, &observe).expect("it goes").requests, 3);
-    let seen = seen.into_inner();
-    assert!(seen[1].0 == 0.0 && seen[2].0 == 0.0, "{seen:?}");
-    assert!(seen[1].1 < Duration::from_secs(2), "told when it has ended, not when the next comes: {seen:?}");
 }
 
 #[tokio::test]

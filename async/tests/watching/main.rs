@@ -11,5 +11,4 @@ mod gated;
 #[path = "../manager/ground.rs"]
 mod ground;
 mod promql;
-#[cfg(feature = "command")]
 mod reference;

@@ -1,6 +1,6 @@
 //! Eviction policies over a trace: hits of each, reuse against LRU, and what the core's cost.
 
-use kvstrata::trace::TraceSource;
+use kvstrata_cli::trace::TraceSource;
 use kvstrata_benches::policies::classic::Classic;
 use kvstrata_benches::policies::traffic::Trace;
 use kvstrata_benches::policies::{made_up, optimum, pool, threads, told};

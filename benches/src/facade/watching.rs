@@ -18,8 +18,8 @@ use crate::disk::{Failure, size};
 use crate::rounds::Spread;
 use kvstrata::ffi::device::SimDevice;
 use kvstrata::metrics::bench::COUNTING;
-use kvstrata::replay::{Device, Replay, Settings};
-use kvstrata::trace::{TraceReader, TraceSource};
+use kvstrata_cli::replay::{Device, Replay, Settings};
+use kvstrata_cli::trace::{TraceReader, TraceSource};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
@@ -91,7 +91,7 @@ fn replay(watched: Watched, block_bytes: usize, requests: u64) -> Result<Took, F
     };
     let replay = Replay::new(settings, Device::simulated(SimDevice::new(DEVICE as usize, block_bytes)?))?;
     let (address, halfway) = (replay.metrics_address(), requests / 2);
-    let scrape = |progress: kvstrata::replay::Progress| {
+    let scrape = |progress: kvstrata_cli::replay::Progress| {
         if progress.requests == halfway
             && let Some(address) = address
         {

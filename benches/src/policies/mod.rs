@@ -31,7 +31,7 @@ mod tests {
     use super::classic::Classic;
     use super::traffic::Trace;
     use super::{made_up, optimum, pool};
-    use kvstrata::trace::TraceSource;
+    use kvstrata_cli::trace::TraceSource;
     use kvstrata_core::Policy;
 
     #[test]

@@ -40,9 +40,9 @@ pub fn lru(trace: &Trace, capacity: usize) -> u64 {
     hits
 }
 
-/// The offline optimum: [`kvstrata::policies::optimum`].
+/// The offline optimum: [`kvstrata_cli::policies::optimum`].
 #[must_use]
 pub fn optimum(trace: &Trace, capacity: usize) -> u64 {
     let prompts = trace.requests.iter().map(|request| request.ids.as_slice());
-    kvstrata::policies::optimum(prompts, trace.distinct, capacity)
+    kvstrata_cli::policies::optimum(prompts, trace.distinct, capacity)
 }

@@ -1,7 +1,7 @@
 //! What a caller could tell a policy: that a conversation has ended; how long its answer was.
 
 use super::traffic::Trace;
-use kvstrata::trace::{TraceReader, TraceSource};
+use kvstrata_cli::trace::{TraceReader, TraceSource};
 use std::collections::HashMap;
 use std::error::Error;
 use std::hash::Hash;

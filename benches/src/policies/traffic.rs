@@ -2,7 +2,7 @@
 //!
 //! I1. Ids are `0 .. distinct`, in order of their first occurrence; no request names one twice.
 
-use kvstrata::trace::{TraceReader, TraceSource};
+use kvstrata_cli::trace::{TraceReader, TraceSource};
 use std::collections::HashMap;
 use std::error::Error;
 

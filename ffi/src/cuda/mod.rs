@@ -24,7 +24,7 @@
 //! | `queue.rs`, `work.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
 //! | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
 //!
-//! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`cuda-double/`), which counts misuse; those that need a
+//! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`ffi/double/`), which counts misuse; those that need a
 //! device are in `ffi/tests/cuda_device.rs`.
 
 mod back;

@@ -202,7 +202,7 @@ fn the_settings_of_the_documents_are_those_of_the_table() {
 #[test]
 fn the_projects_other_variables_are_known() {
     let mut found = BTreeSet::new();
-    for folder in ["core", "ffi", "kernels", "async", "cuda-double", "benches", "fuzz", "ci", "docs"] {
+    for folder in ["core", "ffi", "kernels", "async", "benches", "fuzz", "ci", "docs"] {
         collect(&root().join(folder), &mut found);
     }
     assert!(found.len() > 10, "the repository is not there: {found:?}");

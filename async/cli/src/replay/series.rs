@@ -1,0 +1,139 @@
+//! A replay over time: what had been counted when requests had been served, for who draws it.
+//!
+//! I1. Samples are in the order in which requests ended, about as many as [`MOST`] at most: when there are more, every second is left out
+//!     and they come half as often from then on. So memory does not grow with the trace.
+
+use super::report::{ByPath, ByTier};
+use super::tally::Tally;
+use super::tiers::Tiers;
+use kvstrata::tier::Tier;
+use kvstrata::transfer::Path;
+use std::time::{Duration, Instant};
+
+/// Samples that are kept.
+const MOST: usize = 4096;
+
+/// What had been counted, and was in the tiers, when a request had been served. All but `filled_blocks` only grows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// Requests served.
+    pub requests: u64,
+    /// Time since the trace's first request, by the trace.
+    pub trace_time: Duration,
+    /// Time since the replay began to serve.
+    pub wall_time: Duration,
+    /// Blocks of the requests.
+    pub blocks: u64,
+    /// Hits by the tier that had them.
+    pub hits: ByTier,
+    /// Blocks that each tier has.
+    pub filled_blocks: ByTier,
+    /// Bytes moved, by path.
+    pub bytes: ByPath<u64>,
+}
+
+/// What one request has added.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Served {
+    /// Its time in the trace, since the first one's.
+    time: Duration,
+    blocks: u64,
+    hits: [u64; 3],
+    filled_bytes: u64,
+}
+
+impl Served {
+    /// Of the worker that begins a request now.
+    pub(super) fn begin(time: Duration, tally: &Tally) -> Served {
+        Served { time, blocks: tally.blocks, hits: tally.hits, filled_bytes: tally.filled.bytes }
+    }
+
+    /// And has ended it.
+    pub(super) fn end(mut self, tally: &Tally) -> Served {
+        self.blocks = tally.blocks - self.blocks;
+        for (before, now) in self.hits.iter_mut().zip(tally.hits) {
+            *before = now - *before;
+        }
+        self.filled_bytes = tally.filled.bytes - self.filled_bytes;
+        self
+    }
+}
+
+/// Samples as they come.
+#[derive(Debug)]
+pub(super) struct Series {
+    began: Instant,
+    now: Sample,
+    every: u64,
+    samples: Vec<Sample>,
+}
+
+impl Series {
+    pub(super) fn new(tiers: &Tiers) -> Series {
+        let now = Sample {
+            requests: 0,
+            trace_time: Duration::ZERO,
+            wall_time: Duration::ZERO,
+            blocks: 0,
+            hits: ByTier::default(),
+            filled_blocks: filled(tiers),
+            bytes: ByPath::default(),
+        };
+        Series { began: Instant::now(), now, every: 1, samples: vec![now] }
+    }
+
+    /// A request has been served.
+    pub(super) fn add(&mut self, served: &Served, tiers: &Tiers) {
+        let now = &mut self.now;
+        now.requests += 1;
+        now.blocks += served.blocks;
+        let [device, host, disk] = served.hits;
+        now.hits.device += device;
+        now.hits.host += host;
+        now.hits.disk += disk;
+        now.bytes.filled += served.filled_bytes;
+        // Of several at a time, one may end before an earlier one.
+        now.trace_time = now.trace_time.max(served.time);
+        if now.requests.is_multiple_of(self.every) {
+            self.take(tiers);
+        }
+    }
+
+    fn take(&mut self, tiers: &Tiers) {
+        let stats = tiers.manager.stats();
+        let bytes = |path| stats.path(path).bytes;
+        self.now.wall_time = self.began.elapsed();
+        self.now.filled_blocks = filled(tiers);
+        self.now.bytes = ByPath {
+            device_to_host: bytes(Path::DeviceToHost),
+            host_to_disk: bytes(Path::HostToDisk),
+            disk_to_host: bytes(Path::DiskToDevice),
+            host_to_device: bytes(Path::HostToDevice),
+            filled: self.now.bytes.filled,
+        };
+        self.samples.push(self.now);
+        if self.samples.len() > MOST {
+            let mut nth = 0;
+            self.samples.retain(|_| {
+                nth += 1;
+                nth % 2 == 1
+            });
+            self.every *= 2;
+        }
+    }
+
+    /// All samples, the last of them of the end.
+    pub(super) fn end(mut self, tiers: &Tiers) -> Vec<Sample> {
+        self.take(tiers);
+        self.samples
+    }
+}
+
+fn filled(tiers: &Tiers) -> ByTier {
+    let [device, host, disk] = Tier::ALL.map(|tier| {
+        let stats = tiers.manager.pool_stats(tier);
+        // Each is read from several counters; what is between two is not there yet.
+        stats.stored.saturating_sub(stats.removed)
+    });
+    ByTier { device, host, disk }
+}

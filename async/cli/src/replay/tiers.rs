@@ -1,0 +1,220 @@
+//! The manager and the tiers that it is made of.
+//!
+//! ```text
+//!   G1  the device                          its port, and a mover
+//!   G2  block b of the host memory   ┐ one memory, registered with the ring:
+//!       staging, S for each request  ┘   0 … h-1 │ h … h + N × S - 1
+//!   G3  slot b of the volumes               in the trace's time
+//! ```
+//!
+//! As the manager is set here, a block goes down when its room is needed and for no other reason, so that what one request at a time
+//! leaves where is a function of the trace: write-back, no watermarks, no idleness, no headroom, nothing fetched ahead; one thread that
+//! copies, and writes that end in order.
+
+use super::clock::{TimedDisk, TraceClock};
+use super::device::Device;
+use super::error::ReplayError;
+use super::machine;
+use super::settings::Settings;
+use super::volume::{self, FillProgress};
+use kvstrata::config::ManagerConfig;
+use kvstrata::disk::{DiskMover, DiskTier, RecoveryReport};
+use kvstrata::manager::{BuildError, KvBlockManager, Needs, Parts, StackParts};
+use crate::trace::BLOCK_TOKENS;
+use kvstrata::transfer::{DiskPort, HostMemory, MemoryError};
+use kvstrata_core::hash::BlockHasher;
+use kvstrata_core::storage::DevicePort;
+use kvstrata_core::{Keyed, Policy, PoolConfig, SequenceHash};
+use kvstrata_ffi::arena::Backing;
+use std::io;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot::Receiver;
+
+/// How long anything may take: longer than any transfer does.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a request waits for writes to the disk unless told: as long as they take. Requests come as fast as they are served, so any
+/// disk is late, and what a replay counts is not to depend on how late.
+const PATIENCE_OF_REQUESTS: Duration = Duration::from_secs(60 * 60);
+/// No write takes longer: without `--patience` no drive counts as slow.
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The settings' own.
+const SLOW_ABOVE: Duration = Duration::from_secs(1);
+
+/// A manager, and what is looked at beside it.
+#[derive(Debug)]
+pub(super) struct Tiers {
+    // Before the tier: the last one closes the volumes.
+    pub(super) manager: KvBlockManager,
+    pub(super) port: Arc<dyn DevicePort>,
+    pub(super) device: &'static str,
+    pub(super) disk: Option<Disk>,
+    pub(super) clock: Arc<TraceClock>,
+    pub(super) backing: Option<Backing>,
+    pub(super) runtime: Runtime,
+}
+
+/// G3.
+#[derive(Debug)]
+pub(super) struct Disk {
+    pub(super) tier: Arc<DiskTier>,
+    pub(super) found: RecoveryReport,
+    ended: Receiver<()>,
+}
+
+impl Tiers {
+    pub(super) fn new(
+        settings: &Settings,
+        device: Device,
+        filled: &FillProgress,
+    ) -> Result<Tiers, ReplayError> {
+        settings.check()?;
+        device.check(settings)?;
+        let runtime = runtime(settings)?;
+        let memory = match settings.host_blocks as usize + settings.staging_blocks() {
+            0 => None,
+            blocks => Some(memory(settings, blocks)?),
+        };
+        // The file first: it is what most often cannot be had, and books of many slots take time.
+        let clock = Arc::new(TraceClock::default());
+        let (mut disk, mut disk_port) = (None, None);
+        if let Some(memory) = &memory
+            && settings.disk_blocks > 0
+        {
+            let (tier, found) = volume::open(settings, memory.arena(), filled)?;
+            let tier = Arc::new(tier);
+            let mover = DiskMover::new(Arc::clone(&tier), runtime.handle());
+            let mover = if settings.concurrency == 1 { mover.in_order() } else { mover };
+            let (timed, ended) = TimedDisk::new(mover, Arc::clone(&clock));
+            let timed: Arc<dyn DiskPort> = Arc::new(timed);
+            disk_port = Some(timed);
+            disk = Some(Disk { tier, found, ended });
+        }
+        let name = device.name;
+        let copied = match &memory {
+            Some(memory) => Arc::clone(memory),
+            // Nothing is ever copied; a mover there is all the same.
+            None => self::memory(settings, 1)?,
+        };
+        let threads = settings.copy_threads();
+        let (port, mover) = device.moved_by(copied, threads)?;
+        let stack = StackParts {
+            name: "trace".to_owned(),
+            device: pool_config(settings.device_blocks, settings.policy),
+            port: Some(Arc::clone(&port)),
+            mover,
+            host: (settings.host_blocks > 0)
+                .then(|| pool_config(settings.host_blocks, settings.policy_below)),
+            disk: disk_port,
+            block_bytes: settings.block_bytes as u64,
+            layers: 1,
+            needs: Needs::All { page: u64::from(BLOCK_TOKENS) },
+            linked: [settings.policy, settings.policy_below].map(linked),
+            ahead_first: [settings.policy, settings.policy_below].map(|policy| policy == Policy::Reuse),
+            memory: memory.clone(),
+        };
+        let parts = Parts { stacks: vec![stack], runtime: runtime.handle().clone(), own: None, names: None };
+        let refused = |error| match (error, settings.metrics) {
+            (BuildError::Metrics { source, .. }, Some(address)) => {
+                let why = format!("nothing can be served there ({source}); choose another address or port");
+                ReplayError::Setting { option: "--metrics", value: address.to_string(), why }
+            }
+            (error, _) => ReplayError::Manager(Box::new(error)),
+        };
+        let manager = KvBlockManager::of_parts(&config(settings)?, parts).map_err(refused)?;
+        let backing = memory.map(|memory| memory.arena().backing());
+        Ok(Tiers { manager, port, device: name, disk, clock, backing, runtime })
+    }
+
+    /// Lets go of all tiers. When it returns, the volumes are closed, and whoever comes next finds them.
+    pub(super) fn close(self) {
+        let Tiers { manager, disk, runtime, .. } = self;
+        drop(manager);
+        if let Some(Disk { tier, ended, .. }) = disk {
+            // A thread that has just landed something may have the manager for a moment longer. No message comes, only the end.
+            let _ = runtime.block_on(async { tokio::time::timeout(PATIENCE, ended).await });
+            drop(tier);
+        }
+        drop(runtime);
+    }
+}
+
+/// What the manager is told; see the module.
+fn config(settings: &Settings) -> Result<ManagerConfig, ReplayError> {
+    ManagerConfig::builder()
+        .geometry_block_bytes(Some(settings.block_bytes as u64))
+        .device_blocks(settings.device_blocks)
+        .host_blocks(settings.host_blocks)
+        .host_headroom(0)
+        .watermark_device(1.0)
+        .watermark_host(1.0)
+        .idle_host_after(None)
+        .idle_disk_after(None)
+        .prefetch_blocks(0)
+        .transfer_patience(Some(settings.patience.unwrap_or(PATIENCE_OF_REQUESTS)))
+        .transfer_slow_above(if settings.patience.is_some() { SLOW_ABOVE } else { A_DAY })
+        .metrics_listen(settings.metrics)
+        .metrics_histograms(settings.histograms)
+        .deadline_allocate(PATIENCE)
+        .deadline_onboard(PATIENCE)
+        .deadline_shutdown(PATIENCE)
+        .build()
+        .map_err(|error| ReplayError::Config(Box::new(error)))
+}
+
+fn memory(settings: &Settings, blocks: usize) -> Result<Arc<HostMemory>, ReplayError> {
+    HostMemory::new(blocks, &[settings.block_bytes]).map_err(|error| match error {
+        MemoryError::Arena(source) => {
+            ReplayError::Memory { option: "--host-blocks", blocks: u64::from(settings.host_blocks), source }
+        }
+        source => ReplayError::Setting {
+            option: "--block-bytes",
+            value: settings.block_bytes.to_string(),
+            why: source.to_string(),
+        },
+    })
+}
+
+/// Requests that are served, and one thread for what ends meanwhile.
+fn runtime(settings: &Settings) -> Result<Runtime, ReplayError> {
+    let threads = settings.concurrency.min(machine::cores()) + 1;
+    // A runtime that has not got all of its threads panics, or never ends.
+    try_threads(threads).map_err(|source| ReplayError::Runtime { workers: settings.concurrency, source })?;
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(threads).thread_name("kvstrata-replay").enable_time().build();
+    runtime.map_err(|source| ReplayError::Runtime { workers: settings.concurrency, source })
+}
+
+/// Whether the system gives so many threads, all at once.
+fn try_threads(count: usize) -> io::Result<()> {
+    let (go_on, waits) = mpsc::channel::<()>();
+    let waits = Arc::new(Mutex::new(waits));
+    let start = |_| {
+        let waits = Arc::clone(&waits);
+        let wait = move || _ = waits.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        thread::Builder::new().name("kvstrata-replay".to_owned()).spawn(wait)
+    };
+    let started: Vec<_> = (0..count).map(start).collect();
+    drop(go_on);
+    started.into_iter().try_for_each(|thread| thread?.join().map_err(|_| io::ErrorKind::Other.into()))
+}
+
+/// Whether blocks are registered with their parents, so that no policy evicts a parent before its children. LRU does not need it, since
+/// sequences are released tail first, and is exact without it whatever the trace.
+pub(super) fn linked(policy: Policy) -> bool {
+    policy != Policy::Lru
+}
+
+/// With a fixed seed, so that each run counts the same.
+pub(super) fn pool_config(blocks: u32, policy: Policy) -> PoolConfig {
+    PoolConfig::new(blocks).policy(policy).page_size(BLOCK_TOKENS).seed(0)
+}
+
+/// The sequence hash of an id, by the default hash function. An id stands for a block and all before it, as a sequence hash
+/// does, so it needs no chaining. The secret is a fixed one, so that each run counts the same and finds what the last one left.
+pub(crate) fn hash_of(id: u64) -> SequenceHash {
+    static HASHER: LazyLock<Keyed> = LazyLock::new(|| Keyed::new(b"blocks of a replay are no secret"));
+    SequenceHash::from_u128(HASHER.bytes(&id.to_le_bytes()))
+}

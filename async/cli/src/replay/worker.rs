@@ -1,0 +1,222 @@
+//! One request, from match to release, as an engine would have it from the manager.
+//!
+//! ```text
+//!   ids       0 1 2 3 4 5 6 7 8
+//!             D D H K H · d · ·         D device, H host, K disk; d: in the device, though what it follows is missing
+//!             └── run ──┘ └ the rest: looked up in the device, and held; blocks for the others
+//! ```
+//!
+//! Blocks for the rest are asked for when the run has got into line for its own, so that both are made room for together, and before what
+//! the run is read from is released.
+//!
+//! Invariants
+//! - I1: `held` is the device's blocks of the request's first ids, registered and referenced until the release.
+//! - I2: between two requests a worker holds nothing.
+
+use super::pattern::Pattern;
+use super::tally::Tally;
+use super::tiers::{Tiers, hash_of};
+use kvstrata::manager::{AllocateOptions, Blocks, BlocksMut, OnboardOptions};
+use kvstrata::tier::Tier;
+use crate::trace::Request;
+use kvstrata_core::{BlockId, SequenceHash};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Serves requests. Its vectors keep their room from one request to the next.
+pub(super) struct Worker {
+    tiers: Arc<Tiers>,
+    pub(super) tally: Tally,
+    pattern: Pattern,
+    hashes: Vec<SequenceHash>,
+    /// Which tier each block of the run was found in; none for one that another request was bringing up.
+    origins: Vec<Option<Tier>>,
+    scratch: Vec<u8>,
+}
+
+/// What there is of a request's rest, in order.
+enum Rest {
+    /// The device has these; and whether the run had them too, behind a block that did not come: then they
+    /// are hits.
+    There(Blocks, bool),
+    /// So many are missing.
+    Missing(usize),
+}
+
+impl Worker {
+    pub(super) fn new(tiers: Arc<Tiers>, pattern: Pattern, block_bytes: usize) -> Worker {
+        let scratch = vec![0; block_bytes];
+        let (hashes, origins) = (Vec::new(), Vec::new());
+        Worker { tiers, tally: Tally::default(), pattern, hashes, origins, scratch }
+    }
+
+    /// Serves a request that has been admitted; `line` is where it stands in the trace.
+    pub(super) async fn serve(&mut self, request: &Request, line: u64) {
+        let blocks = request.hash_ids.len();
+        let ids = &request.hash_ids[..blocks.min(self.tiers.manager.capacity(Tier::Device))];
+        self.tally.requests += 1;
+        self.tally.blocks += blocks as u64;
+        self.hashes.clear();
+        self.hashes.extend(ids.iter().map(|id| hash_of(*id)));
+        self.tiers.clock.set(request.timestamp);
+        let manager = self.tiers.manager.clone();
+
+        let since = Instant::now();
+        let found = manager.match_prefix(&self.hashes);
+        let run = found.len();
+        let mut rest = self.look_up(run..ids.len(), false);
+        self.tally.matching.record(nanoseconds(since));
+        self.origins.clear();
+        self.origins.extend((0..run).map(|index| found.tier_of(index)));
+
+        let since = Instant::now();
+        let ready = found.is_ready();
+        let (mut held, mut fresh);
+        if ready {
+            fresh = self.allocate(&rest, line).await;
+            held = found.into_device();
+        } else {
+            // The run fits: it is no longer than the device.
+            let options = OnboardOptions { request: line, ..OnboardOptions::default() };
+            let Ok(onboard) = manager.onboard(found, options) else { return };
+            fresh = self.allocate(&rest, line).await;
+            held = onboard.await.blocks;
+            self.tally.onboard.record(nanoseconds(since));
+        }
+        if held.len() < run {
+            // What did not come is computed anew.
+            let mut lost = self.look_up(held.len()..run, true);
+            let more = self.allocate(&lost, line).await;
+            fresh = match (fresh, more) {
+                // The same manager and group.
+                (Some(mut fresh), Some(more)) => fresh.append(more).map(|()| fresh).ok(),
+                (fresh, more) => fresh.or(more),
+            };
+            lost.append(&mut rest);
+            rest = lost;
+        }
+        self.verify(&held, ids, line);
+        self.fill(&mut held, fresh, rest, ids, line);
+        self.tally.uncached_blocks += (blocks - held.len()) as u64;
+
+        let since = Instant::now();
+        drop(held);
+        self.tally.release.record(nanoseconds(since));
+    }
+
+    /// What the device has of the rest, held, so that nothing of it leaves for the others.
+    fn look_up(&self, range: Range<usize>, found: bool) -> Vec<Rest> {
+        let (mut rest, mut missing) = (Vec::new(), 0);
+        let mut at = range.start;
+        while at < range.end {
+            let there = self.tiers.manager.match_noted(&self.hashes[at..range.end]);
+            at += there.len();
+            if !there.is_empty() {
+                if missing > 0 {
+                    rest.push(Rest::Missing(missing));
+                    missing = 0;
+                }
+                rest.push(Rest::There(there, found));
+            }
+            if at < range.end {
+                missing += 1;
+                at += 1;
+            }
+        }
+        if missing > 0 {
+            rest.push(Rest::Missing(missing));
+        }
+        rest
+    }
+
+    /// Blocks for what is missing; none if nothing is, or if they were not to be had in time: all that this request may need is there or on
+    /// its way (admission, I1). Then they are not served.
+    async fn allocate(&mut self, rest: &[Rest], line: u64) -> Option<BlocksMut> {
+        let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
+        let needed = rest.iter().map(missing).sum::<usize>();
+        let since = Instant::now();
+        let options = AllocateOptions { request: line, ..AllocateOptions::default() };
+        let blocks = match needed {
+            0 => None,
+            _ => self.tiers.manager.allocate_with(needed, options).await.ok(),
+        };
+        self.tally.allocation.record(nanoseconds(since));
+        blocks
+    }
+
+    /// Reads every hit back from the device and compares it with what its id says.
+    fn verify(&mut self, held: &Blocks, ids: &[u64], line: u64) {
+        let origins = std::mem::take(&mut self.origins);
+        for ((block, origin), id) in held.ids().zip(&origins).zip(ids) {
+            // One that came up for another request was in the device when this one had it.
+            self.verify_one(block, origin.unwrap_or(Tier::Device), *id, line);
+        }
+        self.origins = origins;
+    }
+
+    fn verify_one(&mut self, block: BlockId, tier: Tier, id: u64, line: u64) {
+        self.tally.hit(tier);
+        if self.tiers.port.copy_out(block.0, 0, &mut self.scratch).is_err() {
+            self.tally.unread += 1;
+            return;
+        }
+        self.tally.verified_blocks += 1;
+        if let Err(mismatch) = self.pattern.verify(id, &self.scratch) {
+            self.tally.wrong(line, id, tier, mismatch);
+        }
+    }
+
+    /// Makes the rest, up to the first block that cannot be made.
+    fn fill(
+        &mut self,
+        held: &mut Blocks,
+        mut fresh: Option<BlocksMut>,
+        rest: Vec<Rest>,
+        ids: &[u64],
+        line: u64,
+    ) {
+        for part in rest {
+            match part {
+                Rest::There(there, found) => {
+                    let hits = if found { there.len() } else { 0 };
+                    for (block, id) in there.ids().zip(&ids[held.len()..]).take(hits) {
+                        self.verify_one(block, Tier::Device, *id, line);
+                    }
+                    // The same manager and group.
+                    let _ = held.append(there);
+                }
+                Rest::Missing(count) => {
+                    let Some(blocks) = fresh.as_mut().map(|fresh| fresh.split_to(count)) else { return };
+                    if !self.fill_list(held, blocks, ids) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Computes the next blocks, as an engine would, and registers them. False: the device refused the bytes of one, and it and those behind
+    /// it are not there.
+    fn fill_list(&mut self, held: &mut Blocks, mut blocks: BlocksMut, ids: &[u64]) -> bool {
+        let (next, count) = (held.len(), blocks.len());
+        let filled = (next..).zip(blocks.ids()).take_while(|(at, id)| {
+            let since = Instant::now();
+            self.pattern.fill(ids[*at], &mut self.scratch);
+            let written = self.tiers.port.copy_in(id.0, 0, &self.scratch).is_ok();
+            match written {
+                true => self.tally.filled.add(self.scratch.len(), since),
+                false => self.tally.unwritten += 1,
+            }
+            written
+        });
+        let filled = filled.count();
+        let registered = blocks.split_to(filled).register(&self.hashes[next..next + filled], Some(held));
+        let appended = registered.is_ok_and(|filled| held.append(filled).is_ok());
+        appended && filled == count
+    }
+}
+
+pub(super) fn nanoseconds(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,5 @@
+//! What the `kvstrata` command takes from the façade besides its interface. It may change with any version.
+
+pub use crate::manager::memory::Need;
+pub use crate::manager::{hash_key, volume_files, volumes};
+pub use crate::{address, figures, files, number};
