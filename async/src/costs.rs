@@ -14,7 +14,8 @@ mod file;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use file::Grids;
+#[doc(hidden)]
+pub use file::Grids;
 
 use crate::files;
 use core::fmt;

@@ -1,5 +1,7 @@
 //! What the `kvstrata` command takes from the façade besides its interface. It may change with any version.
 
+pub use crate::config::time;
+pub use crate::costs::Grids;
 pub use crate::manager::memory::Need;
 pub use crate::manager::{hash_key, volume_files, volumes};
 pub use crate::{address, figures, files, number};

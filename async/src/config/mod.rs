@@ -60,7 +60,9 @@ pub use words::{DeviceKind, DiskFill, GroupKind, HashFunction, Verify, WriteMode
 use crate::tier::Tier;
 use block::Shape;
 use builder::Origins;
-pub(crate) use kind::{bytes_text, time};
+pub(crate) use kind::bytes_text;
+#[doc(hidden)]
+pub use kind::time;
 use std::ops::Deref;
 
 /// The settings of a manager, checked. Read them as fields of [`Settings`].

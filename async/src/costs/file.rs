@@ -26,7 +26,7 @@ struct Document {
 /// Costs as numbers.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Grids {
+pub struct Grids {
     piece_bytes: Vec<u64>,
     pieces: Vec<u64>,
     directions: BTreeMap<String, Grid>,
@@ -44,7 +44,8 @@ struct Grid {
 }
 
 impl Grids {
-    pub(crate) fn of(costs: &CopyCosts) -> Grids {
+    /// Those of a device.
+    pub fn of(costs: &CopyCosts) -> Grids {
         let directions = Direction::ALL.iter().zip(costs.directions());
         let grid = |costs: &DirectionCosts| Grid {
             ctas: costs.ctas,

@@ -206,8 +206,9 @@ impl KvBlockManager {
         self.inner.look_up_in_device(0, hashes)
     }
 
-    /// The same, for a request whose use of them was noted when it was matched.
-    pub(crate) fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
+    /// The same, for a request whose use of these blocks was noted already, by an earlier match of the same hashes.
+    #[must_use]
+    pub fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
         self.inner.match_device(0, hashes)
     }
 

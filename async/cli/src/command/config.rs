@@ -1,8 +1,8 @@
 //! `kvstrata config`: the settings of a manager, what a file of them comes to, and whether this machine has that.
 
 use super::{EXIT_OK, doctor, here};
-use kvstrata::config::{self, ManagerConfig};
 use clap::Args;
+use kvstrata::config::{self, ManagerConfig};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\

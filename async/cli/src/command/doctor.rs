@@ -1,9 +1,9 @@
 //! `kvstrata doctor`: what this machine offers, and what to do about what it does not.
 
 use super::EXIT_OK;
+use clap::Args;
 use kvstrata::costs::{self, Note};
 use kvstrata::shared::hash_key;
-use clap::Args;
 use kvstrata_ffi::cuda::CudaDriver;
 use kvstrata_ffi::disk::Key;
 use kvstrata_ffi::probe::{self, Fact, Status};

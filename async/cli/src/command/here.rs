@@ -4,10 +4,10 @@
 //! setting, its value and the remedy.
 
 use kvstrata::config::{DeviceKind, HashFunction, ManagerConfig};
-use kvstrata::shared::figures::binary;
-use kvstrata::shared::Need;
-use kvstrata::shared::{hash_key, volume_files, volumes};
 use kvstrata::metrics::Bound;
+use kvstrata::shared::Need;
+use kvstrata::shared::figures::binary;
+use kvstrata::shared::{hash_key, volume_files, volumes};
 use kvstrata::tier::Tier;
 use kvstrata_ffi::cuda::CudaDriver;
 use kvstrata_ffi::disk::{Volume, VolumeOptions};

@@ -1,8 +1,8 @@
 //! `kvstrata metrics`: what there is to be watched.
 
 use super::EXIT_OK;
-use kvstrata::metrics;
 use clap::Args;
+use kvstrata::metrics;
 
 const EXAMPLES: &str = "\
 Examples:

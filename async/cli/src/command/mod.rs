@@ -22,8 +22,8 @@ pub mod top;
 mod trace;
 mod tune;
 
-use kvstrata::shared::number;
 use clap::{CommandFactory, Parser, Subcommand};
+use kvstrata::shared::number;
 use kvstrata_ffi::shown::{is_shown, shown_lines};
 use std::io::Write;
 use std::process::ExitCode;

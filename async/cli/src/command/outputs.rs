@@ -2,8 +2,8 @@
 
 use super::json::Target;
 use super::plot::{self, Drawing};
-use kvstrata::shared::files;
 use clap::Args;
+use kvstrata::shared::files;
 use kvstrata_ffi::shown::shown_lines;
 use serde::Serialize;
 use std::fmt::Display;

@@ -7,16 +7,15 @@ use super::plot;
 use super::progress::{Bar, FillBar};
 use super::trace::TraceArgs;
 use super::{EXIT_OK, EXIT_WRONG_BYTE, complain, number};
-use kvstrata::shared::address;
-use kvstrata::config;
-use kvstrata::disk::AdmissionPolicy;
-use kvstrata::movers::CudaMoverError;
 use crate::replay::{
     Device as ReplayDevice, FlippingPort, Replay, ReplayError, Report, Sample, Settings, file_in,
 };
 use crate::trace::{BUNDLED_REQUESTS, TraceReader, TraceSource};
 use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
+use kvstrata::disk::AdmissionPolicy;
+use kvstrata::movers::CudaMoverError;
+use kvstrata::shared::address;
 use kvstrata_core::Policy;
 use kvstrata_ffi::cuda::{CudaDevice, CudaDriver};
 use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
@@ -220,7 +219,7 @@ impl From<DiskBackend> for Backend {
 }
 
 fn patience(text: &str) -> Result<Duration, String> {
-    config::time(text, Duration::ZERO, Duration::from_secs(86_400))
+    kvstrata::shared::time(text, Duration::ZERO, Duration::from_secs(86_400))
 }
 
 fn admissions() -> impl TypedValueParser<Value = AdmissionPolicy> {

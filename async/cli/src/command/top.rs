@@ -19,7 +19,6 @@ mod watch;
 
 use super::json::Target as Json;
 use super::{EXIT_OK, screen};
-use kvstrata::config;
 use clap::Args;
 use fetch::Target;
 use std::io::IsTerminal;
@@ -98,7 +97,7 @@ pub(super) struct TopArgs {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    config::time(text, Duration::from_millis(100), Duration::from_secs(3600))
+    kvstrata::shared::time(text, Duration::from_millis(100), Duration::from_secs(3600))
 }
 
 pub(super) fn run(arguments: &TopArgs) -> Result<u8, String> {

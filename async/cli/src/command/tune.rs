@@ -2,10 +2,11 @@
 
 use super::progress::StepBar;
 use super::{EXIT_OK, number};
-use kvstrata::costs::{self, CostStore, Grids};
-use kvstrata::shared::files;
 use clap::Args;
 use core::time::Duration;
+use kvstrata::costs::{self, CostStore};
+use kvstrata::shared::Grids;
+use kvstrata::shared::files;
 use kvstrata_ffi::cuda::{
     CopyCosts, CudaDevice, CudaDriver, CudaKernels, DeviceDescription, Direction, Fragments, Route,
     TuneOptions,

@@ -1,8 +1,8 @@
 //! What policies hit, by capacity. The names of the fields are the keys of `--json`, and stay.
 
 use super::{Prompts, hits, optimum};
-use kvstrata::shared::figures::count;
 use core::fmt;
+use kvstrata::shared::figures::count;
 use kvstrata_core::Policy;
 use serde::Serialize;
 

@@ -1,12 +1,12 @@
 //! Why a replay ends without a result. Every message names the option, its value and what to do.
 
 use super::settings::Settings;
+use crate::trace::TraceError;
 use kvstrata::config::ConfigError;
 use kvstrata::disk::TierError;
-use kvstrata::shared::figures::binary;
 use kvstrata::manager::BuildError;
 use kvstrata::movers::{CudaMoverError, ThreadsError};
-use crate::trace::TraceError;
+use kvstrata::shared::figures::binary;
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::disk::VolumeError;
 use kvstrata_ffi::shown::{shown, shown_path};

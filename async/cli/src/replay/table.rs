@@ -1,8 +1,8 @@
 //! The report as a person reads it, in 80 columns.
 
 use super::report::{Disk, Latency, Report};
-use kvstrata::shared::figures::{binary, count, scaled};
 use core::fmt;
+use kvstrata::shared::figures::{binary, count, scaled};
 use kvstrata_ffi::arena::Backing;
 use kvstrata_ffi::shown::shown;
 

@@ -16,9 +16,9 @@
 use super::pattern::Pattern;
 use super::tally::Tally;
 use super::tiers::{Tiers, hash_of};
+use crate::trace::Request;
 use kvstrata::manager::{AllocateOptions, Blocks, BlocksMut, OnboardOptions};
 use kvstrata::tier::Tier;
-use crate::trace::Request;
 use kvstrata_core::{BlockId, SequenceHash};
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! What holds of any bytes that come from outside: settings, exposition text, HTTP heads, tables of costs. The fuzz targets of these names call
 //! the same functions, steered by coverage.
 
-use kvstrata_cli::top::{Exposition, Look, Watch};
 use kvstrata::config::ManagerConfig;
 use kvstrata::costs;
 use kvstrata::ffi::cuda::{CopyCosts, Direction, Fragments, Route};
 use kvstrata::ffi::shown::is_shown;
 use kvstrata::metrics::{HeadReader, MOST_BYTES, TooLong};
+use kvstrata_cli::top::{Exposition, Look, Watch};
 use std::time::{Duration, Instant};
 
 fn assert_harmless(text: &str) {

@@ -5,14 +5,14 @@ mod hostile;
 mod views;
 
 #[expect(dead_code, reason = "this test uses some of it")]
-#[path = "../manager/ground.rs"]
+#[path = "../../../tests/manager/ground.rs"]
 mod ground;
 
 use ground::{build, compute, hashes, rest, settings};
-use kvstrata_cli::top::{Look, View, Watch};
 use kvstrata::config::TenantSettings;
 use kvstrata::manager::KvBlockManager;
 use kvstrata::metrics::Metrics;
+use kvstrata_cli::top::{Look, View, Watch};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::net::SocketAddr;

@@ -1,9 +1,9 @@
 //! A manager's text, and what is seen of it.
 
 use crate::{PLAIN, SECOND, at_work, rows, screen, texts, watched};
-use kvstrata_cli::top::{COLUMNS, Look, ROWS, Watch};
 use kvstrata::metrics::{Found, LatencyHistogram, Lookups, Metrics};
 use kvstrata::transfer::Path;
+use kvstrata_cli::top::{COLUMNS, Look, ROWS, Watch};
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 use std::time::Instant;

@@ -205,7 +205,7 @@ const UNITS: [(&str, u64); 7] = [
 ];
 
 /// A length of time as somebody types it for the command; what is allowed, if it is none.
-pub(crate) fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+pub fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
     let kind = Time { least, most };
     let time = kind.read(&Raw::Text(text.into())).filter(|time| kind.holds(time));
     time.ok_or_else(|| format!("not {}", kind.allowed()))

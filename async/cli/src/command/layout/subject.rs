@@ -137,6 +137,7 @@ fn of_layer(keeps: &Keeps, dtype: DType, degree: u32) -> Result<(Model, DType, b
             let bytes = state.bytes(degree).map_err(|error| format!("--tp {degree}: {error}"))?;
             (model(1, 1, bytes, DType::U8), false)
         }
+        _ => return Err("the model has layers that this command does not draw yet".to_owned()),
     };
     Ok((model, model.dtype, paged))
 }

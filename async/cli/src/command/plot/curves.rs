@@ -2,8 +2,8 @@
 
 use super::Drawing;
 use super::panel::{Axis, Line, Look, Panel};
-use kvstrata::shared::figures::count;
 use crate::policies::{Curve, Report};
+use kvstrata::shared::figures::count;
 
 pub(in crate::command) fn curves(report: &Report) -> Drawing {
     let line = |curve: &Curve, look: Look| Line {

@@ -9,8 +9,8 @@
 
 use super::Drawing;
 use super::panel::{Axis, Line, Look, Panel};
-use kvstrata::shared::figures::count;
 use crate::replay::{ByTier, Report, Sample};
+use kvstrata::shared::figures::count;
 use kvstrata::tier::Tier;
 
 /// Windows over which hits and bytes are added up, at most.
