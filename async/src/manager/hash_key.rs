@@ -106,7 +106,7 @@ fn chosen(config: &ManagerConfig, writes: bool) -> Result<Chosen, HashKeyError> 
     Ok(Chosen { hasher: Keyed::new(key.expose()).into(), origin, lasts, seed })
 }
 
-/// What [`choose`] would do, in words, without making a file.
+/// Which secret a manager of these settings would have, in words, without making a file.
 pub fn look(config: &ManagerConfig) -> Result<String, HashKeyError> {
     let is_given = config.hash.key_file.is_some() || config.hash.key_env.is_some();
     let is_beside = config.hash.function == HashFunction::Keyed && !is_given;

@@ -1,10 +1,10 @@
 //! Eviction policies over a trace: hits of each, reuse against LRU, and what the core's cost.
 
-use kvstrata_cli::trace::TraceSource;
 use kvstrata_benches::policies::classic::Classic;
 use kvstrata_benches::policies::traffic::Trace;
 use kvstrata_benches::policies::{made_up, optimum, pool, threads, told};
 use kvstrata_benches::rounds::Spread;
+use kvstrata_cli::trace::TraceSource;
 use kvstrata_core::Policy;
 use std::env;
 use std::error::Error;
