@@ -3,7 +3,7 @@
 //!     cargo run --release -p kvstrata --example embed
 
 use kvstrata::config::ManagerConfig;
-use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata::manager::{Acquired, KvBlockManager};
 
 #[tokio::main]
 pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,15 +16,14 @@ pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     prompt.extend(&(0..1000).collect::<Vec<u32>>());
     let hashes = prompt.hashes();
 
-    let found = manager.match_prefix(hashes); // the leading run over all tiers, held
-    let up = manager.onboard(found, OnboardOptions::default())?.await; // in the device now; what failed is a miss, with its cause
-    let (there, rest) = hashes.split_at(up.blocks.len());
-    let fresh = manager.allocate(rest.len()).await?; // in order of arrival, all or nothing, with a deadline
-    let table: Vec<_> = up.blocks.ids().chain(fresh.ids().iter().copied()).collect(); // the model's; it fills those of `fresh`
+    // The leading run that any tier has, in the device now, and blocks for the rest: in order of arrival, all or nothing, with a deadline.
+    let Acquired { held, fresh, .. } = manager.acquire(hashes).await?;
+    let rest = &hashes[held.len()..];
+    let table: Vec<_> = held.ids().chain(fresh.ids().iter().copied()).collect(); // the model's; it fills those of `fresh`
 
-    let computed = fresh.register(rest, Some(&up.blocks))?; // the last kernel that writes to them is over
-    println!("{} blocks, of which {} were there", table.len(), there.len());
-    drop((computed, up)); // the last kernel that reads them is over: released, tail first, cached until others need the room
+    let computed = fresh.register(rest, Some(&held))?; // the last kernel that writes to them is over
+    println!("{} blocks: {} were there, {} are computed", table.len(), held.len(), rest.len());
+    drop((computed, held)); // the last kernel that reads them is over: released, tail first, cached until others need the room
     assert!(manager.shutdown().await);
     Ok(())
 }

@@ -32,6 +32,10 @@ impl KvBlockManager {
         let stack = u16::try_from(group).ok().filter(|_| group < self.groups())?;
         Some(Group { manager: self.clone(), stack })
     }
+
+    pub(super) fn first_group(&self) -> Group {
+        Group { manager: self.clone(), stack: 0 }
+    }
 }
 
 impl Group {

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `hash_key.rs` | the secret of the block hashes |
 //! | `build.rs`, `devices.rs`, `volumes.rs`, `volume_files.rs`, `rules.rs` | a manager of settings, or of parts |
+//! | `acquire.rs` | all blocks of a sequence in one call |
 //! | `memory.rs`, `agree.rs` | memory that there is not, and parts that contradict settings: refused |
 //! | `blocks.rs` | owned handles, by the list |
 //! | `matching.rs` | what of a sequence is there |
@@ -58,6 +59,7 @@
 //! - I8: who allocates waits for writes to a slower tier for as long as the group's patience lets it, and no longer; what would make it wait for
 //!   longer is dropped, and counted by its cause (`slow.rs`).
 
+mod acquire;
 mod agree;
 mod ahead;
 mod allocate;
@@ -115,6 +117,7 @@ pub mod volumes;
 mod watch;
 
 pub use crate::metrics::{ManagerStats, PathStats, Refusal};
+pub use acquire::{Acquire, AcquireError, Acquired};
 pub use allocate::{AllocateError, AllocateOptions};
 pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault, TooManyReferences};
 pub use build::{BuildError, Parts, StackParts};

@@ -1,5 +1,6 @@
 //! The manager from outside, over a simulated device: the life of blocks, and the bytes that come back.
 
+mod acquire;
 mod ahead;
 mod behind;
 mod by_layers;
