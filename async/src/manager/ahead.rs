@@ -113,7 +113,7 @@ pub(super) fn last_used(books: &Books, source: Have, now: u64) -> u64 {
 impl Traffic {
     /// Copies down what is owed, will have to go soon, or has been idle for long.
     pub(super) fn copy_ahead(&mut self, inner: &Inner) {
-        if self.refusing {
+        if self.phase.refuses() {
             return;
         }
         self.copy_owed(inner, LOOK);
@@ -210,7 +210,7 @@ impl Traffic {
         let books = books_of(inner.stack(stack), tier);
         let below = is_below(inner.stack(stack), tier, name.hash);
         let worth = self.is_worth(inner, tier, books, block);
-        if below || !worth || self.down_of.contains_key(&(stack, name.hash)) {
+        if below || !worth || self.downs.has((stack, name.hash)) {
             if below {
                 books.ages.set_clean(block);
             }

@@ -356,7 +356,7 @@ impl<'i> InLine<'i> {
                     });
                 }
                 // Dismissed.
-                Err(_) if self.inner.look().refusing => return Err(AllocateError::Closed),
+                Err(_) if self.inner.look().phase.refuses() => return Err(AllocateError::Closed),
                 Err(_) => return Err(AllocateError::Purging),
             }
         }
@@ -377,7 +377,7 @@ impl Drop for InLine<'_> {
 impl Traffic {
     /// Whoever is not to have any need not wait.
     fn may_wait(&self, tenant: TenantId) -> Result<(), AllocateError> {
-        if self.refusing {
+        if self.phase.refuses() {
             return Err(AllocateError::Closed);
         }
         if self.is_purging(tenant) { Err(AllocateError::Purging) } else { Ok(()) }
@@ -385,7 +385,7 @@ impl Traffic {
 
     fn take_at_once(&mut self, inner: &Inner, stack: u16, count: usize) -> Option<Vec<BlockId>> {
         let pool = &inner.stack(stack).device.pool;
-        if self.refusing || !self.lines[stack as usize].is_empty() || pool.available() < count {
+        if self.phase.refuses() || !self.lines[stack as usize].is_empty() || pool.available() < count {
             return None;
         }
         let mut got = Vec::with_capacity(count);

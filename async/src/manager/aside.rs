@@ -23,7 +23,7 @@
 
 use super::inner::Inner;
 use super::line::Line;
-use super::parked::{Parked, is_without_staging};
+use super::parked::Quarantine;
 use super::traffic::{At, Id, Traffic};
 use super::up::{Source, Up};
 use crate::transfer::{Class, Path, Popped};
@@ -73,7 +73,7 @@ impl Up {
 impl Traffic {
     /// The flight has its block: into its queue, or beside it (I2).
     pub(super) fn queue_or_aside(&mut self, inner: &Inner, key: u32) {
-        let Some(up) = self.ups.get(key as usize) else { return };
+        let Some(up) = self.ups.get(key) else { return };
         let (path, lane, class) = (up.path(), up.lane(), up.class);
         let behind = self.aside.list(path, lane, class);
         behind.push_back((key, up.serial));
@@ -99,9 +99,8 @@ impl Traffic {
         let mut left = false;
         loop {
             let list = self.aside.list(path, lane, class);
-            let waits = |key: u32, serial| {
-                self.ups.get(key as usize).is_some_and(|up| up.serial == serial && up.is_aside())
-            };
+            let waits =
+                |key: u32, serial| self.ups.get(key).is_some_and(|up| up.serial == serial && up.is_aside());
             let stale = |entry: Option<&(u32, u64)>| entry.is_some_and(|(key, serial)| !waits(*key, *serial));
             // At both ends: who is given up while nothing goes leaves no trace.
             while stale(list.back()) {
@@ -136,8 +135,8 @@ impl Traffic {
             return self.queues[path as usize].pop(&mut self.allowance);
         }
         loop {
-            let (lines, parked) = (&self.lines, &self.parked);
-            let open = |stack: u16| has_staging(inner, &lines[stack as usize], parked, stack);
+            let (lines, quarantine) = (&self.lines, &self.quarantine);
+            let open = |stack: u16| has_staging(inner, &lines[stack as usize], quarantine, stack);
             let next = self.queues[path as usize].pop_open(&mut self.allowance, open);
             if next.is_some() || !self.reclaim_for_reads(inner) {
                 return next;
@@ -153,7 +152,7 @@ impl Traffic {
             let awaited = [Class::Urgent, Class::Offload, Class::Background];
             let goes = awaited.iter().any(|class| reads.waiting_in(*class, stack) > 0)
                 && reads.has_room(inner.stack(stack).block_bytes);
-            let lacks = !has_staging(inner, &self.lines[stack as usize], &self.parked, stack);
+            let lacks = !has_staging(inner, &self.lines[stack as usize], &self.quarantine, stack);
             goes && lacks && self.reclaim_staging(inner, stack)
         })
     }
@@ -162,7 +161,7 @@ impl Traffic {
     pub(super) fn press_for_reads(&mut self, inner: &Inner) {
         for stack in 0..self.lines.len() as u16 {
             let urgent = self.queues[Path::DiskToDevice as usize].waiting_in(Class::Urgent, stack);
-            if urgent > 0 && !has_staging(inner, &self.lines[stack as usize], &self.parked, stack) {
+            if urgent > 0 && !has_staging(inner, &self.lines[stack as usize], &self.quarantine, stack) {
                 self.press(inner, stack);
             }
         }
@@ -174,7 +173,7 @@ impl Traffic {
         for (staged, flight) in held.iter().flatten().copied() {
             match flight {
                 Id::Up(key) => {
-                    let Some(up) = self.ups.get(key as usize) else { continue };
+                    let Some(up) = self.ups.get(key) else { continue };
                     let has = up.stack == stack && up.staged() == Some(staged);
                     match up.class {
                         _ if !has => {}
@@ -183,7 +182,7 @@ impl Traffic {
                     }
                 }
                 Id::Down(key) => {
-                    let down = self.downs.get(key as usize);
+                    let down = self.downs.get(key);
                     if down.is_some_and(|down| down.stack == stack && down.host == Some(staged)) {
                         self.promote_down(key);
                     }
@@ -195,7 +194,7 @@ impl Traffic {
 
     /// A copy down waits for no iteration's budget any more.
     pub(super) fn promote_down(&mut self, key: u32) {
-        let Some(down) = self.downs.get_mut(key as usize) else { return };
+        let Some(down) = self.downs.get_mut(key) else { return };
         down.class = Class::Urgent;
         if let At::Queued(path, ticket) = down.at {
             self.queues[path as usize].promote(ticket, Class::Urgent);
@@ -204,7 +203,7 @@ impl Traffic {
 
     /// Whether a guess that has been read is in the way of who waits: for blocks, for its tenant's credits, or for staging.
     pub(super) fn is_in_the_way(&self, key: u32) -> bool {
-        let guess = self.ups.get(key as usize).filter(|up| up.class == Class::Prefetch);
+        let guess = self.ups.get(key).filter(|up| up.class == Class::Prefetch);
         guess.is_some_and(|up| {
             let line = &self.lines[up.stack as usize];
             let reads = &self.queues[Path::DiskToDevice as usize];
@@ -216,6 +215,6 @@ impl Traffic {
 }
 
 /// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too, and fails.
-fn has_staging(inner: &Inner, line: &Line, parked: &[Parked], stack: u16) -> bool {
-    !line.staging.is_empty() || is_without_staging(inner, parked, stack)
+fn has_staging(inner: &Inner, line: &Line, quarantine: &Quarantine, stack: u16) -> bool {
+    !line.staging.is_empty() || quarantine.has_all_staging(inner, stack)
 }

@@ -103,7 +103,7 @@ pub(super) fn census(inner: &Inner) -> Census {
         gated: traffic.gated.iter().filter(|waiter| waiter.marked() == 0).count(),
         unwritten: traffic.gated.iter().map(Waiter::marked).sum(),
         grounded: traffic.lines.iter().map(|line| line.grounded.len()).sum(),
-        purges: traffic.purging.len(),
+        purges: traffic.purges.len(),
         parked: (0..inner.stacks.len()).map(|s| parked(&traffic, s as u16)).collect(),
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),
         urgent_reads: traffic.queues[Path::DiskToDevice as usize].waiting_of(Class::Urgent) as usize,
@@ -121,7 +121,7 @@ fn staged(inner: &Inner, traffic: &Traffic) -> usize {
 
 /// Owned blocks of device and host that nobody will have again.
 fn parked(traffic: &Traffic, stack: u16) -> [usize; 2] {
-    let owned = || traffic.parked.iter().filter(|parked| !parked.registered).map(|parked| parked.piece);
+    let owned = || traffic.quarantine.owned();
     let device = owned().filter(|piece| matches!(piece, Piece::Device(of, _) if *of == stack)).count();
     [device, owned().filter(|piece| matches!(piece, Piece::Host(of, _) if *of == stack)).count()]
 }

@@ -171,7 +171,7 @@ impl Traffic {
         }
         let wanted = self.wants_copy(of, stack, name, of.device.class(block))
             && inner.rules.keeps(of.device.ages.used_again(block));
-        let sent = match wanted && !self.closed {
+        let sent = match wanted && !self.phase.is_closed() {
             true if self.may_go_below(inner, stack) => {
                 self.send_down(inner, stack, Cargo::new(Have::Owned(block), name, class))
             }
@@ -205,7 +205,7 @@ impl Traffic {
             self.next.clear();
             of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut self.next);
             let needs_none = |(block, hash): &&(BlockRef, SequenceHash)| {
-                self.down_of.contains_key(&(stack, *hash))
+                self.downs.has((stack, *hash))
                     || of.is_below(*hash)
                     || !inner.rules.keeps(of.device.ages.used_again(block.id))
             };
@@ -221,7 +221,7 @@ impl Traffic {
     /// Whether a block of the device is to be copied down: the tier below does not have it, nor is it on its way. What is there becomes
     /// the most recent of its tier, and has the block's class for eviction.
     pub(super) fn wants_copy(&self, of: &Stack, stack: u16, name: Name, class: Priority) -> bool {
-        if self.down_of.contains_key(&(stack, name.hash)) {
+        if self.downs.has((stack, name.hash)) {
             return false;
         }
         match (&of.host, &of.disk) {
@@ -236,7 +236,7 @@ impl Traffic {
         let of = inner.stack(stack);
         let (room, class) =
             (self.has_room(Path::DeviceToHost, cargo.class), of.device.class(cargo.source.id()));
-        (room && !self.closed && self.wants_copy(of, stack, cargo.name, class))
+        (room && !self.phase.is_closed() && self.wants_copy(of, stack, cargo.name, class))
             .then(|| self.send_down(inner, stack, cargo))?
     }
 
@@ -264,8 +264,7 @@ impl Traffic {
             return None;
         }
         let down = Down { credit, disk, slot: disk, was, ..self.down(stack, Tier::Device, cargo, tenant) };
-        let key = self.downs.insert(down) as u32;
-        self.down_of.insert((stack, name.hash), key);
+        let key = self.downs.insert(down);
         inner.entered(1);
         match slot {
             Slot::Now(host) => self.take_off(inner, key, host),
@@ -318,15 +317,14 @@ impl Traffic {
         let class = host.map_or(Priority::Normal, |host| host.class(source.id()));
         let there = of.disk.is_none() || of.on_disk(name.hash, class);
         let tenant = host.map_or(TenantId::NOBODY, |host| host.owners.owner(source.id()));
-        let going = self.down_of.contains_key(&(stack, name.hash));
-        if there || self.closed || going || self.is_purging(tenant) {
+        let going = self.downs.has((stack, name.hash));
+        if there || self.phase.is_closed() || going || self.is_purging(tenant) {
             return None;
         }
         let (slot, was) = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
         let (host, disk) = (Some(source.id().0), Some(slot));
         let down = Down { host, disk, slot: disk, was, ..self.down(stack, Tier::Host, cargo, tenant) };
-        let key = self.downs.insert(down) as u32;
-        self.down_of.insert((stack, name.hash), key);
+        let key = self.downs.insert(down);
         inner.entered(1);
         let line = &mut self.lines[stack as usize];
         match source {
@@ -339,7 +337,7 @@ impl Traffic {
 
     /// The flight has its host block.
     pub(super) fn take_off(&mut self, inner: &Inner, key: u32, host: u32) {
-        if let Some(down) = self.downs.get_mut(key as usize) {
+        if let Some(down) = self.downs.get_mut(key) {
             down.host = Some(host);
             let stack = down.stack;
             let line = &mut self.lines[stack as usize];
@@ -353,11 +351,11 @@ impl Traffic {
         if path == Path::DeviceToHost {
             return self.queue_layers(inner, key);
         }
-        let Some(down) = self.downs.get_mut(key as usize) else { return };
+        let Some(down) = self.downs.get_mut(key) else { return };
         let bytes = inner.stack(down.stack).block_bytes;
         let (class, request) = (down.class, down.request);
         let at = self.enqueue(inner, (path, 0), class, request, bytes, Id::Down(key));
-        self.downs[key as usize].at = at;
+        self.downs[key].at = at;
     }
 
     /// Its turn has come.
@@ -365,7 +363,7 @@ impl Traffic {
         if path == Path::HostToDisk {
             self.started_below(inner, key, path);
         }
-        let Some(down) = self.downs.get_mut(key as usize) else { return };
+        let Some(down) = self.downs.get_mut(key) else { return };
         let stack = inner.stack(down.stack);
         down.at = At::Moving;
         let token = Id::Down(key).token();

@@ -14,7 +14,7 @@ use super::down::{Down, Have, let_go};
 use super::inner::Inner;
 use super::notices::About;
 use super::stack::give_credit;
-use super::tenants::{TenantId, note_left};
+use super::tenants::TenantId;
 use super::traffic::{At, Id, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
@@ -27,16 +27,16 @@ impl Traffic {
         let is_unwanted = |down: &Down| {
             down.withdrawn || self.is_purging(down.tenant) || self.is_forgotten(down.stack, down.name.hash)
         };
-        let unwanted = self.downs.get(key as usize).is_some_and(is_unwanted);
+        let unwanted = self.downs.get(key).is_some_and(is_unwanted);
         // What has been written to the disk is known there: it will be found, and go then.
         if path == Path::DeviceToHost && unwanted {
             // One that ended well has moved, as any.
-            if let (Err(failure), Some(down)) = (outcome, self.downs.get(key as usize)) {
+            if let (Err(failure), Some(down)) = (outcome, self.downs.get(key)) {
                 inner.counts.failed(path, failure.cause, About::of(down.stack, down.tenant));
             }
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
-        let Some(down) = self.downs.get_mut(key as usize) else { return };
+        let Some(down) = self.downs.get_mut(key) else { return };
         let stack = inner.stack(down.stack);
         if path == Path::DeviceToHost && outcome.is_ok() {
             down.layers.start = down.layers.end;
@@ -87,13 +87,17 @@ impl Traffic {
                     let written = failure.cause != Cause::Mismatch;
                     let tenant = if written { down.tenant } else { TenantId::NOBODY };
                     let was = std::mem::take(&mut down.was);
-                    note_left(&mut self.purging, [tenant, was], failure.cause == Cause::Lost);
+                    self.purges.note_left([tenant, was], failure.cause == Cause::Lost);
                 }
                 // The slot was the port's, and is gone.
                 let again = failure.retryable && !down.parked && path == Path::DeviceToHost;
                 // Another volume may take it.
                 let lost = matches!(failure.cause, Cause::Lost | Cause::Away) && path == Path::HostToDisk;
-                if (again || lost) && !unwanted && down.attempts < inner.rules.retries && !self.closed {
+                if (again || lost)
+                    && !unwanted
+                    && down.attempts < inner.rules.retries
+                    && !self.phase.is_closed()
+                {
                     down.attempts += 1;
                     if lost {
                         let tenant = down.tenant;
@@ -119,14 +123,14 @@ impl Traffic {
     /// The pause before another attempt is over.
     pub(super) fn resume_down(&mut self, inner: &Inner, key: u32, serial: u64) {
         let same = |down: &Down| down.serial == serial && matches!(down.at, At::Pausing);
-        if self.downs.get(key as usize).is_some_and(same) {
+        if self.downs.get(key).is_some_and(same) {
             self.queue_down(inner, key, Path::DeviceToHost);
         }
     }
 
     /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
     pub(super) fn park_down(&mut self, inner: &Inner, key: u32) {
-        if let Some(down) = self.downs.get_mut(key as usize) {
+        if let Some(down) = self.downs.get_mut(key) {
             down.parked = true;
             inner.counts.parked(Path::DeviceToHost, About::of(down.stack, down.tenant));
         }
@@ -134,7 +138,7 @@ impl Traffic {
 
     /// The block is dropped, if nobody else has it.
     pub(super) fn down_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
-        if let Some(down) = self.downs.get(key as usize) {
+        if let Some(down) = self.downs.get(key) {
             // What is called off nobody is to have any more: its tenant's blocks go, or all do.
             if failure.cause != Cause::Cancelled {
                 down.source.dropped(inner, down.from);
@@ -160,12 +164,7 @@ impl Traffic {
 
     /// Gives back all that the flight had.
     pub(super) fn ended_down(&mut self, inner: &Inner, key: u32, outcome: Result<(), Cause>) {
-        let down = self.downs.remove(key as usize);
-        let name = (down.stack, down.name.hash);
-        // Of a block that was withdrawn on its way another one may be on its own by now.
-        if self.down_of.get(&name) == Some(&key) {
-            self.down_of.remove(&name);
-        }
+        let down = self.downs.remove(key);
         inner.left(1);
         let of = inner.stack(down.stack);
         give_credit(of, down.tenant, down.credit);

@@ -35,16 +35,16 @@ impl Traffic {
     /// Whatever has this name goes.
     fn forget(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) {
         let name = (stack, hash);
-        if let Some(key) = self.down_of.get(&name).copied() {
+        if let Some(key) = self.downs.find(name) {
             self.forgotten.insert(name);
             self.lines[stack as usize].grounded.retain(|waits| *waits != key);
-            let at = self.downs.get(key as usize).map(|down| down.at);
+            let at = self.downs.get(key).map(|down| down.at);
             if at.is_some_and(|at| self.recall(at)) {
                 self.ended_down(inner, key, Err(Cause::Cancelled));
             }
             return;
         }
-        if self.up_of.contains_key(&name) {
+        if self.ups.has(name) {
             self.forgotten.insert(name);
             return;
         }

@@ -83,7 +83,7 @@ impl Grounded {
 impl Traffic {
     /// A flight down waits for host memory.
     pub(super) fn ground(&mut self, stack: u16, key: u32) {
-        let Some(down) = self.downs.get(key as usize) else { return };
+        let Some(down) = self.downs.get(key) else { return };
         let grounded = &mut self.lines[stack as usize].grounded;
         match down.source {
             Have::Owned(_) => {
@@ -98,7 +98,7 @@ impl Traffic {
     fn first_victim(&mut self, stack: u16) -> Option<u32> {
         loop {
             let key = self.lines[stack as usize].grounded.victims.front().copied()?;
-            let source = self.downs.get(key as usize).map(|down| down.source);
+            let source = self.downs.get(key).map(|down| down.source);
             if matches!(source, Some(Have::Owned(_))) {
                 return Some(key);
             }
@@ -116,7 +116,7 @@ impl Traffic {
     /// Looks after victims: as many of the host's are on their way as they need, or they are dropped.
     pub(super) fn serve_victims(&mut self, inner: &Inner, stack: u16) {
         while let Some(key) = self.first_victim(stack) {
-            let Some(Down { source, class, tenant, .. }) = self.downs.get(key as usize) else { return };
+            let Some(Down { source, class, tenant, .. }) = self.downs.get(key) else { return };
             let (source, class, tenant, line) = (*source, *class, *tenant, &self.lines[stack as usize]);
             let (host, sinking) = (&inner.stack(stack).host, line.sinking);
             let none_free = host.as_ref().is_some_and(|host| host.pool.free() == 0);
@@ -166,7 +166,7 @@ impl Traffic {
         let sinking = self.downs.iter().filter(|(_, down)| sinks(down));
         let (urgent, others): (Vec<_>, Vec<_>) = sinking.partition(|(_, down)| down.class == Class::Urgent);
         let most = waiting.saturating_sub(urgent.len());
-        let pressed: Vec<u32> = others.into_iter().take(most).map(|(key, _)| key as u32).collect();
+        let pressed: Vec<u32> = others.into_iter().take(most).map(|(key, _)| key).collect();
         pressed.into_iter().for_each(|key| self.promote_down(key));
     }
 
@@ -175,7 +175,7 @@ impl Traffic {
         loop {
             let line = &self.lines[stack as usize];
             let (Some(key), 0) = (line.grounded.first_chosen(), line.grounded.victims()) else { return };
-            let Some(Down { source, class, steps, asked, .. }) = self.downs.get(key as usize) else { return };
+            let Some(Down { source, class, steps, asked, .. }) = self.downs.get(key) else { return };
             let (source, class, whole, sinking) = (*source, *class, steps.is_none(), line.sinking);
             let unasked = asked.is_empty();
             let host = &inner.stack(stack).host;
@@ -220,7 +220,7 @@ impl Traffic {
     ) -> Vec<(u32, BlockRef)> {
         let pool = &inner.stack(stack).device.pool;
         let kept = |key: &u32| {
-            let down = self.downs.get(*key as usize).filter(|down| down.asked.is_empty())?;
+            let down = self.downs.get(*key).filter(|down| down.asked.is_empty())?;
             let Have::Leased(block) = down.source else { return None };
             // Of a block that somebody holds nobody would have anything.
             let keeps = such(block.id) && pool.evictable(block).is_some();
@@ -240,7 +240,7 @@ impl Traffic {
     }
 
     fn called_off(&mut self, inner: &Inner, stack: u16, key: u32) {
-        let source = self.downs.get(key as usize).map(|down| down.source);
+        let source = self.downs.get(key).map(|down| down.source);
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
             self.owe(inner, (stack, Tier::Device), block);

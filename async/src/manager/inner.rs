@@ -223,7 +223,7 @@ impl Inner {
     fn with_unsaid<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let result = change(&mut traffic);
-        let purges = !traffic.purging.is_empty();
+        let purges = !traffic.purges.is_empty();
         self.follow(traffic);
         if purges {
             self.purge_told.notify_waiters();
@@ -245,7 +245,7 @@ impl Inner {
         let mut traffic = self.look();
         let before = traffic.begun();
         let result = take(&mut traffic);
-        let purges = !traffic.purging.is_empty();
+        let purges = !traffic.purges.is_empty();
         let same = traffic.begun() == before
             && traffic.out.is_empty()
             && traffic.nobody_waits()
@@ -290,7 +290,7 @@ impl Inner {
     /// All that follows from a change.
     fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
         traffic.advance(self);
-        if traffic.refusing && traffic.is_idle() {
+        if traffic.phase.refuses() && traffic.is_idle() {
             traffic.out.idle = true;
         }
         if traffic.out.is_empty() {

@@ -165,7 +165,7 @@ impl Traffic {
             let Want { stack, need, tenant, mut got, whose } = want;
             got.reserve_exact(need - got.len());
             if let Whose::Flights(flights) = &whose {
-                flights.iter().for_each(|flight| self.ups[*flight as usize].entry = number);
+                flights.iter().for_each(|flight| self.ups[*flight].entry = number);
             }
             let came = self.came_at(inner, stack);
             let entry = Entry { number, request: first, need, tenant, got, whose, due, came };
@@ -305,7 +305,7 @@ impl Traffic {
             Have::Owned(_) | Have::Held(_) => false,
         };
         let of_device = |down: &Down| (down.stack, down.from) == (stack, Tier::Device);
-        self.downs.iter().any(|(key, down)| of_device(down) && such(key as u32, down) && unheld(down))
+        self.downs.iter().any(|(key, down)| of_device(down) && such(key, down) && unheld(down))
     }
 
     /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes of those that the policy
@@ -377,13 +377,12 @@ impl Traffic {
             _ => false,
         };
         let of_stack = |down: &Down| down.stack == stack && down.class > Class::Urgent;
-        let downs = self.downs.iter().filter(|(_, down)| of_stack(down) && keeps(down));
-        let downs: Vec<u32> = downs.map(|(key, _)| key as u32).collect();
+        let downs = self.downs.keys_of(|down| of_stack(down) && keeps(down));
         downs.into_iter().for_each(|key| self.promote_down(key));
         // What comes up has blocks, too; those of guesses have been taken back.
         let has = |up: &Up| up.stack == stack && up.device.is_some();
         let waits = |up: &Up| has(up) && matches!(up.class, Class::Offload | Class::Background);
-        let ups: Vec<u32> = self.ups.iter().filter(|(_, up)| waits(up)).map(|(key, _)| key as u32).collect();
+        let ups = self.ups.keys_of(waits);
         ups.into_iter().for_each(|key| self.promote(inner, key, Class::Urgent));
         if grounded && inner.stack(stack).host.is_none() {
             self.press(inner, stack);

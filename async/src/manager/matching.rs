@@ -286,7 +286,7 @@ impl Inner {
             || of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash))
             || self.has_pending() && {
                 let traffic = self.look();
-                traffic.up_of.contains_key(&(stack, hash)) || traffic.down_of.contains_key(&(stack, hash))
+                traffic.ups.has((stack, hash)) || traffic.downs.has((stack, hash))
             }
     }
 
@@ -302,9 +302,9 @@ impl Inner {
         let at_rest = || device().or_else(|| of.find_below(hash));
         let Some(traffic) = traffic else { return at_rest() };
         // The device first, then what is on its way there, so that nothing is fetched twice.
-        let on_its_way = || match traffic.up_of.get(&(stack, hash)) {
+        let on_its_way = || match traffic.ups.find((stack, hash)) {
             // It will not arrive.
-            Some(up) if traffic.is_purging(traffic.ups[*up as usize].tenant) => None,
+            Some(up) if traffic.is_purging(traffic.ups[up].tenant) => None,
             Some(_) => Some(Place::Pending),
             None => traffic.find_going_down(self, stack, hash),
         };

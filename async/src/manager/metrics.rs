@@ -138,7 +138,7 @@ fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
         aside: traffic.ups.iter().filter(|(_, up)| up.is_aside()).count() as u64,
         grounded: traffic.lines.iter().map(|line| line.grounded.len()).sum::<usize>() as u64,
         gated: traffic.gated.iter().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
-        purges: traffic.purging.len() as u64,
+        purges: traffic.purges.len() as u64,
     };
     let in_line = traffic.lines.iter().flat_map(|line| &line.entries).map(|entry| entry.request);
     let in_line: Vec<u64> = in_line.collect();

@@ -378,12 +378,12 @@ impl Traffic {
 
     /// One block, whether there is room in the queue or not: no more than the device has can come.
     fn offload_whole(&mut self, inner: &Inner, (stack, key): (u16, u32), cargo: Cargo) {
-        let flight = if self.closed { None } else { self.send_down(inner, stack, cargo) };
+        let flight = if self.phase.is_closed() { None } else { self.send_down(inner, stack, cargo) };
         match flight {
-            Some(flight) => self.downs[flight as usize].asked.push(key),
+            Some(flight) => self.downs[flight].asked.push(key),
             None => {
                 let_go(&inner.stack(stack).device, cargo.source, inner.now());
-                let why = if self.closed { Refusal::Closed } else { Refusal::Room };
+                let why = if self.phase.is_closed() { Refusal::Closed } else { Refusal::Room };
                 self.offload_refused(inner, key, why);
             }
         }
@@ -391,8 +391,8 @@ impl Traffic {
 
     /// Calls a flight down back, if it has not begun to move; waits for it otherwise.
     fn call_back(&mut self, inner: &Inner, key: u32, stack: u16, hash: SequenceHash) {
-        let Some(flight) = self.down_of.get(&(stack, hash)).copied() else { return };
-        let Some((at, source)) = self.downs.get(flight as usize).map(|down| (down.at, down.source)) else {
+        let Some(flight) = self.downs.find((stack, hash)) else { return };
+        let Some((at, source)) = self.downs.get(flight).map(|down| (down.at, down.source)) else {
             return;
         };
         if !matches!(source, Have::Owned(_)) && self.recall(at) {
@@ -433,7 +433,7 @@ impl Traffic {
             let name = host.name(block.id, hash);
             self.offloadings[key as usize].left += 1;
             match self.sink(inner, stack, Cargo::new(source, name, Class::Offload)) {
-                Some(flight) => self.downs[flight as usize].asked.push(key),
+                Some(flight) => self.downs[flight].asked.push(key),
                 None => {
                     let_go(host, source, inner.now());
                     self.offload_refused(inner, key, Refusal::Room);
@@ -445,8 +445,8 @@ impl Traffic {
 
     /// Waits for a block that is on its way down, if it is.
     fn join_down(&mut self, key: u32, stack: u16, hash: SequenceHash, from: Option<Tier>) -> bool {
-        let flight = self.down_of.get(&(stack, hash)).copied();
-        let down = flight.and_then(|flight| self.downs.get_mut(flight as usize));
+        let flight = self.downs.find((stack, hash));
+        let down = flight.and_then(|flight| self.downs.get_mut(flight));
         let Some(down) = down.filter(|down| from.is_none_or(|from| down.from == from)) else { return false };
         down.asked.push(key);
         self.offloadings[key as usize].left += 1;
@@ -498,7 +498,7 @@ impl Traffic {
 
     /// Why a copy that was asked for has not begun.
     pub(super) fn why_refused(&self, path: Path, class: Class) -> Refusal {
-        match (self.closed, self.has_room(path, class)) {
+        match (self.phase.is_closed(), self.has_room(path, class)) {
             (true, _) => Refusal::Closed,
             (_, false) => Refusal::Queue,
             _ => Refusal::Room,

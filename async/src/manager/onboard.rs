@@ -198,7 +198,7 @@ impl Onboard {
         for wanted in &traffic.onboardings.get(key as usize)?.wanted {
             ids.push(match wanted.state {
                 State::Here(block) => block.id,
-                State::Coming(flight) => traffic.ups.get(flight as usize)?.device?,
+                State::Coming(flight) => traffic.ups.get(flight)?.device?,
                 State::Failed(_) => break,
             });
         }
@@ -323,7 +323,7 @@ impl Traffic {
     ) -> Result<u32, OnboardError> {
         let (stack, tenant) = (found.device.stack(), found.tenant.id());
         let beyond = std::mem::take(&mut found.beyond);
-        if self.refusing && !beyond.is_empty() {
+        if self.phase.refuses() && !beyond.is_empty() {
             beyond.into_iter().rev().for_each(|found| self.release_found(inner, stack, found));
             return Err(OnboardError::Closed);
         }
@@ -348,7 +348,7 @@ impl Traffic {
             match wanted {
                 Some(Some(flight)) => {
                     // Of one tenant: of more only where hashes are not salted.
-                    let tenant = self.ups[flight as usize].tenant;
+                    let tenant = self.ups[flight].tenant;
                     let same = |of: &&mut Want| (of.stack, of.tenant) == (stack, tenant);
                     match wants.parts.iter_mut().rev().find(same) {
                         Some(Want { need, whose: Whose::Flights(flights), .. }) => {
@@ -389,7 +389,7 @@ impl Traffic {
         else {
             return;
         };
-        let entry = self.ups[flight as usize].entry;
+        let entry = self.ups[flight].entry;
         if self.held.has(entry) && !wants.joined.contains(&entry) {
             wants.joined.push(entry);
         }
@@ -418,13 +418,13 @@ impl Traffic {
         };
         let index = self.onboardings[key as usize].wanted.len() as u32;
         let link = super::onboarding::Link { onboarding: key, index };
-        if let Some(flight) = self.up_of.get(&(stack, hash)).copied() {
-            if self.is_purging(self.ups[flight as usize].tenant) {
+        if let Some(flight) = self.ups.find((stack, hash)) {
+            if self.is_purging(self.ups[flight].tenant) {
                 source.into_iter().for_each(|source| self.put_down(inner, stack, source));
                 return None;
             }
             self.promote(inner, flight, options.class);
-            if let (Some(step), Some(up)) = (options.layers, self.ups.get_mut(flight as usize)) {
+            if let (Some(step), Some(up)) = (options.layers, self.ups.get_mut(flight)) {
                 up.refine(step.max(1));
             }
             self.join(key, flight, layers);
@@ -465,8 +465,7 @@ impl Traffic {
         let mut up = Up::new(stack, found.name, source, options.class, options.request, step);
         up.tenant = tenant;
         up.serial = self.serial();
-        let flight = self.ups.insert(up) as u32;
-        self.up_of.insert((stack, hash), flight);
+        let flight = self.ups.insert(up);
         inner.entered(1);
         self.join(key, flight, layers);
         Some(Some(flight))
@@ -491,7 +490,7 @@ impl Traffic {
 
     /// Makes a flight more urgent, if it is less so.
     pub(super) fn promote(&mut self, inner: &Inner, flight: u32, class: Class) {
-        let Some(up) = self.ups.get_mut(flight as usize) else { return };
+        let Some(up) = self.ups.get_mut(flight) else { return };
         if class < up.class {
             let before = std::mem::replace(&mut up.class, class);
             let (at, aside, stack) = (up.at, up.is_aside(), up.stack);
@@ -513,7 +512,7 @@ impl Traffic {
 
     /// A block that is on its way down, turned back.
     pub(super) fn find_going_down(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
-        let flight = self.down_of.get(&(stack, hash)).copied()?;
+        let flight = self.downs.find((stack, hash))?;
         match self.turn_back(inner, flight)? {
             (Tier::Device, block) => Some(Place::Device(block)),
             (_, block) => Some(Place::Host(block)),

@@ -165,8 +165,7 @@ impl Onboarding {
 impl Traffic {
     /// Joins a flight, as the next wanted block of an onboarding.
     pub(super) fn join(&mut self, onboarding: u32, flight: u32, layers: u32) {
-        let (Some(of), Some(up)) =
-            (self.onboardings.get_mut(onboarding as usize), self.ups.get_mut(flight as usize))
+        let (Some(of), Some(up)) = (self.onboardings.get_mut(onboarding as usize), self.ups.get_mut(flight))
         else {
             return;
         };
@@ -245,7 +244,7 @@ impl Traffic {
         let Some(index) = of.wanted.iter().position(coming) else { return };
         for wanted in &of.wanted {
             if let State::Coming(flight) = wanted.state
-                && let Some(up) = self.ups.get(flight as usize)
+                && let Some(up) = self.ups.get(flight)
                 && !matches!(up.at, At::Behind)
             {
                 inner.counts.failed(up.source.path(), Cause::Deadline, About::of(up.stack, up.tenant));
@@ -277,7 +276,7 @@ impl Traffic {
         let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
         let State::Coming(flight) = of.wanted[index].state else { return };
         // It has ended, and this one is about to be told: the list is as it was.
-        let Some(up) = self.ups.get_mut(flight as usize) else { return };
+        let Some(up) = self.ups.get_mut(flight) else { return };
         let wanted = &mut of.wanted[index];
         let (before, next) = (wanted.before.take(), wanted.next.take());
         wanted.state = State::Failed(cause);
@@ -293,7 +292,7 @@ impl Traffic {
 
     /// Layers of a flight have landed: whoever waits for a layer may go on.
     pub(super) fn layers_landed(&mut self, flight: u32, layers: Range<u32>) {
-        let mut next = self.ups.get(flight as usize).and_then(|up| up.first);
+        let mut next = self.ups.get(flight).and_then(|up| up.first);
         while let Some(link) = next {
             let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
             let range = layers.start as usize..(layers.end as usize).min(of.layers_left.len());

@@ -15,20 +15,62 @@ use super::tenants::{Piece, TenantId};
 use super::traffic::Traffic;
 use super::up::{Source, Up};
 use crate::tier::Tier;
+use std::collections::HashMap;
 
 /// A block, and whose bytes are in it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Parked {
-    pub(super) tenant: TenantId,
-    pub(super) piece: Piece,
+struct Parked {
+    tenant: TenantId,
+    piece: Piece,
     /// It is registered, and nobody's reference keeps it so.
-    pub(super) registered: bool,
+    registered: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    blocks: Vec<Parked>,
+    /// By tenant: slots that a purge has found, of volumes that are out of service.
+    lost: HashMap<TenantId, usize>,
+}
+
+impl Quarantine {
+    pub(super) fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Those that are not registered.
+    pub(super) fn owned(&self) -> impl Iterator<Item = Piece> {
+        self.blocks.iter().filter(|parked| !parked.registered).map(|parked| parked.piece)
+    }
+
+    /// Whether all of a group's staging is here: then no transfer waits for some.
+    pub(super) fn has_all_staging(&self, inner: &Inner, stack: u16) -> bool {
+        let of_stack = |parked: &&Parked| matches!(parked.piece, Piece::Staged(of, _) if of == stack);
+        !self.is_empty() && self.blocks.iter().filter(of_stack).count() >= inner.stack(stack).staging
+    }
+
+    /// Whose bytes are here.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = TenantId> {
+        self.blocks.iter().map(|parked| parked.tenant)
+    }
+
+    /// Blocks with bytes of a tenant's, and its slots that are lost.
+    pub(super) fn of(&self, tenant: TenantId) -> usize {
+        let lost = self.lost.get(&tenant).copied().unwrap_or_default();
+        lost + self.tenants().filter(|of| *of == tenant).count()
+    }
+
+    /// Slots that these tenants have lost are counted no more.
+    pub(super) fn forget_lost(&mut self, is_gone: impl Fn(&TenantId) -> bool) {
+        self.lost.retain(|tenant, _| !is_gone(tenant));
+    }
 }
 
 impl Traffic {
     /// A block is never used again.
     pub(super) fn park_piece(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
-        self.parked.push(Parked { tenant, piece, registered });
+        self.quarantine.blocks.push(Parked { tenant, piece, registered });
     }
 
     /// What a flight up has had.
@@ -73,28 +115,11 @@ impl Traffic {
 
     /// Whether a registered block is one.
     pub(super) fn is_parked(&self, piece: Piece) -> bool {
-        self.parked.iter().any(|parked| parked.registered && parked.piece == piece)
-    }
-
-    /// Whether all of a group's staging is: then nobody waits for some.
-    pub(super) fn is_without_staging(&self, inner: &Inner, stack: u16) -> bool {
-        is_without_staging(inner, &self.parked, stack)
+        self.quarantine.blocks.iter().any(|parked| parked.registered && parked.piece == piece)
     }
 
     /// A slot has a tenant's block, and its volume is out of service: nobody uses either, but the next opening may find it.
     pub(super) fn note_lost(&mut self, tenant: TenantId) {
-        *self.lost.entry(tenant).or_default() += 1;
+        *self.quarantine.lost.entry(tenant).or_default() += 1;
     }
-
-    /// Those with bytes of a tenant's, and its slots that are lost.
-    pub(super) fn parked_of(&self, tenant: TenantId) -> usize {
-        let lost = self.lost.get(&tenant).copied().unwrap_or_default();
-        lost + self.parked.iter().filter(|parked| parked.tenant == tenant).count()
-    }
-}
-
-/// The same, of what is parked.
-pub(super) fn is_without_staging(inner: &Inner, parked: &[Parked], stack: u16) -> bool {
-    let staged = parked.iter().filter(|of| matches!(of.piece, Piece::Staged(of, _) if of == stack));
-    !parked.is_empty() && staged.count() >= inner.stack(stack).staging
 }

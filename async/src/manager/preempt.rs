@@ -179,7 +179,7 @@ impl KvBlockManager {
         let (ids, tenant) = self.inner.with(|traffic| {
             let tenant = behind.first().map_or(self.tenant.id(), |block| books.owners.owner(block.id));
             let take = |(block, name): (&BlockRef, &SequenceHash)| {
-                let copied = traffic.down_of.contains_key(&(stack, *name));
+                let copied = traffic.downs.has((stack, *name));
                 if copied { None } else { books.take_back(*block, tenant) }
             };
             let ids: Vec<BlockId> = behind.iter().zip(&names.hashes).map_while(take).collect();

@@ -107,7 +107,7 @@ impl Traffic {
         tenant: TenantId,
     ) -> u64 {
         let number = self.serial();
-        if inner.rules.prefetch_blocks == 0 || self.refusing {
+        if inner.rules.prefetch_blocks == 0 || self.phase.refuses() {
             return number;
         }
         // More than the device has cannot be there at a time; nor is a hint to keep more memory than that.
@@ -131,7 +131,7 @@ impl Traffic {
 
     /// A victim of the device that was used often: from when it is below it may come up again.
     pub(super) fn note_leaving(&mut self, inner: &Inner, stack: u16, name: Name) {
-        match self.down_of.get(&(stack, name.hash)).and_then(|key| self.downs.get_mut(*key as usize)) {
+        match self.downs.find((stack, name.hash)).and_then(|key| self.downs.get_mut(key)) {
             Some(down) => down.hot = true,
             None => self.note_hot(inner, stack, name),
         }
@@ -148,7 +148,7 @@ impl Traffic {
 
     fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
         self.guesses.hints.retain(|hint| hint.number != number);
-        let of_hint = |key: &u32| self.ups.get(*key as usize).is_some_and(|up| up.request == number);
+        let of_hint = |key: &u32| self.ups.get(*key).is_some_and(|up| up.request == number);
         let flights: Vec<u32> = self.guesses.flights.iter().copied().filter(of_hint).collect();
         flights.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
@@ -160,7 +160,7 @@ impl Traffic {
     }
 
     pub(super) fn recall_guess(&mut self, inner: &Inner, key: u32) {
-        let Some(at) = self.ups.get(key as usize).map(|up| up.at) else { return };
+        let Some(at) = self.ups.get(key).map(|up| up.at) else { return };
         if self.recall(at) {
             self.up_failed(inner, key, Failure::of(Cause::Cancelled));
         }
@@ -202,7 +202,7 @@ impl Traffic {
 
     fn may_guess(&self, inner: &Inner) -> bool {
         self.nobody_waits()
-            && !self.refusing
+            && !self.phase.refuses()
             && (self.guesses.flights.len() as u32) < inner.rules.prefetch_blocks
     }
 
@@ -232,7 +232,7 @@ impl Traffic {
     /// Begins a flight. False: there is no block for it now (I2). A block that is nowhere ends its hint: what is behind it is of no use.
     fn guess(&mut self, inner: &Inner, asked: Asked, name: Name, may_evict: bool) -> bool {
         let Asked { stack, tenant, request } = asked;
-        if self.up_of.contains_key(&(stack, name.hash)) || self.down_of.contains_key(&(stack, name.hash)) {
+        if self.ups.has((stack, name.hash)) || self.downs.has((stack, name.hash)) {
             return true;
         }
         let of = inner.stack(stack);
@@ -262,8 +262,7 @@ impl Traffic {
         let mut up = Up::new(stack, name, source, Class::Prefetch, request, step);
         up.tenant = tenant;
         up.serial = self.serial();
-        let key = self.ups.insert(up) as u32;
-        self.up_of.insert((stack, name.hash), key);
+        let key = self.ups.insert(up);
         inner.entered(1);
         self.guesses.flights.insert(key);
         self.depart(inner, key, device);

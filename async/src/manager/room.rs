@@ -66,7 +66,7 @@ impl Traffic {
             Some((limit, used)) if used >= limit => limit > 0,
             _ => {
                 let lost = to == Tier::Disk && of.disk.as_ref().is_some_and(|disk| disk.losses() > 0);
-                !lost && self.purging.is_empty() && self.parked.is_empty()
+                !lost && self.purges.is_empty() && self.quarantine.is_empty()
             }
         };
         if is_said && matches!(source, Have::Owned(_)) {
@@ -85,7 +85,7 @@ impl Traffic {
             let spare = victim || staging.len() > reads;
             return match staging.pop_if(|_| spare) {
                 Some(staged) => Slot::Now(staged),
-                None if self.is_without_staging(inner, stack) => Slot::Never,
+                None if self.quarantine.has_all_staging(inner, stack) => Slot::Never,
                 // They come back: whoever has one owns all that it needs.
                 None => Slot::Soon,
             };
@@ -188,7 +188,7 @@ impl Traffic {
             let line = &self.lines[stack as usize];
             let ahead = host.pool.free() + line.sinking as usize;
             let needed = inner.rules.host_headroom as usize + line.grounded.victims();
-            if ahead >= needed || self.closed || self.is_shut(Path::HostToDisk) {
+            if ahead >= needed || self.phase.is_closed() || self.is_shut(Path::HostToDisk) {
                 return;
             }
             match self.host_victim(inner, stack, Class::Offload) {

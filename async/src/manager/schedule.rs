@@ -170,16 +170,16 @@ impl Traffic {
             return self.watch_gates(inner.rules.offload_deadline);
         }
         match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
-            Some(flight) => self.downs[flight as usize].asked.extend(asked),
+            Some(flight) => self.downs[flight].asked.extend(asked),
             None => {
                 let of = inner.stack(stack);
                 let why = self.why_refused(Path::DeviceToHost, class);
                 let wanted = self.wants_copy(of, stack, name, of.device.class(block.id));
                 let_go(&of.device, source, inner.now());
                 let Some(asked) = asked else { return };
-                match self.down_of.get(&(stack, name.hash)) {
+                match self.downs.find((stack, name.hash)) {
                     // Somebody else has asked for it, too.
-                    Some(flight) => self.downs[*flight as usize].asked.push(asked),
+                    Some(flight) => self.downs[flight].asked.push(asked),
                     None if !wanted => self.offload_there(asked),
                     None => self.offload_refused(inner, asked, why),
                 }

@@ -16,6 +16,7 @@
 //! that answers a disk or a purge's, ends it where it is.
 
 use super::inner::Inner;
+use super::phase::Phase;
 use super::traffic::{At, Traffic};
 use crate::transfer::{Allowance, Cause, Closing, Failure};
 use std::future::{Future, poll_fn};
@@ -32,8 +33,7 @@ use tokio::time::Instant;
 impl Traffic {
     /// Nothing new begins, and what has not begun to move never will. Whoever waits is answered.
     pub(super) fn close(&mut self, inner: &Inner) {
-        self.refusing = true;
-        if std::mem::replace(&mut self.closed, true) {
+        if !self.phase.reach(Phase::Closed) {
             return;
         }
         self.drop_gated(inner);
@@ -42,17 +42,17 @@ impl Traffic {
             self.dissolve_line(inner, stack);
         }
         let cancelled = Failure::of(Cause::Cancelled);
-        let ups: Vec<u32> = self.ups.iter().map(|(key, _)| key as u32).collect();
+        let ups = self.ups.keys_of(|_| true);
         for key in ups {
-            let Some(at) = self.ups.get(key as usize).map(|up| up.at) else { continue };
+            let Some(at) = self.ups.get(key).map(|up| up.at) else { continue };
             if self.recall(at) {
                 self.up_failed(inner, key, cancelled);
             }
         }
         self.lines.iter_mut().for_each(|line| line.grounded.clear());
-        let downs: Vec<u32> = self.downs.iter().map(|(key, _)| key as u32).collect();
+        let downs = self.downs.keys_of(|_| true);
         for key in downs {
-            let Some(at) = self.downs.get(key as usize).map(|down| down.at) else { continue };
+            let Some(at) = self.downs.get(key).map(|down| down.at) else { continue };
             if self.recall(at) {
                 self.down_failed(inner, key, cancelled);
             }
@@ -62,7 +62,7 @@ impl Traffic {
     /// What waits for the engine waits in vain, and so would who waits for that.
     fn end_gated(&mut self, inner: &Inner) {
         let gated = self.downs.iter().filter(|(_, down)| matches!(down.at, At::Gated(_)));
-        let gated: Vec<(u32, At)> = gated.map(|(key, down)| (key as u32, down.at)).collect();
+        let gated: Vec<(u32, At)> = gated.map(|(key, down)| (key, down.at)).collect();
         for (key, at) in gated {
             self.recall(at);
             self.down_failed(inner, key, Failure::of(Cause::Cancelled));
@@ -112,7 +112,7 @@ impl Inner {
     fn refuse(self: &Arc<Inner>) {
         self.refusing.store(true, Relaxed);
         self.with(|traffic| {
-            traffic.refusing = true;
+            traffic.phase.reach(Phase::Refusing);
             // Nobody iterates any more.
             traffic.allowance = Allowance::new(None);
             traffic.end_gated(self);

@@ -213,9 +213,7 @@ impl Traffic {
         let downs = &self.downs;
         let started = &mut self.paces[path as usize].started;
         while started
-            .pop_front_if(|(key, number, _)| {
-                !downs.get(*key as usize).is_some_and(|down| runs(down, *number))
-            })
+            .pop_front_if(|(key, number, _)| !downs.get(*key).is_some_and(|down| runs(down, *number)))
             .is_some()
         {}
         let Some((_, _, since)) = started.front().copied() else {
@@ -242,14 +240,14 @@ impl Traffic {
     /// A transfer starts on a path to a slower tier.
     pub(super) fn started_below(&mut self, inner: &Inner, key: u32, path: Path) {
         let now = self.moment(inner);
-        let Some(number) = self.downs.get(key as usize).map(|down| down.serial) else { return };
+        let Some(number) = self.downs.get(key).map(|down| down.serial) else { return };
         self.paces[path as usize].started.push_back((key, number, now));
     }
 
     /// It has ended.
     pub(super) fn ended_below(&mut self, inner: &Inner, key: u32, path: Path) {
         let now = self.moment(inner);
-        let Some(number) = self.downs.get(key as usize).map(|down| down.serial) else { return };
+        let Some(number) = self.downs.get(key).map(|down| down.serial) else { return };
         let pace = &mut self.paces[path as usize];
         // Mostly the first.
         let at = pace.started.iter().position(|(of, other, _)| (*of, *other) == (key, number));
@@ -287,7 +285,7 @@ impl Traffic {
         }
         // All others are in use, or on their way: those that have not begun go no further.
         if let Some(key) = self.queued_sink(stack, path) {
-            let Down { at, tenant, .. } = self.downs[key as usize];
+            let Down { at, tenant, .. } = self.downs[key];
             self.recall(at);
             self.note_dropping(inner, path, About::of(stack, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Slow));
@@ -350,7 +348,7 @@ impl Traffic {
             let on = matches!(down.at, At::Queued(of, _) if of == path);
             on && (down.stack, down.from) == (stack, Tier::Host) && matches!(down.source, Have::Owned(_))
         };
-        self.downs.iter().find(|(_, down)| waits(down)).map(|(key, _)| key as u32)
+        self.downs.iter().find(|(_, down)| waits(down)).map(|(key, _)| key)
     }
 
     /// Whether a victim of the device is to go straight to a slow tier, where there is no host tier; or else
@@ -386,8 +384,7 @@ impl Traffic {
                 && matches!((down.at, down.source), (At::Wants | At::Queued(..), Have::Owned(_)))
         };
         let such = self.downs.iter().filter(|(_, down)| waits(down)).take(wanted);
-        let such: Vec<(u32, At, TenantId)> =
-            such.map(|(key, down)| (key as u32, down.at, down.tenant)).collect();
+        let such: Vec<(u32, At, TenantId)> = such.map(|(key, down)| (key, down.at, down.tenant)).collect();
         self.lines[stack as usize].grounded.retain(|key| such.iter().all(|(of, ..)| of != key));
         for (key, at, tenant) in &such {
             self.recall(*at);

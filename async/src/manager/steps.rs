@@ -74,7 +74,7 @@ impl Traffic {
 
     /// Takes down what it can of a flight that has its host block: a copy, or else it waits for the next step.
     pub(super) fn queue_layers(&mut self, inner: &Inner, key: u32) {
-        let Some(down) = self.downs.get_mut(key as usize) else { return };
+        let Some(down) = self.downs.get_mut(key) else { return };
         let stack = inner.stack(down.stack);
         if let Some(steps) = down.steps {
             let open = steps.open(self.clock.layers_done(steps.iteration), stack.layers);
@@ -88,22 +88,22 @@ impl Traffic {
         }
         let (class, request, bytes) = (down.class, down.request, stack.bytes_of(&down.layers));
         let at = self.enqueue(inner, (Path::DeviceToHost, 0), class, request, bytes, Id::Down(key));
-        self.downs[key as usize].at = at;
+        self.downs[key].at = at;
     }
 
     fn wait_for_layer(&mut self, inner: &Inner, key: u32, gate: Gate) {
-        if self.closed {
+        if self.phase.is_closed() {
             // Nobody iterates any more.
             inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::default());
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
-        let down = &self.downs[key as usize];
+        let down = &self.downs[key];
         self.lines[down.stack as usize].landing -= 1;
         self.gate_flight(inner, key, gate);
     }
 
     fn gate_flight(&mut self, inner: &Inner, key: u32, gate: Gate) {
-        let down = &mut self.downs[key as usize];
+        let down = &mut self.downs[key];
         let flight = GatedFlight { key, serial: down.serial, since: inner.elapsed() };
         // The engine's time is no wait for a transfer.
         down.since = Since::default();
@@ -114,7 +114,7 @@ impl Traffic {
     /// The flight, if it still is the one that waits.
     fn gated_flight(&mut self, GatedFlight { key, serial, .. }: GatedFlight) -> Option<&mut Down> {
         let waits = |down: &&mut Down| down.serial == serial && matches!(down.at, At::Gated(_));
-        self.downs.get_mut(key as usize).filter(waits)
+        self.downs.get_mut(key).filter(waits)
     }
 
     /// The engine has not gone on for too long.
@@ -151,12 +151,12 @@ impl Traffic {
             (down.stack, down.host) == (stack, Some(staged)) && matches!(down.at, At::Gated(_))
         };
         let of_flight = |(staged, flight): &(u32, Id)| match flight {
-            Id::Down(key) => self.downs.get(*key as usize).filter(|down| gated(*staged, down)).map(|_| *key),
+            Id::Down(key) => self.downs.get(*key).filter(|down| gated(*staged, down)).map(|_| *key),
             Id::Up(_) => None,
         };
         let found = self.lines[stack as usize].staged.iter().flatten().find_map(of_flight);
         let Some(key) = found else { return false };
-        let down = &mut self.downs[key as usize];
+        let down = &mut self.downs[key];
         let (at, host, steps) = (down.at, down.host.take(), down.steps.take());
         down.layers = 0..0;
         self.lines[stack as usize].staging.extend(host);

@@ -20,11 +20,13 @@ use super::notices::About;
 use super::offload::Offloading;
 use super::onboarding::Onboarding;
 use super::out::Out;
-use super::parked::Parked;
+use super::parked::Quarantine;
+use super::phase::Phase;
 use super::prefetch::Guesses;
 use super::schedule::Waiter;
 use super::slow::Pace;
-use super::tenants::{Held, Purging, TenantId};
+use super::tenants::{Held, Purges};
+use super::transfers::Transfers;
 use super::unwritten::Unwritten;
 use super::up::{Behind, Up};
 use super::watch::Since;
@@ -34,7 +36,7 @@ use crate::transfer::{Allowance, Breaker, Limits, Queue, Ticket};
 use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Landed, Path, Token};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use slab::Slab;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,8 +80,6 @@ pub(super) enum At {
     Gated(Key),
 }
 
-type ByHash = HashMap<(u16, SequenceHash), u32, Places>;
-
 /// Everything under the lock.
 pub(super) struct Traffic {
     pub(super) queues: [Queue<Id>; 4],
@@ -88,16 +88,14 @@ pub(super) struct Traffic {
     pub(super) allowance: Allowance,
     /// The path that is asked first.
     first_path: usize,
-    pub(super) ups: Slab<Up>,
-    pub(super) downs: Slab<Down>,
+    pub(super) ups: Transfers<Up>,
+    pub(super) downs: Transfers<Down>,
     pub(super) onboardings: Slab<Onboarding>,
     pub(super) offloadings: Slab<Offloading>,
-    pub(super) up_of: ByHash,
     /// Flights up that wait behind their parents', a list for each parent's.
     pub(super) waiting_behind: Slab<Behind>,
     /// Those that do no more: key and serial.
     pub(super) behind: Vec<(u32, u64)>,
-    pub(super) down_of: ByHash,
     /// Names that nobody knows any more, of flights: what has landed under them goes at once.
     pub(super) forgotten: HashSet<(u16, SequenceHash), Places>,
     /// One a stack.
@@ -132,16 +130,12 @@ pub(super) struct Traffic {
     /// Copies ahead of need: how far looks have come, of each stack's device and host; and what queues have refused.
     pub(super) looks: Box<[[Looks; 2]]>,
     pub(super) owed: Owed,
-    /// Shut down: nothing new begins.
-    pub(super) closed: bool,
-    /// What is under way goes on, and nothing more is asked for.
-    pub(super) refusing: bool,
+    /// Whether it takes more.
+    pub(super) phase: Phase,
     /// Tenants that are being purged.
-    pub(super) purging: Vec<Purging>,
+    pub(super) purges: Purges,
     /// Blocks that are never used again.
-    pub(super) parked: Vec<Parked>,
-    /// By tenant: slots that a purge has found, of volumes that are out of service.
-    pub(super) lost: HashMap<TenantId, usize>,
+    pub(super) quarantine: Quarantine,
     /// Of each path: transfers that may wait (`transfer.queue`).
     bound: u32,
     serial: u64,
@@ -169,14 +163,12 @@ impl Traffic {
             aside: Aside::default(),
             allowance: Allowance::new(budget),
             first_path: 0,
-            ups: Slab::new(),
-            downs: Slab::new(),
+            ups: Transfers::new(places),
+            downs: Transfers::new(places),
             onboardings: Slab::new(),
             offloadings: Slab::new(),
-            up_of: ByHash::with_hasher(places),
             waiting_behind: Slab::new(),
             behind: Vec::new(),
-            down_of: ByHash::with_hasher(places),
             forgotten: HashSet::with_hasher(places),
             looks: lines.iter().map(|_| Default::default()).collect(),
             owed: Owed::default(),
@@ -198,11 +190,9 @@ impl Traffic {
             gates_watched: false,
             expected_after: None,
             next: Vec::new(),
-            closed: false,
-            refusing: false,
-            purging: Vec::new(),
-            parked: Vec::new(),
-            lost: HashMap::new(),
+            phase: Phase::Open,
+            purges: Purges::default(),
+            quarantine: Quarantine::default(),
             bound,
             serial: 0,
             when: None,
@@ -328,8 +318,8 @@ impl Traffic {
     ) {
         let id = Id::of(token);
         let stack = match id {
-            Id::Up(key) => self.ups.get(key as usize).map(|up| up.stack),
-            Id::Down(key) => self.downs.get(key as usize).map(|down| down.stack),
+            Id::Up(key) => self.ups.get(key).map(|up| up.stack),
+            Id::Down(key) => self.downs.get(key).map(|down| down.stack),
         };
         let Some(stack) = stack else { return };
         self.transfer_ended(inner, id, path, inner.stack(stack).bytes_of(&layers), outcome);
@@ -441,8 +431,8 @@ impl Traffic {
     /// Since when a flight waits for its transfer, or when that has started.
     fn since(&mut self, flight: Id) -> Option<&mut Since> {
         match flight {
-            Id::Up(key) => self.ups.get_mut(key as usize).map(|up| &mut up.since),
-            Id::Down(key) => self.downs.get_mut(key as usize).map(|down| &mut down.since),
+            Id::Up(key) => self.ups.get_mut(key).map(|up| &mut up.since),
+            Id::Down(key) => self.downs.get_mut(key).map(|down| &mut down.since),
         }
     }
 }

@@ -12,11 +12,11 @@ use kvstrata_core::BlockRef;
 impl Traffic {
     /// A block on its way down is asked for: where it comes from it is registered again. A reference for who asks.
     pub(super) fn turn_back(&mut self, inner: &Inner, key: u32) -> Option<(Tier, BlockRef)> {
-        let tenant = self.downs.get(key as usize)?.tenant;
+        let tenant = self.downs.get(key)?.tenant;
         if self.is_purging(tenant) {
             return None;
         }
-        let down = self.downs.get_mut(key as usize)?;
+        let down = self.downs.get_mut(key)?;
         let of = inner.stack(down.stack);
         let (books, tier) = match (down.from, &of.host) {
             (Tier::Device, _) => (&of.device, Tier::Device),

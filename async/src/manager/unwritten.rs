@@ -169,7 +169,7 @@ impl Traffic {
         mut behind: Option<BlockRef>,
         list: impl Iterator<Item = (BlockId, BlockRef)>,
     ) -> Option<Key> {
-        if self.closed || self.is_written(iteration) {
+        if self.phase.is_closed() || self.is_written(iteration) {
             return None;
         }
         let gate = self.clock.of_all_layers(written_after(iteration));
@@ -374,11 +374,11 @@ impl Traffic {
         why: Cause,
         such: impl Fn(&Down) -> bool,
     ) {
-        let Some(key) = self.down_of.get(&name).copied() else { return };
-        let Some(down) = self.downs.get_mut(key as usize).filter(|down| such(down)) else { return };
+        let Some(key) = self.downs.find(name) else { return };
+        let Some(down) = self.downs.get_mut(key).filter(|down| such(down)) else { return };
         down.withdrawn = true;
         let at = down.at;
-        self.down_of.remove(&name);
+        self.downs.disown(key);
         if self.recall(at) {
             self.lines[name.0 as usize].grounded.retain(|waits| *waits != key);
             self.down_failed(inner, key, Failure::of(why));

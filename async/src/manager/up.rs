@@ -121,7 +121,7 @@ impl Up {
 impl Traffic {
     /// The flight has its device block: it can go.
     pub(super) fn depart(&mut self, inner: &Inner, key: u32, device: BlockId) {
-        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let Some(up) = self.ups.get_mut(key) else { return };
         up.device = Some(device);
         self.lines[up.stack as usize].news = true;
         self.wanted(inner, Id::Up(key));
@@ -129,7 +129,7 @@ impl Traffic {
     }
 
     pub(super) fn queue_up(&mut self, inner: &Inner, key: u32) {
-        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let Some(up) = self.ups.get_mut(key) else { return };
         let (path, stack) = (up.path(), inner.stack(up.stack));
         let bytes = match path {
             Path::DiskToDevice => stack.block_bytes,
@@ -137,12 +137,12 @@ impl Traffic {
         };
         let (class, request, lane) = (up.class, up.request, up.lane());
         let at = self.enqueue(inner, (path, lane), class, request, bytes, Id::Up(key));
-        self.ups[key as usize].at = at;
+        self.ups[key].at = at;
     }
 
     /// Its turn has come.
     pub(super) fn start_up(&mut self, inner: &Arc<Inner>, key: u32, path: Path, bytes: u64) {
-        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let Some(up) = self.ups.get_mut(key) else { return };
         let stack = inner.stack(up.stack);
         up.at = At::Moving;
         let (token, urgent, whose) =
@@ -186,9 +186,9 @@ impl Traffic {
 
     /// A part of it has ended.
     pub(super) fn land_up(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
-        let purging = self.ups.get(key as usize).is_some_and(|up| self.is_purging(up.tenant));
+        let purging = self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant));
         let in_the_way = path == Path::DiskToDevice && self.is_in_the_way(key);
-        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let Some(up) = self.ups.get_mut(key) else { return };
         let layers = inner.stack(up.stack).layers;
         match outcome {
             // It has moved, as well as any; and nobody is to have it.
@@ -209,10 +209,10 @@ impl Traffic {
                     Some(parent) => {
                         // The parent may be the one that needs it.
                         self.unstage(key);
-                        let up = &mut self.ups[key as usize];
+                        let up = &mut self.ups[key];
                         up.at = At::Behind;
                         let serial = up.serial;
-                        let first = &mut self.ups[parent as usize].behind;
+                        let first = &mut self.ups[parent].behind;
                         let waits = Behind { key, serial, next: *first };
                         *first = Some(self.waiting_behind.insert(waits) as u32);
                     }
@@ -226,7 +226,7 @@ impl Traffic {
                     && !up.parked
                     && up.attempts < inner.rules.retries
                     && up.first.is_some();
-                if again && !self.closed {
+                if again && !self.phase.is_closed() {
                     up.attempts += 1;
                     up.at = At::Pausing;
                     let serial = up.serial;
@@ -243,14 +243,14 @@ impl Traffic {
     /// The pause before another attempt is over.
     pub(super) fn resume_up(&mut self, inner: &Inner, key: u32, serial: u64) {
         let same = |up: &Up| up.serial == serial && matches!(up.at, At::Pausing);
-        if self.ups.get(key as usize).is_some_and(same) {
+        if self.ups.get(key).is_some_and(same) {
             self.queue_up(inner, key);
         }
     }
 
     /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
     pub(super) fn park_up(&mut self, inner: &Inner, key: u32) {
-        if let Some(up) = self.ups.get_mut(key as usize) {
+        if let Some(up) = self.ups.get_mut(key) {
             up.parked = true;
             inner.counts.parked(Path::HostToDevice, About::of(up.stack, up.tenant));
         }
@@ -258,7 +258,7 @@ impl Traffic {
 
     /// A read that failed left nothing: what is staged was for it.
     fn unstage(&mut self, key: u32) {
-        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let Some(up) = self.ups.get_mut(key) else { return };
         if let Source::Disk(block, Some(staged)) = up.source {
             up.source = Source::Disk(block, None);
             let (stack, tenant) = (up.stack, up.tenant);
@@ -270,11 +270,11 @@ impl Traffic {
 
     /// The flight that this one is registered behind (I5).
     fn parent_to_come(&self, inner: &Inner, key: u32) -> Option<u32> {
-        let up = self.ups.get(key as usize).filter(|up| up.first.is_some())?;
+        let up = self.ups.get(key).filter(|up| up.first.is_some())?;
         let device = &inner.stack(up.stack).device;
         let parent = up.name.parent.filter(|_| device.links())?;
-        let key = *self.up_of.get(&(up.stack, parent))?;
-        let before = self.ups.get(key as usize)?;
+        let key = self.ups.find((up.stack, parent))?;
+        let before = self.ups.get(key)?;
         let will_end = before.serial < up.serial && before.device.is_some() && before.class <= up.class;
         let is_theirs = || self.waiters(up).all(|link| self.waits_before(link, key));
         (will_end && !device.pool.contains(parent) && is_theirs()).then_some(key)
@@ -282,8 +282,8 @@ impl Traffic {
 
     /// One more has come to wait for a flight. If it is behind its parent, whom that one has no use for, it is so no more (I5).
     pub(super) fn joined_behind(&mut self, link: Link, key: u32) {
-        let Some(up) = self.ups.get(key as usize).filter(|up| matches!(up.at, At::Behind)) else { return };
-        let parent = up.name.parent.and_then(|parent| self.up_of.get(&(up.stack, parent)).copied());
+        let Some(up) = self.ups.get(key).filter(|up| matches!(up.at, At::Behind)) else { return };
+        let parent = up.name.parent.and_then(|parent| self.ups.find((up.stack, parent)));
         if !parent.is_some_and(|parent| self.waits_before(link, parent)) {
             self.wait_no_more(key);
         }
@@ -291,7 +291,7 @@ impl Traffic {
 
     /// Who is behind its parent waits for it no more.
     pub(super) fn wait_no_more(&mut self, key: u32) {
-        if let Some(up) = self.ups.get(key as usize).filter(|up| matches!(up.at, At::Behind)) {
+        if let Some(up) = self.ups.get(key).filter(|up| matches!(up.at, At::Behind)) {
             self.behind.push((key, up.serial));
         }
     }
@@ -300,10 +300,10 @@ impl Traffic {
     pub(super) fn serve_behind(&mut self, inner: &Inner) {
         while let Some((key, serial)) = self.behind.pop() {
             let waits = |up: &Up| up.serial == serial && matches!(up.at, At::Behind);
-            if !self.ups.get(key as usize).is_some_and(waits) {
+            if !self.ups.get(key).is_some_and(waits) {
                 continue;
             }
-            match self.ups.get(key as usize).is_some_and(|up| self.is_purging(up.tenant)) {
+            match self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant)) {
                 true => self.up_failed(inner, key, Failure::of(Cause::Cancelled)),
                 false => self.arrived(inner, key),
             }
@@ -312,8 +312,7 @@ impl Traffic {
 
     /// The flight is no more.
     fn end_up(&mut self, key: u32) -> Up {
-        let up = self.ups.remove(key as usize);
-        self.up_of.remove(&(up.stack, up.name.hash));
+        let up = self.ups.remove(key);
         let mut next = up.behind;
         while let Some(at) = next {
             let waits = self.waiting_behind.remove(at as usize);
@@ -369,7 +368,7 @@ impl Traffic {
     /// It will not come: each waiter has a miss, unless the bytes are to be had from further down. Of a guess there is none: somebody may wait for its
     /// block.
     pub(super) fn up_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
-        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let Some(up) = self.ups.get_mut(key) else { return };
         if up.parked {
             return self.up_parked(inner, key, failure);
         }
@@ -378,7 +377,7 @@ impl Traffic {
             inner.counts.failed(up.source.path(), failure.cause, About::of(up.stack, up.tenant));
         }
         self.unstage(key);
-        let Some(up) = self.ups.get_mut(key as usize) else { return };
+        let Some(up) = self.ups.get_mut(key) else { return };
         let stack = inner.stack(up.stack);
         if let (Source::Host(block), Cause::Mismatch) = (up.source, failure.cause)
             && let (Some(host), Some(disk)) = (&stack.host, &stack.disk)
@@ -451,8 +450,8 @@ impl Traffic {
 
     /// Ends a flight that nobody waits for, if nothing of it is under way (I4).
     pub(super) fn drop_if_unwanted(&mut self, inner: &Inner, key: u32) {
-        let Some(up) = self.ups.get_mut(key as usize) else { return };
-        if up.first.is_some() || up.class == Class::Prefetch && !self.closed {
+        let Some(up) = self.ups.get_mut(key) else { return };
+        if up.first.is_some() || up.class == Class::Prefetch && !self.phase.is_closed() {
             return;
         }
         let cause = up.left_by;

@@ -45,7 +45,7 @@ pub(super) use held::Held;
 pub(super) use kvstrata_core::owners::{Ends, Owners};
 use names::Names;
 pub(super) use names::TenantHandle;
-pub(super) use purge::{Purging, note_left};
+pub(super) use purge::Purges;
 pub(super) use quota::OwnLooks;
 pub(super) use shares::Shares;
 

@@ -139,7 +139,7 @@ pub enum PurgeError {
 
 /// A purge under way, under the lock.
 #[derive(Debug)]
-pub(in crate::manager) struct Purging {
+struct Purging {
     tenant: TenantId,
     /// Bytes are to be overwritten.
     zero: bool,
@@ -156,6 +156,37 @@ pub(in crate::manager) struct Purging {
     /// Looks at blocks that are held.
     #[cfg(test)]
     looks: usize,
+}
+
+/// Those under way.
+#[derive(Debug, Default)]
+pub(in crate::manager) struct Purges(Vec<Purging>);
+
+impl Purges {
+    pub(in crate::manager) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(in crate::manager) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whose they are.
+    pub(super) fn tenants(&self) -> impl Iterator<Item = TenantId> {
+        self.0.iter().map(|purging| purging.tenant)
+    }
+
+    /// A tenant's.
+    fn of(&mut self, tenant: TenantId) -> Option<&mut Purging> {
+        self.0.iter_mut().find(|purging| purging.tenant == tenant)
+    }
+
+    /// A write to the disk has failed, of a tenant's block to a slot that has had another's: what of it is in the slot is not overwritten;
+    /// and what of it is found, if the volume is lost, is not forgotten.
+    pub(in crate::manager) fn note_left(&mut self, tenants: [TenantId; 2], lost: bool) {
+        let of = self.0.iter_mut().filter(|purging| tenants.contains(&purging.tenant));
+        of.filter(|purging| purging.zero || lost).for_each(|purging| purging.left += 1);
+    }
 }
 
 /// A block's group, tier and number.
@@ -268,7 +299,7 @@ impl Work {
 
     fn answer(&mut self, inner: &Inner, answer: Option<oneshot::Sender<Purged>>, complete: bool) {
         let Some(answer) = answer else { return };
-        let failed = self.done.failed + inner.look().parked_of(self.tenant);
+        let failed = self.done.failed + inner.look().quarantine.of(self.tenant);
         let mut done = Purged { complete, failed, ..self.done };
         for (tier, blocks) in Tier::ALL.into_iter().zip(self.erasing) {
             done.tier(tier).busy += blocks;
@@ -289,24 +320,18 @@ impl Work {
 impl Traffic {
     /// Whether a tenant is being purged.
     pub(in crate::manager) fn is_purging(&self, tenant: TenantId) -> bool {
-        self.purging.iter().any(|purging| purging.tenant == tenant)
-    }
-
-    /// Who is being purged.
-    pub(super) fn purged_tenants(&self) -> impl Iterator<Item = TenantId> {
-        self.purging.iter().map(|purging| purging.tenant)
+        self.purges.tenants().any(|of| of == tenant)
     }
 
     /// Blocks of a kind that purges have.
     pub(in crate::manager) fn in_purges(&self, kind: impl Fn(&Piece) -> bool) -> usize {
-        let all = self.purging.iter().flat_map(|purging| purging.pieces.iter().chain(&purging.erasing));
+        let all = self.purges.0.iter().flat_map(|purging| purging.pieces.iter().chain(&purging.erasing));
         all.filter(|piece| kind(piece)).count()
     }
 
     /// A block that was a tenant's, and is nobody's now: the purge's, if there is one (I1). False: free it.
     pub(in crate::manager) fn hand_to_purge(&mut self, tenant: TenantId, piece: Piece) -> bool {
-        let purging = self.purging.iter_mut().find(|purging| purging.tenant == tenant);
-        purging.map(|purging| purging.pieces.push(piece)).is_some()
+        self.purges.of(tenant).map(|purging| purging.pieces.push(piece)).is_some()
     }
 
     /// A block of the device that was a tenant's is free, unless a purge has it.
@@ -341,33 +366,31 @@ impl Traffic {
 
     /// Calls back what has not begun to move. How many flights the tenant has.
     fn begin_purge(&mut self, inner: &Inner, tenant: TenantId, zero: bool) -> Result<usize, PurgeError> {
-        if self.refusing {
+        if self.phase.refuses() {
             return Err(PurgeError::Closed);
         }
         if self.is_purging(tenant) {
             return Err(PurgeError::UnderWay);
         }
-        self.purging.push(Purging::of(tenant, zero));
+        self.purges.0.push(Purging::of(tenant, zero));
         inner.tenants.purges.enter();
         // Who releases from now on tells.
         inner.waiting.enter();
         let cancelled = Failure::of(Cause::Cancelled);
-        let ups: Vec<u32> =
-            self.ups.iter().filter(|(_, up)| up.tenant == tenant).map(|(key, _)| key as u32).collect();
-        let downs = self.downs.iter().filter(|(_, down)| down.tenant == tenant);
-        let downs: Vec<u32> = downs.map(|(key, _)| key as u32).collect();
+        let ups = self.ups.keys_of(|up| up.tenant == tenant);
+        let downs = self.downs.keys_of(|down| down.tenant == tenant);
         let in_flight = ups.len() + downs.len();
         for stack in 0..self.lines.len() as u16 {
             self.dismiss(inner, stack, tenant);
         }
         for key in ups {
-            let Some(at) = self.ups.get(key as usize).map(|up| up.at) else { continue };
+            let Some(at) = self.ups.get(key).map(|up| up.at) else { continue };
             if self.recall(at) {
                 self.up_failed(inner, key, cancelled);
             }
         }
         for key in downs {
-            let Some(down) = self.downs.get(key as usize) else { continue };
+            let Some(down) = self.downs.get(key) else { continue };
             let (at, stack) = (down.at, down.stack);
             self.lines[stack as usize].grounded.retain(|waits| *waits != key);
             if self.recall(at) {
@@ -380,10 +403,8 @@ impl Traffic {
     /// Takes the slots of others' flights that have a block of the tenant's until they are written; the flights get others, or end.
     fn take_slots(&mut self, inner: &Inner, tenant: TenantId) {
         let has = |down: &Down| down.was == tenant && down.tenant != tenant && down.disk.is_some();
-        let theirs = self.downs.iter().filter(|(_, down)| has(down));
-        let theirs: Vec<u32> = theirs.map(|(key, _)| key as u32).collect();
-        for key in theirs {
-            let Some(down) = self.downs.get_mut(key as usize) else { continue };
+        for key in self.downs.keys_of(has) {
+            let Some(down) = self.downs.get_mut(key) else { continue };
             let (at, stack, other) = (down.at, down.stack, down.tenant);
             (down.slot, down.was) = (None, TenantId::NOBODY);
             let slot = down.disk.take();
@@ -398,7 +419,7 @@ impl Traffic {
 
     /// A purge has taken a flight's slot, and there is no other: called off, which is no failure; but a victim, being another's, is lost.
     pub(in crate::manager) fn without_slot(&mut self, inner: &Inner, key: u32) {
-        if let Some(down) = self.downs.get(key as usize) {
+        if let Some(down) = self.downs.get(key) {
             down.source.dropped(inner, down.from);
         }
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
@@ -424,20 +445,14 @@ impl Traffic {
 
     /// What the task had has an owner again, or never will.
     pub(super) fn erased(&mut self, tenant: TenantId) {
-        let of = self.purging.iter_mut().filter(|purging| purging.tenant == tenant);
-        of.for_each(|purging| purging.erasing.clear());
+        if let Some(purging) = self.purges.of(tenant) {
+            purging.erasing.clear();
+        }
     }
 
     fn end_purge(&mut self, inner: &Inner, tenant: TenantId) {
-        self.purging.retain(|purging| purging.tenant != tenant);
+        self.purges.0.retain(|purging| purging.tenant != tenant);
         inner.tenants.purges.leave();
         inner.waiting.leave();
     }
-}
-
-/// A write to the disk has failed, of a tenant's block to a slot that has had another's: what of it is in the slot nobody overwrites; and what of it
-/// is found, if the volume is lost, nobody forgets.
-pub(in crate::manager) fn note_left(purging: &mut [Purging], tenants: [TenantId; 2], lost: bool) {
-    let of = purging.iter_mut().filter(|purging| tenants.contains(&purging.tenant));
-    of.filter(|purging| purging.zero || lost).for_each(|purging| purging.left += 1);
 }

@@ -248,9 +248,9 @@ impl Traffic {
 
     /// A slot for a flight that has none any more. False: there is none.
     pub(in crate::manager) fn give_slot(&mut self, inner: &Inner, key: u32, tenant: TenantId) -> bool {
-        let Some(stack) = self.downs.get(key as usize).map(|down| down.stack) else { return false };
+        let Some(stack) = self.downs.get(key).map(|down| down.stack) else { return false };
         let Some((slot, was)) = self.slot_of(inner.stack(stack), tenant) else { return false };
-        let down = &mut self.downs[key as usize];
+        let down = &mut self.downs[key];
         (down.disk, down.slot, down.was) = (Some(slot), Some(slot), was);
         true
     }

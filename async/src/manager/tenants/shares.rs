@@ -27,7 +27,7 @@ impl Shares {
         let Some(last) = traffic.onboardings[key as usize].wanted.last() else { return true };
         let tenant = match last.state {
             State::Here(block) => owners.owner(block.id),
-            State::Coming(flight) => traffic.ups[flight as usize].tenant,
+            State::Coming(flight) => traffic.ups[flight].tenant,
             State::Failed(_) => return true,
         };
         let Some(limit) = owners.limit(tenant) else { return true };

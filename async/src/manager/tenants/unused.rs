@@ -43,14 +43,14 @@ impl Traffic {
         all.extend(self.lines.iter().flat_map(|line| &line.entries).map(|entry| entry.tenant));
         all.extend(self.held.tenants());
         all.extend(self.guesses.tenants());
-        all.extend(self.purged_tenants());
-        all.extend(self.parked.iter().map(|parked| parked.tenant));
+        all.extend(self.purges.tenants());
+        all.extend(self.quarantine.tenants());
         all
     }
 
     fn forget_tenants(&mut self, tenants: &[TenantId]) {
         let gone: HashSet<&TenantId> = tenants.iter().collect();
-        self.lost.retain(|tenant, _| !gone.contains(tenant));
+        self.quarantine.forget_lost(|tenant| gone.contains(tenant));
         for line in &mut self.lines {
             line.own_looks.retain(|(_, tenant), _| !gone.contains(tenant));
         }

@@ -42,15 +42,14 @@ impl Purging {
 impl Traffic {
     /// Some block of a tenant's may have been registered: a purge looks for it.
     pub(in crate::manager) fn look_again(&mut self, tenant: TenantId) {
-        let of = self.purging.iter_mut().filter(|purging| purging.tenant == tenant);
-        of.for_each(|purging| purging.again = true);
+        if let Some(purging) = self.purges.of(tenant) {
+            purging.again = true;
+        }
     }
 
     /// Whether tags are to be looked through now.
     pub(super) fn looks_again(&mut self, tenant: TenantId) -> bool {
-        let Some(purging) = self.purging.iter_mut().find(|purging| purging.tenant == tenant) else {
-            return false;
-        };
+        let Some(purging) = self.purges.of(tenant) else { return false };
         let again = std::mem::take(&mut purging.again);
         #[cfg(test)]
         {
@@ -62,7 +61,7 @@ impl Traffic {
     /// Under the lock that the purge begins with; what is found is for its task.
     pub(super) fn first_sweep(&mut self, inner: &Inner, work: &mut Work) {
         let (pieces, _) = self.sweep(inner, work);
-        if let Some(purging) = self.purging.iter_mut().find(|purging| purging.tenant == work.tenant) {
+        if let Some(purging) = self.purges.of(work.tenant) {
             purging.erasing.clear();
             purging.pieces = pieces;
         }

@@ -100,7 +100,7 @@ impl Traffic {
         }
         let all = work.hears(inner) || scan;
         self.look_at_held(inner, work, all, &mut pieces);
-        if let Some(purging) = self.purging.iter_mut().find(|purging| purging.tenant == tenant) {
+        if let Some(purging) = self.purges.of(tenant) {
             pieces.append(&mut purging.pieces);
             purging.erasing.clone_from(&pieces);
             work.done.failed += std::mem::take(&mut purging.left);
@@ -180,8 +180,9 @@ impl Traffic {
         let places = work.next(all);
         #[cfg(test)]
         {
-            let of = self.purging.iter_mut().filter(|purging| purging.tenant == tenant);
-            of.for_each(|purging| purging.looks += places.len());
+            if let Some(purging) = self.purges.of(tenant) {
+                purging.looks += places.len();
+            }
         }
         for place in places {
             let (stack, tier, block) = place;

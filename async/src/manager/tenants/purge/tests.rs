@@ -25,7 +25,7 @@ fn hashes(blocks: u32) -> Vec<SequenceHash> {
 async fn begin(manager: &KvBlockManager, tenant: &Tenant, options: Purge) -> JoinHandle<Purged> {
     let tenant = tenant.clone();
     let purge = tokio::spawn(async move { tenant.purge(options).await.expect("open") });
-    while manager.inner.look().purging.is_empty() {
+    while manager.inner.look().purges.is_empty() {
         tokio::task::yield_now().await;
     }
     purge
@@ -40,7 +40,7 @@ async fn while_it_waits_for_a_release_it_looks_at_little_whatever_others_do() {
     let filled = a.allocate(BLOCKS as usize).await.expect("free");
     let held = filled.register(&hashes(BLOCKS), None).expect("registered");
     let purge = begin(&manager, &a, Purge::default()).await;
-    let seen = || manager.inner.look().purging.first().map(|purging| (purging.scans, purging.looks));
+    let seen = || manager.inner.look().purges.0.first().map(|purging| (purging.scans, purging.looks));
     for _ in 0..CHANGES {
         let of_b = b.allocate(1).await.expect("one is free");
         drop(of_b.register(&[SequenceHash::from_u128(1 << 64)], None).expect("registered"));
