@@ -4,12 +4,12 @@
 //!
 //! Without a device it says so, and does nothing.
 
-use kvstrata::core::BlockId;
-use kvstrata::core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
-use kvstrata::core::plan::CopyPlan;
 use kvstrata::costs::costs_for;
-use kvstrata::ffi::arena::HostArena;
-use kvstrata::ffi::cuda::{
+use kvstrata_core::BlockId;
+use kvstrata_core::layout::{Arrangement, DType, Layout, LayoutConfig, Region};
+use kvstrata_core::plan::CopyPlan;
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::cuda::{
     Batch, CopyOptions, CudaCopy, CudaDevice, CudaDriver, DeviceStorage, PinOptions, PinnedStorage, Place,
     PreparedCopy, Purpose, QueueOptions, Route, TransferQueue,
 };

@@ -2,8 +2,7 @@
 //!
 //!     cargo run --release -p kvstrata --example embed
 
-use kvstrata::config::ManagerConfig;
-use kvstrata::manager::{Acquired, KvBlockManager};
+use kvstrata::{Acquired, KvBlockManager, ManagerConfig};
 
 #[tokio::main]
 pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {

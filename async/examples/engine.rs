@@ -6,9 +6,9 @@
 //! The "model" writes bytes that follow from the tokens, and checks those that it is given: a wrong byte ends the program.
 
 use kvstrata::config::ManagerConfig;
-use kvstrata::core::{BlockId, SequenceHash, TokenBlockSequence};
 use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions, Preempted};
 use kvstrata::tier::Tier;
+use kvstrata_core::{BlockId, SequenceHash, TokenBlockSequence};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Duration;
@@ -270,7 +270,7 @@ impl Engine {
         Ok(())
     }
 
-    fn port(&self) -> Result<&dyn kvstrata::core::DevicePort, Failed> {
+    fn port(&self) -> Result<&dyn kvstrata_core::DevicePort, Failed> {
         Ok(&**self.manager.device_port().ok_or("no device")?)
     }
 }

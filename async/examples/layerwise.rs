@@ -4,10 +4,10 @@
 //!     cargo run --release -p kvstrata --example layerwise
 
 use kvstrata::config::ManagerConfig;
-use kvstrata::core::SequenceHash;
-use kvstrata::core::layout::DType;
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
 use kvstrata::scheduler::Gate;
+use kvstrata_core::SequenceHash;
+use kvstrata_core::layout::DType;
 use std::error::Error;
 use std::time::Instant;
 

@@ -5,9 +5,9 @@
 //! Run it twice: the second time everything is there from the start. Without a directory it makes both runs itself.
 
 use kvstrata::config::ManagerConfig;
-use kvstrata::core::SequenceHash;
 use kvstrata::manager::{KvBlockManager, OnboardOptions};
 use kvstrata::tier::Tier;
+use kvstrata_core::SequenceHash;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 

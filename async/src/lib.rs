@@ -1,7 +1,9 @@
 //! kvstrata: a tiered KV-cache block manager for LLM inference.
 //!
-//! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3); remote stores (G4) are not there yet. The bookkeeping is in [`core`], lock-free and
-//! `no_std`; what touches memory, devices and files is in [`ffi`]; this crate puts them together.
+//! Blocks live in strata: device memory (G1), host memory (G2), NVMe (G3); remote stores (G4) are not there yet. The bookkeeping is in
+//! `kvstrata-core`, lock-free and `no_std`; what touches memory, devices and files is in `kvstrata-ffi`; this crate puts them together.
+//!
+//! What an engine needs every day is at the root: [`KvBlockManager`], its [`ManagerConfig`], a [`Group`] of layers, and what their calls take and give.
 //!
 //! | module | what |
 //! |---|---|
@@ -11,13 +13,10 @@
 //! | [`disk`] | the disk tier: found again after a restart, with admission and a write budget |
 //! | [`movers`] | who moves bytes between the tiers |
 //! | `otel` | spans for an OpenTelemetry collector: of the feature `otel` |
-//! | [`manager`] | [`KvBlockManager`](manager::KvBlockManager): what an engine embeds |
+//! | [`manager`] | [`KvBlockManager`]: what an engine embeds |
 //! | [`scheduler`] | when transfers may touch blocks in use, and which blocks have been idle |
 //! | [`tier`], [`transfer`] | the tiers; transfers between them, and the ports of who moves bytes |
 #![forbid(unsafe_code)]
-
-pub use kvstrata_core as core;
-pub use kvstrata_ffi as ffi;
 
 pub mod config;
 pub mod costs;
@@ -45,3 +44,18 @@ pub mod files;
 pub mod number;
 mod places;
 mod stripes;
+
+pub use config::ManagerConfig;
+pub use kvstrata_core::{
+    BlockId, BlockRef, DevicePort, Policy, PoolConfig, Priority, Salt, SequenceHash, Token,
+    TokenBlockSequence,
+};
+pub use manager::{
+    Acquire, AcquireError, Acquired, Ahead, AllocateError, AllocateOptions, Blocks, BlocksMut, BuildError,
+    Group, GroupMatch, GroupsMatch, GroupsOnboarded, KvBlockManager, Needs, Offload, OffloadOptions,
+    Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded, Parts, Preempted, Prefetch,
+    PrefixMatch, Purge, PurgeError, Purged, RegisterError, RegisterFault, Resumed, StackParts, Tenant,
+    TenantError, TenantId, TenantUse,
+};
+pub use tier::Tier;
+pub use transfer::{Cause, Class};

@@ -7,9 +7,9 @@
 mod ground;
 
 use ground::{BLOCKS, Ground, LAYERS, until};
-use kvstrata::core::BlockId;
 use kvstrata::movers::CudaMoverOptions;
 use kvstrata::transfer::{Copies, Copy, DeviceMover, Landed, Landing, Lands};
+use kvstrata_core::BlockId;
 use kvstrata_testing::counting::{Counting, counted};
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Condvar, Mutex};

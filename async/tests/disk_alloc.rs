@@ -1,10 +1,10 @@
 //! In steady state a read from the disk, or a write to it, allocates nothing.
 
-use kvstrata::core::{BlockId, PoolConfig, SequenceHash};
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::ffi::arena::{BlockRead, BlockWrite, HostArena};
-use kvstrata::ffi::disk::{Backend, Name, OwnerId, Pending, Urgency, VolumeOptions};
 use kvstrata::transfer::{DiskPort, DiskRead, DiskWrite, Landed, Landing, Lands, Token};
+use kvstrata_core::{BlockId, PoolConfig, SequenceHash};
+use kvstrata_ffi::arena::{BlockRead, BlockWrite, HostArena};
+use kvstrata_ffi::disk::{Backend, Name, OwnerId, Pending, Urgency, VolumeOptions};
 use kvstrata_testing::counting::{Counting, counted_here};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

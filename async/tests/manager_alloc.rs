@@ -9,7 +9,7 @@ mod ground;
 
 use gated::Ground;
 use ground::{compute, hashes, rest, settings};
-use kvstrata::core::Policy;
+use kvstrata_core::Policy;
 use kvstrata_testing::counting::{Counting, counted};
 use std::pin::pin;
 use std::task::{Context, Waker};

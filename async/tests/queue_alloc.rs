@@ -1,9 +1,9 @@
 //! A queue that has once held as much as it may allocates nothing more, over ten million random operations; nor do gates and searches for
 //! idle blocks. A counting allocator watches.
 
-use kvstrata::core::{BlockId, BlockRef};
 use kvstrata::scheduler::{Ages, Clock, Gate, Gated, Search};
 use kvstrata::transfer::{Allowance, Class, Limits, Popped, Queue, Ticket};
+use kvstrata_core::{BlockId, BlockRef};
 use kvstrata_testing::counting::{Counting, allocations};
 
 #[global_allocator]

@@ -4,12 +4,12 @@ mod common;
 #[path = "common/sim/mod.rs"]
 mod sim;
 
-use kvstrata::core::BlockId;
-use kvstrata::core::storage::DevicePort;
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::transfer::{
     Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide, Landed, Landing, Lands, Token,
 };
+use kvstrata_core::BlockId;
+use kvstrata_core::storage::DevicePort;
+use kvstrata_ffi::device::SimDevice;
 use sim::{ALWAYS, Plan, SimMover};
 use std::future::Future;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Nothing that comes from outside is obeyed by a terminal: what the command prints, on whichever way it refuses.
 
-use kvstrata::ffi::shown::is_shown;
+use kvstrata_ffi::shown::is_shown;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;

@@ -3,9 +3,9 @@
 mod common;
 
 use common::Lru;
-use kvstrata::core::Policy;
 use kvstrata_cli::replay::Settings;
 use kvstrata_cli::trace::Request;
+use kvstrata_core::Policy;
 
 /// Hits of an exact LRU of `capacity` blocks.
 fn oracle(requests: &[Request], capacity: usize) -> u64 {

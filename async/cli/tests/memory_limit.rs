@@ -149,7 +149,7 @@ fn in_the_group(host_bytes: u64) {
                     let ids = blocks.ids().to_vec();
                     ids.iter().for_each(|block| port.copy_in(block.0, 0, &bytes).expect("in range"));
                     let hashes: Vec<_> =
-                        (first..first + 16).map(kvstrata::core::SequenceHash::from_u128).collect();
+                        (first..first + 16).map(kvstrata_core::SequenceHash::from_u128).collect();
                     drop(blocks.register(&hashes, None).expect("registered"));
                 }
                 println!("served: {}", manager.shutdown().await);

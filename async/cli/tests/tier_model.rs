@@ -3,9 +3,9 @@
 mod common;
 
 use common::Lru;
-use kvstrata::core::Policy;
 use kvstrata_cli::replay::{ByPath, ByTier, Settings};
 use kvstrata_cli::trace::Request;
+use kvstrata_core::Policy;
 use std::collections::HashSet;
 
 #[derive(Default)]

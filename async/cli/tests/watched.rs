@@ -1,9 +1,9 @@
 //! A replay that is watched, and the command that prints what there is to watch.
 
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::metrics;
 use kvstrata_cli::replay::{Device, Replay, Settings};
 use kvstrata_cli::trace::{TraceReader, TraceSource};
+use kvstrata_ffi::device::SimDevice;
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

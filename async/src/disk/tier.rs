@@ -64,6 +64,7 @@ pub struct TierOptions {
 
 /// Why a tier cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TierError {
     /// One of its volumes.
     #[error(transparent)]

@@ -39,6 +39,7 @@ impl AllocateOptions {
 
 /// Why there are no blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AllocateError {
     /// More than the tier has: never.
     #[error("{requested} blocks were asked for, and the device has {capacity}; ask for fewer")]

@@ -57,6 +57,7 @@ pub struct TooManyReferences {
 
 /// What was wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterFault {
     /// Not a hash for each block.
     #[error("{hashes} hashes for {blocks} blocks; give one for each")]

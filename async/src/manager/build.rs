@@ -75,6 +75,7 @@ pub struct Parts {
 
 /// Why there is no manager.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// A pool.
     #[error("{tier}.blocks = {blocks} in group {}: {source}", shown(group))]

@@ -27,6 +27,7 @@ const OF_THIS_PROCESS: &str = "a secret of this process alone";
 
 /// Why there is no secret.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HashKeyError {
     /// A key that is there, and cannot be taken.
     #[error("{setting}: {source}")]

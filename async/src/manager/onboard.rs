@@ -55,6 +55,7 @@ pub struct Onboarded {
 
 /// Why nothing was begun.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OnboardError {
     /// The run does not fit.
     #[error(

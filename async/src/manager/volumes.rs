@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Why there is no disk tier.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DiskError {
     /// A volume, or the pool.
     #[error(transparent)]

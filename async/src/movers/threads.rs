@@ -21,6 +21,7 @@ const MOST_AT_ONCE: usize = 32;
 
 /// Why there is no such mover.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ThreadsError {
     /// Nobody would carry out a copy.
     #[error("threads = 0: a mover needs at least one")]

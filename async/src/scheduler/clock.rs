@@ -91,6 +91,7 @@ pub struct Misuse {
 
 /// Why a call makes no sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Reason {
     /// An iteration is running.
     #[error("iteration {0} is running; call iteration_end first")]

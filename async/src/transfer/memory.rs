@@ -19,6 +19,7 @@ use twox_hash::XxHash3_64;
 
 /// Why there is no such memory.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MemoryError {
     /// The arena.
     #[error(transparent)]

@@ -3,10 +3,10 @@
 use crate::ground::{
     BLOCK_BYTES, BLOCKS, Ground, Heard, LAYER_BYTES, LAYERS, config, copy_of, host, pattern,
 };
-use kvstrata::core::BlockId;
-use kvstrata::ffi::cuda::{DeviceStorage, Place};
 use kvstrata::movers::{CudaMover, CudaMoverError, CudaMoverOptions};
 use kvstrata::transfer::{Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide, Landing, Token};
+use kvstrata_core::BlockId;
+use kvstrata_ffi::cuda::{DeviceStorage, Place};
 use std::sync::Arc;
 
 fn all_well(list: &[Copy]) {

@@ -1,10 +1,10 @@
 //! What cannot be done, what the driver refuses, and a device that dies.
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, Heard, LAYERS, pattern, until};
-use kvstrata::core::BlockId;
-use kvstrata::ffi::cuda::QueueOptions;
 use kvstrata::movers::CudaMoverOptions;
 use kvstrata::transfer::{Cause, Copy, Failure, HostMemory, HostSide, Token};
+use kvstrata_core::BlockId;
+use kvstrata_ffi::cuda::QueueOptions;
 
 #[test]
 fn what_cannot_be_is_refused_by_itself() {

@@ -1,17 +1,17 @@
 //! A device of the double with an engine's tensors, pinned host memory, and a mover between them. The device's bytes are reached past all
 //! of our code, by the layout's own addresses.
 
-use kvstrata::core::BlockId;
-use kvstrata::core::layout::{Arrangement, Layout, LayoutConfig, Region};
-use kvstrata::core::storage::StorageKind;
-use kvstrata::ffi::arena::HostArena;
-use kvstrata::ffi::cuda::{
-    CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaError, DeviceStorage, PinOptions, PinnedStorage, Place,
-};
 use kvstrata::movers::{CudaMover, CudaMoverOptions};
 use kvstrata::transfer::{Copies, Copy, DeviceMover, HostMemory, HostSide, Landed, Landing, Lands, Token};
+use kvstrata_core::BlockId;
+use kvstrata_core::layout::{Arrangement, Layout, LayoutConfig, Region};
 use kvstrata_core::storage::Storage;
+use kvstrata_core::storage::StorageKind;
 use kvstrata_cuda_double::Double;
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::cuda::{
+    CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaError, DeviceStorage, PinOptions, PinnedStorage, Place,
+};
 use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;

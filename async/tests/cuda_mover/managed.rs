@@ -2,10 +2,10 @@
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, LAYERS, pattern};
 use kvstrata::config::{DeviceKind, ManagerConfig};
-use kvstrata::core::{PoolConfig, SequenceHash, Storage};
 use kvstrata::manager::{Blocks, KvBlockManager, Needs, OnboardOptions, Parts, StackParts};
 use kvstrata::movers::CudaMoverOptions;
 use kvstrata::transfer::Cause;
+use kvstrata_core::{PoolConfig, SequenceHash, Storage};
 use std::sync::Arc;
 use std::time::Duration;
 

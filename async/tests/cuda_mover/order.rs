@@ -4,10 +4,10 @@ use crate::ground::{BLOCK_BYTES, Ground, Heard, LAYERS, pattern, until};
 use core::ffi::c_void;
 use core::ptr::null_mut;
 use cudarc::driver::sys;
-use kvstrata::ffi::cuda::{CudaDevice, DeviceStorage, EngineStream, LentStream};
 use kvstrata::movers::{CudaMoverOptions, EngineOrder};
 use kvstrata::transfer::{Cause, Failure, HostSide};
 use kvstrata_core::storage::Storage;
+use kvstrata_ffi::cuda::{CudaDevice, DeviceStorage, EngineStream, LentStream};
 use std::sync::Arc;
 
 /// A stream as an engine makes it, past our own code.

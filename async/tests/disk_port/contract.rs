@@ -1,9 +1,9 @@
 //! What every disk does while nothing goes wrong.
 
 use crate::ground::{BYTES, Ground, HOST_BLOCKS, PATIENCE, SLOTS, bytes_of, hash, name, token};
-use kvstrata::core::BlockRef;
-use kvstrata::ffi::disk::Urgency;
 use kvstrata::transfer::{DiskPort, DiskRead, HostMemory, Landed, Landing, Lands, Token};
+use kvstrata_core::BlockRef;
+use kvstrata_ffi::disk::Urgency;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use tokio::sync::mpsc;

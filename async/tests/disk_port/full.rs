@@ -5,11 +5,11 @@
 use crate::common::volume;
 use crate::ground::{BYTES, Ground, PATIENCE, SLOTS, hash, name, token};
 use crate::volume::{Nothing, folder, ground_on, one_thread, stall};
-use kvstrata::core::{BlockId, PoolConfig};
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::ffi::arena::BlockRead;
-use kvstrata::ffi::disk::{Pending, VolumeOptions};
 use kvstrata::transfer::{Cause, Failure, HostMemory, Landed};
+use kvstrata_core::{BlockId, PoolConfig};
+use kvstrata_ffi::arena::BlockRead;
+use kvstrata_ffi::disk::{Pending, VolumeOptions};
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::pin;

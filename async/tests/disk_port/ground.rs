@@ -1,9 +1,9 @@
 //! What the contract stands on: a port, host memory, a way to break things, and an ear for the answers.
 
-use kvstrata::core::{BlockId, BlockRef, SequenceHash};
-use kvstrata::ffi::arena::{BlockRead, BlockWrite};
-use kvstrata::ffi::disk::{Name, OwnerId, Urgency};
 use kvstrata::transfer::{DiskPort, DiskRead, DiskWrite, Failure, HostMemory, Landed, Landing, Lands, Token};
+use kvstrata_core::{BlockId, BlockRef, SequenceHash};
+use kvstrata_ffi::arena::{BlockRead, BlockWrite};
+use kvstrata_ffi::disk::{Name, OwnerId, Urgency};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

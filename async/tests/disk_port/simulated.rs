@@ -3,8 +3,8 @@
 use crate::common::Random;
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, SLOTS, bytes_of, hash, token};
 use crate::sim::{ALWAYS, Plan, SimDisk};
-use kvstrata::core::BlockId;
 use kvstrata::transfer::{Cause, DiskPort, Failure, HostMemory, Landed};
+use kvstrata_core::BlockId;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;

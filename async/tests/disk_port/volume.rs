@@ -1,11 +1,11 @@
 //! `DiskMover` over a volume: its ground, and what becomes of requests when their runtime is gone.
 
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, PATIENCE, SLOTS, hash, name};
-use kvstrata::core::{BlockId, PoolConfig};
 use kvstrata::disk::{AdmissionPolicy, DiskMover, DiskTier, RecoveryReport, TierOptions};
-use kvstrata::ffi::arena::HostArena;
-use kvstrata::ffi::disk::{Pending, Urgency, VolumeOptions};
 use kvstrata::transfer::{Cause, DiskPort, DiskWrite, Failure, HostMemory, Landed, Landing, Lands, Token};
+use kvstrata_core::{BlockId, PoolConfig};
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::disk::{Pending, Urgency, VolumeOptions};
 use std::fs::File;
 use std::future::Future;
 use std::os::unix::fs::FileExt;

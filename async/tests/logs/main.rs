@@ -22,9 +22,9 @@ mod volumes;
 
 use gated::Ground;
 use ground::{BYTES, compute, hashes, rest, settings};
-use kvstrata::core::PoolConfig;
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::ffi::disk::VolumeOptions;
+use kvstrata_core::PoolConfig;
+use kvstrata_ffi::disk::VolumeOptions;
 use std::path::Path;
 use std::sync::Arc;
 

@@ -3,9 +3,9 @@
 use crate::ears::{OF_FILE_SYSTEMS, check_complaints, listen};
 use crate::ground::{BYTES, compute, hashes, rest};
 use crate::{directory, fill, over_a_volume, use_all};
-use kvstrata::core::{BlockId, PoolConfig};
 use kvstrata::disk::{DiskTier, TierOptions};
-use kvstrata::ffi::disk::{Urgency, VolumeOptions};
+use kvstrata_core::{BlockId, PoolConfig};
+use kvstrata_ffi::disk::{Urgency, VolumeOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use tempfile::tempdir_in;

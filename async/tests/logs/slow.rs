@@ -3,10 +3,10 @@
 use crate::ears::{Heard, listen};
 use crate::ground::{BYTES, hashes, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
-use kvstrata::core::{DevicePort, PoolConfig};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::transfer::{DiskPort, HostMemory};
+use kvstrata_core::{DevicePort, PoolConfig};
+use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};

@@ -3,10 +3,10 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings, still};
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
-use kvstrata::core::SequenceHash;
 use kvstrata::manager::{Blocks, KvBlockManager, OffloadOptions, OnboardOptions};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
+use kvstrata_core::SequenceHash;
 use std::time::Duration;
 
 /// Iterations, and all that follows from each.

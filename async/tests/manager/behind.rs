@@ -4,9 +4,9 @@ use super::ground::{BYTES, compute, hashes, rest, settings, still};
 use super::unwritten::{ahead, back, down, ground, write};
 use crate::gated::Ground;
 use kvstrata::config::WriteMode;
-use kvstrata::core::{DevicePort, SequenceHash};
 use kvstrata::manager::{Ahead, Blocks, BlocksMut, RegisterFault};
 use kvstrata::tier::Tier;
+use kvstrata_core::{DevicePort, SequenceHash};
 
 /// Blocks for these, with bytes that nobody computed.
 async fn garbage(ground: &Ground, hashes: &[SequenceHash]) -> BlocksMut {

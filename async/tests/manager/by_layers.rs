@@ -6,11 +6,11 @@ use super::ground::{BYTES, bytes_of, check, hashes, rest, settings, stepping, st
 use crate::gated::Ground;
 use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{DevicePort, SequenceHash};
 use kvstrata::manager::{Blocks, KvBlockManager, Offload, OffloadOptions, OnboardOptions, Purge};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Class, DiskPort, Path};
+use kvstrata_core::{DevicePort, SequenceHash};
 use std::ops::Range;
 use std::pin::pin;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::ground::{build, check, compute, hashes, rest, settings};
 use kvstrata::config::DeviceKind;
-use kvstrata::core::Salt;
 use kvstrata::tier::Tier;
+use kvstrata_core::Salt;
 
 #[tokio::test]
 async fn a_block_that_is_accessed_is_the_last_to_leave() {

@@ -4,9 +4,9 @@ use super::flying::look;
 use super::ground::{build, check, compute, hashes, rest, settings};
 use crate::gated::Ground;
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::Priority;
 use kvstrata::manager::{KvBlockManager, OnboardOptions};
 use kvstrata::tier::Tier;
+use kvstrata_core::Priority;
 
 /// Computes a sequence, of a class, and lets it go down.
 async fn below(manager: &KvBlockManager, sequence: u64, blocks: u64, class: Priority) {

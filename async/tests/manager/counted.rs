@@ -5,8 +5,6 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, build, compute, hashes, rest, settings, stepping};
 use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{DevicePort, PoolConfig};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{
     KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Purge, Refusal, StackParts,
 };
@@ -15,6 +13,8 @@ use kvstrata::movers::ThreadsMover;
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Copies, DeviceMover, DiskPort, Failure, HostMemory, Path};
+use kvstrata_core::{DevicePort, PoolConfig};
+use kvstrata_ffi::device::SimDevice;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex};

@@ -3,9 +3,9 @@
 
 use super::gated::Ground;
 use super::ground::{build, check, compute, hashes, rest, settings};
-use kvstrata::core::SequenceHash;
 use kvstrata::manager::{BlocksMut, KvBlockManager, OnboardOptions, Preempted, Purge};
 use kvstrata::tier::Tier;
+use kvstrata_core::SequenceHash;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;

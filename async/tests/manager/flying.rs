@@ -3,10 +3,10 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
-use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{AllocateError, KvBlockManager, OffloadOptions, OnboardError, OnboardOptions, Purge};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Class, Path};
+use kvstrata_core::{BlockId, SequenceHash};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Managers to test, and what their blocks' bytes must be.
 
 use kvstrata::config::{ManagerConfig, ManagerConfigBuilder};
-use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{Blocks, KvBlockManager};
+use kvstrata_core::{BlockId, SequenceHash};
 
 pub const BYTES: usize = 4096;
 

@@ -2,9 +2,9 @@
 
 use super::ground::{BYTES, bytes_of, hashes, rest};
 use super::groups::{hybrid, sequence};
-use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{AllocateError, Blocks, Group, OnboardError, OnboardOptions};
 use kvstrata::tier::Tier;
+use kvstrata_core::{BlockId, SequenceHash};
 
 /// As [`super::ground::compute`], of a group.
 async fn compute(group: &Group, hashes: &[SequenceHash]) -> Blocks {

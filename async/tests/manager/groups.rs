@@ -2,8 +2,8 @@
 
 use super::ground::{HYBRID, build, hashes, rest};
 use kvstrata::config::ManagerConfig;
-use kvstrata::core::SequenceHash;
 use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions};
+use kvstrata_core::SequenceHash;
 
 /// Full attention with pages of 16, a window of 32 with pages of 16, and a state each 64 tokens.
 pub fn hybrid(more: &str) -> KvBlockManager {

@@ -1,9 +1,9 @@
 //! A manager that a task of its runtime lets go of last: what then ends it may wait, and so is not the runtime's to do.
 
 use super::ground::{BYTES, settings};
-use kvstrata::core::PoolConfig;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::transfer::{Copies, DeviceMover};
+use kvstrata_core::PoolConfig;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

@@ -3,12 +3,12 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::sim::{ALWAYS, Plan, SimDisk};
-use kvstrata::core::SequenceHash;
 use kvstrata::manager::{
     AllocateError, BuildError, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions, Refusal,
 };
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path};
+use kvstrata_core::SequenceHash;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;

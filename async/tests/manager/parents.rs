@@ -3,9 +3,9 @@
 use crate::gated::Ground;
 use crate::ground::{compute, hashes, rest, settings};
 use crate::grounded::until;
-use kvstrata::core::{Policy, SequenceHash};
 use kvstrata::manager::{Needs, OnboardGroups, OnboardOptions};
 use kvstrata::transfer::Path;
+use kvstrata_core::{Policy, SequenceHash};
 use std::time::Duration;
 
 /// Three blocks in the host, of which a sequence needs the last ones of a window of so many tokens, two a block; nothing of what comes up lands.

@@ -2,11 +2,11 @@
 
 use super::ground::{BYTES, settings};
 use kvstrata::config::{DeviceKind, ManagerConfig, ManagerConfigBuilder};
-use kvstrata::core::{Policy, PoolConfig};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::HostMemory;
+use kvstrata_core::{Policy, PoolConfig};
+use kvstrata_ffi::device::SimDevice;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn stack(change: impl FnOnce(&mut StackParts)) -> StackParts {
     stack
 }
 
-fn port(blocks: usize, bytes: usize) -> Option<Arc<dyn kvstrata::core::DevicePort>> {
+fn port(blocks: usize, bytes: usize) -> Option<Arc<dyn kvstrata_core::DevicePort>> {
     Some(Arc::new(SimDevice::new(blocks, bytes).expect("memory")))
 }
 

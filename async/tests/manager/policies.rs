@@ -4,9 +4,9 @@ use super::flying::look;
 use super::gated::Ground;
 use super::ground::{BYTES, build, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
-use kvstrata::core::{Policy, Priority};
 use kvstrata::manager::OffloadOptions;
 use kvstrata::transfer::{Class, Path};
+use kvstrata_core::{Policy, Priority};
 use std::pin::pin;
 use std::task::Poll;
 

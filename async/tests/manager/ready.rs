@@ -3,9 +3,9 @@
 use crate::gated::Ground;
 use crate::ground::{check, compute, hashes, rest, settings};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{Policy, Priority, SequenceHash};
 use kvstrata::manager::KvBlockManager;
 use kvstrata::tier::Tier;
+use kvstrata_core::{Policy, Priority, SequenceHash};
 
 /// Eight blocks over thirty-two, and all that is idle is copied ahead.
 fn all_ahead(policy: Policy) -> ManagerConfigBuilder {

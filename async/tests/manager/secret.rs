@@ -3,8 +3,8 @@
 use super::ground;
 use kvstrata::config::DiskFill;
 use kvstrata::config::{HashFunction, ManagerConfigBuilder};
-use kvstrata::core::Salt;
 use kvstrata::manager::KvBlockManager;
+use kvstrata_core::Salt;
 use std::path::Path;
 
 fn settings(folder: &Path) -> ManagerConfigBuilder {

@@ -8,10 +8,10 @@ use kvstrata::config::DiskFill;
 use kvstrata::config::{
     DeviceKind, GroupKind, GroupSettings, ManagerConfig, ManagerConfigBuilder, WriteMode,
 };
-use kvstrata::core::SequenceHash;
-use kvstrata::core::layout::{DType, Model};
 use kvstrata::manager::{KvBlockManager, OnboardOptions};
 use kvstrata::tier::Tier;
+use kvstrata_core::SequenceHash;
+use kvstrata_core::layout::{DType, Model};
 use std::path::Path;
 
 /// Larger blocks are the same, and cost only time.

@@ -5,12 +5,12 @@
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{DevicePort, PoolConfig};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::metrics::PathMetrics;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, DiskPort, HostMemory, Path};
+use kvstrata_core::{DevicePort, PoolConfig};
+use kvstrata_ffi::device::SimDevice;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;

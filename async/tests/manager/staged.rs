@@ -3,11 +3,11 @@
 use crate::ground::{BYTES, settings};
 use crate::sim::{ALWAYS, Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{DevicePort, PoolConfig};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, OffloadOptions, OnboardOptions, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::{Cause, Class, DiskPort, HostMemory};
+use kvstrata_core::{DevicePort, PoolConfig};
+use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;
 use std::time::Duration;
 

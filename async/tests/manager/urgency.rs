@@ -5,10 +5,10 @@ use crate::flying::look;
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings, stepping, still};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::SequenceHash;
 use kvstrata::manager::{KvBlockManager, OffloadOptions, Onboard, OnboardOptions};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Class;
+use kvstrata_core::SequenceHash;
 use std::time::Duration;
 use tempfile::TempDir;
 

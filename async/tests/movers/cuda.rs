@@ -2,15 +2,15 @@
 #![cfg(target_os = "linux")]
 
 use crate::ground::{DeviceBytes, Field, Ground};
-use kvstrata::core::layout::{Arrangement, Layout, LayoutConfig, Region};
-use kvstrata::core::storage::{Storage, StorageKind};
-use kvstrata::ffi::arena::HostArena;
-use kvstrata::ffi::cuda::{
-    CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaError, DeviceStorage, PinOptions, PinnedStorage, Place,
-};
 use kvstrata::movers::{CudaMover, CudaMoverOptions};
 use kvstrata::transfer::HostMemory;
+use kvstrata_core::layout::{Arrangement, Layout, LayoutConfig, Region};
+use kvstrata_core::storage::{Storage, StorageKind};
 use kvstrata_cuda_double::{Double, Leftovers};
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::cuda::{
+    CopyOptions, CudaCopy, CudaDevice, CudaDriver, CudaError, DeviceStorage, PinOptions, PinnedStorage, Place,
+};
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;

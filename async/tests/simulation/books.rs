@@ -1,6 +1,6 @@
 //! What engines hold, as they see it; what they have seen; and the trace.
 
-use kvstrata::core::{BlockId, SequenceHash};
+use kvstrata_core::{BlockId, SequenceHash};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tokio::time::Instant;

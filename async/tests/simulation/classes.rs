@@ -8,8 +8,8 @@
 use crate::engine::Engine;
 use crate::recorder::lock;
 use crate::world::World;
-use kvstrata::core::{BlockId, BlockRef, Priority, SequenceHash};
 use kvstrata::manager::Blocks;
+use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash};
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -1,9 +1,9 @@
 //! Bytes that say whose they are: a block's are drawn from its hash, and no two blocks begin with the same word.
 
 use crate::common::Random;
-use kvstrata::core::SequenceHash;
-use kvstrata::core::storage::DevicePort;
-use kvstrata::ffi::device::SimDevice;
+use kvstrata_core::SequenceHash;
+use kvstrata_core::storage::DevicePort;
+use kvstrata_ffi::device::SimDevice;
 use std::ops::Range;
 
 /// The hash of a block: of the one before it, and which of its children it is.

@@ -4,11 +4,11 @@ use crate::content::{self, bytes_of};
 use crate::drops::{believe, compute, grounds, sequence};
 use crate::settings::Settings;
 use crate::world::{World, in_virtual_time};
-use kvstrata::core::BlockId;
-use kvstrata::core::storage::DevicePort;
 use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions};
 use kvstrata::scheduler::Gate;
 use kvstrata::transfer::{Cause, Path};
+use kvstrata_core::BlockId;
+use kvstrata_core::storage::DevicePort;
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -192,7 +192,7 @@ fn a_disk_is_persisted_to_from_wherever_a_block_is() {
 
 #[test]
 fn a_preempted_request_has_the_bytes_of_what_was_not_full() {
-    use kvstrata::core::storage::DevicePort;
+    use kvstrata_core::storage::DevicePort;
     play(ground(), |world, manager| async move {
         let (hashes, other) = (sequence(1, 3), content::child(None, 77));
         let bytes = bytes_of(other, world.settings.block_bytes());

@@ -6,13 +6,13 @@ use crate::content::{self, bytes_of};
 use crate::patience::{Patience, pass};
 use crate::recorder::lock;
 use crate::world::World;
-use kvstrata::core::storage::DevicePort;
-use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{
     AllocateError, Blocks, BlocksMut, KvBlockManager, Onboard, OnboardError, OnboardOptions, Onboarded,
     PrefixMatch, RegisterFault,
 };
 use kvstrata::transfer::Class;
+use kvstrata_core::storage::DevicePort;
+use kvstrata_core::{BlockId, SequenceHash};
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -395,11 +395,9 @@ impl Engine {
                     AllocateError::TooMany { .. } => false,
                     AllocateError::Deadline { .. } => took + SLACK >= deadline,
                     AllocateError::Closed => self.world.closing.get(),
-                    AllocateError::Quota { .. } | AllocateError::Groups { .. } | AllocateError::Inherited => {
-                        false
-                    }
                     // It may be over by now.
                     AllocateError::Purging => self.tenant > 0 && self.world.settings.purges > 0,
+                    _ => false,
                 };
                 if !expected {
                     self.world.violation(format!("allocation of {count} after {took:?}: {error}"));

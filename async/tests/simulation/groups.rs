@@ -12,13 +12,13 @@ use crate::sim::{Plan, SimDisk, SimMover};
 use crate::watchdog::watch;
 use crate::world::in_virtual_time;
 use kvstrata::config::ManagerConfig;
-use kvstrata::core::storage::DevicePort;
-use kvstrata::core::{BlockId, PoolConfig, SequenceHash};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{
     Blocks, BlocksMut, GroupsMatch, GroupsOnboarded, KvBlockManager, Needs, OnboardOptions, Parts, StackParts,
 };
 use kvstrata::transfer::{DiskPort, HostMemory};
+use kvstrata_core::storage::DevicePort;
+use kvstrata_core::{BlockId, PoolConfig, SequenceHash};
+use kvstrata_ffi::device::SimDevice;
 use kvstrata_testing::seeds::Seeds;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;

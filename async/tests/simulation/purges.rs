@@ -8,9 +8,9 @@ use crate::patience::pass;
 use crate::settings::Settings;
 use crate::sim::ALWAYS;
 use crate::world::World;
-use kvstrata::core::BlockId;
 use kvstrata::manager::{OffloadOptions, OnboardOptions, Purge, Purged, Tenant};
 use kvstrata::tier::Tier;
+use kvstrata_core::BlockId;
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -1,14 +1,14 @@
 //! What the ports and pools are asked for: handed on as it is, and noted. What must not be is a violation.
 
 use crate::content::{bytes_of, read};
-use kvstrata::core::events::EventSink;
-use kvstrata::core::{BlockId, BlockPool, BlockRef, ImmutableBlock, Priority, SequenceHash};
-use kvstrata::ffi::device::SimDevice;
-use kvstrata::ffi::disk::OwnerId;
 use kvstrata::transfer::{
     Closing, Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting, HostSide, Landed,
     Landing, Lands, Path,
 };
+use kvstrata_core::events::EventSink;
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, Priority, SequenceHash};
+use kvstrata_ffi::device::SimDevice;
+use kvstrata_ffi::disk::OwnerId;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

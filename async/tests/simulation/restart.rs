@@ -8,11 +8,11 @@ use crate::patience::pass;
 use crate::settings::Settings;
 use crate::sim::ALWAYS;
 use crate::world::World;
-use kvstrata::core::storage::DevicePort;
-use kvstrata::core::{BlockId, SequenceHash};
 use kvstrata::manager::{OnboardOptions, Purge, Tenant};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::DiskPort;
+use kvstrata_core::storage::DevicePort;
+use kvstrata_core::{BlockId, SequenceHash};
 use std::rc::Rc;
 use std::time::Duration;
 

@@ -3,13 +3,13 @@
 use crate::content::{self, bytes_of};
 use crate::engine::{Engine, Request, SLACK};
 use crate::patience::pass;
-use kvstrata::core::SequenceHash;
-use kvstrata::core::storage::DevicePort;
 use kvstrata::manager::{
     BlocksMut, OffloadOptions, Onboard, OnboardError, OnboardOptions, Purge, PurgeError, Purged, Resumed,
 };
 use kvstrata::scheduler::Gate;
 use kvstrata::transfer::{Cause, Class, DiskPort};
+use kvstrata_core::SequenceHash;
+use kvstrata_core::storage::DevicePort;
 use std::time::Duration;
 use tokio::time::Instant;
 

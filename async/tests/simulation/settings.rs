@@ -3,7 +3,7 @@
 use crate::common::Random;
 use crate::sim::Plan;
 use kvstrata::config::{ManagerConfig, Verify, WriteMode};
-use kvstrata::core::Policy;
+use kvstrata_core::Policy;
 use std::time::Duration;
 
 #[derive(Debug, Clone)]

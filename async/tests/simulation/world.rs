@@ -10,10 +10,10 @@ use crate::recorder::{Hashes, Notes, Shared, Watched, WatchedDisk, lock};
 use crate::settings::Settings;
 use crate::sim::{Plan, SimDisk, SimMover};
 use crate::watchdog::{self, watch};
-use kvstrata::core::{BlockId, Policy, PoolConfig, SequenceHash};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tenant};
 use kvstrata::transfer::{DiskPort, HostMemory};
+use kvstrata_core::{BlockId, Policy, PoolConfig, SequenceHash};
+use kvstrata_ffi::device::SimDevice;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,7 +25,7 @@ use tokio::task::{JoinHandle, LocalSet};
 use tokio::time::{Instant, timeout};
 
 /// What a tier's pool has, by hash.
-type Stored = Arc<Mutex<BTreeMap<u128, kvstrata::core::BlockRef>>>;
+type Stored = Arc<Mutex<BTreeMap<u128, kvstrata_core::BlockRef>>>;
 
 /// Longer than all deadlines and retries together, also where each block passes through a host tier of one.
 pub const LONG: Duration = Duration::from_secs(600);

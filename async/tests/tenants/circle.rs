@@ -2,10 +2,10 @@
 
 use crate::ground::{build, hashes, rest, settings};
 use kvstrata::config::ManagerConfig;
-use kvstrata::core::SequenceHash;
 use kvstrata::manager::{AllocateError, KvBlockManager, OnboardOptions, Purge, Tenant};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
+use kvstrata_core::SequenceHash;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};

@@ -2,8 +2,8 @@
 
 use super::ground;
 use kvstrata::config::HashFunction;
-use kvstrata::core::Salt;
 use kvstrata::manager::KvBlockManager;
+use kvstrata_core::Salt;
 use kvstrata_testing::forge::forge_tokens;
 
 fn manager(function: HashFunction) -> KvBlockManager {
@@ -59,10 +59,9 @@ async fn is_poisoned(function: HashFunction) -> bool {
     let manager = manager(function);
     let [victim, attacker] = ["victim", "attacker"].map(|name| manager.tenant(name).expect("few tenants"));
     let prompt: Vec<u32> = (0..16).collect();
-    let parts = kvstrata::core::SaltParts { tenant: "victim", model: "model", lora: "", extra: &[] };
-    let salt = parts.salt(&kvstrata::core::Xxh3);
-    let made =
-        kvstrata::core::hash::BlockHasher::sequence_hash(&kvstrata::core::Xxh3, salt.to_hash(), &prompt);
+    let parts = kvstrata_core::SaltParts { tenant: "victim", model: "model", lora: "", extra: &[] };
+    let salt = parts.salt(&kvstrata_core::Xxh3);
+    let made = kvstrata_core::hash::BlockHasher::sequence_hash(&kvstrata_core::Xxh3, salt.to_hash(), &prompt);
     drop(ground::compute(&attacker, &[made], None).await);
     let hashes = victim.hashes_of(&prompt, victim.salt("model", "", &[]));
     !victim.match_prefix(&hashes).is_empty()

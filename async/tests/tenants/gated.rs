@@ -2,11 +2,11 @@
 
 use crate::ground::{BYTES, settings};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{BlockId, DevicePort, Policy, PoolConfig};
-use kvstrata::ffi::device::SimDevice;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::{Cause, Copies, DeviceMover, DiskPort, Failure, HostMemory, HostSide};
+use kvstrata_core::{BlockId, DevicePort, Policy, PoolConfig};
+use kvstrata_ffi::device::SimDevice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,10 +5,10 @@ use crate::ground::{BYTES, compute, rest, settings};
 use crate::sequence;
 use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::core::{Policy, SequenceHash};
 use kvstrata::manager::Tenant;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::DiskPort;
+use kvstrata_core::{Policy, SequenceHash};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -21,8 +21,8 @@ mod restart;
 #[path = "../common/sim/mod.rs"]
 mod sim;
 
-use kvstrata::core::{SequenceHash, TokenBlockSequence};
 use kvstrata::manager::Tenant;
+use kvstrata_core::{SequenceHash, TokenBlockSequence};
 
 /// The hashes of a sequence of so many blocks, with the tenant's salt; `number` tells sequences apart.
 fn sequence(tenant: &Tenant, number: u32, blocks: u32) -> Vec<SequenceHash> {

@@ -4,10 +4,10 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, bytes_of, compute, rest};
 use crate::sequence;
-use kvstrata::core::DevicePort;
 use kvstrata::manager::{OnboardOptions, Purge, Purged, Tenant};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
+use kvstrata_core::DevicePort;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 

@@ -3,9 +3,9 @@
 use crate::ground::{build, bytes_of, check, compute, rest, settings};
 use crate::sequence;
 use kvstrata::config::{ManagerConfigBuilder, TenantSettings};
-use kvstrata::core::SequenceHash;
 use kvstrata::manager::{KvBlockManager, OnboardOptions, Purge, Tenant};
 use kvstrata::tier::Tier;
+use kvstrata_core::SequenceHash;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 

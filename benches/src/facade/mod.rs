@@ -11,7 +11,7 @@
 //!   layers    offload behind a pass        by its layers beside by its end: how long after it all is below
 //! ```
 //!
-//! There is no GPU in any of them: the device is host memory that poses as one ([`SimDevice`](kvstrata::ffi::device::SimDevice)), copied
+//! There is no GPU in any of them: the device is host memory that poses as one ([`SimDevice`](kvstrata_ffi::device::SimDevice)), copied
 //! to by threads. What is measured is the manager, and how well it keeps those threads busy; no figure is a GPU's, and headings say
 //! "simulated device".
 //!

@@ -16,7 +16,7 @@ use super::report::{Cell, Table};
 use crate::clock::process_time;
 use crate::disk::{Failure, size};
 use crate::rounds::Spread;
-use kvstrata::ffi::device::SimDevice;
+use kvstrata_ffi::device::SimDevice;
 use kvstrata::metrics::bench::COUNTING;
 use kvstrata_cli::replay::{Device, Replay, Settings};
 use kvstrata_cli::trace::{TraceReader, TraceSource};

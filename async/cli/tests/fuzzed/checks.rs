@@ -3,10 +3,10 @@
 
 use kvstrata::config::ManagerConfig;
 use kvstrata::costs;
-use kvstrata::ffi::cuda::{CopyCosts, Direction, Fragments, Route};
-use kvstrata::ffi::shown::is_shown;
 use kvstrata::metrics::{HeadReader, MOST_BYTES, TooLong};
 use kvstrata_cli::top::{Exposition, Look, Watch};
+use kvstrata_ffi::cuda::{CopyCosts, Direction, Fragments, Route};
+use kvstrata_ffi::shown::is_shown;
 use std::time::{Duration, Instant};
 
 fn assert_harmless(text: &str) {

@@ -62,6 +62,7 @@ use tracing::Instrument;
 
 /// Why there is no such tenant.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TenantError {
     /// A name is needed.
     #[error("a tenant's name is empty; the manager's own calls are nobody's")]

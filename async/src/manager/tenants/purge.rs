@@ -125,6 +125,7 @@ impl Purged {
 
 /// Why nothing is purged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PurgeError {
     /// One purge at a time.
     #[error("the tenant is being purged already; wait for that")]

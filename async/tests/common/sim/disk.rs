@@ -2,11 +2,11 @@
 //! that is forgotten, at once or a while later. What was written and not forgotten the next one over it finds ([`SimDisk::reopened`]).
 
 use super::{Asked, Ear, Fate, Fault, Gate, Plan, RUBBISH, Stage, flip, lock};
-use kvstrata::core::{
+use kvstrata::transfer::{Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+use kvstrata_core::{
     BlockId, BlockPool, BlockRef, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
-use kvstrata::ffi::disk::OwnerId;
-use kvstrata::transfer::{Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+use kvstrata_ffi::disk::OwnerId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;

@@ -2,10 +2,10 @@
 
 use super::super::{Fate, Fault, UnderWay, flip, lock};
 use super::{Books, Disk, READS, Stored, WRITES};
-use kvstrata::core::BlockId;
-use kvstrata::ffi::arena::{BlockRead, BlockWrite};
-use kvstrata::ffi::disk::Name;
 use kvstrata::transfer::{Cause, DiskRead, DiskWrite, Failure, Landed};
+use kvstrata_core::BlockId;
+use kvstrata_ffi::arena::{BlockRead, BlockWrite};
+use kvstrata_ffi::disk::Name;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use twox_hash::XxHash3_64;
