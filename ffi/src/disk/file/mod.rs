@@ -134,13 +134,15 @@ fn make_room(file: &File, path: &Path, bytes: u64, length: u64) -> Result<bool, 
 
 /// Writes both superblocks, the copy that counts so far last, with O_DIRECT if it is wanted, since some file systems
 /// grant the flag and refuse the transfer. The inner error says that O_DIRECT does not work; then it is off, and they are
-/// written without.
+/// written without. `over`: another volume's may be there, damaged. A loss of power could tear the last write so that the other
+/// volume's copy is whole again, and it may count more writes: so both are on the device before anything else is.
 fn write_superblocks(
     file: &File,
     path: &Path,
     superblock: &Superblock,
     counts: Which,
     direct: bool,
+    over: bool,
 ) -> Result<Result<(), io::Error>, VolumeError> {
     let mut bytes = HostArena::new(1, SUPERBLOCK_BYTES)
         .ok()
@@ -155,7 +157,8 @@ fn write_superblocks(
         steps::sync(file)?;
         steps::write_all(file, &bytes, first)?;
         steps::sync(file)?;
-        steps::write_all(file, &bytes, last)
+        steps::write_all(file, &bytes, last)?;
+        if over { steps::sync(file) } else { Ok(()) }
     };
     let mut refused = Ok(());
     if direct {

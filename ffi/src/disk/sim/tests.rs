@@ -23,6 +23,13 @@ fn outcome(seed: u64, tell: bool) -> Result<(), String> {
     })
 }
 
+/// Both superblocks are bad, so that the volume starts over; a loss of power then tears the write of one copy, and what is left of the
+/// old volume's makes that whole again.
+#[test]
+fn a_volume_that_starts_over_stays_through_a_torn_superblock() {
+    assert_eq!(outcome(207_830_000_373, false), Ok(()));
+}
+
 #[test]
 fn no_seed_serves_a_wrong_byte_loses_a_block_or_hangs() {
     Seeds::asked(SEEDS).run("cargo test -p kvstrata-ffi disk::sim -- --nocapture", outcome);
