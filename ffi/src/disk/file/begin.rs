@@ -71,7 +71,8 @@ impl Prepared {
         let epoch = options.stripe.sequence.load(Ordering::Relaxed) >> COUNT_BITS;
         superblock.writes = superblock.writes.saturating_add(1).max(epoch);
         superblock.clean = false;
-        if let Err(error) = write_superblocks(&file, path, &superblock, counts, direct, fresh && length > 0)? {
+        if let Err(error) = write_superblocks(&file, path, &superblock, counts, direct, fresh && length > 0)?
+        {
             direct = false;
             refused = Some(error.to_string());
         }
