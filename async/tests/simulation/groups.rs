@@ -86,11 +86,11 @@ impl Model {
             let disk = (disk > 0).then(|| Arc::new(SimDisk::new(disk, BYTES, disk_plan)));
             stacks.push(StackParts {
                 name: format!("{needs:?}"),
-                device: PoolConfig::new(device_blocks).lanes(1),
+                device: PoolConfig::new(device_blocks).lanes(1).seed(1),
                 port: None,
                 mover: Arc::<SimMover>::clone(&mover),
                 memory: (host + staging > 0).then_some(memory),
-                host: (host > 0).then(|| PoolConfig::new(host).lanes(1)),
+                host: (host > 0).then(|| PoolConfig::new(host).lanes(1).seed(1)),
                 disk: disk.clone().map(|disk| -> Arc<dyn DiskPort> { disk }),
                 block_bytes: BYTES as u64,
                 layers: LAYERS.len() as u32,

@@ -92,7 +92,7 @@ impl World {
             let twice = [true, settings.rot + settings.mover.damage > 0 || keeps][tier];
             let hashes = Hashes { tier: ["device", "host"][tier], notes, stored, twice };
             // Lanes are chosen by the stack's address: one leaves no choice.
-            PoolConfig::new(blocks).policy(settings.policies[tier]).lanes(1).events(Box::new(hashes))
+            PoolConfig::new(blocks).policy(settings.policies[tier]).lanes(1).seed(1).events(Box::new(hashes))
         };
         let mover = SimMover::new(Arc::clone(&device), Arc::clone(&memory), settings.mover.clone());
         let mover = Arc::new(mover);
