@@ -45,16 +45,24 @@ fn replay(device: impl FnOnce(&Settings) -> Device) -> Report {
 fn blocks_go_from_and_to_registered_memory_and_the_counts_are_the_simulated_ones() {
     let double = Double::new();
     let registered = || double.calls("cuMemHostRegister_v2");
-    let counts = |report: Report| (report.hits, report.evicted, report.bytes, report.verified_blocks);
+    // Whether a victim of the host's is on the disk already may depend on when a copy ends: of some blocks in ten thousand.
+    let written = |report: &Report| report.bytes.host_to_disk / 5000;
+    let counts = |report: Report| {
+        let Report { hits, mut evicted, mut bytes, verified_blocks, .. } = report;
+        (evicted.disk, bytes.host_to_disk) = (0, 0);
+        (hits, evicted, bytes, verified_blocks)
+    };
     let simulated = replay(common::device);
     assert_eq!((simulated.requests, registered()), (SERVED, 0));
-    let simulated = counts(simulated);
-    let by_port = counts(replay(|settings| Device::of_port("cuda", open(settings).1)));
+    let (writes, simulated) = (written(&simulated), counts(simulated));
+    let by_port = replay(|settings| Device::of_port("cuda", open(settings).1));
     let to_bounce_by = registered();
     let by_mover = replay(|settings| Device::cuda(open(settings).1));
     assert_eq!((by_mover.wrong_bytes, by_mover.failures), (0, Default::default()), "{by_mover}");
     assert!(registered() > 2 * to_bounce_by, "the host tier is not registered");
-    assert_eq!([by_port, counts(by_mover)], [simulated, simulated]);
+    let all_written = [&by_port, &by_mover].map(written);
+    assert!(all_written.iter().all(|of| of.abs_diff(writes) <= 20), "{all_written:?} blocks, and {writes}");
+    assert_eq!([by_port, by_mover].map(counts), [simulated, simulated]);
     double.finish();
 }
 

@@ -38,7 +38,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a request waits for writes to the disk unless told: as long as they take. Requests come as fast as they are served, so any
 /// disk is late, and what a replay counts is not to depend on how late.
 const PATIENCE_OF_REQUESTS: Duration = Duration::from_secs(60 * 60);
-/// No write takes longer: without `--patience` no drive counts as slow.
+/// No write takes longer: without `--patience` no drive counts as slow, and with it none whose writes take less than that.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The settings' own.
 const SLOW_ABOVE: Duration = Duration::from_secs(1);
@@ -154,7 +154,7 @@ fn config(settings: &Settings) -> Result<ManagerConfig, ReplayError> {
         .idle_disk_after(None)
         .prefetch_blocks(0)
         .transfer_patience(Some(settings.patience.unwrap_or(PATIENCE_OF_REQUESTS)))
-        .transfer_slow_above(if settings.patience.is_some() { SLOW_ABOVE } else { A_DAY })
+        .transfer_slow_above(settings.patience.map_or(A_DAY, |patience| patience.clamp(SLOW_ABOVE, A_DAY)))
         .metrics_listen(settings.metrics)
         .metrics_histograms(settings.histograms)
         .deadline_allocate(PATIENCE)
