@@ -10,8 +10,6 @@
 //!   without its name: the block may have another one by then.
 //! - I2: a name finds a transfer that is there, and is for that block.
 
-use super::down::Down;
-use super::up::Up;
 use crate::places::Places;
 use kvstrata_core::SequenceHash;
 use slab::Slab;
@@ -24,18 +22,6 @@ pub(super) type BlockName = (u16, SequenceHash);
 /// What knows which block it is for.
 pub(super) trait ForBlock {
     fn block(&self) -> BlockName;
-}
-
-impl ForBlock for Up {
-    fn block(&self) -> BlockName {
-        (self.stack, self.name.hash)
-    }
-}
-
-impl ForBlock for Down {
-    fn block(&self) -> BlockName {
-        (self.stack, self.name.hash)
-    }
 }
 
 /// Those of one direction.
