@@ -38,7 +38,6 @@ use super::stack::{Books, Stack, give_credit, give_up_slot};
 use super::steps::Steps;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
-use super::transfers::{BlockName, ForBlock};
 use super::watch::Since;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
@@ -131,12 +130,6 @@ pub(super) struct Down {
     pub(super) asked: Vec<u32>,
     /// Since when it waits for its transfer, or when that has started.
     pub(super) since: Since,
-}
-
-impl ForBlock for Down {
-    fn block(&self) -> BlockName {
-        (self.stack, self.name.hash)
-    }
 }
 
 impl Down {

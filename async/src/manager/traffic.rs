@@ -26,7 +26,7 @@ use super::prefetch::Guesses;
 use super::schedule::Waiter;
 use super::slow::Pace;
 use super::tenants::{Held, Purges};
-use super::transfers::Transfers;
+use super::transfers::{BlockName, ForBlock, Transfers};
 use super::unwritten::Unwritten;
 use super::up::{Behind, Up};
 use super::watch::Since;
@@ -78,6 +78,18 @@ pub(super) enum At {
     Behind,
     /// Down: for a layer of the engine's, with its host block, or without, if somebody needed that more. See `steps.rs`.
     Gated(Key),
+}
+
+impl ForBlock for Up {
+    fn block(&self) -> BlockName {
+        (self.stack, self.name.hash)
+    }
+}
+
+impl ForBlock for Down {
+    fn block(&self) -> BlockName {
+        (self.stack, self.name.hash)
+    }
 }
 
 /// Everything under the lock.

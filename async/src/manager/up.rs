@@ -22,7 +22,6 @@ use super::notices::About;
 use super::onboarding::Link;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
-use super::transfers::{BlockName, ForBlock};
 use super::watch::Since;
 use crate::transfer::{Cause, Class, Copy, DiskRead, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, BlockRef, Priority};
@@ -80,12 +79,6 @@ pub(super) struct Behind {
     serial: u64,
     /// Of those of the same parent.
     next: Option<u32>,
-}
-
-impl ForBlock for Up {
-    fn block(&self) -> BlockName {
-        (self.stack, self.name.hash)
-    }
 }
 
 impl Up {
