@@ -14,6 +14,7 @@ mod disk_room;
 mod dropped;
 mod extremes;
 mod few_threads;
+mod flooding;
 mod flying;
 mod forked;
 #[expect(dead_code, reason = "this test uses some of it")]
