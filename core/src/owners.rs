@@ -35,7 +35,7 @@ use crate::sync::{Acquire, AtomicU16, AtomicU32, AtomicU64, Relaxed, Release, si
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-/// Tenants at most, nobody included: a tag has 15 bits for its tenant.
+/// The most numbers of tenants, with that of blocks of no tenant: a tag has 15 bits for it.
 pub const MAX_TENANTS: usize = 1 << 15;
 
 /// A tenant's number, below [`MAX_TENANTS`].
@@ -75,8 +75,8 @@ fn limit(part: f64, blocks: usize) -> u32 {
 }
 
 impl Owners {
-    /// So many blocks, nobody's, and so many tenants, nobody included: at most [`MAX_TENANTS`]. Parts of the tier that the tenants from 1 on
-    /// may have, in their order, and that all others may: from 0 to 1, rounded down to blocks; 1 is no limit. Shared, between who asks and
+    /// So many blocks of no tenant, and so many numbers of tenants, at most [`MAX_TENANTS`]. Parts of the tier that the tenants from 1 on
+    /// may have, in their order, and that all others may: from 0 to 1, rounded down to blocks; 1 is no limit. Shared by its users and
     /// the pool's [`Ends`].
     #[must_use]
     pub fn new(blocks: usize, tenants: usize, named: impl Iterator<Item = f64>, part: f64) -> Arc<Owners> {

@@ -1,4 +1,4 @@
-//! Who imports whom: the arrows between the files of a crate, and the circles that they make.
+//! Imports between the files of a crate: the arrows, and the circles that they make.
 //!
 //! ```text
 //!   use crate::transfer::{Cause, Queue}    transfer/mod.rs says `pub use failure::Cause`: an arrow to failure.rs

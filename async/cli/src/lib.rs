@@ -1,9 +1,9 @@
-//! The `kvstrata` command, and what it is made of: traces, their replay through all tiers, and what each policy would hit.
+//! The `kvstrata` command and its parts: traces, their replay through all tiers, and the hits of each eviction policy.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`replay`] | a request trace through all tiers, every byte checked |
-//! | [`policies`] | what each eviction policy would hit on a trace, by capacity, beside the optimum |
+//! | [`policies`] | hits of each eviction policy on a trace, by capacity, beside the optimum |
 //! | [`trace`] | traces: JSON lines, plain or compressed |
 //! | `command` | the subcommands: their options, tables, pictures |
 //!

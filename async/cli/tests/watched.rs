@@ -65,7 +65,7 @@ fn what_a_replay_serves_is_what_it_reports() {
     assert_eq!(slots.map(|slots| value(&text, &slots, "")), [0.0, 1.0], "the last one has ended");
 }
 
-/// Two requests at once, and a third two seconds later: whoever looks meanwhile sees that nobody is served.
+/// Two requests come at once, and a third two seconds later: the figures in between show no active request.
 #[test]
 fn a_replay_that_waits_for_the_next_request_serves_none() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -165,7 +165,7 @@ fn read(file: &Path) -> Result<Key, HashKeyError> {
     Key::from_file(file).map_err(|source| HashKeyError::Key { setting: "hash.key_file", source })
 }
 
-/// Refuses a file that somebody else has put there: whoever knows the secret can make any hash.
+/// Refuses a file that another user may have put there: a user who knows the secret can make any hash.
 fn is_ours(file: &Path) -> io::Result<()> {
     let facts = fs::symlink_metadata(file)?;
     let (owner, own) = (facts.uid(), fs::metadata("/proc/self").map_or(facts.uid(), |process| process.uid()));
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn key_is_made_where_the_first_folder_takes_none() {
         let folder = tempfile::tempdir().expect("a folder");
-        // No file can be made in the first one, whoever asks.
+        // No user can make a file in the first folder.
         let places = [PathBuf::from("/proc/self/volume"), folder.path().join("volume")];
         let builder = ManagerConfig::builder().disk_blocks(16).disk_paths(places.to_vec());
         let config = builder.build().expect("valid settings");

@@ -49,7 +49,7 @@ pub struct Patience {
     limit: Duration,
     budget: i32,
     waits: bool,
-    /// The drive did not keep up, or paused, when who waits was last looked at.
+    /// At the last look at the waiting requests, the drive did not keep up, or paused.
     paused: bool,
 }
 

@@ -10,8 +10,8 @@
 //!   h       = product mod 2^64  xor  product / 2^64
 //! ```
 //!
-//! The product is NH of one pair: whichever two different keys an attacker who does not know the numbers chooses, their
-//! products are equal with a probability of at most 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC", 1999,
+//! The product is NH of one pair: an attacker who does not know the numbers cannot choose two different keys whose
+//! products are equal with a probability above 2^-64 (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC", 1999,
 //! theorem 4.2). That the fold spreads them over few places is not proved but measured: families of chosen keys make as
 //! many pairs of one place as random keys do (`chosen_keys_spread_like_random_ones`); one process in a hundred has a
 //! chain of some tens. It costs 2 cycles more than a fixed multiplication. Strongly universal functions were measured

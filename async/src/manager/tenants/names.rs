@@ -45,7 +45,7 @@ fn owner_id(name: &str) -> OwnerId {
     OwnerId(first.max(1))
 }
 
-/// A tenant's number, which no other name gets while this or a clone lives. That of nobody needs no keeping.
+/// A tenant's number, which no other name gets while this or a clone lives. Without a tenant there is no number to keep.
 #[derive(Debug, Clone, Default)]
 pub(in crate::manager) struct TenantHandle(Option<Arc<TenantId>>);
 
@@ -118,7 +118,7 @@ impl Names {
         self.ids.len() - 1
     }
 
-    /// A number that nobody has.
+    /// A number that no tenant has.
     fn number(&self, known: &mut Known, id: OwnerId) -> Option<TenantId> {
         let number = known.free.pop().or_else(|| {
             let next = known.handles.len() + 1;
@@ -243,7 +243,7 @@ mod tests {
             ["a", "c", "x"]
         );
         drop((a, c));
-        // A name that is known is the same tenant, whoever has a handle.
+        // A known name is the same tenant, with or without a handle.
         assert_eq!(names.intern("c", keep).map(|(handle, _)| handle.id()), Ok(TenantId(3)));
     }
 

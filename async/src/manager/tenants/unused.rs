@@ -1,11 +1,11 @@
-//! Of which tenants nothing is left, so that their numbers may be given to others.
+//! Finds tenants of which nothing is left, so that other tenants may get their numbers.
 //!
 //! Credits first, without the lock: most tenants without a handle have blocks. Of those that have none, what is under the lock is
 //! looked at, and the tags of disks: a slot of a volume that is out of service counts for no quota, and may come back.
 //!
 //! Invariants
-//! - I1: who asks keeps these tenants from getting handles. Without one a tenant gets no credit but by what is looked at here: a block of
-//!   its in some tier, which has a credit or a tag on a disk, or a transfer. All of that begins under the lock.
+//! - I1: the caller keeps these tenants from getting handles. A tenant without a handle gets a credit only through a block of its own
+//!   (which has a credit, or a tag on a disk) or through a transfer. This module looks at both, and both begin under the lock.
 
 use super::TenantId;
 use crate::manager::inner::Inner;
