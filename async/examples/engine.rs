@@ -6,7 +6,7 @@
 //! The "model" writes bytes that follow from the tokens, and checks those that it is given: a wrong byte ends the program.
 
 use kvstrata::config::ManagerConfig;
-use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions, Preempted};
+use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions, Preempted, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::{BlockId, SequenceHash, TokenBlockSequence};
 use std::collections::VecDeque;
@@ -276,7 +276,7 @@ impl Engine {
 }
 
 /// Whether the device has room for a request and for all that run to go on.
-fn fits(manager: &KvBlockManager, running: &[Request], next: &Waiting) -> bool {
+fn fits(manager: &Tiers, running: &[Request], next: &Waiting) -> bool {
     // Held for the moment, so that they do not count as available, too.
     let there = manager.match_sequence_hashes(next.tokens.hashes());
     let needed = next.tokens.hashes().len() - there.len() + 1 + running.len();

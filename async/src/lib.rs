@@ -27,35 +27,30 @@ pub mod model;
 pub mod movers;
 #[cfg(feature = "otel")]
 pub mod otel;
-pub mod scheduler;
 #[doc(hidden)]
 pub mod shared;
-pub mod tier;
-pub mod transfer;
 
 #[doc(hidden)]
 pub mod address;
-mod contained;
-#[doc(hidden)]
-pub mod figures;
 #[doc(hidden)]
 pub mod files;
 #[doc(hidden)]
 pub mod number;
-mod places;
-mod stripes;
 
 pub use config::ManagerConfig;
 pub use kvstrata_core::{
     BlockId, BlockRef, DevicePort, Policy, PoolConfig, Priority, Salt, SequenceHash, Token,
     TokenBlockSequence,
 };
+pub use kvstrata_tiers::{Tier, Tiers, scheduler, tier, transfer};
 pub use manager::{
     Acquire, AcquireError, Acquired, Ahead, AllocateError, AllocateOptions, Blocks, BlocksMut, BuildError,
     Group, GroupMatch, GroupsMatch, GroupsOnboarded, KvBlockManager, Needs, Offload, OffloadOptions,
     Offloaded, Onboard, OnboardError, OnboardGroups, OnboardOptions, Onboarded, Parts, Preempted, Prefetch,
-    PrefixMatch, Purge, PurgeError, Purged, RegisterError, RegisterFault, Resumed, StackParts, Tenant,
-    TenantError, TenantId, TenantUse,
+    PrefixMatch, Purge, PurgeError, Purged, RegisterError, RegisterFault, Resumed, StackParts, TenantError,
+    TenantId, TenantUse,
 };
-pub use tier::Tier;
 pub use transfer::{Cause, Class};
+
+#[doc(hidden)]
+pub use kvstrata_tiers::figures;

@@ -3,6 +3,8 @@
 mod common;
 #[path = "common/sim/mod.rs"]
 mod sim;
+#[path = "common/tokio_time.rs"]
+mod time;
 
 use kvstrata::transfer::{
     Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide, Landed, Landing, Lands, Token,

@@ -6,6 +6,7 @@
 //! | `counting.rs` | an allocator that counts, for tests that nothing is allocated |
 //! | `forge.rs` | tokens and salts for a wanted XXH3 hash |
 //! | `forked.rs` | a forked child |
+//! | `virtual_time.rs` | tasks of one thread in virtual time |
 //! | `seeds.rs` | which seeds a simulation runs, on all cores, and what it says of those that fail |
 
 pub mod arrows;
@@ -13,3 +14,4 @@ pub mod counting;
 pub mod forge;
 pub mod forked;
 pub mod seeds;
+pub mod virtual_time;

@@ -5,6 +5,7 @@ use crate::disk::AdmissionPolicy;
 use kvstrata_core::Policy;
 use kvstrata_core::layout::{DType, HeadOrder, Model};
 use kvstrata_ffi::disk::Backend;
+pub use kvstrata_tiers::WriteMode;
 
 macro_rules! words {
     ($($(#[doc = $of:literal])+ $name:ident { $($(#[$inner:meta])+ $variant:ident = $word:literal,)+ })+) => {$(
@@ -46,15 +47,6 @@ words! {
         /// XXH3-128, for tokens that only trusted callers choose.
         Xxh3 = "xxh3",
     }
-    /// When a block is written to the tier below.
-    WriteMode {
-        /// As soon as it is registered.
-        Through = "write-through",
-        /// When its tier needs room, is above its watermark, or the block is idle.
-        Back = "write-back",
-        /// At the second request that has it, otherwise as `Back`.
-        SecondUse = "second-use",
-    }
     /// What is compared with its checksum on its way to the device.
     Verify {
         /// What comes from the host and from the disk.
@@ -74,6 +66,15 @@ words! {
         Mla = "mla",
         /// A state of a fixed size, whatever the number of tokens (Mamba, linear attention).
         State = "state",
+    }
+}
+
+impl Named for WriteMode {
+    fn all() -> Vec<WriteMode> {
+        WriteMode::ALL.to_vec()
+    }
+    fn name(self) -> &'static str {
+        WriteMode::name(self)
     }
 }
 

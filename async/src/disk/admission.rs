@@ -30,6 +30,7 @@
 
 use kvstrata_core::SequenceHash;
 use kvstrata_core::hash::Placement;
+use kvstrata_tiers::shared::{LINE, Sketch, line_of, remix, words};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -162,29 +163,9 @@ impl Admission {
         match &self.filter {
             Filter::Always => 0,
             Filter::SecondUse(doorkeeper) => doorkeeper.memory_bytes(),
-            Filter::TinyLfu { doorkeeper, sketch, .. } => {
-                doorkeeper.memory_bytes() + size_of_val(&*sketch.words)
-            }
+            Filter::TinyLfu { doorkeeper, sketch, .. } => doorkeeper.memory_bytes() + sketch.memory_bytes(),
         }
     }
-}
-
-/// Bits, or counters, for other purposes than choosing the line.
-fn remix(key: u64) -> u64 {
-    (key ^ (key >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
-}
-
-/// Words a cache line.
-const LINE: usize = 8;
-
-fn words(lines: usize) -> Box<[AtomicU64]> {
-    (0..lines * LINE).map(|_| AtomicU64::new(0)).collect()
-}
-
-/// First word of the line of `key`.
-fn line_of(words: &[AtomicU64], key: u64) -> usize {
-    let lines = (words.len() / LINE) as u128;
-    ((u128::from(key) * lines) >> 64) as usize * LINE
 }
 
 /// Which keys were inserted lately: at least the last half of `window` insertions, at most all of it.
@@ -253,66 +234,6 @@ impl Doorkeeper {
 
     fn memory_bytes(&self) -> usize {
         self.filters.iter().map(|filter| size_of_val(&**filter)).sum()
-    }
-}
-
-/// How often keys were added lately, up to 15: a count-min sketch.
-#[derive(Debug)]
-pub(crate) struct Sketch {
-    place: Placement,
-    words: Box<[AtomicU64]>,
-    additions: AtomicUsize,
-    period: usize,
-}
-
-impl Sketch {
-    const ROWS: usize = 4;
-    /// The most that is counted.
-    pub(crate) const MOST: u64 = 15;
-
-    pub(crate) fn new(blocks: usize, seed: u64) -> Sketch {
-        let lines = blocks.next_power_of_two().div_ceil(LINE);
-        let additions = AtomicUsize::new(0);
-        Sketch { place: Placement::new(seed), words: words(lines), additions, period: 10 * blocks }
-    }
-
-    /// What stands for a hash in the other calls.
-    pub(crate) fn key(&self, hash: SequenceHash) -> u64 {
-        self.place.of(hash)
-    }
-
-    /// Word and shift of the key's counter in each row; a row has two words of its line, 32 counters.
-    fn counters(&self, key: u64) -> impl Iterator<Item = (&AtomicU64, u32)> {
-        let line = line_of(&self.words, key);
-        let places = remix(key) >> 44;
-        (0..Sketch::ROWS).map(move |row| {
-            let place = (places >> (5 * row)) as usize % 32;
-            (&self.words[line + 2 * row + place / 16], (place as u32 % 16) * 4)
-        })
-    }
-
-    pub(crate) fn count(&self, key: u64) -> u64 {
-        self.counters(key).map(|(word, shift)| (word.load(Relaxed) >> shift) & 15).min().unwrap_or(0)
-    }
-
-    pub(crate) fn add(&self, key: u64) {
-        for (word, shift) in self.counters(key) {
-            // An error is a counter that is full.
-            let _ = word.fetch_update(Relaxed, Relaxed, |counters| {
-                ((counters >> shift) & 15 < 15).then(|| counters + (1 << shift))
-            });
-        }
-        if self.additions.fetch_add(1, Relaxed) + 1 == self.period {
-            self.halve();
-        }
-    }
-
-    #[cold]
-    fn halve(&self) {
-        for word in &self.words {
-            word.store((word.load(Relaxed) >> 1) & 0x7777_7777_7777_7777, Relaxed);
-        }
-        self.additions.store(self.period / 2, Relaxed);
     }
 }
 

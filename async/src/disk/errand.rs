@@ -15,7 +15,7 @@
 //! - I1: each errand is done, once, or told that there is no thread.
 //! - I2: errands of a line are done in the order that they were asked for.
 
-use crate::contained::contained;
+use kvstrata_tiers::shared::contained;
 use std::collections::VecDeque;
 use std::io;
 #[cfg(test)]

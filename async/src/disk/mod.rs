@@ -39,7 +39,6 @@ mod write;
 pub use crate::transfer::{
     FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates,
 };
-pub(crate) use admission::Sketch;
 pub use admission::{Admission, AdmissionPolicy, UnknownAdmission};
 pub use budget::Budget;
 pub use mover::DiskMover;

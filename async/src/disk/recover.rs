@@ -14,10 +14,10 @@
 //! - I2: records are input, and may say anything: parents in a circle, a slot or a hash twice. Nothing here depends on them for
 //!   more than which block is found under which hash; the payload is compared with its record whenever it is read.
 
-use crate::places::Places;
 use crate::transfer::Rejected;
 use kvstrata_core::{BlockId, BlockPool, ImmutableBlock, MutableBlock, Registered};
 use kvstrata_ffi::disk::{HashKey, OwnerId, Recovered};
+use kvstrata_tiers::shared::Places;
 use std::cell::LazyCell;
 use std::collections::HashMap;
 

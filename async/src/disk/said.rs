@@ -9,10 +9,10 @@
 //! Relaxed: only that one of those who find it out says it.
 
 use super::tier::DiskTier;
-use crate::contained::contained;
 use crate::transfer::RejectedAtOpening;
 use kvstrata_ffi::disk::{Concern, FailureCause, IoFailure, Rejection, ServiceState};
 use kvstrata_ffi::shown::shown_path;
+use kvstrata_tiers::shared::contained;
 use std::fmt::Display;
 use std::io::{Error, ErrorKind};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};

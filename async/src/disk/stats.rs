@@ -1,8 +1,8 @@
 //! What the tier counts.
 
-use crate::stripes::Stripes;
 use crate::transfer::{FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates};
 use kvstrata_ffi::disk::Rejection;
+use kvstrata_tiers::shared::Stripes;
 use std::sync::atomic::AtomicU64;
 
 /// A thread's counters.

@@ -37,13 +37,13 @@ use super::said::Said;
 use super::stats::Counters;
 use super::take::Taking;
 use super::unforgotten::Unforgotten;
-use crate::places::random_seed;
 use crate::transfer::{Rejected, RejectedAtOpening, RejectedReads, TierStats};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ConfigError, ImmutableBlock, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::BlockWrite;
 use kvstrata_ffi::disk::{
     Concern, FailureCause, IoFailure, OwnerId, Pending, Urgency, VolumeError, VolumeOptions, VolumeSet,
 };
+use kvstrata_tiers::shared::random_seed;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -3,10 +3,10 @@
 //! A setting that is a default says nothing. One that was given is what the caller wants.
 
 use super::build::{BuildError, given, needs};
-use super::stack::{Needs, Stack};
 use crate::config::{Group, ManagerConfig, bytes_text};
 use crate::tier::Tier;
-use kvstrata_core::{BlockPool, Policy};
+use kvstrata_core::{Policy, PoolConfig};
+use kvstrata_tiers::StackParts;
 
 /// The settings of a tier that say the same as a pool does.
 const KEYS: [(Tier, [&str; 3]); 3] = [
@@ -35,12 +35,12 @@ pub(super) fn check(
     config: &ManagerConfig,
     group: &Group,
     told: bool,
-    stack: &Stack,
+    stack: &StackParts,
 ) -> Result<(), BuildError> {
     let refuse = |why: String| Err(BuildError::Parts { group: stack.name.clone(), why });
     for (tier, [blocks, bytes, policy]) in KEYS {
-        let pool = stack.pool(tier);
-        let (wanted, there) = (config.blocks_of(group, tier), pool.map_or(0, BlockPool::capacity) as u64);
+        let pool = pool_of(stack, tier);
+        let (wanted, there) = (config.blocks_of(group, tier), pool.map_or(0, |(blocks, _)| blocks));
         if let Some(key) = [bytes, blocks].into_iter().find(|key| config.origin(key).is_given())
             && u64::from(wanted) != there
         {
@@ -50,11 +50,12 @@ pub(super) fn check(
             ));
         }
         let wanted = policy_of(config, tier);
-        if let Some(pool) = pool.filter(|pool| config.origin(policy).is_given() && pool.policy() != wanted) {
+        let given_policy = |(_, there): &(u64, Policy)| config.origin(policy).is_given() && *there != wanted;
+        if let Some((_, there)) = pool.filter(given_policy) {
             return refuse(format!(
                 "{}, and the parts' {tier} tier has {}; make them equal, or leave the setting out",
                 given(config, &[(policy, &wanted)]),
-                pool.policy()
+                there
             ));
         }
     }
@@ -78,11 +79,21 @@ pub(super) fn check(
         return refuse(format!(
             "by {key} ({}) it has {}, and by the parts {}; make them equal, or leave the setting out",
             config.origin(key),
-            words(needed),
-            words(stack.needs)
+            needed.words(),
+            stack.needs.words()
         ));
     }
     Ok(())
+}
+
+/// Blocks of a tier, and its policy.
+fn pool_of(parts: &StackParts, tier: Tier) -> Option<(u64, Policy)> {
+    let of = |pool: &PoolConfig| (u64::from(pool.blocks()), pool.given_policy());
+    match tier {
+        Tier::Device => Some(of(&parts.device)),
+        Tier::Host => parts.host.as_ref().map(of),
+        Tier::Disk => parts.disk.as_ref().map(|disk| (disk.pool().capacity() as u64, disk.pool().policy())),
+    }
 }
 
 fn said(config: &ManagerConfig, tier: Tier, key: &str) -> String {
@@ -102,14 +113,5 @@ fn policy_of(config: &ManagerConfig, tier: Tier) -> Policy {
         Tier::Device => config.device.policy,
         Tier::Host => config.host.policy,
         Tier::Disk => config.disk.policy,
-    }
-}
-
-/// For people.
-pub(super) fn words(needs: Needs) -> String {
-    match needs {
-        Needs::All { page } => format!("pages of {page} tokens"),
-        Needs::Last { page, window } => format!("pages of {page} tokens, a window of {window}"),
-        Needs::State { page } => format!("a state every {page} tokens"),
     }
 }

@@ -14,6 +14,7 @@ use crate::config::{HashFunction, ManagerConfig};
 use kvstrata_core::hash::{Hasher, Keyed};
 use kvstrata_ffi::disk::{Key, KeyError};
 use kvstrata_ffi::shown::{shown, shown_path};
+use kvstrata_tiers::Hashing;
 use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -62,28 +63,17 @@ pub enum HashKeyError {
     Random,
 }
 
-/// A hasher, and where its secret is kept.
-pub(super) struct Chosen {
-    pub(super) hasher: Hasher,
-    /// For people.
-    pub(super) origin: String,
-    /// Whether the next process has it too.
-    pub(super) lasts: bool,
-    /// Random: where the pools' tables put hashes, which may be an engine's own, or an attacker's.
-    pub(super) seed: u64,
-}
-
 /// The hasher that the settings ask for; makes the key file beside the volumes, if there is to be one.
-pub(super) fn choose(config: &ManagerConfig) -> Result<Chosen, HashKeyError> {
+pub(super) fn choose(config: &ManagerConfig) -> Result<Hashing, HashKeyError> {
     chosen(config, true)
 }
 
-fn chosen(config: &ManagerConfig, writes: bool) -> Result<Chosen, HashKeyError> {
+fn chosen(config: &ManagerConfig, writes: bool) -> Result<Hashing, HashKeyError> {
     let drawn = Key::random().map_err(|_| HashKeyError::Random)?;
     let seed = drawn.expose().iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
     if config.hash.function == HashFunction::Xxh3 {
         let origin = "no secret: anyone who chooses tokens can choose hashes".to_owned();
-        return Ok(Chosen { hasher: Hasher::Xxh3, origin, lasts: true, seed });
+        return Ok(Hashing { hasher: Hasher::Xxh3, origin, lasts: true, seed });
     }
     let failed = |setting| move |source| HashKeyError::Key { setting, source };
     let (key, origin) = match (&config.hash.key_file, &config.hash.key_env) {
@@ -104,7 +94,7 @@ fn chosen(config: &ManagerConfig, writes: bool) -> Result<Chosen, HashKeyError> 
         },
     };
     let lasts = origin != OF_THIS_PROCESS;
-    Ok(Chosen { hasher: Keyed::new(key.expose()).into(), origin, lasts, seed })
+    Ok(Hashing { hasher: Keyed::new(key.expose()).into(), origin, lasts, seed })
 }
 
 /// Which secret a manager of these settings would have, in words, without making a file.

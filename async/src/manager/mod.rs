@@ -1,180 +1,56 @@
-//! [`KvBlockManager`]: KV blocks over device (G1), host (G2) and disk (G3), for an engine to embed. Remote stores (G4) are not there yet.
+//! [`KvBlockManager`]: KV blocks over device (G1), host (G2) and disk (G3), for an LLM engine to embed. Remote stores (G4) are not there yet.
 //!
-//! ```text
-//!   engine ─ match_prefix ─► what is there ─ onboard ─► Blocks                     (held: nobody changes or evicts them)
-//!          ─ allocate ─────► BlocksMut ─ fill, register ─► Blocks ─ drop ─► inactive, tail first
-//!
-//!   device ◄── flights up ── host ◄──── disk          brought up when asked for; what is below stays there
-//!          ── flights down ─►    ────►                when room is needed, or before
-//! ```
+//! The manager makes the tiers as its settings say, and runs them ([`kvstrata_tiers`]): on a tokio runtime, with its own where there is none.
 //!
 //! | file | what |
 //! |---|---|
-//! | `hash_key.rs` | the secret of the block hashes |
-//! | `build.rs`, `devices.rs`, `volumes.rs`, `volume_files.rs`, `rules.rs` | a manager of settings, or of parts |
-//! | `acquire.rs` | all blocks of a sequence in one call |
+//! | `build.rs`, `rules.rs` | a manager of settings, or of parts |
+//! | `devices.rs`, `volumes.rs`, `volume_files.rs` | the device and the disk of a group |
 //! | `memory.rs`, `agree.rs` | memory that there is not, and parts that contradict settings: refused |
-//! | `blocks.rs` | owned handles, by the list |
-//! | `matching.rs` | what of a sequence is there |
-//! | `groups.rs`, `group.rs` | groups of layers: prefixes that all of them have; the calls for one of them |
-//! | `onboard.rs`, `onboarding.rs` | a request's run on its way up |
-//! | `offload.rs` | copies down on request |
-//! | `preempt.rs`, `forget.rs` | a request gives up its blocks, and has them again; what it leaves behind |
-//! | `allocate.rs`, `line.rs` | blocks to fill; who waits for them |
-//! | `deadlines.rs` | who has waited for too long; what becomes of the manager when its runtime ends |
-//! | `own.rs` | a runtime of the manager's own |
-//! | `inner.rs`, `traffic.rs`, `out.rs` | the lock, what is under it, what is done outside |
-//! | `up.rs`, `down.rs`, `ended.rs`, `turn_back.rs` | flights, and their ends |
-//! | `room.rs`, `grounded.rs`, `aside.rs` | the room that they need below, and in queues; who waits for it |
-//! | `slow.rs` | a tier below that takes its time: who waits for it, and what is dropped instead |
-//! | `prefetch.rs` | bringing blocks up before they are asked for |
-//! | `schedule.rs`, `steps.rs`, `unwritten.rs` | the engine's clock, and what waits for its gates; copies down by layers; blocks registered before they are written |
-//! | `ahead.rs` | copies ahead of need: watermarks, idleness, what is owed |
-//! | `ready.rs` | what was copied ahead, and leaves first |
-//! | `parked.rs` | blocks that are never used again |
-//! | `describe.rs` | for people |
-//! | `shutdown.rs` | the end |
-//! | `checked.rs` | writes to the disk, compared with their sums |
-//! | `stack.rs` | the tiers of a group of layers; beside each pool the core's `ages`, `owners`, `classes`, `parents` |
-//! | `tenants/` | whose blocks are whose: quotas, purge |
-//! | `counts.rs`, `busy.rs`, `watch.rs` | what has happened; how long paths were busy; what was looked up, and how long it all took |
-//! | `asked.rs` | when a call came that is answered later, and its span |
-//! | `notices.rs` | what an operator can act on, said once |
-//! | `metrics.rs` | all figures, for [`crate::metrics`] |
-//! | `census.rs` | conservation: where every block is (tests, diagnosis) |
-//!
-//! Invariants, each shown by the simulation (`async/tests/simulation/`)
-//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the line + parked = capacity.
-//! - I2: what is in flight is held by its flight, both ends, until the mover has answered.
-//! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed transfer fails exactly the
-//!   requests that wait for it.
-//! - I4: whoever waits is answered: by the end of a flight, by a deadline, by shutdown, or by the end of the manager's runtime, which closes it.
-//! - I5: who allocates is served in order of arrival, wholly, of all groups that it asks for; but for who waits at its tenant's quota, who holds up
-//!   its own tenant only (`tenants/held.rs`). What can never be served is refused at once.
-//! - I6: a hash is on its way up once, and on its way down once; in host and disk it is once. In the device it may be twice: where an engine
-//!   has registered a copy when one is registered that somebody reads, turned back from its way down, or announced layer by layer
-//!   (`register_beside`). Both have the hash's bytes, a look-up finds one of them, and each leaves by itself; the one that leaves
-//!   last finds the other below, or on its way there.
-//! - I7: room is made without waiting for whoever waits for it: a victim that finds no place below is dropped.
-//! - I8: who allocates waits for writes to a slower tier for as long as the group's patience lets it, and no longer; what would make it wait for
-//!   longer is dropped, and counted by its cause (`slow.rs`).
+//! | `hash_key.rs` | the secret of the block hashes |
+//! | `attendance.rs`, `own.rs` | the clock, the timer, the tasks; a runtime of the manager's own |
 
-mod acquire;
 mod agree;
-mod ahead;
-mod allocate;
-mod aside;
-mod asked;
-mod blocks;
+mod attendance;
 mod build;
-mod busy;
-mod census;
-mod checked;
-mod counts;
-mod deadlines;
-mod describe;
 mod devices;
-mod down;
-mod ended;
-mod forget;
-mod grounded;
-mod group;
-mod groups;
 #[doc(hidden)]
 pub mod hash_key;
-mod inner;
-mod line;
-mod matching;
 #[doc(hidden)]
 pub mod memory;
-mod metrics;
-mod notices;
-mod offload;
-mod onboard;
-mod onboarding;
-mod out;
 mod own;
-mod parked;
-mod phase;
-mod preempt;
-mod prefetch;
-mod ready;
-mod room;
 mod rules;
-mod schedule;
-mod shutdown;
-mod slow;
-mod stack;
-mod steps;
-mod tenants;
-mod traffic;
-mod transfers;
-mod turn_back;
-mod unwritten;
-mod up;
 #[doc(hidden)]
 pub mod volume_files;
 #[doc(hidden)]
 pub mod volumes;
-mod watch;
 
-pub use crate::metrics::{ManagerStats, PathStats, Refusal};
-pub use acquire::{Acquire, AcquireError, Acquired};
-pub use allocate::{AllocateError, AllocateOptions};
-pub use blocks::{Blocks, BlocksMut, RegisterError, RegisterFault, TooManyReferences};
-pub use build::{BuildError, Parts, StackParts};
-pub use census::{Census, TierCensus};
-pub use group::Group;
-pub use groups::{GroupMatch, GroupsMatch, GroupsOnboarded, OnboardGroups};
+pub use build::{BuildError, Parts};
 pub use hash_key::HashKeyError;
-pub use matching::PrefixMatch;
-pub use offload::{Offload, OffloadOptions, Offloaded};
-pub use onboard::{Onboard, OnboardError, OnboardOptions, Onboarded};
+pub use kvstrata_tiers::metrics::{ManagerStats, PathStats, Refusal};
+pub use kvstrata_tiers::{
+    Acquire, AcquireError, Acquired, Ahead, AllocateError, AllocateOptions, Blocks, BlocksMut, Census, Group,
+    GroupMatch, GroupsMatch, GroupsOnboarded, Needs, Offload, OffloadOptions, Offloaded, Onboard,
+    OnboardError, OnboardGroups, OnboardOptions, Onboarded, PartsError, Preempted, Prefetch, PrefixMatch,
+    Purge, PurgeError, Purged, PurgedTier, RegisterError, RegisterFault, Resumed, StackParts, TenantError,
+    TenantId, TenantUse, TierCensus, Tiers, TooManyReferences,
+};
 pub use own::OwnRuntime;
-pub use preempt::{Preempted, Resumed};
-pub use prefetch::Prefetch;
-pub use stack::Needs;
-use tenants::TenantHandle;
-pub use tenants::{Purge, PurgeError, Purged, PurgedTier, Tenant, TenantError, TenantId, TenantUse};
-pub use unwritten::Ahead;
 pub use volumes::DiskError;
 
 use crate::config::ManagerConfig;
-use crate::metrics::{Endpoint, Metrics, Requests};
-use crate::scheduler::Misuse;
-use crate::tier::Tier;
-use inner::Inner;
-use kvstrata_core::hash::{Hasher, Salt, SaltParts};
-use kvstrata_core::{DevicePort, SequenceHash, Token, TokenBlockSequence};
+use crate::metrics::Endpoint;
+use attendance::Attendance;
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
-use tracing::field::Empty;
-use tracing::{Instrument, info_span};
 
-/// KV blocks over the tiers of a machine. Clones are the same manager. Its calls are for the first group of layers, where they are not for
-/// all; those of a hybrid model's others are had by [`group`](KvBlockManager::group).
+/// KV blocks over the tiers of a machine, and what runs them. Clones are the same manager. All calls are those of [`Tiers`].
 #[derive(Clone)]
 pub struct KvBlockManager {
-    inner: Arc<Inner>,
-    /// For whom it is asked.
-    tenant: TenantHandle,
-    /// When the last one goes, what has not begun is not begun any more.
-    _users: Arc<Users>,
-}
-
-/// All clones of a manager.
-struct Users(Arc<Inner>);
-
-impl Drop for Users {
-    fn drop(&mut self) {
-        if self.0.is_inherited() {
-            return self.0.keep();
-        }
-        self.0.with(|traffic| traffic.close(&self.0));
-        self.0.endpoint().take();
-    }
+    tiers: Tiers,
+    attendance: Arc<Attendance>,
 }
 
 impl KvBlockManager {
@@ -194,295 +70,26 @@ impl KvBlockManager {
         build::of_parts(config, parts)
     }
 
-    fn over(inner: Arc<Inner>) -> KvBlockManager {
-        let users = Arc::new(Users(Arc::clone(&inner)));
-        KvBlockManager { inner, tenant: TenantHandle::default(), _users: users }
-    }
-
-    /// The longest leading run of a sequence over all tiers, held.
-    #[must_use]
-    pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
-        self.inner.look_up(0, hashes).by(&self.tenant)
-    }
-
-    /// The longest leading run that the device has, held; one use of each of its blocks.
-    #[must_use]
-    pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
-        self.inner.look_up_in_device(0, hashes)
-    }
-
-    /// The same, for a request whose use of these blocks was noted already, by an earlier match of the same hashes.
-    #[must_use]
-    pub fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
-        self.inner.match_device(0, hashes)
-    }
-
-    /// Brings a run up to the device. It begins at once; the future ends when all of it is there, or will not be.
-    ///
-    /// The run's blocks that the device has are held meanwhile. Two that hold some and wait for more may wait for each other, as any two that
-    /// allocate while they hold blocks: then the one whose deadline passes first gets what is there, and gives it up or computes the rest.
-    /// The manager cannot tell before: who allocates is not known to be the one who holds a list, and any list may be dropped this moment.
-    ///
-    /// # Errors
-    /// [`OnboardError`]; the run is released.
-    pub fn onboard(&self, found: PrefixMatch, options: OnboardOptions) -> Result<Onboard, OnboardError> {
-        Onboard::begin(&self.inner, found.by(&self.tenant), options)
-    }
-
-    /// As [`match_prefix`](KvBlockManager::match_prefix) and [`onboard`](KvBlockManager::onboard) of the whole run. Of another tenant's blocks
-    /// no more come than that one may have in the device: the next is missed, as one that is late.
-    ///
-    /// # Errors
-    /// [`OnboardError`].
-    pub async fn restore_to_gpu(&self, hashes: &[SequenceHash]) -> Result<Onboarded, OnboardError> {
-        let found = self.match_prefix(hashes);
-        Ok(self.onboard(found, OnboardOptions::default())?.await)
-    }
-
-    /// Blocks to fill: free ones, or those of victims, whose bytes go down first. Who came first is served first.
-    ///
-    /// # Errors
-    /// [`AllocateError`]: more than the device has, or none until the deadline (`deadline.allocate`).
-    pub async fn allocate(&self, count: usize) -> Result<BlocksMut, AllocateError> {
-        self.allocate_with(count, AllocateOptions::default()).await
-    }
-
-    /// The same with a deadline of its own.
-    ///
-    /// # Errors
-    /// [`AllocateError`].
-    pub async fn allocate_within(
-        &self,
-        count: usize,
-        deadline: Duration,
-    ) -> Result<BlocksMut, AllocateError> {
-        self.allocate_with(count, AllocateOptions::within(deadline)).await
-    }
-
-    /// The same for a request, by its number.
-    ///
-    /// # Errors
-    /// [`AllocateError`].
-    pub async fn allocate_with(
-        &self,
-        count: usize,
-        options: AllocateOptions,
-    ) -> Result<BlocksMut, AllocateError> {
-        allocate::allocate(&self.inner, 0, count, options, self.tenant.id()).await
-    }
-
-    /// One block to fill.
-    ///
-    /// # Errors
-    /// [`AllocateError`].
-    pub async fn get_mutable_block(&self) -> Result<BlocksMut, AllocateError> {
-        self.allocate(1).await
-    }
-
-    /// Blocks of a group of layers to fill.
-    ///
-    /// # Errors
-    /// [`AllocateError`]. There is no group of that number: as if it had no blocks.
-    pub async fn allocate_group(&self, group: usize, count: usize) -> Result<BlocksMut, AllocateError> {
-        match u16::try_from(group).ok().filter(|_| group < self.groups()) {
-            Some(stack) => {
-                allocate::allocate(&self.inner, stack, count, AllocateOptions::default(), self.tenant.id())
-                    .await
-            }
-            None => Err(AllocateError::TooMany { requested: count, capacity: 0 }),
-        }
-    }
-
-    /// Blocks that can be had without waiting for a transfer; none if there are fewer, or others wait.
-    #[must_use]
-    pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
-        allocate::try_allocate(&self.inner, 0, count, self.tenant.id())
-    }
-
-    /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future is dropped, or
-    /// answers by its deadline (`deadline.offload`).
-    ///
-    /// Within an iteration whose bytes (`iteration.bytes`) are spent a copy waits for the next one. So whoever begins the iterations does not await
-    /// this within one, nor [`persist`](KvBlockManager::persist), nor an onboarding of a class that does not hurry: it would wait until the deadline.
-    pub fn offload(&self, blocks: &Blocks, options: OffloadOptions) -> Offload {
-        Offload::begin(blocks, options)
-    }
-
-    /// Reaches the bytes of the device's blocks, where the manager has made the device or was given a way.
-    #[must_use]
-    pub fn device_port(&self) -> Option<&Arc<dyn DevicePort>> {
-        self.inner.stack(0).port.as_ref()
-    }
-
-    /// Copies blocks to the disk tier, wherever above they are, so that they outlive the process. Ends when they are down; what the tier
-    /// has no room for or its admission refuses, and what is nowhere, is counted as refused, and stays where it is. What is not down by the deadline (`deadline.offload`) is counted as failed.
-    /// What a pass still writes waits for it; about awaiting this within an iteration see [`offload`](KvBlockManager::offload).
-    pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
-        offload::persist(&self.inner, 0, hashes).await
-    }
-
-    /// Takes the hint that a sequence will be asked for: its blocks are brought up when nobody needs the room more, as many at a time as
-    /// `prefetch.blocks` allows. Of a sequence that is longer than the device has blocks, the leading ones that it could have are remembered; the others
-    /// count in [`ManagerStats::hints_cut`]. Drop what this returns to withdraw the hint.
-    pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
-        Prefetch::of(&self.inner, 0, hashes, self.tenant.id())
-    }
-
-    /// The same of tokens, as a queued request has them: their hashes are made by the pages of the first group, with the salt that the
-    /// sequence is registered with ([`Tenant::salt`], or `SaltParts`). A hybrid model's other groups have pages of their own: hint each
-    /// ([`Group::prefetch_tokens`]).
-    pub fn prefetch_tokens(&self, tokens: &[Token], salt: Salt) -> Prefetch {
-        self.prefetch(&self.hashes_of(tokens, salt))
-    }
-
-    /// The deployment's hash function, with its secret: for salts and sequences that are made outside of the manager.
-    #[must_use]
-    pub fn hasher(&self) -> &Hasher {
-        &self.inner.hashing.hasher
-    }
-
-    /// The salt of sequences that belong to no tenant. Sequences share blocks if they share the salt.
-    #[must_use]
-    pub fn salt(&self, model: &str, lora: &str, extra: &[&[u8]]) -> Salt {
-        SaltParts { tenant: "", model, lora, extra }.salt(self.hasher())
-    }
-
-    /// [`Group::sequence`] of the first group.
-    ///
-    /// # Panics
-    /// Never: a manager has a group.
-    #[must_use]
-    pub fn sequence(&self, salt: Salt) -> TokenBlockSequence {
-        self.group(0).expect("a manager has a group").sequence(salt)
-    }
-
-    /// [`Group::hashes_of`] of the first group.
-    #[must_use]
-    pub fn hashes_of(&self, tokens: &[Token], salt: Salt) -> Vec<SequenceHash> {
-        self.group(0).map_or_else(Vec::new, |group| group.hashes_of(tokens, salt))
-    }
-
-    /// An iteration of the model begins. Its number, for gates. The bytes that it allows ([`iteration.bytes`](crate::config)) are anew.
-    ///
-    /// # Errors
-    /// [`Misuse`]: one is running.
-    pub fn iteration_begin(&self) -> Result<u64, Misuse> {
-        self.inner.iteration_begin()
-    }
-
-    /// A layer of the running iteration no longer uses its part of blocks: what waits for it goes on.
-    ///
-    /// # Errors
-    /// [`Misuse`]: none is running, or the layer is done already, or there is none of that number.
-    pub fn layer_done(&self, layer: u32) -> Result<(), Misuse> {
-        self.inner.layer_done(layer)
-    }
-
-    /// The running iteration is over: what waits for it goes on, and blocks that will have to leave soon, or have been idle for long, are
-    /// copied to the tier below.
-    ///
-    /// # Errors
-    /// [`Misuse`]: none is running.
-    pub fn iteration_end(&self) -> Result<u64, Misuse> {
-        self.inner.iteration_end()
-    }
-
-    /// A whole iteration, for engines that do not tell when theirs begin and end.
-    ///
-    /// # Errors
-    /// [`Misuse`]: one is running.
-    pub fn step(&self) -> Result<u64, Misuse> {
-        self.inner.step()
-    }
-
-    /// Looks at the watermarks now, and begins to copy what is above them. Each iteration's end does so.
-    pub fn check_watermark(&self) {
-        self.inner.check_watermark();
-    }
-
-    /// Takes note that a block of the device is used: it becomes the most recent of its tier. Whether the device has it.
-    pub fn access(&self, hash: SequenceHash) -> bool {
-        !self.inner.use_in_device(0, &[hash]).is_empty()
-    }
-
-    /// Tiers, sizes and the ways that bytes take, for people.
-    #[must_use]
-    pub fn describe(&self) -> String {
-        if self.inner.is_inherited() { inner::INHERITED.to_owned() } else { describe::describe(&self.inner) }
-    }
-
-    /// What it has done.
-    #[must_use]
-    pub fn stats(&self) -> ManagerStats {
-        self.inner.counts.snapshot(self.inner.elapsed())
-    }
-
-    /// The figures that an operator watches, all of them. Sums are a moment old while others go on. In a forked child: what had been
-    /// counted at the fork, without the disk's figures, tenants and what waits.
-    #[must_use]
-    pub fn metrics(&self) -> Metrics {
-        metrics::metrics(&self.inner)
-    }
-
-    /// Tells of the engine's requests what a router asks of a worker ([`WorkerMetrics`](crate::metrics::WorkerMetrics)): the manager knows blocks, not
-    /// slots, nor who waits before it is asked.
-    pub fn tell_requests(&self, requests: Requests) {
-        self.inner.watch.tell(requests);
-    }
-
-    /// Where the figures are served (`metrics.listen`), while they are: until a [`shutdown`](KvBlockManager::shutdown) is over.
+    /// Where the figures are served (`metrics.listen`), while they are: until a [`shutdown`](Tiers::shutdown) is over.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        if self.inner.is_inherited() {
+        if self.tiers.is_inherited() {
             return None;
         }
-        self.inner.endpoint().as_ref().map(Endpoint::address)
+        self.attendance.endpoint().as_ref().map(Endpoint::address)
     }
+}
 
-    /// Where every block is. Exact at rest only; for tests and diagnosis.
-    #[must_use]
-    pub fn census(&self) -> Census {
-        // In a forked child nobody knows.
-        if self.inner.is_inherited() { Census::default() } else { census::census(&self.inner) }
-    }
+impl Deref for KvBlockManager {
+    type Target = Tiers;
 
-    /// What a tier's pool of the first group has counted: registrations, evictions. Nothing where there is no such tier.
-    #[must_use]
-    pub fn pool_stats(&self, tier: Tier) -> kvstrata_core::pool::Stats {
-        self.inner.stack(0).pool(tier).map_or_else(Default::default, kvstrata_core::BlockPool::stats)
-    }
-
-    /// Blocks of a tier of the first group that are free, or that nobody holds: what an allocation can have, as far as others do not take it before.
-    #[must_use]
-    pub fn available(&self, tier: Tier) -> usize {
-        self.inner.stack(0).pool(tier).map_or(0, kvstrata_core::BlockPool::available)
-    }
-
-    /// Blocks of a tier of the first group; 0 where there is none.
-    #[must_use]
-    pub fn capacity(&self, tier: Tier) -> usize {
-        self.inner.stack(0).pool(tier).map_or(0, kvstrata_core::BlockPool::capacity)
-    }
-
-    /// Ends what is under way: no more transfers begin; those that have are waited for, and so is what a caller waits for. What is not
-    /// over by the deadline (`deadline.shutdown`) goes on without anybody, and owns its memory until the hardware has answered. Returns
-    /// whether all was over. Then the disk tier is closed too, with the mark of a clean end, whoever still has a handle, and
-    /// figures are not served any more: the next manager of the same settings may be made at once. Without a shutdown that is done when the last
-    /// handle is dropped, whose thread waits for it as long.
-    ///
-    /// Blocks of device and host are not written to the disk for that, but for what is owed by `offload.mode = "through"` and finds room: what is to outlive the process is
-    /// [persisted](KvBlockManager::persist) before.
-    pub async fn shutdown(&self) -> bool {
-        let span = info_span!("shutdown", clean = Empty);
-        let clean = self.inner.shutdown().instrument(span.clone()).await;
-        span.record("clean", clean);
-        clean
+    fn deref(&self) -> &Tiers {
+        &self.tiers
     }
 }
 
 impl fmt::Debug for KvBlockManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tiers = Tier::ALL.map(|tier| format!("{tier} {}", self.capacity(tier)));
-        write!(f, "KvBlockManager({}; blocks of {} bytes)", tiers.join(", "), self.inner.stack(0).block_bytes)
+        write!(f, "KvBlockManager({:?})", self.tiers)
     }
 }

@@ -1,36 +1,9 @@
-//! The settings that flights go by.
+//! The rules of the tiers, as the settings say them.
 
-use super::ahead::Ahead;
-use crate::config::{ManagerConfig, Verify, WriteMode};
-use crate::disk::Sketch;
-use std::time::Duration;
-
-/// Of a manager, as plain values.
-#[derive(Debug, Clone)]
-pub(super) struct Rules {
-    pub(super) verify_host: bool,
-    pub(super) mode: WriteMode,
-    pub(super) host_headroom: u32,
-    pub(super) device_ahead: Ahead,
-    pub(super) host_ahead: Ahead,
-    /// Flights of prefetches at a time; 0: none are made.
-    pub(super) prefetch_blocks: u32,
-    pub(super) prefetch_hints: u32,
-    /// Uses from which on a victim is hot; none: never.
-    pub(super) hot_from: Option<u64>,
-    /// An engine that has begun no iteration for so long is idle; none: it never is.
-    pub(super) idle_engine_after: Option<Duration>,
-    /// Tenants that have figures.
-    pub(super) tenants_shown: u32,
-    pub(super) retries: u32,
-    /// So many times as long for a byte as copies to host memory, and a tier below keeps up.
-    pub(super) keeps_up: u32,
-    pub(super) retry_after: Duration,
-    pub(super) allocate_deadline: Duration,
-    pub(super) onboard_deadline: Duration,
-    pub(super) offload_deadline: Duration,
-    pub(super) shutdown_deadline: Duration,
-}
+use crate::config::{ManagerConfig, Verify};
+use crate::transfer::{Breaker, Limits, Path};
+use kvstrata_tiers::shared::Sketch;
+use kvstrata_tiers::{Quotas, Rules, Watermarks};
 
 /// Heat is uses of late by the most that are counted.
 fn hot_from(config: &ManagerConfig) -> Option<u64> {
@@ -39,39 +12,75 @@ fn hot_from(config: &ManagerConfig) -> Option<u64> {
     (config.prefetch.blocks > 0 && below).then_some(uses.max(1))
 }
 
-impl Rules {
-    pub(super) fn of(config: &ManagerConfig) -> Rules {
-        Rules {
-            verify_host: config.onboard.verify == Verify::All,
-            mode: config.offload.mode,
-            host_headroom: config.host.headroom,
-            device_ahead: Ahead {
-                high: config.watermark.device,
-                low: config.watermark.device_low,
-                idle_after: config.idle.host_after,
-            },
-            host_ahead: Ahead {
-                high: config.watermark.host,
-                low: config.watermark.host_low,
-                idle_after: config.idle.disk_after,
-            },
-            prefetch_blocks: config.prefetch.blocks,
-            prefetch_hints: config.prefetch.hints,
-            hot_from: hot_from(config),
-            idle_engine_after: config.iteration.idle,
-            tenants_shown: config.metrics.tenants,
-            retries: config.transfer.retries,
-            keeps_up: config.transfer.keeps_up,
-            retry_after: config.transfer.retry_after,
-            allocate_deadline: config.deadline.allocate,
-            onboard_deadline: config.deadline.onboard,
-            offload_deadline: config.deadline.offload,
-            shutdown_deadline: config.deadline.shutdown,
-        }
+fn limits(config: &ManagerConfig, path: Path) -> Limits {
+    let transfer = &config.transfer;
+    let own = match path {
+        Path::DeviceToHost => transfer.in_flight_device_to_host,
+        Path::HostToDisk => transfer.in_flight_host_to_disk,
+        Path::HostToDevice => transfer.in_flight_host_to_device,
+        Path::DiskToDevice => transfer.in_flight_disk_to_device,
+    };
+    Limits {
+        in_flight: u32::MAX,
+        in_flight_bytes: own.unwrap_or(transfer.in_flight),
+        quantum_bytes: transfer.quantum,
     }
+}
 
-    /// Whether a victim of the device is worth a copy; `again`: it was used a second time.
-    pub(super) fn keeps(&self, again: bool) -> bool {
-        self.mode != WriteMode::SecondUse || again
+fn quotas(config: &ManagerConfig) -> Quotas {
+    let quota = &config.quota;
+    let named = config.tenants().iter();
+    Quotas {
+        tenants: quota.tenants as usize,
+        parts: [quota.device, quota.host, quota.disk],
+        named: named.map(|tenant| (tenant.name.clone(), [tenant.device, tenant.host, tenant.disk])).collect(),
+    }
+}
+
+pub(super) fn of(config: &ManagerConfig) -> Rules {
+    Rules {
+        verify_host: config.onboard.verify == Verify::All,
+        mode: config.offload.mode,
+        host_headroom: config.host.headroom,
+        device_ahead: Watermarks {
+            high: config.watermark.device,
+            low: config.watermark.device_low,
+            idle_after: config.idle.host_after,
+        },
+        host_ahead: Watermarks {
+            high: config.watermark.host,
+            low: config.watermark.host_low,
+            idle_after: config.idle.disk_after,
+        },
+        prefetch_blocks: config.prefetch.blocks,
+        prefetch_hints: config.prefetch.hints,
+        hot_from: hot_from(config),
+        idle_engine_after: config.iteration.idle,
+        iteration_bytes: config.iteration.bytes,
+        tenants_shown: config.metrics.tenants,
+        retries: config.transfer.retries,
+        retry_after: config.transfer.retry_after,
+        keeps_up: config.transfer.keeps_up,
+        queue: config.transfer.queue,
+        in_flight: Path::ALL.map(|path| limits(config, path)),
+        patience: config.transfer.patience,
+        breaker: Breaker::new(config.transfer.slow_above, config.transfer.slow_below),
+        allocate_deadline: config.deadline.allocate,
+        onboard_deadline: config.deadline.onboard,
+        offload_deadline: config.deadline.offload,
+        shutdown_deadline: config.deadline.shutdown,
+        histograms: config.metrics.histograms,
+        quotas: quotas(config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn default_settings_are_the_default_rules() {
+        let config = ManagerConfig::builder().build().expect("the defaults");
+        assert_eq!(format!("{:?}", of(&config)), format!("{:?}", Rules::default()));
     }
 }

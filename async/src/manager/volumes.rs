@@ -3,7 +3,6 @@
 //! With `disk.paths` its volumes are files that stay: the next manager of the same model, weights and geometry finds their blocks again, and
 //! one of others is refused. Without, there is one file that has no name and goes with the process.
 
-use super::hash_key::Chosen;
 use super::volume_files;
 use crate::config::{DiskFill, Group, ManagerConfig};
 use crate::disk::{DiskTier, TierError, TierOptions};
@@ -14,6 +13,7 @@ use kvstrata_core::{Policy, PoolConfig, Xxh3};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{Key, KeyError, VolumeError, VolumeOptions};
 use kvstrata_ffi::shown::{shown, shown_path};
+use kvstrata_tiers::Hashing;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -106,7 +106,7 @@ pub(super) fn open(
     config: &ManagerConfig,
     group: &Group,
     arena: &Arc<HostArena>,
-    hashing: &Chosen,
+    hashing: &Hashing,
 ) -> Result<DiskTier, DiskError> {
     let disk = &config.disk;
     let made = Made { config, group, arena, hashing, key: key(config)?, layout: group.fingerprint()? };
@@ -141,7 +141,7 @@ struct Made<'m> {
     config: &'m ManagerConfig,
     group: &'m Group,
     arena: &'m Arc<HostArena>,
-    hashing: &'m Chosen,
+    hashing: &'m Hashing,
     key: Option<Key>,
     layout: u128,
 }
@@ -189,7 +189,7 @@ pub fn key(config: &ManagerConfig) -> Result<Option<Key>, DiskError> {
 
 /// Whose bytes they are, and by which hashes they are named: as much of the model as the settings know in the upper half,
 /// hash function and secret in the lower one ([`is_of_other_hashes`]).
-fn model_fingerprint(config: &ManagerConfig, group: &Group, hashing: &Chosen) -> u128 {
+fn model_fingerprint(config: &ManagerConfig, group: &Group, hashing: &Hashing) -> u128 {
     let model = config.model_name().unwrap_or_default();
     let geometry = &config.geometry;
     let mut of = format!("{model} {} {} {} {:?}", geometry.tp, geometry.rank, group.name, group.layers);

@@ -23,8 +23,8 @@
 //! Relaxed throughout. `stop`: who reads it late finds no more connections, and looks again. The counts publish nothing; each is exact, since it is what
 //! `fetch_add` gave that decides.
 
+use super::CONTENT_TYPE;
 use super::head::{Head, HeadReader, MOST_BYTES, TooLong};
-use super::text::CONTENT_TYPE;
 use kvstrata_ffi::process::Uninherited;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;

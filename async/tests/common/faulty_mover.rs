@@ -9,7 +9,7 @@
 //! Needs `common` at the test's root.
 
 use crate::common::Random;
-use kvstrata::transfer::{Cause, Copies, DeviceMover, Failure, Landed, Landing, Lands};
+use kvstrata_tiers::transfer::{Cause, Copies, DeviceMover, Failure, Landed, Landing, Lands};
 use std::sync::{Arc, Mutex};
 
 /// What goes wrong, in percent: of lists, and for failures of copies.

@@ -2,7 +2,7 @@
 
 use crate::ground::{BLOCK_BYTES, BLOCKS, Ground, LAYERS, pattern};
 use kvstrata::config::{DeviceKind, ManagerConfig};
-use kvstrata::manager::{Blocks, KvBlockManager, Needs, OnboardOptions, Parts, StackParts};
+use kvstrata::manager::{Blocks, KvBlockManager, Needs, OnboardOptions, Parts, StackParts, Tiers};
 use kvstrata::movers::CudaMoverOptions;
 use kvstrata::transfer::Cause;
 use kvstrata_core::{PoolConfig, SequenceHash, Storage};
@@ -44,7 +44,7 @@ fn bytes_of(hash: SequenceHash) -> Vec<u8> {
     pattern((hash.to_u128() >> 64) as u64 * 100 + hash.to_u128() as u64, BLOCK_BYTES)
 }
 
-async fn compute(manager: &KvBlockManager, ground: &Ground, hashes: &[SequenceHash]) -> Blocks {
+async fn compute(manager: &Tiers, ground: &Ground, hashes: &[SequenceHash]) -> Blocks {
     let blocks = manager.allocate(hashes.len()).await.expect("blocks");
     for (block, hash) in blocks.ids().iter().zip(hashes) {
         ground.poke(block.0, &bytes_of(*hash));

@@ -6,6 +6,8 @@
 mod common;
 #[path = "../common/sim/mod.rs"]
 mod sim;
+#[path = "../common/tokio_time.rs"]
+mod time;
 
 mod contract;
 mod failures;

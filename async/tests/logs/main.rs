@@ -18,6 +18,8 @@ mod requests;
 #[path = "../common/sim/mod.rs"]
 mod sim;
 mod slow;
+#[path = "../common/tokio_time.rs"]
+mod time;
 mod volumes;
 
 use gated::Ground;

@@ -3,7 +3,7 @@
 use crate::ears::{Heard, listen};
 use crate::ground::{BYTES, hashes, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tiers};
 use kvstrata::transfer::{DiskPort, HostMemory};
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
@@ -46,7 +46,7 @@ fn over(disk: &Arc<SimDisk>) -> KvBlockManager {
     KvBlockManager::of_parts(&config, parts).expect("parts that fit")
 }
 
-async fn fill(manager: &KvBlockManager, sequences: std::ops::Range<u64>) {
+async fn fill(manager: &Tiers, sequences: std::ops::Range<u64>) {
     for sequence in sequences {
         let wanted = hashes(sequence, 8);
         let blocks = manager.allocate(8).await.expect("blocks");

@@ -3,14 +3,14 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, bytes_of, check, compute, hashes, rest, settings, still};
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
-use kvstrata::manager::{Blocks, KvBlockManager, OffloadOptions, OnboardOptions};
+use kvstrata::manager::{Blocks, OffloadOptions, OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
 use kvstrata_core::SequenceHash;
 use std::time::Duration;
 
 /// Iterations, and all that follows from each.
-async fn iterate(manager: &KvBlockManager, times: usize) {
+async fn iterate(manager: &Tiers, times: usize) {
     for _ in 0..times {
         manager.step().expect("no iteration runs");
         rest(manager).await;
@@ -26,7 +26,7 @@ fn with_disk(settings: ManagerConfigBuilder) -> (tempfile::TempDir, ManagerConfi
 }
 
 /// Registers blocks whose bytes are of no interest.
-async fn register(manager: &KvBlockManager, hashes: &[SequenceHash]) -> Blocks {
+async fn register(manager: &Tiers, hashes: &[SequenceHash]) -> Blocks {
     let blocks = manager.allocate(hashes.len()).await.expect("blocks");
     blocks.register(hashes, None).expect("registered")
 }

@@ -6,7 +6,7 @@ use super::ground::{BYTES, bytes_of, check, hashes, rest, settings, stepping, st
 use crate::gated::Ground;
 use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::{Blocks, KvBlockManager, Offload, OffloadOptions, OnboardOptions, Purge};
+use kvstrata::manager::{Blocks, Offload, OffloadOptions, OnboardOptions, Purge, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Class, DiskPort, Path};
@@ -31,7 +31,7 @@ struct Pass<'g> {
 
 impl Pass<'_> {
     /// Begins a pass over new blocks of a sequence, for whoever the manager is.
-    async fn begin<'g>(ground: &'g Ground, of: &KvBlockManager, (sequence, count): (u64, u64)) -> Pass<'g> {
+    async fn begin<'g>(ground: &'g Ground, of: &Tiers, (sequence, count): (u64, u64)) -> Pass<'g> {
         let hashes = hashes(sequence, count);
         let blocks = of.allocate(hashes.len()).await.expect("blocks");
         for block in blocks.ids() {
@@ -120,7 +120,7 @@ fn over_disk(device: u32) -> (Ground, Arc<SimDisk>) {
 }
 
 /// What is begun and not over.
-fn host_owned(manager: &KvBlockManager) -> usize {
+fn host_owned(manager: &Tiers) -> usize {
     manager.census().tiers[0][1].owned
 }
 

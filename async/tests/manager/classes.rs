@@ -4,12 +4,12 @@ use super::flying::look;
 use super::ground::{build, check, compute, hashes, rest, settings};
 use crate::gated::Ground;
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata::manager::{OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::Priority;
 
 /// Computes a sequence, of a class, and lets it go down.
-async fn below(manager: &KvBlockManager, sequence: u64, blocks: u64, class: Priority) {
+async fn below(manager: &Tiers, sequence: u64, blocks: u64, class: Priority) {
     let computed = compute(manager, &hashes(sequence, blocks), None).await;
     computed.set_priority(class);
     drop(computed);

@@ -7,6 +7,7 @@ use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{
     KvBlockManager, Needs, OffloadOptions, Offloaded, OnboardOptions, Parts, Purge, Refusal, StackParts,
+    Tiers,
 };
 use kvstrata::metrics::PathMetrics;
 use kvstrata::movers::ThreadsMover;
@@ -83,7 +84,7 @@ fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn DiskPort>>) -> (
 }
 
 /// A sequence of so many blocks that is in the host alone.
-async fn below(manager: &KvBlockManager, blocks: u64) {
+async fn below(manager: &Tiers, blocks: u64) {
     drop(compute(manager, &hashes(1, blocks), None).await);
     drop(manager.allocate(4).await.expect("blocks"));
     rest(manager).await;

@@ -3,7 +3,7 @@
 
 use super::gated::Ground;
 use super::ground::{build, check, compute, hashes, rest, settings};
-use kvstrata::manager::{BlocksMut, KvBlockManager, OnboardOptions, Preempted, Purge};
+use kvstrata::manager::{BlocksMut, KvBlockManager, OnboardOptions, Preempted, Purge, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::SequenceHash;
 use std::future::{Future, poll_fn};
@@ -44,7 +44,7 @@ async fn give_up(mut body: impl AsyncFnMut(u32) -> bool) {
 }
 
 /// Nothing is under way, and nobody has anything.
-async fn is_whole(manager: &KvBlockManager) {
+async fn is_whole(manager: &Tiers) {
     rest(manager).await;
     let census = manager.census();
     for tier in &census.tiers[0] {
@@ -311,7 +311,7 @@ async fn what_waits_for_one_block_and_the_calls_of_a_group() {
     is_whole(&manager).await;
 }
 
-fn all_of(manager: &KvBlockManager, group: usize) -> BlocksMut {
+fn all_of(manager: &Tiers, group: usize) -> BlocksMut {
     let group = manager.group(group).expect("two");
     group.try_allocate(group.capacity(Tier::Device)).expect("all of them")
 }

@@ -1,7 +1,7 @@
 //! Hashes that an attacker chooses share no chain in a manager's tables, whichever way the manager is made.
 
 use crate::ground::{BYTES, settings};
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tiers};
 use kvstrata::movers::ThreadsMover;
 use kvstrata::transfer::HostMemory;
 use kvstrata_core::{BlockPool, PoolConfig, SequenceHash};
@@ -43,7 +43,7 @@ fn with_seed_0() -> Duration {
     misses(|missing| pool.match_prefix(missing, &mut found))
 }
 
-fn in_manager(manager: &KvBlockManager) -> Duration {
+fn in_manager(manager: &Tiers) -> Duration {
     let blocks = manager.try_allocate(BLOCKS as usize).expect("all of them");
     let held = blocks.register(&all(), None).expect("registered");
     let took = misses(|missing| manager.match_sequence_hashes(missing).len());

@@ -3,7 +3,9 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
-use kvstrata::manager::{AllocateError, KvBlockManager, OffloadOptions, OnboardError, OnboardOptions, Purge};
+use kvstrata::manager::{
+    AllocateError, KvBlockManager, OffloadOptions, OnboardError, OnboardOptions, Purge, Tiers,
+};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Class, Path};
 use kvstrata_core::{BlockId, SequenceHash};
@@ -175,7 +177,7 @@ async fn what_comes_up_whole_and_is_computed_meanwhile_is_there_once() {
 }
 
 /// Does something with the manager when the last one forgets it.
-struct Forgotten(KvBlockManager);
+struct Forgotten(Tiers);
 
 impl Wake for Forgotten {
     fn wake(self: Arc<Forgotten>) {}
@@ -195,7 +197,7 @@ async fn a_waker_that_is_forgotten_may_use_the_manager() {
     down.mover.close();
     let (manager, below) = (ground.manager.clone(), down.manager.clone());
     in_time("no deadlock", move || {
-        let waker = |of: &KvBlockManager| Waker::from(Arc::new(Forgotten(of.clone())));
+        let waker = |of: &Tiers| Waker::from(Arc::new(Forgotten(of.clone())));
         let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
         let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
         assert!(pin!(up.layer_ready(0)).poll(&mut Context::from_waker(&waker(&manager))).is_pending());

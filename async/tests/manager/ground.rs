@@ -1,7 +1,7 @@
 //! Managers to test, and what their blocks' bytes must be.
 
 use kvstrata::config::{ManagerConfig, ManagerConfigBuilder};
-use kvstrata::manager::{Blocks, KvBlockManager};
+use kvstrata::manager::{Blocks, KvBlockManager, Tiers};
 use kvstrata_core::{BlockId, SequenceHash};
 
 pub const BYTES: usize = 4096;
@@ -68,7 +68,7 @@ pub fn bytes_of(hash: SequenceHash) -> Vec<u8> {
         .collect()
 }
 
-pub async fn compute(manager: &KvBlockManager, hashes: &[SequenceHash], parent: Option<&Blocks>) -> Blocks {
+pub async fn compute(manager: &Tiers, hashes: &[SequenceHash], parent: Option<&Blocks>) -> Blocks {
     let blocks = manager.allocate(hashes.len()).await.expect("blocks");
     let port = manager.device_port().expect("a simulated device");
     for (block, hash) in blocks.ids().iter().zip(hashes) {
@@ -77,7 +77,7 @@ pub async fn compute(manager: &KvBlockManager, hashes: &[SequenceHash], parent: 
     blocks.register(hashes, parent).expect("registered")
 }
 
-pub fn check(manager: &KvBlockManager, blocks: &Blocks, hashes: &[SequenceHash]) {
+pub fn check(manager: &Tiers, blocks: &Blocks, hashes: &[SequenceHash]) {
     assert_eq!(blocks.len(), hashes.len());
     let mut bytes = vec![0; BYTES];
     for (BlockId(block), hash) in blocks.ids().zip(hashes) {
@@ -87,21 +87,21 @@ pub fn check(manager: &KvBlockManager, blocks: &Blocks, hashes: &[SequenceHash])
 }
 
 /// Waits until nothing is under way.
-pub async fn rest(manager: &KvBlockManager) {
+pub async fn rest(manager: &Tiers) {
     while !manager.census().is_idle() {
         tokio::task::yield_now().await;
     }
 }
 
 /// Waits until what may move has moved.
-pub async fn still(manager: &KvBlockManager) {
+pub async fn still(manager: &Tiers) {
     while manager.census().moving > 0 {
         tokio::task::yield_now().await;
     }
 }
 
 /// What a future comes to while iterations go on.
-pub async fn stepping<F: Future>(manager: &KvBlockManager, future: F) -> F::Output {
+pub async fn stepping<F: Future>(manager: &Tiers, future: F) -> F::Output {
     let iterations = async {
         loop {
             manager.step().expect("none runs");

@@ -6,7 +6,7 @@ use crate::ground::{BYTES, check, compute, hashes, rest, settings};
 use crate::sim::{Asked, Plan, SimDisk};
 use crate::staged;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
-use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions, Refusal};
+use kvstrata::manager::{OffloadOptions, OnboardOptions, Refusal, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Class, DiskPort, Path};
 use kvstrata_core::Policy;
@@ -44,7 +44,7 @@ pub async fn full(settings: ManagerConfigBuilder) -> (Arc<SimDisk>, Ground) {
 }
 
 /// Free blocks of the host.
-fn free(manager: &KvBlockManager) -> usize {
+fn free(manager: &Tiers) -> usize {
     manager.census().tiers[0][1].free
 }
 

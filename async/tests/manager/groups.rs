@@ -2,7 +2,7 @@
 
 use super::ground::{HYBRID, build, hashes, rest};
 use kvstrata::config::ManagerConfig;
-use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions};
+use kvstrata::manager::{AllocateError, Blocks, BlocksMut, KvBlockManager, OnboardOptions, Tiers};
 use kvstrata_core::SequenceHash;
 
 /// Full attention with pages of 16, a window of 32 with pages of 16, and a state each 64 tokens.
@@ -27,7 +27,7 @@ pub fn sequence(number: u64) -> [Vec<SequenceHash>; 3] {
 }
 
 async fn keep(
-    manager: &KvBlockManager,
+    manager: &Tiers,
     group: usize,
     hashes: &[SequenceHash],
     which: std::ops::Range<usize>,
@@ -36,7 +36,7 @@ async fn keep(
     blocks.register(&hashes[which], None).expect("registered")
 }
 
-fn found(manager: &KvBlockManager, of: &[Vec<SequenceHash>; 3]) -> (u64, Vec<(usize, usize)>) {
+fn found(manager: &Tiers, of: &[Vec<SequenceHash>; 3]) -> (u64, Vec<(usize, usize)>) {
     let lists: Vec<&[SequenceHash]> = of.iter().map(Vec::as_slice).collect();
     let found = manager.match_groups(&lists);
     (found.tokens(), found.groups().iter().map(|group| (group.first, group.found.len())).collect())
@@ -120,7 +120,7 @@ async fn a_match_is_one_use() {
     assert_eq!(written().await, [0, 0, 0]);
 }
 
-fn on_disk(manager: &KvBlockManager, group: usize, hashes: &[SequenceHash]) -> usize {
+fn on_disk(manager: &Tiers, group: usize, hashes: &[SequenceHash]) -> usize {
     let group = manager.group(group).expect("three");
     let on_disk =
         |hash: &&SequenceHash| group.match_prefix(&[**hash]).in_tier(kvstrata::tier::Tier::Disk) > 0;
@@ -160,7 +160,7 @@ async fn blocks_of_all_groups_are_had_together_in_order() {
         let manager = manager.clone();
         async move { manager.allocate_groups(&[20, 30, 0]).await }
     });
-    let waiting = |manager: &KvBlockManager| manager.census().waiting;
+    let waiting = |manager: &Tiers| manager.census().waiting;
     while waiting(&manager) < 1 {
         tokio::task::yield_now().await;
     }

@@ -4,7 +4,7 @@ use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use crate::sim::{ALWAYS, Plan, SimDisk};
 use kvstrata::manager::{
-    AllocateError, BuildError, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions, Refusal,
+    AllocateError, BuildError, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions, Refusal, Tiers,
 };
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path};
@@ -28,7 +28,7 @@ async fn in_time<F: Future>(future: F) -> F::Output {
 }
 
 /// The device has none of these, and the host all.
-async fn below(manager: &KvBlockManager, hashes: &[SequenceHash]) {
+async fn below(manager: &Tiers, hashes: &[SequenceHash]) {
     drop(compute(manager, hashes, None).await);
     drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("blocks"));
     rest(manager).await;

@@ -46,6 +46,8 @@ mod sim;
 mod slow;
 mod staged;
 mod threads;
+#[path = "../common/tokio_time.rs"]
+mod time;
 mod unwritten;
 mod urgency;
 mod wakers;

@@ -3,19 +3,19 @@
 use super::flying::look;
 use super::ground::{build, compute, hashes, rest, settings};
 use crate::gated::Ground;
-use kvstrata::manager::{KvBlockManager, OnboardOptions, Preempted};
+use kvstrata::manager::{OnboardOptions, Preempted, Tiers};
 use kvstrata::tier::Tier;
 use std::pin::pin;
 
 /// A request of `full` blocks and one that is not full, preempted.
-async fn preempted(manager: &KvBlockManager, full: u64) -> Preempted {
+async fn preempted(manager: &Tiers, full: u64) -> Preempted {
     let blocks = compute(manager, &hashes(1, full), None).await;
     let partial = manager.get_mutable_block().await.expect("a block");
     manager.preempt(blocks, partial, 1).expect("one manager")
 }
 
 /// Registered blocks of a tier.
-fn registered(manager: &KvBlockManager, tier: Tier) -> u64 {
+fn registered(manager: &Tiers, tier: Tier) -> u64 {
     let stats = manager.pool_stats(tier);
     stats.stored - stats.removed
 }

@@ -6,7 +6,7 @@ use crate::ground::{BYTES, compute, hashes, rest, settings, still};
 use crate::grounded::{HEADROOM, HOST, INACTIVE, disk, full, until};
 use crate::sim::SimDisk;
 use kvstrata::config::WriteMode;
-use kvstrata::manager::{KvBlockManager, Offload, OffloadOptions, Refusal};
+use kvstrata::manager::{Offload, OffloadOptions, Refusal, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, DiskPort, Path};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 const LAYERS: u64 = 8;
 
-fn called_off(manager: &KvBlockManager) -> u64 {
+fn called_off(manager: &Tiers) -> u64 {
     manager.stats().path(Path::DeviceToHost).failed_by(Cause::Cancelled)
 }
 

@@ -3,7 +3,7 @@
 use crate::gated::Ground;
 use crate::ground::{check, compute, hashes, rest, settings};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::KvBlockManager;
+use kvstrata::manager::Tiers;
 use kvstrata::tier::Tier;
 use kvstrata_core::{Policy, Priority, SequenceHash};
 
@@ -24,7 +24,7 @@ async fn copied_and_cold(ground: &Ground) -> [Vec<SequenceHash>; 2] {
     runs
 }
 
-fn in_device(manager: &KvBlockManager, run: &[SequenceHash]) -> usize {
+fn in_device(manager: &Tiers, run: &[SequenceHash]) -> usize {
     manager.match_prefix(run).device().len()
 }
 

@@ -8,7 +8,7 @@ use kvstrata::config::DiskFill;
 use kvstrata::config::{
     DeviceKind, GroupKind, GroupSettings, ManagerConfig, ManagerConfigBuilder, WriteMode,
 };
-use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata::manager::{KvBlockManager, OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::SequenceHash;
 use kvstrata_core::layout::{DType, Model};
@@ -40,7 +40,7 @@ fn pattern(group: usize, hash: SequenceHash, length: usize) -> Vec<u8> {
     words.take(length).collect()
 }
 
-async fn write(manager: &KvBlockManager, sizes: &[u64]) {
+async fn write(manager: &Tiers, sizes: &[u64]) {
     for (number, bytes) in sizes.iter().enumerate() {
         let group = manager.group(number).expect("a group");
         let all = hashes(1, 1);
@@ -54,7 +54,7 @@ async fn write(manager: &KvBlockManager, sizes: &[u64]) {
     assert!(manager.shutdown().await);
 }
 
-async fn read(manager: &KvBlockManager, sizes: &[u64]) {
+async fn read(manager: &Tiers, sizes: &[u64]) {
     for (number, bytes) in sizes.iter().enumerate() {
         let group = manager.group(number).expect("a group");
         let all = hashes(1, 1);

@@ -5,7 +5,7 @@
 use crate::ground::{BYTES, hashes, rest, settings};
 use crate::sim::{Plan, SimDisk, SimMover};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
+use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tiers};
 use kvstrata::metrics::PathMetrics;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, DiskPort, HostMemory, Path};
@@ -93,7 +93,7 @@ fn in_virtual_time<F: Future>(body: F) -> F::Output {
 
 /// So many requests for new blocks, `depth` at a time, of 1 to `most` blocks each; how long each waited, the
 /// longest last.
-async fn allocations(manager: &KvBlockManager, requests: u64, depth: u64, most: u64) -> Vec<Duration> {
+async fn allocations(manager: &Tiers, requests: u64, depth: u64, most: u64) -> Vec<Duration> {
     let next = Rc::new(Cell::new(0));
     let workers = (0..depth).map(|_| {
         let (manager, next) = (manager.clone(), Rc::clone(&next));
@@ -126,11 +126,11 @@ fn p99(sorted: &[Duration]) -> Duration {
     sorted[sorted.len() * 99 / 100]
 }
 
-fn path(manager: &KvBlockManager, path: Path) -> PathMetrics {
+fn path(manager: &Tiers, path: Path) -> PathMetrics {
     manager.metrics().paths[path as usize]
 }
 
-fn dropped(manager: &KvBlockManager) -> u64 {
+fn dropped(manager: &Tiers) -> u64 {
     manager.stats().path(Path::HostToDisk).failed_by(Cause::Slow)
 }
 
@@ -246,7 +246,7 @@ async fn pass(time: Duration) {
     sleep_until(Instant::now() + time).await;
 }
 
-async fn rest_of(manager: &KvBlockManager) {
+async fn rest_of(manager: &Tiers) {
     while !manager.census().is_idle() {
         pass(MS).await;
     }

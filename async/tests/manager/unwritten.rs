@@ -5,7 +5,7 @@ use super::flying::look;
 use super::ground::{BYTES, bytes_of, check, compute, hashes, rest, settings, still};
 use crate::gated::Ground;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
-use kvstrata::manager::{Ahead, Blocks, KvBlockManager, OffloadOptions, Offloaded, OnboardOptions};
+use kvstrata::manager::{Ahead, Blocks, OffloadOptions, Offloaded, OnboardOptions, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path};
@@ -37,14 +37,14 @@ pub fn write(ground: &Ground, blocks: &Blocks, hashes: &[SequenceHash]) {
 }
 
 /// Pushed out of the device, and brought up again, they have their bytes.
-pub async fn back(manager: &KvBlockManager, hashes: &[SequenceHash]) {
+pub async fn back(manager: &Tiers, hashes: &[SequenceHash]) {
     drop(manager.allocate(manager.capacity(Tier::Device)).await.expect("all of them"));
     rest(manager).await;
     let up = manager.restore_to_gpu(hashes).await.expect("fits");
     check(manager, &up.blocks, hashes);
 }
 
-pub fn down(manager: &KvBlockManager) -> u64 {
+pub fn down(manager: &Tiers) -> u64 {
     manager.stats().path(Path::DeviceToHost).transfers
 }
 

@@ -5,7 +5,7 @@ use crate::flying::look;
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings, stepping, still};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::{KvBlockManager, OffloadOptions, Onboard, OnboardOptions};
+use kvstrata::manager::{KvBlockManager, OffloadOptions, Onboard, OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Class;
 use kvstrata_core::SequenceHash;
@@ -25,7 +25,7 @@ fn on_disk(settings: ManagerConfigBuilder, budget: u64) -> (TempDir, KvBlockMana
 }
 
 /// The device has these no more, and the tier below has.
-async fn below(manager: &KvBlockManager, hashes: &[SequenceHash], capacity: usize) {
+async fn below(manager: &Tiers, hashes: &[SequenceHash], capacity: usize) {
     drop(compute(manager, hashes, None).await);
     let persisted = stepping(manager, manager.persist(hashes)).await;
     assert_eq!(persisted.copied, hashes.len());
@@ -34,7 +34,7 @@ async fn below(manager: &KvBlockManager, hashes: &[SequenceHash], capacity: usiz
     manager.step().expect("none runs");
 }
 
-fn up(manager: &KvBlockManager, hashes: &[SequenceHash], class: Class) -> Onboard {
+fn up(manager: &Tiers, hashes: &[SequenceHash], class: Class) -> Onboard {
     let found = manager.match_prefix(hashes);
     assert_eq!(found.len(), hashes.len());
     let options = OnboardOptions { class, deadline: Some(PATIENCE), ..OnboardOptions::default() };

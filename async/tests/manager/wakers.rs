@@ -2,7 +2,7 @@
 
 use super::gated::Ground;
 use super::ground::{build, compute, hashes, rest, settings};
-use kvstrata::manager::{KvBlockManager, OffloadOptions, Onboard, OnboardOptions};
+use kvstrata::manager::{OffloadOptions, Onboard, OnboardOptions, Tiers};
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -132,7 +132,7 @@ async fn layer(up: &Onboard, layer: u32) {
 }
 
 /// Blocks of the device that are free, at rest.
-fn conserved(manager: &KvBlockManager) -> usize {
+fn conserved(manager: &Tiers) -> usize {
     let census = manager.census();
     assert!(census.is_idle(), "{census:?}");
     census.tiers[0][0].free

@@ -3,12 +3,12 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, build, check, compute, hashes, rest, settings};
 use kvstrata::config::WriteMode;
-use kvstrata::manager::{KvBlockManager, OffloadOptions, OnboardOptions, Preempted, Refusal};
+use kvstrata::manager::{OffloadOptions, OnboardOptions, Preempted, Refusal, Tiers};
 use kvstrata::tier::Tier;
 use std::time::Duration;
 
 /// A request of so many full blocks, and one that is not, preempted.
-async fn preempted(manager: &KvBlockManager, full: u64) -> Preempted {
+async fn preempted(manager: &Tiers, full: u64) -> Preempted {
     let blocks = compute(manager, &hashes(1, full), None).await;
     let partial = manager.get_mutable_block().await.expect("a block");
     let port = manager.device_port().expect("a simulated device");

@@ -2,7 +2,7 @@
 
 use crate::ground::{build, hashes, rest, settings};
 use kvstrata::config::ManagerConfig;
-use kvstrata::manager::{AllocateError, KvBlockManager, OnboardOptions, Purge, Tenant};
+use kvstrata::manager::{AllocateError, KvBlockManager, OnboardOptions, Purge, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
 use kvstrata_core::SequenceHash;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const SOON: Duration = Duration::from_millis(20);
 
 /// Two groups of four blocks of the device, of which a tenant may have two each, and so many of the host.
-fn two_groups(patience: Duration, host: u32) -> (KvBlockManager, Tenant) {
+fn two_groups(patience: Duration, host: u32) -> (KvBlockManager, Tiers) {
     let group = |layer| {
         format!(
             "[[group]]\nkind = \"full\"\nlayers = [{layer}]\npage_size = 16\nkv_heads = 1\nhead_size = 64\n"
@@ -43,7 +43,7 @@ fn look<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 /// The tenant has all that it may of the first group, and nobody's requests the rest of it and all of the second.
-async fn crowded(manager: &KvBlockManager, tenant: &Tenant) -> (impl Sized, impl Sized) {
+async fn crowded(manager: &Tiers, tenant: &Tiers) -> (impl Sized, impl Sized) {
     let own = tenant.allocate_group(0, 2).await.expect("its quota");
     let [first, second] = [manager.allocate_group(0, 2).await, manager.allocate_group(1, 4).await];
     (own, [first.expect("free ones"), second.expect("free ones")])
@@ -188,9 +188,8 @@ async fn no_group_gives_up_blocks_for_a_request_that_another_group_keeps_out() {
 /// Late, dropped, purged, or shut down: there is one answer, and nothing is left of it in any group.
 #[tokio::test]
 async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
-    let left = |manager: &KvBlockManager, tenant: &Tenant| {
-        (manager.census().waiting, tenant.usage(Tier::Device).blocks)
-    };
+    let left =
+        |manager: &Tiers, tenant: &Tiers| (manager.census().waiting, tenant.usage(Tier::Device).blocks);
     for which in 0..4 {
         let (manager, tenant) = two_groups(if which == 0 { SOON } else { PATIENCE }, 16);
         let (own, _others) = crowded(&manager, &tenant).await;

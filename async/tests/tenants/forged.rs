@@ -2,7 +2,7 @@
 
 use super::ground;
 use kvstrata::config::HashFunction;
-use kvstrata::manager::KvBlockManager;
+use kvstrata::manager::{KvBlockManager, Tiers};
 use kvstrata_core::Salt;
 use kvstrata_testing::forge::forge_tokens;
 
@@ -12,7 +12,7 @@ fn manager(function: HashFunction) -> KvBlockManager {
 
 /// The victim registers a block; the attacker, who knows its hash, asks for it by tokens and a salt of her own. The tokens,
 /// and whether they found the block.
-async fn attack(manager: &KvBlockManager) -> Option<bool> {
+async fn attack(manager: &Tiers) -> Option<bool> {
     let [victim, attacker] = ["victim", "attacker"].map(|name| manager.tenant(name).expect("few tenants"));
     let secret: Vec<u32> = (0..16).map(|token| token * 31 + 5).collect();
     let hashes = victim.hashes_of(&secret, victim.salt("model", "", &[]));

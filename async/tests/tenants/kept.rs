@@ -5,7 +5,7 @@ use crate::ground::{BYTES, compute, rest, settings};
 use crate::sequence;
 use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
-use kvstrata::manager::Tenant;
+use kvstrata::manager::Tiers;
 use kvstrata::tier::Tier;
 use kvstrata::transfer::DiskPort;
 use kvstrata_core::{Policy, SequenceHash};
@@ -22,7 +22,7 @@ const OWN: u32 = 4;
 async fn kept(
     settings: ManagerConfigBuilder,
     copies: u32,
-) -> (Arc<SimDisk>, Ground, Tenant, Vec<SequenceHash>) {
+) -> (Arc<SimDisk>, Ground, Tiers, Vec<SequenceHash>) {
     let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
     let disk = Arc::new(SimDisk::new(64, BYTES, quick));
     let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
@@ -48,7 +48,7 @@ async fn kept(
 }
 
 /// Lets the disk go on: then all of it is somewhere.
-async fn found(disk: &SimDisk, tenant: &Tenant, own: &[SequenceHash]) -> usize {
+async fn found(disk: &SimDisk, tenant: &Tiers, own: &[SequenceHash]) -> usize {
     disk.gate().open();
     rest(tenant).await;
     own.iter().filter(|hash| !tenant.match_prefix(&[**hash]).is_empty()).count()

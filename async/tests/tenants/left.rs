@@ -7,7 +7,7 @@ use crate::sequence;
 use crate::sim::{ALWAYS, Asked, Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::manager::{KvBlockManager, Offloaded, OnboardOptions, Purge, Purged, Tenant};
+use kvstrata::manager::{Offloaded, OnboardOptions, Purge, Purged, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path};
 use kvstrata_core::{PoolConfig, SequenceHash};
@@ -63,7 +63,7 @@ fn flush(tier: &DiskTier) {
 }
 
 /// Computes a run, and has it on the disk.
-async fn persist(manager: &KvBlockManager, run: &[SequenceHash]) {
+async fn persist(manager: &Tiers, run: &[SequenceHash]) {
     drop(compute(manager, run, None).await);
     assert_eq!(stepping(manager, manager.persist(run)).await.copied, run.len());
     stepping(manager, rest(manager)).await;
@@ -184,7 +184,7 @@ async fn what_a_volume_that_is_out_of_service_has_is_counted_whether_anybody_has
 /// A tenant's block, whose write to the disk has been asked for.
 struct Written {
     _ground: Ground,
-    a: Tenant,
+    a: Tiers,
     persisted: JoinHandle<Offloaded>,
     /// How many writes were.
     writes: Arc<AtomicUsize>,

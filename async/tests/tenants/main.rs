@@ -20,12 +20,14 @@ mod quota;
 mod restart;
 #[path = "../common/sim/mod.rs"]
 mod sim;
+#[path = "../common/tokio_time.rs"]
+mod time;
 
-use kvstrata::manager::Tenant;
+use kvstrata::manager::Tiers;
 use kvstrata_core::{SequenceHash, TokenBlockSequence};
 
 /// The hashes of a sequence of so many blocks, with the tenant's salt; `number` tells sequences apart.
-fn sequence(tenant: &Tenant, number: u32, blocks: u32) -> Vec<SequenceHash> {
+fn sequence(tenant: &Tiers, number: u32, blocks: u32) -> Vec<SequenceHash> {
     let salt = tenant.salt("model", "", &[]);
     let mut tokens = TokenBlockSequence::new(2, salt, tenant.hasher().clone()).expect("not zero");
     tokens.extend(&(0..2 * blocks).map(|token| number << 16 | token).collect::<Vec<_>>());

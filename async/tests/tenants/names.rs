@@ -4,7 +4,7 @@ use crate::gated::Ground;
 use crate::ground::{build, compute, hashes, rest, settings};
 use crate::sequence;
 use kvstrata::config::{ManagerConfigBuilder, TenantSettings};
-use kvstrata::manager::{KvBlockManager, Purge, Tenant, TenantError};
+use kvstrata::manager::{KvBlockManager, Purge, TenantError, Tiers};
 use kvstrata::tier::Tier;
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use std::time::Duration;
 async fn a_name_has_one_number_and_there_are_so_many() {
     let manager = build(settings(4, 0));
     let first = manager.tenant("a").expect("few tenants");
-    assert_eq!(manager.tenant("a").expect("known").id(), first.id());
-    assert_ne!(manager.tenant("b").expect("few tenants").id(), first.id());
+    assert_eq!(manager.tenant("a").expect("known").tenant_id(), first.tenant_id());
+    assert_ne!(manager.tenant("b").expect("few tenants").tenant_id(), first.tenant_id());
     assert_eq!(manager.tenant("").expect_err("no name"), TenantError::Empty);
-    let others: Vec<Tenant> = (1..4095)
+    let others: Vec<Tiers> = (1..4095)
         .map(|number| manager.tenant(&number.to_string()).expect("as many as there may be"))
         .collect();
     let error = manager.tenant("one more").expect_err("too many");
@@ -24,9 +24,9 @@ async fn a_name_has_one_number_and_there_are_so_many() {
         "tenant \"one more\" would be one more than quota.tenants = 4095, and each of those has a handle, blocks or transfers; purge one \
          and drop its handles, or raise quota.tenants"
     );
-    assert_eq!(manager.tenant("a").expect("known").id(), first.id());
+    assert_eq!(manager.tenant("a").expect("known").tenant_id(), first.tenant_id());
     drop(others);
-    assert_ne!(manager.tenant("one more").expect("the others are gone").id(), first.id());
+    assert_ne!(manager.tenant("one more").expect("the others are gone").tenant_id(), first.tenant_id());
 }
 
 /// More names than there are numbers, one after another; each leaves nothing, and the next finds nothing.
@@ -38,7 +38,7 @@ async fn names_come_and_go_without_end() {
     let held = compute(&stays, &its, None).await;
     for number in 0..500 {
         let tenant = manager.tenant(&format!("tenant {number}")).expect("the last ones are gone");
-        assert_ne!(tenant.id(), stays.id());
+        assert_ne!(tenant.tenant_id(), stays.tenant_id());
         assert_eq!(Tier::ALL.map(|tier| tenant.usage(tier).blocks), [0; 3], "{number}");
         let run = sequence(&tenant, 1, 4);
         assert_eq!(tenant.match_prefix(&run).len(), 0, "{number}");
@@ -52,14 +52,14 @@ async fn names_come_and_go_without_end() {
 }
 
 /// Fills all numbers but one with tenants that have handles.
-fn with_one_number_left(settings: ManagerConfigBuilder) -> (KvBlockManager, Tenant) {
+fn with_one_number_left(settings: ManagerConfigBuilder) -> (KvBlockManager, Tiers) {
     let manager = build(settings.quota_tenants(2));
     let stays = manager.tenant("stays").expect("room");
     (manager, stays)
 }
 
 /// Whether a new name gets a number.
-fn has_room(manager: &KvBlockManager) -> bool {
+fn has_room(manager: &Tiers) -> bool {
     manager.tenant("new").is_ok()
 }
 

@@ -4,7 +4,7 @@
 use crate::gated::Ground;
 use crate::ground::{BYTES, bytes_of, compute, rest};
 use crate::sequence;
-use kvstrata::manager::{OnboardOptions, Purge, Purged, Tenant};
+use kvstrata::manager::{OnboardOptions, Purge, Purged, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata::transfer::Cause;
 use kvstrata_core::DevicePort;
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
 
 /// A purge that has begun.
-async fn begin(ground: &Ground, tenant: &Tenant) -> JoinHandle<Purged> {
+async fn begin(ground: &Ground, tenant: &Tiers) -> JoinHandle<Purged> {
     let tenant = tenant.clone();
     let purge = tokio::spawn(async move { tenant.purge(ZERO).await.expect("open") });
     while ground.manager.census().purges == 0 {

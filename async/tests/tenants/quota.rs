@@ -4,7 +4,7 @@ use crate::gated::Ground;
 use crate::ground::{build, check, compute, rest, settings};
 use crate::sequence;
 use kvstrata::config::{TenantSettings, WriteMode};
-use kvstrata::manager::{AllocateError, OffloadOptions, OnboardError, OnboardOptions, Tenant};
+use kvstrata::manager::{AllocateError, OffloadOptions, OnboardError, OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::{Policy, Priority, SequenceHash};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How many of a tenant's hashes the tier has.
-fn there(tenant: &Tenant, tier: Tier, hashes: &[SequenceHash]) -> usize {
+fn there(tenant: &Tiers, tier: Tier, hashes: &[SequenceHash]) -> usize {
     hashes.iter().map(|hash| tenant.match_prefix(&[*hash]).in_tier(tier)).sum()
 }
 
@@ -119,7 +119,7 @@ async fn a_quota_is_exact_under_many_tasks() {
     let manager = build(settings(24, 32).quota_device(0.5).quota_host(0.25));
     let a = manager.tenant("a").expect("few tenants");
     let over = Arc::new(AtomicBool::new(false));
-    let task = |number: u32, tenant: Tenant| {
+    let task = |number: u32, tenant: Tiers| {
         let over = Arc::clone(&over);
         async move {
             let mut all = Vec::new();

@@ -3,7 +3,7 @@
 use crate::ground::{build, bytes_of, check, compute, rest, settings};
 use crate::sequence;
 use kvstrata::config::{ManagerConfigBuilder, TenantSettings};
-use kvstrata::manager::{KvBlockManager, OnboardOptions, Purge, Tenant};
+use kvstrata::manager::{KvBlockManager, OnboardOptions, Purge, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_core::SequenceHash;
 use std::collections::HashSet;
@@ -96,7 +96,7 @@ async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_
     check(&second, &up.blocks, &of_b[0]);
     drop(up);
     let [c, b] = ["c", "b"].map(|name| second.tenant(name).expect("few tenants"));
-    let blocks = |tenant: &Tenant| [Tier::Device, Tier::Disk].map(|tier| tenant.usage(tier).blocks);
+    let blocks = |tenant: &Tiers| [Tier::Device, Tier::Disk].map(|tier| tenant.usage(tier).blocks);
     assert_eq!((blocks(&b), blocks(&c)), ([4, 12], [0, 0]));
     let purged = b.purge(Purge::default()).await.expect("open");
     assert_eq!((purged.device.purged, purged.disk.purged), (4, 12));
@@ -104,7 +104,7 @@ async fn a_block_is_served_though_nobody_has_asked_for_its_tenant_and_stays_the_
 }
 
 /// Computes so many sequences that the first ones are on the disk.
-async fn fill(tenant: &Tenant) -> Vec<Vec<SequenceHash>> {
+async fn fill(tenant: &Tiers) -> Vec<Vec<SequenceHash>> {
     let runs: Vec<_> = (0..5).map(|number| sequence(tenant, number, 4)).collect();
     for run in &runs {
         drop(compute(tenant, run, None).await);

@@ -13,7 +13,7 @@ use crate::disk::Failure;
 use crate::inputs::sequence;
 use crate::{CAPACITY, PREFIX};
 use futures_executor::block_on;
-use kvstrata::manager::{KvBlockManager, OnboardOptions};
+use kvstrata::manager::{Tiers, KvBlockManager, OnboardOptions};
 use kvstrata::tier::Tier;
 use kvstrata_testing::counting::counted;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn each(mut one: impl FnMut(usize) -> Box<dyn FnMut()>) -> [f64; 2] {
 }
 
 /// Blocks allocated, registered by fresh names and released, again and again; waits where it must.
-fn cycle(manager: &KvBlockManager, blocks: usize) -> Box<dyn FnMut()> {
+fn cycle(manager: &Tiers, blocks: usize) -> Box<dyn FnMut()> {
     let (manager, mut fresh) = (manager.clone(), Fresh::default());
     fresh.start_at(blocks as u64);
     fresh.make((WARM + REQUESTS) as u64, blocks);

@@ -21,7 +21,7 @@ use crate::disk::Failure;
 use crate::disk::files::Folder;
 use crate::inputs::{mix, sequence};
 use crate::rounds::Spread;
-use kvstrata::manager::KvBlockManager;
+use kvstrata::manager::{KvBlockManager, Tiers};
 use std::future::{Future, poll_fn};
 use std::path::Path;
 use std::pin::pin;
@@ -179,7 +179,7 @@ async fn filled(
 }
 
 /// One turn: all tasks, and an engine's steps beside them.
-async fn turn(manager: &KvBlockManager, round: usize, length: Duration) -> Result<(Seen, f64), Failure> {
+async fn turn(manager: &Tiers, round: usize, length: Duration) -> Result<(Seen, f64), Failure> {
     let (from, stop) = (Instant::now() + SETTLE, Arc::new(AtomicBool::new(false)));
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {

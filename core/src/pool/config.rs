@@ -100,6 +100,12 @@ impl PoolConfig {
         self
     }
 
+    /// The eviction policy that was given.
+    #[must_use]
+    pub fn given_policy(&self) -> Policy {
+        self.policy
+    }
+
     /// The seed that was given; none: it is 0.
     #[must_use]
     pub fn given_seed(&self) -> Option<u64> {

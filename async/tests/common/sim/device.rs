@@ -1,9 +1,9 @@
 //! Copies between a simulated device and host memory, in virtual time.
 
 use super::{Fate, Fault, Plan, RUBBISH, Stage, UnderWay, flip, lock};
-use kvstrata::transfer::{Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide};
 use kvstrata_core::storage::{DeviceError, DevicePort};
 use kvstrata_ffi::device::SimDevice;
+use kvstrata_tiers::transfer::{Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use twox_hash::XxHash3_64;

@@ -2,15 +2,15 @@
 //! that is forgotten, at once or a while later. What was written and not forgotten the next one over it finds ([`SimDisk::reopened`]).
 
 use super::{Asked, Ear, Fate, Fault, Gate, Plan, RUBBISH, Stage, flip, lock};
-use kvstrata::transfer::{Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+use futures_channel::oneshot;
 use kvstrata_core::{
     BlockId, BlockPool, BlockRef, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
 use kvstrata_ffi::disk::OwnerId;
+use kvstrata_tiers::transfer::{Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
-use tokio::sync::oneshot;
 use twox_hash::XxHash3_64;
 
 mod under_way;

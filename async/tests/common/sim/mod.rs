@@ -11,22 +11,22 @@
 //! While a request is under way its target holds rubbish, and its source is read at the start or at the end of that time: whoever
 //! uses either too early, or gives it away, finds wrong bytes. What the ports forbid is noted besides: `violations`.
 //!
-//! To be used beside `common`, both at a test's root.
+//! To be used beside `common` and `time`, whose clock it goes by, all three at a test's root.
 #![allow(dead_code, unused_imports, reason = "each test uses some of it")]
 
 mod device;
 mod disk;
+mod turnstile;
 
 pub use device::{Kept, SimMover};
 pub use disk::{Counts, SimDisk};
 
 use crate::common::Random;
+use crate::time::{Handle, Instant, sleep_until};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep_until};
+use turnstile::Turnstile;
 
 /// So many in a thousand.
 pub const ALWAYS: u64 = 1000;
@@ -115,29 +115,29 @@ struct Stage {
     play: Mutex<(Plan, Random)>,
     /// When the last request of those that go one by one ends.
     busy: Mutex<Option<Instant>>,
-    /// Without permits; closed at the shutdown. (A `watch` wakes in an order that is random.)
-    shut: Arc<Semaphore>,
+    /// Opened at the shutdown.
+    shut: Arc<Turnstile>,
     gate: Gate,
 }
 
 /// What is asked for while it holds ends as it lets go, in the order of its times.
 #[derive(Debug, Default)]
-pub struct Gate(Mutex<Option<Arc<Semaphore>>>);
+pub struct Gate(Mutex<Option<Arc<Turnstile>>>);
 
 impl Gate {
     /// What is asked for from now on does not end before it is let go.
     pub fn hold(&self) {
-        lock(&self.0).get_or_insert_with(|| Arc::new(Semaphore::new(0)));
+        lock(&self.0).get_or_insert_default();
     }
 
     /// So many end, now or when their time is over.
     pub fn let_go(&self, requests: usize) {
-        lock(&self.0).iter().for_each(|gate| gate.add_permits(requests));
+        lock(&self.0).iter().for_each(|gate| gate.let_pass(requests));
     }
 
     /// All do.
     pub fn open(&self) {
-        lock(&self.0).take().iter().for_each(|gate| gate.close());
+        lock(&self.0).take().iter().for_each(|gate| gate.open());
     }
 }
 
@@ -146,13 +146,7 @@ impl Stage {
     fn new(plan: Plan) -> Stage {
         let play = Mutex::new((plan.clone(), Random(plan.seed)));
         let busy = Mutex::default();
-        Stage {
-            runtime: Handle::current(),
-            play,
-            busy,
-            shut: Arc::new(Semaphore::new(0)),
-            gate: Gate::default(),
-        }
+        Stage { runtime: Handle::current(), play, busy, shut: Arc::default(), gate: Gate::default() }
     }
 
     fn change(&self, change: impl FnOnce(&mut Plan)) {
@@ -206,13 +200,11 @@ impl Stage {
         let (shut, gate) = (Arc::clone(&self.shut), lock(&self.gate.0).clone());
         self.runtime.spawn(async move {
             sleep_until(until).await;
-            if let Some(gate) = gate
-                && let Ok(permit) = gate.acquire().await
-            {
-                permit.forget();
+            if let Some(gate) = gate {
+                gate.pass().await;
             }
             if fate.fault == Some(Fault::Hangs) {
-                let _ = shut.acquire().await;
+                shut.pass().await;
                 return drop(request);
             }
             request.end(fate);
@@ -222,7 +214,7 @@ impl Stage {
     /// Whatever hangs, or will, is answered.
     fn shutdown(&self) {
         self.gate.open();
-        self.shut.close();
+        self.shut.open();
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::super::{Fate, Fault, UnderWay, flip, lock};
 use super::{Books, Disk, READS, Stored, WRITES};
-use kvstrata::transfer::{Cause, DiskRead, DiskWrite, Failure, Landed};
+use futures_channel::oneshot;
 use kvstrata_core::BlockId;
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::Name;
+use kvstrata_tiers::transfer::{Cause, DiskRead, DiskWrite, Failure, Landed};
 use std::sync::Arc;
-use tokio::sync::oneshot;
 use twox_hash::XxHash3_64;
 
 pub(super) struct Reading {

@@ -1,0 +1,215 @@
+//! What runs the tiers: a tokio runtime's timer and tasks, and threads for what may block.
+//!
+//! ```text
+//!   the task sleeps until the next deadline, and is told of an earlier one ──► Attendant::on_time
+//!   the runtime ends ──► the task is dropped ──► the tiers are closed, and a thread looks after the deadlines that are left
+//! ```
+//!
+//! The runtime may be the LLM engine's, and end while handles live. What has not begun to move is cancelled then. What a mover or a disk
+//! has begun is answered by it, or by its deadline, which the thread looks after from then on; so a shutdown waits as long as ever.
+//!
+//! Invariants
+//! - I1: the task, or the thread, sleeps no longer than until the first deadline.
+//! - I2: asleep, it keeps neither the tiers nor this ([`Attendant`] keeps none).
+//! - I3: there is a task or a thread, or the system gives no thread. Then all who wait are late at once, and each new deadline asks for a
+//!   thread anew.
+
+use super::own::OwnRuntime;
+use crate::metrics::Endpoint;
+use kvstrata_tiers::{Attendant, Next, Runtime, Task, Work};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+use tracing::error;
+
+/// A manager's clock, timer, tasks and threads.
+pub(super) struct Attendance {
+    handle: Handle,
+    began: Instant,
+    /// Told of a deadline that comes before all others.
+    earlier: Arc<Notify>,
+    /// There is neither a task nor a thread: the runtime has ended, and the system has given no thread.
+    unattended: AtomicBool,
+    attendant: OnceLock<Attendant>,
+    /// Where figures are served, while they are.
+    endpoint: Mutex<Option<Endpoint>>,
+    /// The runtime, where it is the manager's own.
+    _own: Option<OwnRuntime>,
+    this: Weak<Attendance>,
+}
+
+impl Attendance {
+    pub(super) fn new(handle: Handle, own: Option<OwnRuntime>) -> Arc<Attendance> {
+        let began = {
+            let _in = handle.enter();
+            Instant::now()
+        };
+        Arc::new_cyclic(|this| Attendance {
+            handle,
+            began,
+            earlier: Arc::default(),
+            unattended: AtomicBool::new(false),
+            attendant: OnceLock::new(),
+            endpoint: Mutex::default(),
+            _own: own,
+            this: this.clone(),
+        })
+    }
+
+    /// Where figures are served, while they are.
+    pub(super) fn endpoint(&self) -> MutexGuard<'_, Option<Endpoint>> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks after deadlines from now on, in a task that ends with the tiers.
+    pub(super) fn attend(&self, attendant: Attendant) {
+        let (began, earlier) = (self.began, Arc::clone(&self.earlier));
+        let attending = Attending { attendant: attendant.clone(), of: self.this.clone() };
+        let _ = self.attendant.set(attendant.clone());
+        self.handle.spawn(async move {
+            // Dropped with the task.
+            let _attending = attending;
+            loop {
+                let next = attendant.on_time();
+                let told = earlier.notified();
+                match next {
+                    Next::At(at) => _ = timeout_at(began + at, told).await,
+                    Next::WhenTold => told.await,
+                    Next::Never => return,
+                }
+            }
+        });
+    }
+
+    /// Has a thread look after deadlines, since the runtime has ended. Where there is none, all who wait are late (I3).
+    fn attend_by_thread(&self) {
+        let Some(attendant) = self.attendant.get().cloned() else { return };
+        let (began, earlier) = (self.began, Arc::clone(&self.earlier));
+        let look = {
+            let attendant = attendant.clone();
+            move || by_thread(&attendant, began, &earlier)
+        };
+        let started = thread::Builder::new().name("kvstrata-late".to_owned()).spawn(look);
+        // Relaxed: a caller that reads it late tells a thread that is there, or asks for another one, which finds nothing to do.
+        self.unattended.store(started.is_err(), Relaxed);
+        if started.is_err() {
+            attendant.answer_all();
+        }
+    }
+}
+
+impl Runtime for Attendance {
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn wake_at(&self, _: Duration) {
+        self.earlier.notify_one();
+        if self.unattended.load(Relaxed) {
+            self.attend_by_thread();
+        }
+    }
+
+    fn spawn(&self, task: Task) {
+        self.handle.spawn(task);
+    }
+
+    /// On a thread that is not joined: a runtime would wait for it when it ends, for as long as a device hangs.
+    fn run_blocking(&self, work: Work, wait: Duration) -> bool {
+        let (ended, end) = mpsc::channel();
+        let work = move || {
+            work();
+            let _ = ended.send(());
+        };
+        let started = thread::Builder::new().name("kvstrata-close".to_owned()).spawn(work).is_ok();
+        started && (wait.is_zero() || end.recv_timeout(wait).is_ok())
+    }
+
+    fn yield_now(&self) -> Task {
+        Box::pin(tokio::task::yield_now())
+    }
+
+    fn closed(&self) {
+        self.endpoint().take();
+    }
+}
+
+/// A task looks after deadlines.
+struct Attending {
+    attendant: Attendant,
+    of: Weak<Attendance>,
+}
+
+impl Drop for Attending {
+    /// If the tiers are there still, their runtime has ended.
+    fn drop(&mut self) {
+        let of = self.of.upgrade();
+        let Some(gave) = self.attendant.close_for_good() else { return };
+        // What nobody asks any more needs no word.
+        if gave {
+            error!(
+                remedy =
+                    "let the manager's runtime live as long as the manager, and shut the manager down before",
+                "the manager's runtime has ended: the manager is closed"
+            );
+        }
+        if let Some(of) = of {
+            of.attend_by_thread();
+        }
+    }
+}
+
+struct Unparks(Thread);
+
+impl Wake for Unparks {
+    fn wake(self: Arc<Unparks>) {
+        self.0.unpark();
+    }
+}
+
+/// What the task does, on a thread.
+fn by_thread(attendant: &Attendant, began: Instant, earlier: &Notify) {
+    let waker = Waker::from(Arc::new(Unparks(thread::current())));
+    loop {
+        let next = match attendant.on_time() {
+            Next::At(at) => Some(began + at),
+            Next::WhenTold => None,
+            Next::Never => return,
+        };
+        let mut told = pin!(earlier.notified());
+        while told.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+            match next.map(|next| next.saturating_duration_since(Instant::now())) {
+                Some(Duration::ZERO) => break,
+                Some(left) => thread::park_timeout(left),
+                None => thread::park(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_hangs_is_waited_for_until_the_deadline_and_ends_later() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let attendance = Attendance::new(runtime.handle().clone(), None);
+        let ((go_on, hangs), (ended, closed)) = (mpsc::channel::<()>(), mpsc::channel());
+        let stuck = move || {
+            let _ = hangs.recv();
+            let _ = ended.send(());
+        };
+        assert!(!attendance.run_blocking(Box::new(stuck), Duration::from_millis(5)));
+        drop(go_on);
+        closed.recv_timeout(Duration::from_secs(20)).expect("it ends, when it hangs no more");
+        assert!(attendance.run_blocking(Box::new(|| {}), Duration::from_secs(20)));
+    }
+}

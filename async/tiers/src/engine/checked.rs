@@ -1,0 +1,114 @@
+//! A write to the disk whose bytes are compared with their sums first.
+//!
+//! The disk seals what it is given: bytes that have rotted in host memory would come back as good ones. So they are looked at on their way
+//! down, too; by a task, since neither an engine's thread nor a mover's has the time.
+//!
+//! Writes keep their order, by which blocks are old or new below.
+//!
+//! Invariants
+//! - I1: the write is answered, also if the task never runs, or the port panics: then the task goes on with the next.
+//! - I2: one task at a time checks. It ends when no write waits; what waits is bounded by the bytes in flight of the path.
+
+use crate::contained::contained;
+use crate::runtime::Runtime;
+use crate::transfer::{Cause, DiskPort, DiskWrite, Failure, HostMemory, Landed};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Writes that wait to be checked.
+#[derive(Default)]
+pub(super) struct Checks(Arc<Mutex<Queue>>);
+
+#[derive(Default)]
+struct Queue {
+    writes: VecDeque<Checked>,
+    /// A task takes them.
+    is_running: bool,
+}
+
+/// The task's: dropped with it, whatever waits is answered.
+struct Running(Arc<Mutex<Queue>>);
+
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Checks {
+    pub(super) fn push(&self, runtime: &Arc<dyn Runtime>, checked: Checked) {
+        let mut queue = lock(&self.0);
+        queue.writes.push_back(checked);
+        if std::mem::replace(&mut queue.is_running, true) {
+            return;
+        }
+        drop(queue);
+        let (running, turns) = (Running(Arc::clone(&self.0)), Arc::downgrade(runtime));
+        runtime.spawn(Box::pin(async move {
+            while let Some(checked) = running.next() {
+                contained(|| checked.go());
+                // A block takes a while: others of the runtime's tasks have their turn after each.
+                let Some(turn) = turns.upgrade().map(|runtime| runtime.yield_now()) else { return };
+                turn.await;
+            }
+        }));
+    }
+}
+
+impl Running {
+    fn next(&self) -> Option<Checked> {
+        let mut queue = lock(&self.0);
+        let next = queue.writes.pop_front();
+        queue.is_running = next.is_some();
+        next
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut queue = lock(&self.0);
+        if !queue.is_running {
+            return;
+        }
+        queue.is_running = false;
+        let left = std::mem::take(&mut queue.writes);
+        drop(queue);
+        drop(left);
+    }
+}
+
+/// A write that is to be checked. Dropped, it is answered.
+pub(super) struct Checked {
+    disk: Arc<dyn DiskPort>,
+    memory: Arc<HostMemory>,
+    write: Option<DiskWrite>,
+}
+
+impl Checked {
+    pub(super) fn new(disk: Arc<dyn DiskPort>, memory: Arc<HostMemory>, write: DiskWrite) -> Checked {
+        Checked { disk, memory, write: Some(write) }
+    }
+
+    /// Compares, and writes or answers.
+    pub(super) fn go(mut self) {
+        let Some(write) = self.write.take() else { return };
+        match self.memory.is_sealed(&write.bytes) {
+            true => self.disk.write(write),
+            false => refuse(&*self.disk, write, Cause::Mismatch),
+        }
+    }
+}
+
+impl Drop for Checked {
+    fn drop(&mut self) {
+        if let Some(write) = self.write.take() {
+            refuse(&*self.disk, write, Cause::Abandoned);
+        }
+    }
+}
+
+fn refuse(disk: &dyn DiskPort, write: DiskWrite, cause: Cause) {
+    let DiskWrite { token, slot, bytes, landing, .. } = write;
+    disk.give_back(slot);
+    disk.forget_given_back();
+    drop(bytes);
+    landing.land(Landed::Write(token, Err(Failure::of(cause))));
+}

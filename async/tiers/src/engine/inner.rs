@@ -1,0 +1,373 @@
+//! What all handles of a manager share, and how changes are made.
+//!
+//! ```text
+//!   call ─────► with: lock, change, advance, unlock ─► perform
+//!   landing ──► inbox ─► settle: one thread at a time takes what has landed, and does the same
+//! ```
+//!
+//! Movers land by whatever thread they have, also from inside `start`. So a landing is only put into the inbox, and whoever is settling
+//! takes it: nothing recurses, and no mover waits for another's landing.
+//!
+//! Invariants
+//! - I1: what is in the inbox is taken: who puts it there settles, or somebody does who finds it empty before it stops. Both are said
+//!   under the inbox's lock.
+//!
+//! # Orderings
+//! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`, which is good only where it says so, or under
+//! `without`.
+
+use super::checked::Checks;
+use super::counts::Counts;
+use super::deadlines::Attendant;
+use super::notices::Notices;
+use super::preempt::Naming;
+use super::rules::Rules;
+use super::rules::WriteMode;
+use super::stack::{Books, Stack};
+use super::tenants::Tenants;
+use super::traffic::Traffic;
+use super::watch::Watch;
+use crate::contained::contained;
+use crate::runtime::Runtime;
+use crate::signal::Signal;
+use crate::transfer::{Failure, Landed, Landing, Lands};
+use kvstrata_core::BlockRef;
+use kvstrata_core::hash::Hasher;
+use kvstrata_core::waiting::Waiting;
+use kvstrata_ffi::process::Origin;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::time::Duration;
+use tracing::trace;
+
+/// Who settles. Gives the role back where a waker panics, so that others can take it.
+struct Settler<'i>(&'i Inner);
+
+impl Drop for Settler<'_> {
+    fn drop(&mut self) {
+        self.0.inbox().settling = false;
+    }
+}
+
+/// What has landed, and whether somebody is taking it.
+#[derive(Default)]
+struct Inbox {
+    landed: Vec<Landed>,
+    settling: bool,
+    /// Memory for the next ones.
+    spare: Vec<Landed>,
+}
+
+pub(super) struct Inner {
+    pub(super) stacks: Box<[Stack]>,
+    pub(super) rules: Rules,
+    pub(super) counts: Counts,
+    pub(super) watch: Watch,
+    /// Who waits for blocks of a device.
+    pub(super) waiting: Waiting,
+    pub(super) runtime: Arc<dyn Runtime>,
+    /// Writes to be compared with their sums, in their order.
+    pub(super) checks: Checks,
+    traffic: Mutex<Traffic>,
+    inbox: Mutex<Inbox>,
+    /// Flights: a match looks for its hashes among them only if there are any.
+    pending: AtomicUsize,
+    pub(super) iteration: AtomicU64,
+    /// No more is given: said before the lock says so, for those who do not take it.
+    pub(super) refusing: AtomicBool,
+    /// Something has ever been registered ahead of being written: said before the lock is taken for that.
+    aheads: AtomicBool,
+    /// Shared by who registers without the lock, until then.
+    without: RwLock<()>,
+    /// Told when nothing is under way, while that is waited for.
+    pub(super) idle: Signal,
+    pub(super) tenants: Tenants,
+    pub(super) naming: Naming,
+    pub(super) hasher: Hasher,
+    /// Where the hasher's secret is kept, for people.
+    pub(super) hash_origin: String,
+    /// Told at each change while there are purges.
+    pub(super) purge_told: Signal,
+    /// The process that it was made in.
+    origin: Origin,
+    this: Weak<Inner>,
+}
+
+/// What a call comes to in a process that was forked from the manager's.
+pub(super) const INHERITED: &str = "the manager was made by the process from which this one was forked; make one in this process, after the fork";
+
+impl Inner {
+    pub(super) fn new(
+        stacks: Box<[Stack]>,
+        rules: Rules,
+        watch: Watch,
+        traffic: Traffic,
+        (tenants, naming): (Tenants, Naming),
+        (hasher, hash_origin): (Hasher, String),
+        runtime: Arc<dyn Runtime>,
+    ) -> Arc<Inner> {
+        let tells = |stack: &Stack| stack.disk.as_ref().is_some_and(|disk| disk.says_what_fails());
+        let notices = Notices::new(stacks.iter().map(tells).collect());
+        Arc::new_cyclic(|this| Inner {
+            stacks,
+            rules,
+            counts: Counts::new(notices),
+            watch,
+            waiting: Waiting::new(),
+            runtime,
+            checks: Checks::default(),
+            traffic: Mutex::new(traffic),
+            inbox: Mutex::default(),
+            pending: AtomicUsize::new(0),
+            iteration: AtomicU64::new(0),
+            refusing: AtomicBool::new(false),
+            aheads: AtomicBool::new(false),
+            without: RwLock::new(()),
+            idle: Signal::default(),
+            tenants,
+            naming,
+            hasher,
+            hash_origin,
+            purge_told: Signal::default(),
+            origin: Origin::here(),
+            this: this.clone(),
+        })
+    }
+
+    /// Who looks after its deadlines.
+    pub(super) fn attendant(&self) -> Attendant {
+        Attendant(self.this.clone())
+    }
+
+    /// Whether this process was forked from the manager's. It has none of the manager's threads, and its locks may be held by some of them: it leaves
+    /// all of it alone.
+    pub(super) fn is_inherited(&self) -> bool {
+        !self.origin.is_here()
+    }
+
+    /// For who lets go of the manager in such a process: it is never freed there, since that would wait for its threads.
+    pub(super) fn keep(&self) {
+        std::mem::forget(self.this.upgrade());
+    }
+
+    pub(super) fn stack(&self, number: u16) -> &Stack {
+        &self.stacks[number as usize]
+    }
+
+    /// The iteration, for ages.
+    pub(super) fn now(&self) -> u64 {
+        self.iteration.load(Relaxed)
+    }
+
+    /// The time, by the runtime's clock.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.runtime.now()
+    }
+
+    /// Where movers answer.
+    pub(super) fn landing(self: &Arc<Inner>) -> Landing {
+        Landing::new(Arc::<Inner>::clone(self))
+    }
+
+    pub(super) fn entered(&self, flights: usize) {
+        self.pending.fetch_add(flights, Relaxed);
+    }
+
+    pub(super) fn left(&self, flights: usize) {
+        self.pending.fetch_sub(flights, Relaxed);
+    }
+
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.load(Relaxed) > 0
+    }
+
+    /// What is under way, without a change that anything follows from.
+    pub(super) fn look(&self) -> MutexGuard<'_, Traffic> {
+        // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked was ours, between two whole states or not: going on is the better of two.
+        let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
+        (traffic.when, traffic.moment) = (None, None);
+        traffic
+    }
+
+    /// Makes a change, and all that follows from it.
+    pub(super) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+        let result = self.with_unsaid(change);
+        self.say();
+        result
+    }
+
+    /// The same, and what there is to say is left to the caller.
+    fn with_unsaid<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+        let mut traffic = self.look();
+        let result = change(&mut traffic);
+        let purges = !traffic.purges.is_empty();
+        self.follow(traffic);
+        if purges {
+            self.purge_told.tell();
+        }
+        result
+    }
+
+    /// The same for a purge, which need not be told of what it does itself.
+    pub(super) fn change<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+        let mut traffic = self.look();
+        let result = change(&mut traffic);
+        self.follow(traffic);
+        self.say();
+        result
+    }
+
+    /// The same for who takes blocks: where none was to be copied, and nobody waits, nothing follows from that.
+    pub(super) fn take<R>(self: &Arc<Inner>, take: impl FnOnce(&mut Traffic) -> R) -> R {
+        let mut traffic = self.look();
+        let before = traffic.begun();
+        let result = take(&mut traffic);
+        let purges = !traffic.purges.is_empty();
+        let same = traffic.begun() == before
+            && traffic.out.is_empty()
+            && traffic.nobody_waits()
+            && traffic.behind.is_empty();
+        if same && !purges {
+            drop(traffic);
+            self.say();
+            return result;
+        }
+        self.follow(traffic);
+        if purges {
+            self.purge_told.tell();
+        }
+        self.say();
+        result
+    }
+
+    /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first time it waits for whoever registers without the
+    /// lock.
+    pub(super) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+        if !self.aheads.load(Relaxed) {
+            let _nobody = self.without.write().unwrap_or_else(PoisonError::into_inner);
+            self.aheads.store(true, Relaxed);
+        }
+        self.with(change)
+    }
+
+    /// Registers blocks without the lock, if there are none that are registered and not written, nor come to be meanwhile.
+    pub(super) fn without_ahead<R>(&self, register: impl FnOnce() -> R) -> Option<R> {
+        if self.aheads.load(Relaxed) {
+            return None;
+        }
+        let _somebody = self.without.read().unwrap_or_else(PoisonError::into_inner);
+        (!self.aheads.load(Relaxed)).then(register)
+    }
+
+    /// Says what has been met that an operator can act on. Not under the lock.
+    pub(super) fn say(&self) {
+        self.counts.notices.say(|whose| whose.names(self));
+    }
+
+    /// All that follows from a change.
+    fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
+        traffic.advance(self);
+        if traffic.phase.refuses() && traffic.is_idle() {
+            traffic.out.idle = true;
+        }
+        if traffic.out.is_empty() {
+            return;
+        }
+        let next = traffic.performed.pop().unwrap_or_default();
+        let mut out = std::mem::replace(&mut traffic.out, next);
+        drop(traffic);
+        out.perform(self);
+        // For its memory: as many as there are threads that perform at once.
+        self.look().performed.push(out);
+    }
+
+    /// Takes what has landed, unless somebody is at it (I1).
+    fn settle(self: &Arc<Inner>) {
+        let mut landed = {
+            let mut inbox = self.inbox();
+            if std::mem::replace(&mut inbox.settling, true) {
+                return;
+            }
+            std::mem::take(&mut inbox.spare)
+        };
+        let role = Settler(self);
+        loop {
+            {
+                let mut inbox = self.inbox();
+                if inbox.landed.is_empty() {
+                    inbox.settling = false;
+                    inbox.spare = landed;
+                    std::mem::forget(role);
+                    break;
+                }
+                std::mem::swap(&mut inbox.landed, &mut landed);
+            }
+            self.with_unsaid(|traffic| landed.drain(..).for_each(|landed| traffic.land(self, landed)));
+        }
+        // A subscriber is a caller's code, and may wait for long: others settle meanwhile.
+        self.say();
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Blocks of a device have been released: who waits for some is served.
+    pub(super) fn released(&self) {
+        self.released_of(None);
+    }
+
+    /// The same, and whose they were is noted: before the lock, under which it is asked for.
+    pub(super) fn released_of(&self, blocks: Option<(&Books, &[BlockRef])>) {
+        if self.waiting.anyone()
+            && let Some(this) = self.this.upgrade()
+        {
+            if let Some((books, blocks)) = blocks {
+                blocks.iter().for_each(|block| books.owners.stir(block.id));
+            }
+            this.with(|_| {});
+        }
+    }
+}
+
+impl Inner {
+    /// Blocks of a device were registered by their engine.
+    pub(super) fn registered(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
+        if self.rules.mode == WriteMode::Through {
+            self.with(|traffic| blocks.iter().for_each(|block| traffic.write_through(self, stack, *block)));
+        }
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inner({} groups)", self.stacks.len())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Whoever looks after deadlines finds that the engine is gone.
+        self.runtime.wake_at(Duration::ZERO);
+        self.close_disks();
+    }
+}
+
+impl Lands for Inner {
+    fn landed(&self, landed: Landed) {
+        let failed = |failure: &Failure| failure.cause.name();
+        let of_disk = match &landed {
+            Landed::Read(token, outcome) => Some((token.0, outcome.as_ref().err().map(failed))),
+            Landed::Write(token, outcome) => Some((token.0, outcome.as_ref().err().map(failed))),
+            Landed::Copies(_) => None,
+        };
+        if let Some((token, failed)) = of_disk {
+            contained(|| trace!(token, failed, "a transfer of the disk ended"));
+        }
+        self.inbox().landed.push(landed);
+        if let Some(this) = self.this.upgrade() {
+            this.settle();
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! A stack: the tiers of one group of layers, books and bytes.
+//!
+//! ```text
+//!   device   pool ── parents          blocks of the device, which the mover reaches
+//!   host     pool ── parents          blocks 0 … h-1 of the host memory     ┐ one arena
+//!   staging  a list of free ones      blocks h … h+s-1 of it                ┘
+//!   disk     a port with its own pool
+//! ```
+//!
+//! Invariants
+//! - I1: block `b` of a pool is block `b` of its memory.
+//! - I2: what a pool has registered has its bytes: of the device they have arrived, of the host they are sealed too.
+
+use super::out::Out;
+use super::tenants::{Owners, TenantId};
+use crate::sketch::Sketch;
+use crate::tier::Tier;
+use crate::transfer::{DeviceMover, DiskPort, HostMemory};
+use kvstrata_core::classes::{Classes, below};
+use kvstrata_core::{
+    Ages, BlockId, BlockPool, BlockRef, DevicePort, ImmutableBlock, Parents, Priority, SequenceHash,
+};
+use kvstrata_ffi::disk::{Name, OwnerId};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A tier's books.
+pub(super) struct Books {
+    pub(super) pool: BlockPool,
+    pub(super) ages: Ages,
+    pub(super) owners: Arc<Owners>,
+    parents: Parents,
+    classes: Classes,
+    linked: bool,
+    /// Whether what was copied ahead leaves first (`ready.rs`).
+    ahead_first: bool,
+}
+
+impl Books {
+    /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before its children. Where nothing else is
+    /// to be had, and somebody waits, parents of held blocks leave all the same ([`Traffic::evict`](super::traffic::Traffic::evict)).
+    pub(super) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool, ahead_first: bool) -> Books {
+        let blocks = pool.capacity();
+        let (ages, parents, classes) = (Ages::new(blocks as u32), Parents::new(blocks), Classes::new(blocks));
+        Books { pool, ages, owners, parents, classes, linked, ahead_first }
+    }
+
+    /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the disk.
+    pub(super) fn name(&self, block: BlockId, hash: SequenceHash) -> Name {
+        Name { hash, parent: self.parents.get(block), owner: OwnerId::NOBODY }
+    }
+
+    /// Notes the parent and the owner of a block that is about to be registered, of no class.
+    pub(super) fn note(&self, block: BlockId, parent: Option<SequenceHash>, tenant: TenantId) {
+        self.parents.set(block, parent);
+        self.owners.note(block, tenant);
+        self.classes.set(block, Priority::Normal);
+    }
+
+    /// The class for eviction of a block that was just evicted, or is held.
+    pub(super) fn class(&self, block: BlockId) -> Priority {
+        self.classes.get(block)
+    }
+
+    /// Whether no block has been given a class.
+    pub(super) fn are_of_one_class(&self) -> bool {
+        self.classes.are_normal()
+    }
+
+    /// Gives a block a class for eviction.
+    pub(super) fn classify(&self, held: &ImmutableBlock<'_>, class: Priority) {
+        if held.priority() != class {
+            held.set_priority(class);
+        }
+        self.classes.set(held.id(), class);
+    }
+
+    /// See [`StackParts::ahead_first`](super::build::StackParts::ahead_first).
+    pub(super) fn ahead_first(&self) -> bool {
+        self.ahead_first
+    }
+
+    /// Whether parents are to be looked up at registration.
+    pub(super) fn links(&self) -> bool {
+        self.linked
+    }
+
+    /// Registers an owned block whose bytes are there (I2), with its tenant's credit and its class, and gives a reference: to it, or to the one of
+    /// its hash that was there, and then the block is free. None if the books say that it is not owned: a bug, which must not spread.
+    pub(super) fn register(
+        &self,
+        block: BlockId,
+        name: Name,
+        tenant: TenantId,
+        class: Priority,
+    ) -> Option<BlockRef> {
+        let registered = self.register_owned(block, name, tenant, class, true);
+        if registered.is_none_or(|there| there.id != block) {
+            self.owners.give(tenant, 1);
+        }
+        registered
+    }
+
+    /// As [`register`](Books::register), and the block stays whatever is there: for one that somebody reads.
+    pub(super) fn register_beside(
+        &self,
+        block: BlockId,
+        name: Name,
+        tenant: TenantId,
+        class: Priority,
+    ) -> Option<BlockRef> {
+        let registered = self.register_owned(block, name, tenant, class, false);
+        if registered.is_none() {
+            self.owners.give(tenant, 1);
+        }
+        registered
+    }
+
+    fn register_owned(
+        &self,
+        block: BlockId,
+        name: Name,
+        tenant: TenantId,
+        class: Priority,
+        once: bool,
+    ) -> Option<BlockRef> {
+        let owned = self.pool.adopt_mutable(block).ok()?;
+        self.note(block, name.parent, tenant);
+        let parent = name.parent.filter(|_| self.linked).and_then(|parent| self.pool.find(parent));
+        let complete = owned.complete(name.hash).ok()?;
+        let registered = match once {
+            true => self.pool.register(complete, parent.as_ref()).into_block(),
+            false => self.pool.register_beside(complete, parent.as_ref()),
+        };
+        if registered.id() == block {
+            self.classify(&registered, class);
+        }
+        Some(registered.into_ref())
+    }
+
+    /// Takes a tenant's registered block that the caller alone holds, to be filled on: its credit stays, and the reference is gone. None:
+    /// it is another's, or others have it too; then nobody finds it any more.
+    pub(super) fn take_back(&self, block: BlockRef, tenant: TenantId) -> Option<BlockId> {
+        // Nobody registers a block that is held: the tag is this registration's, and the caller's to write until the reference is gone.
+        if !self.pool.withdraw_held(block) || self.owners.owner(block.id) != tenant {
+            return None;
+        }
+        // Nobody's registration ends, so that no credit does.
+        self.owners.note(block.id, TenantId::NOBODY);
+        let taken = self.pool.take_withdrawn(block).map(|taken| taken.into_mutable().into_id());
+        if taken.is_none() {
+            self.owners.note(block.id, tenant);
+        }
+        taken
+    }
+
+    /// One reference less.
+    pub(super) fn release(&self, block: BlockRef, now: u64) {
+        self.ages.released(block, now);
+        self.pool.release_refs([block]);
+        self.owners.stir(block.id);
+    }
+
+    /// See [`Owners::state_of`].
+    pub(super) fn state_of(&self, tenant: TenantId) -> [u32; 3] {
+        self.owners.state_of(tenant, self.linked)
+    }
+
+    /// A lease is over.
+    pub(super) fn end_lease(&self, block: BlockRef) {
+        self.pool.end_lease(block);
+        self.owners.stir(block.id);
+    }
+}
+
+/// What of a sequence a group needs, for a prefix to be usable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// All blocks.
+    All {
+        /// Tokens a block.
+        page: u64,
+    },
+    /// Those that a window reaches back to.
+    Last {
+        /// Tokens a block.
+        page: u64,
+        /// Tokens that it reaches back.
+        window: u64,
+    },
+    /// The state that was kept at the end of the prefix.
+    State {
+        /// Tokens from one that is kept to the next.
+        page: u64,
+    },
+}
+
+/// The tiers of a group.
+pub(super) struct Stack {
+    /// Its place among the manager's.
+    pub(super) number: u16,
+    pub(super) name: String,
+    pub(super) device: Books,
+    pub(super) port: Option<Arc<dyn DevicePort>>,
+    pub(super) mover: Arc<dyn DeviceMover>,
+    pub(super) host: Option<Books>,
+    /// Of the host tier and of what is staged; none if there is neither a host tier nor a disk.
+    pub(super) memory: Option<Arc<HostMemory>>,
+    /// Blocks of staging.
+    pub(super) staging: usize,
+    pub(super) disk: Option<Arc<dyn DiskPort>>,
+    pub(super) needs: Needs,
+    /// How often blocks have been used of late; none where nobody asks.
+    pub(super) heat: Option<Sketch>,
+    /// By slot, of what this process has written there or found there.
+    pub(super) disk_owners: Arc<Owners>,
+    pub(super) block_bytes: u64,
+    pub(super) layers: u32,
+    /// What there is to say of the device.
+    pub(super) note: Option<String>,
+}
+
+impl Stack {
+    /// The pool of a tier.
+    pub(super) fn pool(&self, tier: Tier) -> Option<&BlockPool> {
+        match tier {
+            Tier::Device => Some(&self.device.pool),
+            Tier::Host => self.host.as_ref().map(|host| &host.pool),
+            Tier::Disk => self.disk.as_ref().map(|disk| disk.pool()),
+        }
+    }
+
+    /// Takes note of uses.
+    pub(super) fn used(&self, hashes: &[SequenceHash]) {
+        if let Some(disk) = &self.disk {
+            hashes.iter().for_each(|hash| disk.used(*hash));
+        }
+        if let Some(heat) = &self.heat {
+            hashes.iter().for_each(|hash| heat.add(heat.key(*hash)));
+        }
+    }
+
+    /// Whether a block has been used so often of late.
+    pub(super) fn is_hot(&self, hash: SequenceHash, from: Option<u64>) -> bool {
+        let count = || self.heat.as_ref().map_or(0, |heat| heat.count(heat.key(hash)));
+        from.is_some_and(|from| count() >= from)
+    }
+
+    /// Whose blocks a tier has.
+    pub(super) fn owners(&self, tier: Tier) -> Option<&Owners> {
+        match tier {
+            Tier::Device => Some(&self.device.owners),
+            Tier::Host => self.host.as_ref().map(|host| &*host.owners),
+            Tier::Disk => self.disk.as_ref().map(|_| &*self.disk_owners),
+        }
+    }
+
+    /// One reference less to a block of the disk.
+    pub(super) fn release_slot(&self, block: BlockRef) {
+        if let Some(disk) = &self.disk {
+            disk.pool().release_refs([block]);
+            self.disk_owners.stir(block.id);
+        }
+    }
+
+    /// The class for eviction of a block of the disk that is held. It is the pool's, and so lasts as long as the process.
+    pub(super) fn disk_class(&self, block: BlockRef) -> Priority {
+        let held = self.disk.as_ref().and_then(|disk| disk.pool().upgrade(block));
+        held.map_or(Priority::Normal, |held| held.priority())
+    }
+
+    /// What was written to a slot has a class.
+    pub(super) fn classify_slot(&self, slot: BlockId, hash: SequenceHash, class: Priority) {
+        let Some(disk) = self.disk.as_ref().filter(|_| class != Priority::Normal) else { return };
+        let there = disk.pool().registered(slot).filter(|(_, there)| *there == hash);
+        if let Some(held) = there.and_then(|(block, _)| disk.pool().upgrade(block)) {
+            held.set_priority(below(class));
+        }
+    }
+
+    /// Whether the tier below the device has a block: for this moment, and no use of it.
+    pub(super) fn is_below(&self, hash: SequenceHash) -> bool {
+        match (&self.host, &self.disk) {
+            (Some(host), _) => host.pool.contains(hash),
+            (None, Some(disk)) => disk.pool().contains(hash),
+            (None, None) => true,
+        }
+    }
+
+    /// Whether the disk has a block, which has this class from now on.
+    pub(super) fn on_disk(&self, hash: SequenceHash, class: Priority) -> bool {
+        let there = self.disk.as_ref().and_then(|disk| disk.find(hash));
+        there.is_some_and(|there| {
+            if there.priority() != below(class) {
+                there.set_priority(below(class));
+            }
+            true
+        })
+    }
+
+    /// The same of the host.
+    pub(super) fn in_host(&self, hash: SequenceHash, class: Priority) -> bool {
+        let host = self.host.as_ref();
+        host.and_then(|host| Some((host, host.pool.find(hash)?))).is_some_and(|(host, there)| {
+            host.classify(&there, below(class));
+            true
+        })
+    }
+
+    /// Bytes of some layers of a block.
+    pub(super) fn bytes_of(&self, layers: &Range<u32>) -> u64 {
+        match &self.memory {
+            Some(memory) if layers.len() < self.layers as usize => memory.bytes_of(layers) as u64,
+            _ => self.block_bytes,
+        }
+    }
+}
+
+/// A slot of the disk that was not written, or is to be forgotten, is nobody's, and free when what it held has been forgotten: when the lock
+/// has been given back.
+pub(super) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
+    if let (Some(disk), Some(slot)) = (&of.disk, slot) {
+        of.disk_owners.hand_over(slot, TenantId::NOBODY);
+        disk.give_back(slot);
+        out.given_back = true;
+    }
+}
+
+/// A credit of the host tier that was not used.
+pub(super) fn give_credit(of: &Stack, tenant: TenantId, credit: bool) {
+    if let Some(host) = of.host.as_ref().filter(|_| credit) {
+        host.owners.give(tenant, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tenants::Ends;
+    use kvstrata_core::PoolConfig;
+
+    const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NOBODY };
+
+    fn books() -> (Books, TenantId) {
+        let owners = Owners::new(1, 3, std::iter::once(1.0), 1.0);
+        let pool = BlockPool::new(PoolConfig::new(1).events(Box::new(Ends(Arc::clone(&owners)))));
+        (Books::new(pool.expect("a pool"), owners, false, false), TenantId(1))
+    }
+
+    /// The block of the pool, registered with a tenant's credit, and held.
+    fn register(books: &Books, tenant: TenantId) -> BlockRef {
+        let mut ids = Vec::new();
+        books.pool.allocate_free_ids(1, &mut ids).expect("it is free");
+        assert!(books.owners.take(tenant, 1));
+        books.register(ids[0], NAME, tenant, Priority::Normal).expect("owned")
+    }
+
+    #[test]
+    fn who_alone_holds_a_block_takes_it_back_with_its_credit() {
+        let (books, tenant) = books();
+        let held = register(&books, tenant);
+        let other = books.pool.hold_again(held).expect("held");
+        assert_eq!(books.take_back(held, tenant), None, "somebody else has it");
+        assert_eq!((books.owners.owner(held.id), books.pool.contains(NAME.hash)), (tenant, false));
+        books.release(other, 0);
+        assert_eq!(books.take_back(held, tenant), Some(held.id));
+        assert_eq!((books.owners.used(tenant), books.pool.census().owned), (1, 1));
+    }
+
+    #[test]
+    fn a_block_that_may_be_anybodys_by_now_is_not_taken_back_nor_is_its_tag_written() {
+        let (books, tenant) = books();
+        let released = register(&books, tenant);
+        books.release(released, 0);
+        // Evicted this moment, it may be about to be registered by its next owner, who has written its tag.
+        assert_eq!(books.take_back(released, tenant), None, "nobody holds it");
+        let mut victims = Vec::new();
+        assert_eq!(books.pool.evict_ids(1, &mut victims), 1);
+        books.owners.note(released.id, TenantId(2));
+        assert_eq!(books.take_back(released, tenant), None);
+        assert_eq!(books.owners.owner(released.id), TenantId(2));
+    }
+}

@@ -1,0 +1,60 @@
+//! The port to whatever runs an engine: its clock, its timer, its tasks, its threads. The engine has none of these itself.
+//!
+//! ```text
+//!   engine ── now() ──────────────► Runtime        time, as a number
+//!          ── wake_at(moment) ────►                call Attendant::on_time then, or soon after
+//!          ── spawn(future) ──────►                poll it to its end
+//!          ── run_blocking(work) ─►                it may wait for a device: on a thread
+//!          ◄─ Attendant::on_time, Attendant::close_for_good ──
+//! ```
+//!
+//! Invariants
+//! - I1: the engine calls no method of this port under its lock, except `now`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+/// A task of the engine's. Dropped before its end, it answers whoever waits for it.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Work that may block.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// What runs an engine.
+pub trait Runtime: Send + Sync {
+    /// The time since a fixed moment. It never goes back.
+    fn now(&self) -> Duration;
+
+    /// A deadline comes before all others: [`Attendant::on_time`](crate::Attendant::on_time) is to be called at this moment.
+    fn wake_at(&self, at: Duration);
+
+    /// Polls a task to its end, or drops it.
+    fn spawn(&self, task: Task);
+
+    /// Does work that may block, on another thread, and waits for its end at most for `wait`; not at all for zero. Whether the work
+    /// began, and ended within a `wait` that is not zero. If there is no thread, the work is dropped.
+    fn run_blocking(&self, work: Work, wait: Duration) -> bool;
+
+    /// Ends when other tasks have had their turn.
+    fn yield_now(&self) -> Task {
+        Box::pin(yield_now())
+    }
+
+    /// The engine is shut down, or its last user is gone.
+    fn closed(&self) {}
+}
+
+/// Lets tasks that are ready have their turn.
+async fn yield_now() {
+    let mut is_back = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut is_back, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}

@@ -1,0 +1,209 @@
+//! What a disk tier has done, as its port tells it: figures by cause.
+
+use kvstrata_ffi::disk::{FailedRequests, RejectedRecords, ServiceState};
+use serde::Serialize;
+
+/// Counts by cause: a field a cause, which `causes` names.
+macro_rules! causes {
+    ($(#[$of:meta])* $name:ident { $($(#[$is:meta])* $cause:ident),+ $(,)? }) => {
+        $(#[$of])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+        pub struct $name {
+            $($(#[$is])* pub $cause: u64),+
+        }
+
+        impl $name {
+            /// Each cause by its name, with its count.
+            #[must_use]
+            pub fn causes(&self) -> [(&'static str, u64); [$(stringify!($cause)),+].len()] {
+                [$((stringify!($cause), self.$cause)),+]
+            }
+        }
+    };
+}
+
+causes! {
+    /// Blocks and records that were there and were not taken, by cause. Each is a miss.
+    Rejected {
+        /// At opening: records whose own checksum is wrong.
+        record,
+        /// Records, at opening or when read, of a payload of another length than a slot's.
+        length,
+        /// At opening: records of an encrypted volume that nobody can open any more.
+        salt,
+        /// At opening: records of a hash that a newer record has.
+        duplicate,
+        /// At opening: records of slots behind the file's end.
+        truncated,
+        /// At opening: superblocks, of the two that each volume has.
+        superblock,
+        /// At opening: records that could not be read.
+        table,
+        /// When read: slots without a record.
+        empty,
+        /// When read: slots whose record has another hash.
+        other_hash,
+        /// When read: payloads that are not what their record says.
+        payload,
+        /// The same, of records that a process left which ended without a shutdown: as a crash between a payload and its record leaves some.
+        after_crash,
+    }
+}
+
+causes! {
+    /// The part of [`Rejected`] that came with reads.
+    RejectedReads {
+        /// Slots without a record.
+        empty,
+        /// Slots whose record has another hash.
+        other_hash,
+        /// Payloads of another length than a slot's.
+        length,
+        /// Payloads that are not what their record says.
+        payload,
+        /// The same, of records that a process left which ended without a shutdown: as a crash between a payload and its record leaves some.
+        after_crash,
+    }
+}
+
+causes! {
+    /// The part of [`Rejected`] that came with the opening.
+    RejectedAtOpening {
+        /// Records whose own checksum is wrong.
+        record,
+        /// Records of a payload of another length than a slot's.
+        length,
+        /// Records of an encrypted volume that nobody can open any more.
+        salt,
+        /// Records of a hash that a newer record has.
+        duplicate,
+        /// Records of slots behind the file's end.
+        truncated,
+        /// Superblocks, of the two that each volume has.
+        superblock,
+        /// Records that could not be read.
+        table,
+    }
+}
+
+causes! {
+    /// Requests to volumes that failed, by cause.
+    FailedTransfers {
+        /// The file system, a quota, or a limit had no room for a write.
+        no_room,
+        /// Writes that were refused, unasked, since there was no room for earlier ones.
+        paused,
+        /// The drive failed.
+        drive,
+        /// Refused, unasked, since the drive does not answer.
+        away,
+        /// The machine was short of something for a moment: memory, most often.
+        passing,
+        /// The volume is out of service.
+        retired,
+    }
+}
+
+causes! {
+    /// Volumes by what they do now.
+    VolumeStates {
+        /// All that they are asked for.
+        serving,
+        /// Reads alone: they have no room, and take no writes until they have.
+        writes_paused,
+        /// Nothing: their device does not answer, and is asked again at growing intervals.
+        away,
+        /// Nothing: they were retired, could not be opened, or are lost with their ring.
+        retired,
+    }
+}
+
+impl From<FailedRequests> for FailedTransfers {
+    fn from(failed: FailedRequests) -> FailedTransfers {
+        let FailedRequests { no_room, paused, drive, away, passing, retired, .. } = failed;
+        FailedTransfers { no_room, paused, drive, away, passing, retired }
+    }
+}
+
+impl VolumeStates {
+    /// Counts a volume.
+    pub fn add(&mut self, state: ServiceState) {
+        *match state {
+            ServiceState::Serving => &mut self.serving,
+            ServiceState::WritesPaused => &mut self.writes_paused,
+            ServiceState::Away => &mut self.away,
+            _ => &mut self.retired,
+        } += 1;
+    }
+}
+
+impl RejectedAtOpening {
+    /// Those of an opening.
+    #[must_use]
+    pub fn of(records: &RejectedRecords) -> RejectedAtOpening {
+        let RejectedRecords { record, length, salt, duplicate, truncated, superblock, table } = *records;
+        RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table }
+    }
+}
+
+impl Rejected {
+    /// Both together.
+    #[must_use]
+    pub fn of(opening: &RejectedAtOpening, reads: &RejectedReads) -> Rejected {
+        let RejectedAtOpening { record, length, salt, duplicate, truncated, superblock, table } = *opening;
+        let RejectedReads { empty, other_hash, length: read, payload, after_crash } = *reads;
+        let length = length + read;
+        Rejected {
+            record,
+            length,
+            salt,
+            duplicate,
+            truncated,
+            superblock,
+            table,
+            empty,
+            other_hash,
+            payload,
+            after_crash,
+        }
+    }
+
+    /// All causes together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.causes().iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// What a tier has done so far; exact at rest, a moment old otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct TierStats {
+    /// Blocks that came down and were not there.
+    pub offered: u64,
+    /// Of them, not worth a write.
+    pub refused_by_admission: u64,
+    /// Of them, over the write budget.
+    pub refused_by_budget: u64,
+    /// Of them, refused since no volume takes writes just now.
+    pub refused_by_volume: u64,
+    /// Of them, written.
+    pub written: u64,
+    /// What was rejected, at opening and since.
+    pub rejected: Rejected,
+    /// The part of it that came with the opening.
+    pub rejected_at_opening: RejectedAtOpening,
+    /// The part of it that came with reads.
+    pub rejected_reads: RejectedReads,
+    /// Slots of lost volumes, never to be used again.
+    pub parked: u64,
+    /// Slots whose writes were given up before the device had answered: not used again either.
+    pub abandoned: u64,
+    /// Volumes out of service for good.
+    pub lost_volumes: u64,
+    /// Volumes by what they do now.
+    pub volumes: VolumeStates,
+    /// Requests to volumes that failed, by cause.
+    pub failed: FailedTransfers,
+    /// Volumes whose file was removed, or replaced, while they are used.
+    pub removed_files: u64,
+}

@@ -1,0 +1,235 @@
+//! What seeds find rarely, each made to happen: a block that is there twice, a layer that has rotted, and the ways a shutdown answers.
+
+use crate::content::{self, bytes_of};
+use crate::drops::{believe, compute, grounds, sequence};
+use crate::settings::Settings;
+use crate::world::{World, in_virtual_time};
+use kvstrata_core::BlockId;
+use kvstrata_core::storage::DevicePort;
+use kvstrata_testing::virtual_time::{Instant, timeout};
+use kvstrata_tiers::scheduler::Gate;
+use kvstrata_tiers::transfer::{Cause, Path};
+use kvstrata_tiers::{OffloadOptions, OnboardOptions, Tiers};
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Six blocks of the device, host and disk below, nothing that goes wrong.
+fn ground() -> Settings {
+    let mut settings = grounds().last().expect("over both tiers");
+    (settings.host, settings.verify) = (16, crate::settings::Verify::All);
+    settings
+}
+
+pub fn play<F: Future<Output = ()>>(settings: Settings, body: impl FnOnce(Rc<World>, Tiers) -> F) {
+    in_virtual_time(async {
+        let world = World::new(settings);
+        let manager = world.manager();
+        body(Rc::clone(&world), manager).await;
+        world.rest().await;
+        let violations = &world.books.borrow().violations;
+        assert!(violations.is_empty(), "{violations:?}");
+    });
+}
+
+/// A layer after the other.
+fn by_layers() -> OnboardOptions {
+    OnboardOptions { layers: Some(1), ..OnboardOptions::default() }
+}
+
+#[test]
+fn a_block_that_is_there_twice_stays_with_each_who_computes_with_it() {
+    play(ground(), |world, manager| async move {
+        let (hashes, others) = (sequence(1, 1), sequence(2, 6));
+        drop(compute(&world, &manager, &hashes).await);
+        drop(compute(&world, &manager, &others).await);
+        let begin = || manager.onboard(manager.match_prefix(&hashes), by_layers()).expect("fits");
+        let (one, other) = (begin(), begin());
+        one.layer_ready(0).await.expect("nothing fails");
+        let announced = one.ids().expect("all have a place");
+        // An engine that did not wait has computed the same.
+        let computed = compute(&world, &manager, &hashes).await;
+        for layer in 1..3 {
+            one.layer_ready(layer).await.expect("nothing fails");
+            other.layer_ready(layer).await.expect("nothing fails");
+        }
+        // The one that joined last has ended, and all that is free is somebody's.
+        assert_eq!(other.await.missed, None);
+        let taken = manager.allocate(4).await.expect("blocks");
+        assert!(taken.ids().iter().all(|block| !announced.contains(block)), "{announced:?} is computed with");
+        believe(&world, announced.iter().copied(), &hashes, world.settings.block_bytes());
+        drop(taken);
+        drop((one, computed));
+        assert_eq!(manager.allocate(6).await.expect("blocks").len(), 6, "the last one gives it back");
+    });
+}
+
+#[test]
+fn a_layer_that_has_rotted_comes_from_the_disk_and_those_before_it_stay() {
+    play(ground(), |world, manager| async move {
+        let hashes = sequence(1, 2);
+        drop(compute(&world, &manager, &hashes).await);
+        assert_eq!(manager.persist(&hashes).await.copied, 2);
+        drop(compute(&world, &manager, &sequence(2, 6)).await);
+        world.rest_of_manager().await;
+        // Of the last layer a bit.
+        let last = 2 * world.settings.layer_bytes as u64;
+        (0..world.settings.host).for_each(|block| _ = world.mover.rot(block, last));
+        let onboard = manager.onboard(manager.match_prefix(&hashes), by_layers()).expect("fits");
+        let bytes = world.settings.layer_bytes;
+        let mut ids: Vec<BlockId> = Vec::new();
+        for layer in 0..3 {
+            onboard.layer_ready(layer).await.expect("the disk has it");
+            ids = onboard.ids().expect("all have a place");
+            believe(&world, ids.iter().copied(), &hashes, (layer as usize + 1) * bytes);
+        }
+        let up = onboard.await;
+        assert_eq!((up.missed, up.blocks.ids().collect::<Vec<_>>()), (None, ids));
+        let stats = manager.stats();
+        assert_eq!(stats.path(Path::HostToDevice).failed_by(Cause::Mismatch), 2);
+        assert_eq!(stats.path(Path::DiskToDevice).transfers, 2);
+    });
+}
+
+#[test]
+fn a_pause_that_outlives_its_flight_resumes_no_other() {
+    let mut settings = ground();
+    (settings.retries, settings.retry_after) = (1, Duration::from_millis(500));
+    play(settings, |world, manager| async move {
+        let hashes = sequence(1, 2);
+        drop(compute(&world, &manager, &hashes).await);
+        drop(manager.allocate(6).await.expect("all go down"));
+        world.rest_of_manager().await;
+        let begin = || manager.onboard(manager.match_prefix(&hashes), OnboardOptions::default());
+        world.mover.change(|plan| plan.fail = crate::sim::ALWAYS);
+        let first = begin().expect("fits");
+        while manager.census().moving > 0 {
+            crate::patience::pass(Duration::from_millis(1)).await;
+        }
+        assert_eq!((manager.census().up, manager.census().queued), (2, 0), "they pause");
+        drop(first);
+        assert_eq!(manager.census().up, 0);
+        world.mover.change(|plan| {
+            (plan.fail, plan.latency) = (0, Duration::from_secs(2)..Duration::from_secs(3));
+        });
+        let up = begin().expect("fits").await;
+        assert_eq!((up.missed, up.blocks.len()), (None, 2));
+        believe(&world, up.blocks.ids(), &hashes, world.settings.block_bytes());
+    });
+}
+
+#[test]
+fn an_onboarding_ends_when_its_last_block_is_there() {
+    play(ground(), |world, manager| async move {
+        let hashes = sequence(1, 3);
+        drop(compute(&world, &manager, &hashes).await);
+        drop(compute(&world, &manager, &sequence(2, 6)).await);
+        let began = Instant::now();
+        let up = manager.restore_to_gpu(&hashes).await.expect("fits");
+        assert_eq!((up.missed, up.blocks.len()), (None, 3));
+        assert!(began.elapsed() < Duration::from_secs(2), "after {:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn blocks_that_have_drained_are_no_promise_of_more() {
+    play(ground(), |world, manager| async move {
+        for which in 1..6 {
+            let began = Instant::now();
+            drop(compute(&world, &manager, &sequence(which, 6)).await);
+            assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
+        }
+    });
+}
+
+#[test]
+fn what_waits_for_a_gate_is_answered_by_a_shutdown() {
+    play(ground(), |world, manager| async move {
+        let blocks = compute(&world, &manager, &sequence(1, 3)).await;
+        let iteration = manager.iteration_begin().expect("none runs");
+        let gated = OffloadOptions { gate: Gate::Iteration(iteration), ..OffloadOptions::default() };
+        let offload = manager.offload(&blocks, gated);
+        assert_eq!(manager.census().gated, 3);
+        assert!(world.shut_down_now().await);
+        assert_eq!(manager.census().gated, 0);
+        let ended = timeout(Duration::from_secs(1), offload).await.expect("answered");
+        assert_eq!((ended.copied, ended.refused), (0, 3));
+        drop(blocks);
+    });
+}
+
+#[test]
+fn a_shutdown_drains_what_waits_for_the_bytes_of_an_iteration() {
+    let mut settings = ground();
+    settings.iteration_bytes = Some(settings.block_bytes() as u64);
+    play(settings, |world, manager| async move {
+        let blocks = compute(&world, &manager, &sequence(1, 5)).await;
+        manager.iteration_begin().expect("none runs");
+        let mut offload = manager.offload(&blocks, OffloadOptions::default());
+        let stalled = timeout(Duration::from_secs(5), &mut offload).await;
+        assert!(stalled.is_err(), "more than an iteration may move");
+        assert!(world.shut_down_now().await, "all is over in time");
+        assert_eq!(offload.await.copied, 5);
+        drop(blocks);
+    });
+}
+
+#[test]
+fn a_disk_is_persisted_to_from_wherever_a_block_is() {
+    play(ground(), |world, manager| async move {
+        let (low, high) = (sequence(1, 3), sequence(2, 6));
+        drop(compute(&world, &manager, &low).await);
+        drop(compute(&world, &manager, &high).await);
+        world.rest_of_manager().await;
+        let all: Vec<_> = low.iter().chain(&high).copied().collect();
+        let done = manager.persist(&all).await;
+        assert_eq!((done.copied + done.there, done.refused + done.failed), (9, 0));
+        let disk = world.disk.as_ref().expect("over a disk");
+        use kvstrata_tiers::transfer::DiskPort;
+        assert!(all.iter().all(|hash| disk.pool().contains(*hash)));
+    });
+}
+
+#[test]
+fn a_preempted_request_has_the_bytes_of_what_was_not_full() {
+    use kvstrata_core::storage::DevicePort;
+    play(ground(), |world, manager| async move {
+        let (hashes, other) = (sequence(1, 3), content::child(None, 77));
+        let bytes = bytes_of(other, world.settings.block_bytes());
+        let blocks = compute(&world, &manager, &hashes).await;
+        let partial = manager.allocate(1).await.expect("a block");
+        world.device.copy_in(partial.ids()[0].0, 0, &bytes).expect("in range");
+        world.partial(other);
+        let preempted = manager.preempt(blocks, partial, 1).expect("one manager");
+        drop(compute(&world, &manager, &sequence(2, 6)).await);
+        let back = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+        assert_eq!((back.missed, back.blocks.len()), (None, 3));
+        believe(&world, back.blocks.ids(), &hashes, bytes.len());
+        let partial = back.partial.expect("all are there");
+        assert!(content::is(&world.device, partial.ids()[0].0, other, 0..bytes.len()));
+    });
+}
+
+#[test]
+fn a_resumption_does_not_wait_for_a_copy_that_waits_for_the_bytes_of_an_iteration() {
+    let mut settings = grounds().nth(1).expect("over a disk alone");
+    settings.iteration_bytes = Some(settings.block_bytes() as u64);
+    play(settings, |world, manager| async move {
+        let (of, partial) = (sequence(7, 1)[0], manager.allocate(1).await.expect("a block"));
+        world.partial(of);
+        let bytes = content::bytes_of(of, world.settings.block_bytes());
+        world.device.copy_in(partial.ids()[0].0, 0, &bytes).expect("in range");
+        let full = manager.match_sequence_hashes(&[]);
+        let preempted = manager.preempt(full, partial, 1).expect("of one manager");
+        assert_eq!(
+            manager.census().moving,
+            1,
+            "it has all of the bytes, and none are left for its way to the disk"
+        );
+        let began = Instant::now();
+        let resumed = manager.resume(preempted, OnboardOptions::default()).await.expect("fits");
+        assert!(began.elapsed() < Duration::from_secs(5), "after {:?}", began.elapsed());
+        let partial = resumed.partial.expect("with its bytes");
+        believe(&world, partial.ids().iter().copied(), &[of], bytes.len());
+    });
+}

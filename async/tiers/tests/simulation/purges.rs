@@ -1,0 +1,239 @@
+//! Purges beside a device that fails: what it keeps is not waited for, what cannot be overwritten is not used again, and a device that does
+//! not answer does not keep the answer.
+
+use crate::content::bytes_of;
+use crate::directed::play;
+use crate::drops::{compute, grounds, sequence};
+use crate::patience::pass;
+use crate::settings::Settings;
+use crate::sim::ALWAYS;
+use crate::world::World;
+use kvstrata_core::BlockId;
+use kvstrata_tiers::Tier;
+use kvstrata_tiers::{OffloadOptions, OnboardOptions, Purge, Purged, Tiers};
+use std::rc::Rc;
+use std::time::Duration;
+
+const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
+
+/// Nothing of the tenant's is left but what is counted as failed.
+fn gone(world: &World, tenant: &Tiers, purged: Purged, which: u64) {
+    let tiers = [purged.device, purged.host, purged.disk];
+    let adds_up = tiers.iter().all(|tier| tier.busy == 0 && tier.found == tier.purged);
+    assert!(purged.complete && adds_up && purged.still_found == 0, "{purged:?}");
+    let kept = world.mover.kept();
+    assert_eq!((purged.failed, kept.is_empty()), (2 * kept.len(), false), "here and there: {kept:?}");
+    assert!(tenant.match_prefix(&sequence(which, 1)).is_empty());
+    assert_eq!(Tier::ALL.map(|tier| tenant.usage(tier).blocks), [0; 3], "credits");
+    assert_eq!(world.manager().census().purges, 0);
+}
+
+/// Whether the device has failed before the purge, or fails meanwhile.
+fn each_time(body: impl AsyncFn(Rc<World>, Tiers, bool)) {
+    for (settings, before) in grounds().flat_map(|settings| [(settings.clone(), true), (settings, false)]) {
+        play(settings, |world, _| {
+            let tenant = world.tenant(1);
+            world.mover.change(|plan| plan.keep = true);
+            body(world, tenant, before)
+        });
+    }
+}
+
+#[test]
+fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_down() {
+    each_time(async |world, tenant, before| {
+        let blocks = compute(&world, &tenant, &sequence(1, 3)).await;
+        world.mover.change(|plan| plan.lose = ALWAYS);
+        let offload = tenant.offload(&blocks, OffloadOptions::default());
+        if before {
+            assert_eq!(offload.await.copied, 0);
+        }
+        drop(blocks);
+        let purged = tenant.purge(Purge::default()).await.expect("open");
+        gone(&world, &tenant, purged, 1);
+    });
+}
+
+#[test]
+fn a_purge_does_not_wait_for_victims_that_a_failed_device_keeps() {
+    each_time(async |world, tenant, before| {
+        drop(compute(&world, &tenant, &sequence(1, 6)).await);
+        world.mover.change(|plan| plan.lose = ALWAYS);
+        let manager = world.manager();
+        let allocation = kvstrata_testing::virtual_time::spawn_local(async move {
+            manager.allocate_within(6, Duration::from_secs(2)).await.is_err()
+        });
+        // Under way, or over.
+        pass(Duration::from_millis(if before { 3000 } else { 1 })).await;
+        let purged = tenant.purge(Purge::default()).await.expect("open");
+        gone(&world, &tenant, purged, 1);
+        assert!(allocation.await.expect("no panic"), "some of the six are nobody's any more");
+    });
+}
+
+#[test]
+fn a_purge_does_not_wait_for_what_a_failed_device_keeps_on_its_way_up() {
+    each_time(async |world, tenant, before| {
+        drop(compute(&world, &tenant, &sequence(1, 3)).await);
+        // All of it goes down, and nobody's takes its place.
+        drop(world.manager().allocate(6).await.expect("blocks"));
+        world.rest_of_manager().await;
+        world.mover.change(|plan| plan.lose = ALWAYS);
+        let onboard = tenant.onboard(tenant.match_prefix(&sequence(1, 3)), OnboardOptions::default());
+        let onboard = onboard.expect("fits");
+        if before {
+            assert!(onboard.await.missed.is_some());
+        } else {
+            // Read from the disk, where that is below.
+            while world.manager().census().moving == 0 || world.mover.under_way() == 0 {
+                pass(Duration::from_millis(1)).await;
+            }
+            drop(onboard);
+        }
+        let purged = tenant.purge(Purge::default()).await.expect("open");
+        gone(&world, &tenant, purged, 1);
+    });
+}
+
+/// The block that is not full has a name that is forgotten: so it is withdrawn, and the device keeps it.
+#[test]
+fn a_purge_does_not_wait_for_what_a_failed_device_keeps_of_a_preempted_request() {
+    each_time(async |world, tenant, before| {
+        let blocks = compute(&world, &tenant, &sequence(1, 1)).await;
+        let partial = tenant.allocate(1).await.expect("six");
+        world.mover.change(|plan| plan.lose = ALWAYS);
+        let mut preempted = tenant.preempt(blocks, partial, 1).expect("one manager");
+        if before {
+            assert_eq!(preempted.settled().await.copied, 0);
+        }
+        drop(preempted);
+        let purged = tenant.purge(Purge::default()).await.expect("open");
+        gone(&world, &tenant, purged, 1);
+        if before {
+            assert_eq!((purged.device.found, purged.failed), (2, 4), "{purged:?}");
+        }
+    });
+}
+
+/// Over host memory, or over a disk.
+fn either(settings: impl Fn(&mut Settings), body: impl AsyncFn(Rc<World>, Tiers)) {
+    for mut ground in grounds() {
+        settings(&mut ground);
+        play(ground, |world, _| {
+            let tenant = world.tenant(1);
+            body(world, tenant)
+        });
+    }
+}
+
+#[test]
+fn what_cannot_be_overwritten_is_never_used_again() {
+    let settings = |settings: &mut Settings| settings.retries = 1;
+    either(settings, async |world, tenant| {
+        drop(compute(&world, &tenant, &sequence(1, 2)).await);
+        world.mover.change(|plan| plan.fail = ALWAYS);
+        let purged = tenant.purge(ZERO).await.expect("open");
+        assert!(purged.complete && purged.still_found == 0, "{purged:?}");
+        assert_eq!((purged.device.purged, purged.failed, purged.zeroed_bytes), (2, 2, 0));
+        assert_eq!(tenant.usage(Tier::Device).blocks, 0);
+        world.mover.change(|plan| plan.fail = 0);
+        let manager = world.manager();
+        assert_eq!(manager.allocate(4).await.expect("four are left").len(), 4);
+        assert!(manager.allocate_within(5, Duration::from_secs(1)).await.is_err());
+        // It says so each time: the bytes are still there.
+        assert_eq!(tenant.purge(ZERO).await.expect("open").failed, 2);
+    });
+}
+
+#[test]
+fn what_the_disk_cannot_overwrite_is_never_used_again_nor_the_tenants() {
+    let calm = |_: &mut Settings| {};
+    either(calm, async |world, tenant| {
+        let Some(disk) = &world.disk else { return };
+        drop(compute(&world, &tenant, &sequence(1, 2)).await);
+        assert_eq!(tenant.persist(&sequence(1, 2)).await.copied, 2);
+        assert_eq!(tenant.usage(Tier::Disk).blocks, 2);
+        disk.change(|plan| plan.fail = ALWAYS);
+        let purged = tenant.purge(ZERO).await.expect("open");
+        // Nor can it write down that what was given up before is forgotten.
+        assert_eq!((purged.complete, purged.disk.purged, purged.failed), (true, 2, 2 + 1));
+        assert_eq!(tenant.usage(Tier::Disk).blocks, 0, "credits");
+    });
+}
+
+#[test]
+fn a_slot_that_could_not_be_read_is_erased_when_its_last_holder_releases_it() {
+    let calm = |_: &mut Settings| {};
+    either(calm, async |world, tenant| {
+        let Some(disk) = world.disk.as_ref().filter(|_| world.settings.host == 0) else { return };
+        drop(compute(&world, &tenant, &sequence(1, 1)).await);
+        assert_eq!(tenant.persist(&sequence(1, 1)).await.copied, 1);
+        drop(world.manager().allocate(6).await.expect("all that the device has"));
+        let holds = tenant.match_prefix(&sequence(1, 1));
+        assert_eq!(holds.in_tier(Tier::Disk), 1);
+        disk.change(|plan| plan.fail = ALWAYS);
+        let up = tenant.restore_to_gpu(&sequence(1, 1)).await.expect("fits");
+        assert!(up.missed.is_some() && tenant.match_prefix(&sequence(1, 1)).is_empty());
+        assert_eq!(tenant.usage(Tier::Disk).blocks, 0, "credits");
+        disk.change(|plan| plan.fail = 0);
+        let purge = kvstrata_testing::virtual_time::spawn_local({
+            let tenant = tenant.clone();
+            async move { tenant.purge(ZERO).await }
+        });
+        pass(Duration::from_millis(700)).await;
+        assert!(!purge.is_finished(), "it is held");
+        drop(holds);
+        let purged = purge.await.expect("no panic").expect("open");
+        let bytes = world.settings.block_bytes() as u64;
+        assert_eq!((purged.complete, purged.failed, purged.zeroed_bytes), (true, 0, bytes), "{purged:?}");
+        assert_eq!((purged.disk.found, purged.disk.purged), (1, 1));
+    });
+}
+
+#[test]
+fn a_block_that_could_not_be_overwritten_at_once_is_tried_again() {
+    let settings = |settings: &mut Settings| {
+        (settings.retries, settings.retry_after) = (1, Duration::from_millis(500));
+    };
+    either(settings, async |world, tenant| {
+        drop(compute(&world, &tenant, &sequence(1, 2)).await);
+        world.mover.change(|plan| plan.fail = ALWAYS);
+        let purge = kvstrata_testing::virtual_time::spawn_local({
+            let tenant = tenant.clone();
+            async move { tenant.purge(ZERO).await }
+        });
+        pass(Duration::from_millis(1)).await;
+        world.mover.change(|plan| plan.fail = 0);
+        let purged = purge.await.expect("no panic").expect("open");
+        let bytes = world.settings.block_bytes() as u64;
+        assert_eq!((purged.device.purged, purged.failed, purged.zeroed_bytes), (2, 0, 2 * bytes));
+    });
+}
+
+#[test]
+fn a_purge_answers_at_its_deadline_though_the_device_does_not() {
+    let calm = |_: &mut Settings| {};
+    either(calm, async |world, tenant| {
+        let ids: Vec<_> = compute(&world, &tenant, &sequence(1, 2)).await.ids().collect();
+        world.mover.change(|plan| plan.hang = ALWAYS);
+        let deadline = Duration::from_millis(700);
+        let began = kvstrata_testing::virtual_time::Instant::now();
+        let purged = tenant.purge(Purge { deadline, ..ZERO }).await.expect("open");
+        assert!(began.elapsed() <= deadline + Duration::from_millis(2), "{:?}", began.elapsed());
+        assert_eq!((purged.complete, purged.failed, purged.zeroed_bytes), (false, 0, 0));
+        assert_eq!((purged.device.found, purged.device.purged, purged.device.busy), (2, 0, 2));
+        assert!(tenant.allocate(1).await.is_err(), "it goes on");
+        world.mover.shutdown();
+        world.rest_of_manager().await;
+        assert_eq!(world.manager().allocate(4).await.expect("four are left").len(), 4);
+        let again = tenant.purge(ZERO).await.expect("open");
+        assert_eq!((again.device.found, again.failed), (0, 2));
+        let bytes = world.settings.block_bytes();
+        let left = |BlockId(block): &BlockId| {
+            let found = crate::content::read(&world.device, *block, 0..bytes);
+            sequence(1, 2).iter().any(|hash| found == bytes_of(*hash, bytes))
+        };
+        // Rubbish, as of any copy that was begun; not the next one's.
+        assert!(!ids.iter().any(left));
+    });
+}

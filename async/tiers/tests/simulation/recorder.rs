@@ -1,0 +1,325 @@
+//! What the ports and pools are asked for: handed on as it is, and noted. What must not be is a violation.
+
+use crate::content::{bytes_of, read};
+use kvstrata_core::events::EventSink;
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, Priority, SequenceHash};
+use kvstrata_ffi::device::SimDevice;
+use kvstrata_ffi::disk::OwnerId;
+use kvstrata_tiers::transfer::{
+    Closing, Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting, HostSide, Landed,
+    Landing, Lands, Path,
+};
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What was noted.
+#[derive(Debug, Default)]
+pub struct Notes {
+    /// By path: transfers that have landed.
+    pub landed: [u64; 4],
+    pub under_way: u64,
+    /// By path and hash (or tag): how many are under way.
+    moving: BTreeMap<(Path, u128), u32>,
+    /// By its bytes' first word: how many of those under way to the host a list has given up. A copy that went by the layers of such a pass is nobody's, and may be on its way
+    /// still when the pass of another list brings the next one.
+    given_up: BTreeMap<u128, u32>,
+    /// By their first words: blocks that are not full, and have names that nobody knows.
+    pub partial: BTreeMap<u64, SequenceHash>,
+    /// By block of the device: what is registered there, and its class for eviction, where an engine has given it one.
+    pub classes: BTreeMap<u32, (SequenceHash, Priority)>,
+    /// What a disk waits for when it is closed, and where it says that it is.
+    pub closing: Option<(Receiver<()>, Sender<()>)>,
+    /// By tier and block: what another block of the same hash has taken the place of, and the hash.
+    pub twins: BTreeMap<(&'static str, u32), (BlockRef, u128)>,
+    pub violations: Vec<String>,
+}
+
+pub type Shared = Arc<Mutex<Notes>>;
+
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+}
+
+impl Notes {
+    fn begins(&mut self, path: Path, whose: u128) {
+        self.under_way += 1;
+        let moving = self.moving.entry((path, whose)).or_default();
+        *moving += 1;
+        if *moving > 1 + self.given_up.get(&whose).copied().unwrap_or(0) {
+            self.violations.push(format!("{whose:x} is moved twice at once: {path}"));
+        }
+    }
+
+    pub fn gives_up(&mut self, hashes: &[SequenceHash]) {
+        for hash in hashes {
+            let whose = u128::from(word(&bytes_of(*hash, 8)));
+            let moving = self.moving.get(&(Path::DeviceToHost, whose)).copied().unwrap_or(0);
+            self.given_up.insert(whose, moving);
+        }
+    }
+
+    /// A block of the device is registered no more, or anew.
+    pub fn declassify(&mut self, BlockId(block): BlockId, what: &str) {
+        if let Some((hash, Priority::Pinned)) = self.classes.remove(&block) {
+            self.violations.push(format!("block {block} is pinned, with {hash:?}, and is {what}"));
+        }
+    }
+
+    fn ends(&mut self, path: Path, whose: u128) {
+        self.landed[path as usize] += 1;
+        self.under_way -= 1;
+        if let Some(moving) = self.moving.get_mut(&(path, whose)) {
+            *moving -= 1;
+            // Which of them has ended cannot be told: with the last, all have.
+            if *moving == 0 {
+                self.given_up.remove(&whose);
+            }
+        }
+    }
+}
+
+/// A pool's hashes: each is stored once before it is removed.
+pub struct Hashes {
+    pub tier: &'static str,
+    pub notes: Shared,
+    pub stored: Arc<Mutex<BTreeMap<u128, BlockRef>>>,
+    /// Whether a hash may be there twice: in the device, where one that was announced layer by layer was computed meanwhile; where what is
+    /// withdrawn is kept for long, by a failed device that reads it or by whoever has found it rotten.
+    pub twice: bool,
+}
+
+impl Hashes {
+    fn declassify(&self, block: BlockRef, what: &str) {
+        if self.tier == "device" {
+            lock(&self.notes).declassify(block.id, what);
+        }
+    }
+}
+
+impl EventSink for Hashes {
+    fn stored(&self, block: BlockRef, hash: SequenceHash, _parent: Option<BlockRef>) {
+        self.declassify(block, "registered");
+        let (mut stored, mut notes) = (lock(&self.stored), lock(&self.notes));
+        let Some(old) = stored.insert(hash.to_u128(), block) else { return };
+        notes.twins.insert((self.tier, old.id.0), (old, hash.to_u128()));
+        let twins =
+            notes.twins.iter().filter(|((tier, _), (_, of))| *tier == self.tier && *of == hash.to_u128());
+        if !self.twice || twins.count() > 1 && self.tier == "device" {
+            let what = format!("{}: {hash:?} is stored in {block:?}, and is in {old:?}", self.tier);
+            notes.violations.push(what);
+        }
+    }
+
+    fn removed(&self, block: BlockRef, hash: SequenceHash) {
+        self.declassify(block, "evicted");
+        let (mut stored, mut notes) = (lock(&self.stored), lock(&self.notes));
+        let place = (self.tier, block.id.0);
+        if notes.twins.get(&place).is_some_and(|(twin, _)| *twin == block) {
+            notes.twins.remove(&place);
+            return;
+        }
+        let old = stored.remove(&hash.to_u128());
+        if old != Some(block) {
+            let what = format!("{}: {hash:?} is removed from {block:?}, and was in {old:?}", self.tier);
+            notes.violations.push(what);
+        }
+        let of_hash = |((tier, _), (_, of)): &(&(&str, u32), &(BlockRef, u128))| {
+            *tier == self.tier && *of == hash.to_u128()
+        };
+        let twin = notes.twins.iter().find(of_hash).map(|(place, twin)| (*place, *twin));
+        if let Some((place, (twin, hash))) = twin {
+            notes.twins.remove(&place);
+            stored.insert(hash, twin);
+        }
+    }
+}
+
+/// A mover that notes.
+#[derive(Debug)]
+pub struct Watched<M> {
+    pub mover: Arc<M>,
+    pub device: Arc<SimDevice>,
+    pub notes: Shared,
+}
+
+/// Passes an answer on; what it was about, a path and a hash each.
+struct Ear {
+    notes: Shared,
+    about: Vec<(Path, u128)>,
+    pass: Mutex<Option<Pass>>,
+}
+
+enum Pass {
+    /// The list that was given, whose copies are lent: dropped with them in it, it is answered.
+    Copies(Copies),
+    To(Landing),
+}
+
+impl Lands for Ear {
+    fn landed(&self, landed: Landed) {
+        let mut notes = lock(&self.notes);
+        self.about.iter().for_each(|(path, whose)| notes.ends(*path, *whose));
+        drop(notes);
+        let pass = lock(&self.pass).take();
+        match (pass, landed) {
+            (Some(Pass::Copies(mut copies)), Landed::Copies(list)) => {
+                copies.list_mut().iter_mut().zip(list).for_each(|(place, copy)| *place = copy);
+            }
+            (Some(Pass::To(landing)), landed) => landing.land(landed),
+            _ => lock(&self.notes).violations.push("answered twice".to_owned()),
+        }
+    }
+}
+
+impl<M: DeviceMover> DeviceMover for Watched<M> {
+    fn start(&self, mut copies: Copies) {
+        let list: Vec<_> = (0..copies.list().len()).map(|at| copies.lend(at)).collect();
+        // What is overwritten is no transfer of a path.
+        let moved = list.iter().filter(|copy| !matches!(copy.host, HostSide::Zeros));
+        let about = moved.map(|copy| {
+            if copy.host.is_up() {
+                // What is on its way up is not there yet: its place says which it is.
+                return (Path::HostToDevice, u128::from(copy.device.0));
+            }
+            (Path::DeviceToHost, u128::from(word(&read(&self.device, copy.device.0, 0..8))))
+        });
+        let about: Vec<_> = about.collect();
+        let mut notes = lock(&self.notes);
+        about.iter().for_each(|(path, whose)| notes.begins(*path, *whose));
+        drop(notes);
+        let ear = Ear { notes: Arc::clone(&self.notes), about, pass: Mutex::new(Some(Pass::Copies(copies))) };
+        self.mover.start(Copies::new(list, Landing::new(Arc::new(ear))));
+    }
+
+    fn blocks_at_once(&self) -> usize {
+        self.mover.blocks_at_once()
+    }
+
+    fn describe(&self) -> String {
+        self.mover.describe()
+    }
+}
+
+/// A disk that notes.
+#[derive(Debug)]
+pub struct WatchedDisk<D> {
+    pub disk: Arc<D>,
+    pub notes: Shared,
+    /// Whether host memory does, so that wrong bytes are nobody's fault.
+    pub rots: bool,
+}
+
+impl<D: DiskPort> WatchedDisk<D> {
+    fn ear(&self, path: Path, hash: SequenceHash, landing: Landing) -> Landing {
+        let about = vec![(path, hash.to_u128())];
+        lock(&self.notes).begins(path, hash.to_u128());
+        let pass = Mutex::new(Some(Pass::To(landing)));
+        Landing::new(Arc::new(Ear { notes: Arc::clone(&self.notes), about, pass }))
+    }
+}
+
+impl<D: DiskPort> DiskPort for WatchedDisk<D> {
+    fn pool(&self) -> &BlockPool {
+        self.disk.pool()
+    }
+
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        self.disk.recovered()
+    }
+
+    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.disk.lookup(hash)
+    }
+
+    fn used(&self, hash: SequenceHash) {
+        self.disk.used(hash);
+    }
+
+    fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
+        self.disk.admits(hash, now)
+    }
+
+    fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
+        self.disk.take(wanted, slots);
+    }
+
+    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
+        self.disk.take_this(block)
+    }
+
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
+        self.disk.erase(slots, zero)
+    }
+
+    fn give_back(&self, slot: BlockId) {
+        self.disk.give_back(slot);
+    }
+
+    fn forget_given_back(&self) {
+        self.disk.forget_given_back();
+    }
+
+    fn erase_left(&self) -> Forgetting {
+        self.disk.erase_left()
+    }
+
+    fn forget_for_good(&self) -> Forgetting {
+        self.disk.forget_for_good()
+    }
+
+    fn reads_at_once(&self) -> u32 {
+        self.disk.reads_at_once()
+    }
+
+    fn writes_at_once(&self) -> u32 {
+        self.disk.writes_at_once()
+    }
+
+    fn losses(&self) -> u64 {
+        self.disk.losses()
+    }
+
+    fn is_lost(&self, slot: BlockId) -> bool {
+        self.disk.is_lost(slot)
+    }
+
+    fn read(&self, read: DiskRead) {
+        let landing = self.ear(Path::DiskToDevice, read.hash, read.landing);
+        self.disk.read(DiskRead { landing, ..read });
+    }
+
+    fn write(&self, write: DiskWrite) {
+        let first = u64::from_le_bytes(write.bytes[..8].try_into().expect("8 bytes"));
+        let partial = lock(&self.notes).partial.get(&first).copied();
+        let of = partial.unwrap_or(write.name.hash);
+        if !self.rots && write.bytes[..] != bytes_of(of, write.bytes.len()) {
+            lock(&self.notes)
+                .violations
+                .push(format!("{:?} is written, and these are other bytes", write.name.hash));
+        }
+        let landing = self.ear(Path::HostToDisk, write.name.hash, write.landing);
+        self.disk.write(DiskWrite { landing, ..write });
+    }
+
+    fn unregister(&self, block: BlockRef) {
+        self.disk.unregister(block);
+    }
+
+    fn describe(&self) -> String {
+        self.disk.describe()
+    }
+
+    fn close(&self) -> Option<Closing> {
+        let (go_on, closed) = lock(&self.notes).closing.take()?;
+        Some(Box::new(move || {
+            let _ = go_on.recv();
+            let _ = closed.send(());
+        }))
+    }
+}
