@@ -16,28 +16,41 @@
 //! | [`manager`] | [`KvBlockManager`]: what an engine embeds |
 //! | [`scheduler`] | when transfers may touch blocks in use, and which blocks have been idle |
 //! | [`tier`], [`transfer`] | the tiers; transfers between them, and the ports of who moves bytes |
+//!
+//! A sequence's blocks, computed once and found again:
+//!
+//! ```
+//! # use kvstrata::{KvBlockManager, ManagerConfig};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let manager = KvBlockManager::new(&ManagerConfig::builder().device_blocks(64).build()?)?;
+//! let group = manager.group(0).expect("the first one");
+//! let tokens: Vec<u32> = (0..100).collect(); // six full blocks of 16 tokens, and four tokens
+//! let hashes = group.hashes_of(&tokens, manager.salt("a model", "", &[]));
+//!
+//! let mut blocks = group.acquire(&hashes).more(1).await?;
+//! assert_eq!((blocks.held.len(), blocks.fresh.len()), (0, 7));
+//! // … the model fills the blocks, then:
+//! let computed = blocks.fresh.split_to(6).register(&hashes, Some(&blocks.held))?;
+//! drop((blocks, computed)); // with the block of the last four tokens
+//!
+//! let again = group.acquire(&hashes).await?;
+//! assert_eq!((again.held.len(), again.fresh.len()), (6, 0));
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
-pub mod config;
-pub mod costs;
-pub mod disk;
 pub mod manager;
 pub mod metrics;
-pub mod model;
-pub mod movers;
 #[cfg(feature = "otel")]
 pub mod otel;
 #[doc(hidden)]
 pub mod shared;
 
-#[doc(hidden)]
-pub mod address;
-#[doc(hidden)]
-pub mod files;
-#[doc(hidden)]
-pub mod number;
-
 pub use config::ManagerConfig;
+pub use kvstrata_backends::{costs, disk, movers};
+pub use kvstrata_config::{self as config, model};
 pub use kvstrata_core::{
     BlockId, BlockRef, DevicePort, Policy, PoolConfig, Priority, Salt, SequenceHash, Token,
     TokenBlockSequence,
@@ -51,6 +64,3 @@ pub use manager::{
     TenantId, TenantUse,
 };
 pub use transfer::{Cause, Class};
-
-#[doc(hidden)]
-pub use kvstrata_tiers::figures;

@@ -4,4 +4,6 @@ pub use crate::config::time;
 pub use crate::costs::Grids;
 pub use crate::manager::memory::Need;
 pub use crate::manager::{hash_key, volume_files, volumes};
-pub use crate::{address, figures, files, number};
+pub use kvstrata_backends::files;
+pub use kvstrata_config::{address, number};
+pub use kvstrata_tiers::figures;

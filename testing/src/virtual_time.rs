@@ -318,8 +318,8 @@ pub fn sleep_until(at: Instant) -> Sleep {
     Sleep { handle: Handle::current(), at: at.0, timer: None }
 }
 
-/// Waits so long.
-pub fn sleep(time: Duration) -> Sleep {
+/// Lets so much time pass.
+pub fn pass(time: Duration) -> Sleep {
     sleep_until(Instant::now() + time)
 }
 
@@ -362,7 +362,7 @@ pub struct Elapsed;
 /// # Errors
 /// [`Elapsed`]: it was not there in time, and is dropped.
 pub async fn timeout<F: Future>(time: Duration, future: F) -> Result<F::Output, Elapsed> {
-    let (mut future, mut late) = (pin!(future), pin!(sleep(time)));
+    let (mut future, mut late) = (pin!(future), pin!(pass(time)));
     poll_fn(|context| match future.as_mut().poll(context) {
         Poll::Ready(output) => Poll::Ready(Ok(output)),
         Poll::Pending => late.as_mut().poll(context).map(|()| Err(Elapsed)),
@@ -395,15 +395,12 @@ mod tests {
             for (name, ms) in [("c", 30), ("a", 10), ("b", 10)] {
                 let order = Rc::clone(&order);
                 drop(spawn_local(async move {
-                    sleep(Duration::from_millis(ms)).await;
+                    pass(Duration::from_millis(ms)).await;
                     order.borrow_mut().push((name, began.elapsed().as_millis()));
                 }));
             }
-            assert_eq!(
-                timeout(Duration::from_millis(5), sleep(Duration::from_millis(6))).await,
-                Err(Elapsed)
-            );
-            sleep(Duration::from_hours(1)).await;
+            assert_eq!(timeout(Duration::from_millis(5), pass(Duration::from_millis(6))).await, Err(Elapsed));
+            pass(Duration::from_hours(1)).await;
             began.elapsed()
         });
         assert_eq!(*order.borrow(), [("a", 10), ("b", 10), ("c", 30)]);

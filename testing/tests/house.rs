@@ -4,7 +4,16 @@ use kvstrata_testing::arrows::Arrows;
 use std::path::{Path, PathBuf};
 
 /// Crates, and the files of their largest circle. These only become fewer; four is what a crate should have at most.
-const CRATES: [(&str, usize); 4] = [("core", 4), ("kernels", 4), ("ffi", 15), ("async", 37)];
+const CRATES: [(&str, usize); 8] = [
+    ("core", 4),
+    ("kernels", 4),
+    ("ffi", 15),
+    ("async/tiers", 37),
+    ("async/backends", 4),
+    ("async/config", 4),
+    ("async", 4),
+    ("async/cli", 4),
+];
 
 fn src(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src")

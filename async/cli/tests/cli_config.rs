@@ -114,7 +114,7 @@ fn tiers(shown: &str) -> Vec<Vec<&str>> {
 fn a_check_prints_bytes_and_tokens_of_each_group_and_tier() {
     let folder = tempfile::tempdir().expect("a directory");
     let file = folder.path().join("k.toml");
-    let hybrid = include_str!("../../src/config/tests/hybrid-bytes.toml");
+    let hybrid = include_str!("../../config/src/settings/tests/hybrid-bytes.toml");
     std::fs::write(&file, hybrid.replace("bytes = \"256M\"", "blocks = 2048")).expect("written");
     let shown = printed(&["--check", path(&file)], &[]);
     let rows = tiers(&shown);

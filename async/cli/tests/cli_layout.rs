@@ -472,7 +472,7 @@ fn windowed_layers_are_drawn_as_such() {
 }
 
 fn file(name: &str) -> String {
-    format!("{}/../tests/models/{name}.json", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../config/tests/models/{name}.json", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// A model by its own file: the preset's numbers; groups of a hybrid, one of them drawn.

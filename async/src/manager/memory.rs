@@ -6,10 +6,10 @@
 
 use super::build::{BuildError, given};
 use crate::config::{DeviceKind, Group, ManagerConfig, bytes_text};
-use crate::figures::binary;
 use crate::tier::Tier;
 use kvstrata_ffi::arena::MAPPING_ALIGN_BYTES;
 use kvstrata_ffi::probe::{MemoryRoom, memory_room};
+use kvstrata_tiers::figures::binary;
 
 /// What the books of a pool take for a block, and a little more.
 const POOL_BYTES: u128 = 160;

@@ -69,27 +69,6 @@ impl Tiers {
 
 impl Group {
     /// All blocks of a sequence: the leading run that some tier has, brought up to the device, and blocks for the rest.
-    ///
-    /// ```
-    /// # use kvstrata::{config::ManagerConfig, manager::Tiers};
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let manager = Tiers::new(&ManagerConfig::builder().device_blocks(64).build()?)?;
-    /// let group = manager.group(0).expect("the first one");
-    /// let tokens: Vec<u32> = (0..100).collect(); // six full blocks of 16 tokens, and four tokens
-    /// let hashes = group.hashes_of(&tokens, manager.salt("a model", "", &[]));
-    ///
-    /// let mut blocks = group.acquire(&hashes).more(1).await?;
-    /// assert_eq!((blocks.held.len(), blocks.fresh.len()), (0, 7));
-    /// // … the model fills the blocks, then:
-    /// let computed = blocks.fresh.split_to(6).register(&hashes, Some(&blocks.held))?;
-    /// drop((blocks, computed)); // with the block of the last four tokens
-    ///
-    /// let again = group.acquire(&hashes).await?;
-    /// assert_eq!((again.held.len(), again.fresh.len()), (6, 0));
-    /// # Ok(())
-    /// # }
-    /// ```
     pub fn acquire<'a>(&self, hashes: &'a [SequenceHash]) -> Acquire<'a> {
         let (more, request, deadline) = (0, 0, None);
         Acquire { group: self.clone(), hashes, more, class: Class::Urgent, request, deadline }

@@ -253,7 +253,7 @@ mod tests {
         virtual_time::run(async {
             let manager = Ground { host: 8, ..Ground::new(8) }.tiers();
             manager.inner.counts.busy(Path::HostToDevice, true, || Duration::ZERO);
-            virtual_time::sleep(Duration::from_secs(1)).await;
+            virtual_time::pass(Duration::from_secs(1)).await;
             let changing = manager.inner.look();
             let (tell, told) = mpsc::channel();
             let reader = manager.clone();

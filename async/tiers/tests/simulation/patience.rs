@@ -37,7 +37,7 @@ impl Patience {
 
 /// Virtual time goes by.
 pub async fn pass(time: Duration) {
-    kvstrata_testing::virtual_time::sleep(time).await;
+    kvstrata_testing::virtual_time::pass(time).await;
 }
 
 struct Polls<F> {

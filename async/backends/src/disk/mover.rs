@@ -1,0 +1,401 @@
+//! The disk tier behind [`DiskPort`]: reads and writes that are answered at a landing, and nobody waits for.
+//!
+//! ```text
+//!   caller ── read, write ──► volume's queue ──► ring thread ──┐ outcome, and one waking for many
+//!      └───── request ──► desk ──► task: all requests that are under way ◄──┘
+//!                                    └── books of the tier ──► landing
+//! ```
+//!
+//! The caller leaves word at the request that the task be woken, so that what is asked for costs no waking, and what has ended costs
+//! one for all that end together. The task looks at all of its requests then: the manager bounds them, to some hundreds at the most.
+//!
+//! Nobody waits for room in a volume's queue, but threads of the tier's own (`errand.rs`): the manager asks for no more at once
+//! than has room, so that it takes many slots that are given back at once to fill a queue (a purge, a preemption, a shutdown), a device that fails,
+//! or a runtime that has gone, whose writes are given up while they are under way still. What slots held that were given back is forgotten by
+//! [`forget_given_back`](DiskPort::forget_given_back), of which only the waiting is put off. Where no thread is to be had, what would have
+//! to wait is given up, as if it had not been asked for: [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned).
+//!
+//! Dropped, the mover leaves its task to answer what is under way; the last answer closes the volumes, before it is given. A task
+//! that ends early, with its runtime, answers what the device has, and gives up the rest: [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned). Their buffers stay with
+//! the requests until the device has answered, and the slots that were to be written are not used again.
+//!
+//! Invariants
+//! - I1: a request is at the desk, or with the task, or with a thread that waits for room, or answered; a request that is dropped is answered.
+//! - I2: who puts a request on the desk leaves word for the task under the desk's lock, and the task takes over what is there under it
+//!   before it looks: an outcome that comes meanwhile wakes it again, and it finds the request.
+//! - I3: a landing is called without the desk's lock, so that it may ask for more.
+//! - I4: the task does not end while a thread has a request that it will bring to the desk.
+//! - I5: where writes end in order, each has a place, and is looked at when all before it have been answered; also one that a thread is
+//!   still to bring.
+
+use super::errand::NoThread;
+use super::tier::DiskTier;
+use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, MutableBlock, SequenceHash};
+use kvstrata_ffi::disk::OwnerId;
+use kvstrata_tiers::transfer::TierStats;
+use kvstrata_tiers::transfer::{Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+mod request;
+#[cfg(test)]
+mod tests;
+
+use request::{Asked, Request, Transfer, UnderWay, Whose, forget_all};
+
+/// One in so many places of a volume's queue of writes is left to what is not a write of the manager's.
+const FOR_OTHERS: usize = 4;
+
+/// A disk tier as transfers use it. Its methods need no runtime; the task that answers runs on the one that it was made with.
+#[derive(Debug)]
+pub struct DiskMover {
+    tier: Arc<DiskTier>,
+    desk: Arc<Desk>,
+    in_order: bool,
+}
+
+impl DiskMover {
+    /// Reads and writes of `tier`, answered by a task on `runtime`.
+    #[must_use]
+    pub fn new(tier: Arc<DiskTier>, runtime: &Handle) -> DiskMover {
+        let desk = Arc::new(Desk::default());
+        runtime.spawn(Serving { desk: Arc::clone(&desk), requests: Vec::new(), next: 0 });
+        DiskMover { tier, desk, in_order: false }
+    }
+
+    /// The same, and writes end in the order in which they were asked for, for whoever counts on the age of blocks: one that is down is found
+    /// when those before it are.
+    #[must_use]
+    pub fn in_order(mut self) -> DiskMover {
+        self.in_order = true;
+        self
+    }
+
+    /// The tier.
+    #[must_use]
+    pub fn tier(&self) -> &Arc<DiskTier> {
+        &self.tier
+    }
+
+    fn follow(&self, whose: Whose, transfer: Transfer) {
+        let tier = Arc::clone(&self.tier);
+        self.desk.put(Request(Some(UnderWay { tier, whose, transfer })), false);
+    }
+
+    /// The same, begun by a thread that may wait.
+    fn follow_later(&self, whose: Whose, asked: Asked) {
+        let mut away = Away::of(&self.desk, &self.tier, whose, &asked);
+        self.tier.errands_of(asked.slot()).run(Box::new(move |may_wait| {
+            away.begin(|tier| match may_wait {
+                Ok(()) => asked.begin(tier),
+                Err(NoThread) => asked.give_up(tier),
+            });
+        }));
+    }
+}
+
+impl DiskPort for DiskMover {
+    fn pool(&self) -> &BlockPool {
+        self.tier.pool()
+    }
+
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        self.tier.take_owners()
+    }
+
+    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.tier.lookup(hash)
+    }
+
+    fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+        self.tier.find(hash)
+    }
+
+    fn used(&self, hash: SequenceHash) {
+        self.tier.used(hash);
+    }
+
+    fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
+        self.tier.admits(hash, now)
+    }
+
+    fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
+        self.tier.take_slots(wanted, slots);
+    }
+
+    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
+        self.tier.take_this(block).map(MutableBlock::into_id)
+    }
+
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
+        let mut parts = vec![Vec::new(); self.tier.errands.len()];
+        slots.into_iter().for_each(|slot| parts[self.tier.volume_of(slot.0)].push(slot));
+        let begin = |(volume, given): (usize, Vec<BlockId>)| {
+            let told = self.tier.erase(volume, given.clone(), zero);
+            (given, told)
+        };
+        let parts = parts.into_iter().enumerate().filter(|(_, slots)| !slots.is_empty());
+        let parts: Vec<_> = parts.map(begin).collect();
+        Box::pin(async move {
+            let mut kept = Vec::new();
+            for (given, told) in parts {
+                // Without a thread nothing of it is erased.
+                kept.extend(told.await.map_or(given, |erased| erased.kept));
+            }
+            kept
+        })
+    }
+
+    fn forget_for_good(&self) -> Forgetting {
+        let volumes = (0..self.tier.errands.len()).filter(|volume| !self.tier.is_lost_volume(*volume));
+        let all: Vec<_> = volumes.map(|volume| self.tier.erase(volume, Vec::new(), false)).collect();
+        Box::pin(async move {
+            let mut forgotten = true;
+            for told in all {
+                forgotten &= told.await.is_ok_and(|erased| erased.forgotten);
+            }
+            forgotten
+        })
+    }
+
+    fn erase_left(&self) -> Forgetting {
+        let (taken, mut erased) = self.tier.take_left();
+        let mut parts = vec![Vec::new(); self.tier.errands.len()];
+        taken.into_iter().for_each(|slot| parts[self.tier.volume_of(slot.0)].push(slot));
+        let parts = parts.into_iter().enumerate().filter(|(_, slots)| !slots.is_empty());
+        let begin =
+            |(volume, slots): (usize, Vec<BlockId>)| (self.tier.erase(volume, slots.clone(), true), slots);
+        let parts: Vec<_> = parts.map(begin).collect();
+        let tier = Arc::clone(&self.tier);
+        Box::pin(async move {
+            for (told, slots) in parts {
+                // Without a thread nothing of it is erased: then the bytes are left still, and the slots
+                // free.
+                erased &= told.await.is_ok_and(|erased| erased.kept.is_empty());
+                slots.into_iter().for_each(|slot| tier.put_back(slot));
+            }
+            erased
+        })
+    }
+
+    fn give_back(&self, slot: BlockId) {
+        self.tier.put_back(slot);
+    }
+
+    fn forget_given_back(&self) {
+        (0..self.tier.errands.len()).for_each(|volume| forget_all(&self.tier, volume));
+    }
+
+    fn reads_at_once(&self) -> u32 {
+        self.tier.volumes().reads_at_once().try_into().unwrap_or(u32::MAX)
+    }
+
+    fn writes_at_once(&self) -> u32 {
+        let most = self.tier.volumes().writes_at_once();
+        // What is forgotten, and overwritten by a purge, takes its turn among them.
+        (most - most / FOR_OTHERS).try_into().unwrap_or(u32::MAX)
+    }
+
+    fn losses(&self) -> u64 {
+        self.tier.losses()
+    }
+
+    fn is_lost(&self, slot: BlockId) -> bool {
+        self.tier.is_lost(slot.0)
+    }
+
+    fn says_what_fails(&self) -> bool {
+        true
+    }
+
+    fn stats(&self) -> Option<TierStats> {
+        Some(self.tier.stats())
+    }
+
+    fn read(&self, read: DiskRead) {
+        let DiskRead { token, slot, hash, urgency, buffer, landing } = read;
+        let whose = Whose { token, landing, place: None };
+        match self.tier.volumes().try_read(slot.0, hash, urgency, buffer) {
+            Ok(pending) => self.follow(whose, Transfer::Read { slot, pending }),
+            Err(buffer) => self.follow_later(whose, Asked::Read { slot, hash, urgency, buffer }),
+        }
+    }
+
+    fn write(&self, write: DiskWrite) {
+        let DiskWrite { token, slot, name, bytes, landing } = write;
+        let place = self.in_order.then(|| self.desk.place());
+        let whose = Whose { token, landing, place };
+        match self.tier.try_write_slot(slot, name, bytes) {
+            Ok(pending) => self.follow(whose, Transfer::Write { slot, name, pending }),
+            Err(bytes) => self.follow_later(whose, Asked::Write { slot, name, bytes }),
+        }
+    }
+
+    fn unregister(&self, block: BlockRef) {
+        self.tier.unregister(block);
+    }
+
+    fn describe(&self) -> String {
+        let volumes: Vec<String> = self.tier.volumes().descriptions().map(ToString::to_string).collect();
+        volumes.join("\n")
+    }
+
+    fn close(&self) -> Option<Closing> {
+        let tier = Arc::clone(&self.tier);
+        Some(Box::new(move || tier.close()))
+    }
+}
+
+impl Drop for DiskMover {
+    fn drop(&mut self) {
+        let mut books = self.desk.lock();
+        books.closing = true;
+        let task = books.task.clone();
+        drop(books);
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
+/// Where the task finds what has been asked for.
+#[derive(Debug, Default)]
+struct Desk(Mutex<Books>);
+
+#[derive(Debug, Default)]
+struct Books {
+    /// `None` before the task has run, and after its end.
+    task: Option<Waker>,
+    asked: Vec<Request>,
+    /// Requests with threads that will put them here (I4).
+    away: usize,
+    /// The place of the next write, where they end in order.
+    place: u64,
+    /// Nothing more will be asked for.
+    closing: bool,
+    /// The task is no more.
+    gone: bool,
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        // A waker that panics does so before or after a change, never in the middle of one.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self) -> u64 {
+        let mut books = self.lock();
+        books.place += 1;
+        books.place - 1
+    }
+
+    fn put(&self, request: Request, was_away: bool) {
+        let mut books = self.lock();
+        books.away -= usize::from(was_away);
+        if books.gone {
+            drop(books);
+            // Here it is answered (I1).
+            return drop(request);
+        }
+        // A task that has not run yet looks at all that is there.
+        let told = books.task.as_ref().is_none_or(|task| request.tell(task));
+        books.asked.push(request);
+        let late = if told { None } else { books.task.clone() };
+        drop(books);
+        if let Some(task) = late {
+            task.wake();
+        }
+    }
+
+    /// Moves all that has been asked for to `requests`, and remembers whom to wake. Whether that is the last of it.
+    fn take_over(&self, task: &Waker, requests: &mut Vec<Request>) -> bool {
+        let mut books = self.lock();
+        if !books.task.as_ref().is_some_and(|known| known.will_wake(task)) {
+            books.task = Some(task.clone());
+        }
+        requests.append(&mut books.asked);
+        books.closing && books.away == 0
+    }
+
+    fn end(&self) -> (Option<Waker>, Vec<Request>) {
+        let mut books = self.lock();
+        books.gone = true;
+        (books.task.take(), std::mem::take(&mut books.asked))
+    }
+}
+
+/// A request with a thread that brings it to the desk, whatever becomes of the thread (I4, I5).
+struct Away {
+    desk: Arc<Desk>,
+    /// Given up, until it has begun.
+    under_way: Option<UnderWay>,
+    /// That of a write, of which nobody knows yet whether the device will have it.
+    slot: Option<BlockId>,
+}
+
+impl Away {
+    fn of(desk: &Arc<Desk>, tier: &Arc<DiskTier>, whose: Whose, asked: &Asked) -> Away {
+        let (tier, transfer) = (Arc::clone(tier), Transfer::GivenUp { is_write: asked.is_write() });
+        desk.lock().away += 1;
+        let slot = Some(asked.slot()).filter(|_| asked.is_write());
+        Away { desk: Arc::clone(desk), under_way: Some(UnderWay { tier, whose, transfer }), slot }
+    }
+
+    fn begin(&mut self, begin: impl FnOnce(&DiskTier) -> Transfer) {
+        if let Some(UnderWay { tier, transfer, .. }) = &mut self.under_way {
+            *transfer = begin(tier);
+            self.slot = None;
+        }
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        if let (Some(slot), Some(UnderWay { tier, .. })) = (self.slot, &self.under_way) {
+            tier.abandoned(slot);
+        }
+        self.desk.put(Request(self.under_way.take()), true);
+    }
+}
+
+/// The task.
+struct Serving {
+    desk: Arc<Desk>,
+    requests: Vec<Request>,
+    /// The place of the write that is to be answered next (I5).
+    next: u64,
+}
+
+impl Future for Serving {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Serving { desk, requests, next } = self.get_mut();
+        let last = desk.take_over(context.waker(), requests);
+        if requests.iter().any(|request| request.place().is_some()) {
+            requests.sort_unstable_by_key(Request::place);
+        }
+        requests.retain_mut(|request| {
+            let place = request.place();
+            // One that is passed over is looked at when the one before it has ended.
+            if place.is_some_and(|place| place != *next) {
+                return true;
+            }
+            let pending = request.look(context).is_pending();
+            *next += u64::from(place.is_some() && !pending);
+            pending
+        });
+        if last && requests.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Answered without the lock (I3), like those of the task's own, which are dropped after this.
+        drop(self.desk.end());
+    }
+}

@@ -1,0 +1,277 @@
+//! Where no thread is to be had: what would have to wait is given up and answered, nobody waits, and nothing is lost for good.
+
+use super::*;
+use crate::disk::TierOptions;
+use kvstrata_core::PoolConfig;
+use kvstrata_ffi::arena::HostArena;
+use kvstrata_ffi::disk::{Name, Urgency, VolumeOptions};
+use kvstrata_tiers::transfer::{Cause, Failure, Landed, Landing, Lands, Token};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::task::Wake;
+use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::yield_now;
+
+const BYTES: usize = 4096;
+const SLOTS: u32 = 16;
+const QUEUE: usize = 4;
+const SOON: Duration = Duration::from_secs(20);
+const ABANDONED: Failure = Failure::of(Cause::Abandoned);
+
+/// A waker that keeps the ring thread, which wakes it, until it is told to go on.
+struct Keeps(Sender<()>, Mutex<Receiver<()>>);
+
+impl Wake for Keeps {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+        let _ = self.1.lock().expect("no panic").recv();
+    }
+}
+
+fn hash(number: u64) -> SequenceHash {
+    SequenceHash::from_u128(u128::from(number) << 64 | 7)
+}
+
+/// What lands, in order.
+struct Ear(Mutex<Vec<(u64, Option<Failure>)>>);
+
+impl Lands for Ear {
+    fn landed(&self, landed: Landed) {
+        let heard = match landed {
+            Landed::Read(token, outcome) => (token.0, outcome.err()),
+            Landed::Write(token, outcome) => (token.0, outcome.err()),
+            Landed::Copies(_) => panic!("a disk copies nothing"),
+        };
+        self.0.lock().expect("no panic").push(heard);
+    }
+}
+
+struct Ground {
+    /// The ring thread goes on when this is dropped: before the mover, whose end waits for it.
+    stalled: Option<Sender<()>>,
+    mover: DiskMover,
+    arena: Arc<HostArena>,
+    ear: Arc<Ear>,
+    runtime: Runtime,
+    /// A slot that is nobody else's.
+    spare: BlockId,
+    _folder: tempfile::TempDir,
+}
+
+impl Ground {
+    fn new() -> Ground {
+        let folder = tempfile::tempdir().expect("a directory");
+        let volume = VolumeOptions::new(folder.path().join("volume"), SLOTS, BYTES).keep(false).queue(QUEUE);
+        let tier = DiskTier::open(vec![volume], PoolConfig::new(SLOTS), TierOptions::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let mover = DiskMover::new(Arc::new(tier.expect("a tier").0), runtime.handle());
+        let (arena, ear) = (HostArena::new(32, BYTES).expect("memory"), Arc::new(Ear(Mutex::default())));
+        let mut spare = Vec::new();
+        mover.take(1, &mut spare);
+        Ground { stalled: None, mover, arena, ear, runtime, spare: spare[0], _folder: folder }
+    }
+
+    fn landing(&self) -> Landing {
+        Landing::new(Arc::clone(&self.ear) as Arc<dyn Lands>)
+    }
+
+    fn take(&self) -> BlockId {
+        let mut slots = Vec::new();
+        self.mover.take(1, &mut slots);
+        slots.pop().expect("a slot")
+    }
+
+    fn write(&self, slot: BlockId, number: u64) {
+        let bytes = self.arena.read(number as usize).expect("idle");
+        let name = Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY };
+        self.mover.write(DiskWrite { token: Token(number), slot, name, bytes, landing: self.landing() });
+    }
+
+    /// Stops the ring thread, and fills the queue of writes.
+    fn fill(&mut self) {
+        let tier = self.mover.tier();
+        self.stalled = loop {
+            let ((entered, inside), (let_go, go_on)) = (channel(), channel());
+            let waker = Waker::from(Arc::new(Keeps(entered, Mutex::new(go_on))));
+            let buffer = self.arena.write(31).expect("idle");
+            let nobody = tier.volumes().read(0, hash(u64::MAX), Urgency::Urgent, buffer);
+            // Unless it has been answered already.
+            if nobody.tell(&waker) {
+                inside.recv().expect("the ring thread wakes");
+                break Some(let_go);
+            }
+        };
+        (0..QUEUE).for_each(|_| assert!(tier.volumes().try_forget(self.spare.0)));
+        assert!(!tier.volumes().try_forget(self.spare.0), "it is full");
+    }
+
+    fn without_threads(&self, without: bool) {
+        self.mover.tier().errands[0].without.store(without, Relaxed);
+        self.mover.tier().erasures[0].errands.without.store(without, Relaxed);
+    }
+
+    /// So many answers.
+    fn answers(&self, count: usize) -> Vec<(u64, Option<Failure>)> {
+        let since = Instant::now();
+        self.runtime.block_on(async {
+            while self.ear.0.lock().expect("no panic").len() < count {
+                assert!(since.elapsed() < SOON, "not answered");
+                yield_now().await;
+            }
+        });
+        std::mem::take(&mut self.ear.0.lock().expect("no panic"))
+    }
+
+    /// Waits until so many slots are free.
+    fn free(&self, slots: usize) {
+        let since = Instant::now();
+        while self.mover.pool().free() < slots {
+            assert!(since.elapsed() < SOON, "{} are free", self.mover.pool().free());
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn what_would_have_to_wait_is_given_up_where_there_is_no_thread_and_its_buffers_and_slots_come_back() {
+    let mut ground = Ground::new();
+    let kept = ground.take();
+    ground.write(kept, 1);
+    assert_eq!(ground.answers(1), [(1, None)]);
+    let slot = ground.take();
+    let free = ground.mover.pool().free();
+    ground.fill();
+    ground.without_threads(true);
+    ground.write(slot, 2);
+    assert_eq!(ground.answers(1), [(2, Some(ABANDONED))]);
+    assert!(ground.arena.write(2).is_ok(), "nobody uses its bytes");
+    assert_eq!(ground.mover.pool().free(), free + 1, "nor its slot, which held nothing");
+    assert_eq!(ground.mover.tier().stats().abandoned, 0);
+    // A slot that held something waits for somebody who may wait.
+    let block = ground.mover.lookup(hash(1)).expect("stored").downgrade();
+    let stale = ground.mover.take_this(block).expect("nobody holds it");
+    ground.mover.give_back(stale);
+    ground.mover.forget_given_back();
+    assert_eq!(ground.mover.pool().free(), free + 1);
+    // What is to wait for the device is answered as not done.
+    let slot = ground.take();
+    assert_eq!(ground.runtime.block_on(ground.mover.erase(vec![slot], false)), [slot]);
+    assert!(!ground.runtime.block_on(ground.mover.forget_for_good()));
+    ground.without_threads(false);
+    ground.mover.forget_given_back();
+    drop(ground.stalled.take());
+    ground.free(free + 1);
+    assert_eq!(ground.runtime.block_on(ground.mover.erase(vec![slot], false)), []);
+    assert!(ground.runtime.block_on(ground.mover.forget_for_good()));
+}
+
+/// Who finds the queue full is told so once: the list has one errand, however much is put on it meanwhile.
+#[test]
+fn what_is_given_back_while_the_queue_is_full_costs_one_errand() {
+    let mut ground = Ground::new();
+    let slots: Vec<BlockId> = (0..4).map(|_| ground.take()).collect();
+    for (slot, number) in slots.iter().zip(1..) {
+        ground.write(*slot, number);
+    }
+    assert_eq!(ground.answers(4).len(), 4);
+    let free = ground.mover.pool().free();
+    ground.fill();
+    let tier = Arc::clone(ground.mover.tier());
+    let (go_on, waits) = channel::<()>();
+    tier.errands[0].run(Box::new(move |_| _ = waits.recv()));
+    for number in 1..=4 {
+        let block = ground.mover.lookup(hash(number)).expect("stored").downgrade();
+        ground.mover.give_back(ground.mover.take_this(block).expect("nobody holds it"));
+        ground.mover.forget_given_back();
+    }
+    // The thread may not have taken the first of all yet.
+    let since = Instant::now();
+    while tier.errands[0].waiting() > 1 && since.elapsed() < SOON {
+        std::thread::yield_now();
+    }
+    assert_eq!((tier.errands[0].waiting(), ground.mover.pool().free()), (1, free));
+    drop(go_on);
+    drop(ground.stalled.take());
+    ground.free(free + 4);
+}
+
+/// Purges, each of which asks each volume for its own, of a device that hangs.
+#[test]
+fn whoever_asks_a_volume_that_hangs_to_erase_something_is_served_by_one_thread_in_its_next_turn() {
+    let mut ground = Ground::new();
+    let slots = [(); 3].map(|()| ground.take());
+    ground.fill();
+    let mut asked = vec![ground.mover.forget_for_good()];
+    let erasures = &ground.mover.tier().erasures[0];
+    let since = Instant::now();
+    while erasures.waiting() > 0 && since.elapsed() < SOON {
+        std::thread::yield_now();
+    }
+    let erased = slots.map(|slot| ground.mover.erase(vec![slot], true));
+    asked.extend((0..5).map(|_| ground.mover.forget_for_good()));
+    assert_eq!((erasures.waiting(), erasures.errands.waiting()), (8, 1), "one turn");
+    drop(ground.stalled.take());
+    for asked in asked {
+        assert!(ground.runtime.block_on(asked));
+    }
+    for erased in erased {
+        assert_eq!(ground.runtime.block_on(erased), []);
+    }
+    assert_eq!(erasures.errands.threads.load(Relaxed), 1);
+}
+
+/// Of a write nobody knows whether the device will have it.
+#[test]
+fn a_request_whose_errand_panics_is_given_up_and_those_behind_it_have_their_turn() {
+    let ground = Ground::new();
+    let mut ground = Ground { mover: ground.mover.in_order(), ..ground };
+    let (slots, free) = ([ground.take(), ground.take()], ground.mover.pool().free());
+    ground.fill();
+    ground.mover.tier().errands[0].panics.store(true, Relaxed);
+    ground.write(slots[0], 1);
+    assert_eq!(ground.answers(1), [(1, Some(ABANDONED))]);
+    assert_eq!((ground.mover.tier().stats().abandoned, ground.mover.pool().free()), (1, free));
+    ground.write(slots[1], 2);
+    drop(ground.stalled.take());
+    assert_eq!(ground.answers(1), [(2, None)]);
+    let Ground { mover, runtime, .. } = ground;
+    let desk = Arc::downgrade(&mover.desk);
+    drop(mover);
+    let since = Instant::now();
+    runtime.block_on(async {
+        while desk.strong_count() > 0 {
+            assert!(since.elapsed() < SOON, "the task waits for one that never comes");
+            yield_now().await;
+        }
+    });
+}
+
+/// Its record is to end before the answer. Where nobody can see to that the block stays as it is, and may be asked for again.
+#[test]
+fn a_read_that_has_failed_is_given_up_where_nobody_can_end_its_record() {
+    let mut ground = Ground::new();
+    let slot = ground.take();
+    ground.write(slot, 1);
+    assert_eq!(ground.answers(1), [(1, None)]);
+    let short = HostArena::new(1, BYTES / 2).expect("memory");
+    let read = |ground: &Ground| {
+        let (token, hash, urgency, landing) = (Token(9), hash(1), Urgency::Urgent, ground.landing());
+        let buffer = short.write(0).expect("idle");
+        ground.mover.read(DiskRead { token, slot, hash, urgency, buffer, landing });
+    };
+    ground.fill();
+    ground.without_threads(true);
+    read(&ground);
+    assert_eq!(ground.answers(1), [(9, Some(ABANDONED))]);
+    ground.without_threads(false);
+    read(&ground);
+    ground.runtime.block_on(async {
+        for _ in 0..8 {
+            yield_now().await;
+        }
+    });
+    assert_eq!(*ground.ear.0.lock().expect("no panic"), [], "its record is still there");
+    drop(ground.stalled.take());
+    assert_eq!(ground.answers(1), [(9, Some(Failure::of(Cause::Disk)))]);
+}

@@ -1,0 +1,82 @@
+//! Copies through a device's own port ([`DevicePort`]), by threads ([`pool.rs`](super::pool)): for every device that has one, however it
+//! moves bytes. A device that can do better, by many blocks at once or with sums on the way, has a mover of its own.
+//!
+//! Invariants
+//! - I1: a copy that says Ok has moved the bytes of all its layers, in one call of the port; zeros in as many as it takes. Offload has sealed each; onboard, where it
+//!   verifies, has compared each before it gave the device any.
+
+use super::pool::{Pool, zero};
+use super::threads::ThreadsError;
+use kvstrata_core::DevicePort;
+use kvstrata_tiers::transfer::{Cause, Copies, Copy, DeviceMover, Failure, HostMemory, HostSide};
+use std::sync::Arc;
+
+/// Moves blocks of any device that has a port.
+#[derive(Debug)]
+pub struct PortMover(Pool);
+
+impl PortMover {
+    /// A mover between these, with so many threads. In the device a block's layers lie one behind the other.
+    ///
+    /// # Errors
+    /// [`ThreadsError`].
+    pub fn new(
+        port: Arc<dyn DevicePort>,
+        memory: Arc<HostMemory>,
+        threads: usize,
+    ) -> Result<PortMover, ThreadsError> {
+        let bytes = memory.arena().block_bytes();
+        if port.block_bytes() != bytes {
+            return Err(ThreadsError::Layers { device: vec![port.block_bytes()], host: vec![bytes] });
+        }
+        Pool::new(threads, Box::new(move |copy| carry_out(&*port, &memory, copy))).map(PortMover)
+    }
+}
+
+impl DeviceMover for PortMover {
+    fn start(&self, copies: Copies) {
+        self.0.start(copies);
+    }
+
+    fn blocks_at_once(&self) -> usize {
+        1
+    }
+
+    fn describe(&self) -> String {
+        format!("the device's port, {} threads", self.0.threads())
+    }
+}
+
+fn carry_out(port: &dyn DevicePort, memory: &Arc<HostMemory>, copy: &mut Copy) -> Result<(), Failure> {
+    let (block, verify, layers) = (copy.device.0, copy.verify, copy.layers.clone());
+    let arena = match &copy.host {
+        HostSide::Read(block) => block.arena(),
+        HostSide::Write(block) => block.arena(),
+        HostSide::Zeros => memory.arena(),
+        HostSide::Kept { .. } => return Err(Failure::of(Cause::Device)),
+    };
+    // Another memory's sums are not ours to make.
+    if !Arc::ptr_eq(arena, memory.arena()) || layers.end > memory.layers() {
+        return Err(Failure::of(Cause::Device));
+    }
+    let each = || layers.clone().filter_map(|layer| Some((layer, memory.layer(layer)?)));
+    let (Some((_, first)), Some((_, last))) = (each().next(), each().next_back()) else { return Ok(()) };
+    let all = first.start..last.end;
+    match &mut copy.host {
+        HostSide::Write(host) => {
+            port.copy_out(block, all.start, &mut host[all])?;
+            each().for_each(|(layer, range)| memory.seal(host, layer, HostMemory::sum_of(&host[range])));
+        }
+        HostSide::Read(host) => {
+            if verify
+                && !each().all(|(layer, range)| memory.matches(host, layer, HostMemory::sum_of(&host[range])))
+            {
+                return Err(Failure::of(Cause::Mismatch));
+            }
+            port.copy_in(block, all.start, &host[all])?;
+        }
+        HostSide::Zeros => zero(port, block, all)?,
+        HostSide::Kept { .. } => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,319 @@
+//! What settings take: how a value is read, which are allowed, how it is written so that the same is read again.
+//!
+//! | kind | value | as people write it |
+//! |---|---|---|
+//! | [`Number`] | `u32`, `u64` | `65536`, `64K` |
+//! | [`Bytes`] | `u64` | `4G`, `64KiB`, `4096` |
+//! | [`Fraction`] | `f64` | `0.85`, `"85%"` |
+//! | [`Time`] | `Duration` | `"250ms"`, `"1m"` |
+//! | [`Flag`] | `bool` | `true`; in variables also `1`, `yes`, `on` |
+//! | [`Word`] | what is [`Named`] | `"lru"` |
+//! | [`Text`], [`File`], [`Files`] | `String`, `PathBuf`, a list | `"/mnt/a"`, `["/mnt/a", "/mnt/b"]`; in variables separated by commas |
+//! | [`Address`] | `SocketAddr` | `"127.0.0.1:9400"`, `"localhost:9400"` |
+//! | [`LayerList`] | layers of a model | `"0-31"`, `"1-35/2"`, `[0, 1, 5]` |
+//! | [`Maybe`] | `Option` of another | `"none"`, or as the other |
+//!
+//! I1. What is allowed is written as a TOML value that is read as the same: `read(toml(value)) == value`.
+
+mod text;
+
+pub(super) use text::{Address, File, Files, LayerList, Named, Text, Word, quoted};
+
+use super::raw::Raw;
+use crate::number;
+use std::time::Duration;
+
+/// What a setting takes.
+pub(super) trait Kind<T> {
+    /// The value, of the right type; not always an allowed one.
+    fn read(&self, raw: &Raw<'_>) -> Option<T>;
+    /// Whether it is allowed.
+    fn holds(&self, value: &T) -> bool;
+    /// As TOML has it.
+    fn toml(&self, value: &T) -> String;
+    /// What is allowed, to be said behind "must be".
+    fn allowed(&self) -> String;
+    /// The type's name in the reference.
+    fn name(&self) -> &'static str;
+    /// What is counted; empty where nothing is.
+    fn unit(&self) -> &'static str {
+        ""
+    }
+    /// Some allowed value.
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> T;
+}
+
+/// A whole number of something.
+pub(super) struct Number {
+    pub(super) least: u64,
+    pub(super) most: u64,
+    pub(super) unit: &'static str,
+}
+
+impl Number {
+    fn parse(raw: &Raw<'_>) -> Option<u64> {
+        match raw {
+            Raw::Integer(number) => u64::try_from(*number).ok(),
+            Raw::Text(text) => number::scaled(text).ok(),
+            _ => None,
+        }
+    }
+}
+
+impl Kind<u64> for Number {
+    fn read(&self, raw: &Raw<'_>) -> Option<u64> {
+        Number::parse(raw)
+    }
+    fn holds(&self, value: &u64) -> bool {
+        (self.least..=self.most).contains(value)
+    }
+    fn toml(&self, value: &u64) -> String {
+        value.to_string()
+    }
+    fn allowed(&self) -> String {
+        let Number { least, most, unit } = self;
+        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+        let example = if *most > 65_536 { ", as 65536 or 64K" } else { "" };
+        format!("a number from {least} to {most}{unit}{example}")
+    }
+    fn name(&self) -> &'static str {
+        "number"
+    }
+    fn unit(&self) -> &'static str {
+        self.unit
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> u64 {
+        self.least + random % (self.most - self.least + 1).min(1 << (random % 31))
+    }
+}
+
+impl Kind<u32> for Number {
+    fn read(&self, raw: &Raw<'_>) -> Option<u32> {
+        Number::parse(raw).and_then(|number| u32::try_from(number).ok())
+    }
+    fn holds(&self, value: &u32) -> bool {
+        Kind::<u64>::holds(self, &u64::from(*value))
+    }
+    fn toml(&self, value: &u32) -> String {
+        value.to_string()
+    }
+    fn allowed(&self) -> String {
+        Kind::<u64>::allowed(self)
+    }
+    fn name(&self) -> &'static str {
+        Kind::<u64>::name(self)
+    }
+    fn unit(&self) -> &'static str {
+        self.unit
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> u32 {
+        Kind::<u64>::sample(self, random) as u32
+    }
+}
+
+/// A number of bytes.
+pub(super) struct Bytes {
+    pub(super) least: u64,
+    pub(super) most: u64,
+}
+
+/// The largest unit that it is a whole number of.
+pub fn bytes_text(bytes: u64) -> String {
+    let unit = [(40, "T"), (30, "G"), (20, "M"), (10, "K")].into_iter();
+    let whole = unit.into_iter().find(|(shift, _)| bytes != 0 && bytes.is_multiple_of(1 << shift));
+    match whole {
+        Some((shift, unit)) => format!("{}{unit}", bytes >> shift),
+        None => bytes.to_string(),
+    }
+}
+
+impl Kind<u64> for Bytes {
+    fn read(&self, raw: &Raw<'_>) -> Option<u64> {
+        Number::parse(raw)
+    }
+    fn holds(&self, value: &u64) -> bool {
+        (self.least..=self.most).contains(value)
+    }
+    fn toml(&self, value: &u64) -> String {
+        quoted(&bytes_text(*value))
+    }
+    fn allowed(&self) -> String {
+        format!("bytes from {} to {}, as 4096, 64K or 4G", bytes_text(self.least), bytes_text(self.most))
+    }
+    fn name(&self) -> &'static str {
+        "bytes"
+    }
+    fn unit(&self) -> &'static str {
+        "bytes"
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> u64 {
+        self.least + random % (self.most - self.least + 1).min(1 << (random % 50))
+    }
+}
+
+/// A part of a whole, from 0 to 1.
+pub(super) struct Fraction;
+
+impl Kind<f64> for Fraction {
+    fn read(&self, raw: &Raw<'_>) -> Option<f64> {
+        match raw {
+            Raw::Float(number) => Some(*number),
+            Raw::Integer(number) => Some(*number as f64),
+            Raw::Text(text) => match text.trim().strip_suffix('%') {
+                Some(percent) => percent.trim().parse::<f64>().ok().map(|percent| percent / 100.0),
+                None => text.trim().parse().ok(),
+            },
+            _ => None,
+        }
+    }
+    fn holds(&self, value: &f64) -> bool {
+        (0.0..=1.0).contains(value)
+    }
+    fn toml(&self, value: &f64) -> String {
+        format!("{value:?}")
+    }
+    fn allowed(&self) -> String {
+        "a fraction from 0 to 1, as 0.85 or 85%".to_owned()
+    }
+    fn name(&self) -> &'static str {
+        "fraction"
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> f64 {
+        (random % 1001) as f64 / 1000.0
+    }
+}
+
+/// A length of time.
+pub(super) struct Time {
+    pub(super) least: Duration,
+    pub(super) most: Duration,
+}
+
+const UNITS: [(&str, u64); 7] = [
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ns", 1),
+];
+
+/// A length of time as somebody types it for the command; what is allowed, if it is none.
+pub fn time(text: &str, least: Duration, most: Duration) -> Result<Duration, String> {
+    let kind = Time { least, most };
+    let time = kind.read(&Raw::Text(text.into())).filter(|time| kind.holds(time));
+    time.ok_or_else(|| format!("not {}", kind.allowed()))
+}
+
+pub(super) fn time_text(time: Duration) -> String {
+    let nanoseconds = time.as_nanos();
+    let whole = |unit: &&(&str, u64)| nanoseconds != 0 && nanoseconds.is_multiple_of(u128::from(unit.1));
+    match UNITS.iter().find(whole) {
+        Some((unit, length)) => format!("{}{unit}", nanoseconds / u128::from(*length)),
+        None => "0s".to_owned(),
+    }
+}
+
+impl Kind<Duration> for Time {
+    fn read(&self, raw: &Raw<'_>) -> Option<Duration> {
+        let Raw::Text(text) = raw else { return None };
+        let text = text.trim();
+        let end = text.find(|c: char| !c.is_ascii_digit() && c != '_')?;
+        let (digits, unit) = text.split_at(end);
+        let number: u64 = digits.replace('_', "").parse().ok()?;
+        let (_, length) = UNITS.iter().find(|(name, _)| *name == unit.trim())?;
+        number.checked_mul(*length).map(Duration::from_nanos)
+    }
+    fn holds(&self, value: &Duration) -> bool {
+        (self.least..=self.most).contains(value)
+    }
+    fn toml(&self, value: &Duration) -> String {
+        quoted(&time_text(*value))
+    }
+    fn allowed(&self) -> String {
+        format!("a time from {} to {}, as 250ms, 10s or 1m", time_text(self.least), time_text(self.most))
+    }
+    fn name(&self) -> &'static str {
+        "duration"
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> Duration {
+        let range = (self.most - self.least).as_nanos() as u64;
+        self.least + Duration::from_nanos(random % range.saturating_add(1) / UNITS[random as usize % 7].1)
+    }
+}
+
+/// Yes or no.
+pub(super) struct Flag;
+
+impl Kind<bool> for Flag {
+    fn read(&self, raw: &Raw<'_>) -> Option<bool> {
+        match raw {
+            Raw::Flag(flag) => Some(*flag),
+            Raw::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
+                "true" | "1" | "yes" | "on" => Some(true),
+                "false" | "0" | "no" | "off" => Some(false),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+    fn holds(&self, _: &bool) -> bool {
+        true
+    }
+    fn toml(&self, value: &bool) -> String {
+        value.to_string()
+    }
+    fn allowed(&self) -> String {
+        "true or false".to_owned()
+    }
+    fn name(&self) -> &'static str {
+        "flag"
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> bool {
+        random.is_multiple_of(2)
+    }
+}
+
+/// Another kind, or nothing.
+pub(super) struct Maybe<K>(pub(super) K);
+
+/// What stands for nothing.
+const NONE: &str = "none";
+
+impl<T, K: Kind<T>> Kind<Option<T>> for Maybe<K> {
+    fn read(&self, raw: &Raw<'_>) -> Option<Option<T>> {
+        match raw {
+            Raw::Text(text) if text.trim().eq_ignore_ascii_case(NONE) => Some(None),
+            raw => self.0.read(raw).map(Some),
+        }
+    }
+    fn holds(&self, value: &Option<T>) -> bool {
+        // What would be read as nothing is not allowed: I1.
+        let is_none = |value: &T| self.0.toml(value).trim_matches('"').trim().eq_ignore_ascii_case(NONE);
+        value.as_ref().is_none_or(|value| self.0.holds(value) && !is_none(value))
+    }
+    fn toml(&self, value: &Option<T>) -> String {
+        value.as_ref().map_or_else(|| quoted(NONE), |value| self.0.toml(value))
+    }
+    fn allowed(&self) -> String {
+        format!("{NONE}, or {}", self.0.allowed())
+    }
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn unit(&self) -> &'static str {
+        self.0.unit()
+    }
+    #[cfg(test)]
+    fn sample(&self, random: u64) -> Option<T> {
+        (!random.is_multiple_of(3)).then(|| self.0.sample(random / 3))
+    }
+}

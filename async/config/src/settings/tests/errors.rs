@@ -1,0 +1,376 @@
+//! Every kind of error once, word by word: they are what a user has.
+
+use super::{from_toml, good, refusal};
+use crate::settings::kind::{Kind, LayerList};
+use crate::settings::raw::Raw;
+use crate::settings::{GroupSettings, ManagerConfig, TenantSettings};
+
+#[test]
+fn a_value_that_is_not_allowed_is_named_with_its_place_and_what_is() {
+    let blocks = "must be a number from 1 to 268435456 blocks, as 65536 or 64K";
+    let cases = [
+        ("device.blocks = 0", format!("device.blocks = 0 (k.toml:1): {blocks}")),
+        ("\n\n[device]\nblocks = \"12Q\"", format!("device.blocks = 12Q (k.toml:4): {blocks}")),
+        ("device.blocks = -1", format!("device.blocks = -1 (k.toml:1): {blocks}")),
+        ("device.blocks = 1.5", format!("device.blocks = 1.5 (k.toml:1): {blocks}")),
+        ("device.blocks = true", format!("device.blocks = true (k.toml:1): {blocks}")),
+        ("device.blocks = [1, \"a b\"]", format!("device.blocks = [1, \"a b\"] (k.toml:1): {blocks}")),
+        ("device.blocks = 2024-01-01", format!("device.blocks = a date (k.toml:1): {blocks}")),
+        ("device.blocks.more = 1", format!("device.blocks = a table (k.toml:1): {blocks}")),
+        (
+            "device.blocks = 99999999999999999999999999999999999999999",
+            format!("device.blocks = 99999999999999999999999999999999999999999 (k.toml:1): {blocks}"),
+        ),
+        (
+            "geometry.page_size = 0",
+            "geometry.page_size = 0 (k.toml:1): must be a number from 1 to 65536 tokens".to_owned(),
+        ),
+        ("geometry.tp = \"\"", "geometry.tp = \"\" (k.toml:1): must be a number from 1 to 65536 ranks".to_owned()),
+        (
+            "host.bytes = \"2000T\"",
+            "host.bytes = 2000T (k.toml:1): must be none, or bytes from 0 to 1024T, as 4096, 64K or 4G".to_owned(),
+        ),
+        (
+            "watermark.device = \"140%\"",
+            "watermark.device = 140% (k.toml:1): must be a fraction from 0 to 1, as 0.85 or 85%".to_owned(),
+        ),
+        ("watermark.device = nan", "watermark.device = NaN (k.toml:1): must be a fraction from 0 to 1, as 0.85 or 85%".to_owned()),
+        (
+            "deadline.allocate = \"250\"",
+            "deadline.allocate = 250 (k.toml:1): must be a time from 1ms to 24h, as 250ms, 10s or 1m".to_owned(),
+        ),
+        ("device.policy = \"fifo\"", "device.policy = fifo (k.toml:1): must be lru, lfu, sieve, s3fifo, arc, 2q or reuse".to_owned()),
+        ("disk.trim = \"maybe\"", "disk.trim = maybe (k.toml:1): must be true or false".to_owned()),
+        (
+            "disk.key_file = \"\"",
+            "disk.key_file = \"\" (k.toml:1): must be none, or a path in UTF-8 that is not empty".to_owned(),
+        ),
+        ("disk.key_env = \"\"", "disk.key_env = \"\" (k.toml:1): must be none, or a text that is not empty".to_owned()),
+        (
+            "disk.paths = [\"/a\", 5]",
+            "disk.paths = [/a, 5] (k.toml:1): must be a list of paths in UTF-8, none empty; in a variable separated by commas".to_owned(),
+        ),
+        (
+            "[[group]]\nlayers = \"3-1\"",
+            "group[0].layers = 3-1 (k.toml:2): must be layers below 65536, at least one, as \"0-31\", \"1-35/2\" or [0, 5, 7]\n\
+             group[0].layers = \"\" (k.toml:1): must be layers below 65536, at least one, as \"0-31\", \"1-35/2\" or [0, 5, 7]"
+                .to_owned(),
+        ),
+        ("[[tenant]]", "tenant[0].name = \"\" (k.toml:1): must be a text that is not empty".to_owned()),
+        ("device = 5", "device = 5 (k.toml:1): must be a table of settings, [device]".to_owned()),
+        ("group = 5", "group = 5 (k.toml:1): must be a list of tables, [[group]]".to_owned()),
+        ("group = [5]", "group[0] = 5 (k.toml:1): must be a table, [[group]]".to_owned()),
+        ("[group]\nlayers = \"1\"", "group = a table (k.toml:1): must be a list of tables, [[group]]".to_owned()),
+        ("[[device]]", "device = [a table] (k.toml:1): must be a table of settings, [device]".to_owned()),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refusal(text), expected, "{text}");
+    }
+    let error = from_toml("model = \"llama\"").expect_err("refused").to_string();
+    assert!(
+        error.starts_with("model = llama (k.toml:1): must be none, or llama-2-7b, llama-2-70b, "),
+        "{error}"
+    );
+}
+
+/// Before memory is taken for them.
+#[test]
+fn layers_are_bounded_and_written_as_they_are_read() {
+    for text in [
+        "\"1-5/0\"",
+        "\"0-65536\"",
+        "\"0-4294967295\"",
+        "65536",
+        "\"1-\"",
+        "\"\"",
+        "\"a\"",
+        "[1.5]",
+        "[]",
+        "-1",
+        "true",
+    ] {
+        let error = refusal(&format!("[[group]]\nkv_heads = 1\nhead_size = 8\nlayers = {text}"));
+        assert!(
+            error.starts_with("group[0].layers = ")
+                && error.contains("(k.toml:4): must be layers below 65536"),
+            "{error}"
+        );
+    }
+    // The bound is met while they are read, not when all are there.
+    let many = vec!["0-65535"; 100].join(",");
+    assert_eq!(LayerList.read(&Raw::text(&many)), None);
+    let cases = [
+        ("7", "7", vec![7]),
+        ("\"0-2, 5\"", "0-2,5", vec![0, 1, 2, 5]),
+        ("[\"1-7/2\", 4]", "1-7/2,4", vec![1, 3, 5, 7, 4]),
+        ("\"2,1,0\"", "2,1,0", vec![2, 1, 0]),
+    ];
+    for (given, written, layers) in cases {
+        let raw = toml::de::DeValue::parse(given).expect("TOML");
+        let read = LayerList.read(&Raw::of(raw.get_ref()));
+        assert_eq!(read.as_ref(), Some(&layers), "{given}");
+        assert_eq!(LayerList.toml(&layers), format!("\"{written}\""));
+    }
+}
+
+#[test]
+fn a_variable_and_a_call_are_named_as_such() {
+    let build = |name: &'static str, value: &'static str| {
+        ManagerConfig::builder().variables([(name, value)]).build().expect_err("must be refused").to_string()
+    };
+    assert_eq!(
+        build("KVSTRATA_DEVICE_BLOCKS", "0x10"),
+        "device.blocks = 0x10 (variable KVSTRATA_DEVICE_BLOCKS): must be a number from 1 to 268435456 blocks, as 65536 or 64K"
+    );
+    let error =
+        ManagerConfig::builder().device_blocks(0).watermark_host(f64::NAN).build().expect_err("refused");
+    assert_eq!(error.faults().len(), 2);
+    assert_eq!(
+        error.to_string(),
+        "device.blocks = 0 (builder): must be a number from 1 to 268435456 blocks, as 65536 or 64K\n\
+         watermark.host = NaN (builder): must be a fraction from 0 to 1, as 0.85 or 85%"
+    );
+    // A text that a file would take for nothing cannot be given.
+    let error = ManagerConfig::builder()
+        .disk_key_env(Some(" NONE".to_owned()))
+        .build()
+        .expect_err("refused")
+        .to_string();
+    assert!(error.starts_with("disk.key_env = \" NONE\" (builder): must be none, or "), "{error}");
+    // A wrong value is wrong, even where it is not used.
+    let error = ManagerConfig::builder()
+        .device_blocks(5)
+        .toml("k.toml", "device.blocks = 0")
+        .build()
+        .expect_err("refused");
+    assert!(error.to_string().starts_with("device.blocks = 0 (k.toml:1): must be"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_not_utf8_is_refused_and_shown() {
+    use std::os::unix::ffi::OsStrExt;
+    let value = std::ffi::OsStr::from_bytes(b"/a/\xff");
+    let error = ManagerConfig::builder()
+        .variables([("KVSTRATA_DISK_PATHS", value)])
+        .build()
+        .expect_err("refused")
+        .to_string();
+    assert!(
+        error.starts_with(
+            "disk.paths = \"/a/\\xFF\" (variable KVSTRATA_DISK_PATHS): must be a list of paths in UTF-8"
+        ),
+        "{error}"
+    );
+    let builder = ManagerConfig::builder().disk_blocks(1).disk_paths(vec![value.into()]);
+    assert!(
+        builder
+            .build()
+            .expect_err("refused")
+            .to_string()
+            .contains("(builder): must be a list of paths in UTF-8")
+    );
+    let error =
+        ManagerConfig::builder().toml("k.toml", b"\n# \xff").build().expect_err("refused").to_string();
+    assert_eq!(error, "k.toml:2: not TOML: not UTF-8");
+}
+
+#[test]
+fn what_is_unknown_is_named_with_what_may_be_meant() {
+    let cases = [
+        (
+            "[devise]\nblocks = 3",
+            "devise.blocks (k.toml:2): no such setting; is device.blocks meant? `kvstrata config` lists all",
+        ),
+        (
+            "device.polcy = 1",
+            "device.polcy (k.toml:1): no such setting; is device.policy meant? `kvstrata config` lists all",
+        ),
+        (
+            "[something.else]\nentirely = 1",
+            "something.else.entirely (k.toml:2): no such setting; `kvstrata config` lists all",
+        ),
+        ("[nothing]", "nothing (k.toml:1): no such setting; `kvstrata config` lists all"),
+        ("groups = []", "groups (k.toml:1): no such setting; is group meant? `kvstrata config` lists all"),
+        (
+            "[[group]]\nlayer = \"0\"\nlayers = \"0\"",
+            "group[0].layer (k.toml:2): no such setting; is group[0].layers meant? `kvstrata config` lists all",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refusal(text), expected, "{text}");
+    }
+    let variables = |name: &'static str| ManagerConfig::builder().variables([(name, "1")]).build();
+    let cases = [
+        (
+            "KVSTRATA_DEVICE_BLOKS",
+            "KVSTRATA_DEVICE_BLOKS: no setting has this variable; is KVSTRATA_DEVICE_BLOCKS meant? `kvstrata config` lists all",
+        ),
+        (
+            "KVSTRATA_SED",
+            "KVSTRATA_SED: no setting has this variable; is KVSTRATA_SEED meant? `kvstrata config` lists all",
+        ),
+        ("KVSTRATA_", "KVSTRATA_: no setting has this variable; `kvstrata config` lists all"),
+    ];
+    for (name, expected) in cases {
+        assert_eq!(variables(name).expect_err("refused").to_string(), expected);
+    }
+    for name in
+        ["KVSTRATA_REQUIRE", "KVSTRATA_SEED", "KVSTRATA_DISK_DIR", "KVSTRATA_TEST_X", "KVSTRATA", "HOME"]
+    {
+        variables(name).expect(name);
+    }
+    // A key's variable may be named as ours are; whoever names it, and whenever.
+    let key = [("KVSTRATA_MY_KEY", "00")];
+    ManagerConfig::builder().variables(key).build().expect_err("nobody names it");
+    ManagerConfig::builder()
+        .variables(key)
+        .disk_key_env(Some("KVSTRATA_MY_KEY".to_owned()))
+        .build()
+        .expect("named");
+}
+
+#[test]
+fn what_is_not_toml_is_named_with_its_line() {
+    for (text, line) in [("a = 1\na = 2", 2), ("\n\nx = [", 3), ("= 5", 1), ("x = \"a\nb\"", 1)] {
+        let error = refusal(text);
+        assert!(error.starts_with(&format!("k.toml:{line}: not TOML: ")), "{text}: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+/// What does not go together. A rule a line: what is given, and the whole message.
+#[test]
+fn numbers_that_do_not_go_together_are_both_named() {
+    let cases = [
+        (
+            "watermark.device_low = 0.95",
+            "watermark.device_low = 0.95 (k.toml:1): must be below watermark.device = 0.9 (default)",
+        ),
+        (
+            "watermark.host_low = 0.5\nwatermark.host = 0.5",
+            "watermark.host_low = 0.5 (k.toml:1): must be below watermark.host = 0.5 (k.toml:2)",
+        ),
+        (
+            "watermark.device = 0",
+            "watermark.device = 0.0 (k.toml:1): must be above 0: offloading goes on down to a part below it",
+        ),
+        (
+            "host.headroom = 8\nhost.blocks = 8",
+            "host.headroom = 8 (k.toml:1): must be below host.blocks = 8 (k.toml:2): what is left is for everybody else",
+        ),
+        (
+            "device.bytes = \"1M\"\ndevice.blocks = 15",
+            "device.bytes = 1M (k.toml:1): makes 16 blocks of 65536 bytes, and device.blocks = 15 (k.toml:2); give one of them",
+        ),
+        (
+            "device.bytes = \"32K\"",
+            "device.bytes = 32K (k.toml:1): holds no block: the least is 65536 bytes; give more, or device.blocks",
+        ),
+        (
+            "disk.bytes = \"64K\"\ndisk.paths = [\"a\", \"b\"]",
+            "disk.bytes = 64K (k.toml:1): holds no block: the least is 131072 bytes; give more, or disk.blocks",
+        ),
+        (
+            "geometry.block_bytes = \"1G\"\nhost.blocks = \"2M\"\ntransfer.in_flight = \"1G\"",
+            "host.blocks = 2097152 (k.toml:2): takes 2251799813685248 bytes, and a tier has 1024T at most; use fewer or smaller blocks",
+        ),
+        (
+            "disk.paths = [\"a\"]",
+            "disk.paths = a (k.toml:1): disk.blocks = 0 (default) leaves the disk tier out; give it blocks or bytes, or leave the paths out",
+        ),
+        (
+            "disk.blocks = 99\ndisk.paths = [\"a\", \"b\"]",
+            "disk.blocks = 99 (k.toml:1): must be a multiple of the 2 disk.paths; use 98 or 100",
+        ),
+        (
+            "disk.blocks = 1\ndisk.paths = [\"a\", \"b\"]",
+            "disk.blocks = 1 (k.toml:1): must be a multiple of the 2 disk.paths; use 2",
+        ),
+        (
+            "disk.blocks = 2\ndisk.paths = [\"a\", \"a\"]",
+            "disk.paths = a (k.toml:2): is there twice; each volume needs its own",
+        ),
+        (
+            "disk.blocks = 99\ndisk.staging = 1",
+            "disk.staging = 1 (k.toml:2): must be at least 2 with a disk tier: bytes go through host memory, and while one block is \
+             copied up the next is read",
+        ),
+        (
+            "disk.key_file = \"k\"\ndisk.key_env = \"K\"",
+            "disk.key_file = k (k.toml:1): there is one key, and disk.key_env = K (k.toml:2) is given too; leave one out",
+        ),
+        (
+            "idle.disk_after = 5",
+            "idle.disk_after = 5 (k.toml:1): must not be below idle.host_after = 100 (default): blocks come to the host first",
+        ),
+        (
+            "prefetch.blocks = 3000",
+            "prefetch.blocks = 3000 (k.toml:1): must not be above device.blocks = 2048 (default)",
+        ),
+        (
+            "transfer.in_flight = \"1K\"",
+            "transfer.in_flight = 1K (k.toml:1): less than one block, of 65536 bytes: nothing would ever be moved; give at least 64K",
+        ),
+        (
+            "iteration.bytes = 65535",
+            "iteration.bytes = 65535 (k.toml:1): less than one block, of 65536 bytes: nothing would ever be moved; give at least 64K",
+        ),
+        (
+            "disk.write_budget = \"1K\"",
+            "disk.write_budget = 1K (k.toml:1): less than one block, of 65536 bytes: nothing would ever be moved; give at least 64K",
+        ),
+        (
+            "[[tenant]]\nname = \"a\"\n[[tenant]]\nname = \"a\"",
+            "tenant[1].name = a (k.toml:4): another tenant has this name; each needs its own",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refusal(text), expected, "{text}");
+    }
+    for path in ["device_to_host", "host_to_disk", "host_to_device", "disk_to_device"] {
+        let error = refusal(&format!("transfer.in_flight_{path} = 1"));
+        assert!(
+            error.starts_with(&format!("transfer.in_flight_{path} = 1 (k.toml:1): less than one block")),
+            "{error}"
+        );
+    }
+}
+
+/// Nobody is refused for a number that he did not give.
+#[test]
+fn defaults_follow_what_is_given() {
+    let config = good(
+        "device.blocks = 8\nhost.blocks = 16\ndisk.blocks = 1\nwatermark.device = 0.5\nidle.host_after = 5000",
+    );
+    assert_eq!((config.prefetch.blocks, config.host.headroom), (8, 2));
+    assert_eq!((config.watermark.device_low, config.idle.disk_after), (0.45, Some(5000)));
+    assert_eq!(config.origin("host.headroom").to_string(), "from host.blocks");
+    assert_eq!(good("geometry.block_bytes = \"1G\"").transfer.in_flight, 1 << 30);
+    // Of blocks and bytes, the stronger.
+    let both = ManagerConfig::builder().toml("k.toml", "device.blocks = 5");
+    let config = both.variables([("KVSTRATA_DEVICE_BYTES", "1M")]).build().expect("possible");
+    assert_eq!((config.device.blocks, config.device.bytes), (16, Some(1 << 20)));
+    let config = ManagerConfig::builder()
+        .toml("k.toml", "device.bytes = \"1M\"")
+        .device_blocks(5)
+        .build()
+        .expect("possible");
+    assert_eq!((config.device.blocks, config.device.bytes), (5, None));
+    // Zero bytes leave a tier out; volumes share what there is.
+    assert_eq!(good("host.bytes = 0").host.blocks, 0);
+    assert_eq!(good("disk.bytes = \"320K\"\ndisk.paths = [\"a\", \"b\"]").disk.blocks, 4);
+}
+
+#[test]
+fn lists_of_the_builder_are_checked_too() {
+    let group = GroupSettings { layers: vec![70_000], ..GroupSettings::default() };
+    let tenant = TenantSettings { name: "a".to_owned(), device: Some(1.5), ..TenantSettings::default() };
+    let error =
+        ManagerConfig::builder().groups([group]).tenants([tenant]).build().expect_err("refused").to_string();
+    assert_eq!(
+        error,
+        "group[0].layers = \"70000\" (builder): must be layers below 65536, at least one, as \"0-31\", \"1-35/2\" or [0, 5, 7]\n\
+         tenant[0].device = 1.5 (builder): must be none, or a fraction from 0 to 1, as 0.85 or 85%"
+    );
+}
