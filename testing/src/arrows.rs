@@ -52,6 +52,18 @@ impl Arrows {
         self.arrows.values().map(BTreeSet::len).sum()
     }
 
+    /// The arrows from one module to another, each including the modules below: `["policy", "reuse"]`.
+    #[must_use]
+    pub fn between(&self, from: &[&str], to: &[&str]) -> Vec<(PathBuf, PathBuf)> {
+        let below = |module: &Module, of: &[&str]| {
+            module.len() >= of.len() && module.iter().zip(of).all(|(a, b)| a == b)
+        };
+        let of = self.arrows.iter().filter(|(module, _)| below(module, from));
+        let arrows = of.flat_map(|(module, all)| all.iter().map(move |end| (module, end)));
+        let arrows = arrows.filter(|(_, end)| below(end, to));
+        arrows.map(|(module, end)| (self.files[module].clone(), self.files[end].clone())).collect()
+    }
+
     /// Circles of files, the largest first: all that reach each other.
     #[must_use]
     pub fn file_circles(&self) -> Vec<Vec<PathBuf>> {

@@ -1,6 +1,8 @@
-//! The house: modules of a crate import each other one way, and few files stand in a circle.
+//! The house: modules of a crate import each other one way, few files stand in a circle, and seams stay
+//! closed.
 
 use kvstrata_testing::arrows::Arrows;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates, and the files of their largest circle. These only become fewer; four is what a crate should have at most.
@@ -40,4 +42,52 @@ fn file_circles_do_not_grow() {
         );
         assert!(largest <= most, "{name}: {largest} files import each other: {:#?}", circles.first());
     }
+}
+
+/// The files of `core/src/policy/` that a pool file may import, besides `mod.rs`. None of them is a policy.
+const SEAM: [&str; 5] = ["carried.rs", "eviction.rs", "order.rs", "scan.rs", "stats.rs"];
+
+/// The most methods of the two traits that a pool calls of a policy, together.
+const MOST_METHODS: usize = 12;
+
+#[test]
+fn pool_files_import_no_policy() {
+    let arrows = Arrows::of(&src("core")).between(&["pool"], &["policy"]);
+    let is_seam = |to: &Path| {
+        to.parent() == Some(&src("core").join("policy")) && SEAM.iter().any(|file| to.ends_with(file))
+    };
+    assert!(arrows.iter().any(|(_, to)| is_seam(to)), "imports are seen");
+    // A pool is built over a policy of any kind.
+    let may = |from: &Path, to: &Path| {
+        is_seam(to)
+            || to.ends_with("policy/mod.rs")
+            || (from.ends_with("pool/mod.rs") && to.ends_with("policy/any.rs"))
+    };
+    let wrong: Vec<_> = arrows.iter().filter(|(from, to)| !may(from, to)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // Tests of the pool, too.
+    for file in fs::read_dir(src("core").join("pool")).expect("the pool's files") {
+        let path = file.expect("a file").path();
+        let text = fs::read_to_string(&path).expect("a source");
+        assert!(!text.contains("reuse::") && !text.contains("AnyPolicy::Reuse"), "{}", path.display());
+    }
+}
+
+/// The methods of a trait.
+fn methods(file: &str, name: &str) -> usize {
+    let text = fs::read_to_string(src("core").join(file)).expect("a source");
+    let head = format!("trait {name} {{\n");
+    let (_, rest) = text.split_once(&head).unwrap_or_else(|| panic!("{file} has no trait {name}"));
+    let (body, _) = rest.split_once("\n}").expect("the end of the trait");
+    assert!(!body.contains("reuse::"), "{file}: {name} names a policy");
+    body.lines().filter(|line| line.starts_with("    fn ")).count()
+}
+
+#[test]
+fn what_a_pool_asks_of_a_policy_stays_small() {
+    let eviction = methods("policy/eviction.rs", "Eviction");
+    let ordered = methods("policy/order.rs", "Ordered");
+    println!("{eviction} methods of Eviction, {ordered} of Ordered");
+    assert!(eviction > 0 && ordered > 0, "they are counted");
+    assert!(eviction + ordered <= MOST_METHODS, "{eviction} methods of Eviction, {ordered} of Ordered");
 }

@@ -15,7 +15,10 @@
 //!
 //! Uses are counted to 15, so at any time all worths lie within one turn. Within a list, the oldest release goes first.
 
-use super::{Eviction, Outset, Scan, Turn};
+use super::carried::Batch;
+use super::eviction::{Event, Eviction, Shape};
+use super::scan::Scan;
+use super::turns::{ByTurns, Outset, Turn};
 use crate::slot::{Priority, Slot};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
@@ -33,16 +36,16 @@ impl Lfu {
 }
 
 impl Eviction for Lfu {
-    fn lists(&self) -> usize {
-        Priority::EVICTABLE * WHEEL as usize
+    fn shape(&self) -> Shape {
+        const CLASS: u64 = (1 << WHEEL) - 1;
+        let of = [CLASS, CLASS << WHEEL, CLASS << (2 * WHEEL)];
+        Shape::new(Priority::EVICTABLE * WHEEL as usize).with_lists_of(of)
     }
 
-    #[inline]
-    fn on_hit(&self, slot: &Slot) {
-        // Relaxed, and a lost count now and then: an estimate. Hits, which are the uses but the first.
-        let hits = slot.heat.load(Relaxed);
-        if u32::from(hits) + 1 < WHEEL - 1 {
-            slot.heat.store(hits + 1, Relaxed);
+    #[inline(always)]
+    fn on(&self, _number: u32, slot: &Slot, event: Event<'_>) {
+        if let Event::Used(..) = event {
+            count_hit(slot);
         }
     }
 
@@ -52,10 +55,21 @@ impl Eviction for Lfu {
     }
 
     #[inline]
-    fn place(&self, slot: &Slot, priority: Priority) -> u8 {
+    fn place(&self, _: &mut Batch, _number: u32, slot: &Slot, priority: Priority, _position: u64) -> u8 {
         self.list(priority, slot.heat.load(Relaxed) + 1)
     }
 
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
+        let (mut taken, mut class) = (0, 0);
+        while taken < wanted && class < Priority::EVICTABLE {
+            taken += self.evict_class(class, wanted - taken, scan);
+            class = if scan.reordered() { 0 } else { class + 1 };
+        }
+        taken
+    }
+}
+
+impl ByTurns for Lfu {
     fn outset(&self) -> Outset {
         Outset { ages: self.ages.each_ref().map(|age| age.load(Relaxed)), ..Outset::default() }
     }
@@ -66,14 +80,14 @@ impl Eviction for Lfu {
         let age = outset.ages.get(class)?;
         Some(Turn::whole(class * WHEEL as usize + (age.wrapping_add(step) % WHEEL) as usize))
     }
+}
 
-    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
-        let (mut taken, mut class) = (0, 0);
-        while taken < wanted && class < Priority::EVICTABLE {
-            taken += self.evict_class(class, wanted - taken, scan);
-            class = if scan.reordered() { 0 } else { class + 1 };
-        }
-        taken
+#[inline]
+fn count_hit(slot: &Slot) {
+    // Relaxed, and a lost count now and then: an estimate. Hits, which are the uses but the first.
+    let hits = slot.heat.load(Relaxed);
+    if u32::from(hits) + 1 < WHEEL - 1 {
+        slot.heat.store(hits + 1, Relaxed);
     }
 }
 

@@ -3,18 +3,24 @@
 //! Exact: the timeline's positions are the order of releases. A sequence releases its blocks tail first, so a child is always
 //! older than its parent and leaves before it.
 
-use super::{Eviction, Scan};
+use super::carried::Batch;
+use super::eviction::{Event, Eviction, Shape};
+use super::scan::Scan;
+use super::turns::{ByTurns, Outset, Turn};
 use crate::slot::{Priority, Slot};
 
 pub(crate) struct Lru;
 
 impl Eviction for Lru {
-    fn lists(&self) -> usize {
-        Priority::EVICTABLE
+    fn shape(&self) -> Shape {
+        Shape::new(Priority::EVICTABLE)
     }
 
+    #[inline(always)]
+    fn on(&self, _number: u32, _slot: &Slot, _event: Event<'_>) {}
+
     #[inline]
-    fn place(&self, _slot: &Slot, priority: Priority) -> u8 {
+    fn place(&self, _: &mut Batch, _number: u32, _slot: &Slot, priority: Priority, _position: u64) -> u8 {
         priority as u8
     }
 
@@ -25,5 +31,11 @@ impl Eviction for Lru {
             class = if scan.reordered() { 0 } else { class + 1 };
         }
         taken
+    }
+}
+
+impl ByTurns for Lru {
+    fn turn(&self, nth: usize, _outset: &Outset) -> Option<Turn> {
+        Turn::of_class(nth)
     }
 }

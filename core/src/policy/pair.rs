@@ -25,8 +25,11 @@
 //!     which. It goes over once at most.
 //! I2. A pinned block cannot leave, so it is not on trial: it counts as proven from when it is let go of, and is from then on.
 
+use super::carried::Batch;
+use super::eviction::{Event, Eviction, Shape};
 use super::ghosts::Ghosts;
-use super::{Eviction, Outset, Scan, Turn};
+use super::scan::Scan;
+use super::turns::{ByTurns, Outset, Turn};
 use crate::slot::{NO_LIST, Priority, Slot};
 use crate::sync::{AtomicU64, CachePadded, Relaxed, skipped};
 use crate::timeline::Verdict;
@@ -167,7 +170,7 @@ impl<R: Rules> Pair<R> {
             let verdict = scan.claim(candidate);
             if let Verdict::Taken | Verdict::TakenLast = verdict {
                 queue.inspect(|_| self.ghosts.prefetch(slot.key()));
-                self.on_remove(slot);
+                self.counts.removed(slot);
             }
             verdict
         });
@@ -183,26 +186,29 @@ impl<R: Rules> Pair<R> {
 }
 
 impl<R: Rules> Eviction for Pair<R> {
-    fn lists(&self) -> usize {
-        LISTS
+    fn shape(&self) -> Shape {
+        Shape::new(LISTS).keeping(if R::TRIAL_KEEPS_PLACES { (1 << PROVEN) - 1 } else { 0 })
     }
 
-    fn keeps_place(&self, list: u8) -> bool {
-        R::TRIAL_KEEPS_PLACES && list < PROVEN
+    /// A block that has lost its place is counted as before: it will be placed again.
+    #[inline(always)]
+    fn on(&self, _number: u32, slot: &Slot, event: Event<'_>) {
+        match event {
+            Event::Used(..) => self.rules.on_hit(slot),
+            Event::Pinned => self.counts.pinned(slot, &self.ghosts),
+            Event::Removed => self.counts.removed(slot),
+            _ => {}
+        }
     }
 
     #[inline]
-    fn on_hit(&self, slot: &Slot) {
-        self.rules.on_hit(slot);
-    }
-
-    #[inline]
-    fn before_places<'s>(&self, blocks: impl Iterator<Item = &'s Slot>) {
+    fn begin_batch<'s>(&self, _first: u64, blocks: impl Iterator<Item = &'s Slot>) -> Batch {
         prefetch_ghosts(&self.ghosts, blocks);
+        Batch::default()
     }
 
     #[inline]
-    fn place(&self, slot: &Slot, priority: Priority) -> u8 {
+    fn place(&self, _: &mut Batch, _number: u32, slot: &Slot, priority: Priority, _position: u64) -> u8 {
         // Relaxed, both: the caller has the only reference.
         let (before, used) = (slot.list.load(Relaxed), slot.heat.load(Relaxed) != 0);
         let proven = match before {
@@ -232,27 +238,6 @@ impl<R: Rules> Eviction for Pair<R> {
         if proven { PROVEN + priority as u8 } else { priority as u8 }
     }
 
-    /// Counted as before: it will be placed again.
-    #[inline]
-    fn on_displaced(&self, _slot: &Slot) {}
-
-    fn on_pin(&self, slot: &Slot) {
-        self.counts.pinned(slot, &self.ghosts);
-    }
-
-    #[inline]
-    fn on_remove(&self, slot: &Slot) {
-        self.counts.removed(slot);
-    }
-
-    fn outset(&self) -> Outset {
-        Outset { excess: self.excess(0), ..Outset::default() }
-    }
-
-    fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
-        turn(nth, outset)
-    }
-
     fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
         let (mut taken, mut class) = (0, 0);
         while taken < wanted && class < Priority::EVICTABLE {
@@ -276,5 +261,15 @@ impl<R: Rules> Eviction for Pair<R> {
 
     fn memory_bytes(&self) -> usize {
         self.ghosts.memory_bytes()
+    }
+}
+
+impl<R: Rules> ByTurns for Pair<R> {
+    fn outset(&self) -> Outset {
+        Outset { excess: self.excess(0), ..Outset::default() }
+    }
+
+    fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
+        turn(nth, outset)
     }
 }

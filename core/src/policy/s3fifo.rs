@@ -11,9 +11,12 @@
 //! As 2Q's, it keeps one ghost more for each block of a request that is still to come: so that block meets the ghosts that it would meet if each took
 //! its victim by itself.
 
+use super::carried::Batch;
+use super::eviction::{Event, Eviction, Shape};
 use super::ghosts::Ghosts;
 use super::pair::{self, Counts, LISTS, PROVEN as MAIN};
-use super::{Eviction, Outset, Scan, Turn};
+use super::scan::Scan;
+use super::turns::{ByTurns, Outset, Turn};
 use crate::hash::Placement;
 use crate::slot::{NO_LIST, Priority, Slot};
 use crate::sync::Relaxed;
@@ -57,7 +60,7 @@ impl S3Fifo {
                 Verdict::Taken | Verdict::TakenLast => {
                     self.ghosts.insert(0, key, || 0);
                     // Counted out with the claim: the scan counts it as coming from here on, and the removal finds it done.
-                    self.on_remove(slot);
+                    self.counts.removed(slot);
                 }
                 Verdict::Requeued => {
                     self.counts.goes_over();
@@ -78,6 +81,15 @@ impl S3Fifo {
     }
 }
 
+#[inline]
+fn heated(slot: &Slot) {
+    // Relaxed: an estimate.
+    let heat = slot.heat.load(Relaxed);
+    if heat < 3 {
+        slot.heat.store(heat + 1, Relaxed);
+    }
+}
+
 /// A block pays with its heat for a new place, if it got one.
 fn cooled(verdict: Verdict, slot: &Slot, heat: u8) -> Verdict {
     if verdict == Verdict::Requeued {
@@ -88,30 +100,29 @@ fn cooled(verdict: Verdict, slot: &Slot, heat: u8) -> Verdict {
 }
 
 impl Eviction for S3Fifo {
-    fn lists(&self) -> usize {
-        LISTS
+    fn shape(&self) -> Shape {
+        Shape::new(LISTS).keeping(u64::MAX)
     }
 
-    fn keeps_place(&self, _list: u8) -> bool {
-        true
-    }
-
-    #[inline]
-    fn on_hit(&self, slot: &Slot) {
-        // Relaxed: an estimate.
-        let heat = slot.heat.load(Relaxed);
-        if heat < 3 {
-            slot.heat.store(heat + 1, Relaxed);
+    /// A block that has lost its place is counted as before: it will be placed again.
+    #[inline(always)]
+    fn on(&self, _number: u32, slot: &Slot, event: Event<'_>) {
+        match event {
+            Event::Used(..) => heated(slot),
+            Event::Pinned => self.counts.pinned(slot, &self.ghosts),
+            Event::Removed => self.counts.removed(slot),
+            _ => {}
         }
     }
 
     #[inline]
-    fn before_places<'s>(&self, blocks: impl Iterator<Item = &'s Slot>) {
+    fn begin_batch<'s>(&self, _first: u64, blocks: impl Iterator<Item = &'s Slot>) -> Batch {
         pair::prefetch_ghosts(&self.ghosts, blocks);
+        Batch::default()
     }
 
     #[inline]
-    fn place(&self, slot: &Slot, priority: Priority) -> u8 {
+    fn place(&self, _: &mut Batch, _number: u32, slot: &Slot, priority: Priority, _position: u64) -> u8 {
         // Relaxed: the caller has the only reference.
         let is_main = match slot.list.load(Relaxed) {
             NO_LIST => {
@@ -131,29 +142,8 @@ impl Eviction for S3Fifo {
         if is_main { MAIN + priority as u8 } else { priority as u8 }
     }
 
-    /// Counted as before: it will be placed again.
-    #[inline]
-    fn on_displaced(&self, _slot: &Slot) {}
-
-    fn on_pin(&self, slot: &Slot) {
-        self.counts.pinned(slot, &self.ghosts);
-    }
-
-    #[inline]
-    fn on_remove(&self, slot: &Slot) {
-        self.counts.removed(slot);
-    }
-
     fn memory_bytes(&self) -> usize {
         self.ghosts.memory_bytes()
-    }
-
-    fn outset(&self) -> Outset {
-        Outset { excess: self.excess(0), ..Outset::default() }
-    }
-
-    fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
-        pair::turn(nth, outset)
     }
 
     fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
@@ -176,5 +166,15 @@ impl Eviction for S3Fifo {
             }
         }
         taken
+    }
+}
+
+impl ByTurns for S3Fifo {
+    fn outset(&self) -> Outset {
+        Outset { excess: self.excess(0), ..Outset::default() }
+    }
+
+    fn turn(&self, nth: usize, outset: &Outset) -> Option<Turn> {
+        pair::turn(nth, outset)
     }
 }

@@ -3,7 +3,10 @@
 //! The hand goes from the oldest to the youngest and round again; a block that was hit since the hand's last visit is spared and
 //! loses its mark, one that was not goes. Blocks never change their place, so a hit costs one byte.
 
-use super::{Eviction, Scan};
+use super::carried::Batch;
+use super::eviction::{Event, Eviction, Shape};
+use super::scan::Scan;
+use super::turns::{ByTurns, Outset, Turn};
 use crate::slot::{Priority, Slot};
 use crate::sync::Relaxed;
 use crate::timeline::Verdict;
@@ -11,22 +14,20 @@ use crate::timeline::Verdict;
 pub(crate) struct Sieve;
 
 impl Eviction for Sieve {
-    fn lists(&self) -> usize {
-        Priority::EVICTABLE
+    fn shape(&self) -> Shape {
+        Shape::new(Priority::EVICTABLE).keeping(u64::MAX).swept()
     }
 
-    fn keeps_place(&self, _list: u8) -> bool {
-        true
+    #[inline(always)]
+    fn on(&self, _number: u32, slot: &Slot, event: Event<'_>) {
+        if let Event::Used(..) = event {
+            // Relaxed: an estimate.
+            slot.heat.store(1, Relaxed);
+        }
     }
 
     #[inline]
-    fn on_hit(&self, slot: &Slot) {
-        // Relaxed: an estimate.
-        slot.heat.store(1, Relaxed);
-    }
-
-    #[inline]
-    fn place(&self, _slot: &Slot, priority: Priority) -> u8 {
+    fn place(&self, _: &mut Batch, _number: u32, _slot: &Slot, priority: Priority, _position: u64) -> u8 {
         priority as u8
     }
 
@@ -44,5 +45,11 @@ impl Eviction for Sieve {
             class = if scan.reordered() { 0 } else { class + 1 };
         }
         taken
+    }
+}
+
+impl ByTurns for Sieve {
+    fn turn(&self, nth: usize, _outset: &Outset) -> Option<Turn> {
+        Turn::of_class(nth)
     }
 }

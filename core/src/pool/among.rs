@@ -10,10 +10,8 @@
 //!     as the last look at all has passed, so that none of these is left for ever.
 
 use super::BlockPool;
-use crate::id::{BlockId, BlockRef};
-use crate::policy::reuse::{Head, LISTS, Reuse};
-use crate::policy::{AnyPolicy, Eviction};
-use crate::slot::{NO_TICKET, Priority};
+use crate::id::BlockRef;
+use crate::policy::Ordered;
 use alloc::vec::Vec;
 
 /// How far looks for the same blocks have come: nowhere, to begin with.
@@ -56,6 +54,7 @@ impl BlockPool {
         (passed.asked, passed.found) = (asked, 0);
     }
 
+    /// The same from where `passed` stands.
     fn look_among(
         &self,
         passed: &mut Passed,
@@ -65,95 +64,15 @@ impl BlockPool {
     ) {
         let end = out.len().saturating_add(n);
         // Of a list with a hand, too, from the oldest, and not from where the hand stands.
-        passed.places.resize(self.policy.lists(), self.timeline.old_end());
-        if let AnyPolicy::Reuse(policy) = &self.policy {
-            return self.look_among_by_turns(policy, &mut passed.places, end, is_one, out);
-        }
-        for list in self.lists_in_order() {
-            if out.len() >= end {
-                return;
-            }
-            let place = &mut passed.places[list];
-            let mut go_on = self.timeline.young_end();
-            self.timeline.peek(&self.slots, list, *place, |slot, number| {
-                let word = slot.word();
-                let block = BlockRef { id: BlockId(number), generation: word.generation() };
-                let may_leave = word.inactive() && word.leases() == 0 && word.priority() != Priority::Pinned;
-                if may_leave && is_one(block) {
-                    // Where it is by now: no earlier than where it was met. Gone, it may be anywhere when it comes back: from here on, at the least.
-                    go_on = go_on
-                        .min(Some(slot.ticket()).filter(|ticket| *ticket != NO_TICKET).unwrap_or(*place));
-                    out.push(block);
-                }
-                out.len() < end
-            });
-            *place = go_on;
-        }
-    }
-
-    /// The same of a policy that takes from many lists by turns: a merge of what these blocks are in each list.
-    fn look_among_by_turns(
-        &self,
-        policy: &Reuse,
-        places: &mut [u64],
-        end: usize,
-        is_one: &mut impl FnMut(BlockRef) -> bool,
-        out: &mut Vec<BlockRef>,
-    ) {
-        if out.len() >= end {
-            return;
-        }
-        let (mut heads, mut next) = ([None; LISTS], [None; LISTS]);
-        for (list, place) in places.iter_mut().enumerate() {
-            let young_end = self.timeline.young_end();
-            (heads[list], next[list]) = self.own_head(policy, list, *place, is_one);
-            *place = match heads[list] {
-                Some(Head { place: NO_TICKET, .. }) => *place,
-                Some(head) => head.place,
-                None => young_end,
-            };
-        }
-        while out.len() < end
-            && let Some(list) = policy.first_of(&heads)
-            && let Some((block, place)) = next[list]
-        {
-            out.push(block);
-            if out.len() == end {
-                // The next may be far, and is asked for by nobody.
-                return;
-            }
-            (heads[list], next[list]) = self.own_head(policy, list, place, is_one);
-        }
-    }
-
-    /// The first of these blocks in a list, from a place on, and where to go on behind it.
-    fn own_head(
-        &self,
-        policy: &Reuse,
-        list: usize,
-        place: u64,
-        is_one: &mut impl FnMut(BlockRef) -> bool,
-    ) -> (Option<Head>, Option<(BlockRef, u64)>) {
-        let now = self.timeline.clock() as u32;
-        let mut found = None;
-        let go_on = self.timeline.peek(&self.slots, list, place, |slot, number| {
-            let word = slot.word();
-            let block = BlockRef { id: BlockId(number), generation: word.generation() };
-            let may_leave = word.inactive() && word.leases() == 0 && word.priority() != Priority::Pinned;
-            let is_it = may_leave && is_one(block);
-            if is_it {
-                found = Some((policy.head(list, slot.ticket(), slot, now), block));
-            }
-            !is_it
-        });
-        found.zip(go_on).map(|((head, block), place)| (head, (block, place))).unzip()
+        passed.places.resize(self.shape.lists, self.timeline.old_end());
+        self.policy.look_among(&self.timeline, &self.slots, &mut passed.places, end, is_one, out);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Policy, PoolConfig, SequenceHash};
+    use crate::{Policy, PoolConfig, Priority, SequenceHash};
 
     fn hash(number: u64) -> SequenceHash {
         SequenceHash::from_u128(u128::from(number) << 32)

@@ -8,7 +8,7 @@ use super::register::unpack;
 use super::stats::count;
 use super::{BlockPool, EvictedBlock};
 use crate::id::{BlockId, BlockRef};
-use crate::policy::{Eviction, Scan};
+use crate::policy::{Event, Eviction, Scan};
 use crate::slot::{NO_TICKET, Priority, Slot, Word};
 use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Candidate, Full, Timeline, Verdict};
@@ -171,7 +171,7 @@ impl BlockPool {
                     let verdict = scan.claim(Candidate { slot: number, ticket: NO_TICKET });
                     if matches!(verdict, Verdict::Taken | Verdict::TakenLast) {
                         let slot = &self.slots[number as usize];
-                        self.policy.on_evict_this(number, slot, self.parent_of(slot));
+                        self.policy.on(number, slot, Event::TakenOut { parent: self.parent_of(slot) });
                     }
                     verdict != Verdict::Deferred
                 },
@@ -250,7 +250,7 @@ impl BlockPool {
         self.registry.remove(&self.slots, number, key);
         // The ticket first: what has one is in a list.
         slot.set_ticket(NO_TICKET);
-        self.policy.on_remove(slot);
+        self.policy.on(number, slot, Event::Removed);
         if let Some(sink) = &self.sink {
             sink.removed(BlockRef { id: BlockId(number), generation }, key);
         }

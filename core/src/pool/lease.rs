@@ -26,7 +26,7 @@ use super::stats::count;
 use super::{BlockPool, EvictedBlock};
 use crate::error::TransitionError;
 use crate::id::BlockRef;
-use crate::policy::Eviction;
+use crate::policy::{Event, Eviction};
 use crate::slot::{MAX_LEASES, Slot, State, Word};
 use crate::sync::skipped;
 
@@ -103,7 +103,7 @@ impl BlockPool {
     pub fn evict_this(&self, block: BlockRef) -> Result<EvictedBlock<'_>, TransitionError> {
         self.claim_inactive(block)?;
         let slot = self.slot(block.id);
-        self.policy.on_evict_this(block.id.0, slot, self.parent_of(slot));
+        self.policy.on(block.id.0, slot, Event::TakenOut { parent: self.parent_of(slot) });
         self.end_registration(block.id.0, block.generation);
         count(&self.lane().evicted, 1);
         Ok(EvictedBlock::new(self, block.id))

@@ -4,7 +4,7 @@ use super::stats::count;
 use super::{BlockPool, ImmutableBlock};
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::{Eviction, reuse::Uses};
+use crate::policy::{Event, Eviction, Uses};
 use crate::registry::Acquired;
 use crate::slot::{MAX_REFERENCES, NO_TICKET, Priority, State};
 use crate::sync::Relaxed;
@@ -74,7 +74,7 @@ impl BlockPool {
                 None => break,
             }
         }
-        self.policy.end_uses(uses);
+        self.policy.end_uses(&mut uses);
         self.count_activated(&activated);
         out.len() - start
     }
@@ -123,7 +123,7 @@ impl BlockPool {
     pub(super) fn activate(&self, found: Acquired) -> ImmutableBlock<'_> {
         let mut uses = Uses::default();
         let block = self.use_one(found, &mut uses);
-        self.policy.end_uses(uses);
+        self.policy.end_uses(&mut uses);
         block
     }
 
@@ -135,7 +135,7 @@ impl BlockPool {
 
     /// The books of one acquisition that is none.
     pub(super) fn hold(&self, found: Acquired) -> ImmutableBlock<'_> {
-        if !self.tells_uses && found.was_inactive() {
+        if !self.shape.tells_uses() && found.was_inactive() {
             self.leave_place(found);
         }
         self.acquired(found)
@@ -152,12 +152,12 @@ impl BlockPool {
     fn hit(&self, found: Acquired, how: As, uses: &mut Uses) {
         let slot = &self.slots[found.slot as usize];
         if how.is_use {
-            self.policy.on_use(found.slot, slot, uses, || self.timeline.clock());
+            self.policy.on(found.slot, slot, Event::Used(uses, &self.timeline));
         } else {
-            self.policy.on_touch(slot, uses);
+            self.policy.on(found.slot, slot, Event::Touched(uses));
         }
         // Held by others that do not use it, it has its place still.
-        if found.was_inactive() || (self.tells_uses && slot.ticket() != NO_TICKET) {
+        if found.was_inactive() || (self.shape.tells_uses() && slot.ticket() != NO_TICKET) {
             self.leave_place(found);
         }
     }
@@ -167,7 +167,7 @@ impl BlockPool {
     fn leave_place(&self, found: Acquired) {
         let slot = &self.slots[found.slot as usize];
         // Relaxed: written before the release that made it inactive.
-        if !self.keeps_place || !self.policy.keeps_place(slot.list.load(Relaxed)) {
+        if !self.shape.keeps_place(slot.list.load(Relaxed)) {
             slot.forget_ticket();
         }
     }

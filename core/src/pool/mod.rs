@@ -21,7 +21,6 @@ mod by_number;
 mod config;
 mod evict;
 mod handle;
-mod in_order;
 mod lease;
 mod lookup;
 mod register;
@@ -44,7 +43,7 @@ use crate::free::FreeMap;
 use crate::hash::Placement;
 use crate::id::{BlockId, BlockRef};
 use crate::lane::wrap;
-use crate::policy::{AnyPolicy, Eviction, Policy};
+use crate::policy::{AnyPolicy, Eviction, Policy, Shape};
 use crate::registry::Registry;
 use crate::slot::Slot;
 use crate::sync::CachePadded;
@@ -61,10 +60,8 @@ pub struct BlockPool {
     timeline: Timeline,
     unplaced: unplaced::Unplaced,
     policy: AnyPolicy,
-    /// In some list of the policy.
-    keeps_place: bool,
-    /// A block that is held, and was not used, has its place still.
-    tells_uses: bool,
+    /// What is fixed about the policy.
+    shape: Shape,
     kind: Policy,
     page_size: u32,
     unique: bool,
@@ -83,17 +80,15 @@ impl BlockPool {
         let capacity = config.capacity as usize;
         let place = Placement::new(config.seed.unwrap_or(0));
         let policy = AnyPolicy::new(config.policy, capacity, place.again(), config.lanes, config.lane_of);
-        let keeps_place = (0..policy.lists()).any(|list| policy.keeps_place(list as u8));
-        let tells_uses = policy.tells_uses();
+        let shape = policy.shape();
         Ok(BlockPool {
             slots: Slot::table(capacity),
             free: FreeMap::new(config.capacity, config.lanes),
             registry: Registry::new(capacity, place),
-            timeline: Timeline::new(capacity, policy.lists(), config.policy == Policy::Sieve),
+            timeline: Timeline::new(capacity, shape.lists, shape.swept),
             unplaced: unplaced::Unplaced::new(capacity),
             policy,
-            keeps_place,
-            tells_uses,
+            shape,
             kind: config.policy,
             page_size: config.page_size,
             unique: config.duplicates == Duplicates::Reject,

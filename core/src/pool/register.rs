@@ -4,7 +4,7 @@ use super::stats::count;
 use super::{BlockPool, CompleteBlock, ImmutableBlock};
 use crate::error::{Reason, TransitionError};
 use crate::id::{BlockId, BlockRef};
-use crate::policy::{Eviction, reuse::Uses};
+use crate::policy::{Event, Eviction, Uses};
 use crate::registry::Inserted;
 use crate::slot::{NIL, Slot, State, Word};
 use crate::sync::skipped;
@@ -140,7 +140,7 @@ impl BlockPool {
             chain.goes_on(block.downgrade());
             out.push(keep(block));
         }
-        self.policy.end_uses(uses);
+        self.policy.end_uses(&mut uses);
         let lane = self.lane();
         count(&lane.stored, (out.len() - start) as u64 - present);
         if present > 0 {
@@ -159,7 +159,7 @@ impl BlockPool {
     ) -> Registered<'p> {
         let mut uses = Uses::default();
         let registered = self.register_uncounted(block, parent, scoped, unique, &mut uses);
-        self.policy.end_uses(uses);
+        self.policy.end_uses(&mut uses);
         registered
     }
 
@@ -178,8 +178,7 @@ impl BlockPool {
         let complete = slot.word();
         debug_assert_eq!(complete.state(), State::Complete);
         slot.begin_registration(complete.generation(), pack(parent), scoped);
-        let above = parent.map(|parent| parent.id.0);
-        self.policy.on_register(id.0, slot, above);
+        self.policy.on(id.0, slot, Event::Registering { parent: parent.map(|parent| parent.id.0) });
         // Registered before it is found: an insert that finds it can acquire it at once. The caller's is its first reference.
         slot.set_word(complete.with_state(State::Registered).acquired());
         loop {
@@ -187,11 +186,12 @@ impl BlockPool {
                 Inserted::New => {
                     if let Some(parent) = parent {
                         self.add_child(slot, pack(Some(parent)), parent);
-                        if self.slot(parent.id).has_siblings() {
-                            self.policy.on_fork(parent.id.0);
+                        let above = self.slot(parent.id);
+                        if above.has_siblings() {
+                            self.policy.on(parent.id.0, above, Event::Forked);
                         }
                     }
-                    self.policy.on_registered(id.0, slot, uses);
+                    self.policy.on(id.0, slot, Event::Registered(uses));
                     if let Some(sink) = &self.sink {
                         sink.stored(BlockRef { id, generation: complete.generation() }, key, parent);
                     }

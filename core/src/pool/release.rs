@@ -5,7 +5,7 @@
 use super::BlockPool;
 use super::handle::ImmutableBlock;
 use super::stats::count;
-use crate::policy::Eviction;
+use crate::policy::{Event, Eviction};
 use crate::slot::{NO_TICKET, Priority, Slot, State, Word};
 use crate::sync::{Relaxed, skipped};
 use crate::timeline::{BATCH, Reserved};
@@ -67,7 +67,7 @@ impl BlockPool {
         let mut word = slot.word();
         loop {
             let last = word.references() == 1;
-            if last && self.needs_place(slot, word) {
+            if last && self.needs_place(number, slot, word) {
                 return false;
             }
             let next = word.let_go();
@@ -92,25 +92,24 @@ impl BlockPool {
 
     /// Whether the block goes to a new place if it becomes inactive now. The caller holds the only reference.
     #[inline]
-    fn needs_place(&self, slot: &Slot, word: Word) -> bool {
+    fn needs_place(&self, number: u32, slot: &Slot, word: Word) -> bool {
         if word.withdrawn() {
             // It goes with the lease that keeps it: no search is to meet it again and again.
             slot.set_ticket(NO_TICKET);
             return false;
         }
         let pinned = word.priority() == Priority::Pinned;
-        if (self.keeps_place || self.tells_uses) && slot.ticket() != NO_TICKET {
+        if (self.shape.keeps_places() || self.shape.tells_uses()) && slot.ticket() != NO_TICKET {
             // Relaxed: written with the ticket.
-            let class = self.policy.priority_of(slot.list.load(Relaxed));
-            if class == word.priority() as usize {
+            if self.shape.is_of(slot.list.load(Relaxed), word.priority()) {
                 return false;
             }
             // Its class has changed while it was held: the place is another class's.
             slot.set_ticket(NO_TICKET);
-            self.policy.on_displaced(slot);
+            self.policy.on(number, slot, Event::Displaced);
         }
         if pinned {
-            self.policy.on_pin(slot);
+            self.policy.on(number, slot, Event::Pinned);
         }
         !pinned
     }
@@ -125,9 +124,9 @@ impl BlockPool {
         let Ok(mut positions) = self.timeline.reserve(&self.slots, batch.len() as u32) else {
             return batch.iter().for_each(|number| self.release_unplaced(*number));
         };
-        self.policy.before_places(batch.iter().map(|number| &self.slots[*number as usize]));
+        let blocks = batch.iter().map(|number| &self.slots[*number as usize]);
+        let mut placed = self.policy.begin_batch(self.timeline.number(positions.next()), blocks);
         let mut settled = 0u64;
-        let mut books = self.policy.begin_batch(self.timeline.number(positions.next()));
         for (i, number) in batch.iter().enumerate() {
             let slot = &self.slots[*number as usize];
             let word = slot.word();
@@ -135,10 +134,7 @@ impl BlockPool {
                 slot.forget_deferral(word.generation());
             }
             let class = word.priority().min(Priority::High);
-            let list = match &mut books {
-                None => self.policy.place(slot, class),
-                Some(books) => self.policy.place_in(books, *number, slot, class, positions.next()),
-            };
+            let list = self.policy.place(&mut placed, *number, slot, class, positions.next());
             if self.place_and_release(&mut positions, *number, list) {
                 settled |= 1 << i;
             }
@@ -147,9 +143,7 @@ impl BlockPool {
             count(&self.lane().inactive, u64::from(settled.count_ones()));
         }
         positions.finish(&self.slots, batch, settled);
-        if let Some(books) = books {
-            self.policy.end_batch(books, || self.free());
-        }
+        self.policy.end_batch(&mut placed, || self.free());
     }
 
     /// Lets go of a block, by its only reference, into a list that its policy has named.
@@ -185,7 +179,7 @@ impl BlockPool {
         }
         // Ours is still the only reference that knows of this place.
         Reserved::retract(slot);
-        self.policy.on_displaced(slot);
+        self.policy.on(number, slot, Event::Displaced);
         self.release_slots_slowly(number);
         false
     }
@@ -195,8 +189,8 @@ impl BlockPool {
     /// place was given has left it, and told the policy.
     #[inline]
     fn place_if_used(&self, number: u32, slot: &Slot, before: Word) {
-        let is_placed = || slot.ticket() != NO_TICKET && self.policy.waits(slot);
-        if !self.tells_uses || is_placed() || skipped!("release_misses_use") {
+        let is_placed = || slot.ticket() != NO_TICKET && self.shape.waits(slot);
+        if !self.shape.tells_uses() || is_placed() || skipped!("release_misses_use") {
             return;
         }
         let waits = |word: Word| {

@@ -122,7 +122,7 @@ impl BlockPool {
 
     /// How the policy `reuse` stands beside an LRU of the same room; none under another policy.
     pub fn reuse_stats(&self) -> Option<ReuseStats> {
-        self.policy.reuse_stats()
+        self.policy.beside_lru()
     }
 
     /// Counts every slot. O(capacity); for tests and diagnosis, with nobody else at work.

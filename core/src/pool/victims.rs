@@ -3,24 +3,13 @@
 use super::BlockPool;
 use crate::hash::SequenceHash;
 use crate::id::{BlockId, BlockRef};
-use crate::policy::{AnyPolicy, Eviction, Outset, reuse};
+use crate::policy::{Cursor, Ordered};
 use crate::slot::Priority;
 use alloc::vec::Vec;
 
 /// How far a look at the eviction order has come: none of it, to begin with.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct VictimsSeen {
-    /// What the order depended on when the look began, if it has.
-    outset: Option<Outset>,
-    /// Which of the policy's turns, how many it has shown, and where on the timeline it stands, if it has shown any.
-    turn: usize,
-    count: usize,
-    place: u64,
-    /// The list that a turn has left, and where: a later turn goes on there.
-    left: Option<(usize, u64)>,
-    /// The same for a policy that takes from many lists by turns.
-    looked: reuse::Looked,
-}
+pub struct VictimsSeen(Cursor);
 
 impl BlockPool {
     /// Appends up to `n` blocks that eviction would take next, if nothing happened meanwhile, in about the policy's order: exactly,
@@ -33,51 +22,10 @@ impl BlockPool {
 
     /// The same, behind those that a look has seen before, which has then seen these, too. Fewer than `n`: there are no more.
     pub fn victims_behind(&self, seen: &mut VictimsSeen, n: usize, out: &mut Vec<(BlockRef, SequenceHash)>) {
-        if let AnyPolicy::Reuse(policy) = &self.policy {
-            return self.victims_in_order(policy, &mut seen.looked, n, out);
-        }
-        let end = out.len().saturating_add(n);
-        let mut outset = seen.outset.unwrap_or_else(|| self.policy.outset());
-        while out.len() < end
-            && let Some(turn) = self.policy.turn(seen.turn, &outset)
-        {
-            let before = out.len();
-            let most = end.min(before.saturating_add(turn.most.saturating_sub(seen.count)));
-            let from = match seen.left {
-                _ if seen.count > 0 => seen.place,
-                Some((list, place)) if list == turn.list => place,
-                _ => 0,
-            };
-            let place = if most == before {
-                Some(from)
-            } else {
-                self.timeline.peek(&self.slots, turn.list, from, |slot, number| {
-                    let word = slot.word();
-                    if word.inactive() && word.priority() != Priority::Pinned {
-                        // Another's, if the block is recycled meanwhile: then its generation is another, too.
-                        out.push((
-                            BlockRef { id: BlockId(number), generation: word.generation() },
-                            slot.key(),
-                        ));
-                    }
-                    out.len() < most
-                })
-            };
-            match place {
-                Some(place) if out.len() == end => {
-                    (seen.place, seen.count) = (place, seen.count + out.len() - before);
-                }
-                place => {
-                    let left = (turn.most < usize::MAX).then(|| (turn.list, place.unwrap_or(u64::MAX)));
-                    let left = left.or(seen.left);
-                    if turn.of_excess {
-                        outset.excess = outset.excess.saturating_sub(seen.count + out.len() - before);
-                    }
-                    *seen = VictimsSeen { turn: seen.turn + 1, count: 0, place: 0, left, ..*seen };
-                }
-            }
-        }
-        seen.outset = Some(outset);
+        self.policy.look(&self.timeline, &self.slots, &mut seen.0, n, |number, slot, word| {
+            // Another's, if the block is recycled meanwhile: then its generation is another, too.
+            out.push((BlockRef { id: BlockId(number), generation: word.generation() }, slot.key()));
+        });
     }
 
     /// The hash of a registered block that nobody holds, and that may be evicted: true for this moment only. It is no use of it.

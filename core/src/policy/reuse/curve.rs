@@ -7,8 +7,9 @@
 //! The index of a block is the most hits for time of residence that any horizon from its age on promises. Rates are shrunk to priors
 //! that order as LRU does, so that nothing is believed before it was seen.
 
+use super::SAMPLE_SHIFT;
 use super::ages::{Ages, BUCKETS, half_life};
-use super::{CLASSES, LEAF, SAMPLE_SHIFT, TRUNK};
+use super::classes::{CLASSES, LEAF, TRUNK};
 
 /// Pseudo-hits of a class's multiplier (and so many requests' worth), and of its curve against the shared one.
 const PRIOR_MULTIPLIER: f32 = 2.0;

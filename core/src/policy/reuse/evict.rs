@@ -15,12 +15,13 @@
 //!     with: one look at a block, whether it is taken with others or by itself. Others' heads are as they were (I3), and whether LRU has
 //!     them is as it was then: it loses blocks only, so what the guard holds back is held back for a few victims more.
 
+use super::Reuse;
 use super::ages::{age, not_before};
+use super::classes::{CLASSES, HIGH, LOW};
 use super::journal::Page;
 use super::orders::{Choice, Head, Leave, NO_YOUNGS, Youngs};
 use super::sight::Sight;
-use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
-use crate::policy::Scan;
+use crate::policy::scan::Scan;
 use crate::slot::{NO_TICKET, Priority, Slot};
 use crate::sync::Relaxed;
 use crate::timeline::{Candidate, Timeline, Verdict};
@@ -92,28 +93,18 @@ impl Reuse {
 
     /// A block as the head of a list.
     #[inline]
-    pub(crate) fn head(&self, list: usize, place: u64, slot: &Slot, now: u32) -> Head {
+    pub(super) fn head(&self, list: usize, place: u64, slot: &Slot, now: u32) -> Head {
         // Relaxed: written before the block was let go of, which made it inactive.
         let stamp = slot.stamp.load(Relaxed);
         let index = if list < CLASSES { self.orders.index(list, age(now, stamp)) } else { 0.0 };
         Head { place, stamp, index }
     }
 
-    /// Of which list the head goes first, as an evictor would have it now; the youngest segments left aside.
-    pub(crate) fn first_of(&self, heads: &[Option<Head>; LISTS]) -> Option<usize> {
-        let normal = core::array::from_fn(|list| heads[list].unwrap_or(Head::NONE));
-        let chosen = || match self.orders.choose(&normal, &NO_YOUNGS, self.orders.leave(0))? {
-            Choice::Oldest(list) | Choice::Youngest(list) => Some(list),
-        };
-        let low = heads[LOW].is_some().then_some(LOW);
-        low.or_else(chosen).or(heads[HIGH].is_some().then_some(HIGH))
-    }
-
     /// The index of what is left of each youngest segment.
     pub(super) fn youngs(&self, timeline: &Timeline, now: u32) -> Youngs {
         let mut youngs = NO_YOUNGS;
         for (list, (young, index)) in self.young.iter().zip(&mut youngs).enumerate() {
-            // Relaxed: as in `place_in`.
+            // Relaxed: as in `place`.
             let place = young.load(Relaxed);
             if place != 0 {
                 *index = self.orders.index(list, age(now, timeline.number(place) as u32));
@@ -299,7 +290,7 @@ impl<'p, S: Scan<'p>> Search<'_, S> {
     /// How many, and that parent.
     fn take_youngest(&mut self, list: usize, wanted: usize) -> (usize, Option<Parent>) {
         let (policy, scan) = (self.policy, self.scan);
-        // Relaxed, here and below: as in `place_in`.
+        // Relaxed, here and below: as in `place`.
         let place = policy.young[list].load(Relaxed);
         if place == 0 {
             self.forget_youngest(list);

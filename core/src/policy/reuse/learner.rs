@@ -3,10 +3,10 @@
 //! I1. It allocates nothing, and hears at most what the ring holds: a bounded piece of work.
 //! I2. What it gets wrong costs hits, and nothing else: no block depends on it.
 
-use super::CLASSES;
 #[cfg(all(test, not(loom)))]
 use super::ages::BUCKETS;
 use super::ages::{Ages, not_before};
+use super::classes::CLASSES;
 use super::curve::Curve;
 use super::guard::Guard;
 use super::journal::{Lanes, Record};

@@ -19,31 +19,20 @@
 //! I3. Behind a block of a list a look walks `FAR` places to the next, and then does without the list until the others have no more: so it
 //!     costs in proportion to what it shows and to parents that it passes, each once; and a list that is empty costs a look at its cursor.
 
+use super::Reuse;
 use super::ages::not_before;
+use super::classes::{CLASSES, HIGH, LISTS, LOW, YOUNG_LISTS};
 use super::evict::{FAR, OLDER};
-use super::orders::{Choice, Head, Heads, NO_YOUNGS, YOUNG_LISTS, Youngs};
-use super::{CLASSES, HIGH, LISTS, LOW, Reuse};
-use crate::slot::{NIL, NO_TICKET, Priority, Slot, Word};
+use super::looked::Looked;
+use super::orders::{Choice, Head, Heads, NO_YOUNGS, Youngs};
+use crate::id::BlockRef;
+use crate::policy::carried::Cursor;
+use crate::policy::order::Ordered;
+use crate::policy::turns::may_leave;
+use crate::slot::{NIL, NO_TICKET, Slot, Word};
 use crate::sync::Relaxed;
 use crate::timeline::Timeline;
-
-/// How far a look has come: nowhere, to begin with.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Looked {
-    /// In each list.
-    places: [u64; LISTS],
-    /// Where the youngest segments began, and what was shown of them ends.
-    began: [u64; YOUNG_LISTS],
-    shown: [u64; YOUNG_LISTS],
-    /// The block of each list that was passed last because its child was not shown, if it was not shown since: its complement, so that 0 is none.
-    waiting: [u64; CLASSES],
-    /// The block of each list whose child was shown while it stands further on itself: its complement, so that 0 is none.
-    behind: [u64; CLASSES],
-    /// Blocks among those shown that LRU has.
-    risked: u32,
-    /// The parent of the block that was shown last.
-    parent: Option<u64>,
-}
+use alloc::vec::Vec;
 
 struct Look<'l> {
     policy: &'l Reuse,
@@ -59,16 +48,16 @@ struct Look<'l> {
     far: u32,
 }
 
-impl Reuse {
-    /// Shows up to `n` victims behind those that were shown before; fewer: there are no more.
-    pub(crate) fn look(
+impl Ordered for Reuse {
+    fn look(
         &self,
         timeline: &Timeline,
         slots: &[Slot],
-        looked: &mut Looked,
+        cursor: &mut Cursor,
         n: usize,
         mut show: impl FnMut(u32, &Slot, Word),
     ) {
+        let looked = &mut cursor.reuse;
         let mut left = n - Look::all_of(timeline, slots, looked, LOW, n, &mut show);
         if left > 0 {
             let mut look = Look::new(self, timeline, slots, looked);
@@ -78,16 +67,23 @@ impl Reuse {
             Look::all_of(timeline, slots, looked, HIGH, left, &mut show);
         }
     }
+
+    fn look_among(
+        &self,
+        timeline: &Timeline,
+        slots: &[Slot],
+        places: &mut [u64],
+        end: usize,
+        is_one: &mut impl FnMut(BlockRef) -> bool,
+        out: &mut Vec<BlockRef>,
+    ) {
+        self.next_among(timeline, slots, places, end, is_one, out);
+    }
 }
 
 /// A block as its children name it.
 fn packed(number: u32, word: Word) -> u64 {
     (u64::from(word.generation()) << 32) | u64::from(number)
-}
-
-/// Whether a search could take it; what it passes for good is not told apart from what it only passes now.
-fn may_leave(word: Word) -> bool {
-    word.inactive() && word.priority() != Priority::Pinned
 }
 
 impl<'l> Look<'l> {
@@ -112,7 +108,7 @@ impl<'l> Look<'l> {
     fn find_youngs(&mut self) {
         self.youngs = self.policy.youngs(self.timeline, self.now);
         for list in 0..YOUNG_LISTS {
-            // Relaxed: as in `place_in`.
+            // Relaxed: as in `place`.
             let place = self.policy.young[list].load(Relaxed);
             let (began, shown) = (&mut self.looked.began[list], &mut self.looked.shown[list]);
             if *began == 0 {

@@ -17,9 +17,11 @@
 //! | `learner.rs` | hears, and publishes |
 //! | `panel.rs`, `curve.rs`, `ages.rs` | sampled keys that wait; hits and time at risk, and the index; ages |
 //! | `shadow.rs`, `guard.rs` | what LRU would have; how much may be risked |
+//! | `classes.rs` | the lists |
 //! | `orders.rs` | what was published, and the choice |
 //! | `evict.rs`, `sight.rs` | the search; what the next one goes on with |
-//! | `look.rs` | a look at what it would take |
+//! | `look.rs`, `looked.rs` | a look at what it would take; what that remembers from one part to the next |
+//! | `among.rs` | the same of one owner's blocks |
 //! | `standing.rs` | what it is beside LRU, for who watches |
 //! | `gone.rs` | conversations that were evicted wholly |
 //!
@@ -33,6 +35,8 @@
 //! I4. Nothing is allocated after construction.
 
 mod ages;
+mod among;
+mod classes;
 mod curve;
 mod evict;
 mod gone;
@@ -41,6 +45,7 @@ mod journal;
 mod learner;
 mod lock;
 mod look;
+mod looked;
 #[cfg(all(test, loom))]
 mod models;
 mod notes;
@@ -54,17 +59,20 @@ mod standing;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub(crate) use look::Looked;
-pub(crate) use orders::Head;
-pub(crate) use path::{Batch, Uses};
-pub use standing::ReuseStats;
+pub(super) use looked::Looked;
+pub(super) use path::{Batch, Uses};
 
-use super::{Eviction, Scan};
+use super::carried;
+use super::eviction::{Event, Eviction, Shape};
+use super::scan::Scan;
+use super::stats::ReuseStats;
 use crate::hash::Placement;
 use crate::slot::{Priority, Slot};
 use crate::sync::{Acquire, AtomicU32, AtomicU64, CachePadded, Relaxed, Release, site, skipped};
+use crate::timeline::Timeline;
 use ages::Ages;
 use alloc::boxed::Box;
+use classes::{CLASSES, FIRST, GREW, HIGH, LEAF, LISTS, LOW, TRUNK, TURN, YOUNG_LISTS};
 use gone::Gone;
 use journal::{Journal, Key, Page, Record};
 use learner::{Learner, MARGIN};
@@ -73,28 +81,9 @@ use notes::{
     BELOW, FORKS, GAP, GROWTH, GROWTH_ZERO, KNOWN, LENGTH, MOST_BELOW, NEW, Notes, PHASE, TOUCHED, TURNS,
     WAITING, WON,
 };
-use orders::{Orders, YOUNG_LISTS};
+use orders::Orders;
 use path::Path;
 use sight::Sight;
-
-/// First turn × length.
-const FIRST: usize = 0;
-/// Later turns that grew by little.
-const TURN: usize = 4;
-/// Later turns that grew by much.
-const GREW: usize = 9;
-/// Shared prefixes × gap before the last use.
-const TRUNK: usize = 12;
-/// The last block of a path.
-const LEAF: usize = 15;
-/// Classes, a list each. In models two, or there would be little but empty lists to look at.
-pub(crate) const CLASSES: usize = if cfg!(loom) { 2 } else { 16 };
-
-/// The lists of other priorities, behind them.
-const LOW: usize = CLASSES;
-const HIGH: usize = CLASSES + 1;
-/// Lists in all.
-pub(crate) const LISTS: usize = CLASSES + 2;
 
 /// Children that come beside another make a trunk when they are so many: as five do, or one that comes back beside another so often. One that is alone
 /// counts never.
@@ -213,7 +202,7 @@ impl Reuse {
     /// A block that waits does so no more; or it was touched before, and is used now. When it was released, unless it did not wait.
     #[inline]
     fn takes_up(&self, slot: &Slot, uses: &mut Uses, touched: u8) -> Option<u32> {
-        // Acquire: pairs with the Release in `place_in`, of who is about to let go of it: the stamp is the new one.
+        // Acquire: pairs with the Release in `place`, of who is about to let go of it: the stamp is the new one.
         let flags = slot.heat.load(site!("reuse_use_relaxed", Acquire));
         if flags & WAITING == 0 && (flags & TOUCHED == 0 || touched != 0) {
             return None;
@@ -249,33 +238,9 @@ impl Reuse {
         };
         class % CLASSES
     }
-}
 
-impl Eviction for Reuse {
-    fn lists(&self) -> usize {
-        LISTS
-    }
-
-    fn tells_uses(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn waits(&self, slot: &Slot) -> bool {
-        // Relaxed: of one that is inactive; who used it has let go of it since, and the word orders that.
-        slot.heat.load(Relaxed) & WAITING != 0
-    }
-
-    fn priority_of(&self, list: u8) -> usize {
-        match usize::from(list) {
-            LOW => Priority::Low as usize,
-            HIGH => Priority::High as usize,
-            _ => Priority::Normal as usize,
-        }
-    }
-
-    /// All notes of a block that nobody can find yet.
-    fn on_register(&self, number: u32, slot: &Slot, parent: Option<u32>) {
+    /// All notes of a block that no lookup can find yet.
+    fn begins(&self, number: u32, slot: &Slot, parent: Option<u32>) {
         let key = self.key_of(slot);
         let mut notes = Notes::default();
         notes.set(NEW, 1);
@@ -308,7 +273,7 @@ impl Eviction for Reuse {
     }
 
     /// It is there: a miss of the request that brought it.
-    fn on_registered(&self, number: u32, slot: &Slot, uses: &mut Uses) {
+    fn missed(&self, number: u32, slot: &Slot, uses: &mut Uses) {
         self.make_room(uses);
         let key = self.key_of(slot);
         uses.tell(Record::Missed(key));
@@ -317,7 +282,8 @@ impl Eviction for Reuse {
         }
     }
 
-    fn on_fork(&self, parent: u32) {
+    /// A block with so many children is a trunk.
+    fn forked(&self, parent: u32) {
         let mut notes = self.notes(parent);
         notes.add(FORKS, 1);
         if notes.get(FORKS) >= TRUNK_FORKS {
@@ -326,10 +292,11 @@ impl Eviction for Reuse {
         self.set_notes(parent, notes);
     }
 
-    fn on_use(&self, number: u32, slot: &Slot, uses: &mut Uses, clock: impl Fn() -> u64) {
+    #[inline]
+    fn used(&self, number: u32, slot: &Slot, uses: &mut Uses, timeline: &Timeline) {
         let Some(stamp) = self.takes_up(slot, uses, 0) else { return };
         let mut notes = self.notes(number);
-        let age = (clock() as u32).wrapping_sub(stamp);
+        let age = (timeline.clock() as u32).wrapping_sub(stamp);
         let gap = match age {
             _ if age < self.capacity / 2 => 0,
             _ if age < self.capacity.saturating_mul(4) => 1,
@@ -344,19 +311,12 @@ impl Eviction for Reuse {
     }
 
     /// LRU has it at a new place, as we have; what was learned of it waits for its use.
-    fn on_touch(&self, slot: &Slot, uses: &mut Uses) {
+    fn touched(&self, slot: &Slot, uses: &mut Uses) {
         self.takes_up(slot, uses, TOUCHED);
     }
 
-    fn end_uses(&self, uses: Uses) {
-        if let Some(mut page) = uses.end()
-            && self.journal.write(&mut page)
-        {
-            self.hear();
-        }
-    }
-
-    fn on_remove(&self, slot: &Slot) {
+    /// It leaves the registry, or loses its place.
+    fn leaves(&self, slot: &Slot) {
         // Relaxed, both: by the slot's owner, or its only holder. LRU loses it with us.
         if slot.heat.swap(0, Relaxed) & KNOWN != 0
             && self.journal.write_one(Record::Out { first: slot.stamp.load(Relaxed), blocks: 1 })
@@ -365,19 +325,60 @@ impl Eviction for Reuse {
         }
     }
 
-    fn on_evict_this(&self, number: u32, slot: &Slot, parent: Option<u32>) {
+    /// Another evictor chose it.
+    fn taken_out(&self, number: u32, slot: &Slot, parent: Option<u32>) {
         let mut page = Page::new();
         self.evicted(number, slot, parent, &mut page);
         if self.journal.write(&mut page) {
             self.hear();
         }
     }
+}
 
-    fn begin_batch(&self, first: u64) -> Option<Batch> {
-        Some(Batch::new(Path::of(self.journal.path()), first as u32))
+impl Eviction for Reuse {
+    fn shape(&self) -> Shape {
+        const OTHERS: u64 = 1 << LOW | 1 << HIGH;
+        Shape::new(LISTS).with_lists_of([1 << LOW, !OTHERS, 1 << HIGH]).telling_uses(WAITING)
     }
 
-    fn place_in(&self, batch: &mut Batch, number: u32, slot: &Slot, priority: Priority, place: u64) -> u8 {
+    #[inline(always)]
+    fn on(&self, number: u32, slot: &Slot, event: Event<'_>) {
+        match event {
+            Event::Registering { parent } => self.begins(number, slot, parent),
+            Event::Registered(uses) => self.missed(number, slot, &mut uses.reuse),
+            Event::Forked => self.forked(number),
+            Event::Used(uses, timeline) => self.used(number, slot, &mut uses.reuse, timeline),
+            Event::Touched(uses) => self.touched(slot, &mut uses.reuse),
+            Event::TakenOut { parent } => self.taken_out(number, slot, parent),
+            Event::Displaced | Event::Removed => self.leaves(slot),
+            Event::Pinned => {}
+        }
+    }
+
+    fn end_uses(&self, uses: &mut carried::Uses) {
+        if let Some(page) = uses.reuse.end()
+            && self.journal.write(page)
+        {
+            self.hear();
+        }
+    }
+
+    fn begin_batch<'s>(&self, first: u64, _: impl Iterator<Item = &'s Slot>) -> carried::Batch {
+        carried::Batch { reuse: Some(Batch::new(Path::of(self.journal.path()), first as u32)) }
+    }
+
+    fn place(
+        &self,
+        batch: &mut carried::Batch,
+        number: u32,
+        slot: &Slot,
+        priority: Priority,
+        position: u64,
+    ) -> u8 {
+        let Some(batch) = &mut batch.reuse else {
+            // `begin_batch` has made it: this does not happen.
+            return (LEAF % CLASSES) as u8;
+        };
         if batch.is_full() {
             batch.turn(|page| {
                 if self.journal.write(page) {
@@ -404,7 +405,7 @@ impl Eviction for Reuse {
         let old = slot.stamp.load(Relaxed);
         slot.stamp.store(stamp, Relaxed);
         let flags = if is_other { WAITING } else { KNOWN | WAITING };
-        // Release: pairs with the Acquire in `on_use`.
+        // Release: pairs with the Acquire in `takes_up`.
         let flags = slot.heat.swap(flags, site!("reuse_place_relaxed", Release));
         if flags & WON != 0 {
             // LRU had lost it when it was used: a hit that it has not.
@@ -426,24 +427,16 @@ impl Eviction for Reuse {
         }
         if batch.path.enters(class) && class < YOUNG_LISTS {
             // Relaxed: a place to look at; of two that release at once one is the youngest.
-            self.young[class].store(place, Relaxed);
+            self.young[class].store(position, Relaxed);
         }
         class as u8
     }
 
-    fn end_batch(&self, mut batch: Batch, free: impl Fn() -> usize) {
+    fn end_batch(&self, batch: &mut carried::Batch, free: impl Fn() -> usize) {
+        let Some(batch) = &mut batch.reuse else { return };
         batch.turn(|page| _ = self.journal.write(page));
         self.journal.set_path(batch.path.words());
         self.learn(free);
-    }
-
-    fn place(&self, _slot: &Slot, priority: Priority) -> u8 {
-        // For a block without a batch: there is none.
-        match priority {
-            Priority::Low => LOW as u8,
-            Priority::High | Priority::Pinned => HIGH as u8,
-            Priority::Normal => (LEAF % CLASSES) as u8,
-        }
     }
 
     fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize {
@@ -458,7 +451,7 @@ impl Eviction for Reuse {
             + self.gone.memory_bytes()
     }
 
-    fn reuse_stats(&self) -> Option<ReuseStats> {
+    fn beside_lru(&self) -> Option<ReuseStats> {
         Some(self.orders.standing.read(self.orders.room().max(0) as u32))
     }
 }

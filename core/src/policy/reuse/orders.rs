@@ -8,15 +8,13 @@
 //! moment, are a choice that was right a moment ago.
 
 use super::ages::{Ages, BUCKETS, not_before};
+use super::classes::{CLASSES, YOUNG_LISTS};
 use super::curve::Row;
 use super::standing::Standing;
-use super::{CLASSES, TRUNK};
 use crate::sync::{AtomicU32, CachePadded, Relaxed};
 
 /// The youngest segment of a list goes before its oldest, once that lead is there, if its index is less by this.
 pub(super) const YOUNG: f32 = 0.9;
-/// Lists that have a youngest segment to be chosen: all but those of trunks and leaves.
-pub(super) const YOUNG_LISTS: usize = if TRUNK < CLASSES { TRUNK } else { CLASSES };
 
 pub(super) struct Orders {
     ages: Ages,
@@ -39,19 +37,19 @@ struct Allowed {
 
 /// The first block of a list, as it was met.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Head {
+pub(super) struct Head {
     /// Its place on the timeline.
-    pub(crate) place: u64,
+    pub(super) place: u64,
     /// When it was released.
-    pub(crate) stamp: u32,
+    pub(super) stamp: u32,
     pub(super) index: f32,
 }
 
 impl Head {
     /// Of a list that has none: later than all, and never the least.
-    pub(crate) const NONE: Head = Head { place: u64::MAX, stamp: 0, index: f32::INFINITY };
+    pub(super) const NONE: Head = Head { place: u64::MAX, stamp: 0, index: f32::INFINITY };
 
-    pub(crate) fn is_none(self) -> bool {
+    pub(super) fn is_none(self) -> bool {
         self.place == u64::MAX
     }
 }

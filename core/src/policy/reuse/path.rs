@@ -160,9 +160,9 @@ impl Uses {
 
     /// What is to be told of all of them; none: nothing.
     #[inline]
-    pub(super) fn end(mut self) -> Option<Page> {
+    pub(super) fn end(&mut self) -> Option<&mut Page> {
         self.run.end().into_iter().for_each(|record| self.page.add(record));
-        (!self.page.is_empty()).then_some(self.page)
+        (!self.page.is_empty()).then_some(&mut self.page)
     }
 }
 

@@ -4,7 +4,7 @@
 //!   heads, youngest segments ─► choice ─► run: the list that victims are taken from, each compared with the rivals of its list
 //! ```
 
-use super::CLASSES;
+use super::classes::CLASSES;
 use super::orders::{Choice, Head, Heads, Rivals, Youngs};
 
 /// Releases and victims for which one look is good enough: as many as an index is, before it is computed anew; and few of a small pool's blocks.

@@ -1,0 +1,207 @@
+//! What a policy is to the pool: it is told of events, names the list of each block that is released, and
+//! finds victims.
+//!
+//! The pool carries a policy's own state over a call ([`Uses`]) or a batch of releases ([`Batch`]), and knows
+//! no policy by its name.
+
+use super::carried::{Batch, Uses};
+use super::scan::Scan;
+use super::stats::ReuseStats;
+use crate::slot::{Priority, Slot};
+use crate::sync::Relaxed;
+use crate::timeline::Timeline;
+
+/// A policy, as its pool calls it.
+pub(crate) trait Eviction {
+    /// What is fixed about it. A pool asks once.
+    fn shape(&self) -> Shape;
+
+    /// Something happened to a block.
+    fn on(&self, number: u32, slot: &Slot, event: Event<'_>);
+
+    /// Ends a call that has used or registered blocks.
+    #[inline]
+    fn end_uses(&self, _uses: &mut Uses) {}
+
+    /// A batch of blocks is about to take places. `first`: how many places were given before.
+    #[inline]
+    fn begin_batch<'s>(&self, _first: u64, _blocks: impl Iterator<Item = &'s Slot>) -> Batch {
+        Batch::default()
+    }
+
+    /// The list of a block of the batch, which takes this position of the timeline now. The caller holds its
+    /// only reference.
+    fn place(&self, batch: &mut Batch, number: u32, slot: &Slot, priority: Priority, position: u64) -> u8;
+
+    /// All blocks of a batch have places. `free`: how many blocks are free.
+    #[inline]
+    fn end_batch(&self, _batch: &mut Batch, _free: impl Fn() -> usize) {}
+
+    /// The list that a parent comes back to after it has waited for its children. None, or the parent's own
+    /// list: to its old place there.
+    #[inline]
+    fn list_of_returning(&self, _priority: Priority) -> Option<u8> {
+        None
+    }
+
+    /// Finds up to `wanted` victims.
+    fn evict<'p>(&self, wanted: usize, scan: &impl Scan<'p>) -> usize;
+
+    /// Bytes of its own, beside its lists on the timeline.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+
+    /// How it stands beside LRU, if it keeps books of that.
+    fn beside_lru(&self) -> Option<ReuseStats> {
+        None
+    }
+}
+
+/// What happens to a block, apart from its release and from its eviction by the policy.
+pub(crate) enum Event<'e> {
+    /// It is about to be registered, behind a parent, which the caller holds.
+    Registering { parent: Option<u32> },
+    /// It is registered now. No block of its hash was there.
+    Registered(&'e mut Uses),
+    /// It has one child more, beside another. The caller holds it.
+    Forked,
+    /// It was used: acquired by a lookup, or found by a caller that would have registered it. The clock
+    /// counts releases.
+    Used(&'e mut Uses, &'e Timeline),
+    /// It was acquired to be given a new place, and not used.
+    Touched(&'e mut Uses),
+    /// It stays registered without a place: it has lost its own, or did not get the one that `place` chose a
+    /// list for. It will be placed again.
+    Displaced,
+    /// It is pinned, and is about to be released without a place. The caller holds its only reference, and
+    /// may tell this more than once.
+    Pinned,
+    /// It is evicted by another's choice, and belongs to the caller. `parent`: if that is registered still.
+    /// `Removed` follows.
+    TakenOut { parent: Option<u32> },
+    /// It leaves the registry.
+    Removed,
+}
+
+/// What is fixed about a policy. Sets of lists have a bit for each list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Its lists on the timeline, 64 at most.
+    pub(crate) lists: usize,
+    /// Whether a hand sweeps its lists.
+    pub(crate) swept: bool,
+    /// The lists of each priority.
+    of: [u64; Priority::EVICTABLE],
+    /// Lists whose blocks keep their places while they are in use.
+    keeping: u64,
+    /// The bits of a block's heat that a released block has until it is used. 0: the policy does not tell
+    /// uses from other holds.
+    waiting: u8,
+}
+
+impl Shape {
+    /// So many lists. A list's priority is its number modulo the priorities, and blocks take new places when
+    /// they are released.
+    pub(super) const fn new(lists: usize) -> Shape {
+        // Each third bit.
+        const LOW: u64 = 0x9249_2492_4924_9249;
+        Shape { lists, swept: false, of: [LOW, LOW << 1, LOW << 2], keeping: 0, waiting: 0 }
+    }
+
+    /// A hand sweeps the lists.
+    pub(super) const fn swept(self) -> Shape {
+        Shape { swept: true, ..self }
+    }
+
+    /// These are the lists of each priority.
+    pub(super) const fn with_lists_of(self, of: [u64; Priority::EVICTABLE]) -> Shape {
+        Shape { of, ..self }
+    }
+
+    /// Blocks of these lists keep their places while they are in use (the FIFO family).
+    pub(super) const fn keeping(self, keeping: u64) -> Shape {
+        Shape { keeping, ..self }
+    }
+
+    /// The policy tells uses from other holds, by these bits of a block's heat.
+    pub(super) const fn telling_uses(self, waiting: u8) -> Shape {
+        Shape { waiting, ..self }
+    }
+
+    /// Whether blocks of a list keep their places while they are in use.
+    #[inline]
+    pub(crate) fn keeps_place(&self, list: u8) -> bool {
+        self.keeping != 0 && has(self.keeping, list)
+    }
+
+    /// The same of any list.
+    #[inline]
+    pub(crate) fn keeps_places(&self) -> bool {
+        self.keeping != 0
+    }
+
+    /// Whether a list is of this priority.
+    #[inline]
+    pub(crate) fn is_of(&self, list: u8, priority: Priority) -> bool {
+        self.of.get(priority as usize).is_some_and(|lists| has(*lists, list))
+    }
+
+    /// Whether the policy tells uses from holds that are none: then a block that is held and not used keeps
+    /// its place.
+    #[inline]
+    pub(crate) fn tells_uses(&self) -> bool {
+        self.waiting != 0
+    }
+
+    /// Whether an inactive block has not been used since it was released, under a policy that tells uses.
+    #[inline]
+    pub(crate) fn waits(&self, slot: &Slot) -> bool {
+        // Relaxed: a caller that used the block has released it since, and the word orders that.
+        slot.heat.load(Relaxed) & self.waiting != 0
+    }
+}
+
+/// Whether a set of lists has this one. `NO_LIST` counts as the last.
+#[inline]
+fn has(lists: u64, list: u8) -> bool {
+    lists >> (list & 63) & 1 != 0
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::hash::Placement;
+    use crate::policy::{AnyPolicy, Policy};
+    use crate::slot::NO_LIST;
+    use alloc::vec::Vec;
+
+    /// Each list is of one priority, and the lists of a priority are as many as those of another, `reuse`
+    /// aside.
+    #[test]
+    fn lists_are_of_one_priority() {
+        for policy in Policy::ALL {
+            let any = AnyPolicy::new(policy, 64, Placement::new(1), 1, || 0);
+            let shape = any.shape();
+            let of = |priority| (0..shape.lists as u8).filter(|list| shape.is_of(*list, priority)).count();
+            let counts = [Priority::Low, Priority::Normal, Priority::High, Priority::Pinned].map(of);
+            let third = shape.lists / 3;
+            let expected =
+                if policy == Policy::Reuse { [1, shape.lists - 2, 1, 0] } else { [third, third, third, 0] };
+            assert_eq!(counts, expected, "{policy}");
+            for priority in [Priority::Low, Priority::Normal, Priority::High] {
+                let mut batch = any.begin_batch(0, core::iter::empty());
+                let list = any.place(&mut batch, 0, &Slot::table(1)[0], priority, 0);
+                assert!(shape.is_of(list, priority), "{policy}: {priority:?} in list {list}");
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_without_a_list_keep_no_place_under_2q() {
+        let shape = Shape::new(6).keeping(0b111);
+        let keeping: Vec<u8> = (0..6).chain([NO_LIST]).filter(|list| shape.keeps_place(*list)).collect();
+        assert_eq!(keeping, [0, 1, 2]);
+        assert!(shape.keeps_places() && !Shape::new(6).keeps_places());
+    }
+}
