@@ -1,7 +1,7 @@
 //! In steady state a read from the disk, or a write to it, allocates nothing.
 
 use kvstrata::disk::{DiskMover, DiskTier, TierOptions};
-use kvstrata::transfer::{DiskPort, DiskRead, DiskWrite, Landed, Landing, Lands, Token};
+use kvstrata::transfer::{Landed, Landing, Lands, Reserve, TierPort, TierRead, TierWrite, Token};
 use kvstrata_core::{BlockId, PoolConfig, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite, HostArena};
 use kvstrata_ffi::disk::{Backend, Name, OwnerId, Pending, Urgency, VolumeOptions};
@@ -64,11 +64,11 @@ fn neither_a_read_nor_a_write_allocates() {
         let write = || {
             // What the round before has written makes room.
             slots.clear();
-            mover.take(AT_ONCE, &mut slots);
+            mover.reserve(Reserve::Some(AT_ONCE), &mut slots);
             for (number, slot) in slots.iter().enumerate() {
                 let name = Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY };
                 let bytes = arena.read(number).expect("idle");
-                mover.write(DiskWrite { token, slot: *slot, name, bytes, landing: landing() });
+                mover.write(TierWrite { token, slot: *slot, name, bytes, landing: landing() });
             }
             runtime.block_on(ear.all.notified());
         };
@@ -79,7 +79,7 @@ fn neither_a_read_nor_a_write_allocates() {
         for (number, slot) in slots.iter().enumerate() {
             let (hash, buffer) = (hash(number), arena.write(number).expect("idle"));
             let (urgency, landing) = (Urgency::Ordinary, landing());
-            mover.read(DiskRead { token, slot: *slot, hash, urgency, buffer, landing });
+            mover.read(TierRead { token, slot: *slot, hash, urgency, buffer, landing });
         }
         runtime.block_on(ear.all.notified());
     });

@@ -2,7 +2,7 @@
 
 use super::KvBlockManager;
 use super::attendance::Attendance;
-use super::devices::{self, Device};
+use super::builder::{Device, DeviceError};
 use super::hash_key::{self, HashKeyError};
 use super::own::OwnRuntime;
 use super::volumes::{self, DiskError};
@@ -12,7 +12,7 @@ use crate::disk::DiskMover;
 use crate::metrics::{Bound, Endpoint};
 use crate::movers::{CudaMoverError, ThreadsError};
 use crate::tier::Tier;
-use crate::transfer::{DiskPort, HostMemory, MemoryError};
+use crate::transfer::{HostMemory, MemoryError, TierPort};
 use kvstrata_core::{Policy, PoolConfig};
 use kvstrata_ffi::arena::ArenaError;
 use kvstrata_ffi::probe::Bound as Bounded;
@@ -111,6 +111,14 @@ pub enum BuildError {
         /// What is wrong.
         source: CudaMoverError,
     },
+    /// An engine's own device.
+    #[error("the device that the engine gave for group {}: {source}", shown(group))]
+    OwnDevice {
+        /// Of which group.
+        group: String,
+        /// What is wrong.
+        source: DeviceError,
+    },
     /// Threads that copy.
     #[error("{given}: {source}; use from 1 to 256, or leave it out")]
     Threads {
@@ -152,9 +160,17 @@ pub(super) fn given(config: &ManagerConfig, settings: &[(&str, &dyn Display)]) -
     settings.iter().map(said).collect::<Vec<_>>().join(" and ")
 }
 
-/// As the settings say.
-pub(super) fn from_config(config: &ManagerConfig) -> Result<KvBlockManager, BuildError> {
-    let (runtime, own) = match Handle::try_current() {
+/// Opens the device of a group, over its host memory.
+pub(super) type OpenDevice<'o> = dyn FnMut(&Group, &Arc<HostMemory>) -> Result<Device, BuildError> + 'o;
+
+/// As the settings say, over devices that are opened so. `simulated`: they are host memory, too.
+pub(super) fn from_config(
+    config: &ManagerConfig,
+    runtime: Option<Handle>,
+    simulated: bool,
+    open: &mut OpenDevice<'_>,
+) -> Result<KvBlockManager, BuildError> {
+    let (runtime, own) = match runtime.map_or_else(Handle::try_current, Ok) {
         Ok(handle) if !has_timers(&handle) => return Err(BuildError::Timers),
         Ok(handle) => (handle, None),
         Err(_) => {
@@ -166,13 +182,13 @@ pub(super) fn from_config(config: &ManagerConfig) -> Result<KvBlockManager, Buil
             (own.handle().clone(), Some(own))
         }
     };
-    memory::check(config, memory::is_simulated(config))?;
+    memory::check(config, simulated)?;
     // Before volumes are opened, which may take long, and is in vain if this fails.
     let bound = bound(config)?;
     let of_disks = |group| own.as_ref().map_or(&runtime, |own: &OwnRuntime| own.of_disks(group));
     let hashing = hash_key::choose(config)?;
     let groups = config.groups().iter().enumerate();
-    let tiers = groups.map(|(number, group)| tiers(config, group, of_disks(number), &hashing));
+    let tiers = groups.map(|(number, group)| tiers(config, group, of_disks(number), &hashing, open));
     let (stacks, notes) = tiers.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
     assemble(config, Parts { stacks, runtime, own, names: None }, notes, bound, hashing)
 }
@@ -189,6 +205,7 @@ fn tiers(
     group: &Group,
     runtime: &Handle,
     hashing: &Hashing,
+    open: &mut OpenDevice<'_>,
 ) -> Result<(StackParts, Option<String>), BuildError> {
     let name = group.name.clone();
     let layers = vec![usize::try_from(group.layer_bytes()).unwrap_or(usize::MAX); group.layers.len()];
@@ -204,7 +221,7 @@ fn tiers(
         BuildError::Memory { given, group: name.clone(), source }
     };
     let memory = HostMemory::new((host + staging).max(1) as usize, &layers).map_err(failed)?;
-    let Device { mover, port, note } = devices::open(config, group, &memory)?;
+    let Device { mover, port, note } = open(group, &memory)?;
     let disk = match config.disk.blocks {
         0 => None,
         _ => {
@@ -215,7 +232,7 @@ fn tiers(
                 source: Box::new(source),
             };
             let tier = opened.map_err(failed)?;
-            let port: Arc<dyn DiskPort> = Arc::new(DiskMover::new(Arc::new(tier), runtime));
+            let port: Arc<dyn TierPort> = Arc::new(DiskMover::new(Arc::new(tier), runtime));
             Some(port)
         }
     };

@@ -1,24 +1,17 @@
 //! What a group's device is made of, as the settings say: host memory that poses as one, or a GPU.
 
 use super::build::{BuildError, given};
+use super::builder::Device;
 use crate::config::{DeviceKind, Group, ManagerConfig};
 use crate::costs::costs_for;
 use crate::movers::{CudaMover, CudaMoverError, CudaMoverOptions, ThreadsMover};
 use crate::tier::Tier;
-use crate::transfer::{DeviceMover, HostMemory};
+use crate::transfer::HostMemory;
+use kvstrata_core::Storage;
 use kvstrata_core::layout::{Layout, Region};
-use kvstrata_core::{DevicePort, Storage};
 use kvstrata_ffi::cuda::{CopyOptions, CudaCopy, CudaDevice, CudaDriver, PinOptions, PinnedStorage, Place};
 use kvstrata_ffi::device::{CudaDeviceTier, SimDevice};
 use std::sync::Arc;
-
-/// A device, and what reaches it.
-pub(super) struct Device {
-    pub(super) mover: Arc<dyn DeviceMover>,
-    pub(super) port: Option<Arc<dyn DevicePort>>,
-    /// What there is to say of it.
-    pub(super) note: Option<String>,
-}
 
 /// The device of a group. `memory` becomes pinned for a GPU.
 pub(super) fn open(
@@ -105,4 +98,9 @@ fn cuda(config: &ManagerConfig, group: &Group, memory: &Arc<HostMemory>) -> Resu
 /// As many as there are cores, and no more than memory has use for.
 fn copy_threads() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(4)
+}
+
+/// Whether the device is host memory for certain: `auto` may be, and is checked when it turns out so.
+pub(super) fn is_simulated(config: &ManagerConfig) -> bool {
+    config.device.kind == DeviceKind::Sim
 }

@@ -5,7 +5,7 @@
 //! the start.
 
 use super::build::{BuildError, given};
-use crate::config::{DeviceKind, Group, ManagerConfig, bytes_text};
+use crate::config::{Group, ManagerConfig, bytes_text};
 use crate::tier::Tier;
 use kvstrata_ffi::arena::MAPPING_ALIGN_BYTES;
 use kvstrata_ffi::probe::{MemoryRoom, memory_room};
@@ -120,11 +120,6 @@ pub(super) fn check(config: &ManagerConfig, simulated: bool) -> Result<(), Build
     let Some(room) = memory_room() else { return Ok(()) };
     let need = Need::of(config, simulated, room.huge_bytes);
     if need.fits(&room) { Ok(()) } else { Err(need.refusal(config, &room)) }
-}
-
-/// Whether the device is host memory for certain: `auto` may be, and is checked when it turns out so.
-pub(super) fn is_simulated(config: &ManagerConfig) -> bool {
-    config.device.kind == DeviceKind::Sim
 }
 
 #[cfg(test)]

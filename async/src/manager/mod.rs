@@ -4,6 +4,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `builder.rs` | a manager over an engine's own device memory |
 //! | `build.rs`, `rules.rs` | a manager of settings, or of parts |
 //! | `devices.rs`, `volumes.rs`, `volume_files.rs` | the device and the disk of a group |
 //! | `memory.rs`, `agree.rs` | memory that there is not, and parts that contradict settings: refused |
@@ -13,6 +14,7 @@
 mod agree;
 mod attendance;
 mod build;
+mod builder;
 mod devices;
 #[doc(hidden)]
 pub mod hash_key;
@@ -26,6 +28,7 @@ pub mod volume_files;
 pub mod volumes;
 
 pub use build::{BuildError, Parts};
+pub use builder::{Device, DeviceError, ManagerBuilder};
 pub use hash_key::HashKeyError;
 pub use kvstrata_tiers::metrics::{ManagerStats, PathStats, Refusal};
 pub use kvstrata_tiers::{
@@ -59,7 +62,7 @@ impl KvBlockManager {
     /// # Errors
     /// [`BuildError`]: memory, a device or a volume that cannot be had.
     pub fn new(config: &ManagerConfig) -> Result<KvBlockManager, BuildError> {
-        build::from_config(config)
+        KvBlockManager::builder(config).build()
     }
 
     /// A manager of parts: for tiers that are made otherwise than by settings.

@@ -1,7 +1,7 @@
 //! What every disk does while nothing goes wrong.
 
 use crate::ground::{BYTES, Ground, HOST_BLOCKS, PATIENCE, SLOTS, bytes_of, hash, name, token};
-use kvstrata::transfer::{DiskPort, DiskRead, HostMemory, Landed, Landing, Lands, Token};
+use kvstrata::transfer::{HostMemory, Landed, Landing, Lands, TierPort, TierRead, Token};
 use kvstrata_core::BlockRef;
 use kvstrata_ffi::disk::Urgency;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ pub async fn bytes_come_back_exactly_and_into_their_own_buffers(mut ground: Grou
 
 /// At the moment of an answer, says whether the block is found.
 struct Finds {
-    port: Arc<dyn DiskPort>,
+    port: Arc<dyn TierPort>,
     found: mpsc::UnboundedSender<bool>,
 }
 
@@ -43,7 +43,7 @@ impl Lands for Finds {
     fn landed(&self, landed: Landed) {
         let Landed::Write(Token(number), Ok(bytes)) = landed else { panic!("written: {landed:?}") };
         drop(bytes);
-        let _ = self.found.send(self.port.lookup(hash(number)).is_some());
+        let _ = self.found.send(self.port.find(hash(number), true).is_some());
     }
 }
 
@@ -51,9 +51,9 @@ pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
     let (found, mut answers) = mpsc::unbounded_channel();
     let ear: Arc<dyn Lands> = Arc::new(Finds { port: Arc::clone(&ground.port), found });
     for number in 0..20 {
-        assert!(ground.port.lookup(hash(number)).is_none(), "not before it is written");
+        assert!(ground.port.find(hash(number), true).is_none(), "not before it is written");
         let slot = ground.take(1).pop().expect("a slot");
-        ground.port.write(kvstrata::transfer::DiskWrite {
+        ground.port.write(kvstrata::transfer::TierWrite {
             token: Token(number),
             slot,
             name: name(number),
@@ -62,7 +62,7 @@ pub async fn a_block_is_found_from_its_answer_on(ground: Ground) {
         });
         let answer = timeout(PATIENCE, answers.recv()).await;
         assert_eq!(answer, Ok(Some(true)), "block {number}");
-        assert_eq!(ground.port.lookup(hash(number)).expect("and after it").id(), slot);
+        assert_eq!(ground.port.find(hash(number), true).expect("and after it").id(), slot);
     }
 }
 
@@ -85,7 +85,7 @@ pub async fn slots_are_taken_once_and_given_back(mut ground: Ground) {
     taken.dedup();
     assert_eq!(taken.len(), SLOTS as usize, "free ones and those of the three, each once");
     assert!(ground.take(1).is_empty());
-    assert!((0..3).all(|number| ground.port.lookup(hash(number)).is_none()), "forgotten");
+    assert!((0..3).all(|number| ground.port.find(hash(number), true).is_none()), "forgotten");
     ground.give_back(taken.pop());
     assert_eq!(ground.take(SLOTS as usize).len(), 1);
     ground.give_back(taken);
@@ -165,7 +165,7 @@ pub async fn many_are_under_way_at_once(mut ground: Ground) {
 
 /// Asks for the next block from within the answer to the one before.
 struct Chain {
-    port: Arc<dyn DiskPort>,
+    port: Arc<dyn TierPort>,
     memory: Arc<HostMemory>,
     blocks: u64,
     end: mpsc::UnboundedSender<u64>,
@@ -176,8 +176,8 @@ impl Chain {
     fn ask(&self, number: u64) {
         let landing = Landing::new(self.this.upgrade().expect("it asks"));
         // Nobody evicts here, so it need not be held.
-        let slot = self.port.lookup(hash(number)).expect("found").id();
-        self.port.read(DiskRead {
+        let slot = self.port.find(hash(number), true).expect("found").id();
+        self.port.read(TierRead {
             token: Token(number),
             slot,
             hash: hash(number),
@@ -233,20 +233,20 @@ pub async fn what_is_under_way_is_answered_when_the_port_is_dropped(mut ground: 
 pub async fn erased_slots_are_found_by_nobody_and_used_again(mut ground: Ground) {
     for zero in [false, true] {
         let slots = ground.store(0..4).await;
-        let held = ground.port.lookup(hash(0)).expect("stored").into_ref();
-        assert_eq!(ground.port.take_this(held), None, "somebody holds it");
+        let held = ground.port.find(hash(0), true).expect("stored").into_ref();
+        assert_eq!(ground.port.reserve_this(held), None, "somebody holds it");
         ground.release(held);
         let taken: Vec<_> = (1..4)
             .map(|number| {
-                let block = ground.port.lookup(hash(number)).expect("stored").downgrade();
-                ground.port.take_this(block).expect("nobody holds it")
+                let block = ground.port.find(hash(number), true).expect("stored").downgrade();
+                ground.port.reserve_this(block).expect("nobody holds it")
             })
             .collect();
         assert_eq!(taken, slots[1..]);
         let failed = timeout(PATIENCE, ground.port.erase(taken.clone(), zero)).await;
         assert_eq!(failed.expect("in time"), []);
         ground.give_back(taken);
-        assert!((1..4).all(|number| ground.port.lookup(hash(number)).is_none()));
+        assert!((1..4).all(|number| ground.port.find(hash(number), true).is_none()));
         assert_eq!(ground.fetch(0).await, Some(Ok(bytes_of(0))));
         assert_eq!(ground.port.pool().free(), SLOTS as usize - 1);
         ground.store(1..u64::from(SLOTS)).await;

@@ -11,7 +11,7 @@ pub async fn a_failed_write_is_not_found_and_its_slot_comes_back(mut ground: Gro
         ground.write_to(slot, number, short.read(0).expect("idle"));
         assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Disk)));
         assert!(short.write(0).is_ok(), "the buffer is back with the answer");
-        assert!(ground.port.lookup(hash(number)).is_none());
+        assert!(ground.port.find(hash(number), true).is_none());
     }
     let census = ground.port.pool().census();
     assert_eq!((census.free, census.inactive, census.owned), (SLOTS as usize - 2, 2, 0));
@@ -45,7 +45,7 @@ pub async fn a_failed_read_is_a_miss_and_the_others_stay(mut ground: Ground) {
     for held in [held, other] {
         ground.release(held);
         // Refused while somebody holds it.
-        ground.port.unregister(held);
+        ground.port.forget(held);
     }
     assert_eq!(ground.fetch(1).await, None);
     assert!(ground.memory.write(0).is_ok() && ground.memory.write(1).is_ok(), "buffers are back");
@@ -74,7 +74,7 @@ pub async fn a_lost_disk_answers_everything_finds_nothing_and_gives_no_slots(mut
         }
     }
     assert!(parked <= 1, "the first one to meet it says so");
-    assert!((0..20).chain([100]).all(|number| ground.port.lookup(hash(number)).is_none()));
+    assert!((0..20).chain([100]).all(|number| ground.port.find(hash(number), true).is_none()));
     assert!(ground.take(SLOTS as usize).is_empty());
 }
 
@@ -98,7 +98,7 @@ pub async fn a_write_that_meets_a_lost_disk_parks_its_slot(mut ground: Ground) {
         assert!(!met || ground.take(1).is_empty());
     }
     assert!(met);
-    assert!((0..u64::from(SLOTS)).all(|number| ground.port.lookup(hash(number)).is_none()));
+    assert!((0..u64::from(SLOTS)).all(|number| ground.port.find(hash(number), true).is_none()));
 }
 
 pub async fn a_lost_disk_says_what_it_could_not_overwrite(ground: Ground) {

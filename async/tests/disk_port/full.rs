@@ -112,8 +112,8 @@ impl Full {
 
     /// Takes the slot of a block.
     fn take(&self, number: u64) -> BlockId {
-        let block = self.ground.port.lookup(hash(number)).expect("stored").downgrade();
-        self.ground.port.take_this(block).expect("nobody holds it")
+        let block = self.ground.port.find(hash(number), true).expect("stored").downgrade();
+        self.ground.port.reserve_this(block).expect("nobody holds it")
     }
 
     fn wait<F: Future>(&self, future: F) -> F::Output {
@@ -137,7 +137,7 @@ impl Full {
 #[test]
 fn nobody_waits_for_room_and_a_slot_that_was_given_back_is_nobodys_until_its_block_is_forgotten() {
     let mut full = Full::new();
-    let at_once = (full.ground.port.reads_at_once(), full.ground.port.writes_at_once());
+    let at_once = (full.ground.port.facts().reads_at_once, full.ground.port.facts().writes_at_once);
     assert_eq!(at_once, (4, 3), "some room is for what is forgotten");
     let stored = full.runtime.block_on(full.ground.store(0..4));
     full.fill();
@@ -210,7 +210,7 @@ fn a_read_that_has_failed_is_answered_once_its_record_is_about_to_end_and_keeps_
     });
     assert_eq!(failures, [Err(Failure::of(Cause::Disk))]);
     ground.release(held);
-    ground.port.unregister(held);
+    ground.port.forget(held);
     let tier = full.reopened();
     assert!(tier.lookup(hash(0)).is_none(), "its record has ended");
     assert_eq!(tier.pool().census().inactive, QUEUE as usize);
@@ -248,14 +248,14 @@ fn what_was_given_back_is_found_by_no_restart_once_it_is_forgotten_for_good_or_s
     full.tier.volumes().flush().into_iter().for_each(|flush| flush.wait().expect("flushed"));
     assert_eq!(in_file(&file, 0..4), [0, 1, 2, 3]);
     let (back, erased) = (full.take(1), full.take(2));
-    full.ground.port.give_back(back);
+    full.ground.port.release(back);
     assert!(full.wait(full.ground.port.forget_for_good()));
     assert_eq!(in_file(&file, 0..4), [0, 2, 3]);
-    full.ground.port.give_back(full.take(0));
+    full.ground.port.release(full.take(0));
     assert_eq!(full.wait(full.ground.port.erase(vec![erased], false)), []);
     assert_eq!(in_file(&file, 0..4), [3]);
     // It has been forgotten, so that it is free at once.
-    full.ground.port.give_back(erased);
+    full.ground.port.release(erased);
     assert_eq!(full.ground.port.pool().free(), SLOTS as usize - 1);
 }
 
@@ -417,8 +417,8 @@ fn what_was_given_back_before_the_end_is_found_by_no_restart() {
     let full = Full::new();
     let Full { mut ground, tier, runtime, place, .. } = full;
     runtime.block_on(ground.store(0..4));
-    let block = ground.port.lookup(hash(1)).expect("stored").downgrade();
-    ground.port.give_back(ground.port.take_this(block).expect("nobody holds it"));
+    let block = ground.port.find(hash(1), true).expect("stored").downgrade();
+    ground.port.release(ground.port.reserve_this(block).expect("nobody holds it"));
     ground.port.close().expect("a volume to be closed")();
     let found = volume::read(&place.join("volume")).expect("a superblock");
     assert!(found.clean && !found.blocks.contains_key(&hash(1).to_u128()) && found.blocks.len() == 3);

@@ -1,6 +1,8 @@
 //! What the contract stands on: a port, host memory, a way to break things, and an ear for the answers.
 
-use kvstrata::transfer::{DiskPort, DiskRead, DiskWrite, Failure, HostMemory, Landed, Landing, Lands, Token};
+use kvstrata::transfer::{
+    Failure, HostMemory, Landed, Landing, Lands, Reserve, TierPort, TierRead, TierWrite, Token,
+};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::{Name, OwnerId, Urgency};
@@ -33,7 +35,7 @@ pub trait Faults: Send {
 }
 
 pub struct Ground {
-    pub port: Arc<dyn DiskPort>,
+    pub port: Arc<dyn TierPort>,
     pub memory: Arc<HostMemory>,
     pub faults: Box<dyn Faults>,
     ear: Arc<Ear>,
@@ -77,7 +79,7 @@ pub fn token(landed: &Landed) -> u64 {
 }
 
 impl Ground {
-    pub fn new(port: Arc<dyn DiskPort>, memory: Arc<HostMemory>, faults: Box<dyn Faults>) -> Ground {
+    pub fn new(port: Arc<dyn TierPort>, memory: Arc<HostMemory>, faults: Box<dyn Faults>) -> Ground {
         let (heard, answers) = mpsc::unbounded_channel();
         let ear = Arc::new(Ear { heard, next: AtomicU64::new(1) });
         Ground { port, memory, faults, ear, answers, asked: BTreeSet::new() }
@@ -96,14 +98,14 @@ impl Ground {
 
     pub fn take(&self, wanted: usize) -> Vec<BlockId> {
         let mut slots = Vec::new();
-        self.port.take(wanted, &mut slots);
+        self.port.reserve(Reserve::Some(wanted), &mut slots);
         slots
     }
 
     /// Slots are free, or owned by nobody but the port, for a while at most.
     pub fn give_back(&self, slots: impl IntoIterator<Item = BlockId>) {
-        slots.into_iter().for_each(|slot| self.port.give_back(slot));
-        self.port.forget_given_back();
+        slots.into_iter().for_each(|slot| self.port.release(slot));
+        self.port.forget_released();
     }
 
     /// Host block `block` with the bytes of block `number`.
@@ -115,7 +117,7 @@ impl Ground {
 
     pub fn write_to(&mut self, slot: BlockId, number: u64, bytes: BlockRead) -> Token {
         let token = self.token();
-        self.port.write(DiskWrite { token, slot, name: name(number), bytes, landing: self.landing() });
+        self.port.write(TierWrite { token, slot, name: name(number), bytes, landing: self.landing() });
         token
     }
 
@@ -128,9 +130,9 @@ impl Ground {
 
     /// Starts a read of a block that is held, as a reference, until the answer.
     pub fn read(&mut self, number: u64, block: u32) -> Option<(BlockRef, Token)> {
-        let held = self.port.lookup(hash(number))?.into_ref();
+        let held = self.port.find(hash(number), true)?.into_ref();
         let token = self.token();
-        self.port.read(DiskRead {
+        self.port.read(TierRead {
             token,
             slot: held.id,
             hash: hash(number),
@@ -179,7 +181,7 @@ impl Ground {
         let outcome = self.came().await.map(|bytes| bytes.to_vec());
         self.release(held);
         if outcome.is_err() {
-            self.port.unregister(held);
+            self.port.forget(held);
         }
         Some(outcome)
     }

@@ -1,4 +1,4 @@
-//! The contract of `DiskPort`, over a real volume and over the simulated disk; and what is each one's own.
+//! The contract of `TierPort`, over a real volume and over the simulated disk; and what is each one's own.
 //!
 //!   KVSTRATA_DISK_DIR=/mnt/nvme cargo test -p kvstrata --test disk_port      the volumes are made there
 

@@ -3,7 +3,7 @@
 use crate::common::Random;
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, SLOTS, bytes_of, hash, token};
 use crate::sim::{ALWAYS, Plan, SimDisk};
-use kvstrata::transfer::{Cause, DiskPort, Failure, HostMemory, Landed};
+use kvstrata::transfer::{Admits, Cause, Failure, HostMemory, Landed, TierPort};
 use kvstrata_core::BlockId;
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -34,7 +34,7 @@ impl Faults for Breaks {
 
 fn ground_of(disk: &Arc<SimDisk>) -> Ground {
     let memory = HostMemory::new(HOST_BLOCKS, &[4096, BYTES - 4096]).expect("memory");
-    Ground::new(Arc::clone(disk) as Arc<dyn DiskPort>, memory, Box::new(Breaks(Arc::clone(disk))))
+    Ground::new(Arc::clone(disk) as Arc<dyn TierPort>, memory, Box::new(Breaks(Arc::clone(disk))))
 }
 
 pub fn ground(plan: Plan) -> Ground {
@@ -90,7 +90,7 @@ async fn storm(plan: Plan, requests: u64) -> (Vec<String>, crate::sim::Counts) {
             if let Some(held) = held {
                 ground.release(held);
                 if outcome.is_err() {
-                    disk.unregister(held);
+                    disk.forget(held);
                 }
             }
         }
@@ -143,7 +143,7 @@ fn what_hangs_is_answered_at_the_shutdown_and_not_before() {
         ground.write(5, 1);
         tokio::time::timeout(Duration::from_secs(30), ground.next()).await.expect_err("hangs");
         assert!(ground.memory.read(0).is_err(), "the disk has the buffer");
-        assert!(ground.port.lookup(hash(5)).is_none(), "not found before its answer");
+        assert!(ground.port.find(hash(5), true).is_none(), "not found before its answer");
         disk.shutdown();
         for _ in 0..2 {
             let failure = match ground.next().await {
@@ -156,7 +156,7 @@ fn what_hangs_is_answered_at_the_shutdown_and_not_before() {
         ground.release(held);
         assert!(ground.memory.write(0).is_ok() && ground.memory.write(1).is_ok());
         assert_eq!((disk.counts().parked, disk.pool().census().owned), (1, 1), "the slot is not used again");
-        assert!(ground.port.lookup(hash(5)).is_none());
+        assert!(ground.port.find(hash(5), true).is_none());
     });
 }
 
@@ -169,7 +169,7 @@ fn what_callers_must_not_do_is_noted() {
         let (held, _) = ground.read(0, 0).expect("found");
         let bytes = ground.filled(1, 9);
         ground.write_to(slots[0], 9, bytes);
-        disk.give_back(slots[0]);
+        disk.release(slots[0]);
         let violations = disk.counts().violations;
         assert_eq!(violations.len(), 3, "{violations:?}");
         // The read is of a slot that was emptied under it.

@@ -2,7 +2,9 @@
 
 use crate::ground::{BYTES, Faults, Ground, HOST_BLOCKS, PATIENCE, SLOTS, hash, name};
 use kvstrata::disk::{AdmissionPolicy, DiskMover, DiskTier, RecoveryReport, TierOptions};
-use kvstrata::transfer::{Cause, DiskPort, DiskWrite, Failure, HostMemory, Landed, Landing, Lands, Token};
+use kvstrata::transfer::{
+    Cause, Failure, HostMemory, Landed, Landing, Lands, Reserve, TierPort, TierWrite, Token,
+};
 use kvstrata_core::{BlockId, PoolConfig};
 use kvstrata_ffi::arena::HostArena;
 use kvstrata_ffi::disk::{Pending, Urgency, VolumeOptions};
@@ -282,11 +284,11 @@ fn the_last_answer_is_given_when_nobody_keeps_the_tier_any_more() {
     let stalled = stall(&tier);
     let mover = DiskMover::new(tier, runtime.handle());
     let mut slots = Vec::new();
-    mover.take(8, &mut slots);
+    mover.reserve(Reserve::Some(8), &mut slots);
     for (slot, number) in slots.into_iter().zip(0..) {
         let bytes = arena.read(number as usize).expect("idle");
         let (token, landing) = (Token(number), Landing::new(Arc::clone(&ear)));
-        mover.write(DiskWrite { token, slot, name: name(number), bytes, landing });
+        mover.write(TierWrite { token, slot, name: name(number), bytes, landing });
     }
     drop((mover, ear));
     drop(stalled);
@@ -333,14 +335,14 @@ fn admission_and_budget_are_the_tiers() {
     let runtime = one_thread();
     let (tier, _) = open(folder.path(), SLOTS, options);
     let mover = DiskMover::new(Arc::new(tier), runtime.handle());
-    let port: &dyn DiskPort = &mover;
+    let port: &dyn TierPort = &mover;
     (0..10).for_each(|number| port.used(hash(number)));
     assert!((0..10).all(|number| !port.admits(hash(number), Duration::ZERO)), "used once");
     (0..10).for_each(|number| port.used(hash(number)));
     assert_eq!((0..10).filter(|number| port.admits(hash(*number), Duration::ZERO)).count(), 3);
     let stats = mover.tier().stats();
     assert_eq!((stats.offered, stats.refused_by_admission, stats.refused_by_budget), (20, 10, 7));
-    assert!(port.describe().contains("64 slots"), "{}", port.describe());
+    assert!(port.facts().description.contains("64 slots"), "{}", port.facts().description);
     assert_eq!(port.pool().free(), SLOTS as usize);
 }
 
@@ -353,13 +355,13 @@ fn a_slot_that_was_not_taken_is_nobodys_to_write() {
         let bytes = ground.filled(1, 9);
         ground.write_to(slots[0], 9, bytes);
         assert_eq!(ground.written().await.map(drop), Err(Failure::of(Cause::Busy)));
-        assert!(ground.port.lookup(hash(9)).is_none());
+        assert!(ground.port.find(hash(9), true).is_none());
         assert_eq!(
             ground.fetch(0).await,
             Some(Err(Failure::of(Cause::Rejected))),
             "its bytes are gone: a miss"
         );
-        ground.port.give_back(slots[0]);
+        ground.port.release(slots[0]);
         assert_eq!(ground.port.pool().free(), 4);
     });
 }

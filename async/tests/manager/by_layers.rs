@@ -9,7 +9,7 @@ use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{Blocks, Offload, OffloadOptions, OnboardOptions, Purge, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Class, DiskPort, Path};
+use kvstrata::transfer::{Cause, Class, Path, TierPort};
 use kvstrata_core::{DevicePort, SequenceHash};
 use std::ops::Range;
 use std::pin::pin;
@@ -115,7 +115,7 @@ fn ground() -> Ground {
 fn over_disk(device: u32) -> (Ground, Arc<SimDisk>) {
     let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
     let disk = Arc::new(SimDisk::new(32, BYTES, quick));
-    let port: Arc<dyn DiskPort> = Arc::<SimDisk>::clone(&disk);
+    let port: Arc<dyn TierPort> = Arc::<SimDisk>::clone(&disk);
     (Ground::with_layers(settings(device, 0), (device, 0), LAYERS as usize, Some(port)), disk)
 }
 

@@ -13,7 +13,7 @@ use kvstrata::metrics::PathMetrics;
 use kvstrata::movers::ThreadsMover;
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Copies, DeviceMover, DiskPort, Failure, HostMemory, Path};
+use kvstrata::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, Path, TierPort};
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::future::{Future, poll_fn};
@@ -56,7 +56,7 @@ fn told() -> (KvBlockManager, Arc<Told>) {
 }
 
 /// The same, of settings for so many blocks.
-fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn DiskPort>>) -> (KvBlockManager, Arc<Told>) {
+fn told_of(settings: ManagerConfigBuilder, disk: Option<Arc<dyn TierPort>>) -> (KvBlockManager, Arc<Told>) {
     let config = settings.build().expect("a configuration");
     let layers = [BYTES];
     let memory = HostMemory::new(18, &layers).expect("memory");

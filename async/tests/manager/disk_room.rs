@@ -6,7 +6,7 @@ use crate::ground::{BYTES, check, compute, hashes, rest, settings};
 use crate::sim::{Asked, Plan, SimDisk};
 use crate::staged;
 use kvstrata::manager::{OffloadOptions, OnboardOptions};
-use kvstrata::transfer::DiskPort;
+use kvstrata::transfer::TierPort;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn disk(at_once: u32) -> Arc<SimDisk> {
 #[tokio::test]
 async fn a_disk_is_asked_for_no_more_at_once_than_it_takes() {
     let disk = disk(2);
-    let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>, BLOCKS, 8);
+    let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, BLOCKS, 8);
     let all = hashes(1, u64::from(BLOCKS));
     drop(compute(&manager, &all, None).await);
     assert_eq!(manager.persist(&all).await.copied, all.len());
@@ -39,7 +39,7 @@ async fn a_disk_is_asked_for_no_more_at_once_than_it_takes() {
 #[tokio::test]
 async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
     let disk = disk(u32::MAX);
-    let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>, BLOCKS, 8);
+    let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, BLOCKS, 8);
     let (heard, hears) = mpsc::channel();
     let asks = manager.clone();
     disk.listen(move |asked| {
@@ -66,7 +66,7 @@ async fn what_slots_held_is_forgotten_when_nobody_waits_for_that() {
 #[tokio::test]
 async fn who_compares_bytes_lets_others_have_their_turn_after_each_block() {
     let disk = disk(u32::MAX);
-    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let ground = Ground::over(settings(BLOCKS, 2 * BLOCKS), BLOCKS, 2 * BLOCKS, Some(port));
     let (manager, all) = (&ground.manager, hashes(1, u64::from(BLOCKS)));
     let held = compute(manager, &all, None).await;

@@ -8,7 +8,7 @@ use crate::staged;
 use kvstrata::config::{ManagerConfigBuilder, WriteMode};
 use kvstrata::manager::{OffloadOptions, OnboardOptions, Refusal, Tiers};
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, Class, DiskPort, Path};
+use kvstrata::transfer::{Cause, Class, Path, TierPort};
 use kvstrata_core::Policy;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ pub fn disk() -> Arc<SimDisk> {
 /// ends none from now on before it is let go.
 pub async fn full(settings: ManagerConfigBuilder) -> (Arc<SimDisk>, Ground) {
     let disk = disk();
-    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let settings = settings.host_headroom(HEADROOM).transfer_in_flight_host_to_disk(Some(BYTES as u64));
     let ground = Ground::over(settings, 16, HOST, Some(port));
     let manager = &ground.manager;
@@ -61,7 +61,7 @@ pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 #[tokio::test]
 async fn an_urgent_read_has_staging_before_copies_by_choice_that_came_first() {
     let disk = disk();
-    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let (manager, _) = staged::over(port, 12, 2);
     let urgent = hashes(1, 1);
     drop(compute(&manager, &urgent, None).await);
@@ -228,7 +228,7 @@ async fn copies_by_choice_send_no_more_to_the_disk_than_may_wait_for_it() {
 #[tokio::test]
 async fn copies_of_blocks_that_are_held_are_not_called_off_for_who_waits() {
     let disk = disk();
-    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     // Two blocks of staging, and no host tier.
     let ground = Ground::over(settings(4, 0).offload_mode(WriteMode::Through), 4, 0, Some(port));
     let manager = &ground.manager;
@@ -266,7 +266,7 @@ async fn who_waits_for_blocks_waits_for_no_copy_by_choice_that_waits_itself() {
 #[tokio::test]
 async fn a_victim_that_waits_in_vain_is_dropped() {
     let disk = disk();
-    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let ground = Ground::over(settings(1, 1).host_headroom(0), 1, 1, Some(port));
     let manager = &ground.manager;
     let (first, second) = (hashes(1, 1), hashes(2, 1));

@@ -6,7 +6,7 @@ use super::staged;
 use crate::sim::{Asked, Plan, SimDisk};
 use kvstrata::config::Verify;
 use kvstrata::manager::{AllocateError, OffloadOptions, OnboardOptions};
-use kvstrata::transfer::{Cause, DiskPort};
+use kvstrata::transfer::{Cause, TierPort};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn disk(at: Asked) -> (Arc<SimDisk>, Arc<AtomicBool>) {
 #[tokio::test]
 async fn a_read_at_which_a_disk_panics_is_a_miss_and_those_behind_it_are_made() {
     let (disk, panics) = disk(Asked::Read);
-    let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>, 8, 2);
+    let (manager, _) = staged::over(Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>, 8, 2);
     let all = hashes(1, 2);
     drop(compute(&manager, &all, None).await);
     assert_eq!(manager.persist(&all).await.copied, 2);
@@ -48,7 +48,7 @@ async fn a_read_at_which_a_disk_panics_is_a_miss_and_those_behind_it_are_made() 
 async fn a_write_at_which_a_disk_panics_has_failed_and_those_behind_it_are_made() {
     for verify in [Verify::All, Verify::Disk] {
         let (disk, panics) = disk(Asked::Write);
-        let port = disk as Arc<dyn DiskPort>;
+        let port = disk as Arc<dyn TierPort>;
         let ground = Ground::over(settings(4, 8).onboard_verify(verify), 4, 8, Some(port));
         let (manager, all) = (&ground.manager, hashes(1, 3));
         let held = compute(manager, &all, None).await;

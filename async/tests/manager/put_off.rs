@@ -9,7 +9,7 @@ use kvstrata::config::WriteMode;
 use kvstrata::manager::{Offload, OffloadOptions, Refusal, Tiers};
 use kvstrata::scheduler::Gate;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, DiskPort, Path};
+use kvstrata::transfer::{Cause, Path, TierPort};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn begin_by_layers(ground: &Ground, blocks: &kvstrata::manager::Blocks, it
 #[tokio::test]
 async fn what_is_written_through_waits_for_what_the_host_has_not_written_yet() {
     let disk = disk();
-    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let settings = settings(16, HOST).host_headroom(HEADROOM).offload_mode(WriteMode::Through);
     let ground =
         Ground::over(settings.transfer_in_flight_host_to_disk(Some(BYTES as u64)), 16, HOST, Some(port));
@@ -53,7 +53,7 @@ async fn what_is_written_through_waits_for_what_the_host_has_not_written_yet() {
 #[tokio::test]
 async fn what_is_owed_and_finds_no_host_block_holds_up_nothing_else_and_is_made_in_the_end() {
     let disk = disk();
-    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     let settings =
         settings(16, HOST).host_headroom(HEADROOM).offload_mode(WriteMode::Through).transfer_queue(2);
     let settings = settings.transfer_in_flight_host_to_disk(Some(BYTES as u64));

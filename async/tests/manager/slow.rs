@@ -8,7 +8,7 @@ use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts, Tiers};
 use kvstrata::metrics::PathMetrics;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::{Cause, DiskPort, HostMemory, Path};
+use kvstrata::transfer::{Cause, HostMemory, Path, TierPort};
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::cell::Cell;
@@ -70,7 +70,7 @@ fn manager(shape: Shape, disk: Option<&Arc<SimDisk>>) -> KvBlockManager {
         mover: Arc::new(mover),
         memory: Some(memory),
         host: (host > 0).then(|| PoolConfig::new(host)),
-        disk: disk.map(|disk| Arc::<SimDisk>::clone(disk) as Arc<dyn DiskPort>),
+        disk: disk.map(|disk| Arc::<SimDisk>::clone(disk) as Arc<dyn TierPort>),
         block_bytes: BYTES as u64,
         layers: 1,
         needs: Needs::All { page: 16 },

@@ -5,7 +5,7 @@ use crate::sim::{ALWAYS, Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{KvBlockManager, Needs, OffloadOptions, OnboardOptions, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::{Cause, Class, DiskPort, HostMemory};
+use kvstrata::transfer::{Cause, Class, HostMemory, TierPort};
 use kvstrata_core::{DevicePort, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ fn two() -> (KvBlockManager, Arc<HostMemory>) {
 }
 
 /// The same with as many blocks of the device, and of staging.
-pub fn over(disk: Arc<dyn DiskPort>, blocks: u32, staging: usize) -> (KvBlockManager, Arc<HostMemory>) {
+pub fn over(disk: Arc<dyn TierPort>, blocks: u32, staging: usize) -> (KvBlockManager, Arc<HostMemory>) {
     let (stack, memory) = stack(disk, blocks, staging);
     (of_stacks(settings(blocks, 0), vec![stack]), memory)
 }
 
 /// A group without a host tier, and its staging.
-fn stack(disk: Arc<dyn DiskPort>, blocks: u32, staging: usize) -> (StackParts, Arc<HostMemory>) {
+fn stack(disk: Arc<dyn TierPort>, blocks: u32, staging: usize) -> (StackParts, Arc<HostMemory>) {
     let layers = [BYTES];
     let memory = HostMemory::new(staging, &layers).expect("memory");
     let device = Arc::new(SimDevice::with_layers(0, blocks as usize, &layers).expect("memory"));

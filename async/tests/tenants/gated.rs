@@ -4,7 +4,7 @@ use crate::ground::{BYTES, settings};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::{KvBlockManager, Needs, Parts, StackParts};
 use kvstrata::movers::ThreadsMover;
-use kvstrata::transfer::{Cause, Copies, DeviceMover, DiskPort, Failure, HostMemory, HostSide};
+use kvstrata::transfer::{Cause, Copies, DeviceMover, Failure, HostMemory, HostSide, TierPort};
 use kvstrata_core::{BlockId, DevicePort, Policy, PoolConfig};
 use kvstrata_ffi::device::SimDevice;
 use std::ops::Range;
@@ -153,7 +153,7 @@ impl Ground {
         settings: ManagerConfigBuilder,
         device: u32,
         host: u32,
-        disk: Option<Arc<dyn DiskPort>>,
+        disk: Option<Arc<dyn TierPort>>,
     ) -> Ground {
         Ground::with_layers(settings, (device, host), 2, disk)
     }
@@ -163,7 +163,7 @@ impl Ground {
         settings: ManagerConfigBuilder,
         (device, host): (u32, u32),
         layers: usize,
-        disk: Option<Arc<dyn DiskPort>>,
+        disk: Option<Arc<dyn TierPort>>,
     ) -> Ground {
         Ground::with_needs(settings, (device, host), layers, disk, Needs::All { page: 2 })
     }
@@ -173,7 +173,7 @@ impl Ground {
         settings: ManagerConfigBuilder,
         (device, host): (u32, u32),
         layers: usize,
-        disk: Option<Arc<dyn DiskPort>>,
+        disk: Option<Arc<dyn TierPort>>,
         needs: Needs,
     ) -> Ground {
         let config = settings.build().expect("a configuration");

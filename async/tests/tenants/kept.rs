@@ -7,7 +7,7 @@ use crate::sim::{Plan, SimDisk};
 use kvstrata::config::ManagerConfigBuilder;
 use kvstrata::manager::Tiers;
 use kvstrata::tier::Tier;
-use kvstrata::transfer::DiskPort;
+use kvstrata::transfer::TierPort;
 use kvstrata_core::{Policy, SequenceHash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn kept(
 ) -> (Arc<SimDisk>, Ground, Tiers, Vec<SequenceHash>) {
     let quick = Plan { latency: Duration::ZERO..Duration::from_millis(1), ..Plan::calm(1) };
     let disk = Arc::new(SimDisk::new(64, BYTES, quick));
-    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn DiskPort>;
+    let port = Arc::<SimDisk>::clone(&disk) as Arc<dyn TierPort>;
     // The next victims, as many as are to be copied.
     let low = 1.0 - f64::from(16 - OWN + copies) / 16.0;
     let settings = settings.quota_device(0.25).host_headroom(HEADROOM);

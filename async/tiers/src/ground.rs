@@ -2,7 +2,7 @@
 
 use crate::common::Random;
 use crate::sim::{Plan, SimDisk, SimMover};
-use crate::transfer::{DiskPort, HostMemory};
+use crate::transfer::{HostMemory, TierPort};
 use crate::virtual_runtime::VirtualRuntime;
 use crate::{Hashing, Needs, Rules, StackParts, Tiers, TiersParts};
 use kvstrata_core::hash::{Hasher, Keyed};
@@ -40,7 +40,7 @@ impl Ground {
         let mover = SimMover::new(Arc::clone(&device), Arc::clone(&memory), plan.clone());
         let pool = |blocks| PoolConfig::new(blocks).policy(policy).seed(1);
         let disk =
-            (disk > 0).then(|| -> Arc<dyn DiskPort> { Arc::new(SimDisk::new(disk, block_bytes, plan)) });
+            (disk > 0).then(|| -> Arc<dyn TierPort> { Arc::new(SimDisk::new(disk, block_bytes, plan)) });
         let stack = StackParts {
             name: "all".to_owned(),
             device: pool(blocks),

@@ -1,4 +1,4 @@
-//! The disk tier behind [`DiskPort`]: reads and writes that are answered at a landing, and nobody waits for.
+//! The disk tier behind [`TierPort`]: reads and writes that are answered at a landing, and nobody waits for.
 //!
 //! ```text
 //!   caller ── read, write ──► volume's queue ──► ring thread ──┐ outcome, and one waking for many
@@ -12,7 +12,7 @@
 //! Nobody waits for room in a volume's queue, but threads of the tier's own (`errand.rs`): the manager asks for no more at once
 //! than has room, so that it takes many slots that are given back at once to fill a queue (a purge, a preemption, a shutdown), a device that fails,
 //! or a runtime that has gone, whose writes are given up while they are under way still. What slots held that were given back is forgotten by
-//! [`forget_given_back`](DiskPort::forget_given_back), of which only the waiting is put off. Where no thread is to be had, what would have
+//! [`forget_released`](Lasts::forget_released), of which only the waiting is put off. Where no thread is to be had, what would have
 //! to wait is given up, as if it had not been asked for: [`Cause::Abandoned`](kvstrata_tiers::transfer::Cause::Abandoned).
 //!
 //! Dropped, the mover leaves its task to answer what is under way; the last answer closes the volumes, before it is given. A task
@@ -32,8 +32,10 @@ use super::errand::NoThread;
 use super::tier::DiskTier;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, MutableBlock, SequenceHash};
 use kvstrata_ffi::disk::OwnerId;
-use kvstrata_tiers::transfer::TierStats;
-use kvstrata_tiers::transfer::{Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+use kvstrata_tiers::transfer::{
+    Admits, Closing, Counts, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, TierFacts, TierPort,
+    TierRead, TierStats, TierWrite,
+};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -98,23 +100,73 @@ impl DiskMover {
     }
 }
 
-impl DiskPort for DiskMover {
+impl TierPort for DiskMover {
     fn pool(&self) -> &BlockPool {
         self.tier.pool()
     }
 
-    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
-        self.tier.take_owners()
+    fn facts(&self) -> TierFacts {
+        let volumes: Vec<String> = self.tier.volumes().descriptions().map(ToString::to_string).collect();
+        let most = self.tier.volumes().writes_at_once();
+        TierFacts {
+            description: volumes.join("\n"),
+            reads_at_once: self.tier.volumes().reads_at_once().try_into().unwrap_or(u32::MAX),
+            // What is forgotten, and overwritten by a purge, takes its turn among them.
+            writes_at_once: (most - most / FOR_OTHERS).try_into().unwrap_or(u32::MAX),
+            says_what_fails: true,
+        }
     }
 
-    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
-        self.tier.lookup(hash)
+    fn find(&self, hash: SequenceHash, uses: bool) -> Option<ImmutableBlock<'_>> {
+        if uses { self.tier.lookup(hash) } else { self.tier.find(hash) }
     }
 
-    fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
-        self.tier.find(hash)
+    fn reserve(&self, which: Reserve, slots: &mut Vec<BlockId>) {
+        match which {
+            Reserve::Some(wanted) => self.tier.take_slots(wanted, slots),
+            Reserve::This(block) => slots.extend(self.tier.take_this(block).map(MutableBlock::into_id)),
+        }
     }
 
+    fn read(&self, read: TierRead) {
+        let TierRead { token, slot, hash, urgency, buffer, landing } = read;
+        let whose = Whose { token, landing, place: None };
+        match self.tier.volumes().try_read(slot.0, hash, urgency, buffer) {
+            Ok(pending) => self.follow(whose, Transfer::Read { slot, pending }),
+            Err(buffer) => self.follow_later(whose, Asked::Read { slot, hash, urgency, buffer }),
+        }
+    }
+
+    fn write(&self, write: TierWrite) {
+        let TierWrite { token, slot, name, bytes, landing } = write;
+        let place = self.in_order.then(|| self.desk.place());
+        let whose = Whose { token, landing, place };
+        match self.tier.try_write_slot(slot, name, bytes) {
+            Ok(pending) => self.follow(whose, Transfer::Write { slot, name, pending }),
+            Err(bytes) => self.follow_later(whose, Asked::Write { slot, name, bytes }),
+        }
+    }
+
+    fn release(&self, slot: BlockId) {
+        self.tier.put_back(slot);
+    }
+
+    fn forget(&self, block: BlockRef) {
+        self.tier.unregister(block);
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras {
+            admits: Some(self),
+            erases: Some(self),
+            lasts: Some(self),
+            loses: Some(self),
+            counts: Some(self),
+        }
+    }
+}
+
+impl Admits for DiskMover {
     fn used(&self, hash: SequenceHash) {
         self.tier.used(hash);
     }
@@ -122,15 +174,9 @@ impl DiskPort for DiskMover {
     fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
         self.tier.admits(hash, now)
     }
+}
 
-    fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        self.tier.take_slots(wanted, slots);
-    }
-
-    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
-        self.tier.take_this(block).map(MutableBlock::into_id)
-    }
-
+impl Erases for DiskMover {
     fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
         let mut parts = vec![Vec::new(); self.tier.errands.len()];
         slots.into_iter().for_each(|slot| parts[self.tier.volume_of(slot.0)].push(slot));
@@ -147,18 +193,6 @@ impl DiskPort for DiskMover {
                 kept.extend(told.await.map_or(given, |erased| erased.kept));
             }
             kept
-        })
-    }
-
-    fn forget_for_good(&self) -> Forgetting {
-        let volumes = (0..self.tier.errands.len()).filter(|volume| !self.tier.is_lost_volume(*volume));
-        let all: Vec<_> = volumes.map(|volume| self.tier.erase(volume, Vec::new(), false)).collect();
-        Box::pin(async move {
-            let mut forgotten = true;
-            for told in all {
-                forgotten &= told.await.is_ok_and(|erased| erased.forgotten);
-            }
-            forgotten
         })
     }
 
@@ -181,25 +215,36 @@ impl DiskPort for DiskMover {
             erased
         })
     }
+}
 
-    fn give_back(&self, slot: BlockId) {
-        self.tier.put_back(slot);
+impl Lasts for DiskMover {
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        self.tier.take_owners()
     }
 
-    fn forget_given_back(&self) {
+    fn forget_released(&self) {
         (0..self.tier.errands.len()).for_each(|volume| forget_all(&self.tier, volume));
     }
 
-    fn reads_at_once(&self) -> u32 {
-        self.tier.volumes().reads_at_once().try_into().unwrap_or(u32::MAX)
+    fn forget_for_good(&self) -> Forgetting {
+        let volumes = (0..self.tier.errands.len()).filter(|volume| !self.tier.is_lost_volume(*volume));
+        let all: Vec<_> = volumes.map(|volume| self.tier.erase(volume, Vec::new(), false)).collect();
+        Box::pin(async move {
+            let mut forgotten = true;
+            for told in all {
+                forgotten &= told.await.is_ok_and(|erased| erased.forgotten);
+            }
+            forgotten
+        })
     }
 
-    fn writes_at_once(&self) -> u32 {
-        let most = self.tier.volumes().writes_at_once();
-        // What is forgotten, and overwritten by a purge, takes its turn among them.
-        (most - most / FOR_OTHERS).try_into().unwrap_or(u32::MAX)
+    fn close(&self) -> Option<Closing> {
+        let tier = Arc::clone(&self.tier);
+        Some(Box::new(move || tier.close()))
     }
+}
 
+impl Loses for DiskMover {
     fn losses(&self) -> u64 {
         self.tier.losses()
     }
@@ -207,46 +252,11 @@ impl DiskPort for DiskMover {
     fn is_lost(&self, slot: BlockId) -> bool {
         self.tier.is_lost(slot.0)
     }
+}
 
-    fn says_what_fails(&self) -> bool {
-        true
-    }
-
-    fn stats(&self) -> Option<TierStats> {
-        Some(self.tier.stats())
-    }
-
-    fn read(&self, read: DiskRead) {
-        let DiskRead { token, slot, hash, urgency, buffer, landing } = read;
-        let whose = Whose { token, landing, place: None };
-        match self.tier.volumes().try_read(slot.0, hash, urgency, buffer) {
-            Ok(pending) => self.follow(whose, Transfer::Read { slot, pending }),
-            Err(buffer) => self.follow_later(whose, Asked::Read { slot, hash, urgency, buffer }),
-        }
-    }
-
-    fn write(&self, write: DiskWrite) {
-        let DiskWrite { token, slot, name, bytes, landing } = write;
-        let place = self.in_order.then(|| self.desk.place());
-        let whose = Whose { token, landing, place };
-        match self.tier.try_write_slot(slot, name, bytes) {
-            Ok(pending) => self.follow(whose, Transfer::Write { slot, name, pending }),
-            Err(bytes) => self.follow_later(whose, Asked::Write { slot, name, bytes }),
-        }
-    }
-
-    fn unregister(&self, block: BlockRef) {
-        self.tier.unregister(block);
-    }
-
-    fn describe(&self) -> String {
-        let volumes: Vec<String> = self.tier.volumes().descriptions().map(ToString::to_string).collect();
-        volumes.join("\n")
-    }
-
-    fn close(&self) -> Option<Closing> {
-        let tier = Arc::clone(&self.tier);
-        Some(Box::new(move || tier.close()))
+impl Counts for DiskMover {
+    fn stats(&self) -> TierStats {
+        self.tier.stats()
     }
 }
 

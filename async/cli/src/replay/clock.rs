@@ -6,8 +6,10 @@
 //! # Orderings
 //! `now` is Relaxed: it publishes nothing, and one request earlier or later is as good.
 
-use kvstrata::disk::{DiskMover, TierStats};
-use kvstrata::transfer::{DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+use kvstrata::disk::DiskMover;
+use kvstrata::transfer::{
+    Admits, Closing, Extras, Forgetting, Lasts, Reserve, TierFacts, TierPort, TierRead, TierWrite,
+};
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash};
 use kvstrata_ffi::disk::OwnerId;
 use std::sync::Arc;
@@ -48,23 +50,46 @@ impl TimedDisk {
     }
 }
 
-impl DiskPort for TimedDisk {
+impl TierPort for TimedDisk {
     fn pool(&self) -> &BlockPool {
         self.disk.pool()
     }
 
-    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
-        self.disk.recovered()
+    fn facts(&self) -> TierFacts {
+        self.disk.facts()
     }
 
-    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
-        self.disk.lookup(hash)
+    fn find(&self, hash: SequenceHash, uses: bool) -> Option<ImmutableBlock<'_>> {
+        self.disk.find(hash, uses)
     }
 
-    fn find(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
-        self.disk.find(hash)
+    fn reserve(&self, which: Reserve, slots: &mut Vec<BlockId>) {
+        self.disk.reserve(which, slots);
     }
 
+    fn read(&self, read: TierRead) {
+        self.disk.read(read);
+    }
+
+    fn write(&self, write: TierWrite) {
+        self.disk.write(write);
+    }
+
+    fn release(&self, slot: BlockId) {
+        self.disk.release(slot);
+    }
+
+    fn forget(&self, block: BlockRef) {
+        self.disk.forget(block);
+    }
+
+    /// The replay ends the volumes itself.
+    fn extras(&self) -> Extras<'_> {
+        Extras { admits: Some(self), lasts: Some(self), ..self.disk.extras() }
+    }
+}
+
+impl Admits for TimedDisk {
     fn used(&self, hash: SequenceHash) {
         self.disk.used(hash);
     }
@@ -72,72 +97,22 @@ impl DiskPort for TimedDisk {
     fn admits(&self, hash: SequenceHash, _: Duration) -> bool {
         self.disk.admits(hash, self.clock.now())
     }
+}
 
-    fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        self.disk.take(wanted, slots);
+impl Lasts for TimedDisk {
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        self.disk.recovered()
     }
 
-    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
-        self.disk.take_this(block)
-    }
-
-    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
-        self.disk.erase(slots, zero)
-    }
-
-    fn give_back(&self, slot: BlockId) {
-        self.disk.give_back(slot);
-    }
-
-    fn forget_given_back(&self) {
-        self.disk.forget_given_back();
-    }
-
-    fn erase_left(&self) -> Forgetting {
-        self.disk.erase_left()
+    fn forget_released(&self) {
+        self.disk.forget_released();
     }
 
     fn forget_for_good(&self) -> Forgetting {
         self.disk.forget_for_good()
     }
 
-    fn reads_at_once(&self) -> u32 {
-        self.disk.reads_at_once()
-    }
-
-    fn writes_at_once(&self) -> u32 {
-        self.disk.writes_at_once()
-    }
-
-    fn losses(&self) -> u64 {
-        self.disk.losses()
-    }
-
-    fn is_lost(&self, slot: BlockId) -> bool {
-        self.disk.is_lost(slot)
-    }
-
-    fn says_what_fails(&self) -> bool {
-        self.disk.says_what_fails()
-    }
-
-    fn stats(&self) -> Option<TierStats> {
-        self.disk.stats()
-    }
-
-    fn read(&self, read: DiskRead) {
-        self.disk.read(read);
-    }
-
-    fn write(&self, write: DiskWrite) {
-        self.disk.write(write);
-    }
-
-    fn unregister(&self, block: BlockRef) {
-        self.disk.unregister(block);
-    }
-
-    fn describe(&self) -> String {
-        self.disk.describe()
+    fn close(&self) -> Option<Closing> {
+        None
     }
 }

@@ -21,7 +21,7 @@ use crate::trace::BLOCK_TOKENS;
 use kvstrata::config::ManagerConfig;
 use kvstrata::disk::{DiskMover, DiskTier, RecoveryReport};
 use kvstrata::manager::{BuildError, KvBlockManager, Needs, Parts, StackParts};
-use kvstrata::transfer::{DiskPort, HostMemory, MemoryError};
+use kvstrata::transfer::{HostMemory, MemoryError, TierPort};
 use kvstrata_core::hash::BlockHasher;
 use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{Keyed, Policy, PoolConfig, SequenceHash};
@@ -88,7 +88,7 @@ impl Tiers {
             let mover = DiskMover::new(Arc::clone(&tier), runtime.handle());
             let mover = if settings.concurrency == 1 { mover.in_order() } else { mover };
             let (timed, ended) = TimedDisk::new(mover, Arc::clone(&clock));
-            let timed: Arc<dyn DiskPort> = Arc::new(timed);
+            let timed: Arc<dyn TierPort> = Arc::new(timed);
             disk_port = Some(timed);
             disk = Some(Disk { tier, found, ended });
         }

@@ -7,7 +7,10 @@ use kvstrata_core::{
     BlockId, BlockPool, BlockRef, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig, SequenceHash,
 };
 use kvstrata_ffi::disk::OwnerId;
-use kvstrata_tiers::transfer::{Cause, Closing, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+use kvstrata_tiers::transfer::{
+    Admits, Cause, Closing, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, TierFacts, TierPort,
+    TierRead, TierWrite,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -210,26 +213,78 @@ impl Drop for SimDisk {
     }
 }
 
-impl DiskPort for SimDisk {
+impl TierPort for SimDisk {
     fn pool(&self) -> &BlockPool {
         &self.0.pool
     }
 
-    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
-        std::mem::take(&mut lock(&self.0.books).owners)
+    fn facts(&self) -> TierFacts {
+        let facts = TierFacts::new(format!("a simulated disk of {} slots", self.0.pool.capacity()));
+        TierFacts { reads_at_once: self.0.at_once, writes_at_once: self.0.at_once, ..facts }
     }
 
-    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
+    fn find(&self, hash: SequenceHash, _: bool) -> Option<ImmutableBlock<'_>> {
         let block = self.0.pool.lookup(hash)?;
         if !self.is_lost(block.id()) {
             return Some(block);
         }
         let reference = block.downgrade();
         drop(block);
-        self.unregister(reference);
+        self.forget(reference);
         None
     }
 
+    fn reserve(&self, which: Reserve, slots: &mut Vec<BlockId>) {
+        match which {
+            Reserve::Some(wanted) => self.0.take(wanted, slots),
+            Reserve::This(block) => slots.extend(self.take_this(block)),
+        }
+    }
+
+    fn read(&self, mut read: TierRead) {
+        self.0.ear.hears(Asked::Read);
+        read.buffer.fill(RUBBISH);
+        let mut books = lock(&self.0.books);
+        books.begins(read.slot, false);
+        books.enters(READS, self.0.at_once);
+        drop(books);
+        let fate = self.0.stage.draw(read.buffer.len());
+        self.0.stage.perform(fate, Reading { disk: Arc::clone(&self.0), read: Some(read) });
+    }
+
+    fn write(&self, write: TierWrite) {
+        self.0.ear.hears(Asked::Write);
+        let fate = self.0.stage.draw(write.bytes.len());
+        let mut books = lock(&self.0.books);
+        if self.0.pool.adopt_mutable(write.slot).map(MutableBlock::into_id).is_err() {
+            books.violation(format!("{} is written, and was not taken", write.slot));
+        }
+        books.begins(write.slot, true);
+        books.enters(WRITES, self.0.at_once);
+        books.slots.remove(&write.slot.0);
+        drop(books);
+        let early = fate.early.then(|| write.bytes.to_vec());
+        self.0.stage.perform(fate, Writing { disk: Arc::clone(&self.0), write: Some(write), early });
+    }
+
+    fn release(&self, slot: BlockId) {
+        let mut books = lock(&self.0.books);
+        match self.0.pool.adopt_mutable(slot) {
+            Ok(slot) => books.put_back(slot),
+            Err(_) => books.violation(format!("{slot} is given back, and was not taken")),
+        }
+    }
+
+    fn forget(&self, block: BlockRef) {
+        let _ = self.0.pool.unregister(block);
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras { admits: Some(self), erases: Some(self), lasts: Some(self), loses: Some(self), counts: None }
+    }
+}
+
+impl Admits for SimDisk {
     fn used(&self, _hash: SequenceHash) {
         lock(&self.0.books).counts.used += 1;
     }
@@ -241,9 +296,72 @@ impl DiskPort for SimDisk {
         counts.refused += u64::from(refused);
         !refused
     }
+}
 
+impl Erases for SimDisk {
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
+        let (disk, fate) = (Arc::clone(&self.0), self.0.stage.draw(slots.len() * self.0.slot_bytes));
+        let mut books = lock(&self.0.books);
+        for slot in &slots {
+            if self.0.pool.adopt_mutable(*slot).map(MutableBlock::into_id).is_err() {
+                books.violation(format!("{slot} is erased, and was not taken"));
+            }
+            books.begins(*slot, true);
+        }
+        drop(books);
+        let (answer, answered) = oneshot::channel();
+        let given = slots.clone();
+        self.0.stage.perform(fate, Erased { disk, slots, zero, answer: Some(answer) });
+        Box::pin(async move { answered.await.unwrap_or(given) })
+    }
+}
+
+impl Lasts for SimDisk {
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        std::mem::take(&mut lock(&self.0.books).owners)
+    }
+
+    fn forget_released(&self) {
+        self.0.ear.hears(Asked::Forget);
+        self.0.try_forget();
+    }
+
+    fn forget_for_good(&self) -> Forgetting {
+        let (disk, fate) = (Arc::clone(&self.0), self.0.stage.draw(0));
+        let (answer, answered) = oneshot::channel();
+        self.0.stage.perform(fate, Forgets { disk, answer: Some(answer) });
+        Box::pin(async move { answered.await.unwrap_or(false) })
+    }
+
+    fn close(&self) -> Option<Closing> {
+        let end = lock(&self.0.end).take()?;
+        Some(Box::new(move || _ = end.recv_timeout(PATIENCE)))
+    }
+}
+
+impl Loses for SimDisk {
+    fn losses(&self) -> u64 {
+        lock(&self.0.books).lost.len() as u64
+    }
+
+    fn is_lost(&self, slot: BlockId) -> bool {
+        lock(&self.0.books).lost.contains(&self.0.volume_of(slot))
+    }
+}
+
+impl SimDisk {
+    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
+        let slot = self.0.pool.take_out(block).ok()?.into_mutable().into_id();
+        let mut books = lock(&self.0.books);
+        let lost = books.lost.contains(&self.0.volume_of(slot));
+        books.counts.parked += u64::from(lost);
+        (!lost).then_some(slot)
+    }
+}
+
+impl Disk {
     fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        let (disk, end) = (&*self.0, slots.len() + wanted);
+        let (disk, end) = (self, slots.len() + wanted);
         let mut books = lock(&disk.books);
         while slots.len() < end && books.lost.len() < disk.volumes as usize {
             let (mut free, mut victims) = (Vec::new(), Vec::new());
@@ -262,107 +380,6 @@ impl DiskPort for SimDisk {
         }
     }
 
-    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
-        let slot = self.0.pool.take_out(block).ok()?.into_mutable().into_id();
-        let mut books = lock(&self.0.books);
-        let lost = books.lost.contains(&self.0.volume_of(slot));
-        books.counts.parked += u64::from(lost);
-        (!lost).then_some(slot)
-    }
-
-    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
-        let (disk, fate) = (Arc::clone(&self.0), self.0.stage.draw(slots.len() * self.0.slot_bytes));
-        let mut books = lock(&self.0.books);
-        for slot in &slots {
-            if self.0.pool.adopt_mutable(*slot).map(MutableBlock::into_id).is_err() {
-                books.violation(format!("{slot} is erased, and was not taken"));
-            }
-            books.begins(*slot, true);
-        }
-        drop(books);
-        let (answer, answered) = oneshot::channel();
-        let given = slots.clone();
-        self.0.stage.perform(fate, Erased { disk, slots, zero, answer: Some(answer) });
-        Box::pin(async move { answered.await.unwrap_or(given) })
-    }
-
-    fn give_back(&self, slot: BlockId) {
-        let mut books = lock(&self.0.books);
-        match self.0.pool.adopt_mutable(slot) {
-            Ok(slot) => books.put_back(slot),
-            Err(_) => books.violation(format!("{slot} is given back, and was not taken")),
-        }
-    }
-
-    fn forget_given_back(&self) {
-        self.0.ear.hears(Asked::Forget);
-        self.0.try_forget();
-    }
-
-    fn forget_for_good(&self) -> Forgetting {
-        let (disk, fate) = (Arc::clone(&self.0), self.0.stage.draw(0));
-        let (answer, answered) = oneshot::channel();
-        self.0.stage.perform(fate, Forgets { disk, answer: Some(answer) });
-        Box::pin(async move { answered.await.unwrap_or(false) })
-    }
-
-    fn losses(&self) -> u64 {
-        lock(&self.0.books).lost.len() as u64
-    }
-
-    fn is_lost(&self, slot: BlockId) -> bool {
-        lock(&self.0.books).lost.contains(&self.0.volume_of(slot))
-    }
-
-    fn reads_at_once(&self) -> u32 {
-        self.0.at_once
-    }
-
-    fn writes_at_once(&self) -> u32 {
-        self.0.at_once
-    }
-
-    fn read(&self, mut read: DiskRead) {
-        self.0.ear.hears(Asked::Read);
-        read.buffer.fill(RUBBISH);
-        let mut books = lock(&self.0.books);
-        books.begins(read.slot, false);
-        books.enters(READS, self.0.at_once);
-        drop(books);
-        let fate = self.0.stage.draw(read.buffer.len());
-        self.0.stage.perform(fate, Reading { disk: Arc::clone(&self.0), read: Some(read) });
-    }
-
-    fn write(&self, write: DiskWrite) {
-        self.0.ear.hears(Asked::Write);
-        let fate = self.0.stage.draw(write.bytes.len());
-        let mut books = lock(&self.0.books);
-        if self.0.pool.adopt_mutable(write.slot).map(MutableBlock::into_id).is_err() {
-            books.violation(format!("{} is written, and was not taken", write.slot));
-        }
-        books.begins(write.slot, true);
-        books.enters(WRITES, self.0.at_once);
-        books.slots.remove(&write.slot.0);
-        drop(books);
-        let early = fate.early.then(|| write.bytes.to_vec());
-        self.0.stage.perform(fate, Writing { disk: Arc::clone(&self.0), write: Some(write), early });
-    }
-
-    fn unregister(&self, block: BlockRef) {
-        let _ = self.0.pool.unregister(block);
-    }
-
-    fn describe(&self) -> String {
-        format!("a simulated disk of {} slots", self.0.pool.capacity())
-    }
-
-    fn close(&self) -> Option<Closing> {
-        let end = lock(&self.0.end).take()?;
-        Some(Box::new(move || _ = end.recv_timeout(PATIENCE)))
-    }
-}
-
-impl Disk {
     fn volume_of(&self, slot: BlockId) -> u32 {
         slot.0 % self.volumes
     }

@@ -11,7 +11,7 @@
 
 use crate::contained::contained;
 use crate::runtime::Runtime;
-use crate::transfer::{Cause, DiskPort, DiskWrite, Failure, HostMemory, Landed};
+use crate::transfer::{Cause, Failure, HostMemory, Landed, TierPort, TierWrite};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -77,13 +77,13 @@ impl Drop for Running {
 
 /// A write that is to be checked. Dropped, it is answered.
 pub(super) struct Checked {
-    disk: Arc<dyn DiskPort>,
+    disk: Arc<dyn TierPort>,
     memory: Arc<HostMemory>,
-    write: Option<DiskWrite>,
+    write: Option<TierWrite>,
 }
 
 impl Checked {
-    pub(super) fn new(disk: Arc<dyn DiskPort>, memory: Arc<HostMemory>, write: DiskWrite) -> Checked {
+    pub(super) fn new(disk: Arc<dyn TierPort>, memory: Arc<HostMemory>, write: TierWrite) -> Checked {
         Checked { disk, memory, write: Some(write) }
     }
 
@@ -105,10 +105,10 @@ impl Drop for Checked {
     }
 }
 
-fn refuse(disk: &dyn DiskPort, write: DiskWrite, cause: Cause) {
-    let DiskWrite { token, slot, bytes, landing, .. } = write;
-    disk.give_back(slot);
-    disk.forget_given_back();
+fn refuse(disk: &dyn TierPort, write: TierWrite, cause: Cause) {
+    let TierWrite { token, slot, bytes, landing, .. } = write;
+    disk.release(slot);
+    disk.forget_released();
     drop(bytes);
     landing.land(Landed::Write(token, Err(Failure::of(cause))));
 }

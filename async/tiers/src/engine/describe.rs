@@ -51,7 +51,7 @@ fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
                 stack.note.iter().try_for_each(|note| writeln!(text, "    {note}"))?;
             }
             (Tier::Host, Some(memory), _) => writeln!(text, "  {}", memory.arena().backing())?,
-            (Tier::Disk, _, Some(disk)) => writeln!(text, "  {}", disk.describe())?,
+            (Tier::Disk, _, Some(disk)) => writeln!(text, "  {}", disk.facts().description)?,
             _ => writeln!(text)?,
         }
     }

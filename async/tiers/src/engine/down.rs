@@ -40,7 +40,7 @@ use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
 use super::watch::Since;
 use crate::tier::Tier;
-use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
+use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Path, TierWrite};
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, VictimsSeen};
 use kvstrata_ffi::disk::Name;
 use std::ops::Range;
@@ -378,7 +378,7 @@ impl Traffic {
                 (Ok(bytes), Some(disk), Some(slot)) => {
                     let name = Name { owner: inner.tenants.names.id(down.tenant), ..down.name };
                     let landing = inner.landing().of_write(token);
-                    let write = DiskWrite { token, slot, name, bytes, landing };
+                    let write = TierWrite { token, slot, name, bytes, landing };
                     let check = inner.rules.verify_host.then(|| Arc::clone(memory));
                     self.out.write(Arc::clone(disk), write, check, down.request);
                     Some(())

@@ -58,7 +58,7 @@ impl Traffic {
             }
             pool.release_refs([block]);
             if let Some(disk) = of.disk.as_ref().filter(|_| tier == Tier::Disk && !purged) {
-                give_up_slot(&mut self.out, of, disk.take_this(block));
+                give_up_slot(&mut self.out, of, disk.reserve_this(block));
             }
         }
     }

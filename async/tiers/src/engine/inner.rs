@@ -107,7 +107,7 @@ impl Inner {
         (hasher, hash_origin): (Hasher, String),
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Inner> {
-        let tells = |stack: &Stack| stack.disk.as_ref().is_some_and(|disk| disk.says_what_fails());
+        let tells = |stack: &Stack| stack.disk.as_ref().is_some_and(|disk| disk.facts().says_what_fails);
         let notices = Notices::new(stacks.iter().map(tells).collect());
         Arc::new_cyclic(|this| Inner {
             stacks,

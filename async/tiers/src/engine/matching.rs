@@ -316,6 +316,6 @@ impl Stack {
     /// Where a block is below the device, at rest, held.
     pub(super) fn find_below(&self, hash: SequenceHash) -> Option<Place> {
         let host = self.host.as_ref().and_then(|host| host.pool.lookup_ref(hash)).map(Place::Host);
-        host.or_else(|| Some(Place::Disk(self.disk.as_ref()?.lookup(hash)?.into_ref())))
+        host.or_else(|| Some(Place::Disk(self.disk.as_ref()?.find(hash, true)?.into_ref())))
     }
 }

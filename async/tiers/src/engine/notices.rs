@@ -2,7 +2,7 @@
 //! back. How often it has happened is in the figures.
 //!
 //! Volumes speak for themselves, by their files (`disk/said.rs`): what a disk answers is said here only of a port that does not
-//! ([`DiskPort::says_what_fails`](crate::transfer::DiskPort::says_what_fails)).
+//! ([`TierPort::says_what_fails`](crate::transfer::TierPort::says_what_fails)).
 //!
 //! Invariants
 //! - I1: no subscriber, which is a caller's code, runs under the lock, or while its thread settles: landings go on, however long it takes.

@@ -10,7 +10,7 @@ use super::inner::Inner;
 use super::line::{Grant, Late};
 use super::tenants::TenantId;
 use crate::contained::contained;
-use crate::transfer::{Copies, Copy, DiskPort, DiskRead, DiskWrite, HostMemory, Path};
+use crate::transfer::{Copies, Copy, HostMemory, Path, TierPort, TierRead, TierWrite};
 use futures_channel::oneshot;
 use kvstrata_core::BlockId;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use std::time::Duration;
 use tracing::{debug, trace};
 
 /// A write, the memory with whose sums it is compared, and whose request it is of.
-type Writing = (Arc<dyn DiskPort>, DiskWrite, Option<Arc<HostMemory>>, u64);
+type Writing = (Arc<dyn TierPort>, TierWrite, Option<Arc<HostMemory>>, u64);
 
 /// Work that must not be done under the lock.
 #[derive(Default)]
 pub(super) struct Out {
     pub(super) wakes: Vec<Waker>,
     copies: Vec<(u16, Path, Vec<Copy>)>,
-    reads: Vec<(Arc<dyn DiskPort>, DiskRead, u64)>,
+    reads: Vec<(Arc<dyn TierPort>, TierRead, u64)>,
     writes: Vec<Writing>,
     grants: Vec<(oneshot::Sender<Grant>, u16, Vec<BlockId>, TenantId)>,
     /// Who gets nothing: told by being dropped.
@@ -65,15 +65,15 @@ impl Out {
         }
     }
 
-    pub(super) fn read(&mut self, disk: Arc<dyn DiskPort>, read: DiskRead, request: u64) {
+    pub(super) fn read(&mut self, disk: Arc<dyn TierPort>, read: TierRead, request: u64) {
         self.reads.push((disk, read, request));
     }
 
     /// With `memory`, the bytes are compared with its sums first.
     pub(super) fn write(
         &mut self,
-        disk: Arc<dyn DiskPort>,
-        write: DiskWrite,
+        disk: Arc<dyn TierPort>,
+        write: TierWrite,
         memory: Option<Arc<HostMemory>>,
         request: u64,
     ) {
@@ -131,7 +131,7 @@ impl Out {
         // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken until then.
         if std::mem::take(&mut self.given_back) {
             let disks = inner.stacks.iter().flat_map(|of| &of.disk);
-            disks.for_each(|disk| contained(|| disk.forget_given_back()));
+            disks.for_each(|disk| contained(|| disk.forget_released()));
         }
         // They came before those who are served now.
         for (to, late) in self.late.drain(..) {

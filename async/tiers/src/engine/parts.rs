@@ -13,7 +13,7 @@ use crate::places::Places;
 use crate::runtime::Runtime;
 use crate::sketch::Sketch;
 use crate::tier::Tier;
-use crate::transfer::{DeviceMover, DiskPort, HostMemory, Limits, Path, Patience};
+use crate::transfer::{DeviceMover, HostMemory, Limits, Path, Patience, TierPort};
 use kvstrata_core::hash::Hasher;
 use kvstrata_core::{BlockPool, ConfigError, DevicePort, PoolConfig};
 use kvstrata_ffi::shown::shown;
@@ -34,7 +34,7 @@ pub struct StackParts {
     /// The host tier's blocks; none leaves it out.
     pub host: Option<PoolConfig>,
     /// The disk tier.
-    pub disk: Option<Arc<dyn DiskPort>>,
+    pub disk: Option<Arc<dyn TierPort>>,
     /// Bytes of a block.
     pub block_bytes: u64,
     /// Layers of a block.
@@ -256,9 +256,9 @@ fn stack(rules: &Rules, parts: StackParts, heats: bool, seed: u64) -> Result<(St
 /// groups share the queue.
 fn limits(rules: &Rules, stacks: &[Stack]) -> [Limits; Path::ALL.len()] {
     Path::ALL.map(|path| {
-        let at_once = |disk: &Arc<dyn DiskPort>| match path {
-            Path::HostToDisk => disk.writes_at_once(),
-            Path::DiskToDevice => disk.reads_at_once(),
+        let at_once = |disk: &Arc<dyn TierPort>| match path {
+            Path::HostToDisk => disk.facts().writes_at_once,
+            Path::DiskToDevice => disk.facts().reads_at_once,
             Path::DeviceToHost | Path::HostToDevice => u32::MAX,
         };
         let most = stacks.iter().flat_map(|stack| &stack.disk).map(at_once).min().unwrap_or(u32::MAX);

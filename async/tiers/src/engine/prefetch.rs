@@ -241,7 +241,8 @@ impl Traffic {
             return true;
         }
         let host = of.host.as_ref().and_then(|host| host.pool.lookup_ref(name.hash)).map(Source::Host);
-        let disk = || of.disk.as_ref()?.lookup(name.hash).map(|block| Source::Disk(block.into_ref(), None));
+        let disk =
+            || of.disk.as_ref()?.find(name.hash, true).map(|block| Source::Disk(block.into_ref(), None));
         let Some(source) = host.or_else(disk) else {
             self.end_hint(request);
             return true;

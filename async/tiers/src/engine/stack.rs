@@ -15,7 +15,7 @@ use super::out::Out;
 use super::tenants::{Owners, TenantId};
 use crate::sketch::Sketch;
 use crate::tier::Tier;
-use crate::transfer::{DeviceMover, DiskPort, HostMemory};
+use crate::transfer::{DeviceMover, HostMemory, TierPort};
 use kvstrata_core::classes::{Classes, below};
 use kvstrata_core::{
     Ages, BlockId, BlockPool, BlockRef, DevicePort, ImmutableBlock, Parents, Priority, SequenceHash,
@@ -208,7 +208,7 @@ pub(super) struct Stack {
     pub(super) memory: Option<Arc<HostMemory>>,
     /// Blocks of staging.
     pub(super) staging: usize,
-    pub(super) disk: Option<Arc<dyn DiskPort>>,
+    pub(super) disk: Option<Arc<dyn TierPort>>,
     pub(super) needs: Needs,
     /// How often blocks have been used of late; none where nobody asks.
     pub(super) heat: Option<Sketch>,
@@ -289,7 +289,7 @@ impl Stack {
 
     /// Whether the disk has a block, which has this class from now on.
     pub(super) fn on_disk(&self, hash: SequenceHash, class: Priority) -> bool {
-        let there = self.disk.as_ref().and_then(|disk| disk.find(hash));
+        let there = self.disk.as_ref().and_then(|disk| disk.find(hash, false));
         there.is_some_and(|there| {
             if there.priority() != below(class) {
                 there.set_priority(below(class));
@@ -321,7 +321,7 @@ impl Stack {
 pub(super) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
     if let (Some(disk), Some(slot)) = (&of.disk, slot) {
         of.disk_owners.hand_over(slot, TenantId::NOBODY);
-        disk.give_back(slot);
+        disk.release(slot);
         out.given_back = true;
     }
 }

@@ -24,7 +24,7 @@ use super::onboarding::Link;
 use super::tenants::{Piece, TenantId};
 use super::traffic::{At, Id, Traffic};
 use super::watch::Since;
-use crate::transfer::{Cause, Class, Copy, DiskRead, Failure, HostSide, Path};
+use crate::transfer::{Cause, Class, Copy, Failure, HostSide, Path, TierRead};
 use kvstrata_core::{BlockId, BlockRef, Priority};
 use kvstrata_ffi::disk::{Name, Urgency};
 use std::ops::Range;
@@ -165,7 +165,7 @@ impl Traffic {
             let (of, slot, hash, request) = (up.stack, block.id, up.name.hash, up.request);
             self.note_staged(inner, of, staged, Id::Up(key));
             let landing = inner.landing().of_read(token);
-            let read = DiskRead { token, slot, hash, urgency, buffer, landing };
+            let read = TierRead { token, slot, hash, urgency, buffer, landing };
             return self.out.read(Arc::clone(disk), read, request);
         }
         let (from, verify) = match up.source {
@@ -384,7 +384,7 @@ impl Traffic {
         if let (Source::Host(block), Cause::Mismatch) = (up.source, failure.cause)
             && let (Some(host), Some(disk)) = (&stack.host, &stack.disk)
             && up.class != Class::Prefetch
-            && let Some(lower) = disk.lookup(up.name.hash)
+            && let Some(lower) = disk.find(up.name.hash, true)
         {
             // Layers that have landed were verified, and somebody may compute with them: it goes on behind them.
             up.source = Source::Disk(lower.into_ref(), None);
@@ -418,7 +418,7 @@ impl Traffic {
                     }
                     stack.release_slot(block);
                     if spoilt {
-                        disk.unregister(block);
+                        disk.forget(block);
                         if stack.disk_owners.owner(block.id) == up.tenant
                             && disk.pool().registered(block.id).is_none()
                         {

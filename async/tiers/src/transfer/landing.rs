@@ -35,7 +35,7 @@ pub trait Lands: Send + Sync {
 /// end gives a landing of its own, and keeps this one for the answer.
 ///
 /// ```compile_fail,E0599
-/// fn two_duties(read: &kvstrata::transfer::DiskRead) -> kvstrata::transfer::Landing {
+/// fn two_duties(read: &kvstrata::transfer::TierRead) -> kvstrata::transfer::Landing {
 ///     read.landing.clone()
 /// }
 /// ```

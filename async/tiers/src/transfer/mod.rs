@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   manager ── queue a path ── Copies ──► DeviceMover (device ↔ host memory) ──┐
-//!      ▲                    └─ DiskRead, DiskWrite ──► DiskPort (host ↔ disk) ─┤
+//!      ▲                    └─ TierRead, TierWrite ──► TierPort (host ↔ tier) ─┤
 //!      └─────────────── Landing: each is answered, once, whatever happens ◄────┘
 //! ```
 //!
@@ -17,7 +17,7 @@
 //! | `copies.rs`, `landing.rs` | what a mover is given, and how it answers |
 //! | `queue.rs` | the queue of a path: classes, turns of requests, bytes in flight; the bytes that an iteration allows |
 //! | `patience.rs`, `breaker.rs` | how long requests wait for writes below; when a path takes too long for more |
-//! | `port.rs` | the ports: what moves bytes |
+//! | `port.rs`, `tier_port.rs` | the ports: a device, a tier below host memory |
 
 mod breaker;
 mod copies;
@@ -28,6 +28,7 @@ mod path;
 mod patience;
 mod port;
 mod queue;
+mod tier_port;
 mod tier_stats;
 
 pub use breaker::Breaker;
@@ -37,6 +38,10 @@ pub use landing::{Landed, Landing, Lands, Token};
 pub use memory::{HostMemory, MemoryError};
 pub use path::{Class, Path};
 pub use patience::Patience;
-pub use port::{Closing, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting};
+pub use port::DeviceMover;
 pub use queue::{Allowance, Limits, Popped, Queue, Ticket};
+pub use tier_port::{
+    Admits, Closing, Counts, Erases, Erasing, Extras, Forgetting, Lasts, Loses, Reserve, TierFacts, TierPort,
+    TierRead, TierWrite,
+};
 pub use tier_stats::{FailedTransfers, Rejected, RejectedAtOpening, RejectedReads, TierStats, VolumeStates};

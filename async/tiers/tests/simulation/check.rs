@@ -5,7 +5,7 @@ use crate::recorder::lock;
 use crate::sim::Kept;
 use crate::world::{LONG, World};
 use kvstrata_tiers::Tier;
-use kvstrata_tiers::transfer::{Cause, DiskPort, Path};
+use kvstrata_tiers::transfer::{Cause, Path, TierPort};
 
 impl World {
     /// Conservation, and the bytes of all that is held.

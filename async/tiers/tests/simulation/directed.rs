@@ -185,7 +185,7 @@ fn a_disk_is_persisted_to_from_wherever_a_block_is() {
         let done = manager.persist(&all).await;
         assert_eq!((done.copied + done.there, done.refused + done.failed), (9, 0));
         let disk = world.disk.as_ref().expect("over a disk");
-        use kvstrata_tiers::transfer::DiskPort;
+        use kvstrata_tiers::transfer::TierPort;
         assert!(all.iter().all(|hash| disk.pool().contains(*hash)));
     });
 }

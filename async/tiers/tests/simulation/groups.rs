@@ -16,7 +16,7 @@ use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{BlockId, PoolConfig, SequenceHash};
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_testing::seeds::Seeds;
-use kvstrata_tiers::transfer::{DiskPort, HostMemory};
+use kvstrata_tiers::transfer::{HostMemory, TierPort};
 use kvstrata_tiers::{
     Blocks, BlocksMut, GroupsMatch, GroupsOnboarded, Needs, OnboardOptions, Rules, StackParts, Tiers,
 };
@@ -91,7 +91,7 @@ impl Model {
                 mover: Arc::<SimMover>::clone(&mover),
                 memory: (host + staging > 0).then_some(memory),
                 host: (host > 0).then(|| PoolConfig::new(host).lanes(1).seed(1)),
-                disk: disk.clone().map(|disk| -> Arc<dyn DiskPort> { disk }),
+                disk: disk.clone().map(|disk| -> Arc<dyn TierPort> { disk }),
                 block_bytes: BYTES as u64,
                 layers: LAYERS.len() as u32,
                 needs,

@@ -6,13 +6,12 @@ use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, Priority, Sequ
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_ffi::disk::OwnerId;
 use kvstrata_tiers::transfer::{
-    Closing, Copies, DeviceMover, DiskPort, DiskRead, DiskWrite, Erasing, Forgetting, HostSide, Landed,
-    Landing, Lands, Path,
+    Closing, Copies, DeviceMover, Extras, Forgetting, HostSide, Landed, Landing, Lands, Lasts, Path, Reserve,
+    TierFacts, TierPort, TierRead, TierWrite,
 };
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// What was noted.
 #[derive(Debug, Default)]
@@ -215,7 +214,7 @@ pub struct WatchedDisk<D> {
     pub rots: bool,
 }
 
-impl<D: DiskPort> WatchedDisk<D> {
+impl<D: TierPort> WatchedDisk<D> {
     fn ear(&self, path: Path, hash: SequenceHash, landing: Landing) -> Landing {
         let about = vec![(path, hash.to_u128())];
         lock(&self.notes).begins(path, hash.to_u128());
@@ -224,77 +223,35 @@ impl<D: DiskPort> WatchedDisk<D> {
     }
 }
 
-impl<D: DiskPort> DiskPort for WatchedDisk<D> {
+impl<D: TierPort> WatchedDisk<D> {
+    fn port(&self) -> &dyn TierPort {
+        &*self.disk
+    }
+}
+
+impl<D: TierPort> TierPort for WatchedDisk<D> {
     fn pool(&self) -> &BlockPool {
         self.disk.pool()
     }
 
-    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
-        self.disk.recovered()
+    fn facts(&self) -> TierFacts {
+        self.disk.facts()
     }
 
-    fn lookup(&self, hash: SequenceHash) -> Option<ImmutableBlock<'_>> {
-        self.disk.lookup(hash)
+    fn find(&self, hash: SequenceHash, uses: bool) -> Option<ImmutableBlock<'_>> {
+        self.disk.find(hash, uses)
     }
 
-    fn used(&self, hash: SequenceHash) {
-        self.disk.used(hash);
+    fn reserve(&self, which: Reserve, slots: &mut Vec<BlockId>) {
+        self.disk.reserve(which, slots);
     }
 
-    fn admits(&self, hash: SequenceHash, now: Duration) -> bool {
-        self.disk.admits(hash, now)
-    }
-
-    fn take(&self, wanted: usize, slots: &mut Vec<BlockId>) {
-        self.disk.take(wanted, slots);
-    }
-
-    fn take_this(&self, block: BlockRef) -> Option<BlockId> {
-        self.disk.take_this(block)
-    }
-
-    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
-        self.disk.erase(slots, zero)
-    }
-
-    fn give_back(&self, slot: BlockId) {
-        self.disk.give_back(slot);
-    }
-
-    fn forget_given_back(&self) {
-        self.disk.forget_given_back();
-    }
-
-    fn erase_left(&self) -> Forgetting {
-        self.disk.erase_left()
-    }
-
-    fn forget_for_good(&self) -> Forgetting {
-        self.disk.forget_for_good()
-    }
-
-    fn reads_at_once(&self) -> u32 {
-        self.disk.reads_at_once()
-    }
-
-    fn writes_at_once(&self) -> u32 {
-        self.disk.writes_at_once()
-    }
-
-    fn losses(&self) -> u64 {
-        self.disk.losses()
-    }
-
-    fn is_lost(&self, slot: BlockId) -> bool {
-        self.disk.is_lost(slot)
-    }
-
-    fn read(&self, read: DiskRead) {
+    fn read(&self, read: TierRead) {
         let landing = self.ear(Path::DiskToDevice, read.hash, read.landing);
-        self.disk.read(DiskRead { landing, ..read });
+        self.disk.read(TierRead { landing, ..read });
     }
 
-    fn write(&self, write: DiskWrite) {
+    fn write(&self, write: TierWrite) {
         let first = u64::from_le_bytes(write.bytes[..8].try_into().expect("8 bytes"));
         let partial = lock(&self.notes).partial.get(&first).copied();
         let of = partial.unwrap_or(write.name.hash);
@@ -304,15 +261,33 @@ impl<D: DiskPort> DiskPort for WatchedDisk<D> {
                 .push(format!("{:?} is written, and these are other bytes", write.name.hash));
         }
         let landing = self.ear(Path::HostToDisk, write.name.hash, write.landing);
-        self.disk.write(DiskWrite { landing, ..write });
+        self.disk.write(TierWrite { landing, ..write });
     }
 
-    fn unregister(&self, block: BlockRef) {
-        self.disk.unregister(block);
+    fn release(&self, slot: BlockId) {
+        self.disk.release(slot);
     }
 
-    fn describe(&self) -> String {
-        self.disk.describe()
+    fn forget(&self, block: BlockRef) {
+        self.disk.forget(block);
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras { lasts: Some(self), ..self.disk.extras() }
+    }
+}
+
+impl<D: TierPort> Lasts for WatchedDisk<D> {
+    fn recovered(&self) -> Vec<(BlockId, OwnerId)> {
+        self.port().recovered()
+    }
+
+    fn forget_released(&self) {
+        self.port().forget_released();
+    }
+
+    fn forget_for_good(&self) -> Forgetting {
+        self.port().forget_for_good()
     }
 
     fn close(&self) -> Option<Closing> {

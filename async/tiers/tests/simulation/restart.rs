@@ -11,7 +11,7 @@ use crate::world::World;
 use kvstrata_core::storage::DevicePort;
 use kvstrata_core::{BlockId, SequenceHash};
 use kvstrata_tiers::Tier;
-use kvstrata_tiers::transfer::DiskPort;
+use kvstrata_tiers::transfer::TierPort;
 use kvstrata_tiers::{OnboardOptions, Purge, Tiers};
 use std::rc::Rc;
 use std::time::Duration;

@@ -7,7 +7,7 @@ use kvstrata_core::SequenceHash;
 use kvstrata_core::storage::DevicePort;
 use kvstrata_testing::virtual_time::Instant;
 use kvstrata_tiers::scheduler::Gate;
-use kvstrata_tiers::transfer::{Cause, Class, DiskPort};
+use kvstrata_tiers::transfer::{Cause, Class, Loses};
 use kvstrata_tiers::{
     BlocksMut, OffloadOptions, Onboard, OnboardError, OnboardOptions, Purge, PurgeError, Purged, Resumed,
 };

@@ -15,7 +15,7 @@ use kvstrata_core::{BlockId, Policy, PoolConfig, SequenceHash};
 use kvstrata_core::{Hasher, Keyed};
 use kvstrata_ffi::device::SimDevice;
 use kvstrata_testing::virtual_time::{self, Instant, JoinHandle, spawn_local, timeout};
-use kvstrata_tiers::transfer::{DiskPort, HostMemory};
+use kvstrata_tiers::transfer::{HostMemory, TierPort};
 use kvstrata_tiers::{Hashing, Needs, Rules, StackParts, Tiers, TiersParts};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ impl World {
         let watched =
             Watched { mover: Arc::clone(&mover), device: Arc::clone(&device), notes: Arc::clone(&notes) };
         let rots = settings.rot > 0;
-        let port = disk.as_ref().map(|disk| -> Arc<dyn DiskPort> {
+        let port = disk.as_ref().map(|disk| -> Arc<dyn TierPort> {
             Arc::new(WatchedDisk { disk: Arc::clone(disk), notes: Arc::clone(&notes), rots })
         });
         let stack = StackParts {

@@ -60,6 +60,10 @@ struct Ground {
 }
 
 impl Ground {
+    fn port(&self) -> &dyn TierPort {
+        &self.mover
+    }
+
     fn new() -> Ground {
         let folder = tempfile::tempdir().expect("a directory");
         let volume = VolumeOptions::new(folder.path().join("volume"), SLOTS, BYTES).keep(false).queue(QUEUE);
@@ -68,7 +72,7 @@ impl Ground {
         let mover = DiskMover::new(Arc::new(tier.expect("a tier").0), runtime.handle());
         let (arena, ear) = (HostArena::new(32, BYTES).expect("memory"), Arc::new(Ear(Mutex::default())));
         let mut spare = Vec::new();
-        mover.take(1, &mut spare);
+        mover.reserve(Reserve::Some(1), &mut spare);
         Ground { stalled: None, mover, arena, ear, runtime, spare: spare[0], _folder: folder }
     }
 
@@ -78,14 +82,14 @@ impl Ground {
 
     fn take(&self) -> BlockId {
         let mut slots = Vec::new();
-        self.mover.take(1, &mut slots);
+        self.mover.reserve(Reserve::Some(1), &mut slots);
         slots.pop().expect("a slot")
     }
 
     fn write(&self, slot: BlockId, number: u64) {
         let bytes = self.arena.read(number as usize).expect("idle");
         let name = Name { hash: hash(number), parent: None, owner: OwnerId::NOBODY };
-        self.mover.write(DiskWrite { token: Token(number), slot, name, bytes, landing: self.landing() });
+        self.mover.write(TierWrite { token: Token(number), slot, name, bytes, landing: self.landing() });
     }
 
     /// Stops the ring thread, and fills the queue of writes.
@@ -149,17 +153,17 @@ fn what_would_have_to_wait_is_given_up_where_there_is_no_thread_and_its_buffers_
     assert_eq!(ground.mover.pool().free(), free + 1, "nor its slot, which held nothing");
     assert_eq!(ground.mover.tier().stats().abandoned, 0);
     // A slot that held something waits for somebody who may wait.
-    let block = ground.mover.lookup(hash(1)).expect("stored").downgrade();
-    let stale = ground.mover.take_this(block).expect("nobody holds it");
-    ground.mover.give_back(stale);
-    ground.mover.forget_given_back();
+    let block = ground.mover.find(hash(1), true).expect("stored").downgrade();
+    let stale = ground.port().reserve_this(block).expect("nobody holds it");
+    ground.mover.release(stale);
+    ground.mover.forget_released();
     assert_eq!(ground.mover.pool().free(), free + 1);
     // What is to wait for the device is answered as not done.
     let slot = ground.take();
     assert_eq!(ground.runtime.block_on(ground.mover.erase(vec![slot], false)), [slot]);
     assert!(!ground.runtime.block_on(ground.mover.forget_for_good()));
     ground.without_threads(false);
-    ground.mover.forget_given_back();
+    ground.mover.forget_released();
     drop(ground.stalled.take());
     ground.free(free + 1);
     assert_eq!(ground.runtime.block_on(ground.mover.erase(vec![slot], false)), []);
@@ -181,9 +185,9 @@ fn what_is_given_back_while_the_queue_is_full_costs_one_errand() {
     let (go_on, waits) = channel::<()>();
     tier.errands[0].run(Box::new(move |_| _ = waits.recv()));
     for number in 1..=4 {
-        let block = ground.mover.lookup(hash(number)).expect("stored").downgrade();
-        ground.mover.give_back(ground.mover.take_this(block).expect("nobody holds it"));
-        ground.mover.forget_given_back();
+        let block = ground.mover.find(hash(number), true).expect("stored").downgrade();
+        ground.mover.release(ground.port().reserve_this(block).expect("nobody holds it"));
+        ground.mover.forget_released();
     }
     // The thread may not have taken the first of all yet.
     let since = Instant::now();
@@ -258,7 +262,7 @@ fn a_read_that_has_failed_is_given_up_where_nobody_can_end_its_record() {
     let read = |ground: &Ground| {
         let (token, hash, urgency, landing) = (Token(9), hash(1), Urgency::Urgent, ground.landing());
         let buffer = short.write(0).expect("idle");
-        ground.mover.read(DiskRead { token, slot, hash, urgency, buffer, landing });
+        ground.mover.read(TierRead { token, slot, hash, urgency, buffer, landing });
     };
     ground.fill();
     ground.without_threads(true);

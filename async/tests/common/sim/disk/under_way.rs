@@ -6,24 +6,24 @@ use futures_channel::oneshot;
 use kvstrata_core::BlockId;
 use kvstrata_ffi::arena::{BlockRead, BlockWrite};
 use kvstrata_ffi::disk::Name;
-use kvstrata_tiers::transfer::{Cause, DiskRead, DiskWrite, Failure, Landed};
+use kvstrata_tiers::transfer::{Cause, Failure, Landed, TierRead, TierWrite};
 use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 pub(super) struct Reading {
     pub(super) disk: Arc<Disk>,
-    pub(super) read: Option<DiskRead>,
+    pub(super) read: Option<TierRead>,
 }
 
 impl Reading {
-    fn answer(&mut self, outcome: impl FnOnce(&mut Books, &mut DiskRead) -> Result<(), Cause>) {
+    fn answer(&mut self, outcome: impl FnOnce(&mut Books, &mut TierRead) -> Result<(), Cause>) {
         let Some(mut read) = self.read.take() else { return };
         let mut books = lock(&self.disk.books);
         books.ends(read.slot, false);
         books.in_flight[READS] -= 1;
         let outcome = outcome(&mut books, &mut read);
         drop(books);
-        let DiskRead { token, buffer, landing, .. } = read;
+        let TierRead { token, buffer, landing, .. } = read;
         let answer: Result<BlockWrite, Failure> = match outcome {
             Ok(()) => Ok(buffer),
             Err(cause) => {
@@ -53,13 +53,13 @@ impl Drop for Reading {
 
 pub(super) struct Writing {
     pub(super) disk: Arc<Disk>,
-    pub(super) write: Option<DiskWrite>,
+    pub(super) write: Option<TierWrite>,
     /// The bytes as they were at the start, if they were read then.
     pub(super) early: Option<Vec<u8>>,
 }
 
 impl Writing {
-    fn answer(&mut self, outcome: impl FnOnce(&Disk, &mut Books, &DiskWrite) -> Result<(), Cause>) {
+    fn answer(&mut self, outcome: impl FnOnce(&Disk, &mut Books, &TierWrite) -> Result<(), Cause>) {
         let Some(write) = self.write.take() else { return };
         let mut books = lock(&self.disk.books);
         books.ends(write.slot, true);
@@ -80,7 +80,7 @@ impl Writing {
         }
         drop(books);
         self.disk.try_forget();
-        let DiskWrite { token, bytes, landing, .. } = write;
+        let TierWrite { token, bytes, landing, .. } = write;
         let answer: Result<BlockRead, Failure> = outcome.map_err(Failure::of).map(|()| bytes);
         landing.land(Landed::Write(token, answer));
     }

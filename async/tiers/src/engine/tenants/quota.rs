@@ -32,7 +32,7 @@ use crate::engine::inner::Inner;
 use crate::engine::stack::{Books, Stack};
 use crate::engine::traffic::Traffic;
 use crate::tier::Tier;
-use crate::transfer::Class;
+use crate::transfer::{Class, Reserve};
 use kvstrata_core::pool::Passed;
 use kvstrata_core::{BlockId, BlockPool, BlockRef};
 use kvstrata_ffi::disk::Name;
@@ -225,10 +225,10 @@ impl Traffic {
             let looks = line.own_looks.entry((Tier::Disk, tenant)).or_default();
             let own = next_own_victim(looks, disk.pool(), |slot| owners.counted(slot), tenant, state);
             // Its credit is the new one's.
-            return disk.take_this(own?).map(|slot| (slot, tenant));
+            return disk.reserve_this(own?).map(|slot| (slot, tenant));
         }
         loop {
-            disk.take(1, &mut self.slots);
+            disk.reserve(Reserve::Some(1), &mut self.slots);
             let Some(slot) = self.slots.pop() else {
                 owners.give(tenant, 1);
                 return None;

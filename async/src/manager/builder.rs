@@ -1,0 +1,122 @@
+//! A manager over an engine's own device memory, or on a runtime of the caller's choice.
+
+use super::KvBlockManager;
+use super::build::{self, BuildError};
+use super::devices;
+use crate::config::{Group, ManagerConfig};
+use crate::transfer::{DeviceMover, HostMemory};
+use kvstrata_core::DevicePort;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use tokio::runtime::Handle;
+
+/// A group's blocks in a device, and what moves their bytes.
+pub struct Device {
+    pub(super) mover: Arc<dyn DeviceMover>,
+    pub(super) port: Option<Arc<dyn DevicePort>>,
+    /// What there is to say of it, for people.
+    pub(super) note: Option<String>,
+}
+
+impl Device {
+    /// Blocks whose bytes this mover copies to and from the host memory of the group.
+    #[must_use]
+    pub fn new(mover: Arc<dyn DeviceMover>) -> Device {
+        Device { mover, port: None, note: None }
+    }
+
+    /// What reaches the blocks' bytes besides ([`Group::device_port`](super::Group::device_port)), for callers whose kernels do not.
+    #[must_use]
+    pub fn port(self, port: Arc<dyn DevicePort>) -> Device {
+        Device { port: Some(port), ..self }
+    }
+
+    /// What [`describe`](super::Tiers::describe) says of it besides.
+    #[must_use]
+    pub fn note(self, note: impl Into<String>) -> Device {
+        Device { note: Some(note.into()), ..self }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Device({})", self.mover.describe())
+    }
+}
+
+/// Why an engine's device was not opened.
+pub type DeviceError = Box<dyn Error + Send + Sync>;
+
+type Open<'b> = dyn FnMut(&Group, &Arc<HostMemory>) -> Result<Device, DeviceError> + 'b;
+
+/// Builds a manager.
+#[must_use = "build() makes the manager"]
+pub struct ManagerBuilder<'b> {
+    config: &'b ManagerConfig,
+    device: Option<Box<Open<'b>>>,
+    runtime: Option<Handle>,
+}
+
+impl KvBlockManager {
+    /// Builds a manager of settings over an engine's own device memory.
+    pub fn builder(config: &ManagerConfig) -> ManagerBuilder<'_> {
+        ManagerBuilder { config, device: None, runtime: None }
+    }
+}
+
+impl<'b> ManagerBuilder<'b> {
+    /// Takes the engine's device in place of the one that `device.kind` says. `open` is called once for each group of layers, with the
+    /// group's settings and the host memory that the mover copies to and from. The device has as many blocks as `device.blocks` says
+    /// ([`ManagerConfig::blocks_of`]).
+    ///
+    /// ```
+    /// # use kvstrata::manager::Device;
+    /// # use kvstrata::{KvBlockManager, ManagerConfig, Tier, movers::ThreadsMover};
+    /// # use kvstrata_ffi::device::SimDevice;
+    /// # use std::sync::Arc;
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let config = ManagerConfig::builder().device_blocks(8).host_blocks(16).build()?;
+    /// let manager = KvBlockManager::builder(&config)
+    ///     .device(|group, memory| {
+    ///         // The engine's tensors; here host memory poses as them.
+    ///         let blocks = config.blocks_of(group, Tier::Device) as usize;
+    ///         let tensors = Arc::new(SimDevice::with_layers(0, blocks, &[group.block_bytes() as usize])?);
+    ///         let mover = ThreadsMover::new(Arc::clone(&tensors), Arc::clone(memory), 1)?;
+    ///         Ok(Device::new(Arc::new(mover)).port(tensors))
+    ///     })
+    ///     .build()?;
+    /// assert_eq!(manager.capacity(Tier::Device), 8);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn device(
+        self,
+        open: impl FnMut(&Group, &Arc<HostMemory>) -> Result<Device, DeviceError> + 'b,
+    ) -> ManagerBuilder<'b> {
+        ManagerBuilder { device: Some(Box::new(open)), ..self }
+    }
+
+    /// Runs the manager on this runtime, which has timers and outlives it; else on the one that [`build`](ManagerBuilder::build) is called
+    /// in, or on one of its own.
+    pub fn runtime(self, runtime: Handle) -> ManagerBuilder<'b> {
+        ManagerBuilder { runtime: Some(runtime), ..self }
+    }
+
+    /// The manager.
+    ///
+    /// # Errors
+    /// [`BuildError`]: memory, a device or a volume that cannot be had.
+    pub fn build(self) -> Result<KvBlockManager, BuildError> {
+        let ManagerBuilder { config, device, runtime } = self;
+        let Some(mut open) = device else {
+            let simulated = devices::is_simulated(config);
+            return build::from_config(config, runtime, simulated, &mut |group, memory| {
+                devices::open(config, group, memory)
+            });
+        };
+        build::from_config(config, runtime, false, &mut |group, memory| {
+            open(group, memory).map_err(|source| BuildError::OwnDevice { group: group.name.clone(), source })
+        })
+    }
+}
