@@ -14,8 +14,8 @@
 //! |---|---|
 //! | `sys.rs` | the driver's entries, found at run time |
 //! | `code.rs`, `error.rs` | the driver's codes; what can go wrong, and what to do |
-//! | `driver.rs`, `context.rs` | the driver; a device, its context, its quarantine |
-//! | `memory.rs`, `ipc.rs` | device memory: allocated, lent, another process's |
+//! | `driver.rs`, `description.rs`, `context.rs` | the driver; what a device is; one that is open, its context, its quarantine |
+//! | `memory.rs`, `ipc.rs`, `imports.rs` | device memory: allocated, lent, another process's, which is opened once |
 //! | `pinned.rs`, `populate.rs`, `numa.rs` | host memory that devices reach |
 //! | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | what the driver executes in order |
 //! | `engine.rs`, `capture.rs` | order with the engine's streams; its graph captures |
@@ -34,10 +34,12 @@ mod code;
 mod completion;
 mod context;
 mod copy;
+mod description;
 mod driver;
 mod engine;
 mod error;
 mod event;
+mod imports;
 mod ipc;
 mod memory;
 mod module;
@@ -54,8 +56,9 @@ mod work;
 pub use batch::{Batch, Held, RegionId};
 pub use code::CudaCode;
 pub use completion::Way;
-pub use context::{CudaDevice, DeviceDescription, DeviceMemoryInfo, Leaked};
+pub use context::{CudaDevice, DeviceMemoryInfo, Leaked};
 pub use copy::Direction;
+pub use description::DeviceDescription;
 pub use driver::{CudaDriver, DriverDescription};
 pub use engine::{EngineEvent, EngineStream, LentStream};
 pub use error::{CudaError, Fault};
