@@ -21,7 +21,7 @@
 //! | `engine.rs`, `capture.rs` | order with the engine's streams; its graph captures |
 //! | `back.rs` | what goes back to the driver, at once or later |
 //! | `batch.rs` | what a transfer touches and copies |
-//! | `queue.rs`, `work.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
+//! | `queue.rs`, `slots.rs`, `work.rs`, `rejected.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
 //! | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
 //!
 //! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`ffi/double/`), which counts misuse; those that need a
@@ -48,6 +48,8 @@ mod pinned;
 mod plan;
 mod populate;
 mod queue;
+mod rejected;
+mod slots;
 mod stream;
 mod sys;
 mod transfer;
@@ -72,7 +74,8 @@ pub use plan::{
     BadCosts, CopyCosts, CopyOptions, CostSource, CudaCopy, CudaKernels, CudaSums, DirectionCosts, Fragments,
     Place, PreparedCopy, Route, SumOptions, SummedCopy, TuneOptions, tune,
 };
-pub use queue::{QueueOptions, Rejected, TransferQueue};
+pub use queue::{QueueOptions, TransferQueue};
+pub use rejected::Rejected;
 pub use stream::{CudaStream, Purpose};
 pub use transfer::Transfer;
 pub use work::Work;

@@ -8,7 +8,8 @@
 
 use super::super::batch::Batch;
 use super::super::error::CudaError;
-use super::super::queue::{Rejected, TransferQueue};
+use super::super::queue::TransferQueue;
+use super::super::rejected::Rejected;
 use super::super::transfer::Transfer;
 use super::super::{Direction, RegionId};
 use super::place::{Place, Stretches};
