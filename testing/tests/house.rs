@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const CRATES: [(&str, usize); 8] = [
     ("core", 4),
     ("kernels", 4),
-    ("ffi", 15),
+    ("ffi", 4),
     ("async/tiers", 37),
     ("async/backends", 4),
     ("async/config", 4),

@@ -11,8 +11,6 @@
 //!   registered.
 //! - I2: the driver is called, and owners are dropped, under no lock.
 
-use super::context::CudaDevice;
-use super::error::CudaError;
 use super::sys::{Api, CUevent, CUmodule, CUstream, Code};
 use core::any::Any;
 use core::ffi::c_void;
@@ -33,7 +31,7 @@ pub(super) enum Thing {
 unsafe impl Send for Thing {}
 
 impl Thing {
-    fn operation(&self) -> &'static str {
+    pub(super) fn operation(&self) -> &'static str {
         match self {
             Thing::Memory(_) => "cuMemFree",
             Thing::Import(_) => "cuIpcCloseMemHandle",
@@ -45,8 +43,8 @@ impl Thing {
     }
 
     /// # Safety
-    /// As for [`CudaDevice::give_back`], with the context bound.
-    unsafe fn call(&self, api: &Api) -> Code {
+    /// As for `CudaDevice::give_back`, with the context bound.
+    pub(super) unsafe fn call(&self, api: &Api) -> Code {
         match *self {
             // SAFETY: the caller's promise, here and below.
             Thing::Memory(address) => unsafe { (api.cuMemFree_v2)(address) },
@@ -65,10 +63,10 @@ impl Thing {
 }
 
 /// A thing on its way back, its bytes, and what must outlive it.
-struct Return {
-    thing: Thing,
-    bytes: u64,
-    holds: Option<Arc<dyn Any + Send + Sync>>,
+pub(super) struct Return {
+    pub(super) thing: Thing,
+    pub(super) bytes: u64,
+    pub(super) holds: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What a device is to be given back when it takes it.
@@ -83,63 +81,25 @@ impl Deferred {
         // Nothing panics under the lock.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl CudaDevice {
-    /// Gives something back to the driver; what it `holds` is dropped when the driver has taken it, or never.
-    ///
-    /// # Safety
-    /// Made by us in this device's context, given back here alone, and nothing that is in flight uses it.
-    pub(super) unsafe fn give_back(
-        &self,
-        thing: Thing,
-        bytes: u64,
-        holds: Option<Arc<dyn Any + Send + Sync>>,
-    ) {
-        self.settle();
-        if let Some(back) = self.try_back(Return { thing, bytes, holds }) {
-            self.deferred.lock().push(back);
-            // Relaxed, here and below: a hint; who does not see it yet leaves the list to who comes next.
-            self.deferred.some.store(true, Relaxed);
-        }
+    /// Keeps what was refused for now.
+    pub(super) fn push(&self, back: Return) {
+        self.lock().push(back);
+        // Relaxed, here and below: a hint; who does not see it yet leaves the list to who comes next.
+        self.some.store(true, Relaxed);
     }
 
-    /// Tries again what was refused for now. Nothing to do, it costs one load.
-    pub(super) fn settle(&self) {
-        if self.deferred.some.load(Relaxed) {
-            self.deferred.some.store(false, Relaxed);
-            let list = core::mem::take(&mut *self.deferred.lock());
-            for back in list {
-                if let Some(back) = self.try_back(back) {
-                    self.deferred.lock().push(back);
-                    self.deferred.some.store(true, Relaxed);
-                }
-            }
+    /// All of them, if the hint says that there are some. Nothing to do, it costs one load.
+    pub(super) fn take_some(&self) -> Vec<Return> {
+        if !self.some.load(Relaxed) {
+            return Vec::new();
         }
+        self.some.store(false, Relaxed);
+        self.take_all()
     }
 
-    /// The last one: what is refused now is left for ever.
-    pub(super) fn settle_for_good(&self) {
-        self.settle();
-        let list = core::mem::take(&mut *self.deferred.lock());
-        list.into_iter().for_each(|back| self.forget(back));
-    }
-
-    /// What was refused for now, as it was.
-    fn try_back(&self, back: Return) -> Option<Return> {
-        // SAFETY: the promise of `give_back`; the driver has not taken it yet, or it would not be here.
-        match self.call(back.thing.operation(), |api| unsafe { back.thing.call(api) }) {
-            Ok(()) => {}
-            Err(CudaError::Refused { fault, .. }) if fault.code.is_passing() => return Some(back),
-            Err(_) => self.forget(back),
-        }
-        None
-    }
-
-    fn forget(&self, back: Return) {
-        match back.holds {
-            Some(holds) => self.keep(Box::new(holds), back.bytes),
-            None => self.leak(back.bytes),
-        }
+    /// All of them.
+    pub(super) fn take_all(&self) -> Vec<Return> {
+        core::mem::take(&mut *self.lock())
     }
 }

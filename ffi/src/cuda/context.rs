@@ -10,56 +10,19 @@
 //!   and counted ([`leaked`](CudaDevice::leaked)), and the context is not released.
 //! - I4: a process has one `CudaDevice` a context, so that all of it knows of the quarantine.
 
-use super::back::Deferred;
+use super::back::{Deferred, Return, Thing};
 use super::capture::Relaxed as CaptureRelaxed;
-use super::driver::{CudaDriver, check};
-use super::error::{CudaError, Fault};
-use super::ipc::Imports;
-use super::sys::{Api, CUcontext, CUdevice, CUdevice_attribute as Attribute, CUuuid, Code};
+use super::description::{DeviceDescription, describe};
+use super::driver::CudaDriver;
+use super::error::{CudaError, Fault, check};
+use super::imports::Imports;
+use super::sys::{Api, CUcontext, CUdevice, Code};
 use core::any::Any;
 use core::cell::Cell;
-use core::ffi::{CStr, c_char, c_int};
 use core::fmt;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-
-/// What a device is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DeviceDescription {
-    /// CUDA's number of it.
-    pub ordinal: u32,
-    /// Its name, "NVIDIA H100 80GB HBM3" for example.
-    pub name: String,
-    /// What tells it from every other device, in every process.
-    pub uuid: [u8; 16],
-    /// Domain, bus and device on the PCI bus, as in `/sys/bus/pci/devices`, in lower case.
-    pub pci_bus_id: String,
-    /// Streaming multiprocessors.
-    pub multiprocessors: u32,
-    /// Compute capability, major and minor.
-    pub capability: (u32, u32),
-    /// Threads a block at most.
-    pub block_threads: u32,
-    /// Bytes of memory.
-    pub memory_bytes: u64,
-}
-
-impl fmt::Display for DeviceDescription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeviceDescription {
-            ordinal,
-            name,
-            multiprocessors,
-            capability: (major, minor),
-            memory_bytes,
-            ..
-        } = self;
-        let gib = memory_bytes >> 30;
-        write!(f, "device {ordinal}: {name}, {gib} GiB, {multiprocessors} SMs, compute {major}.{minor}")
-    }
-}
 
 /// Memory of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +53,7 @@ pub struct CudaDevice {
     leaked_bytes: AtomicU64,
     batch_refused: AtomicBool,
     /// What the driver did not take back yet.
-    pub(super) deferred: Deferred,
+    deferred: Deferred,
     /// Other processes' memory that is open here, so that it is opened once.
     pub(super) imports: Imports,
 }
@@ -112,7 +75,7 @@ impl CudaDevice {
     /// # Errors
     /// [`CudaError`]: there is no such device, or the driver refuses it.
     pub fn open(driver: &Arc<CudaDriver>, ordinal: u32) -> Result<Arc<CudaDevice>, CudaError> {
-        let (device, description) = describe(driver, ordinal)?;
+        let (device, description) = describe(driver.api(), driver.describe().devices, ordinal)?;
         let api = driver.api();
         let _relaxed = CaptureRelaxed::new(api);
         let mut context = null_mut();
@@ -274,6 +237,58 @@ impl CudaDevice {
     }
 }
 
+/// What goes back to the driver (`back.rs`).
+impl CudaDevice {
+    /// Gives something back to the driver; what it `holds` is dropped when the driver has taken it, or never.
+    ///
+    /// # Safety
+    /// Made by us in this device's context, given back here alone, and nothing that is in flight uses it.
+    pub(super) unsafe fn give_back(
+        &self,
+        thing: Thing,
+        bytes: u64,
+        holds: Option<Arc<dyn Any + Send + Sync>>,
+    ) {
+        self.settle();
+        if let Some(back) = self.try_back(Return { thing, bytes, holds }) {
+            self.deferred.push(back);
+        }
+    }
+
+    /// Tries again what was refused for now. Nothing to do, it costs one load.
+    pub(super) fn settle(&self) {
+        for back in self.deferred.take_some() {
+            if let Some(back) = self.try_back(back) {
+                self.deferred.push(back);
+            }
+        }
+    }
+
+    /// The last one: what is refused now is left for ever.
+    fn settle_for_good(&self) {
+        self.settle();
+        self.deferred.take_all().into_iter().for_each(|back| self.forget(back));
+    }
+
+    /// What was refused for now, as it was.
+    fn try_back(&self, back: Return) -> Option<Return> {
+        // SAFETY: the promise of `give_back`; the driver has not taken it yet, or it would not be here.
+        match self.call(back.thing.operation(), |api| unsafe { back.thing.call(api) }) {
+            Ok(()) => {}
+            Err(CudaError::Refused { fault, .. }) if fault.code.is_passing() => return Some(back),
+            Err(_) => self.forget(back),
+        }
+        None
+    }
+
+    fn forget(&self, back: Return) {
+        match back.holds {
+            Some(holds) => self.keep(Box::new(holds), back.bytes),
+            None => self.leak(back.bytes),
+        }
+    }
+}
+
 /// What dead devices have, of all devices: theirs until the process ends (I3).
 static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
@@ -314,61 +329,4 @@ impl Drop for Unbind<'_> {
         // also when the device is quarantined.
         let _ = unsafe { (self.device.driver.api().cuCtxPopCurrent_v2)(&mut popped) };
     }
-}
-
-/// What a device is; makes no context.
-pub(super) fn describe(
-    driver: &CudaDriver,
-    ordinal: u32,
-) -> Result<(CUdevice, DeviceDescription), CudaError> {
-    let count = driver.describe().devices;
-    if ordinal >= count {
-        return Err(CudaError::NoSuchDevice { ordinal, count });
-    }
-    ask(driver.api(), ordinal).map_err(|fault| CudaError::Refused { device: ordinal, fault })
-}
-
-fn ask(api: &Api, ordinal: u32) -> Result<(CUdevice, DeviceDescription), Fault> {
-    let mut device = 0;
-    // SAFETY: `device` is ours; the ordinal is below a count that is an `int`.
-    check("cuDeviceGet", unsafe { (api.cuDeviceGet)(&mut device, ordinal as c_int) })?;
-    let attribute = |attribute| {
-        let mut value = 0;
-        // SAFETY: `value` is ours, `device` is the driver's.
-        let answer = unsafe { (api.cuDeviceGetAttribute)(&mut value, attribute, device) };
-        check("cuDeviceGetAttribute", answer).map(|()| u32::try_from(value).unwrap_or(0))
-    };
-    let mut name = [0_u8; 256];
-    // SAFETY: `name` is ours, and as long as the driver is told.
-    let answer =
-        unsafe { (api.cuDeviceGetName)(name.as_mut_ptr().cast::<c_char>(), name.len() as c_int, device) };
-    check("cuDeviceGetName", answer)?;
-    let mut bus = [0_u8; 32];
-    // SAFETY: as above.
-    let answer =
-        unsafe { (api.cuDeviceGetPCIBusId)(bus.as_mut_ptr().cast::<c_char>(), bus.len() as c_int, device) };
-    check("cuDeviceGetPCIBusId", answer)?;
-    let mut uuid = CUuuid { bytes: [0; 16] };
-    // SAFETY: `uuid` is ours.
-    check("cuDeviceGetUuid", unsafe { (api.cuDeviceGetUuid_v2)(&mut uuid, device) })?;
-    let mut bytes = 0;
-    // SAFETY: `bytes` is ours.
-    check("cuDeviceTotalMem", unsafe { (api.cuDeviceTotalMem_v2)(&mut bytes, device) })?;
-    let text = |bytes: &[u8]| {
-        CStr::from_bytes_until_nul(bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
-    };
-    let description = DeviceDescription {
-        ordinal,
-        name: text(&name),
-        uuid: uuid.bytes.map(|byte| byte.cast_unsigned()),
-        pci_bus_id: text(&bus).to_lowercase(),
-        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        capability: (
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        ),
-        block_threads: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
-        memory_bytes: bytes as u64,
-    };
-    Ok((device, description))
 }

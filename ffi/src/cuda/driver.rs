@@ -4,8 +4,8 @@
 //! between loads but the library itself, so that a driver which was not ready can be asked again.
 
 use super::code::CudaCode;
-use super::context::{self, DeviceDescription};
-use super::error::{CudaError, Fault, LEAST};
+use super::description::{self, DeviceDescription};
+use super::error::{CudaError, Fault, LEAST, check};
 use super::sys::{Api, BatchFailing, BatchPlain};
 use core::fmt;
 use std::sync::Arc;
@@ -95,7 +95,8 @@ impl CudaDriver {
     /// # Errors
     /// [`CudaError`]: there is no such device, or the driver refuses.
     pub fn describe_device(&self, ordinal: u32) -> Result<DeviceDescription, CudaError> {
-        context::describe(self, ordinal).map(|(_, description)| description)
+        description::describe(&self.api, self.description.devices, ordinal)
+            .map(|(_, description)| description)
     }
 
     pub(super) fn api(&self) -> &Api {
@@ -110,13 +111,5 @@ impl CudaDriver {
 impl fmt::Debug for CudaDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("CudaDriver").field(&self.description).finish()
-    }
-}
-
-/// A call's answer.
-pub(super) fn check(operation: &'static str, answer: i32) -> Result<(), Fault> {
-    match CudaCode::of(answer) {
-        None => Ok(()),
-        Some(code) => Err(Fault { operation, code }),
     }
 }

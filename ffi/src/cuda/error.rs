@@ -15,6 +15,14 @@ pub struct Fault {
     pub code: CudaCode,
 }
 
+/// A call's answer.
+pub(super) fn check(operation: &'static str, answer: i32) -> Result<(), Fault> {
+    match CudaCode::of(answer) {
+        None => Ok(()),
+        Some(code) => Err(Fault { operation, code }),
+    }
+}
+
 /// Why CUDA did not do what was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

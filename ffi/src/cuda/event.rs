@@ -93,6 +93,19 @@ impl CudaEvent {
     }
 }
 
+impl CudaStream {
+    /// What is queued from now on waits for what the event was recorded behind.
+    ///
+    /// # Errors
+    /// [`CudaError`]: the driver refuses.
+    pub fn wait_for(&self, event: &CudaEvent) -> Result<(), CudaError> {
+        self.device().call("cuStreamWaitEvent", |api| {
+            // SAFETY: both are live, and of contexts that the driver checks.
+            unsafe { (api.cuStreamWaitEvent)(self.raw(), event.raw(), 0) }
+        })
+    }
+}
+
 impl Drop for CudaEvent {
     fn drop(&mut self) {
         // SAFETY: made by us and destroyed once; the driver lets go of it when it has happened.

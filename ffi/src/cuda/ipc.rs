@@ -14,18 +14,16 @@
 
 use super::context::CudaDevice;
 use super::error::CudaError;
+use super::imports::DRIVER_BYTES;
 use super::memory::{DeviceStorage, allocation};
 use super::sys::CUipcMemHandle;
 use core::fmt;
 use kvstrata_core::storage::Storage;
-use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 /// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`, the only flag that there is, and required.
 const LAZY_PEER_ACCESS: u32 = 1;
-
-const DRIVER_BYTES: usize = 64;
 
 /// Memory that another process can open.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,9 +39,6 @@ pub struct IpcHandle {
     /// Of the allocation.
     all_bytes: u64,
 }
-
-/// Allocations that are open, by the driver's handle.
-pub(super) type Imports = Mutex<HashMap<[u8; DRIVER_BYTES], Weak<DeviceStorage>>>;
 
 impl IpcHandle {
     /// Bytes that [`to_bytes`](IpcHandle::to_bytes) gives.
@@ -89,7 +84,8 @@ impl IpcHandle {
             return Err(CudaError::OtherDevice { found, wanted });
         }
         let mut imports = device.imports.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = imports.get(&self.driver).and_then(Weak::upgrade) {
+        let open = imports.get(&self.driver).and_then(Weak::upgrade);
+        if let Some(open) = open.and_then(|open| open.downcast::<DeviceStorage>().ok()) {
             return Ok(open);
         }
         let handle = CUipcMemHandle { reserved: self.driver.map(|byte| byte.cast_signed()) };
@@ -100,7 +96,8 @@ impl IpcHandle {
         })?;
         let memory = DeviceStorage::imported(device, address, self.all_bytes);
         imports.retain(|_, open| open.strong_count() > 0);
-        imports.insert(self.driver, Arc::downgrade(&memory));
+        let open: Weak<DeviceStorage> = Arc::downgrade(&memory);
+        imports.insert(self.driver, open);
         Ok(memory)
     }
 

@@ -14,14 +14,14 @@
 //! |---|---|
 //! | `sys.rs` | the driver's entries, found at run time |
 //! | `code.rs`, `error.rs` | the driver's codes; what can go wrong, and what to do |
-//! | `driver.rs`, `context.rs` | the driver; a device, its context, its quarantine |
-//! | `memory.rs`, `ipc.rs` | device memory: allocated, lent, another process's |
+//! | `driver.rs`, `description.rs`, `context.rs` | the driver; what a device is; one that is open, its context, its quarantine |
+//! | `memory.rs`, `ipc.rs`, `imports.rs` | device memory: allocated, lent, another process's, which is opened once |
 //! | `pinned.rs`, `populate.rs`, `numa.rs` | host memory that devices reach |
 //! | `stream.rs`, `event.rs`, `copy.rs`, `module.rs` | what the driver executes in order |
 //! | `engine.rs`, `capture.rs` | order with the engine's streams; its graph captures |
 //! | `back.rs` | what goes back to the driver, at once or later |
 //! | `batch.rs` | what a transfer touches and copies |
-//! | `queue.rs`, `work.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
+//! | `queue.rs`, `slots.rs`, `work.rs`, `rejected.rs`, `completion.rs`, `transfer.rs` | submission, completion, ownership |
 //! | `plan/` | copy plans: by the copy engine or a kernel, whichever is cheaper |
 //!
 //! The tests (`ffi/tests/cuda/`) run all of it over a test double of libcuda (`ffi/double/`), which counts misuse; those that need a
@@ -34,10 +34,12 @@ mod code;
 mod completion;
 mod context;
 mod copy;
+mod description;
 mod driver;
 mod engine;
 mod error;
 mod event;
+mod imports;
 mod ipc;
 mod memory;
 mod module;
@@ -46,6 +48,8 @@ mod pinned;
 mod plan;
 mod populate;
 mod queue;
+mod rejected;
+mod slots;
 mod stream;
 mod sys;
 mod transfer;
@@ -54,8 +58,9 @@ mod work;
 pub use batch::{Batch, Held, RegionId};
 pub use code::CudaCode;
 pub use completion::Way;
-pub use context::{CudaDevice, DeviceDescription, DeviceMemoryInfo, Leaked};
+pub use context::{CudaDevice, DeviceMemoryInfo, Leaked};
 pub use copy::Direction;
+pub use description::DeviceDescription;
 pub use driver::{CudaDriver, DriverDescription};
 pub use engine::{EngineEvent, EngineStream, LentStream};
 pub use error::{CudaError, Fault};
@@ -69,7 +74,8 @@ pub use plan::{
     BadCosts, CopyCosts, CopyOptions, CostSource, CudaCopy, CudaKernels, CudaSums, DirectionCosts, Fragments,
     Place, PreparedCopy, Route, SumOptions, SummedCopy, TuneOptions, tune,
 };
-pub use queue::{QueueOptions, Rejected, TransferQueue};
+pub use queue::{QueueOptions, TransferQueue};
+pub use rejected::Rejected;
 pub use stream::{CudaStream, Purpose};
 pub use transfer::Transfer;
 pub use work::Work;

@@ -16,19 +16,17 @@
 //!   transfers.
 
 use super::batch::Batch;
-use super::completion::{Signal, Way};
+use super::completion::Way;
 use super::context::CudaDevice;
 use super::error::CudaError;
-use super::event::{CudaEvent, EventPool};
+use super::rejected::Rejected;
+use super::slots::Shared;
 use super::stream::{CudaStream, Purpose};
 use super::transfer::Transfer;
 use super::work::Work;
 use core::fmt;
-use core::task::Waker;
 use core::time::Duration;
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// How a queue is made.
@@ -72,63 +70,11 @@ impl Default for QueueOptions {
     }
 }
 
-/// A batch that was not submitted, and why.
-#[derive(Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct Rejected {
-    /// Why.
-    #[source]
-    pub error: CudaError,
-    /// The batch, as it was.
-    pub batch: Batch,
-}
-
 /// A stream of a device, and the transfers in it.
 pub struct TransferQueue {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
-
-pub(super) struct Shared {
-    // In the order of their drop: events and signal before the stream, that before the device.
-    pub(super) signal: Signal,
-    /// For order with the engine's streams (`engine.rs`).
-    pub(super) mark: Mutex<Option<CudaEvent>>,
-    pub(super) events: EventPool,
-    pub(super) stream: CudaStream,
-    device: Arc<CudaDevice>,
-    /// Who queues something in the stream (I2); transfers announced so far.
-    turn: Mutex<u32>,
-    state: Mutex<State>,
-    /// The thread waits for transfers.
-    pub(super) work: Condvar,
-    /// Threads wait for outcomes.
-    answered: Condvar,
-}
-
-pub(super) struct State {
-    pub(super) slots: Vec<Slot>,
-    pub(super) free: Vec<usize>,
-    pub(super) fifo: VecDeque<usize>,
-    closing: bool,
-}
-
-/// A transfer.
-#[derive(Default)]
-pub(super) struct Slot {
-    pub(super) batch: Option<Batch>,
-    /// The event, the number and whether that was announced; until the thread takes them.
-    pub(super) awaited: Option<(CudaEvent, u32, bool)>,
-    pub(super) outcome: Option<Result<(), CudaError>>,
-    waker: Option<Waker>,
-    /// What went wrong while it was queued; the outcome, when the device has answered.
-    pub(super) late: Option<CudaError>,
-    /// Nobody waits for it.
-    pub(super) abandoned: bool,
-}
-
-/// How a transfer ended, and its batch; none that a device keeps (I1).
-pub(super) type Ended = (Result<(), CudaError>, Option<Batch>);
 
 impl TransferQueue {
     /// A stream of its own, and a thread that waits for it.
@@ -141,29 +87,12 @@ impl TransferQueue {
         options: QueueOptions,
     ) -> Result<TransferQueue, CudaError> {
         let QueueOptions { way, depth, watch } = options;
-        let stream = CudaStream::new(device, purpose)?;
-        let state = State {
-            slots: (0..depth).map(|_| Slot::default()).collect(),
-            free: (0..depth).rev().collect(),
-            fifo: VecDeque::with_capacity(depth),
-            closing: false,
-        };
-        let shared = Arc::new(Shared {
-            signal: Signal::new(way, &stream, watch)?,
-            mark: Mutex::new(None),
-            events: EventPool::new(device, depth),
-            stream,
-            device: Arc::clone(device),
-            turn: Mutex::new(0),
-            state: Mutex::new(state),
-            work: Condvar::new(),
-            answered: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::new(device, purpose, depth, (way, watch))?);
         let served = Arc::clone(&shared);
         let thread = thread::Builder::new().name(format!("kvstrata-{purpose}"));
         let thread = thread.spawn(move || {
             // Bound once for the thread's life; quarantined, it still ends what is pending.
-            if served.device.bound(|| served.serve()).is_err() {
+            if served.device().bound(|| served.serve()).is_err() {
                 served.serve();
             }
         });
@@ -175,7 +104,7 @@ impl TransferQueue {
     /// Its device.
     #[must_use]
     pub fn device(&self) -> &Arc<CudaDevice> {
-        &self.shared.device
+        self.shared.device()
     }
 
     pub(super) fn shared(&self) -> &Shared {
@@ -242,191 +171,5 @@ impl Drop for TransferQueue {
 impl fmt::Debug for TransferQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TransferQueue({:?}, {} in flight)", self.shared.stream, self.in_flight())
-    }
-}
-
-/// How long the thread pauses before it asks again, at first and at most: twice as long each time.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(128));
-
-/// How often it asks again where nothing says that the refusal passes: for a second in all.
-const TRIES: u32 = 14;
-
-impl State {
-    /// Makes a slot free again.
-    pub(super) fn vacate(&mut self, at: usize) {
-        self.slots[at] = Slot::default();
-        self.free.push(at);
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if self.device.fault().is_some() {
-            self.signal.keep(&self.device);
-        }
-    }
-}
-
-impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        // No caller's code runs under the lock, so that a poisoned state is a whole one.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn reserve(&self, batch: &Batch) -> Result<(usize, CudaEvent), CudaError> {
-        self.device.alive()?;
-        batch.is_of(&self.device)?;
-        let mut state = self.lock();
-        let limit = state.slots.len();
-        let slot = state.free.pop().ok_or(CudaError::Full { what: "transfers of the queue", limit })?;
-        drop(state);
-        match self.events.take() {
-            Ok(event) => Ok((slot, event)),
-            Err(error) => {
-                self.lock().free.push(slot);
-                Err(error)
-            }
-        }
-    }
-
-    /// Leaves a batch to a device that may still write what it holds (I1).
-    pub(super) fn leak(&self, batch: Batch) {
-        let bytes = batch.bytes();
-        self.device.keep(Box::new(batch), bytes);
-    }
-
-    /// Runs a caller's code (I4). Its panic has been reported by the hook; another context that it has left, a `cudaSetDevice` of an
-    /// owner's drop, is replaced by ours.
-    fn contained(&self, act: impl FnOnce()) {
-        let _ = catch_unwind(AssertUnwindSafe(act));
-        self.device.rebind();
-    }
-
-    /// The device's answer for a transfer. A wait that is refused, though not for good, says nothing of the transfer, and the device
-    /// is well: asked again, and for as long as it takes where a graph's capture is in the way.
-    fn answer(&self, number: u32, event: &CudaEvent, announced: bool) -> Result<(), CudaError> {
-        let (mut pause, mut tries) = (PAUSES.0, 0);
-        loop {
-            match self.signal.wait(number, event, announced) {
-                Err(CudaError::Refused { fault, .. }) if fault.code.is_capture() || tries < TRIES => {
-                    tries += 1;
-                    thread::sleep(pause);
-                    pause = (pause * 2).min(PAUSES.1);
-                }
-                other => return other,
-            }
-        }
-    }
-
-    /// The thread's life.
-    fn serve(&self) {
-        let mut state = self.lock();
-        loop {
-            let Some(at) = state.fifo.front().copied() else {
-                if state.closing {
-                    return;
-                }
-                state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let Some((event, number, announced)) = state.slots[at].awaited.take() else {
-                // Only this thread takes it, and it leaves the front with it.
-                state.fifo.pop_front();
-                continue;
-            };
-            drop(state);
-            let answer = self.answer(number, &event, announced);
-            let ended = answer.is_ok();
-            // Before its slot is free: a slot that is has an event.
-            if ended {
-                self.events.give(event)
-            } else {
-                self.events.leak(event)
-            }
-            state = self.lock();
-            state.fifo.pop_front();
-            let slot = &mut state.slots[at];
-            let (mut batch, waker) = (slot.batch.take(), slot.waker.take());
-            let outcome = answer.and(slot.late.take().map_or(Ok(()), Err));
-            if slot.abandoned {
-                state.vacate(at);
-            } else {
-                // Back to who waits for it, if the device has answered, and be it that a part was refused.
-                slot.batch = batch.take_if(|_| ended);
-                slot.outcome = Some(outcome);
-            }
-            drop(state);
-            match batch {
-                Some(batch) if ended => self.contained(|| drop(batch)),
-                Some(batch) => self.leak(batch),
-                None => {}
-            }
-            self.answered.notify_all();
-            if let Some(waker) = waker {
-                self.contained(|| waker.wake());
-            }
-            self.device.settle();
-            state = self.lock();
-        }
-    }
-
-    // ---- for `Transfer` ----
-
-    /// The outcome, with the batch; the slot is free then.
-    fn take(&self, state: &mut State, at: usize) -> Option<Ended> {
-        let slot = &mut state.slots[at];
-        let outcome = slot.outcome.take()?;
-        let batch = slot.batch.take();
-        state.vacate(at);
-        Some((outcome, batch))
-    }
-
-    /// The outcome, or a promise to wake.
-    pub(super) fn poll(&self, at: usize, waker: &Waker) -> Option<Ended> {
-        let mut state = self.lock();
-        let taken = self.take(&mut state, at);
-        if taken.is_none() {
-            let old = &mut state.slots[at].waker;
-            if !old.as_ref().is_some_and(|old| old.will_wake(waker)) {
-                let old = old.replace(waker.clone());
-                drop(state);
-                drop(old);
-            }
-        }
-        taken
-    }
-
-    /// Blocks until there is an outcome, or for so long.
-    pub(super) fn block(&self, at: usize, patience: Option<Duration>) -> Option<Ended> {
-        let begun = std::time::Instant::now();
-        let mut state = self.lock();
-        loop {
-            if let Some(outcome) = self.take(&mut state, at) {
-                return Some(outcome);
-            }
-            state = match patience.map(|patience| patience.checked_sub(begun.elapsed())) {
-                None => self.answered.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(None) => return None,
-                Some(Some(left)) => {
-                    self.answered.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
-        }
-    }
-
-    /// Nobody waits for it any more.
-    pub(super) fn abandon(&self, at: usize) {
-        let mut state = self.lock();
-        let outcome = self.take(&mut state, at);
-        if outcome.is_none() {
-            state.slots[at].abandoned = true;
-        }
-        let waker = state.slots[at].waker.take();
-        drop(state);
-        drop((outcome, waker));
-    }
-
-    pub(super) fn device(&self) -> &Arc<CudaDevice> {
-        &self.device
     }
 }

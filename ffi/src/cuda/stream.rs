@@ -6,7 +6,6 @@
 use super::back::Thing;
 use super::context::CudaDevice;
 use super::error::CudaError;
-use super::event::CudaEvent;
 use super::sys::CUstream;
 use core::ffi::c_void;
 use core::fmt;
@@ -101,17 +100,6 @@ impl CudaStream {
     #[must_use]
     pub fn handle(&self) -> *mut c_void {
         self.stream.cast()
-    }
-
-    /// What is queued from now on waits for what the event was recorded behind.
-    ///
-    /// # Errors
-    /// [`CudaError`]: the driver refuses.
-    pub fn wait_for(&self, event: &CudaEvent) -> Result<(), CudaError> {
-        self.device.call("cuStreamWaitEvent", |api| {
-            // SAFETY: both are live, and of contexts that the driver checks.
-            unsafe { (api.cuStreamWaitEvent)(self.stream, event.raw(), 0) }
-        })
     }
 }
 

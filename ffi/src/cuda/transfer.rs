@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::error::CudaError;
-use super::queue::{Ended, Shared};
+use super::slots::{Ended, Shared};
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;

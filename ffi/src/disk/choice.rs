@@ -1,11 +1,11 @@
 //! Which ring serves a volume: the one that was asked for, or the best that works here.
 //!
-//! The thread that uses a ring makes it, when the file is whole; and to write a big file through takes minutes. So where
-//! nothing else will do, whether io_uring works is tried before the file is touched.
+//! The thread that uses a ring makes it, when the file is whole; and to write a big file through takes minutes.
+//! So an opening that needs io_uring tries it before it touches the file (`ring/trial.rs`).
 
+use super::backend::Backend;
 use super::description::Concern;
-use super::error::VolumeError;
-use super::options::Backend;
+use super::error::{VolumeError, uring_remedy};
 use super::ring::Ring;
 use super::ring::blocking::BlockingRing;
 use crate::arena::HostArena;
@@ -62,15 +62,6 @@ pub(super) fn choose(
     }
 }
 
-/// What to do where a ring is refused.
-pub(crate) fn uring_remedy(error: &io::Error) -> &'static str {
-    match error.raw_os_error() {
-        // A ring's memory counts as locked.
-        Some(libc::ENOMEM) => "raise the memory-lock limit (`ulimit -l`)",
-        _ => "check the kernel's `io_uring_disabled` and the container's seccomp profile",
-    }
-}
-
 fn blocking(parts: Parts, notes: Vec<String>) -> Result<Built, VolumeError> {
     let Parts { path, file, depth, threads, .. } = parts;
     let ring = BlockingRing::new(depth, threads, file).map_err(|source| VolumeError::Os {
@@ -110,16 +101,5 @@ fn uring(parts: &mut Parts) -> io::Result<Built> {
 
 #[cfg(not(target_os = "linux"))]
 fn uring(_parts: &mut Parts) -> io::Result<Built> {
-    Err(io::Error::from(io::ErrorKind::Unsupported))
-}
-
-/// Sets a ring up, uses it once, and lets it go again.
-#[cfg(target_os = "linux")]
-pub(super) fn try_uring(depth: u32) -> io::Result<()> {
-    super::ring::uring::set_up(super::ring::uring::entries(depth)).map(drop)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(super) fn try_uring(_depth: u32) -> io::Result<()> {
     Err(io::Error::from(io::ErrorKind::Unsupported))
 }

@@ -1,6 +1,6 @@
 //! What a volume turned out to be, for people.
 
-use super::options::Backend;
+use super::backend::Backend;
 use super::recovery::RejectedRecords;
 use crate::gds::GdsDescription;
 use crate::shown::shown_path;

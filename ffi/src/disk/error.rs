@@ -1,6 +1,5 @@
 //! What can go wrong with a volume: when it is made ([`VolumeError`]), and for one request ([`IoFailure`]).
 
-use super::choice::uring_remedy;
 use super::recovery::Rejection;
 use crate::gds::{CuFileCode, PANICKED};
 use crate::process::Holder;
@@ -168,6 +167,15 @@ fn left(needed_bytes: u64, available_bytes: u64) -> String {
         false => format!(
             "and its file system refuses them, though it had {available_bytes} left before: others write to it, or it keeps a reserve"
         ),
+    }
+}
+
+/// What to do where the kernel refuses an io_uring.
+pub(crate) fn uring_remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        // A ring's memory counts as locked.
+        Some(libc::ENOMEM) => "raise the memory-lock limit (`ulimit -l`)",
+        _ => "check the kernel's `io_uring_disabled` and the container's seccomp profile",
     }
 }
 

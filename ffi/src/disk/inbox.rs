@@ -34,15 +34,13 @@ mod tests;
 use super::doorbell::Doorbell;
 use super::error::FailureCause;
 use super::request::{Class, Request};
+use super::ring::Bell;
 use super::stats::Counters;
 use crate::sync::{
     ArrayQueue, AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence, site, skipped,
 };
 use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError};
-
-/// Wakes the ring thread out of its sleep, whatever it sleeps in.
-pub(super) type Bell = Box<dyn Fn() + Send + Sync>;
 
 /// What [`Inbox::close`] announces, beside the classes' bits.
 const CLOSING: usize = 1 << Class::ALL.len();

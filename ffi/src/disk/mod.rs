@@ -20,7 +20,7 @@
 //! | `choice.rs` | the choice of the ring |
 //! | `description.rs` | [`Description`] |
 //! | `set.rs` | [`VolumeSet`]: several volumes, striped |
-//! | `options.rs` | [`VolumeOptions`] |
+//! | `options.rs`, `backend.rs` | [`VolumeOptions`]; [`Backend`] |
 //! | `file/` | the file: made or found, locked, looked at with all of its set, recovered, allocated, O_DIRECT tried, removed |
 //! | `format/` | the bytes of superblocks, records and seals, as `docs/disk-format.md` has them |
 //! | `table.rs` | the slot table in memory: what each slot holds, and which pages are to be written back |
@@ -34,6 +34,7 @@
 //! | `sim/` | a whole volume in one thread, over a device that fails as a seed says (tests, fuzzing) |
 //! | `ring/` | what moves the pieces: io_uring, or pread/pwrite threads; cuFile for device memory |
 
+mod backend;
 mod bounce;
 mod cells;
 mod choice;
@@ -65,16 +66,17 @@ mod table;
 mod tests;
 mod volume;
 
-pub(crate) use choice::uring_remedy;
+pub(crate) use error::uring_remedy;
 pub(crate) use file::available_at;
 pub(crate) use format::{CHUNK_BYTES, Sum};
 
+pub use backend::Backend;
 #[cfg(feature = "encryption")]
 pub use cipher::{Key, KeyError};
 pub use description::{Concern, Description};
 pub use error::{DeviceRefusal, Direction, FailureCause, IoFailure, VolumeError};
 pub use format::seal_of;
-pub use options::{Backend, Progress, VolumeOptions};
+pub use options::{Progress, VolumeOptions};
 pub use payload::Payload;
 pub use pending::Pending;
 pub use recovery::{HashKey, Label, Name, OwnerId, Recovered, Recovery, RejectedRecords, Rejection};

@@ -1,5 +1,6 @@
 //! What a volume is to be: path, size, backend.
 
+use super::backend::Backend;
 use super::cipher::Key;
 use super::error::VolumeError;
 use super::file::{Kernel, System};
@@ -10,32 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-
-/// How a volume moves bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Backend {
-    /// The first of the others that works; the last on a file system that another machine or process serves (NFS, Lustre,
-    /// GPFS and their like).
-    #[default]
-    Auto,
-    /// io_uring and O_DIRECT; an error where either is refused.
-    UringDirect,
-    /// io_uring through the page cache; an error where io_uring is refused.
-    UringBuffered,
-    /// pread and pwrite by a few threads; O_DIRECT where the file system takes it.
-    Blocking,
-}
-
-impl core::fmt::Display for Backend {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Backend::Auto => "auto",
-            Backend::UringDirect => "io_uring with O_DIRECT",
-            Backend::UringBuffered => "io_uring, buffered",
-            Backend::Blocking => "pread/pwrite threads",
-        })
-    }
-}
 
 /// Told how far writing through has come: bytes done, bytes in all.
 pub type Progress = Box<dyn FnMut(u64, u64) + Send>;

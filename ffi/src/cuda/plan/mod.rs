@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `place.rs` | what a side's memory is, and that a plan stays inside it |
 //! | `kernels.rs`, `bases.rs` | images loaded on a device; what kernels look up there |
-//! | `prepare.rs` | what is made once: `CudaCopy` |
+//! | `prepare.rs`, `prepared.rs` | what is made once, by `CudaCopy`; what the submissions of a plan share |
 //! | `submit.rs` | what is done each time: `PreparedCopy`, `SummedCopy` |
 //! | `sums.rs` | payloads summed where they are: `CudaSums`, a volume's `DeviceSums` |
 //! | `route.rs`, `costs.rs` | the routes, and what they cost |
@@ -23,6 +23,7 @@ mod costs;
 mod kernels;
 mod place;
 mod prepare;
+mod prepared;
 mod route;
 mod submit;
 mod sums;

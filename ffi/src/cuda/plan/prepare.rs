@@ -1,22 +1,20 @@
 //! What is made once for a pair of layouts, so that a submission is a lookup of blocks and a launch.
 //!
-//! Invariants
-//! - I1: every byte that a prepared plan reads or writes, for whatever blocks of its layouts, lies in its places, which it holds.
+//! The result is in `prepared.rs`. Its I1 is upheld here: a plan that leaves its places is refused.
 
 use super::super::context::CudaDevice;
 use super::super::copy::Direction;
 use super::super::error::CudaError;
-use super::super::module::CudaFunction;
-use super::bases::{Bases, BasesTable};
+use super::bases::BasesTable;
 use super::costs::CopyCosts;
 use super::kernels::CudaKernels;
-use super::place::{Blocks, Of, Place, Stretches};
+use super::place::{Of, Place};
+use super::prepared::{Kernel, Launcher, Prepared};
 use super::submit::{PreparedCopy, SummedCopy};
-use core::ffi::CStr;
 use kvstrata_core::layout::{Layout, Region};
-use kvstrata_core::plan::{CopyPlan, Run, Slice};
-use kvstrata_kernels::{Conversion, CopyKernel, Launch, Parameters, SumKernel, THREADS};
-use std::sync::{Arc, Mutex, PoisonError};
+use kvstrata_core::plan::{CopyPlan, Slice};
+use kvstrata_kernels::{Conversion, CopyKernel, SumKernel, THREADS};
+use std::sync::{Arc, Mutex};
 
 /// How a device's copies are made.
 #[derive(Debug, Clone, Default)]
@@ -54,119 +52,6 @@ pub struct CudaCopy {
     kernels: Result<(CudaKernels, Arc<BasesTable>), CudaError>,
     costs: CopyCosts,
     most_ctas: Option<u32>,
-}
-
-/// A kernel for a plan's blocks, whichever they are.
-#[derive(Debug)]
-pub(super) enum Kernel {
-    Copy(CopyKernel),
-    Sum(Box<SumKernel>),
-}
-
-impl Kernel {
-    fn bases(&self) -> &[u8] {
-        match self {
-            Kernel::Copy(kernel) => kernel.bases(),
-            Kernel::Sum(kernel) => kernel.bases(),
-        }
-    }
-
-    fn names(&self) -> Vec<&'static CStr> {
-        match self {
-            Kernel::Copy(kernel) => kernel.names().collect(),
-            Kernel::Sum(kernel) => kernel.names().collect(),
-        }
-    }
-}
-
-/// A kernel, its functions and its bases on the device.
-pub(super) struct Launcher {
-    kernel: Kernel,
-    functions: Vec<(&'static CStr, CudaFunction)>,
-    bases: Option<Bases>,
-    most_ctas: u32,
-    /// Its vector, in bytes.
-    pub(super) width: u64,
-}
-
-impl Launcher {
-    /// Calls `launch` for each launch of these runs; `sums` is where their sums go.
-    pub(super) fn launches(
-        &self,
-        runs: &[Run],
-        sums: u64,
-        parameters: &mut Parameters,
-        mut launch: impl FnMut(&CudaFunction, &Launch<'_>),
-    ) {
-        let bases = self.bases.as_ref().map_or(0, Bases::address);
-        let mut found = |asked: Launch<'_>| {
-            // Those of its names, all of which were found when it was made.
-            if let Some((_, function)) = self.functions.iter().find(|(name, _)| *name == asked.kernel) {
-                launch(function, &asked);
-            }
-            Ok::<(), core::convert::Infallible>(())
-        };
-        let Ok(()) = match &self.kernel {
-            Kernel::Copy(kernel) => kernel.launches(runs, bases, self.most_ctas, parameters, &mut found),
-            Kernel::Sum(kernel) => kernel.launches(runs, bases, sums, self.most_ctas, parameters, &mut found),
-        };
-    }
-
-    /// Bytes of sums a block; 0 if it makes none.
-    pub(super) fn sums_bytes(&self) -> u64 {
-        match &self.kernel {
-            Kernel::Sum(kernel) => u64::from(kernel.chunks()) * 8,
-            Kernel::Copy(_) => 0,
-        }
-    }
-}
-
-/// What submissions share.
-pub(super) struct Prepared {
-    pub(super) device: Arc<CudaDevice>,
-    pub(super) direction: Direction,
-    pub(super) places: [Place; 2],
-    /// Of the places.
-    pub(super) stretches: [Stretches; 2],
-    /// Whether a piece of one block may lie across two of them.
-    pub(super) crosses: bool,
-    /// Or why it has none.
-    pub(super) launcher: Result<Launcher, CudaError>,
-    /// Families of pieces at even distances, of one block.
-    pub(super) families: u64,
-    pub(super) costs: CopyCosts,
-    /// Without blocks: what a scratch starts with.
-    plan: CopyPlan,
-    /// Those that no submission has; as many as there were at a time.
-    idle: Mutex<Vec<Scratch>>,
-}
-
-impl Prepared {
-    /// One that is idle, or a new one. No lock is held while it is out: who has it may wait for a queue's turn.
-    pub(super) fn scratch(&self) -> Scratch {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let new = || {
-            let host_blocks = self.places.iter().map(|place| match place {
-                Place::Host(pinned) => pinned.arena().blocks(),
-                Place::Device(_) => 0,
-            });
-            let blocks = Blocks::with_room_for(host_blocks.max().unwrap_or(0));
-            Scratch { plan: self.plan.clone(), parameters: Parameters::default(), blocks }
-        };
-        idle.unwrap_or_else(new)
-    }
-
-    /// Takes it back.
-    pub(super) fn give_back(&self, scratch: Scratch) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
-    }
-}
-
-/// What a submission works with, so that it need not allocate.
-pub(super) struct Scratch {
-    pub(super) plan: CopyPlan,
-    pub(super) parameters: Parameters,
-    pub(super) blocks: Blocks,
 }
 
 impl CudaCopy {

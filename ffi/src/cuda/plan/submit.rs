@@ -8,11 +8,12 @@
 
 use super::super::batch::Batch;
 use super::super::error::CudaError;
-use super::super::queue::{Rejected, TransferQueue};
+use super::super::queue::TransferQueue;
+use super::super::rejected::Rejected;
 use super::super::transfer::Transfer;
 use super::super::{Direction, RegionId};
 use super::place::{Place, Stretches};
-use super::prepare::{Prepared, Scratch};
+use super::prepared::{Launcher, Prepared, Scratch};
 use super::route::{Fragments, Route};
 use core::fmt;
 use kvstrata_core::BlockId;
@@ -133,7 +134,7 @@ impl SummedCopy {
     /// Bytes of sums a block: 8 for each 64 KiB of it, the last as short as it comes.
     #[must_use]
     pub fn sums_bytes(&self) -> u64 {
-        self.prepared.launcher.as_ref().map_or(0, super::prepare::Launcher::sums_bytes)
+        self.prepared.launcher.as_ref().map_or(0, Launcher::sums_bytes)
     }
 
     /// As [`PreparedCopy::submit`]. The sums go to `sums`, a multiple of 8 in a region of the batch: little-endian words, those of a block

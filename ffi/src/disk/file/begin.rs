@@ -3,15 +3,17 @@
 //! It comes when all files of a set are prepared: the sequence numbers and the epoch of each go on from the largest number
 //! that any of them has, so that their records have one order.
 
+use super::super::backend::Backend;
 use super::super::cipher::{Cipher, CipherError};
 use super::super::description::Concern;
 use super::super::error::VolumeError;
 use super::super::format::{COUNT_BITS, Record, Superblock};
-use super::super::options::{Backend, VolumeOptions};
+use super::super::options::VolumeOptions;
 use super::super::recovery::RejectedRecords;
 use super::super::table::{Extent, Table};
+use super::refused::{no_memory, os};
 use super::through::{Found, write_through};
-use super::{Contents, Prepared, VolumeFile, no_memory, os, write_superblocks};
+use super::{Contents, Prepared, VolumeFile, write_superblocks};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;

@@ -9,6 +9,7 @@
 //! A file that is gone or damaged costs its own blocks: the set is that of those which are whole, wherever they are in it.
 //! Where they are of two sets, somebody has mixed them up, and nothing is done to any.
 
+use super::super::backend::Backend;
 use super::super::cipher;
 use super::super::description::Concern;
 use super::super::error::VolumeError;
@@ -16,12 +17,13 @@ use super::super::format::{
     NO_SALTS, PAGE_BYTES, RECORDS_A_PAGE, SUPERBLOCK_BYTES, SealKind, Shape, Superblock, VERSION, Wanted,
     Which, has_magic, pick,
 };
-use super::super::options::{Backend, VolumeOptions};
+use super::super::options::VolumeOptions;
 use super::super::recovery::{Recovery, RejectedRecords};
 use super::begin::{last_sequence, not_encrypted};
 use super::name::{self, Named};
-use super::system::{in_memory, served_elsewhere};
-use super::{BUFFERED_ALIGN_BYTES, Contents, Prepared, RawTable, make_room, no_memory, os, random};
+use super::refused::{no_memory, os};
+use super::system::{BUFFERED_ALIGN_BYTES, in_memory, served_elsewhere};
+use super::{Contents, Prepared, RawTable, make_room, random};
 use crate::process::Uninherited;
 use crate::shown::shown_path;
 use std::fs::File;

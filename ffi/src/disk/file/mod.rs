@@ -21,6 +21,7 @@ mod begin;
 mod extents;
 mod look;
 mod name;
+mod refused;
 pub(in crate::disk) mod steps;
 mod system;
 mod through;
@@ -43,12 +44,10 @@ use std::sync::Arc;
 
 pub(super) use look::{look, set_of};
 pub(super) use name::{Named, names};
+use refused::{no_memory, os};
 pub(crate) use system::available_at;
 pub(super) use system::{Kernel, System};
 use system::{allocate, set_direct};
-
-/// Slots are aligned to this where there is no O_DIRECT and hence no rule.
-const BUFFERED_ALIGN_BYTES: usize = 512;
 
 /// A file that is ready for slots.
 #[derive(Debug)]
@@ -114,11 +113,6 @@ pub(super) fn prepare(options: &mut VolumeOptions) -> Result<Prepared, VolumeErr
     seen.prepare(options, set)
 }
 
-fn os(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> VolumeError {
-    let path = path.to_owned();
-    move |source| VolumeError::Os { path, operation, source }
-}
-
 /// Gives the file its length and its blocks; false where the file system cannot give it blocks.
 fn make_room(file: &File, path: &Path, bytes: u64, length: u64) -> Result<bool, VolumeError> {
     if length > bytes {
@@ -172,10 +166,6 @@ fn write_superblocks(
     }
     write().map_err(os(path, "write the superblocks"))?;
     Ok(refused)
-}
-
-fn no_memory(path: &Path) -> VolumeError {
-    os(path, "get memory for the volume")(io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
 fn random(path: &Path) -> Result<u128, VolumeError> {

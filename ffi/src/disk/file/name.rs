@@ -15,7 +15,7 @@
 
 use super::super::error::VolumeError;
 use super::super::options::VolumeOptions;
-use super::os;
+use super::refused::os;
 use super::system::lock;
 use crate::process::{Holder, Uninherited};
 use std::fs::{File, Metadata, OpenOptions};

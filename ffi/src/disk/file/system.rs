@@ -1,9 +1,10 @@
 //! What the system says of a volume's file, and what it is asked to do with it. [`System`] is the part of it that tests
 //! answer in its place.
 
-use super::super::choice::try_uring;
 use super::super::error::VolumeError;
-use super::{BUFFERED_ALIGN_BYTES, extents, os};
+use super::super::ring::trial::try_uring;
+use super::extents;
+use super::refused::os;
 use crate::arena::BLOCK_ALIGN_BYTES;
 use crate::process::Holder;
 use std::fs::{File, Metadata, Permissions, TryLockError};
@@ -14,6 +15,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Slots are aligned to this where there is no O_DIRECT and hence no rule.
+pub(super) const BUFFERED_ALIGN_BYTES: usize = 512;
 
 /// A kernel lets go of what a ring had registered a moment after the ring has gone, or its process has been killed.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);

@@ -14,8 +14,8 @@
 use super::super::error::VolumeError;
 use super::super::format::{PAGE_BYTES, Shape};
 use super::super::options::{Progress, VolumeOptions};
+use super::refused::{no_memory, os};
 use super::system::available_bytes;
-use super::{no_memory, os};
 use crate::arena::HostArena;
 use std::fs::File;
 use std::ops::Range;

@@ -1,6 +1,5 @@
 //! Where the parts of a volume lie in its file.
 
-use super::superblock::SuperblockError;
 use super::{PAGE_BYTES, RECORD_BYTES, SUPERBLOCK_BYTES};
 
 /// Alignments that a volume may have: powers of two from here to here.
@@ -66,7 +65,10 @@ impl Shape {
     }
 
     /// Whether the parts follow each other and fit.
-    pub(super) fn check(&self) -> Result<(), SuperblockError> {
+    ///
+    /// # Errors
+    /// The first field that is impossible, by its name in the document.
+    pub(super) fn check(&self) -> Result<(), &'static str> {
         let page = PAGE_BYTES as u64;
         let alignment = u64::from(self.alignment);
         let table_end = self.table_offset.checked_add(self.table_bytes());
@@ -93,7 +95,7 @@ impl Shape {
         ];
         match all.iter().find(|(_, holds)| !holds) {
             None => Ok(()),
-            Some(&(field, _)) => Err(SuperblockError::Field { field }),
+            Some(&(field, _)) => Err(field),
         }
     }
 }

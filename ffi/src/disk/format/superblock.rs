@@ -244,7 +244,7 @@ impl Superblock {
             file_bytes: wire.file_bytes.get(),
             alignment: wire.alignment.get(),
         };
-        shape.check()?;
+        shape.check().map_err(impossible)?;
         Ok(Superblock {
             volume_id: u128::from_le_bytes(wire.volume_id),
             set_id: u128::from_le_bytes(wire.set_id),

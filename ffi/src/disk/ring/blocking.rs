@@ -11,8 +11,7 @@
 //! Invariants
 //! - I1: the workers end before the ring does: `Drop` joins them, after the piece that each is in.
 
-use super::super::inbox::Bell;
-use super::{Action, Buffer, Completion, Op, Ring, Wait};
+use super::{Action, Bell, Buffer, Completion, Op, Ring, Wait};
 use crate::process::Uninherited;
 use std::collections::VecDeque;
 use std::fs::File;

@@ -1,7 +1,6 @@
 //! Any ring, with faults on purpose: what the engine makes of short, interrupted and failed transfers.
 
-use super::super::inbox::Bell;
-use super::{Buffer, Completion, Op, Ring, Wait};
+use super::{Bell, Buffer, Completion, Op, Ring, Wait};
 use std::time::Duration;
 
 /// What to do to a piece, decided by its running number.

@@ -19,8 +19,7 @@
 
 use super::super::error::FailureCause;
 use super::super::format::Sum;
-use super::super::inbox::Bell;
-use super::{Action, Completion, DevicePart, Op, Ring, Wait};
+use super::{Action, Bell, Completion, DevicePart, Op, Ring, Wait};
 use crate::gds::{Answer, Job, Pool, Task};
 use std::time::Duration;
 

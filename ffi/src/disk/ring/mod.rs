@@ -8,6 +8,8 @@
 //! | `faulty::FaultyRing` | any of these, with faults on purpose (tests) | `faulty.rs` |
 //! | `sim::SimRing` | a disk in memory that fails as its seed says (tests, fuzzing) | `sim.rs` |
 //!
+//! `trial.rs` tries whether io_uring works at all.
+//!
 //! A ring knows pieces, not requests: splitting, merging, resuming, retrying, ordering and checksums are the
 //! engine's, once for all rings.
 
@@ -17,12 +19,12 @@ pub(super) mod faulty;
 pub(super) mod gds;
 #[cfg(any(test, feature = "simulation"))]
 pub(super) mod sim;
+pub(super) mod trial;
 #[cfg(target_os = "linux")]
 pub(crate) mod uring;
 
 use super::error::{DeviceRefusal, FailureCause};
 use super::format::Sum;
-use super::inbox::Bell;
 use crate::gds::DeviceRange;
 use std::time::Duration;
 
@@ -84,6 +86,9 @@ pub(super) enum Wait {
     /// For one.
     Forever,
 }
+
+/// Wakes the ring thread out of its sleep, whatever it sleeps in.
+pub(super) type Bell = Box<dyn Fn() + Send + Sync>;
 
 /// One thread makes a ring, drives it and drops it.
 pub(super) trait Ring {

@@ -15,11 +15,10 @@
 //! Invariants
 //! - I1: a piece's memory is touched only from its push to its completion.
 
-use super::super::inbox::Bell;
 use super::super::sim::disk::{Disk, SECTOR_BYTES};
 use super::super::sim::faults::Faults;
 use super::super::sim::random::Random;
-use super::{Action, Buffer, Completion, Op, Ring, Wait};
+use super::{Action, Bell, Buffer, Completion, Op, Ring, Wait};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -15,8 +15,7 @@
 //! - I2: at most `depth` pieces and one poll are in flight, and the queues have room for `depth` + 1.
 //! - I3: this thread, which made the ring, is the only one that submits.
 
-use super::super::inbox::Bell;
-use super::{Action, Buffer, Completion, Op, Ring, Wait};
+use super::{Action, Bell, Buffer, Completion, Op, Ring, Wait};
 use crate::arena::HostArena;
 use crate::process::Uninherited;
 use crate::sys::eventfd::EventFd;

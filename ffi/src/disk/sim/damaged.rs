@@ -11,6 +11,7 @@
 //! - I2: nothing panics or hangs, and a file that is refused stays as it was.
 //! - I3: no file grows past the length that its options ask for.
 
+use super::super::backend::Backend;
 use super::super::cipher::{Binding, Cipher, key_check};
 use super::super::engine::Round;
 use super::super::error::{FailureCause, VolumeError};
@@ -19,7 +20,7 @@ use super::super::format::{
     MAX_SEQUENCE, NO_SALTS, RECORD_BYTES, Record, SEAL_BYTES, SUPERBLOCK_BYTES, SealKind, Shape, Sum,
     Superblock,
 };
-use super::super::options::{Backend, VolumeOptions};
+use super::super::options::VolumeOptions;
 use super::super::pending::{Cell, Pending};
 use super::super::recovery::Recovered;
 use super::super::request::{Request, Urgency};

@@ -1,14 +1,15 @@
 //! Does what a plan says, round by round, and holds what comes back against the oracle.
 
+use super::super::bounce::NoCopy;
 use super::super::engine::Round;
 use super::super::error::{FailureCause, IoFailure};
 use super::super::pending::{Cell, Pending};
 use super::super::request::{Request, Urgency};
 use super::super::ring::sim::World;
 use super::super::stats::ServiceState;
+use super::attempt::{self, Attempt, Known};
 use super::life::{Life, Opened};
-use super::opening::{self, Attempt, Known};
-use super::oracle::{BlockNumber, Slot, State, Ticket, name_of};
+use super::oracle::{BlockNumber, Slot, State, Ticket, fill, name_of};
 use super::plan::{Operation, Plan};
 use super::random::Random;
 use super::sealing::Sealing;
@@ -80,7 +81,7 @@ impl Harness {
     /// Makes the volume, in a folder of its own.
     pub(in crate::disk) fn new(plan: Plan, folder: &Path, mut random: Random) -> Result<Harness, String> {
         let path: Arc<Path> = Arc::from(folder.join("volume"));
-        let (disk, attempt) = opening::create(&path, &plan, &mut random)?;
+        let (disk, attempt) = attempt::create(&path, &plan, &mut random)?;
         let Attempt { opened, .. } = attempt;
         let world = Rc::new(RefCell::new(World::new(disk, Random::new(random.next()))));
         world.borrow_mut().faults = plan.faults;
@@ -163,6 +164,32 @@ impl Harness {
         !self.under_way.iter().all(nobody)
     }
 
+    pub(super) fn write(&mut self, slot: u32, block: BlockNumber) -> Result<(), String> {
+        let Some((buffer, mut bytes)) = self.free_buffer() else { return Ok(()) };
+        fill(block, &mut bytes);
+        let (bytes, name, place) = (bytes.into_read(), name_of(block), self.life.place(slot));
+        let copy = match self.life.seal(slot, name, &bytes) {
+            Err(NoCopy::Full) => return Ok(()),
+            Err(NoCopy::Failed(cause)) => return Err(format!("sealing: {cause}")),
+            Ok(copy) => copy,
+        };
+        let cell = Cell::new();
+        let request = match copy {
+            None => Request::write(bytes.into(), name, Arc::clone(&cell), place),
+            Some(mut copy) => {
+                self.sealing.check(&bytes, copy.bytes())?;
+                let number = self.life.copy_at(copy.io_pointer().as_ptr().addr());
+                self.sealing.copied.insert(number.ok_or("a copy lies in no block")?, buffer);
+                Request::write_sealed(bytes, copy, name, Arc::clone(&cell), place)
+            }
+        };
+        if self.life.inbox.try_push(request).is_ok() {
+            let ticket = self.slots[slot as usize].write();
+            self.begin(slot, block, Some(ticket), buffer, Waiting::Write(Pending::new(cell)));
+        }
+        Ok(())
+    }
+
     pub(super) fn read(&mut self, slot: u32, block: BlockNumber, urgent: bool) {
         let Some((buffer, bytes)) = self.free_buffer() else { return };
         let cell = Cell::new();
@@ -181,6 +208,12 @@ impl Harness {
         let mut unused =
             (0..arena.blocks()).filter(|block| self.under_way.iter().all(|one| one.buffer != *block));
         unused.find_map(|block| Some((block, arena.write(block).ok()?)))
+    }
+
+    /// The buffer that an address lies in, or that the copy there was made of.
+    pub(super) fn buffer_of(&self, address: usize) -> Option<usize> {
+        let copy = self.life.copy_at(address).and_then(|number| self.sealing.copied.get(&number).copied());
+        copy.or_else(|| self.life.buffer_at(address))
     }
 
     pub(super) fn flush(&mut self) {

@@ -1,5 +1,6 @@
 //! One life of a volume: from its opening to its end, in order or not. The thread is the test's own.
 
+use super::super::backend::Backend;
 use super::super::bounce::{self, Bounce, NoCopy, SealedCopy};
 use super::super::cipher::Key;
 use super::super::engine::{Engine, Fill, Probes, Round, Setup, WriteBack};
@@ -7,7 +8,7 @@ use super::super::error::VolumeError;
 use super::super::file;
 use super::super::format::Superblock;
 use super::super::inbox::Inbox;
-use super::super::options::{Backend, VolumeOptions};
+use super::super::options::VolumeOptions;
 use super::super::recovery::{Name, Recovery};
 use super::super::request::{Place, transfer_bytes};
 use super::super::ring::sim::{self, SimRing, World};

@@ -30,10 +30,11 @@
 //! | `oracle.rs` | what is known of each slot |
 //! | `image.rs` | what opening must find in a file |
 //! | `life.rs`, `lives.rs` | a volume from its opening to its end; how it ends |
-//! | `opening.rs` | from one life to the next; openings that come to nothing |
-//! | `harness.rs`, `sealing.rs` | operations, and what comes back; writes, and the key streams of encrypted ones |
+//! | `attempt.rs`, `opening.rs` | one opening, step by step; from one life to the next |
+//! | `harness.rs`, `sealing.rs` | operations, and what comes back; the key streams of encrypted writes |
 //! | `damaged.rs` | arbitrary damage to a file, for the fuzz target `volume` |
 
+mod attempt;
 mod damaged;
 pub(super) mod disk;
 pub(super) mod faults;

@@ -3,8 +3,7 @@
 use super::{name, pattern};
 use crate::arena::HostArena;
 use crate::disk::choice::{Built, build};
-use crate::disk::inbox::Bell;
-use crate::disk::ring::{Action, Buffer, Completion, Op, Ring, Wait};
+use crate::disk::ring::{Action, Bell, Buffer, Completion, Op, Ring, Wait};
 use crate::disk::volume::Volume;
 use crate::disk::{VolumeError, VolumeOptions};
 use std::sync::{Arc, Condvar, Mutex};

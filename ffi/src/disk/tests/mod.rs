@@ -18,9 +18,10 @@ mod system;
 #[cfg(target_os = "linux")]
 mod through;
 
+use super::backend::Backend;
 use super::choice::{Built, build};
 use super::error::VolumeError;
-use super::options::{Backend, VolumeOptions};
+use super::options::VolumeOptions;
 use super::recovery::{Name, OwnerId};
 use super::request::Urgency;
 use super::ring::faulty::{Fault, FaultyRing};

@@ -2,9 +2,8 @@
 
 use super::gate::{Opener, behind_gate, gated};
 use super::*;
-use crate::disk::inbox::Bell;
 use crate::disk::ring::Action::{self, Read, Write};
-use crate::disk::ring::{Completion, Op, Ring, Wait};
+use crate::disk::ring::{Bell, Completion, Op, Ring, Wait};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 

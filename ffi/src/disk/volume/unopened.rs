@@ -1,11 +1,12 @@
 //! A volume of a set that could not be opened: its place is kept, and everything that is asked of it fails.
 
+use super::super::backend::Backend;
 use super::super::cells::Cells;
 use super::super::description::{Concern, Description};
 use super::super::error::{DeviceRefusal, VolumeError};
 use super::super::format::Shape;
 use super::super::inbox::Inbox;
-use super::super::options::{Backend, VolumeOptions};
+use super::super::options::VolumeOptions;
 use super::super::recovery::RejectedRecords;
 use super::super::stats::ServiceState;
 use super::Volume;

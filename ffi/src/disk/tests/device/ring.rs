@@ -1,9 +1,8 @@
 //! When the ring of both kinds sleeps, and what it asks of the inner one.
 
 use super::*;
-use crate::disk::inbox::Bell;
 use crate::disk::ring::gds::GdsRing;
-use crate::disk::ring::{Action, Completion, DevicePart, Op, Ring, Wait};
+use crate::disk::ring::{Action, Bell, Completion, DevicePart, Op, Ring, Wait};
 use crate::gds::{GdsFile, Pool};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;

@@ -1,0 +1,16 @@
+//! Tries whether io_uring works here, before a file is touched.
+
+#[cfg(target_os = "linux")]
+use super::uring;
+use std::io;
+
+/// Sets a ring up, uses it once, and lets it go again.
+#[cfg(target_os = "linux")]
+pub(in crate::disk) fn try_uring(depth: u32) -> io::Result<()> {
+    uring::set_up(uring::entries(depth)).map(drop)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(in crate::disk) fn try_uring(_depth: u32) -> io::Result<()> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}

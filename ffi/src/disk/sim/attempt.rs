@@ -1,0 +1,129 @@
+//! One opening of the file, whose steps are taken one by one.
+//!
+//! ```text
+//!   file   ── open ──► all steps taken, on the real file ── undone ──► as it was
+//!                                                                        │ repeated through the disk
+//!          steps: sync, superblock A, sync, superblock B                 ├─ all of them: a life begins
+//!                        ▲ the process or the machine may die            └─ the first few, the next one torn: again
+//! ```
+
+use super::super::file::steps::{Step, told};
+use super::super::format::{Salts, Superblock};
+use super::super::recovery::Recovery;
+use super::SUPERBLOCK;
+use super::disk::Disk;
+use super::image;
+use super::life::{self, Opened};
+use super::plan::Plan;
+use super::random::Random;
+use std::path::Path;
+
+/// An opening that went well, of a file that is as it was before: its steps are yet to be taken.
+pub(super) struct Attempt {
+    pub(super) opened: Opened,
+    pub(super) recovery: Recovery,
+    steps: Vec<Step>,
+}
+
+impl Attempt {
+    /// Of a file that is there.
+    pub(super) fn new(path: &Path, plan: &Plan, disk: &mut Disk) -> Result<Attempt, String> {
+        let ends = |disk: &Disk| {
+            let end = disk.bytes() - SUPERBLOCK as u64;
+            [0, end].map(|at| (at, disk.read_vec(&(at..at + SUPERBLOCK as u64))))
+        };
+        let before = ends(disk);
+        let expected = image::expected(disk, plan.key().as_ref());
+        let (opened, steps) = told(|| life::open(path, plan, plan.key()));
+        let (opened, recovery) = opened.map_err(|error| format!("opening: {error}"))?;
+        if recovery != expected {
+            return Err(format!("opening found {recovery:?}\nand the file has {expected:?}"));
+        }
+        if ends(disk).iter().any(|(_, bytes)| *bytes != opened.file.superblock.to_bytes()) {
+            return Err("opening has not written both superblocks".to_owned());
+        }
+        before.iter().for_each(|(at, old)| disk.undo(*at, old));
+        Ok(Attempt { opened, recovery, steps })
+    }
+
+    /// Takes all steps.
+    pub(super) fn take(&self, disk: &mut Disk) {
+        self.steps.iter().for_each(|step| take(step, disk));
+    }
+
+    /// Takes a few steps and tears the next one.
+    pub(super) fn take_part(&self, disk: &mut Disk, random: &mut Random) -> Part {
+        let (taken, rest) = self.steps.split_at(random.within(0, self.steps.len() as u64) as usize);
+        taken.iter().for_each(|step| take(step, disk));
+        if let Some(Step::Write { offset, bytes }) = rest.first() {
+            disk.write_torn(*offset, bytes, random);
+        }
+        let syncs = |steps: &[Step]| steps.iter().any(|step| matches!(step, Step::Sync));
+        let written = taken.iter().position(|step| matches!(step, Step::Write { .. }));
+        Part { synced: syncs(taken), certain: written.is_some_and(|n| syncs(&taken[n..])) }
+    }
+}
+
+/// What the steps that were taken are worth.
+pub(super) struct Part {
+    /// What was in the file before is on the device for good.
+    pub(super) synced: bool,
+    /// So is a superblock of this opening.
+    pub(super) certain: bool,
+}
+
+fn take(step: &Step, disk: &mut Disk) {
+    match step {
+        Step::Write { offset, bytes } => {
+            disk.write(*offset, bytes);
+            disk.heal(*offset..*offset + bytes.len() as u64);
+        }
+        Step::Sync => disk.sync(disk.writes()),
+    }
+}
+
+/// What is known of the superblocks.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// One of these is there: volume, salts. Those that openings drew that came to nothing, no record needs.
+    pub(super) any_of: Vec<(u128, Salts)>,
+    /// Or nothing is, since no opening has come so far.
+    pub(super) certain: bool,
+    /// Salts were lost for a reason: of records that needed them nobody knows the names.
+    pub(super) salts_lost: bool,
+}
+
+impl Known {
+    pub(super) fn add(&mut self, superblock: &Superblock, certain: bool) {
+        self.any_of.push((superblock.volume_id, superblock.salts));
+        self.certain |= certain;
+    }
+}
+
+/// Makes a file, on a disk that remembers nothing of it, and opens it until one opening is whole.
+pub(super) fn create(path: &Path, plan: &Plan, random: &mut Random) -> Result<(Disk, Attempt), String> {
+    let (opened, recovery) =
+        life::open(path, plan, plan.key()).map_err(|error| format!("making the file: {error}"))?;
+    if !recovery.created || !recovery.blocks.is_empty() {
+        return Err(format!("a new volume holds something: {recovery:?}"));
+    }
+    let mut disk = Disk::open(path).map_err(|error| error.to_string())?;
+    let shape = opened.file.superblock.shape;
+    drop(opened);
+    [0, shape.superblock_b()].iter().for_each(|at| disk.undo(*at, &[0; SUPERBLOCK]));
+    let mut attempt = Attempt::new(path, plan, &mut disk)?;
+    let mut certain = false;
+    while random.once_in(4) {
+        certain |= attempt.take_part(&mut disk, random).certain;
+        if random.once_in(2) {
+            disk.cut_power(random);
+        }
+        drop(attempt);
+        attempt = Attempt::new(path, plan, &mut disk)?;
+        if !attempt.recovery.blocks.is_empty() || attempt.recovery.created && certain {
+            return Err(format!("a new volume holds something, or is made twice: {:?}", attempt.recovery));
+        }
+    }
+    attempt.take(&mut disk);
+    Ok((disk, attempt))
+}
