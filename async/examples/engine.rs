@@ -145,8 +145,7 @@ impl Engine {
     /// Begins a request, or goes on with one that was preempted. Given back, there is no room for it.
     async fn start(&mut self, mut next: Waiting) -> Result<Option<Waiting>, Failed> {
         if let Some(preempted) = next.preempted.take() {
-            let options =
-                OnboardOptions { request: next.number, deadline: Some(LONG), ..OnboardOptions::default() };
+            let options = OnboardOptions::default().request(next.number).deadline(LONG);
             let resumed = self.manager.resume(preempted, options).await?;
             if let (None, Some(tail)) = (resumed.missed, resumed.partial) {
                 self.check(&resumed.blocks, &next.tokens)?;
@@ -168,8 +167,7 @@ impl Engine {
         let hashes = next.tokens.hashes();
         let found = self.manager.match_prefix(hashes);
         let (device, host) = (found.in_tier(Tier::Device), found.in_tier(Tier::Host));
-        let options =
-            OnboardOptions { request: next.number, deadline: Some(LONG), ..OnboardOptions::default() };
+        let options = OnboardOptions::default().request(next.number).deadline(LONG);
         let mut blocks = self.manager.onboard(found, options)?.await.blocks;
         // Whatever is missing, and why ever, is computed.
         let rest = &hashes[blocks.len()..];

@@ -35,7 +35,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let iteration = manager.iteration_begin()?;
     let (blocks, ahead) = manager.allocate(hashes.len()).await?.register_ahead(&hashes, None, iteration)?;
     let gate = Gate::Layer { iteration, layer: 3 };
-    let down = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+    let down = manager.offload(&blocks, OffloadOptions::default().gate(gate));
     for layer in 0..LAYERS {
         for (block, hash) in blocks.ids().zip(&hashes) {
             let bytes = vec![hash.to_u128() as u8; layer_bytes];
@@ -63,7 +63,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let found = manager.match_prefix(&hashes);
     println!("{} blocks of {} layers are in host memory", found.len(), LAYERS);
     let began = Instant::now();
-    let up = manager.onboard(found, OnboardOptions { layers: Some(1), ..OnboardOptions::default() })?;
+    let up = manager.onboard(found, OnboardOptions::default().layers(1))?;
     for layer in 0..LAYERS {
         up.layer_ready(layer).await.map_err(|cause| format!("layer {layer}: {}", cause.name()))?;
         // From here on all blocks have their places, and this layer its bytes.

@@ -63,8 +63,7 @@ async fn what_left_the_device_comes_back_with_its_bytes_whole_or_by_layers() {
         drop(manager.allocate(BLOCKS as usize).await.expect("all of them"));
         let found = manager.match_prefix(&hashes(1));
         assert_eq!(found.len(), 5);
-        let up =
-            manager.onboard(found, OnboardOptions { layers, ..OnboardOptions::default() }).expect("fits");
+        let up = manager.onboard(found, OnboardOptions::default().layers(layers)).expect("fits");
         if layers.is_some() {
             for layer in 0..LAYERS {
                 up.layer_ready(layer).await.expect("ready");

@@ -32,7 +32,7 @@ async fn copies_that_fail_are_said_once_a_path() {
         // What fails is tried again, and comes.
         ground.mover.close();
         let found = ground.manager.match_prefix(&hashes(1, 4));
-        let up = ground.manager.onboard(found, OnboardOptions { request: 7, ..OnboardOptions::default() });
+        let up = ground.manager.onboard(found, OnboardOptions::default().request(7));
         ground.mover.fail();
         let up = up.expect("it fits").await;
         assert_eq!(up.blocks.len(), 4);
@@ -68,7 +68,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     let first = compute(&ground.manager, &first, None).await;
     let second = compute(&ground.manager, &second, None).await;
     ground.mover.close();
-    let asked = OffloadOptions { request: 9, ..OffloadOptions::default() };
+    let asked = OffloadOptions::default().request(9);
     let under_way = ground.manager.offload(&first, asked);
     // One is under way and one waits: there is no room for more.
     for _ in 0..2 {
@@ -82,7 +82,8 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
     };
     assert_eq!(spans.iter().map(fields).collect::<Vec<_>>(), ["9 2 0 2", "9 2 0 2", "9 2 2 0"]);
     let patience = Some(Duration::from_millis(5));
-    let more = ground.manager.allocate_with(1, AllocateOptions { request: 11, deadline: patience }).await;
+    let more =
+        ground.manager.allocate_with(1, AllocateOptions::default().request(11).deadline(patience)).await;
     assert!(more.is_err(), "all are held");
     let fields = ["request", "blocks", "block_ids"];
     let of_request = |number: &str| {
@@ -98,7 +99,7 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
         [&ids[1], &ids[1], &ids[0]]
     );
     // Who waits, and is served.
-    let asked = AllocateOptions { request: 12, deadline: None };
+    let asked = AllocateOptions::default().request(12);
     let mut more = Box::pin(ground.manager.allocate_with(1, asked));
     assert!(poll_fn(|context| Poll::Ready(more.as_mut().poll(context).is_pending())).await, "all are held");
     drop(first);
@@ -119,13 +120,13 @@ async fn offloads_and_waits_in_line_have_spans_and_full_queues_are_said() {
 async fn what_is_had_at_once_has_a_span_too() {
     let (ears, _turn) = listen().await;
     let ground = Ground::new(4, 16);
-    let blocks = ground.manager.allocate_with(2, AllocateOptions { request: 3, deadline: None }).await;
+    let blocks = ground.manager.allocate_with(2, AllocateOptions::default().request(3)).await;
     let ids = numbers(blocks.expect("free").ids().iter().copied());
     assert_eq!(span(&ears, "allocate", &["request", "blocks", "block_ids"]), format!("3 2 {ids}"));
     drop(compute(&ground.manager, &hashes(1, 3), None).await);
     let found = ground.manager.match_prefix(&hashes(1, 3));
     assert!(found.is_ready());
-    let options = OnboardOptions { request: 4, ..OnboardOptions::default() };
+    let options = OnboardOptions::default().request(4);
     let there = ground.manager.onboard(found, options).expect("it fits").await.blocks;
     let fields = ["request", "blocks", "host", "disk", "came", "block_ids"];
     assert_eq!(span(&ears, "onboard", &fields), format!("4 3 0 0 3 {}", numbers(there.ids())));
@@ -189,7 +190,7 @@ async fn what_a_purge_has_of_the_host_is_no_reason_to_make_it_larger() {
     rest(manager).await;
     drop(compute(&acme, &hashes(2, 1), None).await);
     ground.mover.close();
-    let mut purge = pin!(acme.purge(Purge { zero: true, ..Purge::default() }));
+    let mut purge = pin!(acme.purge(Purge::default().zero(true)));
     assert!(poll_fn(|context| Poll::Ready(purge.as_mut().poll(context).is_pending())).await);
     while ground.mover.waiting() == 0 {
         tokio::task::yield_now().await;
@@ -219,7 +220,7 @@ async fn a_request_that_is_preempted_and_comes_back_has_its_number_in_each_span(
     let preempted = ground.manager.preempt(held, last, 5).expect("of one manager");
     rest(&ground.manager).await;
     drop(ground.manager.allocate(4).await.expect("blocks"));
-    let options = OnboardOptions { request: 5, ..OnboardOptions::default() };
+    let options = OnboardOptions::default().request(5);
     let resumed = ground.manager.resume(preempted, options).await.expect("it fits");
     assert_eq!((resumed.blocks.len(), resumed.missed), (2, None));
     assert_eq!(span(&ears, "preempt", &["request", "blocks", "partial"]), "5 2 1");

@@ -45,8 +45,7 @@ impl Pass<'_> {
     /// Behind a layer of this pass.
     fn offload(&self, layer: u32) -> Offload {
         let gate = Gate::Layer { iteration: self.iteration, layer };
-        let options =
-            OffloadOptions { gate, request: 1, deadline: Some(PATIENCE), ..OffloadOptions::default() };
+        let options = OffloadOptions::default().gate(gate).request(1).deadline(PATIENCE);
         self.ground.manager.offload(&self.blocks, options)
     }
 
@@ -190,7 +189,7 @@ async fn a_pass_that_ends_early_and_one_that_tells_of_no_layer_open_all_of_them(
     pass.end();
     // Of the next iteration, which is a step.
     let gate = Gate::Layer { iteration: pass.iteration + 1, layer: 1 };
-    let options = OffloadOptions { gate, ..OffloadOptions::default() };
+    let options = OffloadOptions::default().gate(gate);
     let offload = ground.manager.offload(&pass.blocks, options);
     pass.write(0..8).await;
     ground.manager.step().expect("none runs");
@@ -280,7 +279,7 @@ async fn a_tenant_that_is_purged_within_a_pass_leaves_no_layer_behind() {
             pass.run(3..4).await;
         }
         let (blocks, hashes) = (pass.blocks, pass.hashes);
-        let mut purge = pin!(tenant.purge(Purge { zero: true, ..Purge::default() }));
+        let mut purge = pin!(tenant.purge(Purge::default().zero(true)));
         assert!(look(purge.as_mut()).is_pending(), "held");
         drop(blocks);
         ground.mover.open();
@@ -396,7 +395,7 @@ async fn what_has_begun_waits_for_its_layers_though_as_many_wait_as_may() {
     ground.mover.close();
     pass.run(0..2).await;
     let gate = Gate::Iteration(pass.iteration);
-    let second = manager.offload(&others, OffloadOptions { gate, ..OffloadOptions::default() });
+    let second = manager.offload(&others, OffloadOptions::default().gate(gate));
     assert_eq!((manager.census().gated, manager.census().moving), (2, 2));
     ground.mover.open();
     still(manager).await;
@@ -492,7 +491,7 @@ async fn what_is_written_waits_for_no_staging_that_waits_for_the_engine() {
     assert_eq!((manager.census().staged, manager.census().staging), (2, 0));
     let (others, found) = (hashes(2, 2), manager.match_prefix(&hashes(2, 2)));
     assert_eq!(found.in_tier(Tier::Disk), 2);
-    let options = OnboardOptions { class: Class::Background, ..OnboardOptions::default() };
+    let options = OnboardOptions::default().class(Class::Background);
     let up = soon(manager.onboard(found, options).expect("fits")).await;
     check(manager, &up.blocks, &others);
     pass.run(4..8).await;
@@ -568,7 +567,7 @@ async fn a_model_of_several_groups_waits_for_its_last_layer() {
         let blocks = manager.allocate_group(group, 2).await.expect("blocks");
         let blocks = blocks.register(&hashes(1, 2), None).expect("registered");
         let gate = Gate::Layer { iteration, layer: 0 };
-        drop(manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() }));
+        drop(manager.offload(&blocks, OffloadOptions::default().gate(gate)));
     }
     for layer in 0..3 {
         manager.layer_done(layer).expect("in turn");

@@ -175,7 +175,7 @@ async fn what_is_late_and_what_is_called_off_count() {
     below(&ground.manager, 4).await;
     ground.mover.close();
     let found = || ground.manager.match_prefix(&hashes(1, 4));
-    let options = OnboardOptions { deadline: Some(Duration::from_millis(10)), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().deadline(Duration::from_millis(10));
     let up = ground.manager.onboard(found(), options).expect("fits").await;
     assert_eq!(up.missed, Some(Cause::Deadline));
     let stats = ground.manager.stats();
@@ -199,11 +199,7 @@ async fn what_is_late_and_what_is_called_off_count() {
 
 #[tokio::test]
 async fn what_is_late_counts_by_one_cause_wherever_it_was() {
-    let late = |layers| OnboardOptions {
-        layers,
-        deadline: Some(Duration::from_millis(10)),
-        ..OnboardOptions::default()
-    };
+    let late = |layers| OnboardOptions::default().layers(layers).deadline(Duration::from_millis(10));
     let failed = |ground: &Ground| {
         let stats = ground.manager.stats();
         let all = stats.paths.iter().flat_map(|path| path.failed);
@@ -241,8 +237,8 @@ async fn what_is_late_counts_by_one_cause_wherever_it_was() {
 
 #[tokio::test]
 async fn an_offload_that_is_late_counts_where_its_blocks_are() {
-    let late = OffloadOptions { deadline: Some(Duration::from_millis(10)), ..OffloadOptions::default() };
-    let gated = OffloadOptions { gate: Gate::Iteration(1), ..late };
+    let late = OffloadOptions::default().deadline(Duration::from_millis(10));
+    let gated = late.gate(Gate::Iteration(1));
     let by_deadline = |ground: &Ground| {
         let stats = ground.manager.stats();
         let all = stats.paths.iter().flat_map(|path| path.failed);
@@ -293,7 +289,7 @@ async fn what_is_refused_counts_by_why() {
     assert_eq!((whole.copied, whole.refused), (4, 0));
 
     // As many wait for gates as may.
-    let gated = OffloadOptions { gate: Gate::Iteration(1), ..OffloadOptions::default() };
+    let gated = OffloadOptions::default().gate(Gate::Iteration(1));
     let manager = build(settings(8, 16).transfer_queue(2));
     let blocks = compute(&manager, &hashes(1, 8), None).await;
     let offload = manager.offload(&blocks, gated);

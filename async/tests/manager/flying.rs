@@ -41,7 +41,7 @@ async fn no_layer_is_ready_before_its_bytes_are_there_however_the_run_is_brought
     for layers in [None, Some(1)] {
         let (ground, all) = below().await;
         let found = ground.manager.match_prefix(&all);
-        let options = OnboardOptions { layers, ..OnboardOptions::default() };
+        let options = OnboardOptions::default().layers(layers);
         let up = ground.manager.onboard(found, options).expect("fits");
         assert!(look(up.layer_ready(0)).is_pending(), "{layers:?}: nothing has been copied");
         ground.mover.open();
@@ -61,7 +61,7 @@ async fn whoever_asks_for_layers_of_what_others_bring_up_whole_has_them_unless_a
         let (manager, all) = (&ground.manager, below_of(&ground).await);
         let held = manager.try_allocate(if queued == 0 { 4 } else { 0 }).expect("free ones");
         let begin = |layers| {
-            let options = OnboardOptions { layers, ..OnboardOptions::default() };
+            let options = OnboardOptions::default().layers(layers);
             manager.onboard(manager.match_prefix(&all), options).expect("fits")
         };
         let (whole, layered) = (begin(None), begin(Some(1)));
@@ -83,7 +83,7 @@ async fn a_run_that_is_there_waits_for_nothing() {
     let manager = build(settings(4, 16));
     let all = hashes(1, 4);
     let held = compute(&manager, &all, None).await;
-    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().layers(1);
     let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
     assert!(matches!(look(up.layer_ready(1)), Poll::Ready(Ok(()))));
     assert_eq!(up.ids(), Some(held.ids().collect()));
@@ -110,7 +110,7 @@ async fn a_run_of_another_manager_is_refused() {
 #[tokio::test]
 async fn a_run_that_is_brought_up_as_a_guess_is_still_waited_for() {
     let (ground, all) = below().await;
-    let options = OnboardOptions { class: Class::Prefetch, ..OnboardOptions::default() };
+    let options = OnboardOptions::default().class(Class::Prefetch);
     let guess = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
     let urgent = ground.manager.onboard(ground.manager.match_prefix(&all), OnboardOptions::default());
     ground.mover.open();
@@ -129,7 +129,7 @@ async fn a_run_that_is_brought_up_as_a_guess_and_given_up_comes_no_further() {
     drop(ground.manager.allocate(4).await.expect("blocks"));
     rest(&ground.manager).await;
     ground.mover.close();
-    let options = OnboardOptions { class: Class::Prefetch, ..OnboardOptions::default() };
+    let options = OnboardOptions::default().class(Class::Prefetch);
     let guess = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
     assert_eq!((ground.manager.census().up, ground.manager.census().moving), (4, 1));
     drop(guess);
@@ -143,7 +143,7 @@ async fn a_place_that_was_told_is_kept_whoever_began_to_bring_it_up() {
     let (ground, all) = below().await;
     let found = || ground.manager.match_prefix(&all[..2]);
     let whole = ground.manager.onboard(found(), OnboardOptions::default()).expect("fits");
-    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().layers(1);
     let layered = ground.manager.onboard(found(), options).expect("fits");
     let told = layered.ids().expect("they have places");
     // An engine that was late has computed them itself.
@@ -198,7 +198,7 @@ async fn a_waker_that_is_forgotten_may_use_the_manager() {
     let (manager, below) = (ground.manager.clone(), down.manager.clone());
     in_time("no deadlock", move || {
         let waker = |of: &Tiers| Waker::from(Arc::new(Forgotten(of.clone())));
-        let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+        let options = OnboardOptions::default().layers(1);
         let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
         assert!(pin!(up.layer_ready(0)).poll(&mut Context::from_waker(&waker(&manager))).is_pending());
         drop(up);

@@ -158,7 +158,7 @@ async fn copies_by_choice_leave_the_headroom_as_it_comes_free() {
     let (disk, ground) = full(settings(16, HOST)).await;
     let manager = &ground.manager;
     let held = manager.match_sequence_hashes(&hashes(2, 8));
-    let urgent = OffloadOptions { class: Class::Urgent, ..OffloadOptions::default() };
+    let urgent = OffloadOptions::default().class(Class::Urgent);
     let offload = manager.offload(&held, urgent);
     assert_eq!((manager.census().grounded, free(manager)), (8, HEADROOM as usize));
     // Victims have it.

@@ -187,7 +187,7 @@ async fn groups_are_brought_up_by_layers_from_before_anybody_waits() {
     }
     rest(&manager).await;
     let lists: Vec<&[SequenceHash]> = of.iter().map(Vec::as_slice).collect();
-    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().layers(1);
     let up = manager.onboard_groups(manager.match_groups(&lists), options).expect("fits");
     let mut told = Vec::new();
     for group in 0..3 {

@@ -40,7 +40,7 @@ async fn an_onboarding_that_nobody_polls_leaves_the_line_by_its_deadline() {
     let all = hashes(1, 4);
     below(&manager, &all).await;
     let [held, kept] = [2, 2].map(|count| manager.try_allocate(count).expect("free ones"));
-    let options = OnboardOptions { deadline: Some(SOON), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().deadline(SOON);
     let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
     drop(held);
     assert_eq!(manager.census().gathered, 2);
@@ -94,7 +94,7 @@ async fn without_end_is_a_deadline_too() {
     let all = hashes(1, 4);
     below(&manager, &all).await;
     let held = manager.try_allocate(4).expect("free ones");
-    let options = OnboardOptions { deadline: Some(Duration::MAX), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().deadline(Duration::MAX);
     let up = manager.onboard(manager.match_prefix(&all), options).expect("fits");
     let mut behind = pin!(manager.allocate_within(1, Duration::MAX));
     assert!(look(behind.as_mut()).is_pending());
@@ -111,7 +111,7 @@ async fn an_offload_is_answered_by_its_deadline_and_its_copies_go_on() {
     let (manager, all) = (&ground.manager, hashes(1, 4));
     let blocks = compute(manager, &all, None).await;
     ground.mover.close();
-    let options = OffloadOptions { deadline: Some(Duration::from_millis(1)), ..OffloadOptions::default() };
+    let options = OffloadOptions::default().deadline(Duration::from_millis(1));
     let offload = manager.offload(&blocks, options);
     let unpolled = manager.offload(&blocks, options);
     let late = in_time(offload).await;
@@ -137,7 +137,7 @@ async fn what_is_to_persist_and_is_late_counts_once_wherever_it_is() {
     let ground = Ground::over(settings, 8, 16, Some(Arc::<SimDisk>::clone(&disk)));
     let (manager, all) = (&ground.manager, hashes(1, 6));
     let mut held = compute(manager, &all[..4], None).await;
-    let patient = OffloadOptions { deadline: Some(PATIENCE), ..OffloadOptions::default() };
+    let patient = OffloadOptions::default().deadline(PATIENCE);
     assert_eq!(manager.offload(&held, patient).await.copied, 4);
     // Two are on the disk, late or not; two in the host; two in the device alone.
     let mut there = 0;

@@ -25,7 +25,7 @@ fn bring_up(ground: &Ground, run: &[SequenceHash]) -> (OnboardGroups, usize) {
     assert_eq!(found.tokens(), 2 * run.len() as u64);
     let first = found.groups()[0].first;
     let patience = Some(Duration::from_secs(5));
-    let options = OnboardOptions { layers: Some(1), deadline: patience, ..OnboardOptions::default() };
+    let options = OnboardOptions::default().layers(1).deadline(patience);
     (ground.manager.onboard_groups(found, options).expect("it fits"), first)
 }
 

@@ -52,7 +52,7 @@ async fn a_copy_of_a_host_block_keeps_no_parent_in_the_device() {
     let manager =
         build(one_an_iteration.device_policy(Policy::Sieve).disk_blocks(16).idle_disk_after(Some(1)));
     let mut blocks = compute(&manager, &hashes(1, 4), None).await;
-    let urgent = OffloadOptions { class: Class::Urgent, ..OffloadOptions::default() };
+    let urgent = OffloadOptions::default().class(Class::Urgent);
     assert_eq!(manager.offload(&blocks, urgent).await.copied, 4);
     for _ in 0..3 {
         manager.step().expect("none runs");

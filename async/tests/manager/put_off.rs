@@ -24,7 +24,7 @@ async fn begin_by_layers(ground: &Ground, blocks: &kvstrata::manager::Blocks, it
     let manager = &ground.manager;
     manager.layer_done(1).expect("in turn");
     let gate = Gate::Layer { iteration, layer: 1 };
-    let offload = manager.offload(blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+    let offload = manager.offload(blocks, OffloadOptions::default().gate(gate));
     still(manager).await;
     assert_eq!(manager.census().gated, blocks.len(), "they wait for the next step");
     offload

@@ -70,7 +70,7 @@ fn who_waits_for_a_mover_is_answered_by_the_deadline() {
     ground.mover.close();
     let found = ground.manager.match_prefix(&all);
     assert_eq!((found.len(), found.in_tier(Tier::Device)), (4, 0));
-    let options = OnboardOptions { deadline: Some(SOON), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().deadline(SOON);
     let up = ground.manager.onboard(found, options).expect("it begins");
     while ground.mover.waiting() == 0 {
         std::thread::yield_now();

@@ -93,7 +93,7 @@ async fn an_offload_waits_for_its_gate() {
     let manager = build(settings(8, 16));
     let blocks = compute(&manager, &hashes(1, 4), None).await;
     let iteration = manager.iteration_begin().expect("none runs");
-    let gated = |gate| OffloadOptions { gate, ..OffloadOptions::default() };
+    let gated = |gate| OffloadOptions::default().gate(gate);
     let offload = manager.offload(&blocks, gated(Gate::Iteration(iteration)));
     assert_eq!((manager.census().gated, manager.census().down), (4, 0), "the iteration still writes them");
     manager.iteration_end().expect("one runs");
@@ -105,7 +105,7 @@ async fn an_offload_waits_for_its_gate() {
 async fn an_offload_whose_gate_does_not_open_fails_at_its_deadline_and_keeps_no_block() {
     let manager = build(settings(8, 16).deadline_offload(Duration::from_millis(20)));
     let blocks = compute(&manager, &hashes(1, 4), None).await;
-    let gated = OffloadOptions { gate: Gate::Iteration(5), ..OffloadOptions::default() };
+    let gated = OffloadOptions::default().gate(Gate::Iteration(5));
     let down = tokio::time::timeout(Duration::from_secs(20), manager.offload(&blocks, gated)).await;
     let down = down.expect("answered, though no iteration begins");
     assert_eq!((down.failed, down.copied, down.cause), (4, 0, Some(Cause::Deadline)));

@@ -65,7 +65,7 @@ async fn a_copy_that_waits_for_a_pass_waits_for_the_next_one_when_that_is_to_wri
             Copy::Whole => Gate::Open,
             Copy::Behind | Copy::Begun => Gate::Layer { iteration: 1, layer: 0 },
         };
-        let asked = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        let asked = manager.offload(&blocks, OffloadOptions::default().gate(gate));
         manager.iteration_begin().expect("none runs");
         if matches!(copy, Copy::Begun) {
             manager.layer_done(0).expect("one runs");
@@ -98,7 +98,7 @@ async fn a_copy_by_layers_goes_on_when_another_list_is_written_by_the_same_pass(
     let gate = Gate::Layer { iteration, layer: 0 };
     write(&ground, &blocks, &hashes);
     manager.layer_done(0).expect("one runs");
-    let asked = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+    let asked = manager.offload(&blocks, OffloadOptions::default().gate(gate));
     still(manager).await;
     let (later, _third) = ahead(&ground, &hashes, iteration + 1).await;
     assert_eq!(first.withdraw(), 0);
@@ -121,7 +121,7 @@ async fn a_copy_goes_with_the_first_pass_that_writes_its_block() {
         let hashes = hashes(1, 2);
         let (blocks, first) = ahead(&ground, &hashes, 1).await;
         let gate = if by_layers { Gate::Layer { iteration: 1, layer: 0 } } else { Gate::Open };
-        let asked = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        let asked = manager.offload(&blocks, OffloadOptions::default().gate(gate));
         let (same, _second) = ahead(&ground, &hashes, second_pass).await;
         if withdraws {
             assert_eq!(first.withdraw(), 0);

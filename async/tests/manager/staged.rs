@@ -73,7 +73,7 @@ async fn a_group_without_staging_holds_up_no_other_groups_reads() {
         disks[0].change(|plan| plan.hang = ALWAYS);
         let up = |group: usize, class, deadline| {
             let group = manager.group(group).expect("two");
-            let options = OnboardOptions { class, deadline: Some(deadline), ..OnboardOptions::default() };
+            let options = OnboardOptions::default().class(class).deadline(deadline);
             group.onboard(group.match_prefix(&all), options).expect("fits")
         };
         let patience = Duration::from_secs(5);

@@ -113,7 +113,7 @@ async fn a_gate_before_the_pass_and_one_behind_it_are_both_waited_for() {
     let manager = &ground.manager;
     let (first, second) = (hashes(1, 2), hashes(2, 2));
     let ((blocks, _), (others, _)) = (ahead(&ground, &first, 2).await, ahead(&ground, &second, 1).await);
-    let behind = |iteration| OffloadOptions { gate: Gate::Iteration(iteration), ..OffloadOptions::default() };
+    let behind = |iteration| OffloadOptions::default().gate(Gate::Iteration(iteration));
     let early = manager.offload(&blocks, behind(1));
     let late = manager.offload(&others, behind(2));
     write(&ground, &others, &second);
@@ -146,9 +146,7 @@ async fn an_engine_that_stops_within_its_pass_leaves_nothing_that_is_found() {
     let hashes = hashes(1, 3);
     let iteration = manager.iteration_begin().expect("none runs");
     let (blocks, _) = ahead(&ground, &hashes, iteration).await;
-    let mut offload = pin!(
-        manager.offload(&blocks, OffloadOptions { deadline: Some(PATIENCE), ..OffloadOptions::default() })
-    );
+    let mut offload = pin!(manager.offload(&blocks, OffloadOptions::default().deadline(PATIENCE)));
     later(patience * 3 / 4).await;
     manager.layer_done(0).expect("one runs");
     later(patience * 3 / 4).await;
@@ -174,7 +172,7 @@ async fn what_a_failed_pass_did_not_write_is_found_nowhere_and_may_be_registered
         let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
         assert_eq!(blocks.written_in(), Some(iteration));
         let gate = Gate::Layer { iteration, layer: 0 };
-        let offload = manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        let offload = manager.offload(&blocks, OffloadOptions::default().gate(gate));
         ground.mover.close();
         if moves {
             // Its first layer.
@@ -218,7 +216,7 @@ async fn a_copy_that_was_withdrawn_leaves_the_next_one_of_its_hash_alone() {
     let hashes = hashes(1, 3);
     let begun = |blocks: &Blocks, iteration| {
         let gate = Gate::Layer { iteration, layer: 0 };
-        let asked = manager.offload(blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        let asked = manager.offload(blocks, OffloadOptions::default().gate(gate));
         manager.layer_done(0).expect("one runs");
         asked
     };
@@ -324,7 +322,7 @@ async fn a_copy_that_is_late_and_then_withdrawn_counts_once() {
         let hashes = hashes(sequence, 2);
         let (blocks, ahead) = ahead(&ground, &hashes, iteration).await;
         let deadline = Some(Duration::from_millis(100));
-        let asked = manager.offload(&blocks, OffloadOptions { gate, deadline, ..OffloadOptions::default() });
+        let asked = manager.offload(&blocks, OffloadOptions::default().gate(gate).deadline(deadline));
         if gate != Gate::Open {
             manager.layer_done(0).expect("one runs");
             still(manager).await;

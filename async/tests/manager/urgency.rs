@@ -37,7 +37,7 @@ async fn below(manager: &Tiers, hashes: &[SequenceHash], capacity: usize) {
 fn up(manager: &Tiers, hashes: &[SequenceHash], class: Class) -> Onboard {
     let found = manager.match_prefix(hashes);
     assert_eq!(found.len(), hashes.len());
-    let options = OnboardOptions { class, deadline: Some(PATIENCE), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().class(class).deadline(PATIENCE);
     manager.onboard(found, options).expect("fits")
 }
 
@@ -165,8 +165,7 @@ async fn copies_by_choice_leave_the_headroom_of_the_host_to_victims() {
     let held = compute(manager, &hashes(1, 8), None).await;
     drop(compute(manager, &hashes(2, 4), None).await);
     ground.mover.close();
-    let offload =
-        manager.offload(&held, OffloadOptions { class: Class::Urgent, ..OffloadOptions::default() });
+    let offload = manager.offload(&held, OffloadOptions::default().class(Class::Urgent));
     assert_eq!(manager.census().tiers[0][1].owned, 4, "of 8, whatever its class");
     let blocks = manager.allocate_within(8, PATIENCE);
     tokio::pin!(blocks);

@@ -95,7 +95,7 @@ async fn ever_new_wakers_of_who_waits_for_a_run_are_not_kept() {
     drop(ground.manager.allocate(8).await.expect("blocks"));
     rest(&ground.manager).await;
     ground.mover.close();
-    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().layers(1);
     let mut up = ground.manager.onboard(ground.manager.match_prefix(&all), options).expect("fits");
     let mut made: Vec<Weak<Counted>> = Vec::new();
     let mut poll = |future: Pin<&mut dyn Future<Output = ()>>| {

@@ -231,8 +231,7 @@ async fn who_is_held_for_several_groups_is_answered_and_leaves_nothing() {
     let (own, _others) = crowded(&manager, &tenant).await;
     let up = || {
         let found = tenant.match_groups(&[&list[..], &list[..]]);
-        let options =
-            OnboardOptions { deadline: Some(Duration::from_millis(10)), ..OnboardOptions::default() };
+        let options = OnboardOptions::default().deadline(Duration::from_millis(10));
         tenant.onboard_groups(found, options).expect("its quota")
     };
     let late = up().await;

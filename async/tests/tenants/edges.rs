@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
+const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
 /// The host has to keep some blocks free: the purge calls back what was on its way to the disk for that, so that other blocks are to go, this
 /// moment, and they are the tenant's too.
@@ -47,7 +47,7 @@ async fn a_deadline_may_be_as_long_as_one_likes() {
     let manager = build(settings(4, 4));
     let a = manager.tenant("a").expect("few tenants");
     drop(compute(&a, &sequence(&a, 1, 3), None).await);
-    let purged = a.purge(Purge { deadline: Duration::MAX, ..Purge::default() }).await.expect("open");
+    let purged = a.purge(Purge::default().deadline(Duration::MAX)).await.expect("open");
     assert_eq!((purged.complete, purged.device.purged), (true, 3));
     drop(compute(&a, &sequence(&a, 1, 3), None).await);
 }

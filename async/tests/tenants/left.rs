@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::task::{JoinHandle, yield_now};
 
 const SOON: Duration = Duration::from_secs(20);
-const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
+const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
 /// Volumes that write their tables when they are told to, or closed, and not before.
 struct Disks {
@@ -100,7 +100,7 @@ async fn a_block_whose_slot_another_has_taken_is_purged_and_the_other_gets_anoth
         };
         tokio::time::timeout(SOON, taken).await.expect("of the block that was used least of late");
         assert_eq!(disks.left().len(), 6, "nothing was written");
-        let purged = a.purge(Purge { zero, ..ZERO }).await.expect("open");
+        let purged = a.purge(ZERO.zero(zero)).await.expect("open");
         nothing_is_left(purged);
         assert!(disks.left().iter().all(|hash| of_nobody.contains(hash)), "found after a crash");
         assert_eq!(purged.disk.found, 3, "the fourth was not registered any more");
@@ -220,7 +220,7 @@ async fn a_write_that_fails_leaves_bytes_which_a_purge_that_overwrites_counts() 
         let disk = Arc::new(SimDisk::new(8, BYTES, plan));
         let Written { _ground, a, persisted, .. } = write_one(&disk).await;
         disk.change(|plan| plan.fail = 0);
-        let purged = a.purge(Purge { zero, ..ZERO }).await.expect("open");
+        let purged = a.purge(ZERO.zero(zero)).await.expect("open");
         assert_eq!(persisted.await.expect("no panic").cause, Some(Cause::Disk), "it was under way");
         assert_eq!((purged.complete, purged.in_flight, purged.failed), (true, 1, left), "{purged:?}");
     }

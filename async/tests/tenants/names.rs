@@ -139,7 +139,7 @@ async fn a_name_stays_while_it_is_purged() {
     let run = sequence(&tenant, 1, 2);
     drop(compute(&tenant, &run, None).await);
     ground.mover.close();
-    let zero = Purge { zero: true, deadline: Duration::ZERO };
+    let zero = Purge::default().zero(true).deadline(Duration::ZERO);
     assert!(!tenant.purge(zero).await.expect("open").complete, "its zeros wait for the mover");
     drop(tenant);
     assert!(!has_room(&ground.manager));

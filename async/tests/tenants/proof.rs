@@ -11,7 +11,7 @@ use kvstrata_core::DevicePort;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
+const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
 /// A purge that has begun.
 async fn begin(ground: &Ground, tenant: &Tiers) -> JoinHandle<Purged> {

@@ -8,7 +8,7 @@ use kvstrata::tier::Tier;
 use kvstrata::transfer::{Cause, Path};
 use std::time::Duration;
 
-const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
+const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
 #[tokio::test]
 async fn what_is_idle_leaves_all_tiers_at_once_and_its_bytes_with_it() {
@@ -47,7 +47,7 @@ async fn what_requests_hold_is_found_by_nobody_and_goes_when_it_is_released() {
     let again = held.clone();
     let ids: Vec<_> = held.ids().collect();
     let filling = a.allocate(2).await.expect("free");
-    let purged = a.purge(Purge { deadline: Duration::from_millis(5), ..ZERO }).await.expect("open");
+    let purged = a.purge(ZERO.deadline(Duration::from_millis(5))).await.expect("open");
     assert_eq!((purged.device.found, purged.device.purged, purged.device.busy), (3, 0, 3));
     assert_eq!((purged.complete, purged.still_found), (false, 0));
     assert_eq!(ground.manager.match_prefix(&run).len(), 0, "found by nobody");
@@ -84,7 +84,7 @@ async fn what_comes_up_does_not_arrive() {
     ground.mover.close();
     let found = a.match_prefix(&run);
     assert_eq!(found.in_tier(Tier::Host), 3);
-    let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().layers(1);
     let up = a.onboard(found, options).expect("fits");
     assert_eq!(ground.mover.waiting(), 3);
     let purge = tokio::spawn({

@@ -256,7 +256,7 @@ async fn who_is_held_and_needs_fewer_is_looked_after() {
     rest(&ground.manager).await;
     let own = compute(&a, &sequence(&a, 2, 2), None).await;
     let four = a.onboard(a.match_prefix(&run), OnboardOptions::default()).expect("fits");
-    let options = OnboardOptions { deadline: Some(Duration::from_secs(5)), ..OnboardOptions::default() };
+    let options = OnboardOptions::default().deadline(Duration::from_secs(5));
     let two = a.onboard(a.match_prefix(&run[..2]), options).expect("fits");
     assert_eq!(a.usage(Tier::Device).blocks, 2, "both wait for credits");
     drop(four);

@@ -53,7 +53,7 @@ async fn a_purge_after_a_restart_finds_what_nobody_has_used_since() {
             let second = with(&file, |settings| settings.tenants(named(other)));
             let tenant = second.tenant(who).expect("few tenants");
             assert_eq!(tenant.usage(Tier::Disk).blocks, blocks, "{who} has them");
-            let purged = tenant.purge(Purge { zero, ..Purge::default() }).await.expect("open");
+            let purged = tenant.purge(Purge::default().zero(zero)).await.expect("open");
             assert_eq!((purged.disk.found, purged.disk.purged, purged.failed), (blocks, blocks, 0), "{who}");
             let zeroed = if zero { blocks as u64 * 4096 } else { 0 };
             assert_eq!((purged.zeroed_bytes, purged.complete, purged.still_found), (zeroed, true, 0));
@@ -132,7 +132,7 @@ async fn a_purged_block_is_not_found_after_a_restart_nor_are_its_bytes() {
         let on_disk = a.usage(Tier::Disk).blocks;
         assert_eq!((a.usage(Tier::Device).blocks, a.usage(Tier::Host).blocks, on_disk), (0, 0, 20));
         assert_eq!(in_file(&file, &of_a), 20);
-        let zero = Purge { zero: true, ..Purge::default() };
+        let zero = Purge::default().zero(true);
         let purged = a.purge(zero).await.expect("open");
         assert_eq!((purged.disk.found, purged.disk.purged, purged.failed), (20, 20, 0));
         assert_eq!((purged.zeroed_bytes, purged.complete, purged.still_found), (20 * 4096, true, 0));
@@ -193,7 +193,7 @@ async fn a_purge_with_zeros_erases_what_one_without_has_left() {
         (0, 0, on_disk),
         "forgotten only"
     );
-    let zero = Purge { zero: true, ..Purge::default() };
+    let zero = Purge::default().zero(true);
     let purged = a.purge(zero).await.expect("open");
     assert_eq!((purged.disk.found, purged.failed, purged.complete), (0, 0, true), "{purged:?}");
     assert_eq!((in_file(&file, &of_a), in_file(&file, &of_b)), (0, of_others));

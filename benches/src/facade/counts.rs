@@ -100,7 +100,7 @@ pub fn count() -> Result<Value, Failure> {
     for (what, layers, step, below) in each_brought {
         let counts = each(|blocks| match below(Shape { block_bytes: BLOCK_BYTES, blocks, layers }) {
             Ok(ground) => {
-                let options = OnboardOptions { layers: step, ..OnboardOptions::default() };
+                let options = OnboardOptions::default().layers(step);
                 Box::new(move || drop(ground.bring(options)))
             }
             Err(error) => {

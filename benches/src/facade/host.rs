@@ -41,7 +41,7 @@ impl Timed for Up<'_> {
     }
 
     fn time(&mut self, runs: u64) -> Duration {
-        let options = OnboardOptions { layers: self.layers, ..OnboardOptions::default() };
+        let options = OnboardOptions::default().layers(self.layers);
         let mut took = Duration::ZERO;
         for _ in 0..runs {
             let start = Instant::now();

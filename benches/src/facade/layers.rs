@@ -55,7 +55,7 @@ impl Passes {
             Some(step) => Gate::Layer { iteration, layer: step - 1 },
             None => Gate::Iteration(iteration),
         };
-        let offload = self.manager.offload(&blocks, OffloadOptions { gate, ..OffloadOptions::default() });
+        let offload = self.manager.offload(&blocks, OffloadOptions::default().gate(gate));
         let began = Instant::now();
         for layer in 0..SHAPE.layers - 1 {
             std::thread::sleep((LAYER * (layer + 1)).saturating_sub(began.elapsed()));

@@ -78,7 +78,7 @@ impl Worker {
             held = found.into_device();
         } else {
             // The run fits: it is no longer than the device.
-            let options = OnboardOptions { request: line, ..OnboardOptions::default() };
+            let options = OnboardOptions::default().request(line);
             let Ok(onboard) = manager.onboard(found, options) else { return };
             fresh = self.allocate(&rest, line).await;
             held = onboard.await.blocks;
@@ -136,7 +136,7 @@ impl Worker {
         let missing = |rest: &Rest| if let Rest::Missing(count) = rest { *count } else { 0 };
         let needed = rest.iter().map(missing).sum::<usize>();
         let since = Instant::now();
-        let options = AllocateOptions { request: line, ..AllocateOptions::default() };
+        let options = AllocateOptions::default().request(line);
         let blocks = match needed {
             0 => None,
             _ => self.tiers.manager.allocate_with(needed, options).await.ok(),

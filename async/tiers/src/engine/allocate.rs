@@ -20,6 +20,7 @@ use tracing::{Instrument, Span};
 
 /// How blocks are asked for.
 #[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
 pub struct AllocateOptions {
     /// Whose it is, for who reads spans. 0: nobody's. Who came first is served first all the same.
     pub request: u64,
@@ -32,7 +33,7 @@ impl AllocateOptions {
         AllocateOptions { deadline: Some(deadline), ..AllocateOptions::default() }
     }
 
-    fn deadline(self, inner: &Inner) -> Duration {
+    fn wait(self, inner: &Inner) -> Duration {
         self.deadline.unwrap_or(inner.rules.allocate_deadline)
     }
 }
@@ -121,7 +122,7 @@ pub(super) async fn allocate(
 ) -> Result<BlocksMut, AllocateError> {
     check(inner, stack, count, tenant)?;
     let (since, span) = (inner.watch.now(), asked::allocate(options.request, count, tenant));
-    let answer = at_once_or_in_line(inner, stack, count, options.deadline(inner), tenant, &span).await;
+    let answer = at_once_or_in_line(inner, stack, count, options.wait(inner), tenant, &span).await;
     inner.watch.answered(Call::Allocate, since);
     if let Ok(blocks) = &answer {
         asked::served(&span, std::slice::from_ref(blocks));
@@ -197,7 +198,7 @@ pub(super) async fn allocate_groups(
     wanted().try_for_each(|(stack, count)| check(inner, stack, count, tenant))?;
     let since = inner.watch.now();
     let span = asked::allocate(options.request, counts.iter().sum(), tenant);
-    let answer = groups_at_once_or_in_line(inner, counts, options.deadline(inner), tenant, &span).await;
+    let answer = groups_at_once_or_in_line(inner, counts, options.wait(inner), tenant, &span).await;
     inner.watch.answered(Call::Allocate, since);
     if let Ok(all) = &answer {
         asked::served(&span, all);

@@ -86,6 +86,7 @@ mod notices;
 mod offload;
 mod onboard;
 mod onboarding;
+mod options;
 mod out;
 mod parked;
 mod parts;

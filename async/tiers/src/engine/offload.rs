@@ -24,6 +24,7 @@ use std::time::Duration;
 
 /// How blocks are offloaded.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct OffloadOptions {
     /// Who goes first.
     pub class: Class,

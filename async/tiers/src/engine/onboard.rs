@@ -26,6 +26,7 @@ use std::time::Duration;
 
 /// How a run is brought up.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct OnboardOptions {
     /// Who goes first. What somebody waits for is no guess: [`Class::Prefetch`] is taken as [`Class::Background`].
     pub class: Class,

@@ -34,7 +34,7 @@ pub fn play<F: Future<Output = ()>>(settings: Settings, body: impl FnOnce(Rc<Wor
 
 /// A layer after the other.
 fn by_layers() -> OnboardOptions {
-    OnboardOptions { layers: Some(1), ..OnboardOptions::default() }
+    OnboardOptions::default().layers(1)
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn what_waits_for_a_gate_is_answered_by_a_shutdown() {
     play(ground(), |world, manager| async move {
         let blocks = compute(&world, &manager, &sequence(1, 3)).await;
         let iteration = manager.iteration_begin().expect("none runs");
-        let gated = OffloadOptions { gate: Gate::Iteration(iteration), ..OffloadOptions::default() };
+        let gated = OffloadOptions::default().gate(Gate::Iteration(iteration));
         let offload = manager.offload(&blocks, gated);
         assert_eq!(manager.census().gated, 3);
         assert!(world.shut_down_now().await);

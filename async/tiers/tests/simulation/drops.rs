@@ -146,7 +146,7 @@ fn two_onboardings_of_the_same_do_not_depend_on_one_another() {
 fn a_layer_can_be_given_up_at_any_point_and_the_rest_still_comes() {
     give_up(|world, manager, patience| async move {
         let hashes = sequence(1, 6);
-        let options = OnboardOptions { layers: Some(1), ..OnboardOptions::default() };
+        let options = OnboardOptions::default().layers(1);
         let onboard = manager.onboard(manager.match_prefix(&hashes), options).expect("fits");
         let ready = patience.wait(onboard.layer_ready(1)).await;
         if let Some(ready) = ready {

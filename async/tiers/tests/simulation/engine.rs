@@ -242,7 +242,8 @@ impl Engine {
             1 => Class::Prefetch,
             _ => Class::Urgent,
         };
-        let options = OnboardOptions { class, request: self.number, layers, deadline: short };
+        let options =
+            OnboardOptions::default().class(class).request(self.number).layers(layers).deadline(short);
         let deadline = short.unwrap_or(settings.onboard);
         let began = Instant::now();
         let mut onboard = match self.manager().onboard(found, options) {

@@ -199,7 +199,7 @@ impl Engine {
         let layer = self.random.below(u64::from(self.world.settings.layers) + 1) as u32;
         let class = if self.random.below(2) == 0 { Class::Offload } else { Class::Background };
         let gate = Gate::Layer { iteration, layer };
-        let options = OffloadOptions { class, request: self.number, gate, deadline: None };
+        let options = OffloadOptions::default().class(class).request(self.number).gate(gate);
         let mut offload = Box::pin(self.manager().offload(&blocks, options));
         self.note(&format!("offloads {} behind layer {layer} of iteration {iteration}", ids.len()));
         self.world.check();
@@ -439,8 +439,7 @@ mod directed {
             let blocks = compute(&world, &manager, &sequence(1, 2)).await;
             let iteration = manager.iteration_begin().expect("none runs");
             let (gate, deadline) = (Gate::Layer { iteration, layer: 0 }, Some(Duration::from_secs(5)));
-            let offload =
-                manager.offload(&blocks, OffloadOptions { gate, deadline, ..OffloadOptions::default() });
+            let offload = manager.offload(&blocks, OffloadOptions::default().gate(gate).deadline(deadline));
             for layer in 0..world.settings.layers {
                 pass(Duration::from_millis(60)).await;
                 manager.layer_done(layer).expect("in turn");

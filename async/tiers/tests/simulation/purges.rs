@@ -14,7 +14,7 @@ use kvstrata_tiers::{OffloadOptions, OnboardOptions, Purge, Purged, Tiers};
 use std::rc::Rc;
 use std::time::Duration;
 
-const ZERO: Purge = Purge { zero: true, deadline: Duration::from_secs(60) };
+const ZERO: Purge = Purge::new().zero(true).deadline(Duration::from_secs(60));
 
 /// Nothing of the tenant's is left but what is counted as failed.
 fn gone(world: &World, tenant: &Tiers, purged: Purged, which: u64) {
@@ -218,7 +218,7 @@ fn a_purge_answers_at_its_deadline_though_the_device_does_not() {
         world.mover.change(|plan| plan.hang = ALWAYS);
         let deadline = Duration::from_millis(700);
         let began = kvstrata_testing::virtual_time::Instant::now();
-        let purged = tenant.purge(Purge { deadline, ..ZERO }).await.expect("open");
+        let purged = tenant.purge(ZERO.deadline(deadline)).await.expect("open");
         assert!(began.elapsed() <= deadline + Duration::from_millis(2), "{:?}", began.elapsed());
         assert_eq!((purged.complete, purged.failed, purged.zeroed_bytes), (false, 0, 0));
         assert_eq!((purged.device.found, purged.device.purged, purged.device.busy), (2, 0, 2));

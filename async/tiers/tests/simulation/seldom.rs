@@ -29,7 +29,7 @@ impl Engine {
             _ => Gate::Open,
         };
         let short = self.chance(4).then(|| Duration::from_millis(1 + self.random.below(300)));
-        let options = OffloadOptions { class, request: self.number, gate, deadline: short };
+        let options = OffloadOptions::default().class(class).request(self.number).gate(gate).deadline(short);
         let (began, usual) = (Instant::now(), self.world.settings.offload);
         let offload = self.manager().offload(blocks, options);
         self.world.check();
@@ -124,7 +124,7 @@ impl Engine {
         self.pause(1000).await;
         self.world.check();
         let short = self.chance(2).then(|| Duration::from_millis(1 + self.random.below(300)));
-        let options = OnboardOptions { request: self.number, deadline: short, ..OnboardOptions::default() };
+        let options = OnboardOptions::default().request(self.number).deadline(short);
         let (patience, began) = (self.patience(), Instant::now());
         let manager = self.manager();
         self.world.books.borrow_mut().unsure += 1;
@@ -182,7 +182,7 @@ impl Engine {
         let (patience, began) = (self.patience(), Instant::now());
         let until = self.world.books.borrow().registrations();
         let tenant = self.world.tenant(self.tenant);
-        let outcome = patience.wait(tenant.purge(Purge { zero, deadline })).await;
+        let outcome = patience.wait(tenant.purge(Purge::default().zero(zero).deadline(deadline))).await;
         self.in_time(began, began + deadline, "a purge");
         self.note(&format!("purges: {outcome:?}"));
         match outcome {

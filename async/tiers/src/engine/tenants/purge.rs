@@ -63,6 +63,7 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// How a tenant's blocks are purged.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Purge {
     /// Whether their bytes are overwritten with zeros before anybody else has the blocks; and what earlier
     /// purges of this process, without that, have left in free slots of the disk.
@@ -73,7 +74,7 @@ pub struct Purge {
 
 impl Default for Purge {
     fn default() -> Purge {
-        Purge { zero: false, deadline: Duration::from_secs(30) }
+        Purge::new()
     }
 }
 
