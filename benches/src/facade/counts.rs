@@ -13,7 +13,7 @@ use crate::disk::Failure;
 use crate::inputs::sequence;
 use crate::{CAPACITY, PREFIX};
 use futures_executor::block_on;
-use kvstrata::manager::{Tiers, KvBlockManager, OnboardOptions};
+use kvstrata::manager::{OnboardOptions, Tiers};
 use kvstrata::tier::Tier;
 use kvstrata_testing::counting::counted;
 use serde_json::{Value, json};

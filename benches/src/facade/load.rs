@@ -88,7 +88,7 @@ fn quantile(sorted: &[u64], above: usize) -> f64 {
 
 /// One of the requests, again and again.
 struct Task {
-    manager: KvBlockManager,
+    manager: Tiers,
     number: u64,
     from: Instant,
     stop: Arc<AtomicBool>,
