@@ -49,7 +49,7 @@ pub mod otel;
 pub mod shared;
 
 pub use config::ManagerConfig;
-pub use kvstrata_backends::{costs, disk, movers};
+pub use kvstrata_backends::{costs, disk, memory, movers};
 pub use kvstrata_config::{self as config, model};
 pub use kvstrata_core::{
     BlockId, BlockRef, DevicePort, Policy, PoolConfig, Priority, Salt, SequenceHash, Token,

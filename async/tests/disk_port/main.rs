@@ -1,4 +1,4 @@
-//! The contract of `TierPort`, over a real volume and over the simulated disk; and what is each one's own.
+//! The contract of `TierPort`, over a real volume, the simulated disk and pageable memory; and what is each one's own.
 //!
 //!   KVSTRATA_DISK_DIR=/mnt/nvme cargo test -p kvstrata --test disk_port      the volumes are made there
 
@@ -13,6 +13,7 @@ mod contract;
 mod failures;
 mod full;
 mod ground;
+mod memory;
 mod simulated;
 mod volume;
 
@@ -30,8 +31,14 @@ fn simulated<F: Future<Output = ()>>(body: impl FnOnce(Ground) -> F) {
     simulated::run(async { body(simulated::ground(sim::Plan::calm(1))).await });
 }
 
-/// A test of each, on both.
-macro_rules! on_both {
+/// In pageable memory, in real time.
+fn in_memory<F: Future<Output = ()>>(body: impl FnOnce(Ground) -> F) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime").block_on(async { body(memory::ground()).await });
+}
+
+/// Each test on every tier.
+macro_rules! on_all {
     ($($file:ident::$name:ident,)*) => {
         mod on_a_volume {
             $(#[test] fn $name() { super::on_a_volume(super::$file::$name); })*
@@ -39,10 +46,13 @@ macro_rules! on_both {
         mod on_the_simulated_disk {
             $(#[test] fn $name() { super::simulated(super::$file::$name); })*
         }
+        mod in_memory {
+            $(#[test] fn $name() { super::in_memory(super::$file::$name); })*
+        }
     };
 }
 
-on_both! {
+on_all! {
     contract::bytes_come_back_exactly_and_into_their_own_buffers,
     contract::a_block_is_found_from_its_answer_on,
     contract::a_second_copy_is_answered_as_stored_and_not_kept,
@@ -54,6 +64,21 @@ on_both! {
     contract::what_is_under_way_is_answered_when_the_port_is_dropped,
     failures::a_failed_write_is_not_found_and_its_slot_comes_back,
     failures::a_rotten_block_is_rejected_and_gone,
+}
+
+/// Each test on tiers whose hardware fails, or is lost.
+macro_rules! on_hardware {
+    ($($file:ident::$name:ident,)*) => {
+        mod on_a_volume_that_fails {
+            $(#[test] fn $name() { super::on_a_volume(super::$file::$name); })*
+        }
+        mod on_the_simulated_disk_that_fails {
+            $(#[test] fn $name() { super::simulated(super::$file::$name); })*
+        }
+    };
+}
+
+on_hardware! {
     failures::a_failed_read_is_a_miss_and_the_others_stay,
     failures::a_write_that_meets_a_lost_disk_parks_its_slot,
     failures::a_lost_disk_says_what_it_could_not_overwrite,

@@ -1,0 +1,268 @@
+//! A tier in pageable host memory: below the pinned host tier it holds more blocks than may be pinned.
+//!
+//! ```text
+//!   read, write ──► queue ──► threads: copy between the slot and the buffer, with a sum ──► landing
+//! ```
+//!
+//! A slot keeps the hash and the XXH3-64 sum of its block. A read whose bytes have another sum is rejected.
+//!
+//! Invariants
+//! - I1: each request is answered: by a thread, or by its landing when the queue is dropped.
+//! - I2: a block is registered after its bytes and its sum are in the slot.
+
+use kvstrata_core::{
+    BlockId, BlockPool, BlockRef, ConfigError, EvictedBlock, ImmutableBlock, MutableBlock, PoolConfig,
+    SequenceHash,
+};
+use kvstrata_ffi::arena::{ArenaError, BlockRead, BlockWrite, HostArena};
+use kvstrata_ffi::process::Origin;
+use kvstrata_tiers::transfer::{
+    Cause, Erases, Erasing, Extras, Failure, Landed, Reserve, TierFacts, TierPort, TierRead, TierWrite,
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
+use std::{fmt, io, mem};
+use twox_hash::XxHash3_64;
+
+/// Why there is no tier.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemoryTierError {
+    /// The pool.
+    #[error(transparent)]
+    Pool(#[from] ConfigError),
+    /// The memory.
+    #[error(transparent)]
+    Arena(#[from] ArenaError),
+    /// The threads.
+    #[error(
+        "thread {number} of the memory tier cannot be started ({source}); use fewer, or raise the limit on threads (ulimit -u)"
+    )]
+    Spawn {
+        /// Which.
+        number: usize,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// A tier in pageable host memory.
+pub struct MemoryTier {
+    shared: Arc<Shared>,
+    /// None when the tier is dropped.
+    queue: Option<mpsc::Sender<Request>>,
+    threads: Vec<JoinHandle<()>>,
+    origin: Origin,
+}
+
+struct Shared {
+    pool: BlockPool,
+    arena: Arc<HostArena>,
+    /// By slot: the block whose bytes it has, and their sum.
+    stored: Mutex<Box<[Stored]>>,
+    requests: Mutex<mpsc::Receiver<Request>>,
+}
+
+/// Of a slot: its block, and the sum of its bytes.
+type Stored = Option<(SequenceHash, u64)>;
+
+enum Request {
+    Read(TierRead),
+    Write(TierWrite),
+}
+
+impl MemoryTier {
+    /// A tier of a pool's blocks, each of so many bytes, and the threads that copy.
+    ///
+    /// # Errors
+    /// [`MemoryTierError`].
+    pub fn new(pool: PoolConfig, block_bytes: usize, threads: usize) -> Result<MemoryTier, MemoryTierError> {
+        let blocks = pool.blocks() as usize;
+        let (queue, requests) = mpsc::channel();
+        let shared = Arc::new(Shared {
+            pool: BlockPool::new(pool)?,
+            arena: HostArena::new(blocks, block_bytes)?,
+            stored: Mutex::new(vec![None; blocks].into()),
+            requests: Mutex::new(requests),
+        });
+        let mut tier = MemoryTier { shared, queue: Some(queue), threads: Vec::new(), origin: Origin::here() };
+        for number in 0..threads.max(1) {
+            let shared = Arc::clone(&tier.shared);
+            let named = thread::Builder::new().name(format!("kvstrata-memory-{number}"));
+            // Refused, those before it are ended by the tier's drop.
+            let thread = named.spawn(move || shared.run());
+            tier.threads.push(thread.map_err(|source| MemoryTierError::Spawn { number, source })?);
+        }
+        Ok(tier)
+    }
+
+    /// The slots' memory.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn arena(&self) -> &Arc<HostArena> {
+        &self.shared.arena
+    }
+
+    fn ask(&self, request: Request) {
+        if let Some(queue) = &self.queue {
+            // The threads end after the queue: a request that comes back is answered by its landing.
+            let _ = queue.send(request);
+        }
+    }
+}
+
+impl Drop for MemoryTier {
+    fn drop(&mut self) {
+        // A forked child has none of the threads.
+        if !self.origin.is_here() {
+            return mem::forget(mem::take(&mut self.threads));
+        }
+        self.queue = None;
+        let this = thread::current().id();
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != this) {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for MemoryTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryTier({} blocks, {} threads)", self.shared.pool.capacity(), self.threads.len())
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        loop {
+            // In a statement of its own: the lock is held while a thread waits, and not while it copies.
+            let next = self.requests.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(request) = next else { return };
+            // A landing is a caller's code. One that panics has said so by the panic hook.
+            let _ = catch_unwind(AssertUnwindSafe(|| match request {
+                Request::Read(read) => self.read(read),
+                Request::Write(write) => self.write(write),
+            }));
+        }
+    }
+
+    fn read(&self, read: TierRead) {
+        let TierRead { token, slot, hash, mut buffer, landing, .. } = read;
+        let outcome = self.bring(slot, hash, &mut buffer);
+        let outcome: Result<BlockWrite, Failure> = match outcome {
+            Ok(()) => Ok(buffer),
+            Err(cause) => {
+                drop(buffer);
+                Err(Failure::of(cause))
+            }
+        };
+        landing.land(Landed::Read(token, outcome));
+    }
+
+    fn bring(&self, slot: BlockId, hash: SequenceHash, buffer: &mut [u8]) -> Result<(), Cause> {
+        let bytes = self.arena.read(slot.index()).map_err(|_| Cause::Busy)?;
+        buffer.copy_from_slice(&bytes);
+        let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner)[slot.index()];
+        let is_it = stored == Some((hash, XxHash3_64::oneshot(buffer)));
+        if is_it { Ok(()) } else { Err(Cause::Rejected) }
+    }
+
+    fn write(&self, write: TierWrite) {
+        let TierWrite { token, slot, name, bytes, landing } = write;
+        let kept = self.keep(slot, name.hash, &bytes);
+        let outcome: Result<BlockRead, Failure> = match kept {
+            Ok(()) => Ok(bytes),
+            Err(cause) => {
+                drop(bytes);
+                Err(Failure::of(cause))
+            }
+        };
+        landing.land(Landed::Write(token, outcome));
+    }
+
+    /// The block is in the slot, and found (I2). A second copy of a block is not kept: its slot is free.
+    fn keep(&self, slot: BlockId, hash: SequenceHash, bytes: &[u8]) -> Result<(), Cause> {
+        let owned = self.pool.adopt_mutable(slot).map_err(|_| Cause::Busy)?;
+        let mut target = self.arena.write(slot.index()).map_err(|_| Cause::Busy)?;
+        if target.len() != bytes.len() {
+            return Err(Cause::Disk);
+        }
+        target.copy_from_slice(bytes);
+        // Of the bytes as they are in the slot: what rots from now on is found out.
+        let sum = XxHash3_64::oneshot(&target);
+        drop(target);
+        self.stored.lock().unwrap_or_else(PoisonError::into_inner)[slot.index()] = Some((hash, sum));
+        let complete = owned.complete(hash).map_err(|_| Cause::Busy)?;
+        drop(self.pool.register(complete, None));
+        Ok(())
+    }
+}
+
+impl TierPort for MemoryTier {
+    fn pool(&self) -> &BlockPool {
+        &self.shared.pool
+    }
+
+    fn facts(&self) -> TierFacts {
+        let (pool, arena) = (&self.shared.pool, &self.shared.arena);
+        TierFacts::new(format!("pageable memory, {} blocks, {}", pool.capacity(), arena.backing()))
+    }
+
+    fn find(&self, hash: SequenceHash, uses: bool) -> Option<ImmutableBlock<'_>> {
+        let pool = &self.shared.pool;
+        if uses { pool.lookup(hash) } else { pool.find(hash) }
+    }
+
+    fn reserve(&self, which: Reserve, slots: &mut Vec<BlockId>) {
+        let pool = &self.shared.pool;
+        match which {
+            Reserve::Some(wanted) => {
+                let (mut free, mut victims) = (Vec::new(), Vec::new());
+                let _ = pool.allocate_free(pool.free().min(wanted), &mut free);
+                pool.evict(wanted - free.len(), &mut victims);
+                let taken = free.into_iter().chain(victims.into_iter().map(EvictedBlock::into_mutable));
+                slots.extend(taken.map(MutableBlock::into_id));
+            }
+            Reserve::This(block) => {
+                slots.extend(pool.take_out(block).ok().map(|taken| taken.into_mutable().into_id()));
+            }
+        }
+    }
+
+    fn read(&self, read: TierRead) {
+        self.ask(Request::Read(read));
+    }
+
+    fn write(&self, write: TierWrite) {
+        self.ask(Request::Write(write));
+    }
+
+    fn release(&self, slot: BlockId) {
+        drop(self.shared.pool.adopt_mutable(slot));
+    }
+
+    fn forget(&self, block: BlockRef) {
+        let _ = self.shared.pool.unregister(block);
+    }
+
+    fn extras(&self) -> Extras<'_> {
+        Extras { erases: Some(self), ..Extras::default() }
+    }
+}
+
+impl Erases for MemoryTier {
+    /// At once: a block takes as long as a copy of it.
+    fn erase(&self, slots: Vec<BlockId>, zero: bool) -> Erasing {
+        let mut kept = Vec::new();
+        for slot in slots {
+            self.shared.stored.lock().unwrap_or_else(PoisonError::into_inner)[slot.index()] = None;
+            if zero {
+                match self.shared.arena.write(slot.index()) {
+                    Ok(mut bytes) => bytes.fill(0),
+                    Err(_) => kept.push(slot),
+                }
+            }
+        }
+        Box::pin(std::future::ready(kept))
+    }
+}
