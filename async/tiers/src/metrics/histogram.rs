@@ -1,5 +1,5 @@
 //! Latencies and sizes in fixed buckets, for who watches over weeks: coarse, small, and added up over processes by whoever reads them. The replay's
-//! own report has finer ones ([`crate::replay::Histogram`]), which one thread at a time writes.
+//! own report has finer ones, which one thread at a time writes.
 //!
 //! # Orderings
 //! Relaxed: see `stripes.rs`. A reader may see a bucket without its part of the sum; the number of values is that of the buckets.
