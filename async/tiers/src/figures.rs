@@ -1,4 +1,4 @@
-//! Numbers as people read them; as people type them, [`number`](crate::number).
+//! Numbers as people read them.
 
 /// A whole number, in groups of three digits.
 pub fn count(number: u64) -> String {

@@ -244,7 +244,7 @@ pub struct CallMetrics {
 pub struct VerificationFailures {
     /// Where they came from.
     pub tier: Tier,
-    /// What did not hold: `mismatch` of a sum in memory; of a disk as in [`RejectedReads`](crate::disk::RejectedReads).
+    /// What did not hold: `mismatch` of a sum in memory; of a disk as in [`RejectedReads`](crate::transfer::RejectedReads).
     pub cause: &'static str,
     /// How often.
     pub count: u64,
@@ -289,7 +289,7 @@ pub struct TenantMetrics {
     pub quota: Option<u64>,
 }
 
-/// An engine's requests, as it [tells](crate::manager::KvBlockManager::tell_requests).
+/// An engine's requests, as it [tells](crate::Tiers::tell_requests).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Requests {
     /// Requests that it serves.
