@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Writes that wait to be checked.
 #[derive(Default)]
-pub(super) struct Checks(Arc<Mutex<Queue>>);
+pub(crate) struct Checks(Arc<Mutex<Queue>>);
 
 #[derive(Default)]
 struct Queue {
@@ -34,7 +34,7 @@ fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
 }
 
 impl Checks {
-    pub(super) fn push(&self, runtime: &Arc<dyn Runtime>, checked: Checked) {
+    pub(crate) fn push(&self, runtime: &Arc<dyn Runtime>, checked: Checked) {
         let mut queue = lock(&self.0);
         queue.writes.push_back(checked);
         if std::mem::replace(&mut queue.is_running, true) {
@@ -76,19 +76,19 @@ impl Drop for Running {
 }
 
 /// A write that is to be checked. Dropped, it is answered.
-pub(super) struct Checked {
+pub(crate) struct Checked {
     disk: Arc<dyn DiskPort>,
     memory: Arc<HostMemory>,
     write: Option<DiskWrite>,
 }
 
 impl Checked {
-    pub(super) fn new(disk: Arc<dyn DiskPort>, memory: Arc<HostMemory>, write: DiskWrite) -> Checked {
+    pub(crate) fn new(disk: Arc<dyn DiskPort>, memory: Arc<HostMemory>, write: DiskWrite) -> Checked {
         Checked { disk, memory, write: Some(write) }
     }
 
     /// Compares, and writes or answers.
-    pub(super) fn go(mut self) {
+    pub(crate) fn go(mut self) {
         let Some(write) = self.write.take() else { return };
         match self.memory.is_sealed(&write.bytes) {
             true => self.disk.write(write),

@@ -16,27 +16,27 @@
 //! `pending`, `iteration` and `refusing` are Relaxed: hints, which publish nothing. So is `aheads`, which is good only where it says so, or under
 //! `without`.
 
-use super::checked::Checks;
-use super::counts::Counts;
-use super::deadlines::Attendant;
-use super::notices::Notices;
-use super::preempt::Naming;
-use super::rules::Rules;
-use super::rules::WriteMode;
-use super::stack::{Books, Stack};
-use super::tenants::Tenants;
-use super::traffic::Traffic;
-use super::watch::Watch;
 use crate::contained::contained;
+use crate::engine::checked::Checks;
+use crate::engine::counts::Counts;
+use crate::engine::naming::Naming;
+use crate::engine::notices::{About, Notices};
+use crate::engine::rules::{Rules, WriteMode};
+use crate::engine::stack::{Books, Stack};
+use crate::engine::tenants::{TenantUse, Tenants};
+use crate::engine::watch::Watch;
 use crate::runtime::Runtime;
 use crate::signal::Signal;
+use crate::state::Traffic;
+use crate::tier::Tier;
 use crate::transfer::{Failure, Landed, Landing, Lands};
-use kvstrata_core::BlockRef;
 use kvstrata_core::hash::Hasher;
 use kvstrata_core::waiting::Waiting;
+use kvstrata_core::{BlockRef, TenantId};
 use kvstrata_ffi::process::Origin;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tracing::trace;
@@ -59,46 +59,43 @@ struct Inbox {
     spare: Vec<Landed>,
 }
 
-pub(super) struct Inner {
-    pub(super) stacks: Box<[Stack]>,
-    pub(super) rules: Rules,
-    pub(super) counts: Counts,
-    pub(super) watch: Watch,
+pub(crate) struct Inner {
+    pub(crate) stacks: Box<[Stack]>,
+    pub(crate) rules: Rules,
+    pub(crate) counts: Counts,
+    pub(crate) watch: Watch,
     /// Who waits for blocks of a device.
-    pub(super) waiting: Waiting,
-    pub(super) runtime: Arc<dyn Runtime>,
+    pub(crate) waiting: Waiting,
+    pub(crate) runtime: Arc<dyn Runtime>,
     /// Writes to be compared with their sums, in their order.
-    pub(super) checks: Checks,
+    pub(crate) checks: Checks,
     traffic: Mutex<Traffic>,
     inbox: Mutex<Inbox>,
     /// Flights: a match looks for its hashes among them only if there are any.
     pending: AtomicUsize,
-    pub(super) iteration: AtomicU64,
+    pub(crate) iteration: AtomicU64,
     /// No more is given: said before the lock says so, for those who do not take it.
-    pub(super) refusing: AtomicBool,
+    pub(crate) refusing: AtomicBool,
     /// Something has ever been registered ahead of being written: said before the lock is taken for that.
     aheads: AtomicBool,
     /// Shared by who registers without the lock, until then.
     without: RwLock<()>,
     /// Told when nothing is under way, while that is waited for.
-    pub(super) idle: Signal,
-    pub(super) tenants: Tenants,
-    pub(super) naming: Naming,
-    pub(super) hasher: Hasher,
+    pub(crate) idle: Signal,
+    pub(crate) tenants: Tenants,
+    pub(crate) naming: Naming,
+    pub(crate) hasher: Hasher,
     /// Where the hasher's secret is kept, for people.
-    pub(super) hash_origin: String,
+    pub(crate) hash_origin: String,
     /// Told at each change while there are purges.
-    pub(super) purge_told: Signal,
+    pub(crate) purge_told: Signal,
     /// The process that it was made in.
     origin: Origin,
     this: Weak<Inner>,
 }
 
-/// What a call comes to in a process that was forked from the manager's.
-pub(super) const INHERITED: &str = "the manager was made by the process from which this one was forked; make one in this process, after the fork";
-
 impl Inner {
-    pub(super) fn new(
+    pub(crate) fn new(
         stacks: Box<[Stack]>,
         rules: Rules,
         watch: Watch,
@@ -135,55 +132,60 @@ impl Inner {
         })
     }
 
-    /// Who looks after its deadlines.
-    pub(super) fn attendant(&self) -> Attendant {
-        Attendant(self.this.clone())
+    /// Without keeping it.
+    pub(crate) fn weak(&self) -> Weak<Inner> {
+        self.this.clone()
+    }
+
+    /// When so long will be over; none if that is beyond all clocks.
+    pub(crate) fn due_in(&self, wait: Duration) -> Option<Duration> {
+        self.elapsed().checked_add(wait)
     }
 
     /// Whether this process was forked from the manager's. It has none of the manager's threads, and its locks may be held by some of them: it leaves
     /// all of it alone.
-    pub(super) fn is_inherited(&self) -> bool {
+    pub(crate) fn is_inherited(&self) -> bool {
         !self.origin.is_here()
     }
 
     /// For who lets go of the manager in such a process: it is never freed there, since that would wait for its threads.
-    pub(super) fn keep(&self) {
+    pub(crate) fn keep(&self) {
         std::mem::forget(self.this.upgrade());
     }
 
-    pub(super) fn stack(&self, number: u16) -> &Stack {
+    pub(crate) fn stack(&self, number: u16) -> &Stack {
         &self.stacks[number as usize]
     }
 
     /// The iteration, for ages.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.iteration.load(Relaxed)
     }
 
     /// The time, by the runtime's clock.
-    pub(super) fn elapsed(&self) -> Duration {
+    pub(crate) fn elapsed(&self) -> Duration {
         self.runtime.now()
     }
 
     /// Where movers answer.
-    pub(super) fn landing(self: &Arc<Inner>) -> Landing {
+    pub(crate) fn landing(self: &Arc<Inner>) -> Landing {
         Landing::new(Arc::<Inner>::clone(self))
     }
 
-    pub(super) fn entered(&self, flights: usize) {
+    pub(crate) fn entered(&self, flights: usize) {
         self.pending.fetch_add(flights, Relaxed);
     }
 
-    pub(super) fn left(&self, flights: usize) {
+    pub(crate) fn left(&self, flights: usize) {
         self.pending.fetch_sub(flights, Relaxed);
     }
 
-    pub(super) fn has_pending(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         self.pending.load(Relaxed) > 0
     }
 
     /// What is under way, without a change that anything follows from.
-    pub(super) fn look(&self) -> MutexGuard<'_, Traffic> {
+    pub(crate) fn look(&self) -> MutexGuard<'_, Traffic> {
         // No caller's code runs under the lock, but event sinks, which are to be trusted; so what panicked was ours, between two whole states or not: going on is the better of two.
         let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
         (traffic.when, traffic.moment) = (None, None);
@@ -191,7 +193,7 @@ impl Inner {
     }
 
     /// Makes a change, and all that follows from it.
-    pub(super) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+    pub(crate) fn with<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let result = self.with_unsaid(change);
         self.say();
         result
@@ -210,7 +212,7 @@ impl Inner {
     }
 
     /// The same for a purge, which need not be told of what it does itself.
-    pub(super) fn change<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+    pub(crate) fn change<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let result = change(&mut traffic);
         self.follow(traffic);
@@ -219,7 +221,7 @@ impl Inner {
     }
 
     /// The same for who takes blocks: where none was to be copied, and nobody waits, nothing follows from that.
-    pub(super) fn take<R>(self: &Arc<Inner>, take: impl FnOnce(&mut Traffic) -> R) -> R {
+    pub(crate) fn take<R>(self: &Arc<Inner>, take: impl FnOnce(&mut Traffic) -> R) -> R {
         let mut traffic = self.look();
         let before = traffic.begun();
         let result = take(&mut traffic);
@@ -243,7 +245,7 @@ impl Inner {
 
     /// As [`with`](Inner::with), for blocks that are registered ahead of being written. The first time it waits for whoever registers without the
     /// lock.
-    pub(super) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
+    pub(crate) fn with_ahead<R>(self: &Arc<Inner>, change: impl FnOnce(&mut Traffic) -> R) -> R {
         if !self.aheads.load(Relaxed) {
             let _nobody = self.without.write().unwrap_or_else(PoisonError::into_inner);
             self.aheads.store(true, Relaxed);
@@ -252,7 +254,7 @@ impl Inner {
     }
 
     /// Registers blocks without the lock, if there are none that are registered and not written, nor come to be meanwhile.
-    pub(super) fn without_ahead<R>(&self, register: impl FnOnce() -> R) -> Option<R> {
+    pub(crate) fn without_ahead<R>(&self, register: impl FnOnce() -> R) -> Option<R> {
         if self.aheads.load(Relaxed) {
             return None;
         }
@@ -261,8 +263,16 @@ impl Inner {
     }
 
     /// Says what has been met that an operator can act on. Not under the lock.
-    pub(super) fn say(&self) {
-        self.counts.notices.say(|whose| whose.names(self));
+    pub(crate) fn say(&self) {
+        self.counts.notices.say(|whose| self.names_of(whose));
+    }
+
+    /// Names of the group and the tenant that a notice is of.
+    fn names_of(&self, whose: About) -> [Option<String>; 2] {
+        let known = || self.tenants.names.known();
+        let name = |of: TenantId| known().into_iter().find(|(_, number)| *number == of);
+        let tenant = whose.tenant().and_then(name);
+        [whose.group().map(|group| self.stack(group).name.clone()), tenant.map(|(name, _)| name.to_string())]
     }
 
     /// All that follows from a change.
@@ -314,12 +324,12 @@ impl Inner {
     }
 
     /// Blocks of a device have been released: who waits for some is served.
-    pub(super) fn released(&self) {
+    pub(crate) fn released(&self) {
         self.released_of(None);
     }
 
     /// The same, and whose they were is noted: before the lock, under which it is asked for.
-    pub(super) fn released_of(&self, blocks: Option<(&Books, &[BlockRef])>) {
+    pub(crate) fn released_of(&self, blocks: Option<(&Books, &[BlockRef])>) {
         if self.waiting.anyone()
             && let Some(this) = self.this.upgrade()
         {
@@ -333,7 +343,7 @@ impl Inner {
 
 impl Inner {
     /// Blocks of a device were registered by their engine.
-    pub(super) fn registered(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
+    pub(crate) fn registered(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
         if self.rules.mode == WriteMode::Through {
             self.with(|traffic| blocks.iter().for_each(|block| traffic.write_through(self, stack, *block)));
         }
@@ -369,5 +379,16 @@ impl Lands for Inner {
         if let Some(this) = self.this.upgrade() {
             this.settle();
         }
+    }
+}
+
+impl Inner {
+    /// What a tenant has of a tier, over all groups.
+    pub(crate) fn usage(&self, tenant: TenantId, tier: Tier) -> TenantUse {
+        let owners = self.stacks.iter().filter_map(|stack| stack.owners(tier));
+        owners.fold(TenantUse::default(), |so_far, owners| TenantUse {
+            blocks: so_far.blocks + owners.used(tenant),
+            quota: owners.limit(tenant).map(|limit| so_far.quota.unwrap_or(0) + limit).or(so_far.quota),
+        })
     }
 }

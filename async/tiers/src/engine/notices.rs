@@ -12,18 +12,18 @@
 //! # Orderings
 //! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is Relaxed: who sees a bit late says it late.
 
-use super::inner::Inner;
-use super::tenants::TenantId;
 use crate::contained::contained;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
+use kvstrata_core::TenantId;
 use kvstrata_ffi::shown::shown;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use tracing::{error, info, warn};
 
 /// A condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Notice {
+pub(crate) enum Notice {
     /// A transfer failed.
     Failed(Path, Cause),
     /// A failed device keeps blocks.
@@ -45,17 +45,17 @@ pub(super) enum Notice {
 
 /// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct About {
+pub(crate) struct About {
     stack: Option<u16>,
     tenant: TenantId,
 }
 
 impl About {
-    pub(super) fn of(stack: u16, tenant: TenantId) -> About {
+    pub(crate) fn of(stack: u16, tenant: TenantId) -> About {
         About { stack: Some(stack), tenant }
     }
 
-    pub(super) fn stack(stack: u16) -> About {
+    pub(crate) fn stack(stack: u16) -> About {
         About::of(stack, TenantId::NOBODY)
     }
 
@@ -69,12 +69,14 @@ impl About {
         About { stack, tenant: TenantId(word as u16) }
     }
 
-    /// Names of group and tenant.
-    pub(super) fn names(self, inner: &Inner) -> [Option<String>; 2] {
-        let known = || inner.tenants.names.known();
-        let name = |of: TenantId| known().into_iter().find(|(_, number)| *number == of);
-        let tenant = Some(self.tenant).filter(|tenant| *tenant != TenantId::NOBODY).and_then(name);
-        [self.stack.map(|stack| inner.stack(stack).name.clone()), tenant.map(|(name, _)| name.to_string())]
+    /// The group.
+    pub(crate) fn group(self) -> Option<u16> {
+        self.stack
+    }
+
+    /// The tenant; none: it is no tenant's, or not known.
+    pub(crate) fn tenant(self) -> Option<TenantId> {
+        Some(self.tenant).filter(|tenant| *tenant != TenantId::NOBODY)
     }
 }
 
@@ -100,6 +102,7 @@ struct Words {
 }
 
 const FAILURES: u32 = (Path::ALL.len() * Cause::ALL.len()) as u32;
+
 const OTHERS: [Notice; 10] = [
     Notice::Parked(Path::DeviceToHost),
     Notice::Parked(Path::HostToDevice),
@@ -112,7 +115,9 @@ const OTHERS: [Notice; 10] = [
     Notice::Slow,
     Notice::Recovered,
 ];
+
 const ALL: u32 = FAILURES + OTHERS.len() as u32;
+
 const _: () = assert!(ALL <= u64::BITS);
 
 impl Notice {
@@ -260,7 +265,7 @@ fn of_failure(cause: Cause) -> Option<(Grade, &'static str, &'static str)> {
 
 /// What has been raised, and what of it said.
 #[derive(Debug)]
-pub(super) struct Notices {
+pub(crate) struct Notices {
     raised: AtomicU64,
     said: AtomicU64,
     /// By condition: whose it was.
@@ -277,13 +282,13 @@ impl Default for Notices {
 
 impl Notices {
     /// Of groups, whose disks say by themselves what fails, or do not.
-    pub(super) fn new(tells: Box<[bool]>) -> Notices {
+    pub(crate) fn new(tells: Box<[bool]>) -> Notices {
         let whose = std::array::from_fn(|_| AtomicU32::new(0));
         Notices { raised: AtomicU64::new(0), said: AtomicU64::new(0), whose, tells }
     }
 
     /// A condition is met, perhaps not for the first time.
-    pub(super) fn raise(&self, notice: Notice, whose: About) {
+    pub(crate) fn raise(&self, notice: Notice, whose: About) {
         let of_disk = matches!(notice, Notice::Failed(_, Cause::Rejected | Cause::Disk | Cause::Lost));
         if of_disk && whose.stack.and_then(|stack| self.tells.get(usize::from(stack))) == Some(&true) {
             return;
@@ -298,13 +303,13 @@ impl Notices {
     }
 
     /// One that comes and goes is met again: it is said once more.
-    pub(super) fn raise_anew(&self, notice: Notice, whose: About) {
+    pub(crate) fn raise_anew(&self, notice: Notice, whose: About) {
         self.said.fetch_and(!(1 << notice.bit()), Relaxed);
         self.raise(notice, whose);
     }
 
     /// A tenant's number may be another's from now on: what is not said yet is said without it.
-    pub(super) fn forget(&self, tenant: TenantId) {
+    pub(crate) fn forget(&self, tenant: TenantId) {
         for whose in &self.whose {
             let without = |word| {
                 let about = About::unpacked(word);
@@ -317,7 +322,7 @@ impl Notices {
 
     /// Says what has been raised and was not said before (I2), of those whose names are asked for. To be called without the lock (I1).
     #[inline]
-    pub(super) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
+    pub(crate) fn say(&self, names: impl Fn(About) -> [Option<String>; 2]) {
         if self.raised.load(Relaxed) != 0 {
             contained(|| self.say_all(&names));
         }

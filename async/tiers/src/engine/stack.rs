@@ -11,24 +11,61 @@
 //! - I1: block `b` of a pool is block `b` of its memory.
 //! - I2: what a pool has registered has its bytes: of the device they have arrived, of the host they are sealed too.
 
-use super::out::Out;
-use super::tenants::{Owners, TenantId};
+use crate::engine::needs::Needs;
 use crate::sketch::Sketch;
+use crate::state::{Have, Out};
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory};
 use kvstrata_core::classes::{Classes, below};
+use kvstrata_core::owners::Owners;
 use kvstrata_core::{
-    Ages, BlockId, BlockPool, BlockRef, DevicePort, ImmutableBlock, Parents, Priority, SequenceHash,
+    Ages, BlockId, BlockPool, BlockRef, DevicePort, ImmutableBlock, Parents, Priority, SequenceHash, TenantId,
 };
 use kvstrata_ffi::disk::{Name, OwnerId};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// When a flight's source was last used.
+pub(crate) fn last_used(books: &Books, source: Have, now: u64) -> u64 {
+    match source {
+        Have::Owned(block) => books.ages.used(block, now),
+        // By whoever holds it.
+        Have::Held(_) => now,
+        Have::Leased(block) => now.saturating_sub(books.ages.idle(block, now)),
+    }
+}
+
+/// Lets go of what was held or leased.
+pub(crate) fn let_go(books: &Books, have: Have, now: u64) {
+    match have {
+        Have::Held(block) => books.release(block, now),
+        Have::Leased(block) => books.end_lease(block),
+        Have::Owned(block) => _ = books.pool.give_back_ids([block]),
+    }
+}
+
 /// A tier's books.
-pub(super) struct Books {
-    pub(super) pool: BlockPool,
-    pub(super) ages: Ages,
-    pub(super) owners: Arc<Owners>,
+pub(crate) fn books_of(stack: &Stack, tier: Tier) -> &Books {
+    match (tier, &stack.host) {
+        (Tier::Host, Some(host)) => host,
+        _ => &stack.device,
+    }
+}
+
+/// Whether the tier below has a block.
+pub(crate) fn is_below(stack: &Stack, tier: Tier, hash: SequenceHash) -> bool {
+    match (tier, &stack.disk) {
+        (Tier::Device, _) => stack.is_below(hash),
+        (_, Some(disk)) => disk.pool().contains(hash),
+        (_, None) => true,
+    }
+}
+
+/// A tier's books.
+pub(crate) struct Books {
+    pub(crate) pool: BlockPool,
+    pub(crate) ages: Ages,
+    pub(crate) owners: Arc<Owners>,
     parents: Parents,
     classes: Classes,
     linked: bool,
@@ -38,56 +75,56 @@ pub(super) struct Books {
 
 impl Books {
     /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before its children. Where nothing else is
-    /// to be had, and somebody waits, parents of held blocks leave all the same ([`Traffic::evict`](super::traffic::Traffic::evict)).
-    pub(super) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool, ahead_first: bool) -> Books {
+    /// to be had, and somebody waits, parents of held blocks leave all the same ([`Traffic::evict`](crate::state::Traffic::evict)).
+    pub(crate) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool, ahead_first: bool) -> Books {
         let blocks = pool.capacity();
         let (ages, parents, classes) = (Ages::new(blocks as u32), Parents::new(blocks), Classes::new(blocks));
         Books { pool, ages, owners, parents, classes, linked, ahead_first }
     }
 
     /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the disk.
-    pub(super) fn name(&self, block: BlockId, hash: SequenceHash) -> Name {
+    pub(crate) fn name(&self, block: BlockId, hash: SequenceHash) -> Name {
         Name { hash, parent: self.parents.get(block), owner: OwnerId::NOBODY }
     }
 
     /// Notes the parent and the owner of a block that is about to be registered, of no class.
-    pub(super) fn note(&self, block: BlockId, parent: Option<SequenceHash>, tenant: TenantId) {
+    pub(crate) fn note(&self, block: BlockId, parent: Option<SequenceHash>, tenant: TenantId) {
         self.parents.set(block, parent);
         self.owners.note(block, tenant);
         self.classes.set(block, Priority::Normal);
     }
 
     /// The class for eviction of a block that was just evicted, or is held.
-    pub(super) fn class(&self, block: BlockId) -> Priority {
+    pub(crate) fn class(&self, block: BlockId) -> Priority {
         self.classes.get(block)
     }
 
     /// Whether no block has been given a class.
-    pub(super) fn are_of_one_class(&self) -> bool {
+    pub(crate) fn are_of_one_class(&self) -> bool {
         self.classes.are_normal()
     }
 
     /// Gives a block a class for eviction.
-    pub(super) fn classify(&self, held: &ImmutableBlock<'_>, class: Priority) {
+    pub(crate) fn classify(&self, held: &ImmutableBlock<'_>, class: Priority) {
         if held.priority() != class {
             held.set_priority(class);
         }
         self.classes.set(held.id(), class);
     }
 
-    /// See [`StackParts::ahead_first`](super::build::StackParts::ahead_first).
-    pub(super) fn ahead_first(&self) -> bool {
+    /// See [`StackParts::ahead_first`](crate::StackParts::ahead_first).
+    pub(crate) fn ahead_first(&self) -> bool {
         self.ahead_first
     }
 
     /// Whether parents are to be looked up at registration.
-    pub(super) fn links(&self) -> bool {
+    pub(crate) fn links(&self) -> bool {
         self.linked
     }
 
     /// Registers an owned block whose bytes are there (I2), with its tenant's credit and its class, and gives a reference: to it, or to the one of
     /// its hash that was there, and then the block is free. None if the books say that it is not owned: a bug, which must not spread.
-    pub(super) fn register(
+    pub(crate) fn register(
         &self,
         block: BlockId,
         name: Name,
@@ -102,7 +139,7 @@ impl Books {
     }
 
     /// As [`register`](Books::register), and the block stays whatever is there: for one that somebody reads.
-    pub(super) fn register_beside(
+    pub(crate) fn register_beside(
         &self,
         block: BlockId,
         name: Name,
@@ -140,7 +177,7 @@ impl Books {
 
     /// Takes a tenant's registered block that the caller alone holds, to be filled on: its credit stays, and the reference is gone. None:
     /// it is another's, or others have it too; then nobody finds it any more.
-    pub(super) fn take_back(&self, block: BlockRef, tenant: TenantId) -> Option<BlockId> {
+    pub(crate) fn take_back(&self, block: BlockRef, tenant: TenantId) -> Option<BlockId> {
         // Nobody registers a block that is held: the tag is this registration's, and the caller's to write until the reference is gone.
         if !self.pool.withdraw_held(block) || self.owners.owner(block.id) != tenant {
             return None;
@@ -155,74 +192,52 @@ impl Books {
     }
 
     /// One reference less.
-    pub(super) fn release(&self, block: BlockRef, now: u64) {
+    pub(crate) fn release(&self, block: BlockRef, now: u64) {
         self.ages.released(block, now);
         self.pool.release_refs([block]);
         self.owners.stir(block.id);
     }
 
     /// See [`Owners::state_of`].
-    pub(super) fn state_of(&self, tenant: TenantId) -> [u32; 3] {
+    pub(crate) fn state_of(&self, tenant: TenantId) -> [u32; 3] {
         self.owners.state_of(tenant, self.linked)
     }
 
     /// A lease is over.
-    pub(super) fn end_lease(&self, block: BlockRef) {
+    pub(crate) fn end_lease(&self, block: BlockRef) {
         self.pool.end_lease(block);
         self.owners.stir(block.id);
     }
 }
 
-/// What of a sequence a group needs, for a prefix to be usable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
-    /// All blocks.
-    All {
-        /// Tokens a block.
-        page: u64,
-    },
-    /// Those that a window reaches back to.
-    Last {
-        /// Tokens a block.
-        page: u64,
-        /// Tokens that it reaches back.
-        window: u64,
-    },
-    /// The state that was kept at the end of the prefix.
-    State {
-        /// Tokens from one that is kept to the next.
-        page: u64,
-    },
-}
-
 /// The tiers of a group.
-pub(super) struct Stack {
+pub(crate) struct Stack {
     /// Its place among the manager's.
-    pub(super) number: u16,
-    pub(super) name: String,
-    pub(super) device: Books,
-    pub(super) port: Option<Arc<dyn DevicePort>>,
-    pub(super) mover: Arc<dyn DeviceMover>,
-    pub(super) host: Option<Books>,
+    pub(crate) number: u16,
+    pub(crate) name: String,
+    pub(crate) device: Books,
+    pub(crate) port: Option<Arc<dyn DevicePort>>,
+    pub(crate) mover: Arc<dyn DeviceMover>,
+    pub(crate) host: Option<Books>,
     /// Of the host tier and of what is staged; none if there is neither a host tier nor a disk.
-    pub(super) memory: Option<Arc<HostMemory>>,
+    pub(crate) memory: Option<Arc<HostMemory>>,
     /// Blocks of staging.
-    pub(super) staging: usize,
-    pub(super) disk: Option<Arc<dyn DiskPort>>,
-    pub(super) needs: Needs,
+    pub(crate) staging: usize,
+    pub(crate) disk: Option<Arc<dyn DiskPort>>,
+    pub(crate) needs: Needs,
     /// How often blocks have been used of late; none where nobody asks.
-    pub(super) heat: Option<Sketch>,
+    pub(crate) heat: Option<Sketch>,
     /// By slot, of what this process has written there or found there.
-    pub(super) disk_owners: Arc<Owners>,
-    pub(super) block_bytes: u64,
-    pub(super) layers: u32,
+    pub(crate) disk_owners: Arc<Owners>,
+    pub(crate) block_bytes: u64,
+    pub(crate) layers: u32,
     /// What there is to say of the device.
-    pub(super) note: Option<String>,
+    pub(crate) note: Option<String>,
 }
 
 impl Stack {
     /// The pool of a tier.
-    pub(super) fn pool(&self, tier: Tier) -> Option<&BlockPool> {
+    pub(crate) fn pool(&self, tier: Tier) -> Option<&BlockPool> {
         match tier {
             Tier::Device => Some(&self.device.pool),
             Tier::Host => self.host.as_ref().map(|host| &host.pool),
@@ -231,7 +246,7 @@ impl Stack {
     }
 
     /// Takes note of uses.
-    pub(super) fn used(&self, hashes: &[SequenceHash]) {
+    pub(crate) fn used(&self, hashes: &[SequenceHash]) {
         if let Some(disk) = &self.disk {
             hashes.iter().for_each(|hash| disk.used(*hash));
         }
@@ -241,13 +256,13 @@ impl Stack {
     }
 
     /// Whether a block has been used so often of late.
-    pub(super) fn is_hot(&self, hash: SequenceHash, from: Option<u64>) -> bool {
+    pub(crate) fn is_hot(&self, hash: SequenceHash, from: Option<u64>) -> bool {
         let count = || self.heat.as_ref().map_or(0, |heat| heat.count(heat.key(hash)));
         from.is_some_and(|from| count() >= from)
     }
 
     /// Whose blocks a tier has.
-    pub(super) fn owners(&self, tier: Tier) -> Option<&Owners> {
+    pub(crate) fn owners(&self, tier: Tier) -> Option<&Owners> {
         match tier {
             Tier::Device => Some(&self.device.owners),
             Tier::Host => self.host.as_ref().map(|host| &*host.owners),
@@ -256,7 +271,7 @@ impl Stack {
     }
 
     /// One reference less to a block of the disk.
-    pub(super) fn release_slot(&self, block: BlockRef) {
+    pub(crate) fn release_slot(&self, block: BlockRef) {
         if let Some(disk) = &self.disk {
             disk.pool().release_refs([block]);
             self.disk_owners.stir(block.id);
@@ -264,13 +279,13 @@ impl Stack {
     }
 
     /// The class for eviction of a block of the disk that is held. It is the pool's, and so lasts as long as the process.
-    pub(super) fn disk_class(&self, block: BlockRef) -> Priority {
+    pub(crate) fn disk_class(&self, block: BlockRef) -> Priority {
         let held = self.disk.as_ref().and_then(|disk| disk.pool().upgrade(block));
         held.map_or(Priority::Normal, |held| held.priority())
     }
 
     /// What was written to a slot has a class.
-    pub(super) fn classify_slot(&self, slot: BlockId, hash: SequenceHash, class: Priority) {
+    pub(crate) fn classify_slot(&self, slot: BlockId, hash: SequenceHash, class: Priority) {
         let Some(disk) = self.disk.as_ref().filter(|_| class != Priority::Normal) else { return };
         let there = disk.pool().registered(slot).filter(|(_, there)| *there == hash);
         if let Some(held) = there.and_then(|(block, _)| disk.pool().upgrade(block)) {
@@ -279,7 +294,7 @@ impl Stack {
     }
 
     /// Whether the tier below the device has a block: for this moment, and no use of it.
-    pub(super) fn is_below(&self, hash: SequenceHash) -> bool {
+    pub(crate) fn is_below(&self, hash: SequenceHash) -> bool {
         match (&self.host, &self.disk) {
             (Some(host), _) => host.pool.contains(hash),
             (None, Some(disk)) => disk.pool().contains(hash),
@@ -288,7 +303,7 @@ impl Stack {
     }
 
     /// Whether the disk has a block, which has this class from now on.
-    pub(super) fn on_disk(&self, hash: SequenceHash, class: Priority) -> bool {
+    pub(crate) fn on_disk(&self, hash: SequenceHash, class: Priority) -> bool {
         let there = self.disk.as_ref().and_then(|disk| disk.find(hash));
         there.is_some_and(|there| {
             if there.priority() != below(class) {
@@ -299,7 +314,7 @@ impl Stack {
     }
 
     /// The same of the host.
-    pub(super) fn in_host(&self, hash: SequenceHash, class: Priority) -> bool {
+    pub(crate) fn in_host(&self, hash: SequenceHash, class: Priority) -> bool {
         let host = self.host.as_ref();
         host.and_then(|host| Some((host, host.pool.find(hash)?))).is_some_and(|(host, there)| {
             host.classify(&there, below(class));
@@ -308,7 +323,7 @@ impl Stack {
     }
 
     /// Bytes of some layers of a block.
-    pub(super) fn bytes_of(&self, layers: &Range<u32>) -> u64 {
+    pub(crate) fn bytes_of(&self, layers: &Range<u32>) -> u64 {
         match &self.memory {
             Some(memory) if layers.len() < self.layers as usize => memory.bytes_of(layers) as u64,
             _ => self.block_bytes,
@@ -318,7 +333,7 @@ impl Stack {
 
 /// A slot of the disk that was not written, or is to be forgotten, is nobody's, and free when what it held has been forgotten: when the lock
 /// has been given back.
-pub(super) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
+pub(crate) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
     if let (Some(disk), Some(slot)) = (&of.disk, slot) {
         of.disk_owners.hand_over(slot, TenantId::NOBODY);
         disk.give_back(slot);
@@ -327,7 +342,7 @@ pub(super) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
 }
 
 /// A credit of the host tier that was not used.
-pub(super) fn give_credit(of: &Stack, tenant: TenantId, credit: bool) {
+pub(crate) fn give_credit(of: &Stack, tenant: TenantId, credit: bool) {
     if let Some(host) = of.host.as_ref().filter(|_| credit) {
         host.owners.give(tenant, 1);
     }
@@ -336,8 +351,8 @@ pub(super) fn give_credit(of: &Stack, tenant: TenantId, credit: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::tenants::Ends;
     use kvstrata_core::PoolConfig;
+    use kvstrata_core::owners::Ends;
 
     const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NOBODY };
 

@@ -1,0 +1,110 @@
+//! All that is under way, behind one lock: flights, who waits for them, the line for blocks, the queues of the paths.
+//!
+//! A device hit, an allocation of free blocks and a release do not come here. What does is about to move a block's bytes, which takes
+//! longer by orders of magnitude than the lock is held: under it there is no copy, no system call, no waking, no mover ([`Out`]).
+//!
+//! ```text
+//!   a call, or a landing ──► change ──► advance ──► Out
+//!
+//!   advance: what has landed behind its parent ─► victims that wait for host memory, headroom, other copies ─► who is held for credits ─► the line ─► guesses ─► who waits beside a
+//!            queue ─► reads that are pressed ─► the queues, who waits beside them, what is owed: until nothing more begins
+//! ```
+
+use crate::engine::inner::Inner;
+use crate::state::{At, Id, PART, Since, Traffic};
+use crate::transfer::{Class, Path};
+use std::sync::Arc;
+
+impl Traffic {
+    /// Puts a flight into a lane of a queue.
+    pub(crate) fn enqueue(
+        &mut self,
+        inner: &Inner,
+        (path, lane): (Path, u16),
+        class: Class,
+        request: u64,
+        bytes: u64,
+        item: Id,
+    ) -> At {
+        // It owns its ends already: refusing it would not make room. What is bounded is what begins.
+        let ticket = self.queues[path as usize].push(class, request, lane, bytes, item);
+        self.wanted(inner, item);
+        At::Queued(path, ticket)
+    }
+
+    /// From now on a flight waits for its next transfer, if it does not already.
+    pub(crate) fn wanted(&mut self, inner: &Inner, flight: Id) {
+        let now = self.when(inner);
+        if let Some(since) = self.since(flight) {
+            since.begin(now);
+        }
+    }
+
+    /// All that can go on goes on. It ends: each round after the first is for a flight that has ended.
+    pub(crate) fn advance(&mut self, inner: &Arc<Inner>) {
+        loop {
+            self.again = false;
+            self.serve_behind(inner);
+            self.advance_once(inner);
+            if !self.again && self.behind.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn advance_once(&mut self, inner: &Arc<Inner>) {
+        let stacks = self.lines.len() as u16;
+        for stack in 0..stacks {
+            self.serve_victims(inner, stack);
+            self.serve_headroom(inner, stack);
+            self.serve_chosen(inner, stack);
+        }
+        self.serve_held(inner);
+        for stack in 0..stacks {
+            self.serve_line(inner, stack);
+        }
+        self.serve_guesses(inner);
+        self.serve_aside(inner);
+        self.press_for_reads(inner);
+        // Whoever is asked first has the most of an iteration's budget: each has its turn.
+        let (first, mut part) = (self.first_path, PART);
+        loop {
+            for turn in 0..Path::ALL.len() {
+                let path = Path::ALL[(first + turn) % Path::ALL.len()];
+                while let Some(next) = self.next_on(inner, path) {
+                    let now = self.when(inner);
+                    let wanted = self.since(next.item).map(|since| std::mem::replace(since, now));
+                    inner.watch.started(path, wanted.unwrap_or_default(), now);
+                    match next.item {
+                        Id::Up(key) => self.start_up(inner, key, path, next.bytes),
+                        Id::Down(key) => self.start_down(inner, key, path, next.bytes),
+                    }
+                }
+                let busy = self.queues[path as usize].in_flight() > 0;
+                inner.counts.busy(path, busy, || inner.elapsed());
+                self.busy(inner, path, busy);
+            }
+            // Who has left made room; if it has failed at once, nothing will land.
+            let left = self.serve_aside(inner);
+            let begun = self.copy_owed(inner, part);
+            part = part.saturating_sub(begun);
+            if !left && begun == 0 {
+                (0..stacks).for_each(|stack| self.note_below(inner, stack));
+                return self.expect_iteration(inner);
+            }
+        }
+    }
+
+    /// When this change is: the clock is read once, however many blocks it is of.
+    pub(crate) fn when(&mut self, inner: &Inner) -> Since {
+        *self.when.get_or_insert_with(|| inner.watch.now())
+    }
+
+    /// Since when a flight waits for its transfer, or when that has started.
+    pub(crate) fn since(&mut self, flight: Id) -> Option<&mut Since> {
+        match flight {
+            Id::Up(key) => self.ups.get_mut(key).map(|up| &mut up.since),
+            Id::Down(key) => self.downs.get_mut(key).map(|down| &mut down.since),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Whoever waits is answered in time, whether its future is polled or not: one attendant looks after all deadlines.
+//!
+//! ```text
+//!   by time   (t1, place 7 in line) (t2, onboarding 3) (t3, offload 9) …
+//!                 └ the runtime calls Attendant::on_time then, and is told of an earlier one (Runtime::wake_at)
+//!   the runtime ends ──► Attendant::close_for_good: what has not begun to move is cancelled; deadlines that are left are still answered
+//! ```
+//!
+//! A future that nobody polls would otherwise keep its place at the head of the line, with the blocks that it has gathered, and those
+//! behind it would be late in its stead.
+//!
+//! Invariants
+//! - I1: who waits in line, for flights up or for flights down has an entry here until it is answered; but for flights in line, whose
+//!   onboarding has it, and for who waits without end. So has each moment that something waits for.
+//! - I2: the runtime is told of each entry that comes before all others.
+//! - I3: the attendant keeps no engine. While it answers it may be the last that has it, and then leaves its end to a thread ([`Inner::leave`]).
+
+use crate::engine::inner::Inner;
+use crate::state::{Traffic, Waits};
+use std::time::Duration;
+
+impl Traffic {
+    /// Notes a deadline.
+    pub(crate) fn due(&mut self, at: Option<Duration>, who: Waits) {
+        if let Some(at) = at {
+            self.deadlines.by_time.insert((at, who));
+            if self.deadlines.by_time.first() == Some(&(at, who)) {
+                self.out.wake_at = Some(at);
+            }
+        }
+    }
+
+    /// It has been answered.
+    pub(crate) fn not_due(&mut self, at: Option<Duration>, who: Waits) {
+        if let Some(at) = at {
+            self.deadlines.by_time.remove(&(at, who));
+        }
+    }
+
+    /// Answers all who are late. When the next one will be.
+    pub(crate) fn answer_late(&mut self, inner: &Inner, now: Duration) -> Option<Duration> {
+        while self.answer_first(inner, Some(now)) {}
+        self.deadlines.by_time.first().map(|(at, _)| *at)
+    }
+
+    /// Answers the first, if it is late by now, or whenever it were. Whether there was such a one.
+    pub(crate) fn answer_first(&mut self, inner: &Inner, now: Option<Duration>) -> bool {
+        let Some((at, who)) = self.deadlines.by_time.first().copied() else { return false };
+        if now.is_some_and(|now| at > now) {
+            return false;
+        }
+        self.deadlines.by_time.pop_first();
+        match who {
+            Waits::Place { stack, number } => self.late_in_line(inner, stack, number),
+            Waits::Onboarding(key) => self.late_onboarding(inner, key),
+            Waits::Offloading(key) => self.late_offloading(inner, key),
+            Waits::Iteration => self.no_iteration(),
+            // Who waits is looked at with what follows from any change.
+            Waits::Below(stack) => self.lines[stack as usize].alarm = false,
+            Waits::Moment(number) => self.out.come.extend(self.deadlines.moments.remove(&number)),
+            Waits::Retry(flight, serial) => self.resume(inner, flight, serial),
+            // These may ask to be looked at again: at the end of all deadlines that would never end.
+            Waits::Recovery(path) if now.is_some() => self.look_at_recovery(inner, path),
+            Waits::Gates if now.is_some() => self.look_at_gates(inner),
+            Waits::Recovery(_) | Waits::Gates => {}
+        }
+        true
+    }
+}

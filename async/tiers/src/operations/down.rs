@@ -1,0 +1,292 @@
+//! Flights down: one block's bytes on their way to a lower tier, and the blocks that this frees.
+//!
+//! ```text
+//!   device victim ─┬─ the tier below has it, or will not: free at once
+//!                  └─ Wants a host block ──────► Queued(device → host) ──► Moving ──► registered there; the device block is free
+//!                          ▲                                                  │ without a host tier: staged, and on
+//!   host victim ───┬─ … ───┘                                                  ▼
+//!                  └─ Queued(host → disk) ──► Moving ──► known there; the host block is free
+//! ```
+//!
+//! A victim is *owned*: no pool has it registered, and it is free when the flight ends, however it ends. The block of a copy by choice
+//! stays: it is *held* or *leased*. A victim that is asked for on its way is registered again, with the bytes that it still has: from then
+//! on it is held.
+//!
+//! Why nothing waits for ever: a flight waits for a host block only while host victims are on their way to the disk, or blocks of the
+//! device on theirs to the host, each of which owns both of its ends and so ends; or, by choice, while blocks that stay in the host are on their way to
+//! the disk, or that way is full of what ends.
+//! If there are none, and no host victim is to be had, there is no waiting: the block is dropped, as a cache may. Who goes first: `waiting_for_host.rs`.
+//!
+//! A flight that goes by layers (`steps.rs`) waits for the engine in between, and so for no other flight; it goes on, or ends by
+//! `deadline.offload`. Nobody waits for it meanwhile: it is none of those on their way, above, and without a host tier it gives its host block up to
+//! a victim, or to an urgent read. Only its device block is kept from who waits in line, as that of each copy whose gate has not opened: an
+//! engine that awaits blocks within its own pass, while only the copies of that pass hold any, waits until `deadline.offload` lets go of
+//! them, or until its own deadline. It never waits for ever.
+//!
+//! Invariants
+//! - I1: a hash has one flight down at most in a stack, and none if the tier below has it; but for those of blocks that were withdrawn
+//!   while they moved (`unwritten.rs`), of which nobody knows.
+//! - I2: a flight keeps its source, owned, held or leased, and owns its target, until it ends; what is `Moving` ends with its landing only.
+//! - I3: a block is registered below when the bytes of all its layers have landed, and never otherwise.
+//!
+//! What follows from a landing: `ended.rs`.
+
+use crate::engine::inner::Inner;
+use crate::engine::notices::About;
+use crate::engine::stack::{Stack, give_credit, give_up_slot};
+use crate::state::{At, Cargo, Down, Have, Id, Left, Piece, Since, Slot, Traffic};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
+use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TenantId, VictimsSeen};
+use kvstrata_ffi::disk::Name;
+use std::sync::Arc;
+
+/// Next victims that are looked at at a time.
+const PEEK: usize = 8;
+
+impl Traffic {
+    /// Sends a victim of the device down, if there is where to.
+    pub(crate) fn victim(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        block: BlockId,
+        name: Name,
+        class: Class,
+    ) -> Left {
+        let of = inner.stack(stack);
+        let tenant = of.device.owners.owner(block);
+        if self.hand_to_purge(tenant, Piece::Device(stack, block)) {
+            return Left::Soon;
+        }
+        let wanted = self.wants_copy(of, stack, name, of.device.class(block))
+            && inner.rules.keeps(of.device.ages.used_again(block));
+        let sent = match wanted && !self.phase.is_closed() {
+            true if self.may_go_below(inner, stack) => {
+                self.send_down(inner, stack, Cargo::new(Have::Owned(block), name, class))
+            }
+            true => {
+                self.drop_slow(inner, stack, Tier::Device, tenant);
+                None
+            }
+            false => None,
+        };
+        if of.is_hot(name.hash, inner.rules.hot_from) {
+            self.note_leaving(inner, stack, name);
+        }
+        match sent {
+            Some(_) => {
+                self.lines[stack as usize].draining += 1;
+                Left::Soon
+            }
+            None => Left::Free(block),
+        }
+    }
+
+    /// How many of the next victims, from the first on, need no copy: `most` at the most. Those that are ready are the next ones, if some are.
+    pub(crate) fn clean_ahead(&mut self, inner: &Inner, stack: u16, most: usize) -> usize {
+        let ready = self.count_ready(inner, (stack, Tier::Device), most);
+        if ready > 0 {
+            return ready;
+        }
+        let of = inner.stack(stack);
+        let (mut seen, mut clean) = (VictimsSeen::default(), 0);
+        loop {
+            self.next.clear();
+            of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut self.next);
+            let needs_none = |(block, hash): &&(BlockRef, SequenceHash)| {
+                self.downs.has((stack, *hash))
+                    || of.is_below(*hash)
+                    || !inner.rules.keeps(of.device.ages.used_again(block.id))
+            };
+            let some = self.next.iter().take_while(needs_none).count();
+            clean += some;
+            if some < PEEK || clean == most {
+                self.next.clear();
+                return clean;
+            }
+        }
+    }
+
+    /// Whether a block of the device is to be copied down: the tier below does not have it, nor is it on its way. What is there becomes
+    /// the most recent of its tier, and has the block's class for eviction.
+    pub(crate) fn wants_copy(&self, of: &Stack, stack: u16, name: Name, class: Priority) -> bool {
+        if self.downs.has((stack, name.hash)) {
+            return false;
+        }
+        match (&of.host, &of.disk) {
+            (Some(_), _) => !of.in_host(name.hash, class),
+            (None, Some(_)) => !of.on_disk(name.hash, class),
+            (None, None) => false,
+        }
+    }
+
+    /// A copy of a block that stays; its lease or reference is the flight's, or the caller's still if there is none.
+    pub(crate) fn copy_down(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
+        let of = inner.stack(stack);
+        let (room, class) =
+            (self.has_room(Path::DeviceToHost, cargo.class), of.device.class(cargo.source.id()));
+        (room && !self.phase.is_closed() && self.wants_copy(of, stack, cargo.name, class))
+            .then(|| self.send_down(inner, stack, cargo))?
+    }
+
+    pub(crate) fn send_down(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
+        let Cargo { source, name, class, .. } = cargo;
+        let of = inner.stack(stack);
+        let tenant = of.device.owners.owner(source.id());
+        if self.is_purging(tenant) {
+            return None;
+        }
+        let (mut disk, mut was) = (None, TenantId::NOBODY);
+        if of.host.is_none() {
+            let (slot, owner) = self.disk_slot(inner, of, name, Tier::Device, source, tenant)?;
+            (disk, was) = (Some(slot), owner);
+        }
+        let credit = self.host_credit(inner, stack, tenant, class);
+        let slot = if credit { self.host_slot(inner, stack, source, class) } else { Slot::Never };
+        if matches!(slot, Slot::Never) {
+            match credit && matches!(source, Have::Owned(_)) && !self.may_wait_below(inner, stack) {
+                true => self.drop_slow(inner, stack, Tier::Device, tenant),
+                false => self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant),
+            }
+            give_up_slot(&mut self.out, of, disk);
+            give_credit(of, tenant, credit);
+            return None;
+        }
+        let down = Down { credit, disk, slot: disk, was, ..self.down(stack, Tier::Device, cargo, tenant) };
+        let key = self.downs.insert(down);
+        inner.entered(1);
+        match slot {
+            Slot::Now(host) => self.take_off(inner, key, host),
+            Slot::Soon | Slot::Never => {
+                self.wanted(inner, Id::Down(key));
+                self.ground(stack, key);
+            }
+        }
+        Some(key)
+    }
+
+    /// A flight that has nothing yet.
+    fn down(&mut self, stack: u16, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
+        let Cargo { source, name, class, request, steps } = cargo;
+        let (at, serial, credit, parked, hot, attempts) = (At::Wants, self.serial(), false, false, false, 0);
+        let withdrawn = false;
+        let (slot, was, host, disk, asked) = (None, TenantId::NOBODY, None, None, Vec::new());
+        self.lines[stack as usize].news = true;
+        Down {
+            stack,
+            name,
+            from,
+            source,
+            tenant,
+            credit,
+            slot,
+            was,
+            host,
+            disk,
+            at,
+            class,
+            request,
+            steps,
+            layers: 0..0,
+            attempts,
+            parked,
+            withdrawn,
+            hot,
+            serial,
+            asked,
+            since: Since::default(),
+        }
+    }
+
+    /// Sends a block of the host to the disk, if it is worth it.
+    pub(crate) fn sink(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
+        let Cargo { source, name, .. } = cargo;
+        let of = inner.stack(stack);
+        let host = of.host.as_ref();
+        let class = host.map_or(Priority::Normal, |host| host.class(source.id()));
+        let there = of.disk.is_none() || of.on_disk(name.hash, class);
+        let tenant = host.map_or(TenantId::NOBODY, |host| host.owners.owner(source.id()));
+        let going = self.downs.has((stack, name.hash));
+        if there || self.phase.is_closed() || going || self.is_purging(tenant) {
+            return None;
+        }
+        let (slot, was) = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
+        let (host, disk) = (Some(source.id().0), Some(slot));
+        let down = Down { host, disk, slot: disk, was, ..self.down(stack, Tier::Host, cargo, tenant) };
+        let key = self.downs.insert(down);
+        inner.entered(1);
+        let line = &mut self.lines[stack as usize];
+        match source {
+            Have::Owned(_) => line.sinking += 1,
+            Have::Held(_) | Have::Leased(_) => line.written += 1,
+        }
+        self.queue_down(inner, key, Path::HostToDisk);
+        Some(key)
+    }
+
+    /// The flight has its host block.
+    pub(crate) fn take_off(&mut self, inner: &Inner, key: u32, host: u32) {
+        if let Some(down) = self.downs.get_mut(key) {
+            down.host = Some(host);
+            let stack = down.stack;
+            let line = &mut self.lines[stack as usize];
+            (line.landing, line.news) = (line.landing + 1, true);
+            self.note_staged(inner, stack, host, Id::Down(key));
+            self.queue_down(inner, key, Path::DeviceToHost);
+        }
+    }
+
+    pub(crate) fn queue_down(&mut self, inner: &Inner, key: u32, path: Path) {
+        if path == Path::DeviceToHost {
+            return self.queue_layers(inner, key);
+        }
+        let Some(down) = self.downs.get_mut(key) else { return };
+        let bytes = inner.stack(down.stack).block_bytes;
+        let (class, request) = (down.class, down.request);
+        let at = self.enqueue(inner, (path, 0), class, request, bytes, Id::Down(key));
+        self.downs[key].at = at;
+    }
+
+    /// Its turn has come.
+    pub(crate) fn start_down(&mut self, inner: &Arc<Inner>, key: u32, path: Path, bytes: u64) {
+        if path == Path::HostToDisk {
+            self.started_below(inner, key, path);
+        }
+        let Some(down) = self.downs.get_mut(key) else { return };
+        let stack = inner.stack(down.stack);
+        down.at = At::Moving;
+        let token = Id::Down(key).token();
+        let (Some(memory), Some(host)) = (&stack.memory, down.host) else { return };
+        let started = match path {
+            Path::DeviceToHost => memory.write(host).ok().map(|guard| {
+                let copy =
+                    Copy::new(token, down.source.id(), HostSide::Write(guard), down.layers.clone(), false);
+                self.out.copy(&mut self.spare, stack.mover.blocks_at_once(), (down.stack, path), copy);
+            }),
+            _ => match (memory.read(host), &stack.disk, down.disk.take()) {
+                (Ok(bytes), Some(disk), Some(slot)) => {
+                    let name = Name { owner: inner.tenants.names.id(down.tenant), ..down.name };
+                    let landing = inner.landing().of_write(token);
+                    let write = DiskWrite { token, slot, name, bytes, landing };
+                    let check = inner.rules.verify_host.then(|| Arc::clone(memory));
+                    self.out.write(Arc::clone(disk), write, check, down.request);
+                    Some(())
+                }
+                (_, _, slot) => {
+                    down.disk = slot;
+                    None
+                }
+            },
+        };
+        if started.is_none() {
+            let (of, tenant) = (down.stack, down.tenant);
+            let staged = down.host.take_if(|_| stack.host.is_none());
+            self.transfer_busy(inner, Id::Down(key), path, bytes, About::of(of, tenant));
+            self.down_failed(inner, key, Failure::of(Cause::Busy));
+            // A device that was given up still uses it: the last one to be tried again, as for reads.
+            let staged = staged.filter(|staged| !self.hand_to_purge(tenant, Piece::Staged(of, *staged)));
+            self.lines[of as usize].staging.splice(0..0, staged);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What follows from a change is done when the lock has been given back.
+//!
+//! Invariants
+//! - I1: all of it is done, whatever a waker, a mover, a disk or a subscriber does: one that panics has said so by the panic hook, and keeps neither others from
+//!   being woken nor blocks from their owner, and ends no thread of a mover's and no task. What it was given and drops is answered by that.
+
+use crate::contained::contained;
+use crate::engine::checked::Checked;
+use crate::engine::inner::Inner;
+use crate::state::{Granted, Out};
+use crate::transfer::Copies;
+use std::sync::Arc;
+use tracing::{debug, trace};
+
+impl Out {
+    /// Does it all. What lands meanwhile is for whoever settles.
+    pub(crate) fn perform(&mut self, inner: &Arc<Inner>) {
+        // Reads first: they take longest.
+        for (disk, read, request) in self.reads.drain(..) {
+            contained(|| trace!(request, slot = read.slot.0, token = read.token.0, "a read begins"));
+            contained(|| disk.read(read));
+        }
+        for (stack, path, list) in self.copies.drain(..) {
+            contained(|| {
+                debug!(%path, blocks = ?list.iter().map(|copy| copy.device.0).collect::<Vec<_>>(), "copies begin");
+            });
+            let copies = Copies::new(list, inner.landing());
+            contained(|| inner.stack(stack).mover.start(copies));
+        }
+        for (disk, write, memory, request) in self.writes.drain(..) {
+            contained(|| trace!(request, slot = write.slot.0, token = write.token.0, "a write begins"));
+            match memory {
+                None => contained(|| disk.write(write)),
+                Some(memory) => {
+                    let checked = Checked::new(disk, memory, write);
+                    contained(|| inner.checks.push(&inner.runtime, checked));
+                }
+            }
+        }
+        // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken until then.
+        if std::mem::take(&mut self.given_back) {
+            let disks = inner.stacks.iter().flat_map(|of| &of.disk);
+            disks.for_each(|disk| contained(|| disk.forget_given_back()));
+        }
+        // They came before those who are served now.
+        for (to, late) in self.late.drain(..) {
+            contained(|| _ = to.send(Err(late)));
+        }
+        for (to, stack, blocks, tenant) in self.grants.drain(..) {
+            let home: Arc<Inner> = Arc::clone(inner);
+            let blocks = Granted::new(home, stack, blocks, tenant);
+            // Whoever has gone away gives the blocks back by dropping them.
+            contained(|| _ = to.send(Ok(blocks)));
+        }
+        self.gone.drain(..).for_each(|to| contained(|| drop(to)));
+        self.come.drain(..).for_each(|to| contained(|| _ = to.send(())));
+        if let Some(at) = self.wake_at.take() {
+            contained(|| inner.runtime.wake_at(at));
+        }
+        if std::mem::take(&mut self.idle) {
+            contained(|| inner.idle.tell());
+        }
+        self.wakes.drain(..).for_each(|waker| contained(|| waker.wake()));
+    }
+}

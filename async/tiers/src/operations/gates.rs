@@ -1,0 +1,155 @@
+//! The engine's clock, and what waits for its gates.
+
+use crate::engine::inner::Inner;
+use crate::engine::notices::About;
+use crate::engine::stack::let_go;
+use crate::metrics::Refusal;
+use crate::scheduler::Gate;
+use crate::state::{Cargo, GatedCopy, Have, Traffic, Waiter, Waits, written_after};
+use crate::transfer::{Cause, Path};
+use std::time::Duration;
+
+impl Traffic {
+    /// What has waited for the layer or the iteration goes on.
+    pub(crate) fn open_gates(&mut self, inner: &Inner) {
+        let mut open = std::mem::take(&mut self.opened);
+        // Twice: a copy may be let through before the mark of its block, of a list that came later, is gone, and waits for that then.
+        for _ in 0..2 {
+            if self.gated.released(&self.clock, |waiter| open.push(waiter)) == 0 {
+                break;
+            }
+            for waiter in open.drain(..) {
+                match waiter {
+                    Waiter::Copy(copy) => self.let_through(inner, copy),
+                    Waiter::Flight(flight) => self.go_on(inner, flight),
+                    Waiter::Marked(marked) => self.written(inner, marked),
+                }
+            }
+        }
+        self.opened = open;
+    }
+
+    pub(crate) fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
+        let GatedCopy { stack, block, name, class, request, steps, asked, since } = copy;
+        let source = Have::Held(block);
+        let there = inner.stack(stack).device.pool.registered(block.id);
+        if there.is_none_or(|(there, _)| there != block) {
+            // Withdrawn meanwhile.
+            let_go(&inner.stack(stack).device, source, inner.now());
+            if !asked.is_some_and(|asked| self.is_late(asked)) {
+                inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::stack(stack));
+            }
+            asked.iter().for_each(|asked| self.offload_answered(*asked, Err(Cause::Cancelled)));
+            return;
+        }
+        // The list of the pass that it has waited for has withdrawn, and another's is to write it.
+        let written_by = |writes: &u64| steps.is_none_or(|steps| steps.iteration < *writes);
+        if let Some(writes) = self.unwritten.iteration(stack, block.id).filter(written_by) {
+            let gate = self.clock.of_all_layers(written_after(writes));
+            let copy = GatedCopy { stack, block, name, class, request, steps: None, asked, since };
+            self.gated.hold_beyond(gate, Waiter::Copy(copy));
+            return self.watch_gates(inner, inner.rules.offload_deadline);
+        }
+        match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
+            Some(flight) => self.downs[flight].asked.extend(asked),
+            None => {
+                let of = inner.stack(stack);
+                let why = self.why_refused(Path::DeviceToHost, class);
+                let wanted = self.wants_copy(of, stack, name, of.device.class(block.id));
+                let_go(&of.device, source, inner.now());
+                let Some(asked) = asked else { return };
+                match self.downs.find((stack, name.hash)) {
+                    // Somebody else has asked for it, too.
+                    Some(flight) => self.downs[flight].asked.push(asked),
+                    None if !wanted => self.offload_there(asked),
+                    None => self.offload_refused(inner, asked, why),
+                }
+            }
+        }
+    }
+
+    /// Holds a copy back until its gate opens; it begins now, if that is open, and is refused, if too many wait.
+    pub(crate) fn copy_at(&mut self, inner: &Inner, gate: Gate, copy: GatedCopy) {
+        if self.clock.passed(gate) {
+            return self.let_through(inner, copy);
+        }
+        match self.gated.hold(gate, Waiter::Copy(copy)) {
+            Ok(_) => self.watch_gates(inner, inner.rules.offload_deadline),
+            Err(full) => self.refuse_gated(inner, full.item, Refusal::Gates),
+        }
+    }
+
+    /// One that has not begun never will. What has begun is ended where it is.
+    fn refuse_gated(&mut self, inner: &Inner, waiter: Waiter, why: Refusal) {
+        let GatedCopy { stack, block, asked, .. } = match waiter {
+            Waiter::Copy(copy) => copy,
+            Waiter::Flight(_) => return,
+            Waiter::Marked(marked) => return self.never_written(inner, marked, Cause::Cancelled),
+        };
+        let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
+        if let Some(asked) = asked {
+            self.offload_refused(inner, asked, why);
+        }
+    }
+
+    /// What waits for the bytes of an iteration waits no longer than an engine that iterates takes for one.
+    pub(crate) fn expect_iteration(&mut self, inner: &Inner) {
+        let waits = || self.queues.iter().any(|queue| queue.waiting() > 0);
+        let Some(idle) = inner.rules.idle_engine_after else { return };
+        if self.expected_after.is_none() && self.allowance.is_limited() && waits() {
+            self.expected_after = Some((self.clock.iteration(), self.clock.is_running()));
+            self.due(inner.due_in(idle), Waits::Iteration);
+        }
+    }
+
+    /// The time for one is over; if none has come, nobody is disturbed by what moves.
+    pub(crate) fn no_iteration(&mut self) {
+        // One that ran then may have ended a moment ago: the time begins anew.
+        let since = self.expected_after.take();
+        if since == Some((self.clock.iteration(), false)) && !self.clock.is_running() {
+            self.allowance.lift();
+        }
+    }
+
+    /// Sees to a look at what waits for gates, unless somebody is to look already: then it is no later, for all wait for as long.
+    pub(crate) fn watch_gates(&mut self, inner: &Inner, after: Duration) {
+        if !std::mem::replace(&mut self.gates_watched, true) {
+            self.due(inner.due_in(after), Waits::Gates);
+        }
+    }
+
+    /// Lets go of what has waited for its gate for too long: an engine that begins no more iterations must not keep its blocks for ever.
+    pub(crate) fn look_at_gates(&mut self, inner: &Inner) {
+        self.gates_watched = false;
+        let (now, patience) = (inner.elapsed(), inner.rules.offload_deadline);
+        let mut late = std::mem::take(&mut self.opened);
+        let engine = (self.clock.iteration(), self.went_on);
+        self.gated.give_up(|waiter| waiter.since(engine) + patience <= now, |waiter| late.push(waiter));
+        for waiter in late.drain(..) {
+            match waiter {
+                Waiter::Copy(GatedCopy { stack, block, asked, .. }) => {
+                    if !asked.is_some_and(|asked| self.is_late(asked)) {
+                        inner.counts.failed(Path::DeviceToHost, Cause::Deadline, About::stack(stack));
+                    }
+                    let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
+                    if let Some(asked) = asked {
+                        self.offload_answered(asked, Err(Cause::Deadline));
+                    }
+                }
+                Waiter::Flight(flight) => self.late_for_layer(inner, flight),
+                Waiter::Marked(marked) => self.never_written(inner, marked, Cause::Deadline),
+            }
+        }
+        self.opened = late;
+        if let Some(oldest) = self.gated.iter().map(|waiter| waiter.since(engine)).min() {
+            self.watch_gates(inner, (oldest + patience).saturating_sub(now));
+        }
+    }
+
+    /// Nothing waits for a gate any more: copies are refused, and whoever closes ends the flights.
+    pub(crate) fn drop_gated(&mut self, inner: &Inner) {
+        while let Some(waiter) = self.gated.pop() {
+            self.refuse_gated(inner, waiter, Refusal::Closed);
+        }
+    }
+}

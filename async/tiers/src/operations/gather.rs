@@ -1,0 +1,66 @@
+//! Takes free blocks of the device, and those of victims.
+
+use crate::engine::inner::Inner;
+use crate::state::{Left, Traffic};
+use crate::transfer::Class;
+use kvstrata_core::BlockId;
+
+impl Traffic {
+    pub(crate) fn take_at_once(&mut self, inner: &Inner, stack: u16, count: usize) -> Option<Vec<BlockId>> {
+        let pool = &inner.stack(stack).device.pool;
+        if self.phase.refuses() || !self.lines[stack as usize].is_empty() || pool.available() < count {
+            return None;
+        }
+        let mut got = Vec::with_capacity(count);
+        if self.gather(inner, stack, count, false, &mut got) {
+            return Some(got);
+        }
+        pool.give_back_ids(got);
+        None
+    }
+
+    /// Takes free blocks, and those of victims that need not be copied. Others are on their way down: who waits for them looks no further. Whether
+    /// there are enough.
+    pub(crate) fn gather(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        need: usize,
+        waits: bool,
+        got: &mut Vec<BlockId>,
+    ) -> bool {
+        let class = if waits { Class::Urgent } else { Class::Offload };
+        let pool = &inner.stack(stack).device.pool;
+        while got.len() < need {
+            let missing = need - got.len();
+            let free = pool.free().min(missing);
+            if free > 0 && pool.allocate_free_ids(free, got).is_ok() {
+                continue;
+            }
+            // Those that leave already are somebody's who waits no more, or of the last look, and count. But a device may be slow, or have stopped: what
+            // needs no copy is had beside them.
+            let draining = self.draining(inner, stack);
+            let wanted = match draining {
+                0 => missing,
+                _ => missing.saturating_sub(draining).max(self.clean_ahead(inner, stack, missing)),
+            };
+            if wanted == 0 {
+                return false;
+            }
+            let mut victims = std::mem::take(&mut self.victims);
+            self.evict(inner, stack, wanted, got.len() + draining.min(missing), &mut victims);
+            let (before, all) = (got.len(), got.len() + victims.len());
+            for (block, hash) in victims.drain(..) {
+                let name = inner.stack(stack).device.name(block, hash);
+                if let Left::Free(block) = self.victim(inner, stack, block, name, class) {
+                    got.push(block);
+                }
+            }
+            self.victims = victims;
+            if got.len() == before || waits && got.len() < all {
+                return false;
+            }
+        }
+        true
+    }
+}

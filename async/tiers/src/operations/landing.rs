@@ -1,0 +1,102 @@
+//! Takes the answers of movers.
+
+use crate::engine::inner::Inner;
+use crate::engine::notices::About;
+use crate::state::{Id, Traffic};
+use crate::transfer::{Cause, Failure, HostSide, Landed, Path, Token};
+
+/// Lists of copies that are kept for their memory.
+const MOST_SPARE: usize = 1024;
+
+impl Traffic {
+    /// A mover has answered.
+    pub(crate) fn land(&mut self, inner: &Inner, landed: Landed) {
+        match landed {
+            Landed::Copies(mut list) => {
+                for copy in list.drain(..) {
+                    let path = if copy.host.is_up() { Path::HostToDevice } else { Path::DeviceToHost };
+                    let (token, outcome, layers) = (copy.token, copy.outcome, copy.layers.clone());
+                    let kept = matches!(copy.host, HostSide::Kept { .. });
+                    // The memory is nobody's while what follows is decided.
+                    drop(copy);
+                    if kept {
+                        self.park(inner, token);
+                    }
+                    self.land_one(inner, token, path, layers, outcome);
+                }
+                if self.spare.len() < MOST_SPARE {
+                    self.spare.push(list);
+                }
+            }
+            Landed::Read(token, outcome) => {
+                self.land_one(inner, token, Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
+            }
+            Landed::Write(token, outcome) => {
+                if let Id::Down(key) = Id::of(token) {
+                    self.ended_below(inner, key, Path::HostToDisk);
+                }
+                self.land_one(inner, token, Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
+            }
+        }
+    }
+
+    fn land_one(
+        &mut self,
+        inner: &Inner,
+        token: Token,
+        path: Path,
+        layers: std::ops::Range<u32>,
+        outcome: Result<(), Failure>,
+    ) {
+        let id = Id::of(token);
+        let stack = match id {
+            Id::Up(key) => self.ups.get(key).map(|up| up.stack),
+            Id::Down(key) => self.downs.get(key).map(|down| down.stack),
+        };
+        let Some(stack) = stack else { return };
+        self.transfer_ended(inner, id, path, inner.stack(stack).bytes_of(&layers), outcome);
+        match id {
+            Id::Up(key) => self.land_up(inner, key, path, outcome),
+            Id::Down(key) => self.land_down(inner, key, path, outcome),
+        }
+    }
+
+    /// Its turn had come, and something else has its memory: it ends where it would have begun. What waits for its room is looked at again.
+    pub(crate) fn transfer_busy(&mut self, inner: &Inner, id: Id, path: Path, bytes: u64, whose: About) {
+        self.transfer_ended(inner, id, path, bytes, Err(Failure::of(Cause::Busy)));
+        inner.counts.failed(path, Cause::Busy, whose);
+        self.again = true;
+    }
+
+    fn transfer_ended(
+        &mut self,
+        inner: &Inner,
+        id: Id,
+        path: Path,
+        bytes: u64,
+        outcome: Result<(), Failure>,
+    ) {
+        self.queues[path as usize].ended(bytes);
+        inner.counts.moved(path, bytes, outcome);
+        self.moved(inner, path, if outcome.is_ok() { bytes } else { 0 });
+        let now = self.when(inner);
+        let started = self.since(id).map(std::mem::take).unwrap_or_default();
+        inner.watch.ended(path, started, now);
+    }
+
+    /// A device has failed and keeps the memory of a flight: its blocks are nobody's from now on, here and there.
+    fn park(&mut self, inner: &Inner, token: Token) {
+        match Id::of(token) {
+            Id::Up(key) => self.park_up(inner, key),
+            Id::Down(key) => self.park_down(inner, key),
+        }
+    }
+
+    /// A pause is over.
+    pub(crate) fn resume(&mut self, inner: &Inner, flight: Id, serial: u64) {
+        match flight {
+            Id::Up(key) => self.resume_up(inner, key, serial),
+            Id::Down(key) => self.resume_down(inner, key, serial),
+        }
+    }
+}

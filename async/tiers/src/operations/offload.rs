@@ -1,0 +1,239 @@
+//! Copies down that a caller asks for, under the lock.
+
+use crate::engine::inner::Inner;
+use crate::engine::notices::About;
+use crate::engine::stack::let_go;
+use crate::metrics::Refusal;
+use crate::scheduler::Gate;
+use crate::state::{
+    Cargo, GatedCopy, Have, OffloadOptions, Offloaded, Offloading, Traffic, Waits, written_after,
+};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Failure, Path};
+use kvstrata_core::{BlockRef, ImmutableBlock, SequenceHash};
+use std::time::Duration;
+
+impl Traffic {
+    /// `whole`: of a request that is preempted, and also beyond the queue's bound; but for what is not written yet.
+    pub(crate) fn offload(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        blocks: &[BlockRef],
+        options: OffloadOptions,
+        whole: bool,
+    ) -> u32 {
+        let of = inner.stack(stack);
+        let books = &of.device;
+        let key = self.offloadings.insert(Offloading::default()) as u32;
+        if of.host.is_none() && of.disk.is_none() {
+            inner.counts.refused(Refusal::Tier, blocks.len());
+            self.offloadings[key as usize].so_far.refused = blocks.len();
+            return key;
+        }
+        let (mut there, mut refused) = (0, 0);
+        // A list that finds room goes whole: the device's blocks bound it.
+        let OffloadOptions { class, request, gate, .. } = options;
+        let (all, steps) = self.steps_of(of, gate);
+        // A block that is copied whole is so with the layers that are written last, too.
+        let gate = if steps.is_some() { gate } else { all };
+        let at_once = whole || self.clock.passed(gate) && self.has_room(Path::DeviceToHost, class);
+        for block in blocks {
+            // Held, and purged: nobody is to have it any more.
+            let Some(held) = books.pool.upgrade(*block) else {
+                inner.counts.refused(Refusal::Room, 1);
+                refused += 1;
+                continue;
+            };
+            let name = books.name(held.id(), held.hash());
+            let held = held.into_ref();
+            if whole {
+                // What finds no room now does when it must go.
+                books.ages.second_use(held, inner.now());
+            }
+            if self.join_down(key, stack, name.hash, None) {
+                let_go(books, Have::Held(held), inner.now());
+                continue;
+            }
+            if !self.wants_copy(of, stack, name, books.class(held.id)) {
+                there += 1;
+                let_go(books, Have::Held(held), inner.now());
+                continue;
+            }
+            self.offloadings[key as usize].left += 1;
+            let writes = self.unwritten.iteration(stack, held.id);
+            if at_once && writes.is_none() {
+                self.offload_whole(
+                    inner,
+                    (stack, key),
+                    Cargo { source: Have::Held(held), name, class, request, steps },
+                );
+                continue;
+            }
+            let (block, asked, since) = (held, Some(key), inner.elapsed());
+            // By the layers of a pass before the one that writes it nothing is written.
+            let steps = steps.filter(|steps| writes.is_none_or(|writes| writes <= steps.iteration));
+            let written = writes.map_or(Gate::Open, |writes| self.clock.of_all_layers(written_after(writes)));
+            let gate = if steps.is_some() { gate } else { all.later(written) };
+            self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, steps, asked, since });
+        }
+        let so_far = &mut self.offloadings[key as usize].so_far;
+        so_far.there = there;
+        so_far.refused += refused;
+        key
+    }
+
+    /// One block, whether there is room in the queue or not: no more than the device has can come.
+    fn offload_whole(&mut self, inner: &Inner, (stack, key): (u16, u32), cargo: Cargo) {
+        let flight = if self.phase.is_closed() { None } else { self.send_down(inner, stack, cargo) };
+        match flight {
+            Some(flight) => self.downs[flight].asked.push(key),
+            None => {
+                let_go(&inner.stack(stack).device, cargo.source, inner.now());
+                let why = if self.phase.is_closed() { Refusal::Closed } else { Refusal::Room };
+                self.offload_refused(inner, key, why);
+            }
+        }
+    }
+
+    /// Calls a flight down back, if it has not begun to move; waits for it otherwise.
+    pub(crate) fn call_back(&mut self, inner: &Inner, key: u32, stack: u16, hash: SequenceHash) {
+        let Some(flight) = self.downs.find((stack, hash)) else { return };
+        let Some((at, source)) = self.downs.get(flight).map(|down| (down.at, down.source)) else {
+            return;
+        };
+        if !matches!(source, Have::Owned(_)) && self.recall(at) {
+            self.lines[stack as usize].grounded.retain(|waits| *waits != flight);
+            return self.down_failed(inner, flight, Failure::of(Cause::Cancelled));
+        }
+        // A request waits for it: with what is left of its way it waits for no iteration's budget.
+        self.promote_down(flight);
+        self.join_down(key, stack, hash, None);
+    }
+
+    /// Blocks of the host on their way to the disk; and how many of the hashes are in neither.
+    pub(crate) fn offload_to_disk(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        hashes: impl Iterator<Item = SequenceHash>,
+    ) -> (u32, usize) {
+        let key = self.offloadings.insert(Offloading::default()) as u32;
+        let (Some(host), Some(disk)) = (&inner.stack(stack).host, &inner.stack(stack).disk) else {
+            return (key, hashes.count());
+        };
+        let mut left = 0;
+        for hash in hashes {
+            if disk.pool().contains(hash) {
+                self.offloadings[key as usize].so_far.there += 1;
+                continue;
+            }
+            // One that is still on its way to the host has come too late to go on from there.
+            if self.join_down(key, stack, hash, Some(Tier::Host)) {
+                continue;
+            }
+            let Some(block) = host.pool.find(hash).map(ImmutableBlock::into_ref) else {
+                left += 1;
+                continue;
+            };
+            let source = Have::Held(block);
+            let name = host.name(block.id, hash);
+            self.offloadings[key as usize].left += 1;
+            match self.sink(inner, stack, Cargo::new(source, name, Class::Offload)) {
+                Some(flight) => self.downs[flight].asked.push(key),
+                None => {
+                    let_go(host, source, inner.now());
+                    self.offload_refused(inner, key, Refusal::Room);
+                }
+            }
+        }
+        (key, left)
+    }
+
+    /// Waits for a block that is on its way down, if it is.
+    pub(crate) fn join_down(&mut self, key: u32, stack: u16, hash: SequenceHash, from: Option<Tier>) -> bool {
+        let flight = self.downs.find((stack, hash));
+        let down = flight.and_then(|flight| self.downs.get_mut(flight));
+        let Some(down) = down.filter(|down| from.is_none_or(|from| down.from == from)) else { return false };
+        down.asked.push(key);
+        self.offloadings[key as usize].left += 1;
+        true
+    }
+
+    /// Answered by then, if anything of it is under way.
+    pub(crate) fn offload_due(&mut self, key: u32, due: Option<Duration>) {
+        if let Some(of) = self.offloadings.get_mut(key as usize).filter(|of| of.left > 0) {
+            of.due = due;
+            self.due(due, Waits::Offloading(key));
+        }
+    }
+
+    /// The deadline has passed.
+    pub(crate) fn late_offloading(&mut self, inner: &Inner, key: u32) {
+        if let Some(of) = self.offloadings.get_mut(key as usize) {
+            of.late = true;
+            self.out.wakes.extend(of.waker.take());
+            self.count_late(inner, key);
+        }
+    }
+
+    /// Counts the blocks that somebody has waited for in vain, where they are; those that wait for a gate are not counted again when that is
+    /// given up.
+    fn count_late(&self, inner: &Inner, key: u32) {
+        let flying = self.downs.iter().filter(|(_, down)| down.asked.contains(&key));
+        let gated = self.gated.iter().filter(|waiter| waiter.is_copy_for(key));
+        let flying = flying.map(|(_, down)| (down.path(), About::of(down.stack, down.tenant)));
+        let late = flying.chain(gated.map(|_| (Path::DeviceToHost, About::default())));
+        late.for_each(|(path, whose)| inner.counts.failed(path, Cause::Deadline, whose));
+    }
+
+    /// Whether that has been counted.
+    pub(crate) fn is_late(&self, key: u32) -> bool {
+        self.offloadings.get(key as usize).is_some_and(|of| of.late)
+    }
+
+    /// One that was asked for finds no room.
+    pub(crate) fn offload_refused(&mut self, inner: &Inner, key: u32, why: Refusal) {
+        inner.counts.refused(why, 1);
+        self.offload_counted(key, |so_far| so_far.refused += 1);
+    }
+
+    /// One that was asked for is below by now.
+    pub(crate) fn offload_there(&mut self, key: u32) {
+        self.offload_counted(key, |so_far| so_far.there += 1);
+    }
+
+    /// Why a copy that was asked for has not begun.
+    pub(crate) fn why_refused(&self, path: Path, class: Class) -> Refusal {
+        match (self.phase.is_closed(), self.has_room(path, class)) {
+            (true, _) => Refusal::Closed,
+            (_, false) => Refusal::Queue,
+            _ => Refusal::Room,
+        }
+    }
+
+    /// A flight that was asked for has ended.
+    pub(crate) fn offload_answered(&mut self, key: u32, outcome: Result<(), Cause>) {
+        self.offload_counted(key, |so_far| match outcome {
+            Ok(()) => so_far.copied += 1,
+            Err(cause) => {
+                so_far.failed += 1;
+                so_far.cause = Some(cause);
+            }
+        });
+    }
+
+    fn offload_counted(&mut self, key: u32, count: impl FnOnce(&mut Offloaded)) {
+        let Some(of) = self.offloadings.get_mut(key as usize) else { return };
+        of.left -= 1;
+        count(&mut of.so_far);
+        if of.left == 0 {
+            self.out.wakes.extend(of.waker.take());
+            let (due, alone) = (of.due.take(), of.alone);
+            if alone {
+                self.offloadings.remove(key as usize);
+            }
+            self.not_due(due, Waits::Offloading(key));
+        }
+    }
+}

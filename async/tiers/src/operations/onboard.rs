@@ -1,0 +1,241 @@
+//! Begins to bring a run up, under the lock.
+
+use crate::engine::found::{Found, Place};
+use crate::engine::inner::Inner;
+use crate::engine::notices::{About, Notice};
+use crate::state::{
+    At, Link, OnboardOptions, Onboarding, Progress, Shares, Source, Traffic, Up, Waits, Want, Wants, Whose,
+};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class};
+use kvstrata_core::{BlockRef, SequenceHash, TenantId};
+use kvstrata_ffi::disk::Name;
+use std::collections::VecDeque;
+
+impl Traffic {
+    /// Begins it but for the lines, which it is to get into for what it wants of them. None: nothing begins any more.
+    pub(crate) fn begin_onboarding(
+        &mut self,
+        inner: &Inner,
+        (stack, tenant): (u16, TenantId),
+        (there, beyond): (&[BlockRef], Vec<Found>),
+        options: OnboardOptions,
+        wants: &mut Wants,
+    ) -> Option<u32> {
+        if self.phase.refuses() && !beyond.is_empty() {
+            beyond.into_iter().rev().for_each(|found| self.release_found(inner, stack, found));
+            return None;
+        }
+        // What somebody waits for is no guess.
+        let options = OnboardOptions { class: options.class.min(Class::Background), ..options };
+        let due = inner.due_in(options.deadline.unwrap_or(inner.rules.onboard_deadline));
+        let layers = inner.stack(stack).layers;
+        let counted = if options.layers.is_some() { layers } else { 0 };
+        let key = self.onboardings.insert(Onboarding::new(stack, counted, beyond.len(), due)) as u32;
+        let blocks = beyond.len();
+        let mut beyond = beyond.into_iter();
+        let mut shares = Shares::default();
+        for found in beyond.by_ref() {
+            let wanted = self.want(inner, stack, key, found, options, tenant);
+            if wanted.is_some() && !self.has_share(inner, there, key, &mut shares) {
+                // It would wait for blocks of its own.
+                inner.counts.notices.raise(Notice::Quota, About::of(stack, tenant));
+                self.cut_off(inner, key, Cause::Quota);
+                break;
+            }
+            match wanted {
+                Some(Some(flight)) => {
+                    // Of one tenant: of more only where hashes are not salted.
+                    let tenant = self.ups[flight].tenant;
+                    let same = |of: &&mut Want| (of.stack, of.tenant) == (stack, tenant);
+                    match wants.parts.iter_mut().rev().find(same) {
+                        Some(Want { need, whose: Whose::Flights(flights), .. }) => {
+                            flights.push_back(flight);
+                            *need += 1;
+                        }
+                        _ => {
+                            let mut flights = VecDeque::with_capacity(blocks);
+                            flights.push_back(flight);
+                            let whose = Whose::Flights(flights);
+                            wants.parts.push(Want { stack, need: 1, tenant, got: Vec::new(), whose });
+                        }
+                    }
+                }
+                Some(None) => self.note_joined(key, wants),
+                // The run is broken: what was pending has failed meanwhile.
+                None => {
+                    self.onboardings[key as usize].gone();
+                    break;
+                }
+            }
+        }
+        for found in beyond.rev() {
+            self.release_found(inner, stack, found);
+        }
+        if !self.onboardings[key as usize].is_done() {
+            self.due(due, Waits::Onboarding(key));
+        }
+        Some(key)
+    }
+
+    /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may have it too.
+    fn has_share(&self, inner: &Inner, there: &[BlockRef], key: u32, shares: &mut Shares) -> bool {
+        let of = &self.onboardings[key as usize];
+        let owners = &inner.stack(of.stack).device.owners;
+        let Some(last) = of.wanted.last() else { return true };
+        let tenant = match last.state {
+            Progress::Here(block) => owners.owner(block.id),
+            Progress::Coming(flight) => self.ups[flight].tenant,
+            Progress::Failed(_) => return true,
+        };
+        shares.has_room(owners, there, tenant)
+    }
+
+    /// Notes which entry brings up the last block that an onboarding wants, if that waits for credits: it is to come first.
+    fn note_joined(&self, key: u32, wants: &mut Wants) {
+        if self.held.is_empty() {
+            return;
+        }
+        let Some(Progress::Coming(flight)) = self.onboardings[key as usize].wanted.last().map(|of| of.state)
+        else {
+            return;
+        };
+        let entry = self.ups[flight].entry;
+        if self.held.has(entry) && !wants.joined.contains(&entry) {
+            wants.joined.push(entry);
+        }
+    }
+
+    /// Wants a block: one that is there, a flight that is under way, or a new one, which is given. None: it is nowhere any more.
+    fn want(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        key: u32,
+        found: Found,
+        options: OnboardOptions,
+        tenant: TenantId,
+    ) -> Option<Option<u32>> {
+        let (Name { hash, .. }, of) = (found.name, inner.stack(stack));
+        let layers = of.layers;
+        let source = match found.place {
+            Place::Device(block) => {
+                self.onboardings[key as usize].here(block);
+                return Some(None);
+            }
+            Place::Host(block) => Some(Source::Host(block)),
+            Place::Disk(block) => Some(Source::Disk(block, None)),
+            Place::Pending => None,
+        };
+        let index = self.onboardings[key as usize].wanted.len() as u32;
+        let link = Link { onboarding: key, index };
+        if let Some(flight) = self.ups.find((stack, hash)) {
+            if self.is_purging(self.ups[flight].tenant) {
+                source.into_iter().for_each(|source| self.put_down(inner, stack, source));
+                return None;
+            }
+            self.promote(inner, flight, options.class);
+            if let (Some(step), Some(up)) = (options.layers, self.ups.get_mut(flight)) {
+                up.refine(step.max(1));
+            }
+            self.join(key, flight, layers);
+            source.into_iter().for_each(|source| self.spend(link, source));
+            return Some(None);
+        }
+        let there = of.device.pool.lookup_ref(hash).filter(|block| {
+            // Bytes that are there are not exchanged for what a pass is still to write.
+            let unwritten = source.is_some() && self.unwritten.iteration(stack, block.id).is_some();
+            if unwritten {
+                of.device.release(*block, inner.now());
+            }
+            !unwritten
+        });
+        if let Some(block) = there {
+            self.onboardings[key as usize].here(block);
+            source.into_iter().for_each(|source| self.spend(link, source));
+            return Some(None);
+        }
+        let source = match source {
+            Some(source) => source,
+            None => match self.find_at_rest(inner, stack, hash)? {
+                Place::Device(block) => {
+                    self.onboardings[key as usize].here(block);
+                    return Some(None);
+                }
+                Place::Host(block) => Source::Host(block),
+                Place::Disk(block) => Source::Disk(block, None),
+                Place::Pending => return None,
+            },
+        };
+        let tenant = self.owner_of(inner, stack, source, tenant);
+        if self.is_purging(tenant) {
+            self.put_down(inner, stack, source);
+            return None;
+        }
+        let step = options.layers.unwrap_or(layers).max(1);
+        let mut up = Up::new(stack, found.name, source, options.class, options.request, step);
+        up.tenant = tenant;
+        up.serial = self.serial();
+        let flight = self.ups.insert(up);
+        inner.entered(1);
+        self.join(key, flight, layers);
+        Some(Some(flight))
+    }
+
+    /// Whose a block is that comes up: its owner's below; one of nobody's is from now on of who asks for it.
+    pub(crate) fn owner_of(&self, inner: &Inner, stack: u16, source: Source, asks: TenantId) -> TenantId {
+        let (tier, block) = match source {
+            Source::Host(block) => (Tier::Host, block),
+            Source::Disk(block, _) => (Tier::Disk, block),
+        };
+        let Some(owners) = inner.stack(stack).owners(tier) else { return asks };
+        // Who is being purged gets nothing more.
+        if !self.is_purging(asks) {
+            owners.claim(block.id, asks);
+        }
+        match owners.owner(block.id) {
+            TenantId::NOBODY => asks,
+            owner => owner,
+        }
+    }
+
+    /// Makes a flight more urgent, if it is less so.
+    pub(crate) fn promote(&mut self, inner: &Inner, flight: u32, class: Class) {
+        let Some(up) = self.ups.get_mut(flight) else { return };
+        if class < up.class {
+            let before = std::mem::replace(&mut up.class, class);
+            let (at, aside, stack) = (up.at, up.is_aside(), up.stack);
+            // What hurries may have left it out as a guess.
+            self.lines[stack as usize].news = true;
+            self.guess_over(before, flight);
+            self.wait_no_more(flight);
+            if let At::Queued(path, ticket) = at {
+                self.queues[path as usize].promote(ticket, class);
+            } else if aside {
+                self.queue_or_aside(inner, flight);
+            }
+        }
+    }
+
+    fn find_at_rest(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
+        self.find_going_down(inner, stack, hash).or_else(|| inner.stack(stack).find_below(hash))
+    }
+
+    /// A block that is on its way down, turned back.
+    pub(crate) fn find_going_down(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
+        let flight = self.downs.find((stack, hash))?;
+        match self.turn_back(inner, flight)? {
+            (Tier::Device, block) => Some(Place::Device(block)),
+            (_, block) => Some(Place::Host(block)),
+        }
+    }
+
+    fn release_found(&mut self, inner: &Inner, stack: u16, found: Found) {
+        match found.place {
+            Place::Device(block) => inner.stack(stack).device.release(block, inner.now()),
+            Place::Host(block) => self.put_down(inner, stack, Source::Host(block)),
+            Place::Disk(block) => self.put_down(inner, stack, Source::Disk(block, None)),
+            Place::Pending => {}
+        }
+    }
+}

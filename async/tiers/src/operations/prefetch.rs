@@ -1,0 +1,232 @@
+//! Bringing blocks up before they are asked for: on a hint, or since they are hot. A guess, so it goes last and is the first to be dropped.
+//!
+//! ```text
+//!   hints    [ request 7: h0 h1 h2 h3 … ] [ request 9: … ]     the oldest first, block by block, as far as `prefetch.blocks` allows; each at
+//!                                                              most as long as the device has blocks
+//!   hot      h h h                                             victims of the device that were used often: in free blocks, or in place of the
+//!                                                              next victim, if that is cold and has its copy below
+//! ```
+//!
+//! Invariants
+//! - I1: prefetching takes no block of the device while anybody is in line for one; what of it has not begun to move is dropped then.
+//! - I2: it waits for nothing: no free block, and no victim that is free at once, and it is put off.
+
+use crate::engine::inner::Inner;
+use crate::state::{Hint, Left, Source, Traffic, Up};
+use crate::transfer::{Cause, Class, Failure};
+use kvstrata_core::{BlockId, SequenceHash, TenantId};
+use kvstrata_ffi::disk::{Name, OwnerId};
+
+/// Where a guess is for, for whom, and by which hint; 0: since it is hot.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    stack: u16,
+    tenant: TenantId,
+    request: u64,
+}
+
+impl Traffic {
+    /// Takes a hint; the oldest gives way if there are too many.
+    pub(crate) fn hint(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        hashes: &[SequenceHash],
+        tenant: TenantId,
+    ) -> u64 {
+        let number = self.serial();
+        if inner.rules.prefetch_blocks == 0 || self.phase.refuses() {
+            return number;
+        }
+        // More than the device has cannot be there at a time; nor is a hint to keep more memory than that.
+        let most = hashes.len().min(inner.stack(stack).device.pool.capacity());
+        inner.counts.hint_cut(hashes.len() - most);
+        let hashes = &hashes[..most];
+        // What the device has of it must not be what leaves for the rest; it is used when it is asked for.
+        let mut there = Vec::with_capacity(hashes.len());
+        let next = inner.stack(stack).device.pool.touch_refs(hashes, &mut there);
+        for block in there.into_iter().rev() {
+            inner.stack(stack).device.release(block, inner.now());
+        }
+        if next < hashes.len() {
+            self.guesses.hints.push_back(Hint { number, stack, tenant, hashes: hashes.to_vec(), next });
+        }
+        while self.guesses.hints.len() > inner.rules.prefetch_hints as usize {
+            self.guesses.hints.pop_front();
+        }
+        number
+    }
+
+    /// A victim of the device that was used often: from when it is below it may come up again.
+    pub(crate) fn note_leaving(&mut self, inner: &Inner, stack: u16, name: Name) {
+        match self.downs.find((stack, name.hash)).and_then(|key| self.downs.get_mut(key)) {
+            Some(down) => down.hot = true,
+            None => self.note_hot(inner, stack, name),
+        }
+    }
+
+    /// One that is below.
+    pub(crate) fn note_hot(&mut self, inner: &Inner, stack: u16, name: Name) {
+        if self.guesses.hot.len() >= inner.rules.prefetch_hints as usize {
+            self.guesses.hot.pop_front();
+        }
+        self.guesses.hot.push_back((stack, name));
+        self.guesses.noted += 1;
+    }
+
+    pub(crate) fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
+        self.guesses.hints.retain(|hint| hint.number != number);
+        let of_hint = |key: &u32| self.ups.get(*key).is_some_and(|up| up.request == number);
+        let flights: Vec<u32> = self.guesses.flights.iter().copied().filter(of_hint).collect();
+        flights.into_iter().for_each(|key| self.recall_guess(inner, key));
+    }
+
+    /// Drops what has not begun to move: others need the room (I1).
+    pub(crate) fn drop_guesses(&mut self, inner: &Inner) {
+        let flights: Vec<u32> = self.guesses.flights.iter().copied().collect();
+        flights.into_iter().for_each(|key| self.recall_guess(inner, key));
+    }
+
+    pub(crate) fn recall_guess(&mut self, inner: &Inner, key: u32) {
+        let Some(at) = self.ups.get(key).map(|up| up.at) else { return };
+        if self.recall(at) {
+            self.up_failed(inner, key, Failure::of(Cause::Cancelled));
+        }
+    }
+
+    /// Begins what there is room for.
+    pub(crate) fn serve_guesses(&mut self, inner: &Inner) {
+        while self.may_guess(inner) {
+            let Some((asked, name)) = self.next_hint(inner) else { break };
+            if !self.guess(inner, asked, name, true) {
+                return;
+            }
+            self.advance_hint();
+        }
+        while self.may_guess(inner) {
+            let Some((stack, name)) = self.guesses.hot.back().copied() else { return };
+            let is_free = inner.stack(stack).device.pool.free() > 0;
+            if !is_free && !self.is_next_cold(inner, stack) {
+                return;
+            }
+            self.guesses.hot.pop_back();
+            self.guess(inner, Asked { stack, tenant: TenantId::NOBODY, request: 0 }, name, !is_free);
+        }
+    }
+
+    /// Whether the device's next victim is worth less than one that is hot: it is not, and leaves without a copy. So what leaves for a hot
+    /// one never comes back for its sake.
+    fn is_next_cold(&mut self, inner: &Inner, stack: u16) -> bool {
+        let of = inner.stack(stack);
+        if self.lines[stack as usize].draining > 0 {
+            return false;
+        }
+        of.device.pool.next_victims(1, &mut self.next);
+        let next = self.next.pop();
+        next.is_some_and(|(block, hash)| {
+            of.device.ages.is_clean(block) && !of.is_hot(hash, inner.rules.hot_from)
+        })
+    }
+
+    fn may_guess(&self, inner: &Inner) -> bool {
+        self.nobody_waits()
+            && !self.phase.refuses()
+            && (self.guesses.flights.len() as u32) < inner.rules.prefetch_blocks
+    }
+
+    /// The next block that the oldest hint lacks.
+    fn next_hint(&mut self, inner: &Inner) -> Option<(Asked, Name)> {
+        loop {
+            let hint = self.guesses.hints.front_mut()?;
+            let pool = &inner.stack(hint.stack).device.pool;
+            while hint.next < hint.hashes.len() && pool.contains(hint.hashes[hint.next]) {
+                hint.next += 1;
+            }
+            if let Some(hash) = hint.hashes.get(hint.next).copied() {
+                let parent = hint.next.checked_sub(1).map(|before| hint.hashes[before]);
+                let asked = Asked { stack: hint.stack, tenant: hint.tenant, request: hint.number };
+                return Some((asked, Name { hash, parent, owner: OwnerId::NOBODY }));
+            }
+            self.guesses.hints.pop_front();
+        }
+    }
+
+    fn advance_hint(&mut self) {
+        if let Some(hint) = self.guesses.hints.front_mut() {
+            hint.next += 1;
+        }
+    }
+
+    /// Begins a flight. False: there is no block for it now (I2). A block that is nowhere ends its hint: what is behind it is of no use.
+    fn guess(&mut self, inner: &Inner, asked: Asked, name: Name, may_evict: bool) -> bool {
+        let Asked { stack, tenant, request } = asked;
+        if self.ups.has((stack, name.hash)) || self.downs.has((stack, name.hash)) {
+            return true;
+        }
+        let of = inner.stack(stack);
+        // One that is hot may have come up for somebody.
+        if of.device.pool.contains(name.hash) {
+            return true;
+        }
+        let host = of.host.as_ref().and_then(|host| host.pool.lookup_ref(name.hash)).map(Source::Host);
+        let disk = || of.disk.as_ref()?.lookup(name.hash).map(|block| Source::Disk(block.into_ref(), None));
+        let Some(source) = host.or_else(disk) else {
+            self.end_hint(request);
+            return true;
+        };
+        let tenant = self.owner_of(inner, stack, source, tenant);
+        // A guess displaces none of the tenant's own.
+        if self.is_purging(tenant) || !of.device.owners.take(tenant, 1) {
+            self.put_down(inner, stack, source);
+            self.end_hint(request);
+            return true;
+        }
+        let Some(device) = self.spare_block(inner, stack, may_evict) else {
+            of.device.owners.give(tenant, 1);
+            self.put_down(inner, stack, source);
+            return false;
+        };
+        let step = of.layers;
+        let mut up = Up::new(stack, name, source, Class::Prefetch, request, step);
+        up.tenant = tenant;
+        up.serial = self.serial();
+        let key = self.ups.insert(up);
+        inner.entered(1);
+        self.guesses.flights.insert(key);
+        self.depart(inner, key, device);
+        true
+    }
+
+    /// Nothing of the first one is to be brought up any more.
+    fn end_hint(&mut self, request: u64) {
+        if let Some(hint) = self.guesses.hints.front_mut().filter(|hint| hint.number == request) {
+            hint.hashes.clear();
+        }
+    }
+
+    /// A block of the device that nobody waits for.
+    fn spare_block(&mut self, inner: &Inner, stack: u16, may_evict: bool) -> Option<BlockId> {
+        let pool = &inner.stack(stack).device.pool;
+        if pool.allocate_free_ids(1, &mut self.slots).is_ok() {
+            return self.slots.pop();
+        }
+        // One that is on its way out will do, when it is out.
+        if !may_evict || self.lines[stack as usize].draining > 0 {
+            return None;
+        }
+        pool.evict_ids(1, &mut self.victims);
+        let (block, hash) = self.victims.pop()?;
+        let name = inner.stack(stack).device.name(block, hash);
+        match self.victim(inner, stack, block, name, Class::Prefetch) {
+            Left::Free(block) => Some(block),
+            Left::Soon => None,
+        }
+    }
+
+    /// A flight of this class ends, or becomes somebody's.
+    pub(crate) fn guess_over(&mut self, class: Class, key: u32) {
+        if class == Class::Prefetch {
+            self.guesses.flights.remove(&key);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Begins and ends purges, hands blocks to them, and says when tags are looked through. The task of a purge: `calls/purge.rs`.
+//!
+//! Invariants
+//! - I1: a block that is registered when the purge begins is in its hands, or withdrawn, before anything else happens under the lock. So no
+//!   allocation evicts it. A handle that is being dropped this moment may be dropped before.
+//! - I2: tags are looked through once at the beginning, once after each telling that a block of the tenant may have been registered
+//!   (`look_again`), once more after a look that found one between two states, and before the purge is over; not each time that it is told.
+//! - I3: the purge ends with its task, however that ends; or its tenant would have nothing for ever.
+
+use crate::engine::inner::Inner;
+use crate::engine::stack::give_up_slot;
+use crate::state::{Down, Erased, Piece, Purging, Traffic, Work};
+use crate::transfer::{Cause, Failure};
+use kvstrata_core::{BlockId, TenantId};
+
+impl Traffic {
+    /// They are free, or parked, or lost with their volume.
+    pub(crate) fn put_back(&mut self, inner: &Inner, tenant: TenantId, erased: Erased) {
+        self.erased(tenant);
+        for piece in erased.failed {
+            if let Piece::Disk(stack, slot) = piece
+                && inner.stack(stack).disk.as_ref().is_some_and(|disk| disk.is_lost(slot))
+            {
+                inner.stack(stack).disk_owners.hand_over(slot, TenantId::NOBODY);
+                self.note_lost(tenant);
+                continue;
+            }
+            // A slot's credit is given back when the purge ends.
+            self.park_piece(tenant, piece, false);
+        }
+        for piece in erased.free {
+            match piece {
+                Piece::Device(stack, block) => self.freed(inner, stack, block),
+                Piece::Host(stack, block) => self.freed_host(inner, stack, block),
+                Piece::Staged(stack, block) => self.lines[stack as usize].staging.push(block),
+                Piece::Disk(stack, slot) => {
+                    let of = inner.stack(stack);
+                    give_up_slot(&mut self.out, of, Some(slot));
+                }
+            }
+        }
+    }
+}
+
+impl Traffic {
+    /// Whether a tenant is being purged.
+    pub(crate) fn is_purging(&self, tenant: TenantId) -> bool {
+        self.purges.tenants().any(|of| of == tenant)
+    }
+
+    /// Blocks of a kind that purges have.
+    pub(crate) fn in_purges(&self, kind: impl Fn(&Piece) -> bool) -> usize {
+        let all = self.purges.0.iter().flat_map(|purging| purging.pieces.iter().chain(&purging.erasing));
+        all.filter(|piece| kind(piece)).count()
+    }
+
+    /// A block that was a tenant's, and is nobody's now: the purge's, if there is one (I1). False: free it.
+    pub(crate) fn hand_to_purge(&mut self, tenant: TenantId, piece: Piece) -> bool {
+        self.purges.of(tenant).map(|purging| purging.pieces.push(piece)).is_some()
+    }
+
+    /// A block of the device that was a tenant's is free, unless a purge has it.
+    pub(crate) fn freed_by(&mut self, inner: &Inner, stack: u16, tenant: TenantId, block: BlockId) {
+        if !self.hand_to_purge(tenant, Piece::Device(stack, block)) {
+            self.freed(inner, stack, block);
+        }
+    }
+
+    /// The same of host memory.
+    pub(crate) fn freed_host_by(&mut self, inner: &Inner, stack: u16, tenant: TenantId, block: u32) {
+        let piece = match inner.stack(stack).host {
+            Some(_) => Piece::Host(stack, block),
+            None => Piece::Staged(stack, block),
+        };
+        if !self.hand_to_purge(tenant, piece) {
+            self.freed_host(inner, stack, block);
+        }
+    }
+
+    /// Calls back what has not begun to move. How many flights the tenant has.
+    pub(crate) fn begin_purge(&mut self, inner: &Inner, tenant: TenantId, zero: bool) -> usize {
+        self.purges.0.push(Purging::of(tenant, zero));
+        inner.tenants.purges.enter();
+        // Who releases from now on tells.
+        inner.waiting.enter();
+        let cancelled = Failure::of(Cause::Cancelled);
+        let ups = self.ups.keys_of(|up| up.tenant == tenant);
+        let downs = self.downs.keys_of(|down| down.tenant == tenant);
+        let in_flight = ups.len() + downs.len();
+        for stack in 0..self.lines.len() as u16 {
+            self.dismiss(inner, stack, tenant);
+        }
+        for key in ups {
+            let Some(at) = self.ups.get(key).map(|up| up.at) else { continue };
+            if self.recall(at) {
+                self.up_failed(inner, key, cancelled);
+            }
+        }
+        for key in downs {
+            let Some(down) = self.downs.get(key) else { continue };
+            let (at, stack) = (down.at, down.stack);
+            self.lines[stack as usize].grounded.retain(|waits| *waits != key);
+            if self.recall(at) {
+                self.down_failed(inner, key, cancelled);
+            }
+        }
+        in_flight
+    }
+
+    /// Takes the slots of others' flights that have a block of the tenant's until they are written; the flights get others, or end.
+    pub(crate) fn take_slots(&mut self, inner: &Inner, tenant: TenantId) {
+        let has = |down: &Down| down.was == tenant && down.tenant != tenant && down.disk.is_some();
+        for key in self.downs.keys_of(has) {
+            let Some(down) = self.downs.get_mut(key) else { continue };
+            let (at, stack, other) = (down.at, down.stack, down.tenant);
+            (down.slot, down.was) = (None, TenantId::NOBODY);
+            let slot = down.disk.take();
+            self.slot_left(inner, stack, slot, tenant);
+            // One that moves to the staging ends there.
+            if !self.give_slot(inner, key, other) && self.recall(at) {
+                self.lines[stack as usize].grounded.retain(|waits| *waits != key);
+                self.without_slot(inner, key);
+            }
+        }
+    }
+
+    /// A purge has taken a flight's slot, and there is no other: called off, which is no failure; but a victim, being another's, is lost.
+    pub(crate) fn without_slot(&mut self, inner: &Inner, key: u32) {
+        if let Some(down) = self.downs.get(key) {
+            inner.counts.goes_no_further(down.source, down.from);
+        }
+        self.down_failed(inner, key, Failure::of(Cause::Cancelled));
+    }
+
+    /// A slot that a flight has not written, with a block that was a tenant's: the purge's, if there is one, or free when that is forgotten.
+    pub(crate) fn slot_left(&mut self, inner: &Inner, stack: u16, slot: Option<BlockId>, was: TenantId) {
+        let of = inner.stack(stack);
+        match slot.filter(|_| self.is_purging(was)) {
+            Some(slot) => {
+                of.disk_owners.hand_over(slot, TenantId::NOBODY);
+                self.hand_to_purge(was, Piece::Disk(stack, slot));
+            }
+            None => give_up_slot(&mut self.out, of, slot),
+        }
+    }
+
+    /// What the task had has an owner again, or never will.
+    pub(crate) fn erased(&mut self, tenant: TenantId) {
+        if let Some(purging) = self.purges.of(tenant) {
+            purging.erasing.clear();
+        }
+    }
+
+    pub(crate) fn end_purge(&mut self, inner: &Inner, tenant: TenantId) {
+        self.purges.0.retain(|purging| purging.tenant != tenant);
+        inner.tenants.purges.leave();
+        inner.waiting.leave();
+    }
+}
+
+impl Traffic {
+    /// Some block of a tenant's may have been registered: a purge looks for it.
+    pub(crate) fn look_again(&mut self, tenant: TenantId) {
+        if let Some(purging) = self.purges.of(tenant) {
+            purging.again = true;
+        }
+    }
+
+    /// Whether tags are to be looked through now.
+    pub(crate) fn looks_again(&mut self, tenant: TenantId) -> bool {
+        let Some(purging) = self.purges.of(tenant) else { return false };
+        let again = std::mem::take(&mut purging.again);
+        #[cfg(test)]
+        {
+            purging.scans += usize::from(again);
+        }
+        again
+    }
+
+    /// Under the lock that the purge begins with; what is found is for its task.
+    pub(crate) fn first_sweep(&mut self, inner: &Inner, work: &mut Work) {
+        let (pieces, _) = self.sweep(inner, work);
+        if let Some(purging) = self.purges.of(work.tenant) {
+            purging.erasing.clear();
+            purging.pieces = pieces;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Blocks that are never used again: a device that has failed keeps them, and may still read or write them, or they could not be overwritten.
+//!
+//! | what a copy that a device keeps leaves behind | |
+//! |---|---|
+//! | the device's block | owned by nobody; a block that had stayed registered (`down.rs`) is held, or leased, for ever, and found, unless its name is forgotten: its bytes are there |
+//! | the host's | owned by nobody; the source of a copy up is held for ever, and found |
+//! | of the disk, credits, a place in the line | nothing: no device reaches them |
+//!
+//! I1. Nobody waits for a parked block: a purge withdraws what is registered of the tenant's, and counts it (`sweep.rs`); where all
+//!     of staging is parked, what needs some fails (`room.rs`, `up.rs`).
+
+use crate::engine::inner::Inner;
+use crate::state::{Down, Have, Parked, Piece, Source, Traffic, Up};
+use crate::tier::Tier;
+use kvstrata_core::TenantId;
+
+impl Traffic {
+    /// A block is never used again.
+    pub(crate) fn park_piece(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
+        self.quarantine.blocks.push(Parked { tenant, piece, registered });
+    }
+
+    /// What a flight up has had.
+    pub(crate) fn park_ends_up(&mut self, inner: &Inner, up: &Up) {
+        let stack = up.stack;
+        if let Some(device) = up.device {
+            self.park_piece(up.tenant, Piece::Device(stack, device), false);
+        }
+        match up.source {
+            Source::Host(block) => {
+                let owners = inner.stack(stack).owners(Tier::Host);
+                let tenant = owners.map_or(TenantId::NOBODY, |owners| owners.owner(block.id));
+                self.park_piece(tenant, Piece::Host(stack, block.id.0), true);
+                // A purge need not wait for it any more.
+                owners.iter().for_each(|owners| owners.stir(block.id));
+            }
+            Source::Disk(_, staged) => {
+                self.put_down(inner, stack, up.source);
+                if let Some(staged) = staged {
+                    self.park_piece(up.tenant, Piece::Staged(stack, staged), false);
+                }
+            }
+        }
+    }
+
+    /// What a flight down from the device has had.
+    pub(crate) fn park_ends_down(&mut self, inner: &Inner, down: &Down) {
+        let (stack, tenant) = (down.stack, down.tenant);
+        let registered = !matches!(down.source, Have::Owned(_));
+        self.park_piece(tenant, Piece::Device(stack, down.source.id()), registered);
+        if registered {
+            inner.stack(stack).device.owners.stir(down.source.id());
+        }
+        if let Some(host) = down.host {
+            let piece = match inner.stack(stack).host {
+                Some(_) => Piece::Host(stack, host),
+                None => Piece::Staged(stack, host),
+            };
+            self.park_piece(tenant, piece, false);
+        }
+    }
+
+    /// Whether a registered block is one.
+    pub(crate) fn is_parked(&self, piece: Piece) -> bool {
+        self.quarantine.blocks.iter().any(|parked| parked.registered && parked.piece == piece)
+    }
+
+    /// A slot has a tenant's block, and its volume is out of service: nobody uses either, but the next opening may find it.
+    pub(crate) fn note_lost(&mut self, tenant: TenantId) {
+        *self.quarantine.lost.entry(tenant).or_default() += 1;
+    }
+}

@@ -1,0 +1,144 @@
+//! Copies down by layers: what a pass of the model is done with goes down while the pass goes on, so that little is left when it ends.
+//!
+//! ```text
+//!   the pass   0   1   2   3   4   5   6   7   8   9      ten layers, and a gate at layer 3: steps of four
+//!                          ▼               ▼       ▼
+//!   copies                 0 1 2 3         4 5 6 7  8 9   one for each step; what is open when one has landed goes in one
+//!
+//!   Wants ──► Queued ──► Moving ─┬─ all layers are down: as any flight
+//!                ▲               ├─ the next step is open ─────► Queued
+//!                │               └─ it is not ────► Gated ─┬─ the engine goes on ─────► Queued
+//!                │                                         ├─ it does not: late, by `deadline.offload`
+//!                └──── Wants ◄──── the last layer is done ─┴─ its staging is needed: Gated without it, all layers once more
+//! ```
+//!
+//! By layers goes what is gated at a layer that is not the last, in a model of one group: there the clock's layers are the block's. Anything
+//! else is copied whole, when the last layer is done.
+//!
+//! A flight that is Gated moves nothing, and goes on when the engine says so, or never. So nobody else's need waits for the host memory
+//! that it has: a block of the host tier is not counted among those that come back (`landing`), and staging is given up to victims and urgent reads. Its device
+//! block is held, as that of any copy that waits for a gate: who waits for that waits for the engine, and no longer than until the first of both
+//! deadlines.
+//!
+//! Invariants
+//! - I1: no layer is copied before the clock has passed the last one of its step.
+//! - I2: who is Gated is in `gated`, once, until it goes on or ends: whatever ends it takes it out there.
+//! - I3: a flight gives its staging up once at most: from then on it goes whole.
+
+use crate::engine::inner::Inner;
+use crate::engine::notices::About;
+use crate::engine::stack::Stack;
+use crate::scheduler::Gate;
+use crate::state::{At, Down, GatedFlight, Id, Since, Steps, Traffic, Waiter};
+use crate::transfer::{Cause, Failure, Path};
+
+impl Traffic {
+    /// What a copy of whole blocks behind a gate waits for; and how it goes by layers, if it does: then it begins behind the gate itself.
+    pub(crate) fn steps_of(&self, of: &Stack, gate: Gate) -> (Gate, Option<Steps>) {
+        let whole = self.clock.of_all_layers(gate);
+        let fits = self.lines.len() == 1 && of.layers == self.clock.layers();
+        match gate {
+            Gate::Layer { iteration, layer }
+                if fits && layer < of.layers.saturating_sub(1) && !self.clock.passed(whole) =>
+            {
+                (whole, Some(Steps { iteration, step: layer + 1 }))
+            }
+            _ => (whole, None),
+        }
+    }
+
+    /// Takes down what it can of a flight that has its host block: a copy, or else it waits for the next step.
+    pub(crate) fn queue_layers(&mut self, inner: &Inner, key: u32) {
+        let Some(down) = self.downs.get_mut(key) else { return };
+        let stack = inner.stack(down.stack);
+        if let Some(steps) = down.steps {
+            let open = steps.open(self.clock.layers_done(steps.iteration), stack.layers);
+            if open <= down.layers.start {
+                let gate = steps.next(down.layers.start, stack.layers);
+                return self.wait_for_layer(inner, key, gate);
+            }
+            down.layers.end = open;
+        } else {
+            down.layers.end = stack.layers;
+        }
+        let (class, request, bytes) = (down.class, down.request, stack.bytes_of(&down.layers));
+        let at = self.enqueue(inner, (Path::DeviceToHost, 0), class, request, bytes, Id::Down(key));
+        self.downs[key].at = at;
+    }
+
+    fn wait_for_layer(&mut self, inner: &Inner, key: u32, gate: Gate) {
+        if self.phase.is_closed() {
+            // Nobody iterates any more.
+            inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::default());
+            return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
+        }
+        let down = &self.downs[key];
+        self.lines[down.stack as usize].landing -= 1;
+        self.gate_flight(inner, key, gate);
+    }
+
+    fn gate_flight(&mut self, inner: &Inner, key: u32, gate: Gate) {
+        let down = &mut self.downs[key];
+        let flight = GatedFlight { key, serial: down.serial, since: inner.elapsed() };
+        // The engine's time is no wait for a transfer.
+        down.since = Since::default();
+        down.at = At::Gated(self.gated.hold_beyond(gate, Waiter::Flight(flight)));
+        self.watch_gates(inner, inner.rules.offload_deadline);
+    }
+
+    /// The flight, if it still is the one that waits.
+    fn gated_flight(&mut self, GatedFlight { key, serial, .. }: GatedFlight) -> Option<&mut Down> {
+        let waits = |down: &&mut Down| down.serial == serial && matches!(down.at, At::Gated(_));
+        self.downs.get_mut(key).filter(waits)
+    }
+
+    /// The engine has not gone on for too long.
+    pub(crate) fn late_for_layer(&mut self, inner: &Inner, flight: GatedFlight) {
+        if self.gated_flight(flight).is_some() {
+            self.down_failed(inner, flight.key, Failure::of(Cause::Deadline));
+        }
+    }
+
+    /// A flight whose gate has opened goes on.
+    pub(crate) fn go_on(&mut self, inner: &Inner, flight: GatedFlight) {
+        let key = flight.key;
+        let Some(down) = self.gated_flight(flight) else { return };
+        let (stack, has_host) = (down.stack as usize, down.host.is_some());
+        // Where it has given up its staging, it waits for some as it did before it had any.
+        down.at = At::Wants;
+        let line = &mut self.lines[stack];
+        line.news = true;
+        if !has_host {
+            self.wanted(inner, Id::Down(key));
+            return self.ground(stack as u16, key);
+        }
+        line.landing += 1;
+        self.queue_layers(inner, key);
+    }
+
+    /// Somebody needs staging: a flight that waits for the engine gives its own up, and comes whole when the last layer is done (I3).
+    /// Whether there is one.
+    pub(crate) fn reclaim_staging(&mut self, inner: &Inner, stack: u16) -> bool {
+        if self.gated.waiting() == 0 {
+            return false;
+        }
+        let gated = |staged: u32, down: &Down| {
+            (down.stack, down.host) == (stack, Some(staged)) && matches!(down.at, At::Gated(_))
+        };
+        let of_flight = |(staged, flight): &(u32, Id)| match flight {
+            Id::Down(key) => self.downs.get(*key).filter(|down| gated(*staged, down)).map(|_| *key),
+            Id::Up(_) => None,
+        };
+        let found = self.lines[stack as usize].staged.iter().flatten().find_map(of_flight);
+        let Some(key) = found else { return false };
+        let down = &mut self.downs[key];
+        let (at, host, steps) = (down.at, down.host.take(), down.steps.take());
+        down.layers = 0..0;
+        self.lines[stack as usize].staging.extend(host);
+        self.recall(at);
+        let iteration = steps.map_or(0, |steps| steps.iteration);
+        let gate = self.clock.of_all_layers(Gate::Layer { iteration, layer: 0 });
+        self.gate_flight(inner, key, gate);
+        true
+    }
+}

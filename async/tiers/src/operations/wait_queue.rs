@@ -1,0 +1,318 @@
+//! The line for blocks of the device: who came first is served first, wholly.
+//!
+//! ```text
+//!   released, freed ──► first entry: got ▓▓▓░░ of need ──► second ──► …        victims are sent down for what the first still needs
+//! ```
+//!
+//! Invariants
+//! - I1: only the first entry gathers blocks, so two never hold a part each and wait for the other's.
+//! - I2: while there is an entry, blocks that become free go to it, and nobody passes by it to the pool's free ones.
+//! - I3: an entry needs no more blocks than the tier has.
+//! - I4: an entry leaves when it has all of its blocks, whatever they then wait for, or by its deadline (`deadlines.rs`).
+//! - I5: a request that wants blocks of several groups gets into all of their lines at once; and only when it has its tenants' credits for
+//!   all of them (`waiting_for_quota.rs`, which says why nobody waits in a circle).
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::engine::inner::Inner;
+use crate::state::{Down, Entry, Have, Late, Left, Traffic, Up, Waits, Want, Wants, Whose};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Failure};
+use kvstrata_core::{BlockId, SequenceHash, TenantId};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+impl Traffic {
+    /// Gets a request into the lines of all groups that it wants blocks of (I3: at most what each tier has); with a quota among its tenants, or
+    /// behind who is held, it is held before. Flights leave them by their onboarding's deadline, a caller by its own. Gives the number of the first
+    /// entry; the others have the next ones.
+    pub(crate) fn enter_lines(&mut self, inner: &Inner, wants: Wants, due: Option<Duration>) -> u64 {
+        let Wants { parts, joined } = wants;
+        if parts.is_empty() {
+            return self.next_serial();
+        }
+        self.drop_guesses(inner);
+        let owners = |of: &Want| &inner.stack(of.stack).device.owners;
+        let unlimited = joined.is_empty() && parts.iter().all(|of| owners(of).limit(of.tenant).is_none());
+        let first = self.next_serial();
+        let mut entries = Vec::with_capacity(if unlimited { 0 } else { parts.len() });
+        for want in parts {
+            let number = self.serial();
+            // Without a limit there are always some.
+            let credited = unlimited && owners(&want).take(want.tenant, want.need);
+            debug_assert_eq!(credited, unlimited);
+            let Want { stack, need, tenant, mut got, whose } = want;
+            got.reserve_exact(need - got.len());
+            if let Whose::Flights(flights) = &whose {
+                flights.iter().for_each(|flight| self.ups[*flight].entry = number);
+            }
+            let came = self.came_at(inner, stack);
+            let entry = Entry { number, request: first, need, tenant, got, whose, due, came };
+            self.due(due, Waits::Place { stack, number });
+            // Before the line is served: who releases from now on looks after it.
+            inner.waiting.enter();
+            match unlimited {
+                true => self.lines[stack as usize].entries.push_back(entry),
+                false => entries.push((stack, entry)),
+            }
+        }
+        if !unlimited {
+            self.held.hold(entries, joined);
+        }
+        first
+    }
+
+    /// A caller has given up.
+    pub(crate) fn quit_line(&mut self, inner: &Inner, stack: u16, number: u64) {
+        if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
+            self.out.gone.push(to);
+        }
+    }
+
+    /// A caller's deadline has passed.
+    pub(crate) fn late_in_line(&mut self, inner: &Inner, stack: u16, number: u64) {
+        let line = &self.lines[stack as usize];
+        // What the line has gathered is given back with the place in it.
+        let available = inner.stack(stack).device.pool.available() + line.gathered();
+        let in_line = line.position(number);
+        let ahead = in_line.unwrap_or_else(|| line.entries.len() + self.held.before(stack, number));
+        let late = Late { ahead, available };
+        if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
+            self.out.late.push((to, late));
+        }
+    }
+
+    fn take_from_line(&mut self, inner: &Inner, stack: u16, number: u64) -> Option<Whose> {
+        let line = &mut self.lines[stack as usize];
+        let in_line = line.position(number).and_then(|at| line.entries.remove(at));
+        let credited = in_line.is_some();
+        let entry = in_line.or_else(|| self.held.take(number))?;
+        Some(self.left_line(inner, stack, entry, credited))
+    }
+
+    /// An entry is no more: its blocks and its credits are anybody's.
+    fn left_line(&mut self, inner: &Inner, stack: u16, entry: Entry, credited: bool) -> Whose {
+        let Entry { number, need, tenant, got, whose, due, .. } = entry;
+        self.not_due(due, Waits::Place { stack, number });
+        inner.waiting.leave();
+        inner.stack(stack).device.owners.give(tenant, if credited { need } else { 0 });
+        got.into_iter().for_each(|block| self.freed(inner, stack, block));
+        whose
+    }
+
+    /// A flight needs its block no more.
+    pub(crate) fn leave_line(&mut self, inner: &Inner, stack: u16, number: u64, flight: u32) {
+        let line = &mut self.lines[stack as usize];
+        let in_line = line.position(number);
+        let credited = in_line.is_some();
+        let entry = match in_line {
+            Some(at) => line.entries.get_mut(at),
+            None => self.held.find(number),
+        };
+        let Some(entry) = entry else { return };
+        if let Whose::Flights(flights) = &mut entry.whose {
+            // Mostly the first: a run is given up from its begin.
+            if let Some(at) = flights.iter().position(|key| *key == flight) {
+                flights.remove(at);
+            }
+            let fewer = entry.need - flights.len();
+            entry.need = flights.len();
+            inner.stack(stack).device.owners.give(entry.tenant, if credited { fewer } else { 0 });
+        }
+        if entry.need == 0 {
+            return self.quit_line(inner, stack, number);
+        }
+        let too_many = entry.got.len().saturating_sub(entry.need);
+        let spare: Vec<BlockId> = entry.got.drain(..too_many).collect();
+        spare.into_iter().for_each(|block| self.freed(inner, stack, block));
+        // There may be credits for these.
+        self.held.look_again(number);
+    }
+
+    /// A block of the device is free: it is the first's in line, or the pool's.
+    pub(crate) fn freed(&mut self, inner: &Inner, stack: u16, block: BlockId) {
+        match self.lines[stack as usize].entries.front_mut() {
+            Some(entry) if entry.got.len() < entry.need => entry.got.push(block),
+            _ => _ = inner.stack(stack).device.pool.give_back_ids([block]),
+        }
+    }
+
+    /// Serves the line as far as there are blocks, and sends victims down for what is missing.
+    pub(crate) fn serve_line(&mut self, inner: &Inner, stack: u16) {
+        let pool = &inner.stack(stack).device.pool;
+        loop {
+            let Some(entry) = self.lines[stack as usize].entries.front_mut() else { return };
+            let missing = entry.need - entry.got.len();
+            if missing == 0 {
+                self.serve_first(inner, stack);
+                continue;
+            }
+            let free = pool.free().min(missing);
+            if free > 0 && pool.allocate_free_ids(free, &mut entry.got).is_ok() {
+                continue;
+            }
+            let need = entry.need;
+            let wanted = missing.saturating_sub(self.draining(inner, stack));
+            let given = need - wanted;
+            let mut victims = std::mem::take(&mut self.victims);
+            if wanted == 0 || self.evict(inner, stack, wanted, given, &mut victims) == 0 {
+                self.victims = victims;
+                let called_off = wanted > 0
+                    && (self.call_off_chosen(inner, stack, wanted)
+                        || self.call_off_draining(inner, stack, wanted));
+                if called_off {
+                    continue;
+                }
+                return self.hurry(inner, stack);
+            }
+            for (block, hash) in victims.drain(..) {
+                let name = inner.stack(stack).device.name(block, hash);
+                if let Left::Free(block) = self.victim(inner, stack, block, name, Class::Urgent) {
+                    self.freed(inner, stack, block);
+                }
+            }
+            self.victims = victims;
+        }
+    }
+
+    /// Whether a block of the device is under such a copy, which nobody holds: it counts as available and is not. It will be, when the copy has
+    /// ended, and so will its parent. By key, of which copies that is asked: the end of others' changes nothing for a tenant at its quota.
+    pub(crate) fn is_copying(&self, inner: &Inner, stack: u16, such: impl Fn(u32, &Down) -> bool) -> bool {
+        let pool = &inner.stack(stack).device.pool;
+        let unheld = |down: &Down| match down.source {
+            Have::Leased(block) => pool.evictable(block).is_some(),
+            Have::Owned(_) | Have::Held(_) => false,
+        };
+        let of_device = |down: &Down| (down.stack, down.from) == (stack, Tier::Device);
+        self.downs.iter().any(|(key, down)| of_device(down) && such(key, down) && unheld(down))
+    }
+
+    /// Takes victims of the device. Where the policy has none left, and there are blocks that nobody holds, it takes of those that the policy
+    /// keeps for their children's sake: the children are held, perhaps by who waits here. Of these, too, lower classes leave first. So many were
+    /// `given` before, or are on their way.
+    pub(crate) fn evict(
+        &mut self,
+        inner: &Inner,
+        stack: u16,
+        wanted: usize,
+        given: usize,
+        victims: &mut Vec<(BlockId, SequenceHash)>,
+    ) -> usize {
+        let books = &inner.stack(stack).device;
+        let ready = self.take_ready(inner, (stack, Tier::Device), wanted, victims);
+        let evicted = ready + books.pool.evict_ids_behind(wanted - ready, given + ready, victims);
+        if evicted > 0
+            || !books.links()
+            || books.pool.available() == 0
+            || self.is_copying(inner, stack, |_, _| true)
+        {
+            return evicted;
+        }
+        #[cfg(test)]
+        tests::WALKS.with(|walks| walks.set(walks.get() + 1));
+        let capacity = books.pool.capacity() as u32;
+        let (hand, mut taken) = (self.lines[stack as usize].hand, 0);
+        let order = (hand..capacity).chain(0..hand.min(capacity)).map(BlockId);
+        let unheld = |block| books.pool.registered(block).map(|(there, _)| there);
+        let mut kept = order.filter_map(unheld).filter(|block| books.pool.evictable(*block).is_some());
+        // Lower classes first: where there are some, all are looked at.
+        let mut by_class = Vec::new();
+        if !books.are_of_one_class() {
+            by_class.extend(kept.by_ref());
+            by_class.sort_by_key(|block| books.class(block.id));
+        }
+        for block in by_class.into_iter().chain(kept) {
+            let Ok(victim) = books.pool.evict_this(block) else { continue };
+            self.lines[stack as usize].hand = block.id.0 + 1;
+            let hash = victim.hash();
+            victims.push((victim.into_mutable().into_id(), hash));
+            taken += 1;
+            if taken == wanted {
+                break;
+            }
+        }
+        taken
+    }
+
+    /// Somebody waits for blocks, and nobody leaves: the copies that keep some from leaving wait for no iteration's budget. The next
+    /// iteration may wait for these blocks.
+    pub(crate) fn hurry(&mut self, inner: &Inner, stack: u16) {
+        self.lines[stack as usize].news = false;
+        if self.allowance.left().is_none() {
+            return;
+        }
+        #[cfg(test)]
+        tests::HURRIES.with(|hurries| hurries.set(hurries.get() + 1));
+        let pool = &inner.stack(stack).device.pool;
+        // A victim waits for host memory, and whatever has some is before it.
+        let grounded = !self.lines[stack as usize].grounded.is_empty();
+        let keeps = |down: &Down| match (down.from, down.source) {
+            _ if grounded && down.host.is_some() => true,
+            (_, Have::Owned(_)) | (Tier::Device, Have::Leased(_)) => true,
+            // The flight's reference, and the one that asks.
+            (Tier::Device, Have::Held(block)) => {
+                pool.upgrade(block).is_some_and(|held| held.references() <= 2)
+            }
+            _ => false,
+        };
+        let of_stack = |down: &Down| down.stack == stack && down.class > Class::Urgent;
+        let downs = self.downs.keys_of(|down| of_stack(down) && keeps(down));
+        downs.into_iter().for_each(|key| self.promote_down(key));
+        // What comes up has blocks, too; those of guesses have been taken back.
+        let has = |up: &Up| up.stack == stack && up.device.is_some();
+        let waits = |up: &Up| has(up) && matches!(up.class, Class::Offload | Class::Background);
+        let ups = self.ups.keys_of(waits);
+        ups.into_iter().for_each(|key| self.promote(inner, key, Class::Urgent));
+        if grounded && inner.stack(stack).host.is_none() {
+            self.press(inner, stack);
+        }
+    }
+
+    /// The first in line has all its blocks.
+    fn serve_first(&mut self, inner: &Inner, stack: u16) {
+        let Some(entry) = self.lines[stack as usize].entries.pop_front() else { return };
+        inner.waiting.leave();
+        self.not_due(entry.due, Waits::Place { stack, number: entry.number });
+        self.served_in_line(inner, stack, entry.came);
+        match entry.whose {
+            Whose::Caller(to) => self.out.grant(to, stack, entry.got, entry.tenant),
+            Whose::Flights(flights) => {
+                for (key, block) in flights.into_iter().zip(entry.got) {
+                    self.depart(inner, key, block);
+                }
+            }
+        }
+    }
+
+    /// Everybody in line goes away with nothing.
+    pub(crate) fn dissolve_line(&mut self, inner: &Inner, stack: u16) {
+        self.dismiss_if(inner, stack, |_| true);
+    }
+
+    /// A tenant's go away with nothing.
+    pub(crate) fn dismiss(&mut self, inner: &Inner, stack: u16, tenant: TenantId) {
+        self.dismiss_if(inner, stack, |whose| whose == tenant);
+    }
+
+    fn dismiss_if(&mut self, inner: &Inner, stack: u16, whom: impl Fn(TenantId) -> bool) {
+        // All of them before the blocks of any: what is given back is for who stays.
+        let entries = &mut self.lines[stack as usize].entries;
+        let (go, stay): (VecDeque<Entry>, _) =
+            std::mem::take(entries).into_iter().partition(|entry| whom(entry.tenant));
+        *entries = stay;
+        let held = self.held.take_if(|of, entry| of == stack && whom(entry.tenant));
+        let held = held.into_iter().map(|entry| (entry, false));
+        for (entry, credited) in go.into_iter().map(|entry| (entry, true)).chain(held) {
+            match self.left_line(inner, stack, entry, credited) {
+                // Told when the lock has been given back.
+                Whose::Caller(to) => self.out.gone.push(to),
+                Whose::Flights(flights) => {
+                    for key in flights {
+                        self.up_failed(inner, key, Failure::of(Cause::Cancelled));
+                    }
+                }
+            }
+        }
+    }
+}

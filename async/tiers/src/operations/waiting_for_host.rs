@@ -1,0 +1,206 @@
+//! Flights down that wait for host memory, and who of them has it first.
+//!
+//! ```text
+//!   host memory that is free ─► victims ─► the headroom ─► copies by choice        blocks of the host tier
+//!                            ─► victims ─► urgent reads ─► copies by choice        staging, where there is no host tier
+//! ```
+//!
+//! For a victim's block somebody waits; a copy by choice keeps its block where it is, and may come later, or not at all.
+//!
+//! Invariants
+//! - I1: no copy by choice has host memory for which a victim waits, nor the last of the host tier's headroom, nor a block of staging for which
+//!   an urgent read waits.
+//! - I2: copies by choice that wait here count as waiting in their path's queue (`transfer.queue`): more are put off, or refused and counted so.
+//!   Beyond that are a list that has found room and goes whole, a preempted request's, victims that were turned back, and flights by layers
+//!   whose next step has opened: no more than the device has blocks. Of the last ones, which wait for the engine and move nothing
+//!   meanwhile, none is counted before: others would be refused for their sake for a whole pass.
+//! - I3: whoever is here waits for flights that own all that they need, or for room in a queue of such: where there are none it is dropped.
+//! - I4: who waits for blocks of the device, or for its credits there, waits for no copy by choice that is here, unless somebody has asked for
+//!   that copy.
+//! - I5: a copy that nobody has asked for, and for which no host block is to be had, is put off; nothing is tried of its kind before more
+//!   blocks of the host are available than were. It is not marked as one that need not be copied.
+
+use crate::engine::inner::Inner;
+use crate::engine::rules::WriteMode;
+use crate::state::{Down, Have, Slot, Traffic};
+use crate::tier::Tier;
+use crate::transfer::{Cause, Class, Failure};
+use kvstrata_core::{BlockId, BlockRef};
+
+impl Traffic {
+    /// A flight down waits for host memory.
+    pub(crate) fn ground(&mut self, stack: u16, key: u32) {
+        let Some(down) = self.downs.get(key) else { return };
+        let grounded = &mut self.lines[stack as usize].grounded;
+        match down.source {
+            Have::Owned(_) => {
+                grounded.victims.push_back(key);
+                grounded.news = true;
+            }
+            Have::Held(_) | Have::Leased(_) => grounded.chosen[down.class as usize].push_back(key),
+        }
+    }
+
+    /// The first victim that waits; those before it that were turned back are so by choice from now on.
+    fn first_victim(&mut self, stack: u16) -> Option<u32> {
+        loop {
+            let key = self.lines[stack as usize].grounded.victims.front().copied()?;
+            let source = self.downs.get(key).map(|down| down.source);
+            if matches!(source, Some(Have::Owned(_))) {
+                return Some(key);
+            }
+            self.lines[stack as usize].grounded.victims.pop_front();
+            self.ground(stack, key);
+        }
+    }
+
+    /// Takes the victim out that host memory is for next.
+    pub(crate) fn pop_victim(&mut self, stack: u16) -> Option<u32> {
+        self.first_victim(stack)?;
+        self.lines[stack as usize].grounded.victims.pop_front()
+    }
+
+    /// Looks after victims: as many of the host's are on their way as they need, or they are dropped.
+    pub(crate) fn serve_victims(&mut self, inner: &Inner, stack: u16) {
+        while let Some(key) = self.first_victim(stack) {
+            let Some(Down { source, class, tenant, .. }) = self.downs.get(key) else { return };
+            let (source, class, tenant, line) = (*source, *class, *tenant, &self.lines[stack as usize]);
+            let (host, sinking) = (&inner.stack(stack).host, line.sinking);
+            let none_free = host.as_ref().is_some_and(|host| host.pool.free() == 0);
+            let enough = none_free && sinking as usize >= line.grounded.victims();
+            let waits = self.may_wait_below(inner, stack);
+            if enough && waits {
+                return self.press_sinking(stack);
+            }
+            match self.host_slot(inner, stack, source, class) {
+                Slot::Now(block) => self.freed_host(inner, stack, block),
+                // What waits for the engine gives it up.
+                Slot::Soon if host.is_none() && self.reclaim_staging(inner, stack) => {}
+                // Nothing was sent down: something will be when another has landed. Staging comes back.
+                Slot::Soon if self.lines[stack as usize].sinking == sinking => {
+                    return self.press_sinking(stack);
+                }
+                Slot::Soon => {}
+                Slot::Never => {
+                    let cause = match host {
+                        Some(_) if !waits => {
+                            self.note_slow(inner, stack, tenant);
+                            Cause::Slow
+                        }
+                        Some(_) => {
+                            self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant);
+                            Cause::Cancelled
+                        }
+                        None => Cause::Device,
+                    };
+                    self.lines[stack as usize].grounded.victims.pop_front();
+                    self.down_failed(inner, key, Failure::of(cause));
+                }
+            }
+        }
+    }
+
+    /// As many of the host's victims as are waited for go to the disk before what nobody waits for.
+    fn press_sinking(&mut self, stack: u16) {
+        let grounded = &mut self.lines[stack as usize].grounded;
+        if !std::mem::take(&mut grounded.news) {
+            return;
+        }
+        let waiting = grounded.victims();
+        let sinks = |down: &Down| {
+            (down.stack, down.from) == (stack, Tier::Host) && matches!(down.source, Have::Owned(_))
+        };
+        let sinking = self.downs.iter().filter(|(_, down)| sinks(down));
+        let (urgent, others): (Vec<_>, Vec<_>) = sinking.partition(|(_, down)| down.class == Class::Urgent);
+        let most = waiting.saturating_sub(urgent.len());
+        let pressed: Vec<u32> = others.into_iter().take(most).map(|(key, _)| key).collect();
+        pressed.into_iter().for_each(|key| self.promote_down(key));
+    }
+
+    /// Looks after copies by choice, when victims and headroom have what they need (I1).
+    pub(crate) fn serve_chosen(&mut self, inner: &Inner, stack: u16) {
+        loop {
+            let line = &self.lines[stack as usize];
+            let (Some(key), 0) = (line.grounded.first_chosen(), line.grounded.victims()) else { return };
+            let Some(Down { source, class, steps, asked, .. }) = self.downs.get(key) else { return };
+            let (source, class, whole, sinking) = (*source, *class, steps.is_none(), line.sinking);
+            let unasked = asked.is_empty();
+            let host = &inner.stack(stack).host;
+            if let Some(host) = host {
+                let (free, headroom) = (host.pool.free(), inner.rules.host_headroom as usize);
+                let enough = free + sinking as usize >= headroom + line.grounded.chosen();
+                if free <= headroom && enough {
+                    return;
+                }
+            }
+            match self.host_slot(inner, stack, source, class) {
+                Slot::Now(block) => {
+                    self.lines[stack as usize].grounded.pop_chosen();
+                    self.take_off(inner, key, block);
+                }
+                // What is written waits for nothing that waits for the engine.
+                Slot::Soon if host.is_none() && whole && self.reclaim_staging(inner, stack) => {}
+                Slot::Soon if self.lines[stack as usize].sinking == sinking => return,
+                Slot::Soon => {}
+                // Nobody has asked for it: for when there is some again.
+                Slot::Never if host.is_some() && unasked => {
+                    self.lines[stack as usize].grounded.pop_chosen();
+                    self.called_off(inner, stack, key);
+                }
+                Slot::Never => {
+                    let cause = if host.is_some() { Cause::Cancelled } else { Cause::Device };
+                    self.lines[stack as usize].grounded.pop_chosen();
+                    self.down_failed(inner, key, Failure::of(cause));
+                }
+            }
+        }
+    }
+
+    /// Up to `wanted` of the copies by choice that nobody has asked for, which wait themselves, and alone keep such a block of the device from
+    /// leaving; and the block.
+    pub(crate) fn kept_by_choice(
+        &self,
+        inner: &Inner,
+        stack: u16,
+        wanted: usize,
+        such: impl Fn(BlockId) -> bool,
+    ) -> Vec<(u32, BlockRef)> {
+        let pool = &inner.stack(stack).device.pool;
+        let kept = |key: &u32| {
+            let down = self.downs.get(*key).filter(|down| down.asked.is_empty())?;
+            let Have::Leased(block) = down.source else { return None };
+            // Of a block that somebody holds nobody would have anything.
+            let keeps = such(block.id) && pool.evictable(block).is_some();
+            keeps.then_some((*key, block))
+        };
+        let grounded = &self.lines[stack as usize].grounded;
+        grounded.chosen.iter().flatten().filter_map(kept).take(wanted).collect()
+    }
+
+    /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be written through is owed.
+    pub(crate) fn call_off(&mut self, inner: &Inner, stack: u16, copies: &[u32]) {
+        if copies.is_empty() {
+            return;
+        }
+        self.lines[stack as usize].grounded.retain(|key| copies.binary_search(key).is_err());
+        copies.iter().for_each(|key| self.called_off(inner, stack, *key));
+    }
+
+    fn called_off(&mut self, inner: &Inner, stack: u16, key: u32) {
+        let source = self.downs.get(key).map(|down| down.source);
+        self.down_failed(inner, key, Failure::of(Cause::Cancelled));
+        if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
+            self.owe(inner, (stack, Tier::Device), block);
+        }
+    }
+
+    /// Somebody waits for blocks of the device that copies by choice alone keep: up to `wanted` of these are called off (I4). Whether there was
+    /// one.
+    pub(crate) fn call_off_chosen(&mut self, inner: &Inner, stack: u16, wanted: usize) -> bool {
+        let mut copies: Vec<u32> =
+            self.kept_by_choice(inner, stack, wanted, |_| true).into_iter().map(|(key, _)| key).collect();
+        copies.sort_unstable();
+        self.call_off(inner, stack, &copies);
+        !copies.is_empty()
+    }
+}

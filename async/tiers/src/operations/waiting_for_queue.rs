@@ -1,0 +1,175 @@
+//! Flights up that have their block, and wait: beside a queue that is full, or for staging.
+//!
+//! ```text
+//!   line ──► first: all its blocks ──► the path's queue has room for its class ── yes ──► queue
+//!                                                     │ no                                ▲
+//!                                                     ▼                                   │
+//!                                         aside: by path, group and class, FIFO ──────────┘
+//! ```
+//!
+//! Who fills a queue waits for it here, and not in the line, where free blocks are given to whoever is next.
+//!
+//! Each group has staging of its own. So in the queue of reads from the disk a group is a lane, which is shut while there is no staging for it: its
+//! reads hold up no other group's, neither in the queue nor here.
+//!
+//! Staging is little, and what has some may wait for an iteration's budget. What is urgent and waits for staging must not wait for that:
+//! the next iteration may wait for it. So then what has staging becomes as urgent, and a guess gives it up. A copy down that has some, and waits for
+//! a layer of the engine's, gives it up (`steps.rs`).
+//!
+//! Invariants
+//! - I1: whoever is aside has its device block, and waits for nothing but transfers that are in its queue: these end, or are promoted.
+//! - I2: of a path, group and class, who came first goes first. An entry may be stale, or there twice: only what still waits aside goes, and a
+//!   flight's key may be another's by now, but not its number.
+
+use crate::engine::inner::Inner;
+use crate::state::{At, Id, Line, Quarantine, Traffic};
+use crate::transfer::{Class, Path, Popped};
+
+impl Traffic {
+    /// The flight has its block: into its queue, or beside it (I2).
+    pub(crate) fn queue_or_aside(&mut self, inner: &Inner, key: u32) {
+        let Some(up) = self.ups.get(key) else { return };
+        let (path, lane, class) = (up.path(), up.lane(), up.class);
+        let behind = self.aside.list(path, lane, class);
+        behind.push_back((key, up.serial));
+        if behind.len() == 1 {
+            self.serve_aside_of(inner, (path, lane), class);
+        }
+    }
+
+    /// Fills queues that have room again. Whether anybody has left for one.
+    pub(crate) fn serve_aside(&mut self, inner: &Inner) -> bool {
+        let mut left = false;
+        for path in [Path::HostToDevice, Path::DiskToDevice] {
+            for lane in 0..self.aside.0[path as usize].len() as u16 {
+                for class in Class::ALL {
+                    left |= self.serve_aside_of(inner, (path, lane), class);
+                }
+            }
+        }
+        left
+    }
+
+    fn serve_aside_of(&mut self, inner: &Inner, (path, lane): (Path, u16), class: Class) -> bool {
+        let mut left = false;
+        loop {
+            let list = self.aside.list(path, lane, class);
+            let waits =
+                |key: u32, serial| self.ups.get(key).is_some_and(|up| up.serial == serial && up.is_aside());
+            let stale = |entry: Option<&(u32, u64)>| entry.is_some_and(|(key, serial)| !waits(*key, *serial));
+            // At both ends: who is given up while nothing goes leaves no trace.
+            while stale(list.back()) {
+                list.pop_back();
+            }
+            while stale(list.front()) {
+                list.pop_front();
+            }
+            let first = list.front().copied().filter(|_| self.has_room_in(path, lane, class));
+            let Some((key, _)) = first else { return left };
+            left = true;
+            self.aside.list(path, lane, class).pop_front();
+            self.queue_up(inner, key);
+        }
+    }
+
+    /// Notes which flight has a block of host memory, if it is staging.
+    pub(crate) fn note_staged(&mut self, inner: &Inner, stack: u16, staged: u32, flight: Id) {
+        let first = inner.stack(stack).host.as_ref().map_or(0, |host| host.pool.capacity());
+        let Some(place) = (staged as usize).checked_sub(first) else { return };
+        let line = &mut self.lines[stack as usize];
+        if line.staged.len() <= place {
+            line.staged.resize(place + 1, None);
+        }
+        line.staged[place] = Some((staged, flight));
+        line.news = true;
+    }
+
+    /// What goes next on a path: of reads from the disk, those of groups that have staging.
+    pub(crate) fn next_on(&mut self, inner: &Inner, path: Path) -> Option<Popped<Id>> {
+        if path != Path::DiskToDevice {
+            return self.queues[path as usize].pop(&mut self.allowance);
+        }
+        loop {
+            let (lines, quarantine) = (&self.lines, &self.quarantine);
+            let open = |stack: u16| has_staging(inner, &lines[stack as usize], quarantine, stack);
+            let next = self.queues[path as usize].pop_open(&mut self.allowance, open);
+            if next.is_some() || !self.reclaim_for_reads(inner) {
+                return next;
+            }
+        }
+    }
+
+    /// Reads that somebody waits for, and that lack nothing but staging, are not to wait for what waits for the engine itself. Whether that had
+    /// some.
+    fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
+        (0..self.lines.len() as u16).any(|stack| {
+            let reads = &self.queues[Path::DiskToDevice as usize];
+            let awaited = [Class::Urgent, Class::Offload, Class::Background];
+            let goes = awaited.iter().any(|class| reads.waiting_in(*class, stack) > 0)
+                && reads.has_room(inner.stack(stack).block_bytes);
+            let lacks = !has_staging(inner, &self.lines[stack as usize], &self.quarantine, stack);
+            goes && lacks && self.reclaim_staging(inner, stack)
+        })
+    }
+
+    /// Urgent reads wait for staging.
+    pub(crate) fn press_for_reads(&mut self, inner: &Inner) {
+        for stack in 0..self.lines.len() as u16 {
+            let urgent = self.queues[Path::DiskToDevice as usize].waiting_in(Class::Urgent, stack);
+            if urgent > 0 && !has_staging(inner, &self.lines[stack as usize], &self.quarantine, stack) {
+                self.press(inner, stack);
+            }
+        }
+    }
+
+    /// Whatever has staging goes without the iteration's budget; a guess gives it up.
+    pub(crate) fn press(&mut self, inner: &Inner, stack: u16) {
+        let held = std::mem::take(&mut self.lines[stack as usize].staged);
+        for (staged, flight) in held.iter().flatten().copied() {
+            match flight {
+                Id::Up(key) => {
+                    let Some(up) = self.ups.get(key) else { continue };
+                    let has = up.stack == stack && up.staged() == Some(staged);
+                    match up.class {
+                        _ if !has => {}
+                        Class::Prefetch => self.recall_guess(inner, key),
+                        _ => self.promote(inner, key, Class::Urgent),
+                    }
+                }
+                Id::Down(key) => {
+                    let down = self.downs.get(key);
+                    if down.is_some_and(|down| down.stack == stack && down.host == Some(staged)) {
+                        self.promote_down(key);
+                    }
+                }
+            }
+        }
+        self.lines[stack as usize].staged = held;
+    }
+
+    /// A copy down waits for no iteration's budget any more.
+    pub(crate) fn promote_down(&mut self, key: u32) {
+        let Some(down) = self.downs.get_mut(key) else { return };
+        down.class = Class::Urgent;
+        if let At::Queued(path, ticket) = down.at {
+            self.queues[path as usize].promote(ticket, Class::Urgent);
+        }
+    }
+
+    /// Whether a guess that has been read is in the way of who waits: for blocks, for its tenant's credits, or for staging.
+    pub(crate) fn is_in_the_way(&self, key: u32) -> bool {
+        let guess = self.ups.get(key).filter(|up| up.class == Class::Prefetch);
+        guess.is_some_and(|up| {
+            let line = &self.lines[up.stack as usize];
+            let reads = &self.queues[Path::DiskToDevice as usize];
+            !line.is_empty()
+                || self.held.holds(up.stack, up.tenant)
+                || line.staging.is_empty() && reads.waiting_in(Class::Urgent, up.stack) > 0
+        })
+    }
+}
+
+/// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too, and fails.
+fn has_staging(inner: &Inner, line: &Line, quarantine: &Quarantine, stack: u16) -> bool {
+    !line.staging.is_empty() || quarantine.has_all_staging(stack, inner.stack(stack).staging)
+}

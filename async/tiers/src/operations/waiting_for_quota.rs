@@ -1,0 +1,102 @@
+//! Requests that wait for credits, whole: in no line until they have those of every group that they want blocks of.
+//!
+//! ```text
+//!                   group 0          group 1
+//!   held   A of a   wants 2          wants 2          a's credits: of group 1 there are too few, so A is in neither line
+//!          B of a   wants 1                           behind A: the same tenant, the same group
+//!   ───────────────────────────────────────────────── credits of all parts, taken under one lock
+//!   lines           C ─ D ─ E        C ─ E            whoever has entered is in all of its lines, in one order
+//! ```
+//!
+//! A request has a part a group, and of one group a part for each tenant that it brings up blocks of. It wants nothing of the others while one
+//! of its parts has too few credits: a place in their lines would let it have blocks there, for which others wait who have what it waits for.
+//!
+//! Invariants
+//! - I1: a request that is held has no credit, and no block but those that it came with; one that is in a line has the credits of all its
+//!   parts.
+//! - I2: it enters all of its lines at once: of two that are in some line, one was first, and is before the other in each line that both
+//!   are in.
+//! - I3: it enters when nobody is held any more who brings up a block that it has joined: so who brings it was first.
+//! - I4: nobody waits in a circle, for what the lines and the quotas give. Who is in a line waits for blocks, and for flights that it has
+//!   joined. A block that it lacks is in no hands that wait but of somebody who was first in that line before it (`wait_queue.rs` I1), and who so has
+//!   entered before it (I2); so has who brings what it has joined (I3). Who is held waits for credits, of who is in a line or of nobody who
+//!   waits (I1), and for who is held longer. So each waits for earlier ones only. What a request came with, a run that it has found, an engine's own
+//!   blocks, it keeps while it waits: two that so have what the other lacks wait until one of them is late.
+//! - I5: of one tenant with a quota, in one group, who came first enters first.
+
+use crate::engine::inner::Inner;
+use crate::state::{Request, Traffic};
+use crate::transfer::Class;
+
+impl Traffic {
+    /// Puts those of the held into the lines who can have all of their credits by now.
+    pub(crate) fn serve_held(&mut self, inner: &Inner) {
+        // Whose credits somebody waits for who came earlier, and in which groups something was looked for.
+        let (mut waiting, mut looked) = (Vec::new(), Vec::new());
+        let mut at = 0;
+        while let Some(request) = self.held.0.get(at) {
+            let behind = request.parts.iter().any(|(stack, entry)| waiting.contains(&(*stack, entry.tenant)));
+            let free = !behind && !request.joined.iter().any(|entry| self.held.has(*entry));
+            if free && !self.is_as_before(inner, at) {
+                let Err((stack, number, state)) = self.take_all_credits(inner, at) else {
+                    let request = self.held.0.remove(at);
+                    for (stack, entry) in request.into_iter().flat_map(|request| request.parts) {
+                        self.lines[stack as usize].entries.push_back(entry);
+                    }
+                    continue;
+                };
+                self.held.0[at].looked = Some((number, state));
+                looked.push(stack);
+            }
+            let parts = self.held.0[at].parts.iter().map(|(stack, entry)| (*stack, entry.tenant));
+            waiting.extend(
+                parts.filter(|(stack, tenant)| inner.stack(*stack).device.owners.limit(*tenant).is_some()),
+            );
+            at += 1;
+        }
+        for stack in 0..self.lines.len() as u16 {
+            let news = looked.contains(&stack) || self.lines[stack as usize].news;
+            if news && waiting.iter().any(|(of, _)| *of == stack) {
+                self.hurry(inner, stack);
+            }
+        }
+    }
+
+    /// Whether a request lacks what it lacked at the last look.
+    fn is_as_before(&self, inner: &Inner, at: usize) -> bool {
+        let Request { parts, looked, .. } = &self.held.0[at];
+        let Some((number, state)) = looked else { return false };
+        let part = parts.iter().find(|(_, entry)| entry.number == *number);
+        part.is_some_and(|(stack, entry)| inner.stack(*stack).device.state_of(entry.tenant) == *state)
+    }
+
+    /// Takes the credits of all parts, or of none. Otherwise the group and the entry for which there are too few, and how things were
+    /// there before the look: what changes meanwhile is another state.
+    fn take_all_credits(&mut self, inner: &Inner, at: usize) -> Result<(), (u16, u64, [u32; 3])> {
+        let parts = self.held.0[at].parts.len();
+        let part = |traffic: &Traffic, part: usize| {
+            let (stack, entry) = &traffic.held.0[at].parts[part];
+            (*stack, entry.tenant, entry.need, entry.number)
+        };
+        // No group's blocks leave for a request that another group keeps out.
+        for of in (0..parts).filter(|_| parts > 1) {
+            let (stack, tenant, need, number) = part(self, of);
+            let state = inner.stack(stack).device.state_of(tenant);
+            if !self.has_credits(inner, stack, tenant, need) {
+                return Err((stack, number, state));
+            }
+        }
+        for of in 0..parts {
+            let (stack, tenant, need, number) = part(self, of);
+            let state = inner.stack(stack).device.state_of(tenant);
+            if !self.take_credits(inner, stack, tenant, need, Class::Urgent) {
+                for earlier in 0..of {
+                    let (stack, tenant, need, _) = part(self, earlier);
+                    inner.stack(stack).device.owners.give(tenant, need);
+                }
+                return Err((stack, number, state));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,76 @@
+//! The state under the lock, by owner. These types know neither the lock nor each other's operations.
+//!
+//! | file | what |
+//! |---|---|
+//! | `traffic.rs` | all of it |
+//! | `ids.rs`, `transfers.rs`, `up.rs`, `down.rs`, `steps.rs` | transfers by key and by block; to the device; to a lower tier; by layers |
+//! | `wait_queue.rs`, `granted.rs`, `room.rs` | a group's queue for blocks; blocks on their way to a caller; outcomes of a search |
+//! | `waiting_for_host.rs`, `waiting_for_queue.rs`, `waiting_for_quota.rs` | transfers and requests that wait for something else |
+//! | `onboarding.rs`, `offloading.rs`, `shares.rs` | requests for blocks up and down |
+//! | `guesses.rs`, `ahead.rs`, `ready.rs` | hints and hot blocks; copies ahead of need; victims that leave first |
+//! | `gates.rs`, `unwritten.rs` | what waits for the model; blocks that are registered before they are written |
+//! | `pace.rs`, `deadlines.rs`, `since.rs`, `phase.rs` | how fast paths are; deadlines; times; whether more begins |
+//! | `purges.rs`, `purged.rs`, `quarantine.rs`, `own_looks.rs` | purges; blocks that are never used again; looks for a tenant's victims |
+//! | `effects.rs` | effects of a change, carried out when the lock is given back |
+
+mod ahead;
+mod deadlines;
+mod down;
+mod effects;
+mod gates;
+mod granted;
+mod guesses;
+mod ids;
+mod offloading;
+mod onboarding;
+mod own_looks;
+mod pace;
+mod phase;
+mod purged;
+mod purges;
+mod quarantine;
+mod ready;
+mod room;
+mod shares;
+mod since;
+mod steps;
+mod traffic;
+mod transfers;
+mod unwritten;
+mod up;
+mod wait_queue;
+mod waiting_for_host;
+mod waiting_for_queue;
+mod waiting_for_quota;
+
+pub(crate) use ahead::{LOOK, Looks, Owed, PART, owed_at};
+pub(crate) use deadlines::{Deadlines, Waits};
+pub(crate) use down::{Cargo, Down, Have};
+pub(crate) use effects::Out;
+pub(crate) use gates::{GatedCopy, GatedFlight, Waiter};
+pub(crate) use granted::{Grant, Granted, Home, Late};
+pub(crate) use guesses::{Guesses, Hint};
+pub(crate) use ids::{At, Id, Link};
+pub(crate) use offloading::Offloading;
+pub use offloading::{OffloadOptions, Offloaded};
+pub use onboarding::OnboardOptions;
+pub(crate) use onboarding::{Ended, Onboarding, Progress, Wanted};
+pub(crate) use own_looks::{OwnLooks, State};
+pub(crate) use pace::{Came, Pace, Spells};
+pub(crate) use phase::Phase;
+pub use purged::{Purge, Purged, PurgedTier};
+pub(crate) use purges::{Erased, FEW, Piece, Place, Purges, Purging, Work};
+pub(crate) use quarantine::{Parked, Quarantine};
+pub(crate) use ready::{Ready, ReadyBlock};
+pub(crate) use room::{Left, Slot};
+pub(crate) use shares::Shares;
+pub(crate) use since::Since;
+pub(crate) use steps::Steps;
+pub(crate) use traffic::Traffic;
+pub(crate) use transfers::{BlockName, ForBlock, Transfers};
+pub(crate) use unwritten::{Mark, Marked, MarkedBlock, Unwritten, written_after};
+pub(crate) use up::{Behind, Source, Up};
+pub(crate) use wait_queue::{Entry, Line, Want, Wants, Whose};
+pub(crate) use waiting_for_host::Grounded;
+pub(crate) use waiting_for_queue::Aside;
+pub(crate) use waiting_for_quota::{Held, Request};

@@ -1,0 +1,19 @@
+//! Outcomes of a search for room.
+
+use kvstrata_core::BlockId;
+
+/// What became of a victim.
+pub(crate) enum Left {
+    /// The block is free: the caller's.
+    Free(BlockId),
+    /// It will be, when its flight has ended.
+    Soon,
+}
+
+/// A host block for a flight down.
+pub(crate) enum Slot {
+    Now(u32),
+    /// A host victim is on its way to the disk, or something that will be one on its way to the host.
+    Soon,
+    Never,
+}

@@ -1,0 +1,82 @@
+//! Blocks that are registered before they are written.
+
+use crate::scheduler::Gate;
+use kvstrata_core::{BlockId, BlockRef};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// By block: what is to write it.
+#[derive(Default)]
+pub(crate) struct Unwritten(pub(crate) HashMap<(u16, BlockId), Mark>);
+
+/// Of a block that one or several lists have registered ahead: the iterations that these name, but for those that have withdrawn.
+pub(crate) struct Mark {
+    pub(crate) one: u64,
+    pub(crate) others: Vec<u64>,
+}
+
+impl Mark {
+    /// The first, which writes it.
+    pub(crate) fn iteration(&self) -> u64 {
+        self.others.iter().copied().fold(self.one, u64::min)
+    }
+
+    /// One list less. Whether it was the last.
+    pub(crate) fn is_left_by(&mut self, iteration: u64) -> bool {
+        match self.others.iter().position(|of| *of == iteration) {
+            Some(at) => _ = self.others.swap_remove(at),
+            None => match self.others.pop() {
+                Some(other) => self.one = other,
+                None => return true,
+            },
+        }
+        false
+    }
+}
+
+impl Unwritten {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The iteration that writes a block, if that is to come.
+    pub(crate) fn iteration(&self, stack: u16, block: BlockId) -> Option<u64> {
+        if self.is_empty() { None } else { self.0.get(&(stack, block)).map(Mark::iteration) }
+    }
+}
+
+/// Blocks that one iteration writes, each held: a list's.
+#[derive(Debug)]
+pub(crate) struct Marked {
+    pub(crate) stack: u16,
+    pub(crate) blocks: Vec<MarkedBlock>,
+    pub(crate) iteration: u64,
+    /// Or not: then they are held alone.
+    pub(crate) withdrawn: bool,
+    pub(crate) since: Duration,
+}
+
+impl Marked {
+    /// How many, with those that were withdrawn.
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Since when they wait, of an engine that last went on then, and is in this iteration: for the pass that runs or comes next it waits as
+    /// long as that goes on.
+    pub(crate) fn since(&self, (iteration, went_on): (u64, Duration)) -> Duration {
+        if self.iteration <= iteration + 1 { self.since.max(went_on) } else { self.since }
+    }
+}
+
+/// A marked block, and what it was registered behind.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MarkedBlock {
+    pub(crate) block: BlockRef,
+    pub(crate) behind: Option<BlockRef>,
+}
+
+/// The gate of what takes all layers of an iteration.
+pub(crate) fn written_after(iteration: u64) -> Gate {
+    Gate::Layer { iteration, layer: u32::MAX }
+}

@@ -1,0 +1,21 @@
+//! Transfers up that have their block and wait beside a full queue.
+
+use crate::transfer::{Class, Path};
+use std::collections::VecDeque;
+
+/// By class: keys and numbers of flights.
+pub(crate) type ByClass = [VecDeque<(u32, u64)>; Class::ALL.len()];
+
+/// By path, and lane of its queue.
+#[derive(Debug, Default)]
+pub(crate) struct Aside(pub(crate) [Vec<ByClass>; Path::ALL.len()]);
+
+impl Aside {
+    pub(crate) fn list(&mut self, path: Path, lane: u16, class: Class) -> &mut VecDeque<(u32, u64)> {
+        let (of_path, lane) = (&mut self.0[path as usize], usize::from(lane));
+        if of_path.len() <= lane {
+            of_path.resize_with(lane + 1, Default::default);
+        }
+        &mut of_path[lane][class as usize]
+    }
+}
