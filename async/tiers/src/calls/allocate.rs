@@ -7,7 +7,7 @@ use crate::engine::notices::About;
 use crate::engine::request_span as asked;
 use crate::engine::tenants::TenantUse;
 use crate::metrics::Call;
-use crate::state::{Grant, Home, Late, Traffic, Want, Wants, Whose};
+use crate::state::{Grant, Home, Late, Traffic, Want, Wants};
 use crate::transfer::Class;
 use futures_channel::oneshot;
 use kvstrata_core::{BlockId, TenantId};
@@ -171,7 +171,7 @@ fn take_or_wait(
             return Ok(Taken::All(got));
         }
         let (to, blocks) = oneshot::channel();
-        let want = Want { stack, need, tenant, got, whose: Whose::Caller(to) };
+        let want = Want::of_caller((stack, tenant), need, got, to);
         let wants = Wants { parts: vec![want], ..Wants::default() };
         let number = traffic.enter_lines(inner, wants, inner.due_in(deadline));
         Ok(Taken::Place(Place { stack, number, count: need, blocks }))
@@ -320,7 +320,7 @@ impl<'i> InLine<'i> {
         for (stack, need) in lines {
             let (to, blocks) = oneshot::channel();
             places.push_back(Place { stack, number: 0, count: need, blocks });
-            wants.parts.push(Want { stack, need, tenant, got: Vec::new(), whose: Whose::Caller(to) });
+            wants.parts.push(Want::of_caller((stack, tenant), need, Vec::new(), to));
         }
         let first = inner.with(|traffic| {
             may_wait(traffic, tenant)?;
@@ -358,7 +358,7 @@ impl<'i> InLine<'i> {
                     });
                 }
                 // Dismissed.
-                Err(_) if self.inner.look().phase.refuses() => return Err(AllocateError::Closed),
+                Err(_) if self.inner.look().refuses() => return Err(AllocateError::Closed),
                 Err(_) => return Err(AllocateError::Purging),
             }
         }
@@ -378,7 +378,7 @@ impl Drop for InLine<'_> {
 
 /// Refuses a caller that would get nothing.
 fn may_wait(traffic: &Traffic, tenant: TenantId) -> Result<(), AllocateError> {
-    if traffic.phase.refuses() {
+    if traffic.refuses() {
         return Err(AllocateError::Closed);
     }
     if traffic.is_purging(tenant) { Err(AllocateError::Purging) } else { Ok(()) }

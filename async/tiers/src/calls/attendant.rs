@@ -36,7 +36,7 @@ impl Attendant {
     pub fn close_for_good(&self) -> Option<bool> {
         let inner = self.0.upgrade()?;
         // Whoever has shut the tiers down, or let go of them, need not be told.
-        let gave = !inner.refusing.load(Relaxed) && !inner.look().phase.refuses();
+        let gave = !inner.refusing.load(Relaxed) && !inner.look().refuses();
         inner.close_for_good();
         inner.leave();
         Some(gave)

@@ -1,7 +1,7 @@
 //! Where every block is: the manager's books against the pools'.
 
 use crate::engine::inner::Inner;
-use crate::state::{Have, Line, Piece, Source, Traffic, Waiter};
+use crate::state::{Piece, Source, Traffic, Waiter};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 
@@ -90,27 +90,27 @@ pub(crate) fn census(inner: &Inner) -> Census {
         up: traffic.ups.len(),
         down: traffic.downs.len(),
         onboardings: traffic.onboardings.len(),
-        waiting: traffic.held.waiting() + traffic.lines.iter().map(|line| line.entries.len()).sum::<usize>(),
-        gathered: traffic.lines.iter().map(Line::gathered).sum(),
+        waiting: traffic.held.waiting() + traffic.groups.iter().map(|of| of.queue.len()).sum::<usize>(),
+        gathered: traffic.groups.iter().map(|of| of.queue.gathered()).sum(),
         staged: staged(inner, &traffic),
         inside: (0..inner.stacks.len()).map(|s| inside(inner, &traffic, s as u16)).collect(),
-        staging: traffic.lines.iter().map(|line| line.staging.len()).sum(),
+        staging: traffic.groups.iter().map(|of| of.staging.free()).sum(),
         gated: traffic.gated.iter().filter(|waiter| waiter.marked() == 0).count(),
         unwritten: traffic.gated.iter().map(Waiter::marked).sum(),
-        grounded: traffic.lines.iter().map(|line| line.grounded.len()).sum(),
+        grounded: traffic.groups.iter().map(|line| line.waiting_for_host.len()).sum(),
         purges: traffic.purges.len(),
         parked: (0..inner.stacks.len()).map(|s| parked(&traffic, s as u16)).collect(),
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),
-        urgent_reads: traffic.queues[Path::DiskToDevice as usize].waiting_of(Class::Urgent) as usize,
+        urgent_reads: traffic.queues[Path::DiskToDevice].waiting_of(Class::Urgent) as usize,
         moving: traffic.queues.iter().map(|queue| queue.in_flight() as usize).sum(),
     }
 }
 
 /// Blocks of host memory outside the host tier that flights have.
 fn staged(inner: &Inner, traffic: &Traffic) -> usize {
-    let ups = traffic.ups.iter().filter(|(_, up)| matches!(up.source, Source::Disk(_, Some(_))));
+    let ups = traffic.ups.iter().filter(|(_, up)| matches!(up.source(), Source::Disk(_, Some(_))));
     let staged = |stack| inner.stack(stack).host.is_none();
-    let downs = traffic.downs.iter().filter(|(_, down)| staged(down.stack) && down.host.is_some());
+    let downs = traffic.downs.iter().filter(|(_, down)| staged(down.group()) && down.host().is_some());
     ups.count() + downs.count() + traffic.in_purges(|piece| matches!(piece, Piece::Staged(..)))
 }
 
@@ -123,12 +123,12 @@ fn parked(traffic: &Traffic, stack: u16) -> [usize; 2] {
 
 /// Owned blocks of device and host that no handle has.
 fn inside(inner: &Inner, traffic: &Traffic, stack: u16) -> [usize; 2] {
-    let ups = traffic.ups.iter().filter(|(_, up)| up.stack == stack && up.device.is_some()).count();
-    let of = || traffic.downs.iter().map(|(_, down)| down).filter(|down| down.stack == stack);
-    let owned = |tier| of().filter(|down| down.from == tier && matches!(down.source, Have::Owned(_))).count();
-    let filling = of().filter(|down| down.from == Tier::Device && down.host.is_some()).count();
+    let ups = traffic.ups.iter().filter(|(_, up)| up.group() == stack && up.device().is_some()).count();
+    let of = || traffic.downs.iter().map(|(_, down)| down).filter(|down| down.group() == stack);
+    let owned = |tier| of().filter(|down| down.from() == tier && down.is_victim()).count();
+    let filling = of().filter(|down| down.from() == Tier::Device && down.host().is_some()).count();
     let filling = if inner.stack(stack).host.is_some() { filling } else { 0 };
-    let gathered = traffic.lines[stack as usize].gathered();
+    let gathered = traffic.groups[stack].queue.gathered();
     let purged_device = traffic.in_purges(|piece| matches!(piece, Piece::Device(of, _) if *of == stack));
     let purged_host = traffic.in_purges(|piece| matches!(piece, Piece::Host(of, _) if *of == stack));
     let device = ups + owned(Tier::Device) + gathered + purged_device;

@@ -17,7 +17,7 @@ impl Inner {
             let iteration = traffic.clock.begin()?;
             traffic.went_on = self.elapsed();
             self.iteration.store(iteration, Relaxed);
-            traffic.refill();
+            traffic.queues.iteration_begins();
             Ok(iteration)
         })
     }
@@ -49,7 +49,7 @@ impl Inner {
             let iteration = traffic.clock.step()?;
             traffic.went_on = self.elapsed();
             self.iteration.store(iteration, Relaxed);
-            traffic.refill();
+            traffic.queues.iteration_begins();
             traffic.open_gates(self);
             traffic.copy_ahead(self);
             Ok(iteration)

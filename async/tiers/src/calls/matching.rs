@@ -310,7 +310,7 @@ impl Inner {
         // The device first, then what is on its way there, so that nothing is fetched twice.
         let on_its_way = || match traffic.ups.find((stack, hash)) {
             // It will not arrive.
-            Some(up) if traffic.is_purging(traffic.ups[up].tenant) => None,
+            Some(up) if traffic.is_purging(traffic.ups[up].tenant()) => None,
             Some(_) => Some(Place::Pending),
             None => traffic.find_going_down(self, stack, hash),
         };

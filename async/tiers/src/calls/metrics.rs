@@ -6,7 +6,7 @@ use crate::metrics::{
     Call, CallMetrics, DiskMetrics, Found, GroupMetrics, ManagerStats, Metrics, PathMetrics, TenantMetrics,
     TierMetrics, VerificationFailures, Waiting, WorkerMetrics,
 };
-use crate::state::Waiter;
+use crate::state::{Entry, Waiter};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Path, RejectedReads};
 use kvstrata_core::TenantId;
@@ -99,7 +99,7 @@ fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
     }
     let traffic = inner.look();
     let paths = paths.map(|(path, [wait, transfer])| {
-        let queue = &traffic.queues[path as usize];
+        let queue = &traffic.queues[path];
         PathMetrics {
             path,
             queued: Class::ALL.map(|class| u64::from(queue.waiting_of(class))),
@@ -113,12 +113,12 @@ fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
     let mut waiting = Waiting {
         requests: traffic.held.requests() as u64,
         onboardings: traffic.onboardings.iter().filter(|(_, of)| !of.is_done()).count() as u64,
-        aside: traffic.ups.iter().filter(|(_, up)| up.is_aside()).count() as u64,
-        grounded: traffic.lines.iter().map(|line| line.grounded.len()).sum::<usize>() as u64,
+        aside: traffic.ups.iter().filter(|(_, up)| up.waits_for_queue()).count() as u64,
+        grounded: traffic.groups.iter().map(|line| line.waiting_for_host.len()).sum::<usize>() as u64,
         gated: traffic.gated.iter().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
         purges: traffic.purges.len() as u64,
     };
-    let in_line = traffic.lines.iter().flat_map(|line| &line.entries).map(|entry| entry.request);
+    let in_line = traffic.groups.iter().flat_map(|of| of.queue.iter()).map(Entry::request);
     let in_line: Vec<u64> = in_line.collect();
     drop(traffic);
     // One that is in the lines of several groups waits once.
@@ -217,8 +217,9 @@ mod tests {
     fn counts_are_read_beside_the_lock() {
         virtual_time::run(async {
             let manager = Ground { host: 8, ..Ground::new(8) }.tiers();
-            manager.inner.counts.busy(Path::HostToDevice, true, || Duration::ZERO);
+            // By then the attendant has made its first change, which finds no path busy.
             virtual_time::sleep(Duration::from_secs(1)).await;
+            manager.inner.counts.busy(Path::HostToDevice, true, || Duration::ZERO);
             let changing = manager.inner.look();
             let (tell, told) = mpsc::channel();
             let reader = manager.clone();

@@ -170,7 +170,7 @@ impl Onboard {
         for wanted in &traffic.onboardings.get(key as usize)?.wanted {
             ids.push(match wanted.state {
                 Progress::Here(block) => block.id,
-                Progress::Coming(flight) => traffic.ups.get(flight)?.device?,
+                Progress::Coming(flight) => traffic.ups.get(flight)?.device()?,
                 Progress::Failed(_) => break,
             });
         }

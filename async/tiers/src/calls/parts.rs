@@ -13,7 +13,7 @@ use crate::engine::watch::Watch;
 use crate::places::Places;
 use crate::runtime::Runtime;
 use crate::sketch::Sketch;
-use crate::state::{Line, Traffic};
+use crate::state::{GroupState, Staging, Traffic, WaitsBelow};
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, Limits, Path, Patience};
 use kvstrata_core::hash::Hasher;
@@ -158,21 +158,21 @@ impl Tiers {
         let heats = rules.hot_from.is_some();
         // Where tables put hashes: secret, unless the parts have a seed of their own.
         let seed = parts.first().and_then(|stack| stack.device.given_seed()).unwrap_or(hashing.seed);
-        let (mut stacks, mut lines, mut layers) = (Vec::new(), Vec::new(), 0);
+        let (mut stacks, mut groups, mut layers) = (Vec::new(), Vec::new(), 0);
         let notes = notes.into_iter().chain(std::iter::repeat(None));
         for ((number, part), note) in (0..).zip(parts).zip(notes) {
             part.check()?;
             layers += part.layers;
-            let (stack, line) = stack(&rules, part, heats, seed)?;
+            let (stack, group) = stack(&rules, part, heats, seed)?;
             stacks.push(Stack { note, number, ..stack });
-            lines.push(line);
+            groups.push(group);
         }
         let traffic = Traffic::new(
             limits(&rules, &stacks),
             rules.queue,
             (rules.iteration_bytes, rules.breaker.clone()),
             layers,
-            lines.into(),
+            groups.into(),
             Places::new(seed),
         );
         let tenants = Tenants::of(&rules.quotas);
@@ -197,7 +197,12 @@ impl Tiers {
     }
 }
 
-fn stack(rules: &Rules, parts: StackParts, heats: bool, seed: u64) -> Result<(Stack, Line), PartsError> {
+fn stack(
+    rules: &Rules,
+    parts: StackParts,
+    heats: bool,
+    seed: u64,
+) -> Result<(Stack, GroupState), PartsError> {
     let StackParts {
         name,
         device,
@@ -230,9 +235,8 @@ fn stack(rules: &Rules, parts: StackParts, heats: bool, seed: u64) -> Result<(St
     let below = host.as_ref().map_or(0, |host| host.pool.capacity())
         + disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let heat = (heats && below > 0).then(|| Sketch::new(device.pool.capacity() + below, seed));
-    let mut line = Line::default();
-    line.patience = Patience::new(rules.patience);
-    line.staging.extend(staging);
+    let below = WaitsBelow::new(Patience::new(rules.patience));
+    let group = GroupState::new(below, Staging::new(staging.collect()));
     let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let disk_owners = tenants::owners(&rules.quotas, Tier::Disk, slots);
     let stack = Stack {
@@ -252,7 +256,7 @@ fn stack(rules: &Rules, parts: StackParts, heats: bool, seed: u64) -> Result<(St
         layers,
         note: None,
     };
-    Ok((stack, line))
+    Ok((stack, group))
 }
 
 /// What paths have in flight, by the rules, and by what the disks take without making anybody wait: the one that takes least, since the

@@ -84,7 +84,7 @@ pub(crate) async fn purge(
     let (held, turn, heard, hashes) = (BTreeMap::new(), None, Vec::new(), Vec::new());
     let mut work = Work { tenant, held, turn, heard, hashes, erasing: [0; 3], done };
     inner.with(|traffic| {
-        if traffic.phase.refuses() {
+        if traffic.refuses() {
             return Err(PurgeError::Closed);
         }
         if traffic.is_purging(tenant) {

@@ -18,7 +18,7 @@
 use crate::calls::moment::first_of;
 use crate::engine::inner::Inner;
 use crate::state::Phase;
-use crate::transfer::{Allowance, Closing};
+use crate::transfer::Closing;
 use futures_channel::oneshot;
 use std::pin::pin;
 use std::sync::Arc;
@@ -52,9 +52,9 @@ impl Inner {
     fn refuse(self: &Arc<Inner>) {
         self.refusing.store(true, Relaxed);
         self.with(|traffic| {
-            traffic.phase.reach(Phase::Refusing);
+            traffic.reach(Phase::Refusing);
             // Nobody iterates any more.
-            traffic.allowance = Allowance::new(None);
+            traffic.queues.end_budget();
             traffic.end_gated(self);
         });
     }

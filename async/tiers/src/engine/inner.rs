@@ -229,7 +229,7 @@ impl Inner {
         let same = traffic.begun() == before
             && traffic.out.is_empty()
             && traffic.nobody_waits()
-            && traffic.behind.is_empty();
+            && !traffic.waiting_for_parent.any_over();
         if same && !purges {
             drop(traffic);
             self.say();
@@ -278,18 +278,18 @@ impl Inner {
     /// All that follows from a change.
     fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
         traffic.advance(self);
-        if traffic.phase.refuses() && traffic.is_idle() {
+        if traffic.refuses() && traffic.is_idle() {
             traffic.out.idle = true;
         }
         if traffic.out.is_empty() {
             return;
         }
-        let next = traffic.performed.pop().unwrap_or_default();
+        let next = traffic.scratch.effects.pop().unwrap_or_default();
         let mut out = std::mem::replace(&mut traffic.out, next);
         drop(traffic);
         out.perform(self);
         // For its memory: as many as there are threads that perform at once.
-        self.look().performed.push(out);
+        self.look().scratch.effects.push(out);
     }
 
     /// Takes what has landed, unless somebody is at it (I1).

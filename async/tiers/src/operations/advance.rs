@@ -11,7 +11,7 @@
 //! ```
 
 use crate::engine::inner::Inner;
-use crate::state::{At, Id, PART, Since, Traffic};
+use crate::state::{Down, Id, PART, Since, Traffic, Up};
 use crate::transfer::{Class, Path};
 use std::sync::Arc;
 
@@ -25,11 +25,14 @@ impl Traffic {
         request: u64,
         bytes: u64,
         item: Id,
-    ) -> At {
+    ) {
         // It owns its ends already: refusing it would not make room. What is bounded is what begins.
-        let ticket = self.queues[path as usize].push(class, request, lane, bytes, item);
+        let ticket = self.queues.push((path, lane), class, request, bytes, item);
+        match item {
+            Id::Up(key) => self.ups[key].is_queued(path, ticket),
+            Id::Down(key) => self.downs[key].is_queued(path, ticket),
+        }
         self.wanted(inner, item);
-        At::Queued(path, ticket)
     }
 
     /// From now on a flight waits for its next transfer, if it does not already.
@@ -46,31 +49,30 @@ impl Traffic {
             self.again = false;
             self.serve_behind(inner);
             self.advance_once(inner);
-            if !self.again && self.behind.is_empty() {
+            if !self.again && !self.waiting_for_parent.any_over() {
                 return;
             }
         }
     }
 
     fn advance_once(&mut self, inner: &Arc<Inner>) {
-        let stacks = self.lines.len() as u16;
-        for stack in 0..stacks {
+        let groups = self.groups.numbers();
+        for stack in groups.clone() {
             self.serve_victims(inner, stack);
             self.serve_headroom(inner, stack);
             self.serve_chosen(inner, stack);
         }
         self.serve_held(inner);
-        for stack in 0..stacks {
+        for stack in groups.clone() {
             self.serve_line(inner, stack);
         }
         self.serve_guesses(inner);
         self.serve_aside(inner);
         self.press_for_reads(inner);
         // Whoever is asked first has the most of an iteration's budget: each has its turn.
-        let (first, mut part) = (self.first_path, PART);
+        let (in_turn, mut part) = (self.queues.in_turn(), PART);
         loop {
-            for turn in 0..Path::ALL.len() {
-                let path = Path::ALL[(first + turn) % Path::ALL.len()];
+            for path in in_turn {
                 while let Some(next) = self.next_on(inner, path) {
                     let now = self.when(inner);
                     let wanted = self.since(next.item).map(|since| std::mem::replace(since, now));
@@ -80,7 +82,7 @@ impl Traffic {
                         Id::Down(key) => self.start_down(inner, key, path, next.bytes),
                     }
                 }
-                let busy = self.queues[path as usize].in_flight() > 0;
+                let busy = self.queues[path].in_flight() > 0;
                 inner.counts.busy(path, busy, || inner.elapsed());
                 self.busy(inner, path, busy);
             }
@@ -89,7 +91,7 @@ impl Traffic {
             let begun = self.copy_owed(inner, part);
             part = part.saturating_sub(begun);
             if !left && begun == 0 {
-                (0..stacks).for_each(|stack| self.note_below(inner, stack));
+                groups.for_each(|stack| self.note_below(inner, stack));
                 return self.expect_iteration(inner);
             }
         }
@@ -103,8 +105,8 @@ impl Traffic {
     /// Since when a flight waits for its transfer, or when that has started.
     pub(crate) fn since(&mut self, flight: Id) -> Option<&mut Since> {
         match flight {
-            Id::Up(key) => self.ups.get_mut(key).map(|up| &mut up.since),
-            Id::Down(key) => self.downs.get_mut(key).map(|down| &mut down.since),
+            Id::Up(key) => self.ups.get_mut(key).map(Up::since_mut),
+            Id::Down(key) => self.downs.get_mut(key).map(Down::since_mut),
         }
     }
 }

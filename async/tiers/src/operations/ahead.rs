@@ -47,11 +47,11 @@ fn window(ahead: Watermarks, capacity: usize, free: usize) -> usize {
 impl Traffic {
     /// Copies down what is owed, will have to go soon, or has been idle for long.
     pub(crate) fn copy_ahead(&mut self, inner: &Inner) {
-        if self.phase.refuses() {
+        if self.refuses() {
             return;
         }
         self.copy_owed(inner, LOOK);
-        for stack in 0..self.lines.len() as u16 {
+        for stack in self.groups.numbers() {
             let of = inner.stack(stack);
             if of.host.is_some() || of.disk.is_some() {
                 self.ahead_of(inner, (stack, Tier::Device), &of.device, inner.rules.device_ahead);
@@ -75,7 +75,7 @@ impl Traffic {
 
     /// The next victims each time; of those behind them in the window, some more each time (I1).
     fn copy_window(&mut self, inner: &Inner, of: (u16, Tier), books: &Books, window: usize) {
-        let mut next = std::mem::take(&mut self.next);
+        let mut next = std::mem::take(&mut self.scratch.next_victims);
         let mut seen = VictimsSeen::default();
         books.pool.victims_behind(&mut seen, window.min(LOOK), &mut next);
         let looks = &mut self.looks[of.0 as usize][of.1 as usize];
@@ -96,7 +96,7 @@ impl Traffic {
                 break;
             }
         }
-        self.next = next;
+        self.scratch.next_victims = next;
     }
 
     /// Of what is idle, some each time, the longest first (I1).
@@ -170,7 +170,7 @@ impl Traffic {
         if flight.is_none() {
             let owner = books.owners.owner(block.id);
             let_go(books, source, inner.now());
-            if tier == Tier::Device && self.lines[stack as usize].full.is_some() {
+            if tier == Tier::Device && self.groups[stack].waiting_for_host.was_full() {
                 // No host block is to be had: what waits for the engine may have them all, for a pass.
                 return false;
             }
@@ -265,10 +265,10 @@ impl Traffic {
 
     /// Whether as many copies wait for blocks of the host as there are on their way: more would be called off.
     fn wait_enough(&self, inner: &Inner, (stack, tier): (u16, Tier)) -> bool {
-        let line = &self.lines[stack as usize];
-        let coming = (line.landing + line.sinking + line.written) as usize;
+        let group = &self.groups[stack];
+        let coming = group.on_their_way.through_host();
         let full = || inner.stack(stack).host.as_ref().is_some_and(|host| host.pool.free() == 0);
-        tier == Tier::Device && coming > 0 && line.grounded.chosen() >= coming && full()
+        tier == Tier::Device && coming > 0 && group.waiting_for_host.chosen() >= coming && full()
     }
 
     /// Nothing begins any more.

@@ -7,26 +7,26 @@ use crate::transfer::{Cause, Failure};
 impl Traffic {
     /// Nothing new begins, and what has not begun to move never will. Whoever waits is answered.
     pub(crate) fn close(&mut self, inner: &Inner) {
-        if !self.phase.reach(Phase::Closed) {
+        if !self.reach(Phase::Closed) {
             return;
         }
         self.drop_gated(inner);
         self.forget_owed();
-        for stack in 0..self.lines.len() as u16 {
+        for stack in self.groups.numbers() {
             self.dissolve_line(inner, stack);
         }
         let cancelled = Failure::of(Cause::Cancelled);
         let ups = self.ups.keys_of(|_| true);
         for key in ups {
-            let Some(at) = self.ups.get(key).map(|up| up.at) else { continue };
+            let Some(at) = self.ups.get(key).map(|up| up.at()) else { continue };
             if self.recall(at) {
                 self.up_failed(inner, key, cancelled);
             }
         }
-        self.lines.iter_mut().for_each(|line| line.grounded.clear());
+        self.groups.iter_mut().for_each(|of| of.waiting_for_host.clear());
         let downs = self.downs.keys_of(|_| true);
         for key in downs {
-            let Some(at) = self.downs.get(key).map(|down| down.at) else { continue };
+            let Some(at) = self.downs.get(key).map(|down| down.at()) else { continue };
             if self.recall(at) {
                 self.down_failed(inner, key, cancelled);
             }
@@ -35,8 +35,8 @@ impl Traffic {
 
     /// What waits for the engine waits in vain, and so would who waits for that.
     pub(crate) fn end_gated(&mut self, inner: &Inner) {
-        let gated = self.downs.iter().filter(|(_, down)| matches!(down.at, At::Gated(_)));
-        let gated: Vec<(u32, At)> = gated.map(|(key, down)| (key, down.at)).collect();
+        let gated = self.downs.iter().filter(|(_, down)| down.is_gated());
+        let gated: Vec<(u32, At)> = gated.map(|(key, down)| (key, down.at())).collect();
         for (key, at) in gated {
             self.recall(at);
             self.down_failed(inner, key, Failure::of(Cause::Cancelled));
@@ -48,7 +48,7 @@ impl Traffic {
     pub(crate) fn recall(&mut self, at: At) -> bool {
         match at {
             At::Moving => return false,
-            At::Queued(path, ticket) => _ = self.queues[path as usize].cancel(ticket),
+            At::Queued(path, ticket) => _ = self.queues.cancel(path, ticket),
             At::Gated(key) => _ = self.gated.remove(key),
             At::Wants | At::Pausing | At::Behind => {}
         }

@@ -56,7 +56,7 @@ impl Traffic {
             Waits::Offloading(key) => self.late_offloading(inner, key),
             Waits::Iteration => self.no_iteration(),
             // Who waits is looked at with what follows from any change.
-            Waits::Below(stack) => self.lines[stack as usize].alarm = false,
+            Waits::Below(stack) => self.groups[stack].below.alarm_over(),
             Waits::Moment(number) => self.out.come.extend(self.deadlines.moments.remove(&number)),
             Waits::Retry(flight, serial) => self.resume(inner, flight, serial),
             // These may ask to be looked at again: at the end of all deadlines that would never end.

@@ -34,7 +34,7 @@
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::engine::stack::{Stack, give_credit, give_up_slot};
-use crate::state::{At, Cargo, Down, Have, Id, Left, Piece, Since, Slot, Traffic};
+use crate::state::{Cargo, Down, Have, Id, Left, Piece, Slot, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TenantId, VictimsSeen};
@@ -61,7 +61,7 @@ impl Traffic {
         }
         let wanted = self.wants_copy(of, stack, name, of.device.class(block))
             && inner.rules.keeps(of.device.ages.used_again(block));
-        let sent = match wanted && !self.phase.is_closed() {
+        let sent = match wanted && !self.is_closed() {
             true if self.may_go_below(inner, stack) => {
                 self.send_down(inner, stack, Cargo::new(Have::Owned(block), name, class))
             }
@@ -76,7 +76,7 @@ impl Traffic {
         }
         match sent {
             Some(_) => {
-                self.lines[stack as usize].draining += 1;
+                self.groups[stack].on_their_way.device_victim_sent();
                 Left::Soon
             }
             None => Left::Free(block),
@@ -92,17 +92,17 @@ impl Traffic {
         let of = inner.stack(stack);
         let (mut seen, mut clean) = (VictimsSeen::default(), 0);
         loop {
-            self.next.clear();
-            of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut self.next);
+            self.scratch.next_victims.clear();
+            of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut self.scratch.next_victims);
             let needs_none = |(block, hash): &&(BlockRef, SequenceHash)| {
                 self.downs.has((stack, *hash))
                     || of.is_below(*hash)
                     || !inner.rules.keeps(of.device.ages.used_again(block.id))
             };
-            let some = self.next.iter().take_while(needs_none).count();
+            let some = self.scratch.next_victims.iter().take_while(needs_none).count();
             clean += some;
             if some < PEEK || clean == most {
-                self.next.clear();
+                self.scratch.next_victims.clear();
                 return clean;
             }
         }
@@ -126,7 +126,7 @@ impl Traffic {
         let of = inner.stack(stack);
         let (room, class) =
             (self.has_room(Path::DeviceToHost, cargo.class), of.device.class(cargo.source.id()));
-        (room && !self.phase.is_closed() && self.wants_copy(of, stack, cargo.name, class))
+        (room && !self.is_closed() && self.wants_copy(of, stack, cargo.name, class))
             .then(|| self.send_down(inner, stack, cargo))?
     }
 
@@ -137,11 +137,10 @@ impl Traffic {
         if self.is_purging(tenant) {
             return None;
         }
-        let (mut disk, mut was) = (None, TenantId::NOBODY);
-        if of.host.is_none() {
-            let (slot, owner) = self.disk_slot(inner, of, name, Tier::Device, source, tenant)?;
-            (disk, was) = (Some(slot), owner);
-        }
+        let on_disk = match of.host {
+            None => Some(self.disk_slot(inner, of, name, Tier::Device, source, tenant)?),
+            Some(_) => None,
+        };
         let credit = self.host_credit(inner, stack, tenant, class);
         let slot = if credit { self.host_slot(inner, stack, source, class) } else { Slot::Never };
         if matches!(slot, Slot::Never) {
@@ -149,11 +148,17 @@ impl Traffic {
                 true => self.drop_slow(inner, stack, Tier::Device, tenant),
                 false => self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant),
             }
-            give_up_slot(&mut self.out, of, disk);
+            give_up_slot(&mut self.out, of, on_disk.map(|(slot, _)| slot));
             give_credit(of, tenant, credit);
             return None;
         }
-        let down = Down { credit, disk, slot: disk, was, ..self.down(stack, Tier::Device, cargo, tenant) };
+        let mut down = self.new_down(stack, Tier::Device, cargo, tenant);
+        if credit {
+            down.gets_credit();
+        }
+        if let Some((slot, was)) = on_disk {
+            down.gets_slot(slot, was);
+        }
         let key = self.downs.insert(down);
         inner.entered(1);
         match slot {
@@ -166,37 +171,10 @@ impl Traffic {
         Some(key)
     }
 
-    /// A flight that has nothing yet.
-    fn down(&mut self, stack: u16, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
-        let Cargo { source, name, class, request, steps } = cargo;
-        let (at, serial, credit, parked, hot, attempts) = (At::Wants, self.serial(), false, false, false, 0);
-        let withdrawn = false;
-        let (slot, was, host, disk, asked) = (None, TenantId::NOBODY, None, None, Vec::new());
-        self.lines[stack as usize].news = true;
-        Down {
-            stack,
-            name,
-            from,
-            source,
-            tenant,
-            credit,
-            slot,
-            was,
-            host,
-            disk,
-            at,
-            class,
-            request,
-            steps,
-            layers: 0..0,
-            attempts,
-            parked,
-            withdrawn,
-            hot,
-            serial,
-            asked,
-            since: Since::default(),
-        }
+    /// A transfer that has nothing yet.
+    fn new_down(&mut self, stack: u16, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
+        self.groups[stack].queue.note_change();
+        Down::new(stack, from, cargo, tenant, self.serial())
     }
 
     /// Sends a block of the host to the disk, if it is worth it.
@@ -208,19 +186,16 @@ impl Traffic {
         let there = of.disk.is_none() || of.on_disk(name.hash, class);
         let tenant = host.map_or(TenantId::NOBODY, |host| host.owners.owner(source.id()));
         let going = self.downs.has((stack, name.hash));
-        if there || self.phase.is_closed() || going || self.is_purging(tenant) {
+        if there || self.is_closed() || going || self.is_purging(tenant) {
             return None;
         }
         let (slot, was) = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
-        let (host, disk) = (Some(source.id().0), Some(slot));
-        let down = Down { host, disk, slot: disk, was, ..self.down(stack, Tier::Host, cargo, tenant) };
+        let mut down = self.new_down(stack, Tier::Host, cargo, tenant);
+        down.has_host(source.id().0);
+        down.gets_slot(slot, was);
         let key = self.downs.insert(down);
         inner.entered(1);
-        let line = &mut self.lines[stack as usize];
-        match source {
-            Have::Owned(_) => line.sinking += 1,
-            Have::Held(_) | Have::Leased(_) => line.written += 1,
-        }
+        self.groups[stack].on_their_way.host_block_sent(source);
         self.queue_down(inner, key, Path::HostToDisk);
         Some(key)
     }
@@ -228,10 +203,10 @@ impl Traffic {
     /// The flight has its host block.
     pub(crate) fn take_off(&mut self, inner: &Inner, key: u32, host: u32) {
         if let Some(down) = self.downs.get_mut(key) {
-            down.host = Some(host);
-            let stack = down.stack;
-            let line = &mut self.lines[stack as usize];
-            (line.landing, line.news) = (line.landing + 1, true);
+            down.has_host(host);
+            let stack = down.group();
+            self.groups[stack].on_their_way.landing_begun();
+            self.groups[stack].queue.note_change();
             self.note_staged(inner, stack, host, Id::Down(key));
             self.queue_down(inner, key, Path::DeviceToHost);
         }
@@ -242,10 +217,9 @@ impl Traffic {
             return self.queue_layers(inner, key);
         }
         let Some(down) = self.downs.get_mut(key) else { return };
-        let bytes = inner.stack(down.stack).block_bytes;
-        let (class, request) = (down.class, down.request);
-        let at = self.enqueue(inner, (path, 0), class, request, bytes, Id::Down(key));
-        self.downs[key].at = at;
+        let bytes = inner.stack(down.group()).block_bytes;
+        let (class, request) = (down.class(), down.request());
+        self.enqueue(inner, (path, 0), class, request, bytes, Id::Down(key));
     }
 
     /// Its turn has come.
@@ -254,39 +228,49 @@ impl Traffic {
             self.started_below(inner, key, path);
         }
         let Some(down) = self.downs.get_mut(key) else { return };
-        let stack = inner.stack(down.stack);
-        down.at = At::Moving;
+        let stack = inner.stack(down.group());
+        down.starts();
         let token = Id::Down(key).token();
-        let (Some(memory), Some(host)) = (&stack.memory, down.host) else { return };
+        let (Some(memory), Some(host)) = (&stack.memory, down.host()) else { return };
         let started = match path {
             Path::DeviceToHost => memory.write(host).ok().map(|guard| {
-                let copy =
-                    Copy::new(token, down.source.id(), HostSide::Write(guard), down.layers.clone(), false);
-                self.out.copy(&mut self.spare, stack.mover.blocks_at_once(), (down.stack, path), copy);
+                let copy = Copy::new(
+                    token,
+                    down.source().id(),
+                    HostSide::Write(guard),
+                    down.layers().clone(),
+                    false,
+                );
+                self.out.copy(
+                    &mut self.scratch.copies,
+                    stack.mover.blocks_at_once(),
+                    (down.group(), path),
+                    copy,
+                );
             }),
-            _ => match (memory.read(host), &stack.disk, down.disk.take()) {
+            _ => match (memory.read(host), &stack.disk, down.starts_write()) {
                 (Ok(bytes), Some(disk), Some(slot)) => {
-                    let name = Name { owner: inner.tenants.names.id(down.tenant), ..down.name };
+                    let name = Name { owner: inner.tenants.names.id(down.tenant()), ..down.name() };
                     let landing = inner.landing().of_write(token);
                     let write = DiskWrite { token, slot, name, bytes, landing };
                     let check = inner.rules.verify_host.then(|| Arc::clone(memory));
-                    self.out.write(Arc::clone(disk), write, check, down.request);
+                    self.out.write(Arc::clone(disk), write, check, down.request());
                     Some(())
                 }
                 (_, _, slot) => {
-                    down.disk = slot;
+                    down.keeps_slot(slot);
                     None
                 }
             },
         };
         if started.is_none() {
-            let (of, tenant) = (down.stack, down.tenant);
-            let staged = down.host.take_if(|_| stack.host.is_none());
+            let (of, tenant) = (down.group(), down.tenant());
+            let staged = if stack.host.is_none() { down.leaves_host() } else { None };
             self.transfer_busy(inner, Id::Down(key), path, bytes, About::of(of, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Busy));
             // A device that was given up still uses it: the last one to be tried again, as for reads.
             let staged = staged.filter(|staged| !self.hand_to_purge(tenant, Piece::Staged(of, *staged)));
-            self.lines[of as usize].staging.splice(0..0, staged);
+            staged.into_iter().for_each(|staged| self.groups[of].staging.give_to_end(staged));
         }
     }
 }

@@ -22,33 +22,36 @@ impl Traffic {
     /// A part of it has ended.
     pub(crate) fn land_down(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
         let is_unwanted = |down: &Down| {
-            down.withdrawn || self.is_purging(down.tenant) || self.is_forgotten(down.stack, down.name.hash)
+            down.is_withdrawn()
+                || self.is_purging(down.tenant())
+                || self.is_forgotten(down.group(), down.name().hash)
         };
         let unwanted = self.downs.get(key).is_some_and(is_unwanted);
         // What has been written to the disk is known there: it will be found, and go then.
         if path == Path::DeviceToHost && unwanted {
             // One that ended well has moved, as any.
             if let (Err(failure), Some(down)) = (outcome, self.downs.get(key)) {
-                inner.counts.failed(path, failure.cause, About::of(down.stack, down.tenant));
+                inner.counts.failed(path, failure.cause, About::of(down.group(), down.tenant()));
             }
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
+        let closed = self.is_closed();
         let Some(down) = self.downs.get_mut(key) else { return };
-        let stack = inner.stack(down.stack);
+        let stack = inner.stack(down.group());
         if path == Path::DeviceToHost && outcome.is_ok() {
-            down.layers.start = down.layers.end;
-            if down.layers.start < stack.layers {
+            down.copied();
+            if down.layers().start < stack.layers {
                 return self.queue_layers(inner, key);
             }
         }
         match (outcome, path, &stack.host) {
             (Ok(()), Path::DeviceToHost, Some(host)) => {
-                let (name, tenant) = (down.name, down.tenant);
-                let class = below(stack.device.class(down.source.id()));
-                down.credit = false;
+                let (name, tenant) = (down.name(), down.tenant());
+                let class = below(stack.device.class(down.source().id()));
+                down.spends_credit();
                 // Idleness goes on: it is the device's use that counts.
-                let used = last_used(&stack.device, down.source, inner.now());
-                let (landed, on) = (down.host.take(), down.stack);
+                let used = last_used(&stack.device, down.source(), inner.now());
+                let (landed, on) = (down.leaves_host(), down.group());
                 let kept = landed.and_then(|block| host.register(BlockId(block), name, tenant, class));
                 self.ended_down(inner, key, Ok(()));
                 if let Some(block) = kept {
@@ -57,8 +60,8 @@ impl Traffic {
                 }
             }
             // Staged: on to the disk, unless a purge has its slot.
-            (Ok(()), Path::DeviceToHost, None) if down.disk.is_none() => {
-                let tenant = down.tenant;
+            (Ok(()), Path::DeviceToHost, None) if down.unwritten().is_none() => {
+                let tenant = down.tenant();
                 match self.give_slot(inner, key, tenant) {
                     true => self.queue_down(inner, key, Path::HostToDisk),
                     false => self.without_slot(inner, key),
@@ -66,39 +69,35 @@ impl Traffic {
             }
             (Ok(()), Path::DeviceToHost, None) => self.queue_down(inner, key, Path::HostToDisk),
             (Ok(()), _, host) => {
-                let tenant = down.tenant;
-                let of = if down.from == Tier::Host { host.as_ref() } else { Some(&stack.device) };
-                if let (Some(of), Some(slot)) = (of, down.slot) {
-                    stack.classify_slot(slot, down.name.hash, of.class(down.source.id()));
+                let tenant = down.tenant();
+                let of = if down.from() == Tier::Host { host.as_ref() } else { Some(&stack.device) };
+                if let (Some(of), Some(slot)) = (of, down.slot()) {
+                    stack.classify_slot(slot, down.name().hash, of.class(down.source().id()));
                 }
-                if let Some(slot) = down.slot {
+                if let Some(slot) = down.slot() {
                     stack.disk_owners.stir(slot);
                 }
                 self.look_again(tenant);
                 self.ended_down(inner, key, Ok(()));
             }
             (Err(failure), ..) => {
-                inner.counts.failed(path, failure.cause, About::of(down.stack, down.tenant));
+                inner.counts.failed(path, failure.cause, About::of(down.group(), down.tenant()));
                 if path == Path::HostToDisk {
                     // One whose bytes are not the block's has not been written.
                     let written = failure.cause != Cause::Mismatch;
-                    let tenant = if written { down.tenant } else { TenantId::NOBODY };
-                    let was = std::mem::take(&mut down.was);
+                    let tenant = if written { down.tenant() } else { TenantId::NOBODY };
+                    let was = down.write_failed();
                     self.purges.note_left([tenant, was], failure.cause == Cause::Lost);
                 }
                 // The slot was the port's, and is gone.
-                let again = failure.retryable && !down.parked && path == Path::DeviceToHost;
+                let again = failure.retryable && !down.is_quarantined() && path == Path::DeviceToHost;
                 // Another volume may take it.
                 let lost = matches!(failure.cause, Cause::Lost | Cause::Away) && path == Path::HostToDisk;
-                if (again || lost)
-                    && !unwanted
-                    && down.attempts < inner.rules.retries
-                    && !self.phase.is_closed()
-                {
-                    down.attempts += 1;
+                if (again || lost) && !unwanted && down.may_try_again(inner.rules.retries) && !closed {
+                    down.tries_again();
                     if lost {
-                        let tenant = down.tenant;
-                        if let Some(lost) = down.slot.take() {
+                        let tenant = down.tenant();
+                        if let Some(lost) = down.loses_slot() {
                             stack.disk_owners.hand_over(lost, TenantId::NOBODY);
                         }
                         // It has been admitted.
@@ -107,8 +106,8 @@ impl Traffic {
                         }
                         return self.queue_down(inner, key, path);
                     }
-                    down.at = At::Pausing;
-                    let serial = down.serial;
+                    down.pauses();
+                    let serial = down.serial();
                     let again = inner.due_in(inner.rules.retry_after);
                     self.due(again, Waits::Retry(Id::Down(key), serial));
                 } else {
@@ -120,7 +119,7 @@ impl Traffic {
 
     /// The pause before another attempt is over.
     pub(crate) fn resume_down(&mut self, inner: &Inner, key: u32, serial: u64) {
-        let same = |down: &Down| down.serial == serial && matches!(down.at, At::Pausing);
+        let same = |down: &Down| down.serial() == serial && matches!(down.at(), At::Pausing);
         if self.downs.get(key).is_some_and(same) {
             self.queue_down(inner, key, Path::DeviceToHost);
         }
@@ -129,8 +128,8 @@ impl Traffic {
     /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
     pub(crate) fn park_down(&mut self, inner: &Inner, key: u32) {
         if let Some(down) = self.downs.get_mut(key) {
-            down.parked = true;
-            inner.counts.parked(Path::DeviceToHost, About::of(down.stack, down.tenant));
+            down.quarantine();
+            inner.counts.parked(Path::DeviceToHost, About::of(down.group(), down.tenant()));
         }
     }
 
@@ -139,20 +138,20 @@ impl Traffic {
         if let Some(down) = self.downs.get(key) {
             // What is called off nobody is to have any more: its tenant's blocks go, or all do.
             if failure.cause != Cause::Cancelled {
-                inner.counts.goes_no_further(down.source, down.from);
+                inner.counts.goes_no_further(down.source(), down.from());
             }
             // Called off: what has moved is counted where it lands, and what is late for whoever has asked was counted then.
-            match down.at {
+            match down.at() {
                 At::Moving => {}
-                _ if down.asked.iter().any(|asked| self.is_late(*asked)) => {}
+                _ if down.asked().iter().any(|asked| self.is_late(*asked)) => {}
                 At::Queued(path, _) => {
-                    inner.counts.failed(path, failure.cause, About::of(down.stack, down.tenant))
+                    inner.counts.failed(path, failure.cause, About::of(down.group(), down.tenant()))
                 }
                 At::Wants | At::Pausing | At::Behind | At::Gated(_) => {
                     inner.counts.failed(
                         Path::DeviceToHost,
                         failure.cause,
-                        About::of(down.stack, down.tenant),
+                        About::of(down.group(), down.tenant()),
                     );
                 }
             }
@@ -164,45 +163,50 @@ impl Traffic {
     pub(crate) fn ended_down(&mut self, inner: &Inner, key: u32, outcome: Result<(), Cause>) {
         let down = self.downs.remove(key);
         inner.left(1);
-        let of = inner.stack(down.stack);
-        give_credit(of, down.tenant, down.credit);
-        if down.from == Tier::Device {
-            let waits = matches!(down.at, At::Wants | At::Gated(_));
-            self.lines[down.stack as usize].landing -= u32::from(!waits);
+        let of = inner.stack(down.group());
+        give_credit(of, down.tenant(), down.has_credit());
+        if down.from() == Tier::Device {
+            let waits = matches!(down.at(), At::Wants | At::Gated(_));
+            if !waits {
+                self.groups[down.group()].on_their_way.landing_over();
+            }
         }
-        if down.parked {
-            match (down.from, down.source) {
-                (Tier::Device, Have::Owned(_)) => self.lines[down.stack as usize].draining -= 1,
+        if down.is_quarantined() {
+            match (down.from(), down.source()) {
+                (Tier::Device, Have::Owned(_)) => {
+                    self.groups[down.group()].on_their_way.device_victim_ended()
+                }
                 (Tier::Device, _) => {}
-                (_, Have::Owned(_)) => self.lines[down.stack as usize].sinking -= 1,
-                _ => self.lines[down.stack as usize].written -= 1,
+                (_, source) => self.groups[down.group()].on_their_way.host_block_ended(source),
             }
-            self.slot_left(inner, down.stack, down.disk, down.was);
+            self.slot_left(inner, down.group(), down.unwritten(), down.slot_was());
             self.park_ends_down(inner, &down);
-            for asked in down.asked {
-                self.offload_answered(asked, outcome);
+            for asked in down.asked() {
+                self.offload_answered(*asked, outcome);
             }
-            return self.forget_again(inner, down.stack, down.name.hash);
+            return self.forget_again(inner, down.group(), down.name().hash);
         }
-        self.slot_left(inner, down.stack, down.disk, down.was);
-        if let Some(slot) = down.slot.filter(|_| outcome.is_err() && down.disk.is_none()) {
+        self.slot_left(inner, down.group(), down.unwritten(), down.slot_was());
+        if let Some(slot) = down.slot().filter(|_| outcome.is_err() && down.unwritten().is_none()) {
             // The port has freed it, and another flight may have taken it already, and ended.
-            let flies =
-                self.downs.iter().any(|(_, other)| other.stack == down.stack && other.slot == Some(slot));
+            let flies = self
+                .downs
+                .iter()
+                .any(|(_, other)| other.group() == down.group() && other.slot() == Some(slot));
             let stored = of.disk.as_ref().is_some_and(|disk| disk.pool().registered(slot).is_some());
             if !flies && !stored {
                 of.disk_owners.hand_over(slot, TenantId::NOBODY);
             }
         }
-        match (down.from, down.source) {
+        match (down.from(), down.source()) {
             (Tier::Device, source) => {
-                if let Some(host) = down.host {
-                    self.freed_host_by(inner, down.stack, down.tenant, host);
+                if let Some(host) = down.host() {
+                    self.freed_host_by(inner, down.group(), down.tenant(), host);
                 }
                 match source {
                     Have::Owned(block) => {
-                        self.lines[down.stack as usize].draining -= 1;
-                        self.freed_by(inner, down.stack, down.tenant, block);
+                        self.groups[down.group()].on_their_way.device_victim_ended();
+                        self.freed_by(inner, down.group(), down.tenant(), block);
                     }
                     kept => {
                         // What has failed for good is tried again when the block must go, and not before each iteration.
@@ -214,12 +218,12 @@ impl Traffic {
                 }
             }
             (_, Have::Owned(block)) => {
-                self.lines[down.stack as usize].sinking -= 1;
-                self.freed_host_by(inner, down.stack, down.tenant, block.0);
+                self.groups[down.group()].on_their_way.host_block_ended(down.source());
+                self.freed_host_by(inner, down.group(), down.tenant(), block.0);
             }
             (_, kept) => {
-                let line = &mut self.lines[down.stack as usize];
-                line.written -= 1;
+                let group = &mut self.groups[down.group()];
+                group.on_their_way.host_block_ended(kept);
                 if let Some(host) = &of.host {
                     if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
                         host.ages.set_clean(kept_ref(kept));
@@ -232,19 +236,19 @@ impl Traffic {
                         let _ = host.pool.unregister(kept_ref(kept));
                     }
                     if host.pool.evictable(kept_ref(kept)).is_some() {
-                        line.full = None;
+                        group.waiting_for_host.not_full();
                     }
                 }
             }
         }
-        inner.counts.offloaded(down.from, outcome);
-        for asked in down.asked {
-            self.offload_answered(asked, outcome);
+        inner.counts.offloaded(down.from(), outcome);
+        for asked in down.asked() {
+            self.offload_answered(*asked, outcome);
         }
-        if down.hot && outcome.is_ok() && matches!(down.source, Have::Owned(_)) {
-            self.note_hot(inner, down.stack, down.name);
+        if down.is_hot() && outcome.is_ok() && down.is_victim() {
+            self.note_hot(inner, down.group(), down.name());
         }
-        self.forget_again(inner, down.stack, down.name.hash);
+        self.forget_again(inner, down.group(), down.name().hash);
     }
 }
 

@@ -24,8 +24,8 @@ impl Traffic {
         let name = (stack, hash);
         if let Some(key) = self.downs.find(name) {
             self.forgotten.insert(name);
-            self.lines[stack as usize].grounded.retain(|waits| *waits != key);
-            let at = self.downs.get(key).map(|down| down.at);
+            self.groups[stack].waiting_for_host.remove(key);
+            let at = self.downs.get(key).map(|down| down.at());
             if at.is_some_and(|at| self.recall(at)) {
                 self.ended_down(inner, key, Err(Cause::Cancelled));
             }

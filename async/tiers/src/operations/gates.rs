@@ -51,7 +51,7 @@ impl Traffic {
             return self.watch_gates(inner, inner.rules.offload_deadline);
         }
         match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
-            Some(flight) => self.downs[flight].asked.extend(asked),
+            Some(flight) => asked.iter().for_each(|asked| self.downs[flight].asked_by(*asked)),
             None => {
                 let of = inner.stack(stack);
                 let why = self.why_refused(Path::DeviceToHost, class);
@@ -60,7 +60,7 @@ impl Traffic {
                 let Some(asked) = asked else { return };
                 match self.downs.find((stack, name.hash)) {
                     // Somebody else has asked for it, too.
-                    Some(flight) => self.downs[flight].asked.push(asked),
+                    Some(flight) => self.downs[flight].asked_by(asked),
                     None if !wanted => self.offload_there(asked),
                     None => self.offload_refused(inner, asked, why),
                 }
@@ -96,7 +96,7 @@ impl Traffic {
     pub(crate) fn expect_iteration(&mut self, inner: &Inner) {
         let waits = || self.queues.iter().any(|queue| queue.waiting() > 0);
         let Some(idle) = inner.rules.idle_engine_after else { return };
-        if self.expected_after.is_none() && self.allowance.is_limited() && waits() {
+        if self.expected_after.is_none() && self.queues.is_limited() && waits() {
             self.expected_after = Some((self.clock.iteration(), self.clock.is_running()));
             self.due(inner.due_in(idle), Waits::Iteration);
         }
@@ -107,7 +107,7 @@ impl Traffic {
         // One that ran then may have ended a moment ago: the time begins anew.
         let since = self.expected_after.take();
         if since == Some((self.clock.iteration(), false)) && !self.clock.is_running() {
-            self.allowance.lift();
+            self.queues.lift_budget();
         }
     }
 

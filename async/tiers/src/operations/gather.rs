@@ -8,7 +8,7 @@ use kvstrata_core::BlockId;
 impl Traffic {
     pub(crate) fn take_at_once(&mut self, inner: &Inner, stack: u16, count: usize) -> Option<Vec<BlockId>> {
         let pool = &inner.stack(stack).device.pool;
-        if self.phase.refuses() || !self.lines[stack as usize].is_empty() || pool.available() < count {
+        if self.refuses() || !self.groups[stack].queue.is_empty() || pool.available() < count {
             return None;
         }
         let mut got = Vec::with_capacity(count);
@@ -47,7 +47,7 @@ impl Traffic {
             if wanted == 0 {
                 return false;
             }
-            let mut victims = std::mem::take(&mut self.victims);
+            let mut victims = std::mem::take(&mut self.scratch.victims);
             self.evict(inner, stack, wanted, got.len() + draining.min(missing), &mut victims);
             let (before, all) = (got.len(), got.len() + victims.len());
             for (block, hash) in victims.drain(..) {
@@ -56,7 +56,7 @@ impl Traffic {
                     got.push(block);
                 }
             }
-            self.victims = victims;
+            self.scratch.victims = victims;
             if got.len() == before || waits && got.len() < all {
                 return false;
             }

@@ -24,8 +24,8 @@ impl Traffic {
                     }
                     self.land_one(inner, token, path, layers, outcome);
                 }
-                if self.spare.len() < MOST_SPARE {
-                    self.spare.push(list);
+                if self.scratch.copies.len() < MOST_SPARE {
+                    self.scratch.copies.push(list);
                 }
             }
             Landed::Read(token, outcome) => {
@@ -50,8 +50,8 @@ impl Traffic {
     ) {
         let id = Id::of(token);
         let stack = match id {
-            Id::Up(key) => self.ups.get(key).map(|up| up.stack),
-            Id::Down(key) => self.downs.get(key).map(|down| down.stack),
+            Id::Up(key) => self.ups.get(key).map(|up| up.group()),
+            Id::Down(key) => self.downs.get(key).map(|down| down.group()),
         };
         let Some(stack) = stack else { return };
         self.transfer_ended(inner, id, path, inner.stack(stack).bytes_of(&layers), outcome);
@@ -76,7 +76,7 @@ impl Traffic {
         bytes: u64,
         outcome: Result<(), Failure>,
     ) {
-        self.queues[path as usize].ended(bytes);
+        self.queues.ended(path, bytes);
         inner.counts.moved(path, bytes, outcome);
         self.moved(inner, path, if outcome.is_ok() { bytes } else { 0 });
         let now = self.when(inner);

@@ -85,12 +85,12 @@ impl Traffic {
 
     /// One block, whether there is room in the queue or not: no more than the device has can come.
     fn offload_whole(&mut self, inner: &Inner, (stack, key): (u16, u32), cargo: Cargo) {
-        let flight = if self.phase.is_closed() { None } else { self.send_down(inner, stack, cargo) };
+        let flight = if self.is_closed() { None } else { self.send_down(inner, stack, cargo) };
         match flight {
-            Some(flight) => self.downs[flight].asked.push(key),
+            Some(flight) => self.downs[flight].asked_by(key),
             None => {
                 let_go(&inner.stack(stack).device, cargo.source, inner.now());
-                let why = if self.phase.is_closed() { Refusal::Closed } else { Refusal::Room };
+                let why = if self.is_closed() { Refusal::Closed } else { Refusal::Room };
                 self.offload_refused(inner, key, why);
             }
         }
@@ -99,11 +99,11 @@ impl Traffic {
     /// Calls a flight down back, if it has not begun to move; waits for it otherwise.
     pub(crate) fn call_back(&mut self, inner: &Inner, key: u32, stack: u16, hash: SequenceHash) {
         let Some(flight) = self.downs.find((stack, hash)) else { return };
-        let Some((at, source)) = self.downs.get(flight).map(|down| (down.at, down.source)) else {
+        let Some((at, source)) = self.downs.get(flight).map(|down| (down.at(), down.source())) else {
             return;
         };
         if !matches!(source, Have::Owned(_)) && self.recall(at) {
-            self.lines[stack as usize].grounded.retain(|waits| *waits != flight);
+            self.groups[stack].waiting_for_host.remove(flight);
             return self.down_failed(inner, flight, Failure::of(Cause::Cancelled));
         }
         // A request waits for it: with what is left of its way it waits for no iteration's budget.
@@ -140,7 +140,7 @@ impl Traffic {
             let name = host.name(block.id, hash);
             self.offloadings[key as usize].left += 1;
             match self.sink(inner, stack, Cargo::new(source, name, Class::Offload)) {
-                Some(flight) => self.downs[flight].asked.push(key),
+                Some(flight) => self.downs[flight].asked_by(key),
                 None => {
                     let_go(host, source, inner.now());
                     self.offload_refused(inner, key, Refusal::Room);
@@ -154,8 +154,10 @@ impl Traffic {
     pub(crate) fn join_down(&mut self, key: u32, stack: u16, hash: SequenceHash, from: Option<Tier>) -> bool {
         let flight = self.downs.find((stack, hash));
         let down = flight.and_then(|flight| self.downs.get_mut(flight));
-        let Some(down) = down.filter(|down| from.is_none_or(|from| down.from == from)) else { return false };
-        down.asked.push(key);
+        let Some(down) = down.filter(|down| from.is_none_or(|from| down.from() == from)) else {
+            return false;
+        };
+        down.asked_by(key);
         self.offloadings[key as usize].left += 1;
         true
     }
@@ -180,9 +182,9 @@ impl Traffic {
     /// Counts the blocks that somebody has waited for in vain, where they are; those that wait for a gate are not counted again when that is
     /// given up.
     fn count_late(&self, inner: &Inner, key: u32) {
-        let flying = self.downs.iter().filter(|(_, down)| down.asked.contains(&key));
+        let flying = self.downs.iter().filter(|(_, down)| down.asked().contains(&key));
         let gated = self.gated.iter().filter(|waiter| waiter.is_copy_for(key));
-        let flying = flying.map(|(_, down)| (down.path(), About::of(down.stack, down.tenant)));
+        let flying = flying.map(|(_, down)| (down.path(), About::of(down.group(), down.tenant())));
         let late = flying.chain(gated.map(|_| (Path::DeviceToHost, About::default())));
         late.for_each(|(path, whose)| inner.counts.failed(path, Cause::Deadline, whose));
     }
@@ -205,7 +207,7 @@ impl Traffic {
 
     /// Why a copy that was asked for has not begun.
     pub(crate) fn why_refused(&self, path: Path, class: Class) -> Refusal {
-        match (self.phase.is_closed(), self.has_room(path, class)) {
+        match (self.is_closed(), self.has_room(path, class)) {
             (true, _) => Refusal::Closed,
             (_, false) => Refusal::Queue,
             _ => Refusal::Room,

@@ -4,13 +4,12 @@ use crate::engine::found::{Found, Place};
 use crate::engine::inner::Inner;
 use crate::engine::notices::{About, Notice};
 use crate::state::{
-    At, Link, OnboardOptions, Onboarding, Progress, Shares, Source, Traffic, Up, Waits, Want, Wants, Whose,
+    At, Link, OnboardOptions, Onboarding, Progress, Shares, Source, Traffic, Up, Waits, Want, Wants,
 };
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class};
 use kvstrata_core::{BlockRef, SequenceHash, TenantId};
 use kvstrata_ffi::disk::Name;
-use std::collections::VecDeque;
 
 impl Traffic {
     /// Begins it but for the lines, which it is to get into for what it wants of them. None: nothing begins any more.
@@ -22,7 +21,7 @@ impl Traffic {
         options: OnboardOptions,
         wants: &mut Wants,
     ) -> Option<u32> {
-        if self.phase.refuses() && !beyond.is_empty() {
+        if self.refuses() && !beyond.is_empty() {
             beyond.into_iter().rev().for_each(|found| self.release_found(inner, stack, found));
             return None;
         }
@@ -46,19 +45,11 @@ impl Traffic {
             match wanted {
                 Some(Some(flight)) => {
                     // Of one tenant: of more only where hashes are not salted.
-                    let tenant = self.ups[flight].tenant;
-                    let same = |of: &&mut Want| (of.stack, of.tenant) == (stack, tenant);
-                    match wants.parts.iter_mut().rev().find(same) {
-                        Some(Want { need, whose: Whose::Flights(flights), .. }) => {
-                            flights.push_back(flight);
-                            *need += 1;
-                        }
-                        _ => {
-                            let mut flights = VecDeque::with_capacity(blocks);
-                            flights.push_back(flight);
-                            let whose = Whose::Flights(flights);
-                            wants.parts.push(Want { stack, need: 1, tenant, got: Vec::new(), whose });
-                        }
+                    let tenant = self.ups[flight].tenant();
+                    let same = |of: &&mut Want| (of.group(), of.tenant()) == (stack, tenant);
+                    let added = wants.parts.iter_mut().rev().find(same).is_some_and(|of| of.add(flight));
+                    if !added {
+                        wants.parts.push(Want::of_transfer((stack, tenant), flight, blocks));
                     }
                 }
                 Some(None) => self.note_joined(key, wants),
@@ -85,7 +76,7 @@ impl Traffic {
         let Some(last) = of.wanted.last() else { return true };
         let tenant = match last.state {
             Progress::Here(block) => owners.owner(block.id),
-            Progress::Coming(flight) => self.ups[flight].tenant,
+            Progress::Coming(flight) => self.ups[flight].tenant(),
             Progress::Failed(_) => return true,
         };
         shares.has_room(owners, there, tenant)
@@ -100,7 +91,7 @@ impl Traffic {
         else {
             return;
         };
-        let entry = self.ups[flight].entry;
+        let entry = self.ups[flight].entry();
         if self.held.has(entry) && !wants.joined.contains(&entry) {
             wants.joined.push(entry);
         }
@@ -130,7 +121,7 @@ impl Traffic {
         let index = self.onboardings[key as usize].wanted.len() as u32;
         let link = Link { onboarding: key, index };
         if let Some(flight) = self.ups.find((stack, hash)) {
-            if self.is_purging(self.ups[flight].tenant) {
+            if self.is_purging(self.ups[flight].tenant()) {
                 source.into_iter().for_each(|source| self.put_down(inner, stack, source));
                 return None;
             }
@@ -173,9 +164,8 @@ impl Traffic {
             return None;
         }
         let step = options.layers.unwrap_or(layers).max(1);
-        let mut up = Up::new(stack, found.name, source, options.class, options.request, step);
-        up.tenant = tenant;
-        up.serial = self.serial();
+        let (whose, serial) = ((options.class, options.request), self.serial());
+        let up = Up::new((stack, found.name), source, tenant, whose, step, serial);
         let flight = self.ups.insert(up);
         inner.entered(1);
         self.join(key, flight, layers);
@@ -202,15 +192,14 @@ impl Traffic {
     /// Makes a flight more urgent, if it is less so.
     pub(crate) fn promote(&mut self, inner: &Inner, flight: u32, class: Class) {
         let Some(up) = self.ups.get_mut(flight) else { return };
-        if class < up.class {
-            let before = std::mem::replace(&mut up.class, class);
-            let (at, aside, stack) = (up.at, up.is_aside(), up.stack);
+        if let Some(before) = up.promote(class) {
+            let (at, aside, stack) = (up.at(), up.waits_for_queue(), up.group());
             // What hurries may have left it out as a guess.
-            self.lines[stack as usize].news = true;
+            self.groups[stack].queue.note_change();
             self.guess_over(before, flight);
             self.wait_no_more(flight);
             if let At::Queued(path, ticket) = at {
-                self.queues[path as usize].promote(ticket, class);
+                self.queues.promote(path, ticket, class);
             } else if aside {
                 self.queue_or_aside(inner, flight);
             }

@@ -31,12 +31,11 @@ impl Traffic {
             return;
         };
         let link = Link { onboarding, index: of.wanted.len() as u32 };
-        let next = up.first.replace(link);
+        let next = up.joined_by(link, !of.layers_left.is_empty());
         of.wanted.push(Wanted { state: Progress::Coming(flight), next, before: None });
         of.coming += 1;
-        let landed = up.landed.min(layers) as usize;
+        let landed = up.landed().min(layers) as usize;
         of.layers_left.iter_mut().skip(landed).for_each(|left| *left += 1);
-        up.announced |= !of.layers_left.is_empty();
         self.joined(next, |wanted| wanted.before = Some(link));
         self.joined_behind(link, flight);
     }
@@ -46,7 +45,7 @@ impl Traffic {
         let next = |link: &Link| {
             self.onboardings.get(link.onboarding as usize)?.wanted.get(link.index as usize)?.next
         };
-        iter::successors(up.first, next)
+        iter::successors(up.first(), next)
     }
 
     /// Whether the block right before a wanted one is wanted too, and comes by this flight.
@@ -106,9 +105,9 @@ impl Traffic {
         for wanted in &of.wanted {
             if let Progress::Coming(flight) = wanted.state
                 && let Some(up) = self.ups.get(flight)
-                && !matches!(up.at, At::Behind)
+                && !matches!(up.at(), At::Behind)
             {
-                inner.counts.failed(up.source.path(), Cause::Deadline, About::of(up.stack, up.tenant));
+                inner.counts.failed(up.source().path(), Cause::Deadline, About::of(up.group(), up.tenant()));
             }
         }
         let link = Link { onboarding: key, index: index as u32 };
@@ -141,11 +140,8 @@ impl Traffic {
         let wanted = &mut of.wanted[index];
         let (before, next) = (wanted.before.take(), wanted.next.take());
         wanted.state = Progress::Failed(cause);
-        up.left_by = cause;
+        up.left_by_waiter(cause, before.is_none(), next);
         of.coming -= usize::from(index < of.first_failed);
-        if before.is_none() {
-            up.first = next;
-        }
         self.joined(before, |wanted| wanted.next = next);
         self.joined(next, |wanted| wanted.before = before);
         self.drop_if_unwanted(inner, flight);
@@ -153,7 +149,7 @@ impl Traffic {
 
     /// Layers of a flight have landed: whoever waits for a layer may go on.
     pub(crate) fn layers_landed(&mut self, flight: u32, layers: Range<u32>) {
-        let mut next = self.ups.get(flight).and_then(|up| up.first);
+        let mut next = self.ups.get(flight).and_then(|up| up.first());
         while let Some(link) = next {
             let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
             let range = layers.start as usize..(layers.end as usize).min(of.layers_left.len());

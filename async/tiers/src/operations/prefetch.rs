@@ -35,7 +35,7 @@ impl Traffic {
         tenant: TenantId,
     ) -> u64 {
         let number = self.serial();
-        if inner.rules.prefetch_blocks == 0 || self.phase.refuses() {
+        if inner.rules.prefetch_blocks == 0 || self.refuses() {
             return number;
         }
         // More than the device has cannot be there at a time; nor is a hint to keep more memory than that.
@@ -60,7 +60,7 @@ impl Traffic {
     /// A victim of the device that was used often: from when it is below it may come up again.
     pub(crate) fn note_leaving(&mut self, inner: &Inner, stack: u16, name: Name) {
         match self.downs.find((stack, name.hash)).and_then(|key| self.downs.get_mut(key)) {
-            Some(down) => down.hot = true,
+            Some(down) => down.note_hot(),
             None => self.note_hot(inner, stack, name),
         }
     }
@@ -76,7 +76,7 @@ impl Traffic {
 
     pub(crate) fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
         self.guesses.hints.retain(|hint| hint.number != number);
-        let of_hint = |key: &u32| self.ups.get(*key).is_some_and(|up| up.request == number);
+        let of_hint = |key: &u32| self.ups.get(*key).is_some_and(|up| up.request() == number);
         let flights: Vec<u32> = self.guesses.flights.iter().copied().filter(of_hint).collect();
         flights.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
@@ -88,7 +88,7 @@ impl Traffic {
     }
 
     pub(crate) fn recall_guess(&mut self, inner: &Inner, key: u32) {
-        let Some(at) = self.ups.get(key).map(|up| up.at) else { return };
+        let Some(at) = self.ups.get(key).map(|up| up.at()) else { return };
         if self.recall(at) {
             self.up_failed(inner, key, Failure::of(Cause::Cancelled));
         }
@@ -118,11 +118,11 @@ impl Traffic {
     /// one never comes back for its sake.
     fn is_next_cold(&mut self, inner: &Inner, stack: u16) -> bool {
         let of = inner.stack(stack);
-        if self.lines[stack as usize].draining > 0 {
+        if self.groups[stack].on_their_way.device_victims() > 0 {
             return false;
         }
-        of.device.pool.next_victims(1, &mut self.next);
-        let next = self.next.pop();
+        of.device.pool.next_victims(1, &mut self.scratch.next_victims);
+        let next = self.scratch.next_victims.pop();
         next.is_some_and(|(block, hash)| {
             of.device.ages.is_clean(block) && !of.is_hot(hash, inner.rules.hot_from)
         })
@@ -130,7 +130,7 @@ impl Traffic {
 
     fn may_guess(&self, inner: &Inner) -> bool {
         self.nobody_waits()
-            && !self.phase.refuses()
+            && !self.refuses()
             && (self.guesses.flights.len() as u32) < inner.rules.prefetch_blocks
     }
 
@@ -186,10 +186,8 @@ impl Traffic {
             self.put_down(inner, stack, source);
             return false;
         };
-        let step = of.layers;
-        let mut up = Up::new(stack, name, source, Class::Prefetch, request, step);
-        up.tenant = tenant;
-        up.serial = self.serial();
+        let serial = self.serial();
+        let up = Up::new((stack, name), source, tenant, (Class::Prefetch, request), of.layers, serial);
         let key = self.ups.insert(up);
         inner.entered(1);
         self.guesses.flights.insert(key);
@@ -207,15 +205,15 @@ impl Traffic {
     /// A block of the device that nobody waits for.
     fn spare_block(&mut self, inner: &Inner, stack: u16, may_evict: bool) -> Option<BlockId> {
         let pool = &inner.stack(stack).device.pool;
-        if pool.allocate_free_ids(1, &mut self.slots).is_ok() {
-            return self.slots.pop();
+        if pool.allocate_free_ids(1, &mut self.scratch.slots).is_ok() {
+            return self.scratch.slots.pop();
         }
         // One that is on its way out will do, when it is out.
-        if !may_evict || self.lines[stack as usize].draining > 0 {
+        if !may_evict || self.groups[stack].on_their_way.device_victims() > 0 {
             return None;
         }
-        pool.evict_ids(1, &mut self.victims);
-        let (block, hash) = self.victims.pop()?;
+        pool.evict_ids(1, &mut self.scratch.victims);
+        let (block, hash) = self.scratch.victims.pop()?;
         let name = inner.stack(stack).device.name(block, hash);
         match self.victim(inner, stack, block, name, Class::Prefetch) {
             Left::Free(block) => Some(block),

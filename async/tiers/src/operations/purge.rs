@@ -32,7 +32,7 @@ impl Traffic {
             match piece {
                 Piece::Device(stack, block) => self.freed(inner, stack, block),
                 Piece::Host(stack, block) => self.freed_host(inner, stack, block),
-                Piece::Staged(stack, block) => self.lines[stack as usize].staging.push(block),
+                Piece::Staged(stack, block) => self.groups[stack].staging.give(block),
                 Piece::Disk(stack, slot) => {
                     let of = inner.stack(stack);
                     give_up_slot(&mut self.out, of, Some(slot));
@@ -84,22 +84,22 @@ impl Traffic {
         // Who releases from now on tells.
         inner.waiting.enter();
         let cancelled = Failure::of(Cause::Cancelled);
-        let ups = self.ups.keys_of(|up| up.tenant == tenant);
-        let downs = self.downs.keys_of(|down| down.tenant == tenant);
+        let ups = self.ups.keys_of(|up| up.tenant() == tenant);
+        let downs = self.downs.keys_of(|down| down.tenant() == tenant);
         let in_flight = ups.len() + downs.len();
-        for stack in 0..self.lines.len() as u16 {
+        for stack in self.groups.numbers() {
             self.dismiss(inner, stack, tenant);
         }
         for key in ups {
-            let Some(at) = self.ups.get(key).map(|up| up.at) else { continue };
+            let Some(at) = self.ups.get(key).map(|up| up.at()) else { continue };
             if self.recall(at) {
                 self.up_failed(inner, key, cancelled);
             }
         }
         for key in downs {
             let Some(down) = self.downs.get(key) else { continue };
-            let (at, stack) = (down.at, down.stack);
-            self.lines[stack as usize].grounded.retain(|waits| *waits != key);
+            let (at, stack) = (down.at(), down.group());
+            self.groups[stack].waiting_for_host.remove(key);
             if self.recall(at) {
                 self.down_failed(inner, key, cancelled);
             }
@@ -109,16 +109,16 @@ impl Traffic {
 
     /// Takes the slots of others' flights that have a block of the tenant's until they are written; the flights get others, or end.
     pub(crate) fn take_slots(&mut self, inner: &Inner, tenant: TenantId) {
-        let has = |down: &Down| down.was == tenant && down.tenant != tenant && down.disk.is_some();
+        let has =
+            |down: &Down| down.slot_was() == tenant && down.tenant() != tenant && down.unwritten().is_some();
         for key in self.downs.keys_of(has) {
             let Some(down) = self.downs.get_mut(key) else { continue };
-            let (at, stack, other) = (down.at, down.stack, down.tenant);
-            (down.slot, down.was) = (None, TenantId::NOBODY);
-            let slot = down.disk.take();
+            let (at, stack, other) = (down.at(), down.group(), down.tenant());
+            let slot = down.gives_slot_up();
             self.slot_left(inner, stack, slot, tenant);
             // One that moves to the staging ends there.
             if !self.give_slot(inner, key, other) && self.recall(at) {
-                self.lines[stack as usize].grounded.retain(|waits| *waits != key);
+                self.groups[stack].waiting_for_host.remove(key);
                 self.without_slot(inner, key);
             }
         }
@@ -127,7 +127,7 @@ impl Traffic {
     /// A purge has taken a flight's slot, and there is no other: called off, which is no failure; but a victim, being another's, is lost.
     pub(crate) fn without_slot(&mut self, inner: &Inner, key: u32) {
         if let Some(down) = self.downs.get(key) {
-            inner.counts.goes_no_further(down.source, down.from);
+            inner.counts.goes_no_further(down.source(), down.from());
         }
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
     }

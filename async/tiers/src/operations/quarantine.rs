@@ -10,7 +10,7 @@
 //!     of staging is parked, what needs some fails (`room.rs`, `up.rs`).
 
 use crate::engine::inner::Inner;
-use crate::state::{Down, Have, Parked, Piece, Source, Traffic, Up};
+use crate::state::{Down, Parked, Piece, Source, Traffic, Up};
 use crate::tier::Tier;
 use kvstrata_core::TenantId;
 
@@ -22,11 +22,11 @@ impl Traffic {
 
     /// What a flight up has had.
     pub(crate) fn park_ends_up(&mut self, inner: &Inner, up: &Up) {
-        let stack = up.stack;
-        if let Some(device) = up.device {
-            self.park_piece(up.tenant, Piece::Device(stack, device), false);
+        let stack = up.group();
+        if let Some(device) = up.device() {
+            self.park_piece(up.tenant(), Piece::Device(stack, device), false);
         }
-        match up.source {
+        match up.source() {
             Source::Host(block) => {
                 let owners = inner.stack(stack).owners(Tier::Host);
                 let tenant = owners.map_or(TenantId::NOBODY, |owners| owners.owner(block.id));
@@ -35,9 +35,9 @@ impl Traffic {
                 owners.iter().for_each(|owners| owners.stir(block.id));
             }
             Source::Disk(_, staged) => {
-                self.put_down(inner, stack, up.source);
+                self.put_down(inner, stack, up.source());
                 if let Some(staged) = staged {
-                    self.park_piece(up.tenant, Piece::Staged(stack, staged), false);
+                    self.park_piece(up.tenant(), Piece::Staged(stack, staged), false);
                 }
             }
         }
@@ -45,13 +45,13 @@ impl Traffic {
 
     /// What a flight down from the device has had.
     pub(crate) fn park_ends_down(&mut self, inner: &Inner, down: &Down) {
-        let (stack, tenant) = (down.stack, down.tenant);
-        let registered = !matches!(down.source, Have::Owned(_));
-        self.park_piece(tenant, Piece::Device(stack, down.source.id()), registered);
+        let (stack, tenant) = (down.group(), down.tenant());
+        let registered = !down.is_victim();
+        self.park_piece(tenant, Piece::Device(stack, down.source().id()), registered);
         if registered {
-            inner.stack(stack).device.owners.stir(down.source.id());
+            inner.stack(stack).device.owners.stir(down.source().id());
         }
-        if let Some(host) = down.host {
+        if let Some(host) = down.host() {
             let piece = match inner.stack(stack).host {
                 Some(_) => Piece::Host(stack, host),
                 None => Piece::Staged(stack, host),

@@ -128,13 +128,13 @@ impl Traffic {
             return Some(Leaving::default());
         }
         let is_own = |block| books.owners.owner(block) == tenant;
-        let looks = self.lines[stack as usize].own_looks.entry((Tier::Device, tenant)).or_default();
+        let looks = self.groups[stack].own_looks.of(Tier::Device, tenant);
         let mut blocks = own_victims(looks, &books.pool, |block| books.owners.owner(block), tenant, short);
         let kept = self.kept_by_choice(inner, stack, short - blocks.len(), is_own);
         blocks.extend(kept.iter().map(|(_, block)| *block));
         let mut copies: Vec<u32> = kept.iter().map(|(key, _)| *key).collect();
         copies.sort_unstable();
-        let others = |key, down: &Down| down.tenant == tenant && copies.binary_search(&key).is_err();
+        let others = |key, down: &Down| down.tenant() == tenant && copies.binary_search(&key).is_err();
         if blocks.len() < short && books.links() && !self.is_copying(inner, stack, others) {
             add_parents(books, tenant, short, &mut blocks);
         }
@@ -182,7 +182,7 @@ impl Traffic {
                 return true;
             }
             let state = state_in_host(host, tenant);
-            let looks = self.lines[stack as usize].own_looks.entry((Tier::Host, tenant)).or_default();
+            let looks = self.groups[stack].own_looks.of(Tier::Host, tenant);
             let owner = |block| host.owners.owner(block);
             let Some(block) = next_own_victim(looks, &host.pool, owner, tenant, state) else { return false };
             // Used meanwhile: then it is found no more.
@@ -202,15 +202,14 @@ impl Traffic {
         }
         if !owners.take(tenant, 1) {
             let state = state_on_disk(disk.pool(), owners, tenant);
-            let line = &mut self.lines[of.number as usize];
-            let looks = line.own_looks.entry((Tier::Disk, tenant)).or_default();
+            let looks = self.groups[of.number].own_looks.of(Tier::Disk, tenant);
             let own = next_own_victim(looks, disk.pool(), |slot| owners.counted(slot), tenant, state);
             // Its credit is the new one's.
             return disk.take_this(own?).map(|slot| (slot, tenant));
         }
         loop {
-            disk.take(1, &mut self.slots);
-            let Some(slot) = self.slots.pop() else {
+            disk.take(1, &mut self.scratch.slots);
+            let Some(slot) = self.scratch.slots.pop() else {
                 owners.give(tenant, 1);
                 return None;
             };
@@ -225,10 +224,9 @@ impl Traffic {
 
     /// A slot for a flight that has none any more. False: there is none.
     pub(crate) fn give_slot(&mut self, inner: &Inner, key: u32, tenant: TenantId) -> bool {
-        let Some(stack) = self.downs.get(key).map(|down| down.stack) else { return false };
+        let Some(stack) = self.downs.get(key).map(|down| down.group()) else { return false };
         let Some((slot, was)) = self.slot_of(inner.stack(stack), tenant) else { return false };
-        let down = &mut self.downs[key];
-        (down.disk, down.slot, down.was) = (Some(slot), Some(slot), was);
+        self.downs[key].gets_slot(slot, was);
         true
     }
 }
@@ -237,7 +235,7 @@ impl Traffic {
     /// Whether a tenant has credits of the host, and all are in use, by what may leave later.
     pub(crate) fn waits_for_host_credit(&self, inner: &Inner, stack: u16, tenant: TenantId) -> bool {
         let Some(host) = &inner.stack(stack).host else { return false };
-        let looks = self.lines[stack as usize].own_looks.get(&(Tier::Host, tenant));
+        let looks = self.groups[stack].own_looks.known(Tier::Host, tenant);
         let vain = looks.is_some_and(|looks| looks.vain == Some(state_in_host(host, tenant)));
         vain && host.owners.limit(tenant) != Some(0)
     }

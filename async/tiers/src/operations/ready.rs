@@ -75,7 +75,7 @@ impl Traffic {
             (looks.seen, looks.passed) = (VictimsSeen::default(), 0);
         }
         let mut left = LOOK.min(2 * window.saturating_sub(looks.ready.queue.len()) + PART);
-        let mut next = std::mem::take(&mut self.next);
+        let mut next = std::mem::take(&mut self.scratch.next_victims);
         while left >= PART && self.looks_of((stack, tier)).ready.queue.len() < window {
             let looks = self.looks_of((stack, tier));
             let before = looks.seen;
@@ -99,7 +99,7 @@ impl Traffic {
                 break;
             }
         }
-        self.next = next;
+        self.scratch.next_victims = next;
     }
 
     /// False: there is no room for its copy now.
@@ -207,10 +207,10 @@ impl Traffic {
         if books.are_of_one_class() || self.looks_of(of).ready.queue.is_empty() {
             return None;
         }
-        let mut next = std::mem::take(&mut self.next);
+        let mut next = std::mem::take(&mut self.scratch.next_victims);
         books.pool.next_victims(1, &mut next);
         let class = next.pop().map(|(block, _)| books.class(block.id));
-        self.next = next;
+        self.scratch.next_victims = next;
         class
     }
 

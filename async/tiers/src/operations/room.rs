@@ -70,10 +70,11 @@ impl Traffic {
         let victim = matches!(source, Have::Owned(_));
         let Some(host) = &of.host else {
             // Urgent reads take theirs when their turn in the queue comes.
-            let reads = self.queues[Path::DiskToDevice as usize].waiting_in(Class::Urgent, stack) as usize;
-            let staging = &mut self.lines[stack as usize].staging;
-            let spare = victim || staging.len() > reads;
-            return match staging.pop_if(|_| spare) {
+            let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, stack) as usize;
+            let staging = &mut self.groups[stack].staging;
+            let spare = victim || staging.free() > reads;
+            let staged = if spare { staging.take() } else { None };
+            return match staged {
                 Some(staged) => Slot::Now(staged),
                 None if self.quarantine.has_all_staging(stack, inner.stack(stack).staging) => Slot::Never,
                 // They come back: whoever has one owns all that it needs.
@@ -82,8 +83,8 @@ impl Traffic {
         };
         // Victims of the device may have the last ones, and nobody else.
         let spared = if victim { 0 } else { inner.rules.host_headroom as usize };
-        if host.pool.free() > spared && host.pool.allocate_free_ids(1, &mut self.slots).is_ok() {
-            return self.slots.pop().map_or(Slot::Never, |slot| Slot::Now(slot.0));
+        if host.pool.free() > spared && host.pool.allocate_free_ids(1, &mut self.scratch.slots).is_ok() {
+            return self.scratch.slots.pop().map_or(Slot::Never, |slot| Slot::Now(slot.0));
         }
         if !victim && !self.may_sink(of, class) {
             // As many are on their way as may wait for the disk.
@@ -92,19 +93,26 @@ impl Traffic {
         if victim && !self.may_wait_below(inner, stack) {
             let slot = self.slot_without_waiting(inner, stack, class);
             // What lands is the host's next victim.
-            let lands = self.lines[stack as usize].landing > 0;
+            let lands = self.groups[stack].on_their_way.landing() > 0;
             return if matches!(slot, Slot::Never) && lands { Slot::Soon } else { slot };
         }
         // Before the look and behind it: what is let go of meanwhile is more than there was.
         let available = host.pool.available();
         let slot = self.host_victim(inner, stack, class);
-        let line = &mut self.lines[stack as usize];
+        let group = &mut self.groups[stack];
+        let through = &group.on_their_way;
         match slot {
-            Slot::Never if victim && line.passes() => Slot::Soon,
+            Slot::Never if victim && through.any_through_host() => Slot::Soon,
             // What passes through it can be a victim then, and costs a copy by choice nothing where the disk has it.
-            Slot::Never if !victim && of.disk.is_some() && (line.passes() || line.written > 0) => Slot::Soon,
+            Slot::Never
+                if !victim
+                    && of.disk.is_some()
+                    && (through.any_through_host() || through.host_copies() > 0) =>
+            {
+                Slot::Soon
+            }
             Slot::Never if !victim => {
-                line.full = Some(available.min(host.pool.available()));
+                group.waiting_for_host.note_full(available.min(host.pool.available()));
                 Slot::Never
             }
             slot => slot,
@@ -135,12 +143,12 @@ impl Traffic {
         stack: u16,
         host: &BlockPool,
     ) -> Option<(BlockId, SequenceHash)> {
-        let mut victim = std::mem::take(&mut self.one_victim);
+        let mut victim = std::mem::take(&mut self.scratch.one_victim);
         if self.take_ready(inner, (stack, Tier::Host), 1, &mut victim) == 0 {
             host.evict_ids(1, &mut victim);
         }
-        self.one_victim = victim;
-        self.one_victim.pop()
+        self.scratch.one_victim = victim;
+        self.scratch.one_victim.pop()
     }
 
     /// A block of host memory is free: the first victim's that waits for one. What is left is given out when it is seen who needs it.
@@ -148,7 +156,7 @@ impl Traffic {
         match (self.pop_victim(stack), &inner.stack(stack).host) {
             (Some(key), _) => self.take_off(inner, key, block),
             (None, Some(host)) => _ = host.pool.give_back_ids([BlockId(block)]),
-            (None, None) => self.lines[stack as usize].staging.push(block),
+            (None, None) => self.groups[stack].staging.give(block),
         }
     }
 
@@ -157,8 +165,8 @@ impl Traffic {
     pub(crate) fn may_copy(&mut self, inner: &Inner, stack: u16, class: Class) -> bool {
         let of = inner.stack(stack);
         let spared = inner.rules.host_headroom as usize;
-        let line = &mut self.lines[stack as usize];
-        if of.host.as_ref().is_some_and(|host| line.is_full(|| host.pool.available())) {
+        let waiting = &mut self.groups[stack].waiting_for_host;
+        if of.host.as_ref().is_some_and(|host| waiting.is_full(|| host.pool.available())) {
             return false;
         }
         self.has_room(Path::DeviceToHost, class)
@@ -175,10 +183,10 @@ impl Traffic {
         let of = inner.stack(stack);
         let (Some(host), Some(_)) = (&of.host, &of.disk) else { return };
         loop {
-            let line = &self.lines[stack as usize];
-            let ahead = host.pool.free() + line.sinking as usize;
-            let needed = inner.rules.host_headroom as usize + line.grounded.victims();
-            if ahead >= needed || self.phase.is_closed() || self.is_shut(Path::HostToDisk) {
+            let group = &self.groups[stack];
+            let ahead = host.pool.free() + group.on_their_way.host_victims();
+            let needed = inner.rules.host_headroom as usize + group.waiting_for_host.victims();
+            if ahead >= needed || self.is_closed() || self.is_shut(Path::HostToDisk) {
                 return;
             }
             match self.host_victim(inner, stack, Class::Offload) {

@@ -76,7 +76,7 @@ impl Traffic {
             return Came::default();
         }
         let now = self.moment(inner);
-        Came { copying: self.copied(now), below: self.lines[stack as usize].below.until(now) }
+        Came { copying: self.copied(now), below: self.groups[stack].below.until(now) }
     }
 
     /// A request has all its blocks.
@@ -85,10 +85,9 @@ impl Traffic {
         let (now, at_once) = (self.moment(inner), inner.watch.at_once(stack));
         let copying = self.copied(now).saturating_sub(came.copying);
         let keeps_up = self.keeps_up(inner, path);
-        let line = &mut self.lines[stack as usize];
-        let below = line.below.until(now).saturating_sub(came.below);
-        line.patience.served_at_once(at_once.saturating_sub(std::mem::replace(&mut line.at_once, at_once)));
-        line.patience.served(copying, below, keeps_up);
+        let waits = &mut self.groups[stack].below;
+        let below = waits.until(now).saturating_sub(came.below);
+        waits.served(copying, below, keeps_up, at_once);
     }
 
     /// Whether a path to a slower tier keeps up with the copies that fill the one above.
@@ -106,18 +105,18 @@ impl Traffic {
         }
         let keeps_up = self.keeps_up(inner, path) && !self.pauses(inner, path);
         let now = self.moment(inner);
-        let line = &mut self.lines[stack as usize];
-        let (below, look) = (line.below.until(now), line.patience.next_look());
+        let group = &mut self.groups[stack];
+        let (below, look) = (group.below.until(now), group.below.next_look());
         // The first one has waited the longest.
         let waits = |came: Came| below.saturating_sub(came.below);
-        let waiting = line.entries.iter().take_while(|entry| waits(entry.came) >= look).count();
-        let longest = line.entries.front().map_or(Duration::ZERO, |entry| waits(entry.came));
-        line.patience.may_wait(waiting, longest, keeps_up)
+        let waiting = group.queue.iter().take_while(|entry| waits(entry.came()) >= look).count();
+        let longest = group.queue.first().map_or(Duration::ZERO, |entry| waits(entry.came()));
+        group.below.may_wait(waiting, longest, keeps_up)
     }
 
     /// Whether a path is so slow that one transfer at a time goes.
     fn is_slow(&mut self, inner: &Inner, path: Path) -> bool {
-        let runs = |down: &Down, number| down.serial == number && matches!(down.at, At::Moving);
+        let runs = |down: &Down, number| down.serial() == number && matches!(down.at(), At::Moving);
         let downs = &self.downs;
         let started = &mut self.paces[path as usize].started;
         while started
@@ -139,23 +138,17 @@ impl Traffic {
         pace.started.front().is_some_and(|(.., since)| pace.breaker.hangs(now.saturating_sub(*since)))
     }
 
-    /// Whether a path takes nothing more just now, being slow; what is under way will tell.
-    pub(crate) fn is_shut(&self, path: Path) -> bool {
-        let queue = &self.queues[path as usize];
-        self.paces[path as usize].breaker.is_open() && queue.in_flight() + queue.waiting() > 0
-    }
-
     /// A transfer starts on a path to a slower tier.
     pub(crate) fn started_below(&mut self, inner: &Inner, key: u32, path: Path) {
         let now = self.moment(inner);
-        let Some(number) = self.downs.get(key).map(|down| down.serial) else { return };
+        let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
         self.paces[path as usize].started.push_back((key, number, now));
     }
 
     /// It has ended.
     pub(crate) fn ended_below(&mut self, inner: &Inner, key: u32, path: Path) {
         let now = self.moment(inner);
-        let Some(number) = self.downs.get(key).map(|down| down.serial) else { return };
+        let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
         let pace = &mut self.paces[path as usize];
         // Mostly the first.
         let at = pace.started.iter().position(|(of, other, _)| (*of, *other) == (key, number));
@@ -193,15 +186,15 @@ impl Traffic {
         }
         // All others are in use, or on their way: those that have not begun go no further.
         if let Some(key) = self.queued_sink(stack, path) {
-            let Down { at, tenant, .. } = self.downs[key];
+            let (at, tenant) = (self.downs[key].at(), self.downs[key].tenant());
             self.recall(at);
             self.note_dropping(inner, path, About::of(stack, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Slow));
             // What it had is free: copies by choice may wait for that.
             self.again = true;
             // Who has waited for longer may have it.
-            let free = host.pool.allocate_free_ids(1, &mut self.slots).is_ok();
-            return match self.slots.pop().filter(|_| free) {
+            let free = host.pool.allocate_free_ids(1, &mut self.scratch.slots).is_ok();
+            return match self.scratch.slots.pop().filter(|_| free) {
                 Some(slot) => Slot::Now(slot.0),
                 None => Slot::Soon,
             };
@@ -221,7 +214,7 @@ impl Traffic {
     ) -> Option<u32> {
         let of = inner.stack(stack);
         if let (Some(host), Some(path)) = (&of.host, slow_path(of))
-            && self.lines[stack as usize].sinking as usize >= self.share(inner, stack, path)
+            && self.groups[stack].on_their_way.host_victims() >= self.share(inner, stack, path)
             && !self.may_wait_below(inner, stack)
         {
             if !of.on_disk(name.hash, host.class(block)) {
@@ -236,14 +229,14 @@ impl Traffic {
     fn clean_host_victim(&mut self, inner: &Inner, stack: u16) -> Option<BlockId> {
         let of = inner.stack(stack);
         let (host, mut seen, mut next) =
-            (of.host.as_ref()?, VictimsSeen::default(), std::mem::take(&mut self.next));
+            (of.host.as_ref()?, VictimsSeen::default(), std::mem::take(&mut self.scratch.next_victims));
         next.clear();
         host.pool.victims_behind(&mut seen, CLEAN, &mut next);
         let is_below = |hash: SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash));
         let clean = next
             .drain(..)
             .find(|(block, hash)| is_below(*hash) && !self.is_purging(host.owners.owner(block.id)));
-        self.next = next;
+        self.scratch.next_victims = next;
         let victim = host.pool.evict_this(clean?.0).ok()?;
         // It has the block's class for eviction from now on.
         let _ = of.on_disk(victim.hash(), host.class(victim.id()));
@@ -253,8 +246,8 @@ impl Traffic {
     /// A victim that waits for its turn on a path.
     fn queued_sink(&self, stack: u16, path: Path) -> Option<u32> {
         let waits = |down: &Down| {
-            let on = matches!(down.at, At::Queued(of, _) if of == path);
-            on && (down.stack, down.from) == (stack, Tier::Host) && matches!(down.source, Have::Owned(_))
+            let on = matches!(down.at(), At::Queued(of, _) if of == path);
+            on && (down.group(), down.from()) == (stack, Tier::Host) && down.is_victim()
         };
         self.downs.iter().find(|(_, down)| waits(down)).map(|(key, _)| key)
     }
@@ -267,14 +260,14 @@ impl Traffic {
         if self.may_wait_below(inner, stack) {
             return true;
         }
-        let reads = self.queues[Path::DiskToDevice as usize].waiting_in(Class::Urgent, stack) as usize;
-        let line = &self.lines[stack as usize];
-        line.staging.len() > reads && (line.draining as usize) < self.share(inner, stack, path)
+        let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, stack) as usize;
+        let group = &self.groups[stack];
+        group.staging.free() > reads && group.on_their_way.device_victims() < self.share(inner, stack, path)
     }
 
     /// Blocks of the device that will be free without a write that nobody may wait for.
     pub(crate) fn draining(&mut self, inner: &Inner, stack: u16) -> usize {
-        let draining = self.lines[stack as usize].draining as usize;
+        let draining = self.groups[stack].on_their_way.device_victims();
         let waits = draining == 0 || inner.stack(stack).host.is_some() || self.may_wait_below(inner, stack);
         if waits { draining } else { 0 }
     }
@@ -288,12 +281,13 @@ impl Traffic {
             return false;
         }
         let waits = |down: &Down| {
-            (down.stack, down.from) == (stack, Tier::Device)
-                && matches!((down.at, down.source), (At::Wants | At::Queued(..), Have::Owned(_)))
+            (down.group(), down.from()) == (stack, Tier::Device)
+                && matches!((down.at(), down.source()), (At::Wants | At::Queued(..), Have::Owned(_)))
         };
         let such = self.downs.iter().filter(|(_, down)| waits(down)).take(wanted);
-        let such: Vec<(u32, At, TenantId)> = such.map(|(key, down)| (key, down.at, down.tenant)).collect();
-        self.lines[stack as usize].grounded.retain(|key| such.iter().all(|(of, ..)| of != key));
+        let such: Vec<(u32, At, TenantId)> =
+            such.map(|(key, down)| (key, down.at(), down.tenant())).collect();
+        self.groups[stack].waiting_for_host.retain(|key| such.iter().all(|(of, ..)| of != key));
         for (key, at, tenant) in &such {
             self.recall(*at);
             self.note_dropping(inner, path, About::of(stack, *tenant));
@@ -346,26 +340,26 @@ impl Traffic {
         if slow_path(of).is_none() {
             return;
         }
-        let line = &self.lines[stack as usize];
+        let group = &self.groups[stack];
         let waits = match of.host {
-            Some(_) => line.sinking > 0 && line.grounded.victims() > 0,
-            None => line.draining > 0 && !line.is_empty(),
+            Some(_) => group.on_their_way.host_victims() > 0 && group.waiting_for_host.victims() > 0,
+            None => group.on_their_way.device_victims() > 0 && !group.queue.is_empty(),
         };
-        if waits != line.below.is_on() {
+        if waits != group.below.is_on() {
             let now = self.moment(inner);
-            self.lines[stack as usize].below.set(waits, || now);
+            self.groups[stack].below.set(waits, now);
         }
-        if !waits || self.lines[stack as usize].alarm {
+        if !waits || self.groups[stack].below.has_alarm() {
             return;
         }
         let now = self.moment(inner);
-        let line = &mut self.lines[stack as usize];
-        let Some(first) = line.entries.front() else { return };
-        let waited = line.below.until(now).saturating_sub(first.came.below);
-        let look = line.patience.next_look();
+        let group = &mut self.groups[stack];
+        let Some(first) = group.queue.first() else { return };
+        let waited = group.below.until(now).saturating_sub(first.came().below);
+        let look = group.below.next_look();
         // At its limit, and from then on each time that this has passed again.
         let wait = if waited < look { look - waited } else { look.max(Duration::from_millis(1)) };
-        line.alarm = true;
+        group.below.alarm_set();
         self.due(inner.due_in(wait), Waits::Below(stack));
     }
 }

@@ -29,14 +29,14 @@ use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::engine::stack::Stack;
 use crate::scheduler::Gate;
-use crate::state::{At, Down, GatedFlight, Id, Since, Steps, Traffic, Waiter};
+use crate::state::{Down, GatedFlight, Id, Steps, Traffic, Waiter};
 use crate::transfer::{Cause, Failure, Path};
 
 impl Traffic {
     /// What a copy of whole blocks behind a gate waits for; and how it goes by layers, if it does: then it begins behind the gate itself.
     pub(crate) fn steps_of(&self, of: &Stack, gate: Gate) -> (Gate, Option<Steps>) {
         let whole = self.clock.of_all_layers(gate);
-        let fits = self.lines.len() == 1 && of.layers == self.clock.layers();
+        let fits = self.groups.len() == 1 && of.layers == self.clock.layers();
         match gate {
             Gate::Layer { iteration, layer }
                 if fits && layer < of.layers.saturating_sub(1) && !self.clock.passed(whole) =>
@@ -50,45 +50,42 @@ impl Traffic {
     /// Takes down what it can of a flight that has its host block: a copy, or else it waits for the next step.
     pub(crate) fn queue_layers(&mut self, inner: &Inner, key: u32) {
         let Some(down) = self.downs.get_mut(key) else { return };
-        let stack = inner.stack(down.stack);
-        if let Some(steps) = down.steps {
+        let stack = inner.stack(down.group());
+        if let Some(steps) = down.steps() {
             let open = steps.open(self.clock.layers_done(steps.iteration), stack.layers);
-            if open <= down.layers.start {
-                let gate = steps.next(down.layers.start, stack.layers);
+            if open <= down.layers().start {
+                let gate = steps.next(down.layers().start, stack.layers);
                 return self.wait_for_layer(inner, key, gate);
             }
-            down.layers.end = open;
+            down.copies_to(open);
         } else {
-            down.layers.end = stack.layers;
+            down.copies_to(stack.layers);
         }
-        let (class, request, bytes) = (down.class, down.request, stack.bytes_of(&down.layers));
-        let at = self.enqueue(inner, (Path::DeviceToHost, 0), class, request, bytes, Id::Down(key));
-        self.downs[key].at = at;
+        let (class, request, bytes) = (down.class(), down.request(), stack.bytes_of(&down.layers()));
+        self.enqueue(inner, (Path::DeviceToHost, 0), class, request, bytes, Id::Down(key));
     }
 
     fn wait_for_layer(&mut self, inner: &Inner, key: u32, gate: Gate) {
-        if self.phase.is_closed() {
+        if self.is_closed() {
             // Nobody iterates any more.
             inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::default());
             return self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         }
         let down = &self.downs[key];
-        self.lines[down.stack as usize].landing -= 1;
+        self.groups[down.group()].on_their_way.landing_over();
         self.gate_flight(inner, key, gate);
     }
 
     fn gate_flight(&mut self, inner: &Inner, key: u32, gate: Gate) {
         let down = &mut self.downs[key];
-        let flight = GatedFlight { key, serial: down.serial, since: inner.elapsed() };
-        // The engine's time is no wait for a transfer.
-        down.since = Since::default();
-        down.at = At::Gated(self.gated.hold_beyond(gate, Waiter::Flight(flight)));
+        let flight = GatedFlight { key, serial: down.serial(), since: inner.elapsed() };
+        down.is_held_by_gate(self.gated.hold_beyond(gate, Waiter::Flight(flight)));
         self.watch_gates(inner, inner.rules.offload_deadline);
     }
 
     /// The flight, if it still is the one that waits.
     fn gated_flight(&mut self, GatedFlight { key, serial, .. }: GatedFlight) -> Option<&mut Down> {
-        let waits = |down: &&mut Down| down.serial == serial && matches!(down.at, At::Gated(_));
+        let waits = |down: &&mut Down| down.serial() == serial && down.is_gated();
         self.downs.get_mut(key).filter(waits)
     }
 
@@ -103,16 +100,15 @@ impl Traffic {
     pub(crate) fn go_on(&mut self, inner: &Inner, flight: GatedFlight) {
         let key = flight.key;
         let Some(down) = self.gated_flight(flight) else { return };
-        let (stack, has_host) = (down.stack as usize, down.host.is_some());
+        let (stack, has_host) = (down.group(), down.host().is_some());
         // Where it has given up its staging, it waits for some as it did before it had any.
-        down.at = At::Wants;
-        let line = &mut self.lines[stack];
-        line.news = true;
+        down.wants_host();
+        self.groups[stack].queue.note_change();
         if !has_host {
             self.wanted(inner, Id::Down(key));
-            return self.ground(stack as u16, key);
+            return self.ground(stack, key);
         }
-        line.landing += 1;
+        self.groups[stack].on_their_way.landing_begun();
         self.queue_layers(inner, key);
     }
 
@@ -123,18 +119,17 @@ impl Traffic {
             return false;
         }
         let gated = |staged: u32, down: &Down| {
-            (down.stack, down.host) == (stack, Some(staged)) && matches!(down.at, At::Gated(_))
+            (down.group(), down.host()) == (stack, Some(staged)) && down.is_gated()
         };
-        let of_flight = |(staged, flight): &(u32, Id)| match flight {
-            Id::Down(key) => self.downs.get(*key).filter(|down| gated(*staged, down)).map(|_| *key),
+        let of_flight = |(staged, flight): (u32, Id)| match flight {
+            Id::Down(key) => self.downs.get(key).filter(|down| gated(staged, down)).map(|_| key),
             Id::Up(_) => None,
         };
-        let found = self.lines[stack as usize].staged.iter().flatten().find_map(of_flight);
+        let found = self.groups[stack].staging.holders().find_map(of_flight);
         let Some(key) = found else { return false };
         let down = &mut self.downs[key];
-        let (at, host, steps) = (down.at, down.host.take(), down.steps.take());
-        down.layers = 0..0;
-        self.lines[stack as usize].staging.extend(host);
+        let (at, (host, steps)) = (down.at(), down.starts_over());
+        host.into_iter().for_each(|host| self.groups[stack].staging.give(host));
         self.recall(at);
         let iteration = steps.map_or(0, |steps| steps.iteration);
         let gate = self.clock.of_all_layers(Gate::Layer { iteration, layer: 0 });

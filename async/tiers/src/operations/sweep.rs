@@ -130,8 +130,8 @@ impl Traffic {
 
     /// Whether it has a flight, or another's is about to end what a slot holds of its.
     fn flies(&self, tenant: TenantId) -> bool {
-        self.ups.iter().any(|(_, up)| up.tenant == tenant)
-            || self.downs.iter().any(|(_, down)| down.tenant == tenant || down.was == tenant)
+        self.ups.iter().any(|(_, up)| up.tenant() == tenant)
+            || self.downs.iter().any(|(_, down)| down.tenant() == tenant || down.slot_was() == tenant)
     }
 
     /// Looks through the tags.

@@ -11,42 +11,42 @@ use kvstrata_core::BlockRef;
 impl Traffic {
     /// A block on its way down is asked for: where it comes from it is registered again. A reference for who asks.
     pub(crate) fn turn_back(&mut self, inner: &Inner, key: u32) -> Option<(Tier, BlockRef)> {
-        let tenant = self.downs.get(key)?.tenant;
+        let tenant = self.downs.get(key)?.tenant();
         if self.is_purging(tenant) {
             return None;
         }
         let down = self.downs.get_mut(key)?;
-        let of = inner.stack(down.stack);
-        let (books, tier) = match (down.from, &of.host) {
+        let of = inner.stack(down.group());
+        let (books, tier) = match (down.from(), &of.host) {
             (Tier::Device, _) => (&of.device, Tier::Device),
             (_, Some(host)) => (host, Tier::Host),
             (_, None) => return None,
         };
-        let block = match down.source {
+        let block = match down.source() {
             // It was evicted, and another copy of it may have come meanwhile: then the books have that one.
             Have::Owned(block) => {
-                if let Some(there) = books.pool.lookup_ref(down.name.hash) {
+                if let Some(there) = books.pool.lookup_ref(down.name().hash) {
                     return Some((tier, there));
                 }
                 // At its quota the tenant has it as a miss.
-                if !books.owners.take(down.tenant, 1) {
+                if !books.owners.take(down.tenant(), 1) {
                     return None;
                 }
                 // An engine may register another copy this moment: this one is being read, and must not give way.
-                let held = books.register_beside(block, down.name, down.tenant, books.class(block))?;
-                let line = &mut self.lines[down.stack as usize];
+                let held = books.register_beside(block, down.name(), down.tenant(), books.class(block))?;
+                let on_their_way = &mut self.groups[down.group()].on_their_way;
                 match tier {
-                    Tier::Device => line.draining -= 1,
-                    _ => (line.sinking, line.written) = (line.sinking - 1, line.written + 1),
+                    Tier::Device => on_their_way.device_victim_ended(),
+                    _ => on_their_way.host_victim_turned_back(),
                 }
-                down.source = Have::Held(held);
+                down.is_turned_back(held);
                 held
             }
             Have::Held(block) | Have::Leased(block) => block,
         };
-        let asked = match down.source {
+        let asked = match down.source() {
             // A use of it, as if it were not on its way.
-            Have::Leased(_) => books.pool.lookup_ref(down.name.hash),
+            Have::Leased(_) => books.pool.lookup_ref(down.name().hash),
             _ => books.pool.hold_again(block),
         };
         Some((tier, asked?))

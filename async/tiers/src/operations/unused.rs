@@ -8,7 +8,7 @@
 //!   (which has a credit, or a tag on a disk) or through a transfer. This module looks at both, and both begin under the lock.
 
 use crate::engine::inner::Inner;
-use crate::state::Traffic;
+use crate::state::{Entry, Traffic};
 use crate::tier::Tier;
 use kvstrata_core::TenantId;
 use std::collections::HashSet;
@@ -38,9 +38,9 @@ impl Inner {
 impl Traffic {
     /// Whom transfers, places in line, hints, purges and parked blocks are of.
     fn tenants(&self) -> HashSet<TenantId> {
-        let mut all: HashSet<TenantId> = self.ups.iter().map(|(_, up)| up.tenant).collect();
-        all.extend(self.downs.iter().flat_map(|(_, down)| [down.tenant, down.was]));
-        all.extend(self.lines.iter().flat_map(|line| &line.entries).map(|entry| entry.tenant));
+        let mut all: HashSet<TenantId> = self.ups.iter().map(|(_, up)| up.tenant()).collect();
+        all.extend(self.downs.iter().flat_map(|(_, down)| [down.tenant(), down.slot_was()]));
+        all.extend(self.groups.iter().flat_map(|of| of.queue.iter()).map(Entry::tenant));
         all.extend(self.held.tenants());
         all.extend(self.guesses.tenants());
         all.extend(self.purges.tenants());
@@ -51,8 +51,6 @@ impl Traffic {
     fn forget_tenants(&mut self, tenants: &[TenantId]) {
         let gone: HashSet<&TenantId> = tenants.iter().collect();
         self.quarantine.forget_lost(|tenant| gone.contains(tenant));
-        for line in &mut self.lines {
-            line.own_looks.retain(|(_, tenant), _| !gone.contains(tenant));
-        }
+        self.groups.iter_mut().for_each(|of| of.own_looks.forget(|tenant| gone.contains(tenant)));
     }
 }

@@ -42,7 +42,7 @@ impl Traffic {
         mut behind: Option<BlockRef>,
         list: impl Iterator<Item = (BlockId, BlockRef)>,
     ) -> Option<Key> {
-        if self.phase.is_closed() || self.is_written(iteration) {
+        if self.is_closed() || self.is_written(iteration) {
             return None;
         }
         let gate = self.clock.of_all_layers(written_after(iteration));
@@ -174,9 +174,9 @@ impl Traffic {
     fn by_others(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) {
         let Some(first) = self.unwritten.iteration(stack, block.id) else { return };
         let Some((_, hash)) = inner.stack(stack).device.pool.registered(block.id) else { return };
-        let its_pass = |down: &Down| down.steps.map_or(0, |steps| steps.iteration);
+        let its_pass = |down: &Down| down.steps().map_or(0, |steps| steps.iteration);
         self.end_way_down(inner, (stack, hash), why, |down| {
-            down.source == Have::Held(block) && its_pass(down) < first
+            down.source() == Have::Held(block) && its_pass(down) < first
         });
     }
 
@@ -235,7 +235,7 @@ impl Traffic {
         pool.withdraw_held(block);
         inner.counts.unwritten();
         // Another block of the hash may be on its way.
-        self.end_way_down(inner, (stack, hash), why, |down| down.source == Have::Held(block));
+        self.end_way_down(inner, (stack, hash), why, |down| down.source() == Have::Held(block));
         true
     }
 
@@ -249,11 +249,11 @@ impl Traffic {
     ) {
         let Some(key) = self.downs.find(name) else { return };
         let Some(down) = self.downs.get_mut(key).filter(|down| such(down)) else { return };
-        down.withdrawn = true;
-        let at = down.at;
+        down.withdraw();
+        let at = down.at();
         self.downs.disown(key);
         if self.recall(at) {
-            self.lines[name.0 as usize].grounded.retain(|waits| *waits != key);
+            self.groups[name.0].waiting_for_host.remove(key);
             self.down_failed(inner, key, Failure::of(why));
         }
     }

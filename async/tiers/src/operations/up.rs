@@ -19,7 +19,7 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::{At, Behind, Id, Link, Piece, Source, Traffic, Up, Waits};
+use crate::state::{At, Id, Link, Piece, Source, Traffic, Up, Waits};
 use crate::transfer::{Cause, Class, Copy, DiskRead, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, Priority};
 use kvstrata_ffi::disk::Urgency;
@@ -29,60 +29,64 @@ impl Traffic {
     /// The flight has its device block: it can go.
     pub(crate) fn depart(&mut self, inner: &Inner, key: u32, device: BlockId) {
         let Some(up) = self.ups.get_mut(key) else { return };
-        up.device = Some(device);
-        self.lines[up.stack as usize].news = true;
+        up.has_device(device);
+        self.groups[up.group()].queue.note_change();
         self.wanted(inner, Id::Up(key));
         self.queue_or_aside(inner, key);
     }
 
     pub(crate) fn queue_up(&mut self, inner: &Inner, key: u32) {
         let Some(up) = self.ups.get_mut(key) else { return };
-        let (path, stack) = (up.path(), inner.stack(up.stack));
+        let (path, stack) = (up.path(), inner.stack(up.group()));
         let bytes = match path {
             Path::DiskToDevice => stack.block_bytes,
             _ => stack.bytes_of(&up.layers(stack.layers)),
         };
-        let (class, request, lane) = (up.class, up.request, up.lane());
-        let at = self.enqueue(inner, (path, lane), class, request, bytes, Id::Up(key));
-        self.ups[key].at = at;
+        let (class, request, lane) = (up.class(), up.request(), up.lane());
+        self.enqueue(inner, (path, lane), class, request, bytes, Id::Up(key));
     }
 
     /// Its turn has come.
     pub(crate) fn start_up(&mut self, inner: &Arc<Inner>, key: u32, path: Path, bytes: u64) {
         let Some(up) = self.ups.get_mut(key) else { return };
-        let stack = inner.stack(up.stack);
-        up.at = At::Moving;
+        let stack = inner.stack(up.group());
+        up.starts();
         let (token, urgent, whose) =
-            (Id::Up(key).token(), up.class == Class::Urgent, About::of(up.stack, up.tenant));
+            (Id::Up(key).token(), up.class() == Class::Urgent, About::of(up.group(), up.tenant()));
         let Some(memory) = &stack.memory else { return };
         if path == Path::DiskToDevice {
-            let Source::Disk(block, _) = up.source else { return };
-            let staging = &mut self.lines[up.stack as usize].staging;
-            let staged = staging.pop();
+            let Source::Disk(block, _) = up.source() else { return };
+            let staging = &mut self.groups[up.group()].staging;
+            let staged = staging.take();
             let (buffer, disk) = (staged.map(|staged| memory.write(staged)), &stack.disk);
             let (Some(staged), Some(Ok(buffer)), Some(disk)) = (staged, buffer, disk) else {
                 // A device that was given up still writes there: the last one to be tried again.
-                staging.splice(0..0, staged);
+                staged.into_iter().for_each(|staged| staging.give_to_end(staged));
                 self.transfer_busy(inner, Id::Up(key), path, bytes, whose);
                 return self.up_failed(inner, key, Failure::of(Cause::Busy));
             };
-            up.source = Source::Disk(block, Some(staged));
+            up.stages(staged);
             let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
-            let (of, slot, hash, request) = (up.stack, block.id, up.name.hash, up.request);
+            let (of, slot, hash, request) = (up.group(), block.id, up.name().hash, up.request());
             self.note_staged(inner, of, staged, Id::Up(key));
             let landing = inner.landing().of_read(token);
             let read = DiskRead { token, slot, hash, urgency, buffer, landing };
             return self.out.read(Arc::clone(disk), read, request);
         }
-        let (from, verify) = match up.source {
+        let (from, verify) = match up.source() {
             Source::Host(block) => (block.id.0, inner.rules.verify_host),
             Source::Disk(_, staged) => (staged.unwrap_or(u32::MAX), false),
         };
-        match (memory.read(from), up.device) {
+        match (memory.read(from), up.device()) {
             (Ok(bytes), Some(device)) => {
                 let layers = up.layers(stack.layers);
                 let copy = Copy::new(token, device, HostSide::Read(bytes), layers, verify);
-                self.out.copy(&mut self.spare, stack.mover.blocks_at_once(), (up.stack, path), copy);
+                self.out.copy(
+                    &mut self.scratch.copies,
+                    stack.mover.blocks_at_once(),
+                    (up.group(), path),
+                    copy,
+                );
             }
             _ => {
                 self.transfer_busy(inner, Id::Up(key), path, bytes, whose);
@@ -93,10 +97,11 @@ impl Traffic {
 
     /// A part of it has ended.
     pub(crate) fn land_up(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
-        let purging = self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant));
+        let purging = self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant()));
+        let closed = self.is_closed();
         let in_the_way = path == Path::DiskToDevice && self.is_in_the_way(key);
         let Some(up) = self.ups.get_mut(key) else { return };
-        let layers = inner.stack(up.stack).layers;
+        let layers = inner.stack(up.group()).layers;
         match outcome {
             // It has moved, as well as any; and nobody is to have it.
             Ok(()) if in_the_way || purging => {
@@ -104,10 +109,9 @@ impl Traffic {
             }
             Ok(()) if path == Path::DiskToDevice => self.queue_up(inner, key),
             Ok(()) => {
-                let from = up.landed;
-                up.landed = up.layers(layers).end;
-                let to = up.landed;
-                self.layers_landed(key, from..to);
+                let landed = up.lands(layers);
+                let to = landed.end;
+                self.layers_landed(key, landed);
                 if to < layers {
                     self.queue_up(inner, key);
                     return self.drop_if_unwanted(inner, key);
@@ -117,26 +121,19 @@ impl Traffic {
                         // The parent may be the one that needs it.
                         self.unstage(key);
                         let up = &mut self.ups[key];
-                        up.at = At::Behind;
-                        let serial = up.serial;
-                        let first = &mut self.ups[parent].behind;
-                        let waits = Behind { key, serial, next: *first };
-                        *first = Some(self.waiting_behind.insert(waits) as u32);
+                        up.waits_behind();
+                        let serial = up.serial();
+                        self.ups[parent].has_child(&mut self.waiting_for_parent, key, serial);
                     }
                     None => self.arrived(inner, key),
                 }
             }
             Err(failure) => {
-                inner.counts.failed(path, failure.cause, About::of(up.stack, up.tenant));
-                let again = failure.retryable
-                    && !purging
-                    && !up.parked
-                    && up.attempts < inner.rules.retries
-                    && up.first.is_some();
-                if again && !self.phase.is_closed() {
-                    up.attempts += 1;
-                    up.at = At::Pausing;
-                    let serial = up.serial;
+                inner.counts.failed(path, failure.cause, About::of(up.group(), up.tenant()));
+                let again = failure.retryable && !purging && up.may_try_again(inner.rules.retries);
+                if again && !closed {
+                    up.pauses();
+                    let serial = up.serial();
                     self.unstage(key);
                     let again = inner.due_in(inner.rules.retry_after);
                     self.due(again, Waits::Retry(Id::Up(key), serial));
@@ -150,7 +147,7 @@ impl Traffic {
 
     /// The pause before another attempt is over.
     pub(crate) fn resume_up(&mut self, inner: &Inner, key: u32, serial: u64) {
-        let same = |up: &Up| up.serial == serial && matches!(up.at, At::Pausing);
+        let same = |up: &Up| up.serial() == serial && matches!(up.at(), At::Pausing);
         if self.ups.get(key).is_some_and(same) {
             self.queue_up(inner, key);
         }
@@ -159,39 +156,39 @@ impl Traffic {
     /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
     pub(crate) fn park_up(&mut self, inner: &Inner, key: u32) {
         if let Some(up) = self.ups.get_mut(key) {
-            up.parked = true;
-            inner.counts.parked(Path::HostToDevice, About::of(up.stack, up.tenant));
+            up.quarantine();
+            inner.counts.parked(Path::HostToDevice, About::of(up.group(), up.tenant()));
         }
     }
 
     /// A read that failed left nothing: what is staged was for it.
     fn unstage(&mut self, key: u32) {
         let Some(up) = self.ups.get_mut(key) else { return };
-        if let Source::Disk(block, Some(staged)) = up.source {
-            up.source = Source::Disk(block, None);
-            let (stack, tenant) = (up.stack, up.tenant);
+        if let Some(staged) = up.unstages() {
+            let (stack, tenant) = (up.group(), up.tenant());
             if !self.hand_to_purge(tenant, Piece::Staged(stack, staged)) {
-                self.lines[stack as usize].staging.push(staged);
+                self.groups[stack].staging.give(staged);
             }
         }
     }
 
     /// The flight that this one is registered behind (I5).
     fn parent_to_come(&self, inner: &Inner, key: u32) -> Option<u32> {
-        let up = self.ups.get(key).filter(|up| up.first.is_some())?;
-        let device = &inner.stack(up.stack).device;
-        let parent = up.name.parent.filter(|_| device.links())?;
-        let key = self.ups.find((up.stack, parent))?;
+        let up = self.ups.get(key).filter(|up| up.first().is_some())?;
+        let device = &inner.stack(up.group()).device;
+        let parent = up.name().parent.filter(|_| device.links())?;
+        let key = self.ups.find((up.group(), parent))?;
         let before = self.ups.get(key)?;
-        let will_end = before.serial < up.serial && before.device.is_some() && before.class <= up.class;
+        let will_end =
+            before.serial() < up.serial() && before.device().is_some() && before.class() <= up.class();
         let is_theirs = || self.waiters(up).all(|link| self.waits_before(link, key));
         (will_end && !device.pool.contains(parent) && is_theirs()).then_some(key)
     }
 
     /// One more has come to wait for a flight. If it is behind its parent, whom that one has no use for, it is so no more (I5).
     pub(crate) fn joined_behind(&mut self, link: Link, key: u32) {
-        let Some(up) = self.ups.get(key).filter(|up| matches!(up.at, At::Behind)) else { return };
-        let parent = up.name.parent.and_then(|parent| self.ups.find((up.stack, parent)));
+        let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) else { return };
+        let parent = up.name().parent.and_then(|parent| self.ups.find((up.group(), parent)));
         if !parent.is_some_and(|parent| self.waits_before(link, parent)) {
             self.wait_no_more(key);
         }
@@ -199,19 +196,19 @@ impl Traffic {
 
     /// Who is behind its parent waits for it no more.
     pub(crate) fn wait_no_more(&mut self, key: u32) {
-        if let Some(up) = self.ups.get(key).filter(|up| matches!(up.at, At::Behind)) {
-            self.behind.push((key, up.serial));
+        if let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) {
+            self.waiting_for_parent.wait_no_more(key, up.serial());
         }
     }
 
     /// Those arrive whose parents have ended, one way or the other, or for whom they are not waited for any more.
     pub(crate) fn serve_behind(&mut self, inner: &Inner) {
-        while let Some((key, serial)) = self.behind.pop() {
-            let waits = |up: &Up| up.serial == serial && matches!(up.at, At::Behind);
+        while let Some((key, serial)) = self.waiting_for_parent.pop_over() {
+            let waits = |up: &Up| up.serial() == serial && up.waits_for_parent();
             if !self.ups.get(key).is_some_and(waits) {
                 continue;
             }
-            match self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant)) {
+            match self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant())) {
                 true => self.up_failed(inner, key, Failure::of(Cause::Cancelled)),
                 false => self.arrived(inner, key),
             }
@@ -221,12 +218,7 @@ impl Traffic {
     /// The flight is no more.
     fn end_up(&mut self, key: u32) -> Up {
         let up = self.ups.remove(key);
-        let mut next = up.behind;
-        while let Some(at) = next {
-            let waits = self.waiting_behind.remove(at as usize);
-            self.behind.push((waits.key, waits.serial));
-            next = waits.next;
-        }
+        self.waiting_for_parent.parent_ended(up.children());
         up
     }
 
@@ -234,25 +226,25 @@ impl Traffic {
     fn arrived(&mut self, inner: &Inner, key: u32) {
         self.unstage(key);
         let up = self.end_up(key);
-        self.guess_over(up.class, key);
+        self.guess_over(up.class(), key);
         inner.left(1);
-        let stack = inner.stack(up.stack);
-        let Some(device) = up.device else { return };
-        let class = match up.source {
+        let stack = inner.stack(up.group());
+        let Some(device) = up.device() else { return };
+        let class = match up.source() {
             Source::Host(block) => stack.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
             Source::Disk(block, _) => stack.disk_class(block),
         };
         // The ids that were announced are those that come: somebody computes with them, whoever else has registered the hash meanwhile. Nor does
         // what is here give way to what a pass is still to write.
-        let there = || stack.device.pool.find(up.name.hash).map(|there| there.id());
+        let there = || stack.device.pool.find(up.name().hash).map(|there| there.id());
         let unwritten = !self.unwritten.is_empty()
-            && there().is_some_and(|there| self.unwritten.iteration(up.stack, there).is_some());
-        let registered = match up.announced || unwritten {
-            true => stack.device.register_beside(device, up.name, up.tenant, class),
-            false => stack.device.register(device, up.name, up.tenant, class),
+            && there().is_some_and(|there| self.unwritten.iteration(up.group(), there).is_some());
+        let registered = match up.is_announced() || unwritten {
+            true => stack.device.register_beside(device, up.name(), up.tenant(), class),
+            false => stack.device.register(device, up.name(), up.tenant(), class),
         };
-        inner.counts.onboarded(up.source.is_disk());
-        let mut next = up.first;
+        inner.counts.onboarded(up.source().is_disk());
+        let mut next = up.first();
         let owner = next;
         while let Some(link) = next {
             let held = registered.and_then(|block| match Some(link) == owner {
@@ -262,51 +254,51 @@ impl Traffic {
             next = self.came(inner, link, held.ok_or(Cause::Busy));
         }
         match owner {
-            Some(link) => self.spend(link, up.source),
+            Some(link) => self.spend(link, up.source()),
             None => {
                 if let Some(block) = registered {
                     stack.device.release(block, inner.now());
                 }
-                self.put_down(inner, up.stack, up.source);
+                self.put_down(inner, up.group(), up.source());
             }
         }
-        self.forget_again(inner, up.stack, up.name.hash);
+        self.forget_again(inner, up.group(), up.name().hash);
     }
 
     /// It will not come: each waiter has a miss, unless the bytes are to be had from further down. Of a guess there is none: somebody may wait for its
     /// block.
     pub(crate) fn up_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
         let Some(up) = self.ups.get_mut(key) else { return };
-        if up.parked {
+        if up.is_quarantined() {
             return self.up_parked(inner, key, failure);
         }
         // Called off: what has moved is counted where it lands, and what is late when it is.
-        if !matches!(up.at, At::Moving | At::Behind) && failure.cause != Cause::Deadline {
-            inner.counts.failed(up.source.path(), failure.cause, About::of(up.stack, up.tenant));
+        if !matches!(up.at(), At::Moving | At::Behind) && failure.cause != Cause::Deadline {
+            inner.counts.failed(up.source().path(), failure.cause, About::of(up.group(), up.tenant()));
         }
         self.unstage(key);
         let Some(up) = self.ups.get_mut(key) else { return };
-        let stack = inner.stack(up.stack);
-        if let (Source::Host(block), Cause::Mismatch) = (up.source, failure.cause)
+        let stack = inner.stack(up.group());
+        if let (Source::Host(block), Cause::Mismatch) = (up.source(), failure.cause)
             && let (Some(host), Some(disk)) = (&stack.host, &stack.disk)
-            && up.class != Class::Prefetch
-            && let Some(lower) = disk.lookup(up.name.hash)
+            && up.class() != Class::Prefetch
+            && let Some(lower) = disk.lookup(up.name().hash)
         {
             // Layers that have landed were verified, and somebody may compute with them: it goes on behind them.
-            up.source = Source::Disk(lower.into_ref(), None);
+            up.comes_from_disk(lower.into_ref());
             // Others may hold it, and would keep it from being registered anew: it goes with the last of them.
             host.pool.withdraw_held(block);
             host.release(block, inner.now());
             return self.queue_up(inner, key);
         }
         let up = self.end_up(key);
-        self.guess_over(up.class, key);
+        self.guess_over(up.class(), key);
         inner.left(1);
-        if let Some(device) = up.device {
-            stack.device.owners.give(up.tenant, 1);
-            self.freed_by(inner, up.stack, up.tenant, device);
+        if let Some(device) = up.device() {
+            stack.device.owners.give(up.tenant(), 1);
+            self.freed_by(inner, up.group(), up.tenant(), device);
         }
-        match up.source {
+        match up.source() {
             Source::Host(block) => {
                 if let Some(host) = &stack.host {
                     if failure.cause == Cause::Mismatch {
@@ -325,7 +317,7 @@ impl Traffic {
                     stack.release_slot(block);
                     if spoilt {
                         disk.unregister(block);
-                        if stack.disk_owners.owner(block.id) == up.tenant
+                        if stack.disk_owners.owner(block.id) == up.tenant()
                             && disk.pool().registered(block.id).is_none()
                         {
                             // Others may still hold it, with the tenant's bytes.
@@ -335,43 +327,43 @@ impl Traffic {
                 }
             }
         }
-        let mut next = up.first;
+        let mut next = up.first();
         while let Some(link) = next {
             next = self.came(inner, link, Err(failure.cause));
         }
-        self.forget_again(inner, up.stack, up.name.hash);
+        self.forget_again(inner, up.group(), up.name().hash);
     }
 
     /// As [`up_failed`](Traffic::up_failed), and nothing is given back that the device may reach.
     fn up_parked(&mut self, inner: &Inner, key: u32, failure: Failure) {
         let up = self.end_up(key);
-        self.guess_over(up.class, key);
+        self.guess_over(up.class(), key);
         inner.left(1);
-        inner.stack(up.stack).device.owners.give(up.tenant, usize::from(up.device.is_some()));
+        inner.stack(up.group()).device.owners.give(up.tenant(), usize::from(up.device().is_some()));
         self.park_ends_up(inner, &up);
-        let mut next = up.first;
+        let mut next = up.first();
         while let Some(link) = next {
             next = self.came(inner, link, Err(failure.cause));
         }
-        self.forget_again(inner, up.stack, up.name.hash);
+        self.forget_again(inner, up.group(), up.name().hash);
     }
 
     /// Ends a flight that nobody waits for, if nothing of it is under way (I4).
     pub(crate) fn drop_if_unwanted(&mut self, inner: &Inner, key: u32) {
-        let Some(up) = self.ups.get_mut(key) else { return };
-        if up.first.is_some() || up.class == Class::Prefetch && !self.phase.is_closed() {
+        let Some(up) = self.ups.get(key) else { return };
+        if up.first().is_some() || up.class() == Class::Prefetch && !self.is_closed() {
             return;
         }
-        let cause = up.left_by;
-        match up.at {
+        let cause = up.left_by();
+        match up.at() {
             At::Moving => return,
             At::Behind => return self.wait_no_more(key),
             At::Queued(path, ticket) => {
-                self.queues[path as usize].cancel(ticket);
+                self.queues.cancel(path, ticket);
             }
-            At::Wants if up.device.is_some() => {}
+            At::Wants if up.device().is_some() => {}
             At::Wants => {
-                let (stack, entry) = (up.stack, up.entry);
+                let (stack, entry) = (up.group(), up.entry());
                 self.leave_line(inner, stack, entry, key);
             }
             At::Pausing | At::Gated(_) => {}

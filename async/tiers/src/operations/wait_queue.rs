@@ -20,7 +20,6 @@ use crate::state::{Down, Entry, Have, Late, Left, Traffic, Up, Waits, Want, Want
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, SequenceHash, TenantId};
-use std::collections::VecDeque;
 use std::time::Duration;
 
 impl Traffic {
@@ -33,27 +32,24 @@ impl Traffic {
             return self.next_serial();
         }
         self.drop_guesses(inner);
-        let owners = |of: &Want| &inner.stack(of.stack).device.owners;
-        let unlimited = joined.is_empty() && parts.iter().all(|of| owners(of).limit(of.tenant).is_none());
+        let owners = |of: &Want| &inner.stack(of.group()).device.owners;
+        let unlimited = joined.is_empty() && parts.iter().all(|of| owners(of).limit(of.tenant()).is_none());
         let first = self.next_serial();
         let mut entries = Vec::with_capacity(if unlimited { 0 } else { parts.len() });
         for want in parts {
             let number = self.serial();
             // Without a limit there are always some.
-            let credited = unlimited && owners(&want).take(want.tenant, want.need);
+            let credited = unlimited && owners(&want).take(want.tenant(), want.need());
             debug_assert_eq!(credited, unlimited);
-            let Want { stack, need, tenant, mut got, whose } = want;
-            got.reserve_exact(need - got.len());
-            if let Whose::Flights(flights) = &whose {
-                flights.iter().for_each(|flight| self.ups[*flight].entry = number);
-            }
+            let stack = want.group();
+            want.transfers().for_each(|transfer| self.ups[transfer].waits_in(number));
             let came = self.came_at(inner, stack);
-            let entry = Entry { number, request: first, need, tenant, got, whose, due, came };
+            let entry = Entry::new(want, (number, first), due, came);
             self.due(due, Waits::Place { stack, number });
             // Before the line is served: who releases from now on looks after it.
             inner.waiting.enter();
             match unlimited {
-                true => self.lines[stack as usize].entries.push_back(entry),
+                true => self.groups[stack].queue.push(entry),
                 false => entries.push((stack, entry)),
             }
         }
@@ -72,11 +68,11 @@ impl Traffic {
 
     /// A caller's deadline has passed.
     pub(crate) fn late_in_line(&mut self, inner: &Inner, stack: u16, number: u64) {
-        let line = &self.lines[stack as usize];
+        let queue = &self.groups[stack].queue;
         // What the line has gathered is given back with the place in it.
-        let available = inner.stack(stack).device.pool.available() + line.gathered();
-        let in_line = line.position(number);
-        let ahead = in_line.unwrap_or_else(|| line.entries.len() + self.held.before(stack, number));
+        let available = inner.stack(stack).device.pool.available() + queue.gathered();
+        let in_line = queue.position(number);
+        let ahead = in_line.unwrap_or_else(|| queue.len() + self.held.before(stack, number));
         let late = Late { ahead, available };
         if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
             self.out.late.push((to, late));
@@ -84,8 +80,7 @@ impl Traffic {
     }
 
     fn take_from_line(&mut self, inner: &Inner, stack: u16, number: u64) -> Option<Whose> {
-        let line = &mut self.lines[stack as usize];
-        let in_line = line.position(number).and_then(|at| line.entries.remove(at));
+        let in_line = self.groups[stack].queue.remove(number);
         let credited = in_line.is_some();
         let entry = in_line.or_else(|| self.held.take(number))?;
         Some(self.left_line(inner, stack, entry, credited))
@@ -93,47 +88,38 @@ impl Traffic {
 
     /// An entry is no more: its blocks and its credits are anybody's.
     fn left_line(&mut self, inner: &Inner, stack: u16, entry: Entry, credited: bool) -> Whose {
-        let Entry { number, need, tenant, got, whose, due, .. } = entry;
-        self.not_due(due, Waits::Place { stack, number });
+        self.not_due(entry.due(), Waits::Place { stack, number: entry.number() });
         inner.waiting.leave();
-        inner.stack(stack).device.owners.give(tenant, if credited { need } else { 0 });
+        inner.stack(stack).device.owners.give(entry.tenant(), if credited { entry.need() } else { 0 });
+        let (got, whose) = entry.end();
         got.into_iter().for_each(|block| self.freed(inner, stack, block));
         whose
     }
 
     /// A flight needs its block no more.
     pub(crate) fn leave_line(&mut self, inner: &Inner, stack: u16, number: u64, flight: u32) {
-        let line = &mut self.lines[stack as usize];
-        let in_line = line.position(number);
+        let queue = &mut self.groups[stack].queue;
+        let in_line = queue.position(number);
         let credited = in_line.is_some();
         let entry = match in_line {
-            Some(at) => line.entries.get_mut(at),
+            Some(at) => queue.get_mut(at),
             None => self.held.find(number),
         };
         let Some(entry) = entry else { return };
-        if let Whose::Flights(flights) = &mut entry.whose {
-            // Mostly the first: a run is given up from its begin.
-            if let Some(at) = flights.iter().position(|key| *key == flight) {
-                flights.remove(at);
-            }
-            let fewer = entry.need - flights.len();
-            entry.need = flights.len();
-            inner.stack(stack).device.owners.give(entry.tenant, if credited { fewer } else { 0 });
-        }
-        if entry.need == 0 {
+        let fewer = entry.leave(flight);
+        inner.stack(stack).device.owners.give(entry.tenant(), if credited { fewer } else { 0 });
+        if entry.need() == 0 {
             return self.quit_line(inner, stack, number);
         }
-        let too_many = entry.got.len().saturating_sub(entry.need);
-        let spare: Vec<BlockId> = entry.got.drain(..too_many).collect();
-        spare.into_iter().for_each(|block| self.freed(inner, stack, block));
+        entry.take_spare().into_iter().for_each(|block| self.freed(inner, stack, block));
         // There may be credits for these.
         self.held.look_again(number);
     }
 
     /// A block of the device is free: it is the first's in line, or the pool's.
     pub(crate) fn freed(&mut self, inner: &Inner, stack: u16, block: BlockId) {
-        match self.lines[stack as usize].entries.front_mut() {
-            Some(entry) if entry.got.len() < entry.need => entry.got.push(block),
+        match self.groups[stack].queue.first_mut() {
+            Some(entry) if entry.missing() > 0 => entry.gathered_mut().push(block),
             _ => _ = inner.stack(stack).device.pool.give_back_ids([block]),
         }
     }
@@ -142,22 +128,22 @@ impl Traffic {
     pub(crate) fn serve_line(&mut self, inner: &Inner, stack: u16) {
         let pool = &inner.stack(stack).device.pool;
         loop {
-            let Some(entry) = self.lines[stack as usize].entries.front_mut() else { return };
-            let missing = entry.need - entry.got.len();
+            let Some(entry) = self.groups[stack].queue.first_mut() else { return };
+            let missing = entry.missing();
             if missing == 0 {
                 self.serve_first(inner, stack);
                 continue;
             }
             let free = pool.free().min(missing);
-            if free > 0 && pool.allocate_free_ids(free, &mut entry.got).is_ok() {
+            if free > 0 && pool.allocate_free_ids(free, entry.gathered_mut()).is_ok() {
                 continue;
             }
-            let need = entry.need;
+            let need = entry.need();
             let wanted = missing.saturating_sub(self.draining(inner, stack));
             let given = need - wanted;
-            let mut victims = std::mem::take(&mut self.victims);
+            let mut victims = std::mem::take(&mut self.scratch.victims);
             if wanted == 0 || self.evict(inner, stack, wanted, given, &mut victims) == 0 {
-                self.victims = victims;
+                self.scratch.victims = victims;
                 let called_off = wanted > 0
                     && (self.call_off_chosen(inner, stack, wanted)
                         || self.call_off_draining(inner, stack, wanted));
@@ -172,7 +158,7 @@ impl Traffic {
                     self.freed(inner, stack, block);
                 }
             }
-            self.victims = victims;
+            self.scratch.victims = victims;
         }
     }
 
@@ -180,11 +166,11 @@ impl Traffic {
     /// ended, and so will its parent. By key, of which copies that is asked: the end of others' changes nothing for a tenant at its quota.
     pub(crate) fn is_copying(&self, inner: &Inner, stack: u16, such: impl Fn(u32, &Down) -> bool) -> bool {
         let pool = &inner.stack(stack).device.pool;
-        let unheld = |down: &Down| match down.source {
+        let unheld = |down: &Down| match down.source() {
             Have::Leased(block) => pool.evictable(block).is_some(),
             Have::Owned(_) | Have::Held(_) => false,
         };
-        let of_device = |down: &Down| (down.stack, down.from) == (stack, Tier::Device);
+        let of_device = |down: &Down| (down.group(), down.from()) == (stack, Tier::Device);
         self.downs.iter().any(|(key, down)| of_device(down) && such(key, down) && unheld(down))
     }
 
@@ -212,7 +198,7 @@ impl Traffic {
         #[cfg(test)]
         tests::WALKS.with(|walks| walks.set(walks.get() + 1));
         let capacity = books.pool.capacity() as u32;
-        let (hand, mut taken) = (self.lines[stack as usize].hand, 0);
+        let (hand, mut taken) = (self.groups[stack].queue.cursor(), 0);
         let order = (hand..capacity).chain(0..hand.min(capacity)).map(BlockId);
         let unheld = |block| books.pool.registered(block).map(|(there, _)| there);
         let mut kept = order.filter_map(unheld).filter(|block| books.pool.evictable(*block).is_some());
@@ -224,7 +210,7 @@ impl Traffic {
         }
         for block in by_class.into_iter().chain(kept) {
             let Ok(victim) = books.pool.evict_this(block) else { continue };
-            self.lines[stack as usize].hand = block.id.0 + 1;
+            self.groups[stack].queue.move_cursor_behind(block.id);
             let hash = victim.hash();
             victims.push((victim.into_mutable().into_id(), hash));
             taken += 1;
@@ -238,17 +224,17 @@ impl Traffic {
     /// Somebody waits for blocks, and nobody leaves: the copies that keep some from leaving wait for no iteration's budget. The next
     /// iteration may wait for these blocks.
     pub(crate) fn hurry(&mut self, inner: &Inner, stack: u16) {
-        self.lines[stack as usize].news = false;
-        if self.allowance.left().is_none() {
+        self.groups[stack].queue.looked_at();
+        if !self.queues.has_budget() {
             return;
         }
         #[cfg(test)]
         tests::HURRIES.with(|hurries| hurries.set(hurries.get() + 1));
         let pool = &inner.stack(stack).device.pool;
         // A victim waits for host memory, and whatever has some is before it.
-        let grounded = !self.lines[stack as usize].grounded.is_empty();
-        let keeps = |down: &Down| match (down.from, down.source) {
-            _ if grounded && down.host.is_some() => true,
+        let grounded = !self.groups[stack].waiting_for_host.is_empty();
+        let keeps = |down: &Down| match (down.from(), down.source()) {
+            _ if grounded && down.host().is_some() => true,
             (_, Have::Owned(_)) | (Tier::Device, Have::Leased(_)) => true,
             // The flight's reference, and the one that asks.
             (Tier::Device, Have::Held(block)) => {
@@ -256,12 +242,12 @@ impl Traffic {
             }
             _ => false,
         };
-        let of_stack = |down: &Down| down.stack == stack && down.class > Class::Urgent;
+        let of_stack = |down: &Down| down.group() == stack && down.class() > Class::Urgent;
         let downs = self.downs.keys_of(|down| of_stack(down) && keeps(down));
         downs.into_iter().for_each(|key| self.promote_down(key));
         // What comes up has blocks, too; those of guesses have been taken back.
-        let has = |up: &Up| up.stack == stack && up.device.is_some();
-        let waits = |up: &Up| has(up) && matches!(up.class, Class::Offload | Class::Background);
+        let has = |up: &Up| up.group() == stack && up.device().is_some();
+        let waits = |up: &Up| has(up) && matches!(up.class(), Class::Offload | Class::Background);
         let ups = self.ups.keys_of(waits);
         ups.into_iter().for_each(|key| self.promote(inner, key, Class::Urgent));
         if grounded && inner.stack(stack).host.is_none() {
@@ -271,14 +257,16 @@ impl Traffic {
 
     /// The first in line has all its blocks.
     fn serve_first(&mut self, inner: &Inner, stack: u16) {
-        let Some(entry) = self.lines[stack as usize].entries.pop_front() else { return };
+        let Some(entry) = self.groups[stack].queue.pop_first() else { return };
         inner.waiting.leave();
-        self.not_due(entry.due, Waits::Place { stack, number: entry.number });
-        self.served_in_line(inner, stack, entry.came);
-        match entry.whose {
-            Whose::Caller(to) => self.out.grant(to, stack, entry.got, entry.tenant),
-            Whose::Flights(flights) => {
-                for (key, block) in flights.into_iter().zip(entry.got) {
+        self.not_due(entry.due(), Waits::Place { stack, number: entry.number() });
+        self.served_in_line(inner, stack, entry.came());
+        let tenant = entry.tenant();
+        let (got, whose) = entry.end();
+        match whose {
+            Whose::Caller(to) => self.out.grant(to, stack, got, tenant),
+            Whose::Transfers(transfers) => {
+                for (key, block) in transfers.into_iter().zip(got) {
                     self.depart(inner, key, block);
                 }
             }
@@ -297,18 +285,15 @@ impl Traffic {
 
     fn dismiss_if(&mut self, inner: &Inner, stack: u16, whom: impl Fn(TenantId) -> bool) {
         // All of them before the blocks of any: what is given back is for who stays.
-        let entries = &mut self.lines[stack as usize].entries;
-        let (go, stay): (VecDeque<Entry>, _) =
-            std::mem::take(entries).into_iter().partition(|entry| whom(entry.tenant));
-        *entries = stay;
-        let held = self.held.take_if(|of, entry| of == stack && whom(entry.tenant));
+        let go = self.groups[stack].queue.take_if(|entry| whom(entry.tenant()));
+        let held = self.held.take_if(|of, entry| of == stack && whom(entry.tenant()));
         let held = held.into_iter().map(|entry| (entry, false));
         for (entry, credited) in go.into_iter().map(|entry| (entry, true)).chain(held) {
             match self.left_line(inner, stack, entry, credited) {
                 // Told when the lock has been given back.
                 Whose::Caller(to) => self.out.gone.push(to),
-                Whose::Flights(flights) => {
-                    for key in flights {
+                Whose::Transfers(transfers) => {
+                    for key in transfers {
                         self.up_failed(inner, key, Failure::of(Cause::Cancelled));
                     }
                 }

@@ -31,25 +31,24 @@ impl Traffic {
     /// A flight down waits for host memory.
     pub(crate) fn ground(&mut self, stack: u16, key: u32) {
         let Some(down) = self.downs.get(key) else { return };
-        let grounded = &mut self.lines[stack as usize].grounded;
-        match down.source {
+        let grounded = &mut self.groups[stack].waiting_for_host;
+        match down.source() {
             Have::Owned(_) => {
-                grounded.victims.push_back(key);
-                grounded.news = true;
+                grounded.add_victim(key);
             }
-            Have::Held(_) | Have::Leased(_) => grounded.chosen[down.class as usize].push_back(key),
+            Have::Held(_) | Have::Leased(_) => grounded.add_chosen(key, down.class()),
         }
     }
 
     /// The first victim that waits; those before it that were turned back are so by choice from now on.
     fn first_victim(&mut self, stack: u16) -> Option<u32> {
         loop {
-            let key = self.lines[stack as usize].grounded.victims.front().copied()?;
-            let source = self.downs.get(key).map(|down| down.source);
+            let key = self.groups[stack].waiting_for_host.first_victim()?;
+            let source = self.downs.get(key).map(|down| down.source());
             if matches!(source, Some(Have::Owned(_))) {
                 return Some(key);
             }
-            self.lines[stack as usize].grounded.victims.pop_front();
+            self.groups[stack].waiting_for_host.pop_victim();
             self.ground(stack, key);
         }
     }
@@ -57,17 +56,18 @@ impl Traffic {
     /// Takes the victim out that host memory is for next.
     pub(crate) fn pop_victim(&mut self, stack: u16) -> Option<u32> {
         self.first_victim(stack)?;
-        self.lines[stack as usize].grounded.victims.pop_front()
+        self.groups[stack].waiting_for_host.pop_victim()
     }
 
     /// Looks after victims: as many of the host's are on their way as they need, or they are dropped.
     pub(crate) fn serve_victims(&mut self, inner: &Inner, stack: u16) {
         while let Some(key) = self.first_victim(stack) {
-            let Some(Down { source, class, tenant, .. }) = self.downs.get(key) else { return };
-            let (source, class, tenant, line) = (*source, *class, *tenant, &self.lines[stack as usize]);
-            let (host, sinking) = (&inner.stack(stack).host, line.sinking);
+            let Some(down) = self.downs.get(key) else { return };
+            let (source, class, tenant) = (down.source(), down.class(), down.tenant());
+            let line = &self.groups[stack];
+            let (host, sinking) = (&inner.stack(stack).host, line.on_their_way.host_victims());
             let none_free = host.as_ref().is_some_and(|host| host.pool.free() == 0);
-            let enough = none_free && sinking as usize >= line.grounded.victims();
+            let enough = none_free && sinking >= line.waiting_for_host.victims();
             let waits = self.may_wait_below(inner, stack);
             if enough && waits {
                 return self.press_sinking(stack);
@@ -77,7 +77,7 @@ impl Traffic {
                 // What waits for the engine gives it up.
                 Slot::Soon if host.is_none() && self.reclaim_staging(inner, stack) => {}
                 // Nothing was sent down: something will be when another has landed. Staging comes back.
-                Slot::Soon if self.lines[stack as usize].sinking == sinking => {
+                Slot::Soon if self.groups[stack].on_their_way.host_victims() == sinking => {
                     return self.press_sinking(stack);
                 }
                 Slot::Soon => {}
@@ -93,7 +93,7 @@ impl Traffic {
                         }
                         None => Cause::Device,
                     };
-                    self.lines[stack as usize].grounded.victims.pop_front();
+                    self.groups[stack].waiting_for_host.pop_victim();
                     self.down_failed(inner, key, Failure::of(cause));
                 }
             }
@@ -102,16 +102,14 @@ impl Traffic {
 
     /// As many of the host's victims as are waited for go to the disk before what nobody waits for.
     fn press_sinking(&mut self, stack: u16) {
-        let grounded = &mut self.lines[stack as usize].grounded;
-        if !std::mem::take(&mut grounded.news) {
+        let grounded = &mut self.groups[stack].waiting_for_host;
+        if !grounded.take_changed() {
             return;
         }
         let waiting = grounded.victims();
-        let sinks = |down: &Down| {
-            (down.stack, down.from) == (stack, Tier::Host) && matches!(down.source, Have::Owned(_))
-        };
+        let sinks = |down: &Down| (down.group(), down.from()) == (stack, Tier::Host) && down.is_victim();
         let sinking = self.downs.iter().filter(|(_, down)| sinks(down));
-        let (urgent, others): (Vec<_>, Vec<_>) = sinking.partition(|(_, down)| down.class == Class::Urgent);
+        let (urgent, others): (Vec<_>, Vec<_>) = sinking.partition(|(_, down)| down.class() == Class::Urgent);
         let most = waiting.saturating_sub(urgent.len());
         let pressed: Vec<u32> = others.into_iter().take(most).map(|(key, _)| key).collect();
         pressed.into_iter().for_each(|key| self.promote_down(key));
@@ -120,36 +118,40 @@ impl Traffic {
     /// Looks after copies by choice, when victims and headroom have what they need (I1).
     pub(crate) fn serve_chosen(&mut self, inner: &Inner, stack: u16) {
         loop {
-            let line = &self.lines[stack as usize];
-            let (Some(key), 0) = (line.grounded.first_chosen(), line.grounded.victims()) else { return };
-            let Some(Down { source, class, steps, asked, .. }) = self.downs.get(key) else { return };
-            let (source, class, whole, sinking) = (*source, *class, steps.is_none(), line.sinking);
-            let unasked = asked.is_empty();
+            let line = &self.groups[stack];
+            let (Some(key), 0) = (line.waiting_for_host.first_chosen(), line.waiting_for_host.victims())
+            else {
+                return;
+            };
+            let Some(down) = self.downs.get(key) else { return };
+            let (source, class, whole, sinking) =
+                (down.source(), down.class(), down.steps().is_none(), line.on_their_way.host_victims());
+            let unasked = down.asked().is_empty();
             let host = &inner.stack(stack).host;
             if let Some(host) = host {
                 let (free, headroom) = (host.pool.free(), inner.rules.host_headroom as usize);
-                let enough = free + sinking as usize >= headroom + line.grounded.chosen();
+                let enough = free + sinking >= headroom + line.waiting_for_host.chosen();
                 if free <= headroom && enough {
                     return;
                 }
             }
             match self.host_slot(inner, stack, source, class) {
                 Slot::Now(block) => {
-                    self.lines[stack as usize].grounded.pop_chosen();
+                    self.groups[stack].waiting_for_host.pop_chosen();
                     self.take_off(inner, key, block);
                 }
                 // What is written waits for nothing that waits for the engine.
                 Slot::Soon if host.is_none() && whole && self.reclaim_staging(inner, stack) => {}
-                Slot::Soon if self.lines[stack as usize].sinking == sinking => return,
+                Slot::Soon if self.groups[stack].on_their_way.host_victims() == sinking => return,
                 Slot::Soon => {}
                 // Nobody has asked for it: for when there is some again.
                 Slot::Never if host.is_some() && unasked => {
-                    self.lines[stack as usize].grounded.pop_chosen();
+                    self.groups[stack].waiting_for_host.pop_chosen();
                     self.called_off(inner, stack, key);
                 }
                 Slot::Never => {
                     let cause = if host.is_some() { Cause::Cancelled } else { Cause::Device };
-                    self.lines[stack as usize].grounded.pop_chosen();
+                    self.groups[stack].waiting_for_host.pop_chosen();
                     self.down_failed(inner, key, Failure::of(cause));
                 }
             }
@@ -166,15 +168,15 @@ impl Traffic {
         such: impl Fn(BlockId) -> bool,
     ) -> Vec<(u32, BlockRef)> {
         let pool = &inner.stack(stack).device.pool;
-        let kept = |key: &u32| {
-            let down = self.downs.get(*key).filter(|down| down.asked.is_empty())?;
-            let Have::Leased(block) = down.source else { return None };
+        let kept = |key: u32| {
+            let down = self.downs.get(key).filter(|down| down.asked().is_empty())?;
+            let Have::Leased(block) = down.source() else { return None };
             // Of a block that somebody holds nobody would have anything.
             let keeps = such(block.id) && pool.evictable(block).is_some();
-            keeps.then_some((*key, block))
+            keeps.then_some((key, block))
         };
-        let grounded = &self.lines[stack as usize].grounded;
-        grounded.chosen.iter().flatten().filter_map(kept).take(wanted).collect()
+        let grounded = &self.groups[stack].waiting_for_host;
+        grounded.iter_chosen().filter_map(kept).take(wanted).collect()
     }
 
     /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be written through is owed.
@@ -182,12 +184,12 @@ impl Traffic {
         if copies.is_empty() {
             return;
         }
-        self.lines[stack as usize].grounded.retain(|key| copies.binary_search(key).is_err());
+        self.groups[stack].waiting_for_host.retain(|key| copies.binary_search(key).is_err());
         copies.iter().for_each(|key| self.called_off(inner, stack, *key));
     }
 
     fn called_off(&mut self, inner: &Inner, stack: u16, key: u32) {
-        let source = self.downs.get(key).map(|down| down.source);
+        let source = self.downs.get(key).map(|down| down.source());
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
             self.owe(inner, (stack, Tier::Device), block);

@@ -22,16 +22,16 @@
 //!   flight's key may be another's by now, but not its number.
 
 use crate::engine::inner::Inner;
-use crate::state::{At, Id, Line, Quarantine, Traffic};
+use crate::state::{At, GroupState, Id, Quarantine, Traffic};
 use crate::transfer::{Class, Path, Popped};
 
 impl Traffic {
     /// The flight has its block: into its queue, or beside it (I2).
     pub(crate) fn queue_or_aside(&mut self, inner: &Inner, key: u32) {
         let Some(up) = self.ups.get(key) else { return };
-        let (path, lane, class) = (up.path(), up.lane(), up.class);
+        let (path, lane, class) = (up.path(), up.lane(), up.class());
         let behind = self.aside.list(path, lane, class);
-        behind.push_back((key, up.serial));
+        behind.push_back((key, up.serial()));
         if behind.len() == 1 {
             self.serve_aside_of(inner, (path, lane), class);
         }
@@ -54,8 +54,9 @@ impl Traffic {
         let mut left = false;
         loop {
             let list = self.aside.list(path, lane, class);
-            let waits =
-                |key: u32, serial| self.ups.get(key).is_some_and(|up| up.serial == serial && up.is_aside());
+            let waits = |key: u32, serial| {
+                self.ups.get(key).is_some_and(|up| up.serial() == serial && up.waits_for_queue())
+            };
             let stale = |entry: Option<&(u32, u64)>| entry.is_some_and(|(key, serial)| !waits(*key, *serial));
             // At both ends: who is given up while nothing goes leaves no trace.
             while stale(list.back()) {
@@ -76,23 +77,20 @@ impl Traffic {
     pub(crate) fn note_staged(&mut self, inner: &Inner, stack: u16, staged: u32, flight: Id) {
         let first = inner.stack(stack).host.as_ref().map_or(0, |host| host.pool.capacity());
         let Some(place) = (staged as usize).checked_sub(first) else { return };
-        let line = &mut self.lines[stack as usize];
-        if line.staged.len() <= place {
-            line.staged.resize(place + 1, None);
-        }
-        line.staged[place] = Some((staged, flight));
-        line.news = true;
+        let group = &mut self.groups[stack];
+        group.staging.note_holder(place, staged, flight);
+        group.queue.note_change();
     }
 
     /// What goes next on a path: of reads from the disk, those of groups that have staging.
     pub(crate) fn next_on(&mut self, inner: &Inner, path: Path) -> Option<Popped<Id>> {
         if path != Path::DiskToDevice {
-            return self.queues[path as usize].pop(&mut self.allowance);
+            return self.queues.pop(path);
         }
         loop {
-            let (lines, quarantine) = (&self.lines, &self.quarantine);
-            let open = |stack: u16| has_staging(inner, &lines[stack as usize], quarantine, stack);
-            let next = self.queues[path as usize].pop_open(&mut self.allowance, open);
+            let (groups, quarantine) = (&self.groups, &self.quarantine);
+            let open = |stack: u16| has_staging(inner, &groups[stack], quarantine, stack);
+            let next = self.queues.pop_open(path, open);
             if next.is_some() || !self.reclaim_for_reads(inner) {
                 return next;
             }
@@ -102,21 +100,21 @@ impl Traffic {
     /// Reads that somebody waits for, and that lack nothing but staging, are not to wait for what waits for the engine itself. Whether that had
     /// some.
     fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
-        (0..self.lines.len() as u16).any(|stack| {
-            let reads = &self.queues[Path::DiskToDevice as usize];
+        self.groups.numbers().any(|stack| {
+            let reads = &self.queues[Path::DiskToDevice];
             let awaited = [Class::Urgent, Class::Offload, Class::Background];
             let goes = awaited.iter().any(|class| reads.waiting_in(*class, stack) > 0)
                 && reads.has_room(inner.stack(stack).block_bytes);
-            let lacks = !has_staging(inner, &self.lines[stack as usize], &self.quarantine, stack);
+            let lacks = !has_staging(inner, &self.groups[stack], &self.quarantine, stack);
             goes && lacks && self.reclaim_staging(inner, stack)
         })
     }
 
     /// Urgent reads wait for staging.
     pub(crate) fn press_for_reads(&mut self, inner: &Inner) {
-        for stack in 0..self.lines.len() as u16 {
-            let urgent = self.queues[Path::DiskToDevice as usize].waiting_in(Class::Urgent, stack);
-            if urgent > 0 && !has_staging(inner, &self.lines[stack as usize], &self.quarantine, stack) {
+        for stack in self.groups.numbers() {
+            let urgent = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, stack);
+            if urgent > 0 && !has_staging(inner, &self.groups[stack], &self.quarantine, stack) {
                 self.press(inner, stack);
             }
         }
@@ -124,13 +122,13 @@ impl Traffic {
 
     /// Whatever has staging goes without the iteration's budget; a guess gives it up.
     pub(crate) fn press(&mut self, inner: &Inner, stack: u16) {
-        let held = std::mem::take(&mut self.lines[stack as usize].staged);
+        let held = self.groups[stack].staging.lend_holders();
         for (staged, flight) in held.iter().flatten().copied() {
             match flight {
                 Id::Up(key) => {
                     let Some(up) = self.ups.get(key) else { continue };
-                    let has = up.stack == stack && up.staged() == Some(staged);
-                    match up.class {
+                    let has = up.group() == stack && up.staged() == Some(staged);
+                    match up.class() {
                         _ if !has => {}
                         Class::Prefetch => self.recall_guess(inner, key),
                         _ => self.promote(inner, key, Class::Urgent),
@@ -138,38 +136,38 @@ impl Traffic {
                 }
                 Id::Down(key) => {
                     let down = self.downs.get(key);
-                    if down.is_some_and(|down| down.stack == stack && down.host == Some(staged)) {
+                    if down.is_some_and(|down| down.group() == stack && down.host() == Some(staged)) {
                         self.promote_down(key);
                     }
                 }
             }
         }
-        self.lines[stack as usize].staged = held;
+        self.groups[stack].staging.return_holders(held);
     }
 
     /// A copy down waits for no iteration's budget any more.
     pub(crate) fn promote_down(&mut self, key: u32) {
         let Some(down) = self.downs.get_mut(key) else { return };
-        down.class = Class::Urgent;
-        if let At::Queued(path, ticket) = down.at {
-            self.queues[path as usize].promote(ticket, Class::Urgent);
+        down.hurries();
+        if let At::Queued(path, ticket) = down.at() {
+            self.queues.promote(path, ticket, Class::Urgent);
         }
     }
 
     /// Whether a guess that has been read is in the way of who waits: for blocks, for its tenant's credits, or for staging.
     pub(crate) fn is_in_the_way(&self, key: u32) -> bool {
-        let guess = self.ups.get(key).filter(|up| up.class == Class::Prefetch);
+        let guess = self.ups.get(key).filter(|up| up.class() == Class::Prefetch);
         guess.is_some_and(|up| {
-            let line = &self.lines[up.stack as usize];
-            let reads = &self.queues[Path::DiskToDevice as usize];
-            !line.is_empty()
-                || self.held.holds(up.stack, up.tenant)
-                || line.staging.is_empty() && reads.waiting_in(Class::Urgent, up.stack) > 0
+            let group = &self.groups[up.group()];
+            let reads = &self.queues[Path::DiskToDevice];
+            !group.queue.is_empty()
+                || self.held.holds(up.group(), up.tenant())
+                || group.staging.free() == 0 && reads.waiting_in(Class::Urgent, up.group()) > 0
         })
     }
 }
 
 /// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too, and fails.
-fn has_staging(inner: &Inner, line: &Line, quarantine: &Quarantine, stack: u16) -> bool {
-    !line.staging.is_empty() || quarantine.has_all_staging(stack, inner.stack(stack).staging)
+fn has_staging(inner: &Inner, group: &GroupState, quarantine: &Quarantine, stack: u16) -> bool {
+    group.staging.free() > 0 || quarantine.has_all_staging(stack, inner.stack(stack).staging)
 }

@@ -35,27 +35,28 @@ impl Traffic {
         let (mut waiting, mut looked) = (Vec::new(), Vec::new());
         let mut at = 0;
         while let Some(request) = self.held.0.get(at) {
-            let behind = request.parts.iter().any(|(stack, entry)| waiting.contains(&(*stack, entry.tenant)));
+            let behind =
+                request.parts.iter().any(|(stack, entry)| waiting.contains(&(*stack, entry.tenant())));
             let free = !behind && !request.joined.iter().any(|entry| self.held.has(*entry));
             if free && !self.is_as_before(inner, at) {
                 let Err((stack, number, state)) = self.take_all_credits(inner, at) else {
                     let request = self.held.0.remove(at);
                     for (stack, entry) in request.into_iter().flat_map(|request| request.parts) {
-                        self.lines[stack as usize].entries.push_back(entry);
+                        self.groups[stack].queue.push(entry);
                     }
                     continue;
                 };
                 self.held.0[at].looked = Some((number, state));
                 looked.push(stack);
             }
-            let parts = self.held.0[at].parts.iter().map(|(stack, entry)| (*stack, entry.tenant));
+            let parts = self.held.0[at].parts.iter().map(|(stack, entry)| (*stack, entry.tenant()));
             waiting.extend(
                 parts.filter(|(stack, tenant)| inner.stack(*stack).device.owners.limit(*tenant).is_some()),
             );
             at += 1;
         }
-        for stack in 0..self.lines.len() as u16 {
-            let news = looked.contains(&stack) || self.lines[stack as usize].news;
+        for stack in self.groups.numbers() {
+            let news = looked.contains(&stack) || self.groups[stack].queue.has_changed();
             if news && waiting.iter().any(|(of, _)| *of == stack) {
                 self.hurry(inner, stack);
             }
@@ -66,8 +67,8 @@ impl Traffic {
     fn is_as_before(&self, inner: &Inner, at: usize) -> bool {
         let Request { parts, looked, .. } = &self.held.0[at];
         let Some((number, state)) = looked else { return false };
-        let part = parts.iter().find(|(_, entry)| entry.number == *number);
-        part.is_some_and(|(stack, entry)| inner.stack(*stack).device.state_of(entry.tenant) == *state)
+        let part = parts.iter().find(|(_, entry)| entry.number() == *number);
+        part.is_some_and(|(stack, entry)| inner.stack(*stack).device.state_of(entry.tenant()) == *state)
     }
 
     /// Takes the credits of all parts, or of none. Otherwise the group and the entry for which there are too few, and how things were
@@ -76,7 +77,7 @@ impl Traffic {
         let parts = self.held.0[at].parts.len();
         let part = |traffic: &Traffic, part: usize| {
             let (stack, entry) = &traffic.held.0[at].parts[part];
-            (*stack, entry.tenant, entry.need, entry.number)
+            (*stack, entry.tenant(), entry.need(), entry.number())
         };
         // No group's blocks leave for a request that another group keeps out.
         for of in (0..parts).filter(|_| parts > 1) {

@@ -3,48 +3,48 @@
 use crate::places::Places;
 use crate::scheduler::{Clock, Gated};
 use crate::state::{
-    Aside, At, Behind, Deadlines, Down, Guesses, Held, Id, Line, Looks, Offloading, Onboarding, Out, Owed,
-    Pace, Phase, Purges, Quarantine, Since, Transfers, Unwritten, Up, Waiter,
+    Aside, At, Deadlines, Down, GroupState, Groups, Guesses, Held, Looks, Offloading, Onboarding, Out, Owed,
+    Pace, Phase, Purges, Quarantine, Queues, Since, Transfers, Unwritten, Up, Waiter, WaitingForParent,
 };
-use crate::transfer::{Allowance, Breaker, Class, Copy, Limits, Path, Queue};
+use crate::transfer::{Breaker, Class, Copy, Limits, Path};
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
 use slab::Slab;
 use std::collections::HashSet;
 use std::time::Duration;
 
+/// Memory that is kept, to be used again. All of it is empty between two uses.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    /// Effects that were carried out.
+    pub(crate) effects: Vec<Out>,
+    /// Lists of copies that have landed.
+    pub(crate) copies: Vec<Vec<Copy>>,
+    pub(crate) slots: Vec<BlockId>,
+    pub(crate) victims: Vec<(BlockId, SequenceHash)>,
+    pub(crate) one_victim: Vec<(BlockId, SequenceHash)>,
+    pub(crate) next_victims: Vec<(BlockRef, SequenceHash)>,
+}
+
 /// Everything under the lock.
 pub(crate) struct Traffic {
-    pub(crate) queues: [Queue<Id>; 4],
-    /// Flights up that have their block, and wait beside a full queue.
+    pub(crate) queues: Queues,
+    /// Transfers up that have their block, and wait beside a full queue.
     pub(crate) aside: Aside,
-    pub(crate) allowance: Allowance,
-    /// The path that is asked first.
-    pub(crate) first_path: usize,
     pub(crate) ups: Transfers<Up>,
     pub(crate) downs: Transfers<Down>,
     pub(crate) onboardings: Slab<Onboarding>,
     pub(crate) offloadings: Slab<Offloading>,
     /// Flights up that wait behind their parents', a list for each parent's.
-    pub(crate) waiting_behind: Slab<Behind>,
-    /// Those that do no more: key and serial.
-    pub(crate) behind: Vec<(u32, u64)>,
+    pub(crate) waiting_for_parent: WaitingForParent,
     /// Names that nobody knows any more, of flights: what has landed under them goes at once.
     pub(crate) forgotten: HashSet<(u16, SequenceHash), Places>,
-    /// One a stack.
-    pub(crate) lines: Box<[Line]>,
+    pub(crate) groups: Groups,
     /// Who waits for credits, and is in no line yet.
     pub(crate) held: Held,
     pub(crate) deadlines: Deadlines,
     pub(crate) out: Out,
-    /// What has been performed, and is empty: to be used again.
-    pub(crate) performed: Vec<Out>,
-    /// Lists of copies that have landed, to be used again.
-    pub(crate) spare: Vec<Vec<Copy>>,
     pub(crate) guesses: Guesses,
-    /// Scratch.
-    pub(crate) slots: Vec<BlockId>,
-    pub(crate) victims: Vec<(BlockId, SequenceHash)>,
-    pub(crate) one_victim: Vec<(BlockId, SequenceHash)>,
+    pub(crate) scratch: Scratch,
     /// How far the model is, and what waits for it.
     pub(crate) clock: Clock,
     pub(crate) gated: Gated<Waiter>,
@@ -57,20 +57,16 @@ pub(crate) struct Traffic {
     pub(crate) gates_watched: bool,
     /// The iteration after which another is waited for, for its bytes; and whether it ran when that began.
     pub(crate) expected_after: Option<(u64, bool)>,
-    /// Scratch: the next victims.
-    pub(crate) next: Vec<(BlockRef, SequenceHash)>,
     /// Copies ahead of need: how far looks have come, of each stack's device and host; and what queues have refused.
     pub(crate) looks: Box<[[Looks; 2]]>,
     pub(crate) owed: Owed,
     /// Whether it takes more.
-    pub(crate) phase: Phase,
+    phase: Phase,
     /// Tenants that are being purged.
     pub(crate) purges: Purges,
     /// Blocks that are never used again.
     pub(crate) quarantine: Quarantine,
-    /// Of each path: transfers that may wait (`transfer.queue`).
-    pub(crate) bound: u32,
-    pub(crate) serial: u64,
+    serial: u64,
     /// When the change under way was, once somebody has asked.
     pub(crate) when: Option<Since>,
     /// The same by the manager's clock.
@@ -87,33 +83,26 @@ impl Traffic {
         bound: u32,
         (budget, breaker): (Option<u64>, Breaker),
         layers: u32,
-        lines: Box<[Line]>,
+        groups: Box<[GroupState]>,
         places: Places,
     ) -> Traffic {
         Traffic {
-            queues: std::array::from_fn(|path| Queue::new(limits[path])),
+            queues: Queues::new(limits, bound, budget),
             aside: Aside::default(),
-            allowance: Allowance::new(budget),
-            first_path: 0,
             ups: Transfers::new(places),
             downs: Transfers::new(places),
             onboardings: Slab::new(),
             offloadings: Slab::new(),
-            waiting_behind: Slab::new(),
-            behind: Vec::new(),
+            waiting_for_parent: WaitingForParent::default(),
             forgotten: HashSet::with_hasher(places),
-            looks: lines.iter().map(|_| Default::default()).collect(),
+            looks: groups.iter().map(|_| Default::default()).collect(),
             owed: Owed::default(),
-            lines,
+            groups: Groups::new(groups),
             held: Held::default(),
             deadlines: Deadlines::default(),
             out: Out::default(),
-            performed: Vec::new(),
-            spare: Vec::new(),
             guesses: Guesses::default(),
-            slots: Vec::new(),
-            victims: Vec::new(),
-            one_victim: Vec::new(),
+            scratch: Scratch::default(),
             clock: Clock::new(layers),
             gated: Gated::new(bound),
             opened: Vec::new(),
@@ -121,11 +110,9 @@ impl Traffic {
             unwritten: Unwritten::default(),
             gates_watched: false,
             expected_after: None,
-            next: Vec::new(),
             phase: Phase::Open,
             purges: Purges::default(),
             quarantine: Quarantine::default(),
-            bound,
             serial: 0,
             when: None,
             moment: None,
@@ -151,19 +138,28 @@ impl Traffic {
 
     /// Whether nothing is under way, and nobody waits; but for the engine, which may go on or not.
     pub(crate) fn is_idle(&self) -> bool {
-        let mut downs = self.downs.iter().map(|(_, down)| down.at);
+        let mut downs = self.downs.iter().map(|(_, down)| down.at());
         self.ups.is_empty() && downs.all(|at| matches!(at, At::Gated(_))) && self.nobody_waits()
     }
 
     /// Whether nobody waits for blocks, nor for credits.
     pub(crate) fn nobody_waits(&self) -> bool {
-        self.held.is_empty() && self.lines.iter().all(Line::is_empty)
+        self.held.is_empty() && self.groups.iter().all(|of| of.queue.is_empty())
     }
 
-    /// An iteration begins: its bytes are anew, and the next path is asked first.
-    pub(crate) fn refill(&mut self) {
-        self.allowance.refill();
-        self.first_path = (self.first_path + 1) % Path::ALL.len();
+    /// Whether no call begins anything any more.
+    pub(crate) fn refuses(&self) -> bool {
+        self.phase.refuses()
+    }
+
+    /// Whether nothing begins any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.phase.is_closed()
+    }
+
+    /// Goes on to a later phase. Whether it was an earlier one.
+    pub(crate) fn reach(&mut self, phase: Phase) -> bool {
+        self.phase.reach(phase)
     }
 
     /// Whether one more of a class may wait in a queue. What is less urgent takes none of its room; what waits for host memory is to come to it,
@@ -174,14 +170,16 @@ impl Traffic {
 
     /// The same for a lane, of which there is one but for reads from the disk: those of one group take no room of another's.
     pub(crate) fn has_room_in(&self, path: Path, lane: u16, class: Class) -> bool {
-        let (queue, down) = (&self.queues[path as usize], path == Path::DeviceToHost);
-        let grounded = |other| {
-            let of = if down { &self.lines[..] } else { &[] };
-            of.iter().map(|line| line.grounded.chosen_of(other)).sum::<usize>()
+        let to_come = |class| match path {
+            Path::DeviceToHost => self.groups.iter().map(|of| of.waiting_for_host.chosen_of(class)).sum(),
+            _ => 0,
         };
-        let before = Class::ALL.into_iter().take_while(|other| *other <= class);
-        let waiting =
-            before.map(|other| queue.waiting_in(other, lane) as usize + grounded(other)).sum::<usize>();
-        waiting < self.bound as usize && !self.is_shut(path)
+        self.queues.has_room(path, lane, class, to_come) && !self.is_shut(path)
+    }
+
+    /// Whether a path takes nothing more just now, being slow; what is under way will tell.
+    pub(crate) fn is_shut(&self, path: Path) -> bool {
+        let queue = &self.queues[path];
+        self.paces[path as usize].breaker.is_open() && queue.in_flight() + queue.waiting() > 0
     }
 }

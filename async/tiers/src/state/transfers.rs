@@ -26,8 +26,8 @@ pub(crate) trait ForBlock {
 
 /// Those of one direction.
 pub(crate) struct Transfers<T> {
-    pub(crate) all: Slab<T>,
-    pub(crate) by_name: HashMap<BlockName, u32, Places>,
+    all: Slab<T>,
+    by_name: HashMap<BlockName, u32, Places>,
 }
 
 impl<T: ForBlock> Transfers<T> {

@@ -34,7 +34,7 @@ impl Held {
 
     /// Whose entries are here.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
-        self.entries().map(|(_, entry)| entry.tenant)
+        self.entries().map(|(_, entry)| entry.tenant())
     }
 
     /// How many requests there are.
@@ -49,28 +49,28 @@ impl Held {
 
     /// Those for a group that came before an entry.
     pub(crate) fn before(&self, stack: u16, number: u64) -> usize {
-        let earlier = self.entries().take_while(|(_, entry)| entry.number != number);
+        let earlier = self.entries().take_while(|(_, entry)| entry.number() != number);
         earlier.filter(|(of, _)| *of == stack).count()
     }
 
     /// Whether an entry is here.
     pub(crate) fn has(&self, number: u64) -> bool {
-        self.entries().any(|(_, entry)| entry.number == number)
+        self.entries().any(|(_, entry)| entry.number() == number)
     }
 
     /// Whether something of a tenant waits for credits of a group.
     pub(crate) fn holds(&self, stack: u16, tenant: TenantId) -> bool {
-        self.entries().any(|(of, entry)| (*of, entry.tenant) == (stack, tenant))
+        self.entries().any(|(of, entry)| (*of, entry.tenant()) == (stack, tenant))
     }
 
     pub(crate) fn find(&mut self, number: u64) -> Option<&mut Entry> {
         let mut parts = self.0.iter_mut().flat_map(|request| &mut request.parts);
-        parts.find(|(_, entry)| entry.number == number).map(|(_, entry)| entry)
+        parts.find(|(_, entry)| entry.number() == number).map(|(_, entry)| entry)
     }
 
     /// An entry wants fewer blocks than at the last look.
     pub(crate) fn look_again(&mut self, number: u64) {
-        let of = |request: &&mut Request| request.parts.iter().any(|(_, entry)| entry.number == number);
+        let of = |request: &&mut Request| request.parts.iter().any(|(_, entry)| entry.number() == number);
         if let Some(request) = self.0.iter_mut().find(of) {
             request.looked = None;
         }
@@ -78,7 +78,7 @@ impl Held {
 
     /// Takes an entry out, and its request with the last one.
     pub(crate) fn take(&mut self, number: u64) -> Option<Entry> {
-        self.take_if(|_, entry| entry.number == number).pop()
+        self.take_if(|_, entry| entry.number() == number).pop()
     }
 
     /// Takes all such entries out.
