@@ -165,7 +165,9 @@ fn take_or_wait(
         may_wait(traffic, tenant)?;
         let mut got = Vec::with_capacity(need);
         let owners = &inner.stack(stack).device.owners;
-        let first = traffic.nobody_waits() && traffic.guesses.none_fly() && owners.limit(tenant).is_none();
+        let first = traffic.nobody_waits()
+            && traffic.guesses.under_way().len() == 0
+            && owners.limit(tenant).is_none();
         if first && traffic.gather(inner, stack, need, true, &mut got) && owners.take(tenant, need) {
             inner.watch.allocated_at_once(stack);
             return Ok(Taken::All(got));

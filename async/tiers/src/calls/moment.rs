@@ -22,10 +22,7 @@ impl Inner {
     pub(crate) fn moment(self: &Arc<Inner>, at: Duration) -> Moment<'_> {
         let (tell, come) = oneshot::channel();
         let number = self.change(|traffic| {
-            let deadlines = &mut traffic.deadlines;
-            deadlines.last_moment += 1;
-            let number = deadlines.last_moment;
-            deadlines.moments.insert(number, tell);
+            let number = traffic.deadlines.add_moment(tell);
             traffic.due(Some(at), Waits::Moment(number));
             number
         });
@@ -65,7 +62,7 @@ impl Drop for Moment<'_> {
         }
         let mut traffic = self.inner.look();
         traffic.not_due(Some(self.at), Waits::Moment(self.number));
-        let tell = traffic.deadlines.moments.remove(&self.number);
+        let tell = traffic.deadlines.take_moment(self.number);
         drop(traffic);
         drop(tell);
     }

@@ -5,7 +5,7 @@ use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::engine::request_span::Asked;
 use crate::metrics::Refusal;
-use crate::state::{OffloadOptions, Offloaded, Offloading, Waits};
+use crate::state::{OffloadOptions, Offloaded, Waits};
 use crate::transfer::{Cause, Path};
 use kvstrata_core::{ImmutableBlock, SequenceHash};
 use std::fmt;
@@ -83,7 +83,7 @@ impl Offload {
             return Offload::refused(inner, 0);
         }
         let key = inner.with(|traffic| {
-            let key = traffic.offloadings.insert(Offloading::default()) as u32;
+            let key = traffic.offloadings.begin();
             hashes.iter().for_each(|hash| traffic.call_back(inner, key, stack, *hash));
             traffic.offload_due(key, due);
             key
@@ -189,28 +189,14 @@ impl Future for Offload {
             return Poll::Ready(Offloaded { cause: Some(Cause::Abandoned), ..Offloaded::default() });
         }
         // Cloned before and dropped after the lock: a waker is a caller's code.
-        let waker = context.waker().clone();
+        let mut waker = Some(context.waker().clone());
         let mut traffic = self.inner.look();
-        match traffic.offloadings.get_mut(key as usize) {
-            Some(of) if of.left > 0 && of.late => {
-                of.alone = true;
-                let so_far = of.so_far;
-                let late =
-                    Offloaded { failed: so_far.failed + of.left, cause: Some(Cause::Deadline), ..so_far };
-                drop(traffic);
-                self.ended(late)
-            }
-            Some(of) if of.left > 0 => {
-                let before = of.waker.replace(waker);
-                drop(traffic);
-                drop(before);
-                Poll::Pending
-            }
-            _ => {
-                let of = traffic.offloadings.try_remove(key as usize).unwrap_or_default();
-                drop(traffic);
-                self.ended(of.so_far)
-            }
+        let (outcome, spare) = traffic.offloadings.poll(key, &mut waker);
+        drop(traffic);
+        drop(spare);
+        match outcome {
+            Poll::Ready(outcome) => self.ended(outcome),
+            Poll::Pending => Poll::Pending,
         }
     }
 }
@@ -222,16 +208,8 @@ impl Drop for Offload {
         }
         let Some(key) = self.key else { return };
         let mut traffic = self.inner.look();
-        let waker = match traffic.offloadings.get_mut(key as usize) {
-            Some(of) if of.left > 0 => {
-                of.alone = true;
-                let (due, waker) = (of.due.take(), of.waker.take());
-                traffic.not_due(due, Waits::Offloading(key));
-                waker
-            }
-            Some(_) => traffic.offloadings.remove(key as usize).waker,
-            None => None,
-        };
+        let (due, waker) = traffic.offloadings.abandon(key);
+        traffic.not_due(due, Waits::Offloading(key));
         drop(traffic);
         drop(waker);
     }

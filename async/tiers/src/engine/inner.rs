@@ -279,7 +279,7 @@ impl Inner {
     fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
         traffic.advance(self);
         if traffic.refuses() && traffic.is_idle() {
-            traffic.out.idle = true;
+            traffic.out.idle();
         }
         if traffic.out.is_empty() {
             return;

@@ -337,7 +337,7 @@ pub(crate) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
     if let (Some(disk), Some(slot)) = (&of.disk, slot) {
         of.disk_owners.hand_over(slot, TenantId::NOBODY);
         disk.give_back(slot);
-        out.given_back = true;
+        out.slot_given_back();
     }
 }
 

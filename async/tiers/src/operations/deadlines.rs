@@ -23,9 +23,8 @@ impl Traffic {
     /// Notes a deadline.
     pub(crate) fn due(&mut self, at: Option<Duration>, who: Waits) {
         if let Some(at) = at {
-            self.deadlines.by_time.insert((at, who));
-            if self.deadlines.by_time.first() == Some(&(at, who)) {
-                self.out.wake_at = Some(at);
+            if self.deadlines.add(at, who) {
+                self.out.wake_at(at);
             }
         }
     }
@@ -33,23 +32,19 @@ impl Traffic {
     /// It has been answered.
     pub(crate) fn not_due(&mut self, at: Option<Duration>, who: Waits) {
         if let Some(at) = at {
-            self.deadlines.by_time.remove(&(at, who));
+            self.deadlines.remove(at, who);
         }
     }
 
     /// Answers all who are late. When the next one will be.
     pub(crate) fn answer_late(&mut self, inner: &Inner, now: Duration) -> Option<Duration> {
         while self.answer_first(inner, Some(now)) {}
-        self.deadlines.by_time.first().map(|(at, _)| *at)
+        self.deadlines.next()
     }
 
     /// Answers the first, if it is late by now, or whenever it were. Whether there was such a one.
     pub(crate) fn answer_first(&mut self, inner: &Inner, now: Option<Duration>) -> bool {
-        let Some((at, who)) = self.deadlines.by_time.first().copied() else { return false };
-        if now.is_some_and(|now| at > now) {
-            return false;
-        }
-        self.deadlines.by_time.pop_first();
+        let Some(who) = self.deadlines.take_first(now) else { return false };
         match who {
             Waits::Place { stack, number } => self.late_in_line(inner, stack, number),
             Waits::Onboarding(key) => self.late_onboarding(inner, key),
@@ -57,7 +52,11 @@ impl Traffic {
             Waits::Iteration => self.no_iteration(),
             // Who waits is looked at with what follows from any change.
             Waits::Below(stack) => self.groups[stack].below.alarm_over(),
-            Waits::Moment(number) => self.out.come.extend(self.deadlines.moments.remove(&number)),
+            Waits::Moment(number) => {
+                if let Some(tell) = self.deadlines.take_moment(number) {
+                    self.out.moment_has_come(tell);
+                }
+            }
             Waits::Retry(flight, serial) => self.resume(inner, flight, serial),
             // These may ask to be looked at again: at the end of all deadlines that would never end.
             Waits::Recovery(path) if now.is_some() => self.look_at_recovery(inner, path),

@@ -16,18 +16,18 @@ impl Out {
     /// Does it all. What lands meanwhile is for whoever settles.
     pub(crate) fn perform(&mut self, inner: &Arc<Inner>) {
         // Reads first: they take longest.
-        for (disk, read, request) in self.reads.drain(..) {
+        for (disk, read, request) in self.take_reads() {
             contained(|| trace!(request, slot = read.slot.0, token = read.token.0, "a read begins"));
             contained(|| disk.read(read));
         }
-        for (stack, path, list) in self.copies.drain(..) {
+        for (stack, path, list) in self.take_copies() {
             contained(|| {
                 debug!(%path, blocks = ?list.iter().map(|copy| copy.device.0).collect::<Vec<_>>(), "copies begin");
             });
             let copies = Copies::new(list, inner.landing());
             contained(|| inner.stack(stack).mover.start(copies));
         }
-        for (disk, write, memory, request) in self.writes.drain(..) {
+        for (disk, write, memory, request) in self.take_writes() {
             contained(|| trace!(request, slot = write.slot.0, token = write.token.0, "a write begins"));
             match memory {
                 None => contained(|| disk.write(write)),
@@ -38,28 +38,28 @@ impl Out {
             }
         }
         // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken until then.
-        if std::mem::take(&mut self.given_back) {
+        if self.take_given_back() {
             let disks = inner.stacks.iter().flat_map(|of| &of.disk);
             disks.for_each(|disk| contained(|| disk.forget_given_back()));
         }
         // They came before those who are served now.
-        for (to, late) in self.late.drain(..) {
+        for (to, late) in self.take_late() {
             contained(|| _ = to.send(Err(late)));
         }
-        for (to, stack, blocks, tenant) in self.grants.drain(..) {
+        for (to, stack, blocks, tenant) in self.take_grants() {
             let home: Arc<Inner> = Arc::clone(inner);
             let blocks = Granted::new(home, stack, blocks, tenant);
             // Whoever has gone away gives the blocks back by dropping them.
             contained(|| _ = to.send(Ok(blocks)));
         }
-        self.gone.drain(..).for_each(|to| contained(|| drop(to)));
-        self.come.drain(..).for_each(|to| contained(|| _ = to.send(())));
-        if let Some(at) = self.wake_at.take() {
+        self.take_dismissed().for_each(|to| contained(|| drop(to)));
+        self.take_moments().for_each(|to| contained(|| _ = to.send(())));
+        if let Some(at) = self.take_wake_at() {
             contained(|| inner.runtime.wake_at(at));
         }
-        if std::mem::take(&mut self.idle) {
+        if self.take_idle() {
             contained(|| inner.idle.tell());
         }
-        self.wakes.drain(..).for_each(|waker| contained(|| waker.wake()));
+        self.take_wakes().for_each(|waker| contained(|| waker.wake()));
     }
 }

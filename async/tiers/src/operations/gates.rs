@@ -43,7 +43,7 @@ impl Traffic {
             return;
         }
         // The list of the pass that it has waited for has withdrawn, and another's is to write it.
-        let written_by = |writes: &u64| steps.is_none_or(|steps| steps.iteration < *writes);
+        let written_by = |writes: &u64| steps.is_none_or(|steps| steps.iteration() < *writes);
         if let Some(writes) = self.unwritten.iteration(stack, block.id).filter(written_by) {
             let gate = self.clock.of_all_layers(written_after(writes));
             let copy = GatedCopy { stack, block, name, class, request, steps: None, asked, since };

@@ -5,9 +5,7 @@ use crate::engine::notices::About;
 use crate::engine::stack::let_go;
 use crate::metrics::Refusal;
 use crate::scheduler::Gate;
-use crate::state::{
-    Cargo, GatedCopy, Have, OffloadOptions, Offloaded, Offloading, Traffic, Waits, written_after,
-};
+use crate::state::{Cargo, GatedCopy, Have, OffloadOptions, Offloaded, Traffic, Waits, written_after};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
 use kvstrata_core::{BlockRef, ImmutableBlock, SequenceHash};
@@ -25,10 +23,10 @@ impl Traffic {
     ) -> u32 {
         let of = inner.stack(stack);
         let books = &of.device;
-        let key = self.offloadings.insert(Offloading::default()) as u32;
+        let key = self.offloadings.begin();
         if of.host.is_none() && of.disk.is_none() {
             inner.counts.refused(Refusal::Tier, blocks.len());
-            self.offloadings[key as usize].so_far.refused = blocks.len();
+            self.offloadings.note(key, |so_far| so_far.refused = blocks.len());
             return key;
         }
         let (mut there, mut refused) = (0, 0);
@@ -60,7 +58,7 @@ impl Traffic {
                 let_go(books, Have::Held(held), inner.now());
                 continue;
             }
-            self.offloadings[key as usize].left += 1;
+            self.offloadings.wait_for_one(key);
             let writes = self.unwritten.iteration(stack, held.id);
             if at_once && writes.is_none() {
                 self.offload_whole(
@@ -72,14 +70,15 @@ impl Traffic {
             }
             let (block, asked, since) = (held, Some(key), inner.elapsed());
             // By the layers of a pass before the one that writes it nothing is written.
-            let steps = steps.filter(|steps| writes.is_none_or(|writes| writes <= steps.iteration));
+            let steps = steps.filter(|steps| writes.is_none_or(|writes| writes <= steps.iteration()));
             let written = writes.map_or(Gate::Open, |writes| self.clock.of_all_layers(written_after(writes)));
             let gate = if steps.is_some() { gate } else { all.later(written) };
             self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, steps, asked, since });
         }
-        let so_far = &mut self.offloadings[key as usize].so_far;
-        so_far.there = there;
-        so_far.refused += refused;
+        self.offloadings.note(key, |so_far| {
+            so_far.there = there;
+            so_far.refused += refused;
+        });
         key
     }
 
@@ -118,14 +117,14 @@ impl Traffic {
         stack: u16,
         hashes: impl Iterator<Item = SequenceHash>,
     ) -> (u32, usize) {
-        let key = self.offloadings.insert(Offloading::default()) as u32;
+        let key = self.offloadings.begin();
         let (Some(host), Some(disk)) = (&inner.stack(stack).host, &inner.stack(stack).disk) else {
             return (key, hashes.count());
         };
         let mut left = 0;
         for hash in hashes {
             if disk.pool().contains(hash) {
-                self.offloadings[key as usize].so_far.there += 1;
+                self.offloadings.note(key, |so_far| so_far.there += 1);
                 continue;
             }
             // One that is still on its way to the host has come too late to go on from there.
@@ -138,7 +137,7 @@ impl Traffic {
             };
             let source = Have::Held(block);
             let name = host.name(block.id, hash);
-            self.offloadings[key as usize].left += 1;
+            self.offloadings.wait_for_one(key);
             match self.sink(inner, stack, Cargo::new(source, name, Class::Offload)) {
                 Some(flight) => self.downs[flight].asked_by(key),
                 None => {
@@ -158,23 +157,21 @@ impl Traffic {
             return false;
         };
         down.asked_by(key);
-        self.offloadings[key as usize].left += 1;
+        self.offloadings.wait_for_one(key);
         true
     }
 
     /// Answered by then, if anything of it is under way.
     pub(crate) fn offload_due(&mut self, key: u32, due: Option<Duration>) {
-        if let Some(of) = self.offloadings.get_mut(key as usize).filter(|of| of.left > 0) {
-            of.due = due;
+        if self.offloadings.due(key, due) {
             self.due(due, Waits::Offloading(key));
         }
     }
 
     /// The deadline has passed.
     pub(crate) fn late_offloading(&mut self, inner: &Inner, key: u32) {
-        if let Some(of) = self.offloadings.get_mut(key as usize) {
-            of.late = true;
-            self.out.wakes.extend(of.waker.take());
+        if let Some(waker) = self.offloadings.late(key) {
+            self.out.wake(waker);
             self.count_late(inner, key);
         }
     }
@@ -191,7 +188,7 @@ impl Traffic {
 
     /// Whether that has been counted.
     pub(crate) fn is_late(&self, key: u32) -> bool {
-        self.offloadings.get(key as usize).is_some_and(|of| of.late)
+        self.offloadings.is_late(key)
     }
 
     /// One that was asked for finds no room.
@@ -226,15 +223,8 @@ impl Traffic {
     }
 
     fn offload_counted(&mut self, key: u32, count: impl FnOnce(&mut Offloaded)) {
-        let Some(of) = self.offloadings.get_mut(key as usize) else { return };
-        of.left -= 1;
-        count(&mut of.so_far);
-        if of.left == 0 {
-            self.out.wakes.extend(of.waker.take());
-            let (due, alone) = (of.due.take(), of.alone);
-            if alone {
-                self.offloadings.remove(key as usize);
-            }
+        if let Some((waker, due)) = self.offloadings.answered(key, count) {
+            self.out.wake(waker);
             self.not_due(due, Waits::Offloading(key));
         }
     }

@@ -81,7 +81,7 @@ impl Traffic {
             Err(cause) => of.fail(index, cause),
         }
         if of.coming == 0 || outcome.is_err() {
-            self.out.wakes.extend(of.take_wakers());
+            self.out.wake(of.take_wakers());
         }
         if outcome.is_err() {
             self.abandon_behind(inner, link, Cause::Cancelled);
@@ -114,7 +114,7 @@ impl Traffic {
         self.unwant(inner, link, Cause::Deadline);
         let Some(of) = self.onboardings.get_mut(key as usize) else { return };
         of.fail(index, Cause::Deadline);
-        self.out.wakes.extend(of.take_wakers());
+        self.out.wake(of.take_wakers());
         self.abandon_behind(inner, link, Cause::Deadline);
     }
 
@@ -159,7 +159,7 @@ impl Traffic {
                 whole |= *left == 0;
             }
             if whole {
-                self.out.wakes.extend(of.take_wakers());
+                self.out.wake(of.take_wakers());
             }
             next = of.wanted[link.index as usize].next;
         }
@@ -194,7 +194,7 @@ impl Traffic {
         }
         self.not_due(of.due, Waits::Onboarding(key));
         // Nobody waits; but a waker is a caller's code, and none of that runs under the lock.
-        self.out.wakes.extend(of.take_wakers());
+        self.out.wake(of.take_wakers());
         let stack = inner.stack(of.stack);
         let (mut run, mut beyond) = (Vec::with_capacity(of.wanted.len()), Vec::new());
         let mut whole = true;

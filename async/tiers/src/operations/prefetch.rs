@@ -12,18 +12,10 @@
 //! - I2: it waits for nothing: no free block, and no victim that is free at once, and it is put off.
 
 use crate::engine::inner::Inner;
-use crate::state::{Hint, Left, Source, Traffic, Up};
+use crate::state::{Guess, Left, Source, Traffic, Up};
 use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, SequenceHash, TenantId};
-use kvstrata_ffi::disk::{Name, OwnerId};
-
-/// Where a guess is for, for whom, and by which hint; 0: since it is hot.
-#[derive(Debug, Clone, Copy)]
-struct Asked {
-    stack: u16,
-    tenant: TenantId,
-    request: u64,
-}
+use kvstrata_ffi::disk::Name;
 
 impl Traffic {
     /// Takes a hint; the oldest gives way if there are too many.
@@ -48,12 +40,7 @@ impl Traffic {
         for block in there.into_iter().rev() {
             inner.stack(stack).device.release(block, inner.now());
         }
-        if next < hashes.len() {
-            self.guesses.hints.push_back(Hint { number, stack, tenant, hashes: hashes.to_vec(), next });
-        }
-        while self.guesses.hints.len() > inner.rules.prefetch_hints as usize {
-            self.guesses.hints.pop_front();
-        }
+        self.guesses.hint((number, stack, tenant), hashes, next, inner.rules.prefetch_hints as usize);
         number
     }
 
@@ -67,23 +54,19 @@ impl Traffic {
 
     /// One that is below.
     pub(crate) fn note_hot(&mut self, inner: &Inner, stack: u16, name: Name) {
-        if self.guesses.hot.len() >= inner.rules.prefetch_hints as usize {
-            self.guesses.hot.pop_front();
-        }
-        self.guesses.hot.push_back((stack, name));
-        self.guesses.noted += 1;
+        self.guesses.note_hot(stack, name, inner.rules.prefetch_hints as usize);
     }
 
     pub(crate) fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
-        self.guesses.hints.retain(|hint| hint.number != number);
+        self.guesses.withdraw(number);
         let of_hint = |key: &u32| self.ups.get(*key).is_some_and(|up| up.request() == number);
-        let flights: Vec<u32> = self.guesses.flights.iter().copied().filter(of_hint).collect();
+        let flights: Vec<u32> = self.guesses.under_way().filter(of_hint).collect();
         flights.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
     /// Drops what has not begun to move: others need the room (I1).
     pub(crate) fn drop_guesses(&mut self, inner: &Inner) {
-        let flights: Vec<u32> = self.guesses.flights.iter().copied().collect();
+        let flights: Vec<u32> = self.guesses.under_way().collect();
         flights.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
@@ -97,20 +80,21 @@ impl Traffic {
     /// Begins what there is room for.
     pub(crate) fn serve_guesses(&mut self, inner: &Inner) {
         while self.may_guess(inner) {
-            let Some((asked, name)) = self.next_hint(inner) else { break };
-            if !self.guess(inner, asked, name, true) {
+            let there = |group, hash| inner.stack(group).device.pool.contains(hash);
+            let Some(guess) = self.guesses.next_hint(there) else { break };
+            if !self.guess(inner, guess, true) {
                 return;
             }
-            self.advance_hint();
+            self.guesses.advance_hint();
         }
         while self.may_guess(inner) {
-            let Some((stack, name)) = self.guesses.hot.back().copied() else { return };
-            let is_free = inner.stack(stack).device.pool.free() > 0;
-            if !is_free && !self.is_next_cold(inner, stack) {
+            let Some((group, name)) = self.guesses.last_hot() else { return };
+            let is_free = inner.stack(group).device.pool.free() > 0;
+            if !is_free && !self.is_next_cold(inner, group) {
                 return;
             }
-            self.guesses.hot.pop_back();
-            self.guess(inner, Asked { stack, tenant: TenantId::NOBODY, request: 0 }, name, !is_free);
+            self.guesses.pop_hot();
+            self.guess(inner, Guess { group, tenant: TenantId::NOBODY, hint: 0, name }, !is_free);
         }
     }
 
@@ -131,35 +115,12 @@ impl Traffic {
     fn may_guess(&self, inner: &Inner) -> bool {
         self.nobody_waits()
             && !self.refuses()
-            && (self.guesses.flights.len() as u32) < inner.rules.prefetch_blocks
-    }
-
-    /// The next block that the oldest hint lacks.
-    fn next_hint(&mut self, inner: &Inner) -> Option<(Asked, Name)> {
-        loop {
-            let hint = self.guesses.hints.front_mut()?;
-            let pool = &inner.stack(hint.stack).device.pool;
-            while hint.next < hint.hashes.len() && pool.contains(hint.hashes[hint.next]) {
-                hint.next += 1;
-            }
-            if let Some(hash) = hint.hashes.get(hint.next).copied() {
-                let parent = hint.next.checked_sub(1).map(|before| hint.hashes[before]);
-                let asked = Asked { stack: hint.stack, tenant: hint.tenant, request: hint.number };
-                return Some((asked, Name { hash, parent, owner: OwnerId::NOBODY }));
-            }
-            self.guesses.hints.pop_front();
-        }
-    }
-
-    fn advance_hint(&mut self) {
-        if let Some(hint) = self.guesses.hints.front_mut() {
-            hint.next += 1;
-        }
+            && (self.guesses.under_way().len() as u32) < inner.rules.prefetch_blocks
     }
 
     /// Begins a flight. False: there is no block for it now (I2). A block that is nowhere ends its hint: what is behind it is of no use.
-    fn guess(&mut self, inner: &Inner, asked: Asked, name: Name, may_evict: bool) -> bool {
-        let Asked { stack, tenant, request } = asked;
+    fn guess(&mut self, inner: &Inner, guess: Guess, may_evict: bool) -> bool {
+        let Guess { group: stack, tenant, hint: request, name } = guess;
         if self.ups.has((stack, name.hash)) || self.downs.has((stack, name.hash)) {
             return true;
         }
@@ -171,14 +132,14 @@ impl Traffic {
         let host = of.host.as_ref().and_then(|host| host.pool.lookup_ref(name.hash)).map(Source::Host);
         let disk = || of.disk.as_ref()?.lookup(name.hash).map(|block| Source::Disk(block.into_ref(), None));
         let Some(source) = host.or_else(disk) else {
-            self.end_hint(request);
+            self.guesses.end_hint(request);
             return true;
         };
         let tenant = self.owner_of(inner, stack, source, tenant);
         // A guess displaces none of the tenant's own.
         if self.is_purging(tenant) || !of.device.owners.take(tenant, 1) {
             self.put_down(inner, stack, source);
-            self.end_hint(request);
+            self.guesses.end_hint(request);
             return true;
         }
         let Some(device) = self.spare_block(inner, stack, may_evict) else {
@@ -190,16 +151,9 @@ impl Traffic {
         let up = Up::new((stack, name), source, tenant, (Class::Prefetch, request), of.layers, serial);
         let key = self.ups.insert(up);
         inner.entered(1);
-        self.guesses.flights.insert(key);
+        self.guesses.begin(key);
         self.depart(inner, key, device);
         true
-    }
-
-    /// Nothing of the first one is to be brought up any more.
-    fn end_hint(&mut self, request: u64) {
-        if let Some(hint) = self.guesses.hints.front_mut().filter(|hint| hint.number == request) {
-            hint.hashes.clear();
-        }
     }
 
     /// A block of the device that nobody waits for.
@@ -224,7 +178,7 @@ impl Traffic {
     /// A flight of this class ends, or becomes somebody's.
     pub(crate) fn guess_over(&mut self, class: Class, key: u32) {
         if class == Class::Prefetch {
-            self.guesses.flights.remove(&key);
+            self.guesses.end(key);
         }
     }
 }

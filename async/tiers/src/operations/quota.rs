@@ -59,7 +59,7 @@ fn own_victims(
         tests::PASSED.with(|passed| passed.set(passed.get() + 1));
         owner(block.id) == tenant
     };
-    pool.next_victims_among(&mut looks.passed, wanted, is_own, &mut own);
+    pool.next_victims_among(looks.passed_mut(), wanted, is_own, &mut own);
     own
 }
 
@@ -71,11 +71,11 @@ fn next_own_victim(
     tenant: TenantId,
     state: State,
 ) -> Option<BlockRef> {
-    if looks.vain == Some(state) {
+    if looks.was_vain(state) {
         return None;
     }
     let own = own_victims(looks, pool, owner, tenant, 1).pop();
-    looks.vain = own.is_none().then_some(state);
+    looks.note(own.is_some(), state);
     own
 }
 
@@ -236,7 +236,7 @@ impl Traffic {
     pub(crate) fn waits_for_host_credit(&self, inner: &Inner, stack: u16, tenant: TenantId) -> bool {
         let Some(host) = &inner.stack(stack).host else { return false };
         let looks = self.groups[stack].own_looks.known(Tier::Host, tenant);
-        let vain = looks.is_some_and(|looks| looks.vain == Some(state_in_host(host, tenant)));
+        let vain = looks.is_some_and(|looks| looks.was_vain(state_in_host(host, tenant)));
         vain && host.owners.limit(tenant) != Some(0)
     }
 

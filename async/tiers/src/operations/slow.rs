@@ -55,19 +55,18 @@ impl Traffic {
 
     /// Something of a path is under way from now on, or nothing is.
     pub(crate) fn busy(&mut self, inner: &Inner, path: Path, busy: bool) {
-        self.paces[path as usize].busy.set(busy, || inner.elapsed());
+        self.paces[path as usize].set_busy(busy, || inner.elapsed());
     }
 
     /// So many bytes have been moved on a path.
     pub(crate) fn moved(&mut self, inner: &Inner, path: Path, bytes: u64) {
         let now = self.moment(inner);
-        let pace = &mut self.paces[path as usize];
-        pace.rate.add(bytes, pace.busy.until(now));
+        self.paces[path as usize].moved(bytes, now);
     }
 
     /// How long blocks of devices were being copied to host memory, in all.
     fn copied(&self, now: Duration) -> Duration {
-        self.paces[Path::DeviceToHost as usize].busy.until(now)
+        self.paces[Path::DeviceToHost as usize].busy_until(now)
     }
 
     /// For a request that gets into a line.
@@ -94,7 +93,7 @@ impl Traffic {
     fn keeps_up(&mut self, inner: &Inner, path: Path) -> bool {
         let now = self.moment(inner);
         let [above, below] = [Path::DeviceToHost, path].map(|path| &self.paces[path as usize]);
-        below.rate.is_within(inner.rules.keeps_up, &above.rate, below.busy.until(now))
+        below.keeps_up_with(above, inner.rules.keeps_up, now)
     }
 
     /// Whether who waits in line may wait for writes to the tier below (I1).
@@ -118,50 +117,40 @@ impl Traffic {
     fn is_slow(&mut self, inner: &Inner, path: Path) -> bool {
         let runs = |down: &Down, number| down.serial() == number && matches!(down.at(), At::Moving);
         let downs = &self.downs;
-        let started = &mut self.paces[path as usize].started;
-        while started
-            .pop_front_if(|(key, number, _)| !downs.get(*key).is_some_and(|down| runs(down, *number)))
-            .is_some()
-        {}
-        let Some((_, _, since)) = started.front().copied() else {
-            return self.paces[path as usize].breaker.is_open();
+        let runs = |key, number| downs.get(key).is_some_and(|down| runs(down, number));
+        let Some(since) = self.paces[path as usize].oldest(runs) else {
+            return self.paces[path as usize].is_open();
         };
         let now = self.moment(inner);
-        self.paces[path as usize].breaker.look(now.saturating_sub(since))
+        self.paces[path as usize].is_open_after(now.saturating_sub(since))
     }
 
     /// Whether the oldest transfer of a path takes far longer than most: the drive pauses. To be asked behind
     /// [`is_slow`](Traffic::is_slow), which takes out those that have ended.
     fn pauses(&mut self, inner: &Inner, path: Path) -> bool {
         let now = self.moment(inner);
-        let pace = &self.paces[path as usize];
-        pace.started.front().is_some_and(|(.., since)| pace.breaker.hangs(now.saturating_sub(*since)))
+        self.paces[path as usize].hangs(now)
     }
 
     /// A transfer starts on a path to a slower tier.
     pub(crate) fn started_below(&mut self, inner: &Inner, key: u32, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
-        self.paces[path as usize].started.push_back((key, number, now));
+        self.paces[path as usize].started(key, number, now);
     }
 
     /// It has ended.
     pub(crate) fn ended_below(&mut self, inner: &Inner, key: u32, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
-        let pace = &mut self.paces[path as usize];
-        // Mostly the first.
-        let at = pace.started.iter().position(|(of, other, _)| (*of, *other) == (key, number));
-        if let Some((.., since)) = at.and_then(|at| pace.started.remove(at)) {
-            pace.breaker.ended(now.saturating_sub(since));
-        }
+        self.paces[path as usize].ended(key, number, now);
     }
 
     /// How many victims of a tier may be on their way to a slow one while nobody waits for that (I2).
     fn share(&self, inner: &Inner, stack: u16, path: Path) -> usize {
         let of = inner.stack(stack);
         let tier = of.host.as_ref().unwrap_or(&of.device);
-        if self.paces[path as usize].breaker.is_open() {
+        if self.paces[path as usize].is_open() {
             return usize::from(!self.is_shut(path));
         }
         (tier.pool.capacity() / SHARE).max(1)
@@ -316,7 +305,7 @@ impl Traffic {
     /// Blocks are being dropped: said once, until that is over.
     fn note_dropping(&mut self, inner: &Inner, path: Path, about: About) {
         let now = self.moment(inner);
-        if self.paces[path as usize].dropping.replace(now).is_none() {
+        if self.paces[path as usize].dropped(now) {
             inner.counts.notices.raise_anew(Notice::Slow, about);
             self.due(inner.due_in(RECOVERED), Waits::Recovery(path));
         }
@@ -325,12 +314,12 @@ impl Traffic {
     /// Whether a path has recovered: none were dropped for a while.
     pub(crate) fn look_at_recovery(&mut self, inner: &Inner, path: Path) {
         let now = self.moment(inner);
-        let Some(last) = self.paces[path as usize].dropping else { return };
+        let Some(last) = self.paces[path as usize].last_dropped() else { return };
         let left = RECOVERED.saturating_sub(now.saturating_sub(last));
         if !left.is_zero() {
             return self.due(inner.due_in(left), Waits::Recovery(path));
         }
-        self.paces[path as usize].dropping = None;
+        self.paces[path as usize].recovered();
         inner.counts.notices.raise_anew(Notice::Recovered, About::default());
     }
 

@@ -41,7 +41,7 @@ impl Traffic {
             Gate::Layer { iteration, layer }
                 if fits && layer < of.layers.saturating_sub(1) && !self.clock.passed(whole) =>
             {
-                (whole, Some(Steps { iteration, step: layer + 1 }))
+                (whole, Some(Steps::new(iteration, layer + 1)))
             }
             _ => (whole, None),
         }
@@ -52,7 +52,7 @@ impl Traffic {
         let Some(down) = self.downs.get_mut(key) else { return };
         let stack = inner.stack(down.group());
         if let Some(steps) = down.steps() {
-            let open = steps.open(self.clock.layers_done(steps.iteration), stack.layers);
+            let open = steps.open(self.clock.layers_done(steps.iteration()), stack.layers);
             if open <= down.layers().start {
                 let gate = steps.next(down.layers().start, stack.layers);
                 return self.wait_for_layer(inner, key, gate);
@@ -131,7 +131,7 @@ impl Traffic {
         let (at, (host, steps)) = (down.at(), down.starts_over());
         host.into_iter().for_each(|host| self.groups[stack].staging.give(host));
         self.recall(at);
-        let iteration = steps.map_or(0, |steps| steps.iteration);
+        let iteration = steps.map_or(0, |steps| steps.iteration());
         let gate = self.clock.of_all_layers(Gate::Layer { iteration, layer: 0 });
         self.gate_flight(inner, key, gate);
         true

@@ -174,7 +174,7 @@ impl Traffic {
     fn by_others(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) {
         let Some(first) = self.unwritten.iteration(stack, block.id) else { return };
         let Some((_, hash)) = inner.stack(stack).device.pool.registered(block.id) else { return };
-        let its_pass = |down: &Down| down.steps().map_or(0, |steps| steps.iteration);
+        let its_pass = |down: &Down| down.steps().map_or(0, |steps| steps.iteration());
         self.end_way_down(inner, (stack, hash), why, |down| {
             down.source() == Have::Held(block) && its_pass(down) < first
         });

@@ -62,7 +62,7 @@ impl Traffic {
     /// A caller has given up.
     pub(crate) fn quit_line(&mut self, inner: &Inner, stack: u16, number: u64) {
         if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
-            self.out.gone.push(to);
+            self.out.dismiss(to);
         }
     }
 
@@ -75,7 +75,7 @@ impl Traffic {
         let ahead = in_line.unwrap_or_else(|| queue.len() + self.held.before(stack, number));
         let late = Late { ahead, available };
         if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
-            self.out.late.push((to, late));
+            self.out.late(to, late);
         }
     }
 
@@ -291,7 +291,7 @@ impl Traffic {
         for (entry, credited) in go.into_iter().map(|entry| (entry, true)).chain(held) {
             match self.left_line(inner, stack, entry, credited) {
                 // Told when the lock has been given back.
-                Whose::Caller(to) => self.out.gone.push(to),
+                Whose::Caller(to) => self.out.dismiss(to),
                 Whose::Transfers(transfers) => {
                     for key in transfers {
                         self.up_failed(inner, key, Failure::of(Cause::Cancelled));

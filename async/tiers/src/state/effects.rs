@@ -1,8 +1,5 @@
 //! What follows from a change, and is done when the lock has been given back: movers started, waiters woken, blocks handed over.
-//!
-//! Invariants
-//! - I1: all of it is done, whatever a waker, a mover, a disk or a subscriber does: one that panics has said so by the panic hook, and keeps neither others from
-//!   being woken nor blocks from their owner, and ends no thread of a mover's and no task. What it was given and drops is answered by that.
+//! How: `operations/effects.rs`.
 
 use crate::state::{Grant, Late};
 use crate::transfer::{Copy, DiskPort, DiskRead, DiskWrite, HostMemory, Path};
@@ -11,30 +8,37 @@ use kvstrata_core::{BlockId, TenantId};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
+use std::vec::Drain;
 
+/// A read, and whose request it is of.
+pub(crate) type Reading = (Arc<dyn DiskPort>, DiskRead, u64);
+/// Copies of a group on a path.
+pub(crate) type Copying = (u16, Path, Vec<Copy>);
+/// Who gets which blocks, of which group and tenant.
+pub(crate) type Granting = (oneshot::Sender<Grant>, u16, Vec<BlockId>, TenantId);
 /// A write, the memory with whose sums it is compared, and whose request it is of.
 pub(crate) type Writing = (Arc<dyn DiskPort>, DiskWrite, Option<Arc<HostMemory>>, u64);
 
 /// Work that must not be done under the lock.
 #[derive(Default)]
 pub(crate) struct Out {
-    pub(crate) wakes: Vec<Waker>,
-    pub(crate) copies: Vec<(u16, Path, Vec<Copy>)>,
-    pub(crate) reads: Vec<(Arc<dyn DiskPort>, DiskRead, u64)>,
-    pub(crate) writes: Vec<Writing>,
-    pub(crate) grants: Vec<(oneshot::Sender<Grant>, u16, Vec<BlockId>, TenantId)>,
+    wakes: Vec<Waker>,
+    copies: Vec<Copying>,
+    reads: Vec<Reading>,
+    writes: Vec<Writing>,
+    grants: Vec<Granting>,
     /// Who gets nothing: told by being dropped.
-    pub(crate) gone: Vec<oneshot::Sender<Grant>>,
+    gone: Vec<oneshot::Sender<Grant>>,
     /// Who gets nothing in time.
-    pub(crate) late: Vec<(oneshot::Sender<Grant>, Late)>,
+    late: Vec<(oneshot::Sender<Grant>, Late)>,
     /// Who waits for a moment that has come.
-    pub(crate) come: Vec<oneshot::Sender<()>>,
+    come: Vec<oneshot::Sender<()>>,
     /// Slots of disks have been given back.
-    pub(crate) given_back: bool,
+    given_back: bool,
     /// A deadline comes before all others: when.
-    pub(crate) wake_at: Option<Duration>,
+    wake_at: Option<Duration>,
     /// Nothing is under way, and somebody waits for that.
-    pub(crate) idle: bool,
+    idle: bool,
 }
 
 impl Out {
@@ -96,5 +100,87 @@ impl Out {
             && !self.given_back
             && self.wake_at.is_none()
             && !self.idle
+    }
+
+    /// Futures go on.
+    pub(crate) fn wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
+        self.wakes.extend(wakers);
+    }
+
+    /// A caller gets nothing.
+    pub(crate) fn dismiss(&mut self, to: oneshot::Sender<Grant>) {
+        self.gone.push(to);
+    }
+
+    /// A caller gets nothing in time.
+    pub(crate) fn late(&mut self, to: oneshot::Sender<Grant>, late: Late) {
+        self.late.push((to, late));
+    }
+
+    /// A moment has come that a future waits for.
+    pub(crate) fn moment_has_come(&mut self, tell: oneshot::Sender<()>) {
+        self.come.push(tell);
+    }
+
+    /// A slot of a disk has been given back.
+    pub(crate) fn slot_given_back(&mut self) {
+        self.given_back = true;
+    }
+
+    /// A deadline comes before all others.
+    pub(crate) fn wake_at(&mut self, at: Duration) {
+        self.wake_at = Some(at);
+    }
+
+    /// Nothing is under way.
+    pub(crate) fn idle(&mut self) {
+        self.idle = true;
+    }
+}
+
+/// What is carried out, each kind once.
+impl Out {
+    pub(crate) fn take_reads(&mut self) -> Drain<'_, Reading> {
+        self.reads.drain(..)
+    }
+
+    pub(crate) fn take_copies(&mut self) -> Drain<'_, Copying> {
+        self.copies.drain(..)
+    }
+
+    pub(crate) fn take_writes(&mut self) -> Drain<'_, Writing> {
+        self.writes.drain(..)
+    }
+
+    pub(crate) fn take_given_back(&mut self) -> bool {
+        std::mem::take(&mut self.given_back)
+    }
+
+    pub(crate) fn take_late(&mut self) -> Drain<'_, (oneshot::Sender<Grant>, Late)> {
+        self.late.drain(..)
+    }
+
+    pub(crate) fn take_grants(&mut self) -> Drain<'_, Granting> {
+        self.grants.drain(..)
+    }
+
+    pub(crate) fn take_dismissed(&mut self) -> Drain<'_, oneshot::Sender<Grant>> {
+        self.gone.drain(..)
+    }
+
+    pub(crate) fn take_moments(&mut self) -> Drain<'_, oneshot::Sender<()>> {
+        self.come.drain(..)
+    }
+
+    pub(crate) fn take_wake_at(&mut self) -> Option<Duration> {
+        self.wake_at.take()
+    }
+
+    pub(crate) fn take_idle(&mut self) -> bool {
+        std::mem::take(&mut self.idle)
+    }
+
+    pub(crate) fn take_wakes(&mut self) -> Drain<'_, Waker> {
+        self.wakes.drain(..)
     }
 }

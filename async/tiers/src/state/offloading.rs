@@ -2,7 +2,8 @@
 
 use crate::scheduler::Gate;
 use crate::transfer::{Cause, Class};
-use std::task::Waker;
+use slab::Slab;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// How blocks are offloaded.
@@ -53,15 +54,106 @@ pub struct Offloaded {
     pub cause: Option<Cause>,
 }
 
-/// An offload that somebody may wait for.
+/// An offload that a caller may wait for.
 #[derive(Debug, Default)]
-pub(crate) struct Offloading {
-    pub(crate) left: usize,
-    pub(crate) so_far: Offloaded,
-    pub(crate) waker: Option<Waker>,
-    /// Nobody does.
-    pub(crate) alone: bool,
-    pub(crate) due: Option<Duration>,
+struct Offloading {
+    /// Blocks that are not answered.
+    left: usize,
+    so_far: Offloaded,
+    waker: Option<Waker>,
+    /// The caller waits no more.
+    alone: bool,
+    due: Option<Duration>,
     /// That has passed.
-    pub(crate) late: bool,
+    late: bool,
+}
+
+/// All of them, by key.
+///
+/// Invariants
+/// - I1: one is kept until its caller has the outcome, or does not want it, and until each of its blocks is answered.
+#[derive(Debug, Default)]
+pub(crate) struct Offloadings(Slab<Offloading>);
+
+impl Offloadings {
+    /// A new one, of no blocks yet.
+    pub(crate) fn begin(&mut self) -> u32 {
+        self.0.insert(Offloading::default()) as u32
+    }
+
+    /// One more of its blocks is to be answered.
+    pub(crate) fn wait_for_one(&mut self, key: u32) {
+        self.0[key as usize].left += 1;
+    }
+
+    /// Notes blocks that need not be waited for.
+    pub(crate) fn note(&mut self, key: u32, note: impl FnOnce(&mut Offloaded)) {
+        note(&mut self.0[key as usize].so_far);
+    }
+
+    /// It is answered by then, if any of its blocks is not. Whether that is so.
+    pub(crate) fn due(&mut self, key: u32, due: Option<Duration>) -> bool {
+        let of = self.0.get_mut(key as usize).filter(|of| of.left > 0);
+        of.map(|of| of.due = due).is_some()
+    }
+
+    /// Its deadline has passed. Who is to be told; none: it is no more.
+    pub(crate) fn late(&mut self, key: u32) -> Option<Option<Waker>> {
+        let of = self.0.get_mut(key as usize)?;
+        of.late = true;
+        Some(of.waker.take())
+    }
+
+    /// Whether its deadline has passed.
+    pub(crate) fn is_late(&self, key: u32) -> bool {
+        self.0.get(key as usize).is_some_and(|of| of.late)
+    }
+
+    /// One of its blocks is answered. Who is to be told if that was the last, and its deadline.
+    pub(crate) fn answered(
+        &mut self,
+        key: u32,
+        note: impl FnOnce(&mut Offloaded),
+    ) -> Option<(Option<Waker>, Option<Duration>)> {
+        let of = self.0.get_mut(key as usize)?;
+        of.left -= 1;
+        note(&mut of.so_far);
+        if of.left > 0 {
+            return None;
+        }
+        let (waker, due, alone) = (of.waker.take(), of.due.take(), of.alone);
+        if alone {
+            self.0.remove(key as usize);
+        }
+        Some((waker, due))
+    }
+
+    /// The caller asks for the outcome, and takes it if there is one; otherwise it is woken by the waker. With it a waker that is not needed any
+    /// more: to be dropped outside the lock, as is the caller's own.
+    pub(crate) fn poll(&mut self, key: u32, waker: &mut Option<Waker>) -> (Poll<Offloaded>, Option<Waker>) {
+        match self.0.get_mut(key as usize) {
+            Some(of) if of.left > 0 && of.late => {
+                of.alone = true;
+                let (so_far, cause) = (of.so_far, Some(Cause::Deadline));
+                (Poll::Ready(Offloaded { failed: so_far.failed + of.left, cause, ..so_far }), None)
+            }
+            Some(of) if of.left > 0 => (Poll::Pending, std::mem::replace(&mut of.waker, waker.take())),
+            _ => {
+                let of = self.0.try_remove(key as usize).unwrap_or_default();
+                (Poll::Ready(of.so_far), of.waker)
+            }
+        }
+    }
+
+    /// The caller wants the outcome no more. Its deadline, and a waker that is to be dropped outside the lock.
+    pub(crate) fn abandon(&mut self, key: u32) -> (Option<Duration>, Option<Waker>) {
+        match self.0.get_mut(key as usize) {
+            Some(of) if of.left > 0 => {
+                of.alone = true;
+                (of.due.take(), of.waker.take())
+            }
+            Some(_) => (None, self.0.remove(key as usize).waker),
+            None => (None, None),
+        }
+    }
 }

@@ -6,12 +6,22 @@ use crate::scheduler::Gate;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Steps {
     /// Whose layers it waits for.
-    pub(crate) iteration: u64,
+    iteration: u64,
     /// Layers a step; the last one may have fewer.
-    pub(crate) step: u32,
+    step: u32,
 }
 
 impl Steps {
+    /// So many layers a step, of an iteration.
+    pub(crate) fn new(iteration: u64, step: u32) -> Steps {
+        Steps { iteration, step }
+    }
+
+    /// Whose layers it waits for.
+    pub(crate) fn iteration(self) -> u64 {
+        self.iteration
+    }
+
     /// The end of the layers that may be copied, of so many, when so many are done.
     pub(crate) fn open(self, done: u32, layers: u32) -> u32 {
         if done >= layers { layers } else { done / self.step * self.step }

@@ -3,7 +3,7 @@
 use crate::places::Places;
 use crate::scheduler::{Clock, Gated};
 use crate::state::{
-    Aside, At, Deadlines, Down, GroupState, Groups, Guesses, Held, Looks, Offloading, Onboarding, Out, Owed,
+    Aside, At, Deadlines, Down, GroupState, Groups, Guesses, Held, Looks, Offloadings, Onboarding, Out, Owed,
     Pace, Phase, Purges, Quarantine, Queues, Since, Transfers, Unwritten, Up, Waiter, WaitingForParent,
 };
 use crate::transfer::{Breaker, Class, Copy, Limits, Path};
@@ -33,7 +33,7 @@ pub(crate) struct Traffic {
     pub(crate) ups: Transfers<Up>,
     pub(crate) downs: Transfers<Down>,
     pub(crate) onboardings: Slab<Onboarding>,
-    pub(crate) offloadings: Slab<Offloading>,
+    pub(crate) offloadings: Offloadings,
     /// Flights up that wait behind their parents', a list for each parent's.
     pub(crate) waiting_for_parent: WaitingForParent,
     /// Names that nobody knows any more, of flights: what has landed under them goes at once.
@@ -92,7 +92,7 @@ impl Traffic {
             ups: Transfers::new(places),
             downs: Transfers::new(places),
             onboardings: Slab::new(),
-            offloadings: Slab::new(),
+            offloadings: Offloadings::default(),
             waiting_for_parent: WaitingForParent::default(),
             forgotten: HashSet::with_hasher(places),
             looks: groups.iter().map(|_| Default::default()).collect(),
@@ -128,7 +128,7 @@ impl Traffic {
 
     /// Other when a flight has begun since, or a guess may.
     pub(crate) fn begun(&self) -> (u64, u64) {
-        (self.serial, self.guesses.noted)
+        (self.serial, self.guesses.noted())
     }
 
     pub(crate) fn serial(&mut self) -> u64 {
@@ -180,6 +180,6 @@ impl Traffic {
     /// Whether a path takes nothing more just now, being slow; what is under way will tell.
     pub(crate) fn is_shut(&self, path: Path) -> bool {
         let queue = &self.queues[path];
-        self.paces[path as usize].breaker.is_open() && queue.in_flight() + queue.waiting() > 0
+        self.paces[path as usize].is_open() && queue.in_flight() + queue.waiting() > 0
     }
 }
