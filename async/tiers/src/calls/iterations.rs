@@ -1,7 +1,7 @@
 //! The calls by which an engine tells how far its model is.
 
 use crate::engine::inner::Inner;
-use crate::scheduler::{Call, Misuse, Reason};
+use crate::scheduler::{Call, Clock, Misuse, Reason};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -14,8 +14,7 @@ impl Inner {
     pub(crate) fn iteration_begin(self: &Arc<Inner>) -> Result<u64, Misuse> {
         self.may(Call::Begin)?;
         self.with(|traffic| {
-            let iteration = traffic.clock.begin()?;
-            traffic.went_on = self.elapsed();
+            let iteration = traffic.iterations.tell(self.elapsed(), Clock::begin)?;
             self.iteration.store(iteration, Relaxed);
             traffic.queues.iteration_begins();
             Ok(iteration)
@@ -25,8 +24,7 @@ impl Inner {
     pub(crate) fn layer_done(self: &Arc<Inner>, layer: u32) -> Result<(), Misuse> {
         self.may(Call::LayerDone(layer))?;
         self.with(|traffic| {
-            traffic.clock.layer_done(layer)?;
-            traffic.went_on = self.elapsed();
+            traffic.iterations.tell(self.elapsed(), |clock| clock.layer_done(layer))?;
             traffic.open_gates(self);
             Ok(())
         })
@@ -35,8 +33,7 @@ impl Inner {
     pub(crate) fn iteration_end(self: &Arc<Inner>) -> Result<u64, Misuse> {
         self.may(Call::End)?;
         self.with(|traffic| {
-            let iteration = traffic.clock.end()?;
-            traffic.went_on = self.elapsed();
+            let iteration = traffic.iterations.tell(self.elapsed(), Clock::end)?;
             traffic.open_gates(self);
             traffic.copy_ahead(self);
             Ok(iteration)
@@ -46,8 +43,7 @@ impl Inner {
     pub(crate) fn step(self: &Arc<Inner>) -> Result<u64, Misuse> {
         self.may(Call::Step)?;
         self.with(|traffic| {
-            let iteration = traffic.clock.step()?;
-            traffic.went_on = self.elapsed();
+            let iteration = traffic.iterations.tell(self.elapsed(), Clock::step)?;
             self.iteration.store(iteration, Relaxed);
             traffic.queues.iteration_begins();
             traffic.open_gates(self);

@@ -112,10 +112,10 @@ fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
     });
     let mut waiting = Waiting {
         requests: traffic.held.requests() as u64,
-        onboardings: traffic.onboardings.iter().filter(|(_, of)| !of.is_done()).count() as u64,
+        onboardings: traffic.onboardings.iter().filter(|of| !of.is_done()).count() as u64,
         aside: traffic.ups.iter().filter(|(_, up)| up.waits_for_queue()).count() as u64,
         grounded: traffic.groups.iter().map(|line| line.waiting_for_host.len()).sum::<usize>() as u64,
-        gated: traffic.gated.iter().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
+        gated: traffic.iterations.waiters().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
         purges: traffic.purges.len() as u64,
     };
     let in_line = traffic.groups.iter().flat_map(|of| of.queue.iter()).map(Entry::request);

@@ -113,7 +113,7 @@ impl Onboard {
             let mut wants = Wants::default();
             let mut begin_one = |found| {
                 let key = begin(traffic, inner, found, options, &mut wants);
-                key.inspect(|key| traffic.onboardings[*key as usize].is_part = true)
+                key.inspect(|key| traffic.onboardings[*key].becomes_part())
             };
             let keys = found.iter_mut().map(&mut begin_one).collect();
             traffic.enter_lines(inner, wants, None);
@@ -143,7 +143,7 @@ impl Onboard {
             };
             let waker = context.waker().clone();
             let mut traffic = self.inner.look();
-            let Some(of) = traffic.onboardings.get_mut(key as usize) else {
+            let Some(of) = traffic.onboardings.get_mut(key) else {
                 return Poll::Ready(Err(Cause::Cancelled));
             };
             match of.has_layer(layer) {
@@ -167,8 +167,8 @@ impl Onboard {
         let mut ids: Vec<BlockId> = self.device.as_ref()?.ids().collect();
         let Some(key) = self.key.filter(|_| !self.inner.is_inherited()) else { return Some(ids) };
         let traffic = self.inner.look();
-        for wanted in &traffic.onboardings.get(key as usize)?.wanted {
-            ids.push(match wanted.state {
+        for progress in traffic.onboardings.get(key)?.progress() {
+            ids.push(match progress {
                 Progress::Here(block) => block.id,
                 Progress::Coming(flight) => traffic.ups.get(flight)?.device()?,
                 Progress::Failed(_) => break,
@@ -183,7 +183,7 @@ impl Onboard {
         let Some(key) = self.key.filter(|_| !self.inner.is_inherited()) else { return true };
         let waker = context.waker().clone();
         let mut traffic = self.inner.look();
-        let Some(of) = traffic.onboardings.get_mut(key as usize).filter(|of| !of.is_done()) else {
+        let Some(of) = traffic.onboardings.get_mut(key).filter(|of| !of.is_done()) else {
             return true;
         };
         let spare = of.tell(0, waker);
@@ -194,7 +194,7 @@ impl Onboard {
 
     /// Whether something of it has not come, nor failed.
     pub(crate) fn is_coming(&self) -> bool {
-        let of = |key: u32| self.inner.look().onboardings.get(key as usize).is_some_and(|of| !of.is_done());
+        let of = |key: u32| self.inner.look().onboardings.get(key).is_some_and(|of| !of.is_done());
         self.key.is_some_and(|key| !self.inner.is_inherited() && of(key))
     }
 
@@ -244,7 +244,7 @@ impl Drop for Waiter<'_> {
             return;
         }
         let mut traffic = self.of.inner.look();
-        let spare = traffic.onboardings.get_mut(key as usize).and_then(|of| of.quit(number));
+        let spare = traffic.onboardings.get_mut(key).and_then(|of| of.quit(number));
         drop(traffic);
         drop(spare);
     }

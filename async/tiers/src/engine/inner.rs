@@ -284,12 +284,12 @@ impl Inner {
         if traffic.out.is_empty() {
             return;
         }
-        let next = traffic.scratch.effects.pop().unwrap_or_default();
+        let next = traffic.scratch.effects();
         let mut out = std::mem::replace(&mut traffic.out, next);
         drop(traffic);
         out.perform(self);
         // For its memory: as many as there are threads that perform at once.
-        self.look().scratch.effects.push(out);
+        self.look().scratch.return_effects(out);
     }
 
     /// Takes what has landed, unless somebody is at it (I1).

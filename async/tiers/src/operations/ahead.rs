@@ -25,18 +25,14 @@
 use crate::engine::inner::Inner;
 use crate::engine::rules::{Watermarks, WriteMode};
 use crate::engine::stack::{Books, books_of, is_below, let_go};
-use crate::state::{Cargo, Have, LOOK, Owed, Traffic, owed_at};
+use crate::state::{Cargo, DeferredCopies, Have, LOOK, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 use kvstrata_core::{BlockRef, VictimsSeen};
 use kvstrata_ffi::disk::Name;
-use std::collections::VecDeque;
 
 /// Blocks that are idle, of which copies are begun between two iterations.
 const IDLE: usize = 256;
-
-/// Owed copies from which on those of blocks that are gone are dropped.
-const MANY_OWED: usize = 1024;
 
 /// How many of the next victims are to be copied, of a tier with so many free blocks.
 fn window(ahead: Watermarks, capacity: usize, free: usize) -> usize {
@@ -75,7 +71,7 @@ impl Traffic {
 
     /// The next victims each time; of those behind them in the window, some more each time (I1).
     fn copy_window(&mut self, inner: &Inner, of: (u16, Tier), books: &Books, window: usize) {
-        let mut next = std::mem::take(&mut self.scratch.next_victims);
+        let mut next = self.scratch.lend_next_victims();
         let mut seen = VictimsSeen::default();
         books.pool.victims_behind(&mut seen, window.min(LOOK), &mut next);
         let looks = &mut self.looks[of.0 as usize][of.1 as usize];
@@ -96,7 +92,7 @@ impl Traffic {
                 break;
             }
         }
-        self.scratch.next_victims = next;
+        self.scratch.return_next_victims(next);
     }
 
     /// Of what is idle, some each time, the longest first (I1).
@@ -206,25 +202,19 @@ impl Traffic {
 
     /// To be made when there is room (I2).
     pub(crate) fn owe(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) {
-        if self.owed.all >= MANY_OWED.max(2 * self.owed.looked) {
+        if self.deferred.are_many() {
             self.sweep_owed(inner);
         }
-        self.owed.of(of).push_back(block);
-        self.owed.all += 1;
+        self.deferred.add(of, block);
     }
 
     /// Of blocks that are gone nothing is owed, nor of those that the tier below has.
     fn sweep_owed(&mut self, inner: &Inner) {
-        for (place, copies) in self.owed.copies.iter_mut().enumerate() {
-            let (stack, tier) = owed_at(place);
+        self.deferred.retain(|(stack, tier), block| {
             let of = inner.stack(stack);
-            copies.retain(|block| {
-                let there = of.pool(tier).and_then(|pool| pool.registered(block.id));
-                there.is_some_and(|(there, hash)| there == *block && !is_below(of, tier, hash))
-            });
-        }
-        self.owed.all = self.owed.copies.iter().map(VecDeque::len).sum();
-        self.owed.looked = self.owed.all;
+            let there = of.pool(tier).and_then(|pool| pool.registered(block.id));
+            there.is_some_and(|(there, hash)| there == block && !is_below(of, tier, hash))
+        });
     }
 
     /// False: there is no room for now.
@@ -240,39 +230,37 @@ impl Traffic {
 
     /// What has found no room (I2), at most so many; each tier of each group is asked first in turn. How many have begun.
     pub(crate) fn copy_owed(&mut self, inner: &Inner, most: usize) -> usize {
-        let (before, places) = (self.downs.len(), self.owed.copies.len());
-        let mut first = self.owed.first;
-        for turn in 0..places {
-            let place = (self.owed.first + turn) % places;
+        let before = self.downs.len();
+        let in_turn = self.deferred.in_turn();
+        let places = in_turn.len();
+        for place in in_turn {
+            let of = DeferredCopies::whose(place);
             let at_first = self.downs.len();
             while self.downs.len() < before + most {
-                let Some(block) = self.owed.copies[place].front().copied() else { break };
-                if self.wait_enough(inner, owed_at(place)) || !self.copy_through(inner, owed_at(place), block)
-                {
+                let Some(block) = self.deferred.oldest(place) else { break };
+                if self.wait_enough(inner, of) || !self.copy_through(inner, of, block) {
                     break;
                 }
-                self.owed.copies[place].pop_front();
-                self.owed.all -= 1;
+                self.deferred.pop_oldest(place);
             }
             if self.downs.len() > at_first {
                 // The next one has its turn.
-                first = (place + 1) % places;
+                self.deferred.next_behind(place, places);
             }
         }
-        self.owed.first = first;
         self.downs.len() - before
     }
 
     /// Whether as many copies wait for blocks of the host as there are on their way: more would be called off.
     fn wait_enough(&self, inner: &Inner, (stack, tier): (u16, Tier)) -> bool {
-        let group = &self.groups[stack];
-        let coming = group.on_their_way.through_host();
+        let state = &self.groups[stack];
+        let coming = state.on_their_way.through_host();
         let full = || inner.stack(stack).host.as_ref().is_some_and(|host| host.pool.free() == 0);
-        tier == Tier::Device && coming > 0 && group.waiting_for_host.chosen() >= coming && full()
+        tier == Tier::Device && coming > 0 && state.waiting_for_host.chosen() >= coming && full()
     }
 
     /// Nothing begins any more.
     pub(crate) fn forget_owed(&mut self) {
-        self.owed = Owed::default();
+        self.deferred = DeferredCopies::default();
     }
 }

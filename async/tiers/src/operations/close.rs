@@ -49,7 +49,7 @@ impl Traffic {
         match at {
             At::Moving => return false,
             At::Queued(path, ticket) => _ = self.queues.cancel(path, ticket),
-            At::Gated(key) => _ = self.gated.remove(key),
+            At::Gated(key) => _ = self.iterations.remove(key),
             At::Wants | At::Pausing | At::Behind => {}
         }
         true

@@ -91,21 +91,23 @@ impl Traffic {
         }
         let of = inner.stack(stack);
         let (mut seen, mut clean) = (VictimsSeen::default(), 0);
+        let mut next = self.scratch.lend_next_victims();
         loop {
-            self.scratch.next_victims.clear();
-            of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut self.scratch.next_victims);
+            next.clear();
+            of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut next);
             let needs_none = |(block, hash): &&(BlockRef, SequenceHash)| {
                 self.downs.has((stack, *hash))
                     || of.is_below(*hash)
                     || !inner.rules.keeps(of.device.ages.used_again(block.id))
             };
-            let some = self.scratch.next_victims.iter().take_while(needs_none).count();
+            let some = next.iter().take_while(needs_none).count();
             clean += some;
             if some < PEEK || clean == most {
-                self.scratch.next_victims.clear();
-                return clean;
+                break;
             }
         }
+        self.scratch.return_next_victims(next);
+        clean
     }
 
     /// Whether a block of the device is to be copied down: the tier below does not have it, nor is it on its way. What is there becomes
@@ -242,7 +244,7 @@ impl Traffic {
                     false,
                 );
                 self.out.copy(
-                    &mut self.scratch.copies,
+                    || self.scratch.copies(),
                     stack.mover.blocks_at_once(),
                     (down.group(), path),
                     copy,

@@ -222,8 +222,8 @@ impl Traffic {
                 self.freed_host_by(inner, down.group(), down.tenant(), block.0);
             }
             (_, kept) => {
-                let group = &mut self.groups[down.group()];
-                group.on_their_way.host_block_ended(kept);
+                let state = &mut self.groups[down.group()];
+                state.on_their_way.host_block_ended(kept);
                 if let Some(host) = &of.host {
                     if !matches!(outcome, Err(Cause::Cancelled | Cause::Abandoned)) {
                         host.ages.set_clean(kept_ref(kept));
@@ -236,7 +236,7 @@ impl Traffic {
                         let _ = host.pool.unregister(kept_ref(kept));
                     }
                     if host.pool.evictable(kept_ref(kept)).is_some() {
-                        group.waiting_for_host.not_full();
+                        state.waiting_for_host.not_full();
                     }
                 }
             }

@@ -12,12 +12,10 @@ use std::time::Duration;
 impl Traffic {
     /// What has waited for the layer or the iteration goes on.
     pub(crate) fn open_gates(&mut self, inner: &Inner) {
-        let mut open = std::mem::take(&mut self.opened);
         // Twice: a copy may be let through before the mark of its block, of a list that came later, is gone, and waits for that then.
         for _ in 0..2 {
-            if self.gated.released(&self.clock, |waiter| open.push(waiter)) == 0 {
-                break;
-            }
+            let mut open = self.iterations.take_open();
+            let is_last = open.is_empty();
             for waiter in open.drain(..) {
                 match waiter {
                     Waiter::Copy(copy) => self.let_through(inner, copy),
@@ -25,8 +23,11 @@ impl Traffic {
                     Waiter::Marked(marked) => self.written(inner, marked),
                 }
             }
+            self.iterations.give_back(open);
+            if is_last {
+                break;
+            }
         }
-        self.opened = open;
     }
 
     pub(crate) fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
@@ -45,9 +46,9 @@ impl Traffic {
         // The list of the pass that it has waited for has withdrawn, and another's is to write it.
         let written_by = |writes: &u64| steps.is_none_or(|steps| steps.iteration() < *writes);
         if let Some(writes) = self.unwritten.iteration(stack, block.id).filter(written_by) {
-            let gate = self.clock.of_all_layers(written_after(writes));
+            let gate = self.iterations.clock().of_all_layers(written_after(writes));
             let copy = GatedCopy { stack, block, name, class, request, steps: None, asked, since };
-            self.gated.hold_beyond(gate, Waiter::Copy(copy));
+            self.iterations.hold_beyond(gate, Waiter::Copy(copy));
             return self.watch_gates(inner, inner.rules.offload_deadline);
         }
         match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
@@ -70,10 +71,10 @@ impl Traffic {
 
     /// Holds a copy back until its gate opens; it begins now, if that is open, and is refused, if too many wait.
     pub(crate) fn copy_at(&mut self, inner: &Inner, gate: Gate, copy: GatedCopy) {
-        if self.clock.passed(gate) {
+        if self.iterations.clock().passed(gate) {
             return self.let_through(inner, copy);
         }
-        match self.gated.hold(gate, Waiter::Copy(copy)) {
+        match self.iterations.hold(gate, Waiter::Copy(copy)) {
             Ok(_) => self.watch_gates(inner, inner.rules.offload_deadline),
             Err(full) => self.refuse_gated(inner, full.item, Refusal::Gates),
         }
@@ -96,35 +97,31 @@ impl Traffic {
     pub(crate) fn expect_iteration(&mut self, inner: &Inner) {
         let waits = || self.queues.iter().any(|queue| queue.waiting() > 0);
         let Some(idle) = inner.rules.idle_engine_after else { return };
-        if self.expected_after.is_none() && self.queues.is_limited() && waits() {
-            self.expected_after = Some((self.clock.iteration(), self.clock.is_running()));
+        if self.queues.is_limited() && waits() && self.iterations.expect_next() {
             self.due(inner.due_in(idle), Waits::Iteration);
         }
     }
 
     /// The time for one is over; if none has come, nobody is disturbed by what moves.
     pub(crate) fn no_iteration(&mut self) {
-        // One that ran then may have ended a moment ago: the time begins anew.
-        let since = self.expected_after.take();
-        if since == Some((self.clock.iteration(), false)) && !self.clock.is_running() {
+        if self.iterations.is_missing() {
             self.queues.lift_budget();
         }
     }
 
     /// Sees to a look at what waits for gates, unless somebody is to look already: then it is no later, for all wait for as long.
     pub(crate) fn watch_gates(&mut self, inner: &Inner, after: Duration) {
-        if !std::mem::replace(&mut self.gates_watched, true) {
+        if self.iterations.watch() {
             self.due(inner.due_in(after), Waits::Gates);
         }
     }
 
     /// Lets go of what has waited for its gate for too long: an engine that begins no more iterations must not keep its blocks for ever.
     pub(crate) fn look_at_gates(&mut self, inner: &Inner) {
-        self.gates_watched = false;
+        self.iterations.watch_over();
         let (now, patience) = (inner.elapsed(), inner.rules.offload_deadline);
-        let mut late = std::mem::take(&mut self.opened);
-        let engine = (self.clock.iteration(), self.went_on);
-        self.gated.give_up(|waiter| waiter.since(engine) + patience <= now, |waiter| late.push(waiter));
+        let engine = self.iterations.engine();
+        let mut late = self.iterations.take_if(|waiter| waiter.since(engine) + patience <= now);
         for waiter in late.drain(..) {
             match waiter {
                 Waiter::Copy(GatedCopy { stack, block, asked, .. }) => {
@@ -140,15 +137,15 @@ impl Traffic {
                 Waiter::Marked(marked) => self.never_written(inner, marked, Cause::Deadline),
             }
         }
-        self.opened = late;
-        if let Some(oldest) = self.gated.iter().map(|waiter| waiter.since(engine)).min() {
+        self.iterations.give_back(late);
+        if let Some(oldest) = self.iterations.waiters().map(|waiter| waiter.since(engine)).min() {
             self.watch_gates(inner, (oldest + patience).saturating_sub(now));
         }
     }
 
     /// Nothing waits for a gate any more: copies are refused, and whoever closes ends the flights.
     pub(crate) fn drop_gated(&mut self, inner: &Inner) {
-        while let Some(waiter) = self.gated.pop() {
+        while let Some(waiter) = self.iterations.pop() {
             self.refuse_gated(inner, waiter, Refusal::Closed);
         }
     }

@@ -47,7 +47,7 @@ impl Traffic {
             if wanted == 0 {
                 return false;
             }
-            let mut victims = std::mem::take(&mut self.scratch.victims);
+            let mut victims = self.scratch.lend_victims();
             self.evict(inner, stack, wanted, got.len() + draining.min(missing), &mut victims);
             let (before, all) = (got.len(), got.len() + victims.len());
             for (block, hash) in victims.drain(..) {
@@ -56,7 +56,7 @@ impl Traffic {
                     got.push(block);
                 }
             }
-            self.scratch.victims = victims;
+            self.scratch.return_victims(victims);
             if got.len() == before || waits && got.len() < all {
                 return false;
             }

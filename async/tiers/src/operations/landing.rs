@@ -5,9 +5,6 @@ use crate::engine::notices::About;
 use crate::state::{Id, Traffic};
 use crate::transfer::{Cause, Failure, HostSide, Landed, Path, Token};
 
-/// Lists of copies that are kept for their memory.
-const MOST_SPARE: usize = 1024;
-
 impl Traffic {
     /// A mover has answered.
     pub(crate) fn land(&mut self, inner: &Inner, landed: Landed) {
@@ -24,9 +21,7 @@ impl Traffic {
                     }
                     self.land_one(inner, token, path, layers, outcome);
                 }
-                if self.scratch.copies.len() < MOST_SPARE {
-                    self.scratch.copies.push(list);
-                }
+                self.scratch.return_copies(list);
             }
             Landed::Read(token, outcome) => {
                 self.land_one(inner, token, Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));

@@ -35,7 +35,8 @@ impl Traffic {
         let (all, steps) = self.steps_of(of, gate);
         // A block that is copied whole is so with the layers that are written last, too.
         let gate = if steps.is_some() { gate } else { all };
-        let at_once = whole || self.clock.passed(gate) && self.has_room(Path::DeviceToHost, class);
+        let at_once =
+            whole || self.iterations.clock().passed(gate) && self.has_room(Path::DeviceToHost, class);
         for block in blocks {
             // Held, and purged: nobody is to have it any more.
             let Some(held) = books.pool.upgrade(*block) else {
@@ -71,7 +72,8 @@ impl Traffic {
             let (block, asked, since) = (held, Some(key), inner.elapsed());
             // By the layers of a pass before the one that writes it nothing is written.
             let steps = steps.filter(|steps| writes.is_none_or(|writes| writes <= steps.iteration()));
-            let written = writes.map_or(Gate::Open, |writes| self.clock.of_all_layers(written_after(writes)));
+            let written = writes
+                .map_or(Gate::Open, |writes| self.iterations.clock().of_all_layers(written_after(writes)));
             let gate = if steps.is_some() { gate } else { all.later(written) };
             self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, steps, asked, since });
         }
@@ -180,7 +182,7 @@ impl Traffic {
     /// given up.
     fn count_late(&self, inner: &Inner, key: u32) {
         let flying = self.downs.iter().filter(|(_, down)| down.asked().contains(&key));
-        let gated = self.gated.iter().filter(|waiter| waiter.is_copy_for(key));
+        let gated = self.iterations.waiters().filter(|waiter| waiter.is_copy_for(key));
         let flying = flying.map(|(_, down)| (down.path(), About::of(down.group(), down.tenant())));
         let late = flying.chain(gated.map(|_| (Path::DeviceToHost, About::default())));
         late.for_each(|(path, whose)| inner.counts.failed(path, Cause::Deadline, whose));

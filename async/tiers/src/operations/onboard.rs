@@ -30,7 +30,7 @@ impl Traffic {
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.onboard_deadline));
         let layers = inner.stack(stack).layers;
         let counted = if options.layers.is_some() { layers } else { 0 };
-        let key = self.onboardings.insert(Onboarding::new(stack, counted, beyond.len(), due)) as u32;
+        let key = self.onboardings.insert(Onboarding::new(stack, counted, beyond.len(), due));
         let blocks = beyond.len();
         let mut beyond = beyond.into_iter();
         let mut shares = Shares::default();
@@ -55,7 +55,7 @@ impl Traffic {
                 Some(None) => self.note_joined(key, wants),
                 // The run is broken: what was pending has failed meanwhile.
                 None => {
-                    self.onboardings[key as usize].gone();
+                    self.onboardings[key].gone();
                     break;
                 }
             }
@@ -63,7 +63,7 @@ impl Traffic {
         for found in beyond.rev() {
             self.release_found(inner, stack, found);
         }
-        if !self.onboardings[key as usize].is_done() {
+        if !self.onboardings[key].is_done() {
             self.due(due, Waits::Onboarding(key));
         }
         Some(key)
@@ -71,10 +71,10 @@ impl Traffic {
 
     /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may have it too.
     fn has_share(&self, inner: &Inner, there: &[BlockRef], key: u32, shares: &mut Shares) -> bool {
-        let of = &self.onboardings[key as usize];
-        let owners = &inner.stack(of.stack).device.owners;
-        let Some(last) = of.wanted.last() else { return true };
-        let tenant = match last.state {
+        let of = &self.onboardings[key];
+        let owners = &inner.stack(of.group()).device.owners;
+        let Some(last) = of.progress().next_back() else { return true };
+        let tenant = match last {
             Progress::Here(block) => owners.owner(block.id),
             Progress::Coming(flight) => self.ups[flight].tenant(),
             Progress::Failed(_) => return true,
@@ -87,10 +87,7 @@ impl Traffic {
         if self.held.is_empty() {
             return;
         }
-        let Some(Progress::Coming(flight)) = self.onboardings[key as usize].wanted.last().map(|of| of.state)
-        else {
-            return;
-        };
+        let Some(Progress::Coming(flight)) = self.onboardings[key].progress().next_back() else { return };
         let entry = self.ups[flight].entry();
         if self.held.has(entry) && !wants.joined.contains(&entry) {
             wants.joined.push(entry);
@@ -111,14 +108,14 @@ impl Traffic {
         let layers = of.layers;
         let source = match found.place {
             Place::Device(block) => {
-                self.onboardings[key as usize].here(block);
+                self.onboardings[key].here(block);
                 return Some(None);
             }
             Place::Host(block) => Some(Source::Host(block)),
             Place::Disk(block) => Some(Source::Disk(block, None)),
             Place::Pending => None,
         };
-        let index = self.onboardings[key as usize].wanted.len() as u32;
+        let index = self.onboardings[key].len() as u32;
         let link = Link { onboarding: key, index };
         if let Some(flight) = self.ups.find((stack, hash)) {
             if self.is_purging(self.ups[flight].tenant()) {
@@ -142,7 +139,7 @@ impl Traffic {
             !unwritten
         });
         if let Some(block) = there {
-            self.onboardings[key as usize].here(block);
+            self.onboardings[key].here(block);
             source.into_iter().for_each(|source| self.spend(link, source));
             return Some(None);
         }
@@ -150,7 +147,7 @@ impl Traffic {
             Some(source) => source,
             None => match self.find_at_rest(inner, stack, hash)? {
                 Place::Device(block) => {
-                    self.onboardings[key as usize].here(block);
+                    self.onboardings[key].here(block);
                     return Some(None);
                 }
                 Place::Host(block) => Source::Host(block),

@@ -17,7 +17,7 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::{At, Ended, Link, Progress, Source, Traffic, Up, Waits, Wanted};
+use crate::state::{Ended, Link, Onboarding, Progress, Remains, Source, Traffic, Up, Waits};
 use crate::transfer::Cause;
 use kvstrata_core::BlockRef;
 use std::iter;
@@ -26,41 +26,24 @@ use std::ops::Range;
 impl Traffic {
     /// Joins a flight, as the next wanted block of an onboarding.
     pub(crate) fn join(&mut self, onboarding: u32, flight: u32, layers: u32) {
-        let (Some(of), Some(up)) = (self.onboardings.get_mut(onboarding as usize), self.ups.get_mut(flight))
-        else {
+        let (Some(of), Some(up)) = (self.onboardings.get_mut(onboarding), self.ups.get_mut(flight)) else {
             return;
         };
-        let link = Link { onboarding, index: of.wanted.len() as u32 };
-        let next = up.joined_by(link, !of.layers_left.is_empty());
-        of.wanted.push(Wanted { state: Progress::Coming(flight), next, before: None });
-        of.coming += 1;
-        let landed = up.landed().min(layers) as usize;
-        of.layers_left.iter_mut().skip(landed).for_each(|left| *left += 1);
-        self.joined(next, |wanted| wanted.before = Some(link));
+        let link = Link { onboarding, index: of.len() as u32 };
+        let next = up.joined_by(link, of.counts_layers());
+        of.comes_by(flight, up.landed().min(layers) as usize, next);
+        self.onboardings.connect(Some(link), next);
         self.joined_behind(link, flight);
     }
 
     /// Who waits for a flight.
     pub(crate) fn waiters(&self, up: &Up) -> impl Iterator<Item = Link> {
-        let next = |link: &Link| {
-            self.onboardings.get(link.onboarding as usize)?.wanted.get(link.index as usize)?.next
-        };
-        iter::successors(up.first(), next)
+        iter::successors(up.first(), |link| self.onboardings.next(*link))
     }
 
     /// Whether the block right before a wanted one is wanted too, and comes by this flight.
     pub(crate) fn waits_before(&self, link: Link, flight: u32) -> bool {
-        let of = self.onboardings.get(link.onboarding as usize);
-        let before = of.and_then(|of| of.wanted.get((link.index as usize).checked_sub(1)?));
-        before.is_some_and(|before| matches!(before.state, Progress::Coming(of) if of == flight))
-    }
-
-    /// Changes a neighbour in the list of who waits.
-    fn joined(&mut self, link: Option<Link>, change: impl FnOnce(&mut Wanted)) {
-        let Some(link) = link else { return };
-        if let Some(of) = self.onboardings.get_mut(link.onboarding as usize) {
-            change(&mut of.wanted[link.index as usize]);
-        }
+        self.onboardings.waits_before(link, flight)
     }
 
     /// A wanted block has come, or will not. Gives the next one that waits for the same flight, which is then told.
@@ -70,17 +53,9 @@ impl Traffic {
         link: Link,
         outcome: Result<BlockRef, Cause>,
     ) -> Option<Link> {
-        let of = self.onboardings.get_mut(link.onboarding as usize)?;
-        let index = link.index as usize;
-        let next = of.wanted[index].next.take();
-        match outcome {
-            Ok(block) => {
-                of.wanted[index].state = Progress::Here(block);
-                of.coming -= usize::from(index < of.first_failed);
-            }
-            Err(cause) => of.fail(index, cause),
-        }
-        if of.coming == 0 || outcome.is_err() {
+        let of = self.onboardings.get_mut(link.onboarding)?;
+        let next = of.came(link.index as usize, outcome);
+        if of.is_done() || outcome.is_err() {
             self.out.wake(of.take_wakers());
         }
         if outcome.is_err() {
@@ -91,28 +66,28 @@ impl Traffic {
 
     /// What lies behind a failure is of no use to this request.
     fn abandon_behind(&mut self, inner: &Inner, link: Link, cause: Cause) {
-        let Some(of) = self.onboardings.get(link.onboarding as usize) else { return };
-        for index in of.first_failed.min(of.wanted.len())..of.wanted.len() {
+        let Some(of) = self.onboardings.get(link.onboarding) else { return };
+        for index in of.behind_failed() {
             self.unwant(inner, Link { onboarding: link.onboarding, index: index as u32 }, cause);
         }
     }
 
     /// Its deadline has passed: what has not come is not waited for any more, and neither is a place in line.
     pub(crate) fn late_onboarding(&mut self, inner: &Inner, key: u32) {
-        let Some(of) = self.onboardings.get(key as usize) else { return };
-        let coming = |wanted: &Wanted| matches!(wanted.state, Progress::Coming(_));
-        let Some(index) = of.wanted.iter().position(coming) else { return };
-        for wanted in &of.wanted {
-            if let Progress::Coming(flight) = wanted.state
+        let Some(of) = self.onboardings.get(key) else { return };
+        let coming = |progress| matches!(progress, Progress::Coming(_));
+        let Some(index) = of.progress().position(coming) else { return };
+        for progress in of.progress() {
+            if let Progress::Coming(flight) = progress
                 && let Some(up) = self.ups.get(flight)
-                && !matches!(up.at(), At::Behind)
+                && !up.waits_for_parent()
             {
                 inner.counts.failed(up.source().path(), Cause::Deadline, About::of(up.group(), up.tenant()));
             }
         }
         let link = Link { onboarding: key, index: index as u32 };
         self.unwant(inner, link, Cause::Deadline);
-        let Some(of) = self.onboardings.get_mut(key as usize) else { return };
+        let Some(of) = self.onboardings.get_mut(key) else { return };
         of.fail(index, Cause::Deadline);
         self.out.wake(of.take_wakers());
         self.abandon_behind(inner, link, Cause::Deadline);
@@ -120,30 +95,26 @@ impl Traffic {
 
     /// The last wanted block is not to be had.
     pub(crate) fn cut_off(&mut self, inner: &Inner, key: u32, cause: Cause) {
-        let Some(of) = self.onboardings.get(key as usize) else { return };
-        let Some(last) = of.wanted.len().checked_sub(1) else { return };
-        let state = of.wanted[last].state;
+        let Some(of) = self.onboardings.get(key) else { return };
+        let Some(last) = of.len().checked_sub(1) else { return };
+        let progress = of.progress_of(last);
         self.unwant(inner, Link { onboarding: key, index: last as u32 }, Cause::Cancelled);
-        self.onboardings[key as usize].fail(last, cause);
-        if let Progress::Here(block) = state {
-            inner.stack(self.onboardings[key as usize].stack).device.release(block, inner.now());
+        self.onboardings[key].fail(last, cause);
+        if let Some(Progress::Here(block)) = progress {
+            inner.stack(self.onboardings[key].group()).device.release(block, inner.now());
         }
     }
 
     /// Leaves the flight that a wanted block is in.
     fn unwant(&mut self, inner: &Inner, link: Link, cause: Cause) {
         let index = link.index as usize;
-        let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
-        let Progress::Coming(flight) = of.wanted[index].state else { return };
+        let Some(of) = self.onboardings.get_mut(link.onboarding) else { return };
+        let Some(Progress::Coming(flight)) = of.progress_of(index) else { return };
         // It has ended, and this one is about to be told: the list is as it was.
         let Some(up) = self.ups.get_mut(flight) else { return };
-        let wanted = &mut of.wanted[index];
-        let (before, next) = (wanted.before.take(), wanted.next.take());
-        wanted.state = Progress::Failed(cause);
+        let (before, next) = of.unwant(index, cause);
         up.left_by_waiter(cause, before.is_none(), next);
-        of.coming -= usize::from(index < of.first_failed);
-        self.joined(before, |wanted| wanted.next = next);
-        self.joined(next, |wanted| wanted.before = before);
+        self.onboardings.connect(before, next);
         self.drop_if_unwanted(inner, flight);
     }
 
@@ -151,67 +122,49 @@ impl Traffic {
     pub(crate) fn layers_landed(&mut self, flight: u32, layers: Range<u32>) {
         let mut next = self.ups.get(flight).and_then(|up| up.first());
         while let Some(link) = next {
-            let Some(of) = self.onboardings.get_mut(link.onboarding as usize) else { return };
-            let range = layers.start as usize..(layers.end as usize).min(of.layers_left.len());
-            let mut whole = false;
-            for left in of.layers_left.get_mut(range).into_iter().flatten() {
-                *left -= 1;
-                whole |= *left == 0;
-            }
-            if whole {
+            let Some(of) = self.onboardings.get_mut(link.onboarding) else { return };
+            if of.layers_came(&layers) {
                 self.out.wake(of.take_wakers());
             }
-            next = of.wanted[link.index as usize].next;
+            next = self.onboardings.next(link);
         }
     }
 
     /// The flight's source is read; the onboarding keeps it until it ends (I3).
     pub(crate) fn spend(&mut self, link: Link, source: Source) {
-        if let Some(of) = self.onboardings.get_mut(link.onboarding as usize) {
-            of.spent.push((link.index, source));
+        if let Some(of) = self.onboardings.get_mut(link.onboarding) {
+            of.spend(link.index, source);
         }
     }
 
     /// Takes the onboarding's outcome, whether it has ended or not: what has not come is not waited for any more.
     pub(crate) fn end_onboarding(&mut self, inner: &Inner, key: u32) -> Ended {
-        let wanted = self.onboardings.get(key as usize).map_or(0, |of| of.wanted.len());
+        let wanted = self.onboardings.get(key).map_or(0, Onboarding::len);
         let mut failed = None;
         for index in 0..wanted {
-            let state = self.onboardings[key as usize].wanted[index].state;
-            match state {
-                Progress::Coming(_) => {
+            match self.onboardings[key].progress_of(index) {
+                Some(Progress::Coming(_)) => {
                     failed.get_or_insert(Cause::Cancelled);
                     self.unwant(inner, Link { onboarding: key, index: index as u32 }, Cause::Cancelled);
                 }
-                Progress::Failed(cause) => _ = failed.get_or_insert(cause),
-                Progress::Here(_) => {}
+                Some(Progress::Failed(cause)) => _ = failed.get_or_insert(cause),
+                Some(Progress::Here(_)) | None => {}
             }
         }
-        let mut of = self.onboardings.remove(key as usize);
+        let mut of = self.onboardings.remove(key);
         // Of several groups the request is counted, by who has all of them.
-        if let Some(cause) = failed.filter(|_| !of.is_part) {
+        if let Some(cause) = failed.filter(|_| !of.is_part()) {
             inner.counts.missed(cause);
         }
-        self.not_due(of.due, Waits::Onboarding(key));
+        self.not_due(of.due(), Waits::Onboarding(key));
         // Nobody waits; but a waker is a caller's code, and none of that runs under the lock.
         self.out.wake(of.take_wakers());
-        let stack = inner.stack(of.stack);
-        let (mut run, mut beyond) = (Vec::with_capacity(of.wanted.len()), Vec::new());
-        let mut whole = true;
-        for wanted in &of.wanted {
-            match wanted.state {
-                Progress::Here(block) if whole => run.push(block),
-                Progress::Here(block) => beyond.push(block),
-                _ => whole = false,
-            }
-        }
+        let group = of.group();
+        let Remains { run, beyond, spent } = of.end();
         for block in beyond.into_iter().rev() {
-            stack.device.release(block, inner.now());
+            inner.stack(group).device.release(block, inner.now());
         }
-        of.spent.sort_unstable_by_key(|(index, _)| std::cmp::Reverse(*index));
-        for (_, source) in of.spent {
-            self.put_down(inner, of.stack, source);
-        }
+        spent.into_iter().for_each(|source| self.put_down(inner, group, source));
         Ended { run, failed }
     }
 }

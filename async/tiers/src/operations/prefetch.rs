@@ -105,8 +105,7 @@ impl Traffic {
         if self.groups[stack].on_their_way.device_victims() > 0 {
             return false;
         }
-        of.device.pool.next_victims(1, &mut self.scratch.next_victims);
-        let next = self.scratch.next_victims.pop();
+        let next = self.scratch.next_victim(&of.device.pool);
         next.is_some_and(|(block, hash)| {
             of.device.ages.is_clean(block) && !of.is_hot(hash, inner.rules.hot_from)
         })
@@ -159,15 +158,19 @@ impl Traffic {
     /// A block of the device that nobody waits for.
     fn spare_block(&mut self, inner: &Inner, stack: u16, may_evict: bool) -> Option<BlockId> {
         let pool = &inner.stack(stack).device.pool;
-        if pool.allocate_free_ids(1, &mut self.scratch.slots).is_ok() {
-            return self.scratch.slots.pop();
+        let free = self.scratch.one_free(pool);
+        if free.is_some() {
+            return free;
         }
         // One that is on its way out will do, when it is out.
         if !may_evict || self.groups[stack].on_their_way.device_victims() > 0 {
             return None;
         }
-        pool.evict_ids(1, &mut self.scratch.victims);
-        let (block, hash) = self.scratch.victims.pop()?;
+        let mut victims = self.scratch.lend_victims();
+        pool.evict_ids(1, &mut victims);
+        let victim = victims.pop();
+        self.scratch.return_victims(victims);
+        let (block, hash) = victim?;
         let name = inner.stack(stack).device.name(block, hash);
         match self.victim(inner, stack, block, name, Class::Prefetch) {
             Left::Free(block) => Some(block),

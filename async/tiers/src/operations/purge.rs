@@ -9,14 +9,14 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::stack::give_up_slot;
-use crate::state::{Down, Erased, Piece, Purging, Traffic, Work};
+use crate::state::{Down, Erased, Piece, Traffic, Work};
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, TenantId};
 
 impl Traffic {
     /// They are free, or parked, or lost with their volume.
     pub(crate) fn put_back(&mut self, inner: &Inner, tenant: TenantId, erased: Erased) {
-        self.erased(tenant);
+        self.purges.erased(tenant);
         for piece in erased.failed {
             if let Piece::Disk(stack, slot) = piece
                 && inner.stack(stack).disk.as_ref().is_some_and(|disk| disk.is_lost(slot))
@@ -45,18 +45,17 @@ impl Traffic {
 impl Traffic {
     /// Whether a tenant is being purged.
     pub(crate) fn is_purging(&self, tenant: TenantId) -> bool {
-        self.purges.tenants().any(|of| of == tenant)
+        self.purges.has(tenant)
     }
 
     /// Blocks of a kind that purges have.
     pub(crate) fn in_purges(&self, kind: impl Fn(&Piece) -> bool) -> usize {
-        let all = self.purges.0.iter().flat_map(|purging| purging.pieces.iter().chain(&purging.erasing));
-        all.filter(|piece| kind(piece)).count()
+        self.purges.pieces().filter(|piece| kind(piece)).count()
     }
 
     /// A block that was a tenant's, and is nobody's now: the purge's, if there is one (I1). False: free it.
     pub(crate) fn hand_to_purge(&mut self, tenant: TenantId, piece: Piece) -> bool {
-        self.purges.of(tenant).map(|purging| purging.pieces.push(piece)).is_some()
+        self.purges.give(tenant, piece)
     }
 
     /// A block of the device that was a tenant's is free, unless a purge has it.
@@ -79,7 +78,7 @@ impl Traffic {
 
     /// Calls back what has not begun to move. How many flights the tenant has.
     pub(crate) fn begin_purge(&mut self, inner: &Inner, tenant: TenantId, zero: bool) -> usize {
-        self.purges.0.push(Purging::of(tenant, zero));
+        self.purges.begin(tenant, zero);
         inner.tenants.purges.enter();
         // Who releases from now on tells.
         inner.waiting.enter();
@@ -144,15 +143,8 @@ impl Traffic {
         }
     }
 
-    /// What the task had has an owner again, or never will.
-    pub(crate) fn erased(&mut self, tenant: TenantId) {
-        if let Some(purging) = self.purges.of(tenant) {
-            purging.erasing.clear();
-        }
-    }
-
     pub(crate) fn end_purge(&mut self, inner: &Inner, tenant: TenantId) {
-        self.purges.0.retain(|purging| purging.tenant != tenant);
+        self.purges.end(tenant);
         inner.tenants.purges.leave();
         inner.waiting.leave();
     }
@@ -161,28 +153,12 @@ impl Traffic {
 impl Traffic {
     /// Some block of a tenant's may have been registered: a purge looks for it.
     pub(crate) fn look_again(&mut self, tenant: TenantId) {
-        if let Some(purging) = self.purges.of(tenant) {
-            purging.again = true;
-        }
-    }
-
-    /// Whether tags are to be looked through now.
-    pub(crate) fn looks_again(&mut self, tenant: TenantId) -> bool {
-        let Some(purging) = self.purges.of(tenant) else { return false };
-        let again = std::mem::take(&mut purging.again);
-        #[cfg(test)]
-        {
-            purging.scans += usize::from(again);
-        }
-        again
+        self.purges.look_again(tenant);
     }
 
     /// Under the lock that the purge begins with; what is found is for its task.
     pub(crate) fn first_sweep(&mut self, inner: &Inner, work: &mut Work) {
         let (pieces, _) = self.sweep(inner, work);
-        if let Some(purging) = self.purges.of(work.tenant) {
-            purging.erasing.clear();
-            purging.pieces = pieces;
-        }
+        self.purges.keep(work.tenant, pieces);
     }
 }

@@ -10,14 +10,14 @@
 //!     of staging is parked, what needs some fails (`room.rs`, `up.rs`).
 
 use crate::engine::inner::Inner;
-use crate::state::{Down, Parked, Piece, Source, Traffic, Up};
+use crate::state::{Down, Piece, Source, Traffic, Up};
 use crate::tier::Tier;
 use kvstrata_core::TenantId;
 
 impl Traffic {
     /// A block is never used again.
     pub(crate) fn park_piece(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
-        self.quarantine.blocks.push(Parked { tenant, piece, registered });
+        self.quarantine.keep(tenant, piece, registered);
     }
 
     /// What a flight up has had.
@@ -62,11 +62,11 @@ impl Traffic {
 
     /// Whether a registered block is one.
     pub(crate) fn is_parked(&self, piece: Piece) -> bool {
-        self.quarantine.blocks.iter().any(|parked| parked.registered && parked.piece == piece)
+        self.quarantine.has_registered(piece)
     }
 
     /// A slot has a tenant's block, and its volume is out of service: nobody uses either, but the next opening may find it.
     pub(crate) fn note_lost(&mut self, tenant: TenantId) {
-        *self.quarantine.lost.entry(tenant).or_default() += 1;
+        self.quarantine.note_lost(tenant);
     }
 }

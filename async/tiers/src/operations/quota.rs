@@ -208,8 +208,7 @@ impl Traffic {
             return disk.take_this(own?).map(|slot| (slot, tenant));
         }
         loop {
-            disk.take(1, &mut self.scratch.slots);
-            let Some(slot) = self.scratch.slots.pop() else {
+            let Some(slot) = self.scratch.one(|slots| _ = disk.take(1, slots)) else {
                 owners.give(tenant, 1);
                 return None;
             };

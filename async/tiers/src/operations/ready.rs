@@ -74,9 +74,9 @@ impl Traffic {
             // What has become worth least since is found from the beginning.
             (looks.seen, looks.passed) = (VictimsSeen::default(), 0);
         }
-        let mut left = LOOK.min(2 * window.saturating_sub(looks.ready.queue.len()) + PART);
-        let mut next = std::mem::take(&mut self.scratch.next_victims);
-        while left >= PART && self.looks_of((stack, tier)).ready.queue.len() < window {
+        let mut left = LOOK.min(2 * window.saturating_sub(looks.ready.len()) + PART);
+        let mut next = self.scratch.lend_next_victims();
+        while left >= PART && self.looks_of((stack, tier)).ready.len() < window {
             let looks = self.looks_of((stack, tier));
             let before = looks.seen;
             books.pool.victims_behind(&mut looks.seen, PART, &mut next);
@@ -84,7 +84,7 @@ impl Traffic {
             let mut is_wanted = true;
             for (block, hash) in next.drain(..) {
                 is_wanted = is_wanted
-                    && self.looks_of((stack, tier)).ready.queue.len() < window
+                    && self.looks_of((stack, tier)).ready.len() < window
                     && self.make_one_ready(inner, (stack, tier), block, hash, now);
             }
             let looks = self.looks_of((stack, tier));
@@ -99,7 +99,7 @@ impl Traffic {
                 break;
             }
         }
-        self.scratch.next_victims = next;
+        self.scratch.return_next_victims(next);
     }
 
     /// False: there is no room for its copy now.
@@ -140,7 +140,7 @@ impl Traffic {
         let highest = self.highest(books, of);
         while taken < wanted
             && late < LATE
-            && let Some(entry) = self.looks_of(of).ready.queue.get(late).copied()
+            && let Some(entry) = self.looks_of(of).ready.get(late)
         {
             match self.how(inner, of, entry, (now, late > 0, highest)) {
                 How::Late => {
@@ -166,8 +166,8 @@ impl Traffic {
         let (books, now) = (books_of(inner.stack(of.0), of.1), inner.now());
         let (mut ready, mut late) = (0, 0);
         let highest = self.highest(books, of);
-        for entry in &self.looks[of.0 as usize][of.1 as usize].ready.queue {
-            match self.how(inner, of, *entry, (now, late > 0, highest)) {
+        for entry in self.looks[of.0 as usize][of.1 as usize].ready.iter() {
+            match self.how(inner, of, entry, (now, late > 0, highest)) {
                 How::Ready(_) => ready += 1,
                 How::Late => late += 1,
                 How::Gone => {}
@@ -204,14 +204,11 @@ impl Traffic {
 
     /// The class of the policy's next victim, where there are several.
     fn highest(&mut self, books: &Books, of: (u16, Tier)) -> Option<Priority> {
-        if books.are_of_one_class() || self.looks_of(of).ready.queue.is_empty() {
+        if books.are_of_one_class() || self.looks_of(of).ready.is_empty() {
             return None;
         }
-        let mut next = std::mem::take(&mut self.scratch.next_victims);
-        books.pool.next_victims(1, &mut next);
-        let class = next.pop().map(|(block, _)| books.class(block.id));
-        self.scratch.next_victims = next;
-        class
+        let next = self.scratch.next_victim(&books.pool);
+        next.map(|(block, _)| books.class(block.id))
     }
 
     fn looks_of(&mut self, (stack, tier): (u16, Tier)) -> &mut Looks {

@@ -83,8 +83,10 @@ impl Traffic {
         };
         // Victims of the device may have the last ones, and nobody else.
         let spared = if victim { 0 } else { inner.rules.host_headroom as usize };
-        if host.pool.free() > spared && host.pool.allocate_free_ids(1, &mut self.scratch.slots).is_ok() {
-            return self.scratch.slots.pop().map_or(Slot::Never, |slot| Slot::Now(slot.0));
+        if host.pool.free() > spared
+            && let Some(slot) = self.scratch.one_free(&host.pool)
+        {
+            return Slot::Now(slot.0);
         }
         if !victim && !self.may_sink(of, class) {
             // As many are on their way as may wait for the disk.
@@ -99,8 +101,8 @@ impl Traffic {
         // Before the look and behind it: what is let go of meanwhile is more than there was.
         let available = host.pool.available();
         let slot = self.host_victim(inner, stack, class);
-        let group = &mut self.groups[stack];
-        let through = &group.on_their_way;
+        let state = &mut self.groups[stack];
+        let through = &state.on_their_way;
         match slot {
             Slot::Never if victim && through.any_through_host() => Slot::Soon,
             // What passes through it can be a victim then, and costs a copy by choice nothing where the disk has it.
@@ -112,7 +114,7 @@ impl Traffic {
                 Slot::Soon
             }
             Slot::Never if !victim => {
-                group.waiting_for_host.note_full(available.min(host.pool.available()));
+                state.waiting_for_host.note_full(available.min(host.pool.available()));
                 Slot::Never
             }
             slot => slot,
@@ -143,12 +145,11 @@ impl Traffic {
         stack: u16,
         host: &BlockPool,
     ) -> Option<(BlockId, SequenceHash)> {
-        let mut victim = std::mem::take(&mut self.scratch.one_victim);
+        let mut victim = self.scratch.lend_one_victim();
         if self.take_ready(inner, (stack, Tier::Host), 1, &mut victim) == 0 {
             host.evict_ids(1, &mut victim);
         }
-        self.scratch.one_victim = victim;
-        self.scratch.one_victim.pop()
+        self.scratch.return_one_victim(victim)
     }
 
     /// A block of host memory is free: the first victim's that waits for one. What is left is given out when it is seen who needs it.
@@ -183,9 +184,9 @@ impl Traffic {
         let of = inner.stack(stack);
         let (Some(host), Some(_)) = (&of.host, &of.disk) else { return };
         loop {
-            let group = &self.groups[stack];
-            let ahead = host.pool.free() + group.on_their_way.host_victims();
-            let needed = inner.rules.host_headroom as usize + group.waiting_for_host.victims();
+            let state = &self.groups[stack];
+            let ahead = host.pool.free() + state.on_their_way.host_victims();
+            let needed = inner.rules.host_headroom as usize + state.waiting_for_host.victims();
             if ahead >= needed || self.is_closed() || self.is_shut(Path::HostToDisk) {
                 return;
             }

@@ -104,13 +104,13 @@ impl Traffic {
         }
         let keeps_up = self.keeps_up(inner, path) && !self.pauses(inner, path);
         let now = self.moment(inner);
-        let group = &mut self.groups[stack];
-        let (below, look) = (group.below.until(now), group.below.next_look());
+        let state = &mut self.groups[stack];
+        let (below, look) = (state.below.until(now), state.below.next_look());
         // The first one has waited the longest.
         let waits = |came: Came| below.saturating_sub(came.below);
-        let waiting = group.queue.iter().take_while(|entry| waits(entry.came()) >= look).count();
-        let longest = group.queue.first().map_or(Duration::ZERO, |entry| waits(entry.came()));
-        group.below.may_wait(waiting, longest, keeps_up)
+        let waiting = state.queue.iter().take_while(|entry| waits(entry.came()) >= look).count();
+        let longest = state.queue.first().map_or(Duration::ZERO, |entry| waits(entry.came()));
+        state.below.may_wait(waiting, longest, keeps_up)
     }
 
     /// Whether a path is so slow that one transfer at a time goes.
@@ -182,8 +182,7 @@ impl Traffic {
             // What it had is free: copies by choice may wait for that.
             self.again = true;
             // Who has waited for longer may have it.
-            let free = host.pool.allocate_free_ids(1, &mut self.scratch.slots).is_ok();
-            return match self.scratch.slots.pop().filter(|_| free) {
+            return match self.scratch.one_free(&host.pool) {
                 Some(slot) => Slot::Now(slot.0),
                 None => Slot::Soon,
             };
@@ -218,14 +217,14 @@ impl Traffic {
     fn clean_host_victim(&mut self, inner: &Inner, stack: u16) -> Option<BlockId> {
         let of = inner.stack(stack);
         let (host, mut seen, mut next) =
-            (of.host.as_ref()?, VictimsSeen::default(), std::mem::take(&mut self.scratch.next_victims));
+            (of.host.as_ref()?, VictimsSeen::default(), self.scratch.lend_next_victims());
         next.clear();
         host.pool.victims_behind(&mut seen, CLEAN, &mut next);
         let is_below = |hash: SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash));
         let clean = next
             .drain(..)
             .find(|(block, hash)| is_below(*hash) && !self.is_purging(host.owners.owner(block.id)));
-        self.scratch.next_victims = next;
+        self.scratch.return_next_victims(next);
         let victim = host.pool.evict_this(clean?.0).ok()?;
         // It has the block's class for eviction from now on.
         let _ = of.on_disk(victim.hash(), host.class(victim.id()));
@@ -250,8 +249,8 @@ impl Traffic {
             return true;
         }
         let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, stack) as usize;
-        let group = &self.groups[stack];
-        group.staging.free() > reads && group.on_their_way.device_victims() < self.share(inner, stack, path)
+        let state = &self.groups[stack];
+        state.staging.free() > reads && state.on_their_way.device_victims() < self.share(inner, stack, path)
     }
 
     /// Blocks of the device that will be free without a write that nobody may wait for.
@@ -329,12 +328,12 @@ impl Traffic {
         if slow_path(of).is_none() {
             return;
         }
-        let group = &self.groups[stack];
+        let state = &self.groups[stack];
         let waits = match of.host {
-            Some(_) => group.on_their_way.host_victims() > 0 && group.waiting_for_host.victims() > 0,
-            None => group.on_their_way.device_victims() > 0 && !group.queue.is_empty(),
+            Some(_) => state.on_their_way.host_victims() > 0 && state.waiting_for_host.victims() > 0,
+            None => state.on_their_way.device_victims() > 0 && !state.queue.is_empty(),
         };
-        if waits != group.below.is_on() {
+        if waits != state.below.is_on() {
             let now = self.moment(inner);
             self.groups[stack].below.set(waits, now);
         }
@@ -342,13 +341,13 @@ impl Traffic {
             return;
         }
         let now = self.moment(inner);
-        let group = &mut self.groups[stack];
-        let Some(first) = group.queue.first() else { return };
-        let waited = group.below.until(now).saturating_sub(first.came().below);
-        let look = group.below.next_look();
+        let state = &mut self.groups[stack];
+        let Some(first) = state.queue.first() else { return };
+        let waited = state.below.until(now).saturating_sub(first.came().below);
+        let look = state.below.next_look();
         // At its limit, and from then on each time that this has passed again.
         let wait = if waited < look { look - waited } else { look.max(Duration::from_millis(1)) };
-        group.below.alarm_set();
+        state.below.alarm_set();
         self.due(inner.due_in(wait), Waits::Below(stack));
     }
 }

@@ -35,11 +35,11 @@ use crate::transfer::{Cause, Failure, Path};
 impl Traffic {
     /// What a copy of whole blocks behind a gate waits for; and how it goes by layers, if it does: then it begins behind the gate itself.
     pub(crate) fn steps_of(&self, of: &Stack, gate: Gate) -> (Gate, Option<Steps>) {
-        let whole = self.clock.of_all_layers(gate);
-        let fits = self.groups.len() == 1 && of.layers == self.clock.layers();
+        let whole = self.iterations.clock().of_all_layers(gate);
+        let fits = self.groups.len() == 1 && of.layers == self.iterations.clock().layers();
         match gate {
             Gate::Layer { iteration, layer }
-                if fits && layer < of.layers.saturating_sub(1) && !self.clock.passed(whole) =>
+                if fits && layer < of.layers.saturating_sub(1) && !self.iterations.clock().passed(whole) =>
             {
                 (whole, Some(Steps::new(iteration, layer + 1)))
             }
@@ -52,7 +52,7 @@ impl Traffic {
         let Some(down) = self.downs.get_mut(key) else { return };
         let stack = inner.stack(down.group());
         if let Some(steps) = down.steps() {
-            let open = steps.open(self.clock.layers_done(steps.iteration()), stack.layers);
+            let open = steps.open(self.iterations.clock().layers_done(steps.iteration()), stack.layers);
             if open <= down.layers().start {
                 let gate = steps.next(down.layers().start, stack.layers);
                 return self.wait_for_layer(inner, key, gate);
@@ -79,7 +79,7 @@ impl Traffic {
     fn gate_flight(&mut self, inner: &Inner, key: u32, gate: Gate) {
         let down = &mut self.downs[key];
         let flight = GatedFlight { key, serial: down.serial(), since: inner.elapsed() };
-        down.is_held_by_gate(self.gated.hold_beyond(gate, Waiter::Flight(flight)));
+        down.is_held_by_gate(self.iterations.hold_beyond(gate, Waiter::Flight(flight)));
         self.watch_gates(inner, inner.rules.offload_deadline);
     }
 
@@ -115,7 +115,7 @@ impl Traffic {
     /// Somebody needs staging: a flight that waits for the engine gives its own up, and comes whole when the last layer is done (I3).
     /// Whether there is one.
     pub(crate) fn reclaim_staging(&mut self, inner: &Inner, stack: u16) -> bool {
-        if self.gated.waiting() == 0 {
+        if self.iterations.none_waits() {
             return false;
         }
         let gated = |staged: u32, down: &Down| {
@@ -132,7 +132,7 @@ impl Traffic {
         host.into_iter().for_each(|host| self.groups[stack].staging.give(host));
         self.recall(at);
         let iteration = steps.map_or(0, |steps| steps.iteration());
-        let gate = self.clock.of_all_layers(Gate::Layer { iteration, layer: 0 });
+        let gate = self.iterations.clock().of_all_layers(Gate::Layer { iteration, layer: 0 });
         self.gate_flight(inner, key, gate);
         true
     }

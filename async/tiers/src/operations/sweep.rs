@@ -89,17 +89,13 @@ impl Traffic {
     pub(crate) fn sweep(&mut self, inner: &Inner, work: &mut Work) -> (Vec<Piece>, bool) {
         let tenant = work.tenant;
         let mut pieces = Vec::new();
-        let scan = self.looks_again(tenant);
+        let scan = self.purges.takes_look(tenant);
         if scan {
             self.scan(inner, work, &mut pieces);
         }
         let all = work.hears(inner) || scan;
         self.look_at_held(inner, work, all, &mut pieces);
-        if let Some(purging) = self.purges.of(tenant) {
-            pieces.append(&mut purging.pieces);
-            purging.erasing.clone_from(&pieces);
-            work.done.failed += std::mem::take(&mut purging.left);
-        }
+        work.done.failed += self.purges.hand_over(tenant, &mut pieces);
         if !pieces.is_empty() || !work.held.is_empty() {
             return (pieces, false);
         }
@@ -174,11 +170,7 @@ impl Traffic {
         let tenant = work.tenant;
         let places = work.next(all);
         #[cfg(test)]
-        {
-            if let Some(purging) = self.purges.of(tenant) {
-                purging.looks += places.len();
-            }
-        }
+        self.purges.count_looks(tenant, places.len());
         for place in places {
             let (stack, tier, block) = place;
             let (of, Some(held)) = (inner.stack(stack), work.held.get(&place).copied()) else { continue };

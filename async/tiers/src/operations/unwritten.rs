@@ -26,11 +26,10 @@
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
 use crate::scheduler::Key;
-use crate::state::{Down, Have, Mark, Marked, MarkedBlock, Traffic, Waiter, written_after};
+use crate::state::{Down, Have, Marked, MarkedBlock, Traffic, Waiter, written_after};
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 impl Traffic {
     /// Marks the blocks of a list as they are registered behind another: those that are new, and those of others that are not written yet.
@@ -45,40 +44,36 @@ impl Traffic {
         if self.is_closed() || self.is_written(iteration) {
             return None;
         }
-        let gate = self.clock.of_all_layers(written_after(iteration));
+        let gate = self.iterations.clock().of_all_layers(written_after(iteration));
         let pool = &inner.stack(stack).device.pool;
         let mut blocks = Vec::new();
         for (own, block) in list {
-            let name = (stack, block.id);
             let behind = behind.replace(block);
-            if own != block.id && !self.unwritten.0.contains_key(&name) {
+            if own != block.id && !self.unwritten.has(stack, block.id) {
                 continue;
             }
             let Some(block) = pool.hold_again(block) else { continue };
             blocks.push(MarkedBlock { block, behind });
-            match self.unwritten.0.entry(name) {
-                Entry::Occupied(mark) => mark.into_mut().others.push(iteration),
-                Entry::Vacant(mark) => _ = mark.insert(Mark { one: iteration, others: Vec::new() }),
-            }
+            self.unwritten.add(stack, block.id, iteration);
         }
         if blocks.is_empty() {
             return None;
         }
         let marked = Marked { stack, blocks, iteration, withdrawn: false, since: inner.elapsed() };
         self.watch_gates(inner, inner.rules.offload_deadline);
-        Some(self.gated.hold_beyond(gate, Waiter::Marked(marked)))
+        Some(self.iterations.hold_beyond(gate, Waiter::Marked(marked)))
     }
 
     /// Whether what was registered ahead of an iteration is written by now.
     pub(crate) fn is_written(&self, iteration: u64) -> bool {
-        self.clock.passed(self.clock.of_all_layers(written_after(iteration)))
+        self.iterations.clock().passed(self.iterations.clock().of_all_layers(written_after(iteration)))
     }
 
     /// The pass is over: they are as any others, and what is written through goes down now.
     pub(crate) fn written(&mut self, inner: &Inner, marked: Marked) {
         let Marked { stack, blocks, withdrawn, .. } = marked;
         for MarkedBlock { block, .. } in blocks.iter().filter(|_| !withdrawn) {
-            if self.unwritten.0.remove(&(stack, block.id)).is_some() && inner.rules.mode != WriteMode::Back {
+            if self.unwritten.remove(stack, block.id) && inner.rules.mode != WriteMode::Back {
                 self.write_through(inner, stack, *block);
             }
         }
@@ -95,7 +90,7 @@ impl Traffic {
 
     /// The same, and where the pass may have begun, and be writing them, their memory stays until it is over. How many nobody writes.
     pub(crate) fn withdraw_list(&mut self, inner: &Inner, mark: Key, why: Cause) -> usize {
-        let Some(Waiter::Marked(marked)) = self.gated.get_mut(mark) else { return 0 };
+        let Some(marked) = self.iterations.marked_mut(mark) else { return 0 };
         if std::mem::replace(&mut marked.withdrawn, true) {
             return 0;
         }
@@ -103,8 +98,8 @@ impl Traffic {
         let marked = Marked { blocks: marked.blocks.clone(), ..*marked };
         let count = self.not_by_this(inner, &marked, why);
         // The next one may run already, of an engine that tells of no begin.
-        if iteration > self.clock.iteration() + 1 {
-            self.gated.remove(mark);
+        if iteration > self.iterations.clock().iteration() + 1 {
+            self.iterations.remove(mark);
             release(inner, stack, &marked.blocks);
         }
         count
@@ -114,8 +109,8 @@ impl Traffic {
     fn not_by_this(&mut self, inner: &Inner, list: &Marked, why: Cause) -> usize {
         let (stack, mut gone, mut put_off) = (list.stack, Vec::new(), Vec::new());
         for MarkedBlock { block, .. } in &list.blocks {
-            let Some(mark) = self.unwritten.0.get_mut(&(stack, block.id)) else { continue };
-            let (is_last, first) = (mark.is_left_by(list.iteration), mark.iteration());
+            let left = self.unwritten.leave(stack, block.id, list.iteration);
+            let Some((is_last, first)) = left else { continue };
             if is_last {
                 self.withdraw(inner, stack, *block, why);
                 gone.push(*block);
@@ -138,7 +133,7 @@ impl Traffic {
         put_off: Vec<(BlockRef, u64)>,
         why: Cause,
     ) {
-        let lists = self.gated.iter().filter_map(|waiter| match waiter {
+        let lists = self.iterations.waiters().filter_map(|waiter| match waiter {
             Waiter::Marked(list) if list.stack == stack && !list.withdrawn => Some(list),
             Waiter::Marked(_) | Waiter::Flight(_) | Waiter::Copy(_) => None,
         });
@@ -192,13 +187,13 @@ impl Traffic {
             }
             Waiter::Flight(_) | Waiter::Marked(_) => false,
         };
-        let mut ended = Vec::new();
-        self.gated.give_up(of_these, |waiter| ended.push(waiter));
-        for waiter in ended {
+        let mut ended = self.iterations.take_if(of_these);
+        for waiter in ended.drain(..) {
             if let Waiter::Copy(copy) = waiter {
                 self.let_through(inner, copy);
             }
         }
+        self.iterations.give_back(ended);
     }
 
     /// What a pass is still to write gives way to what is computed: it is to be registered under these hashes. That may fail still: then what has
@@ -226,7 +221,7 @@ impl Traffic {
 
     /// Takes a marked block that the caller holds out of the books, and ends its way down (I4). Whether it was marked.
     fn withdraw(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) -> bool {
-        if self.unwritten.0.remove(&(stack, block.id)).is_none() {
+        if !self.unwritten.remove(stack, block.id) {
             return false;
         }
         let pool = &inner.stack(stack).device.pool;

@@ -82,7 +82,7 @@ impl Traffic {
                 let layers = up.layers(stack.layers);
                 let copy = Copy::new(token, device, HostSide::Read(bytes), layers, verify);
                 self.out.copy(
-                    &mut self.scratch.copies,
+                    || self.scratch.copies(),
                     stack.mover.blocks_at_once(),
                     (up.group(), path),
                     copy,

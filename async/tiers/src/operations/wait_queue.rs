@@ -141,9 +141,9 @@ impl Traffic {
             let need = entry.need();
             let wanted = missing.saturating_sub(self.draining(inner, stack));
             let given = need - wanted;
-            let mut victims = std::mem::take(&mut self.scratch.victims);
+            let mut victims = self.scratch.lend_victims();
             if wanted == 0 || self.evict(inner, stack, wanted, given, &mut victims) == 0 {
-                self.scratch.victims = victims;
+                self.scratch.return_victims(victims);
                 let called_off = wanted > 0
                     && (self.call_off_chosen(inner, stack, wanted)
                         || self.call_off_draining(inner, stack, wanted));
@@ -158,7 +158,7 @@ impl Traffic {
                     self.freed(inner, stack, block);
                 }
             }
-            self.scratch.victims = victims;
+            self.scratch.return_victims(victims);
         }
     }
 

@@ -64,10 +64,10 @@ impl Traffic {
         while let Some(key) = self.first_victim(stack) {
             let Some(down) = self.downs.get(key) else { return };
             let (source, class, tenant) = (down.source(), down.class(), down.tenant());
-            let line = &self.groups[stack];
-            let (host, sinking) = (&inner.stack(stack).host, line.on_their_way.host_victims());
+            let state = &self.groups[stack];
+            let (host, sinking) = (&inner.stack(stack).host, state.on_their_way.host_victims());
             let none_free = host.as_ref().is_some_and(|host| host.pool.free() == 0);
-            let enough = none_free && sinking >= line.waiting_for_host.victims();
+            let enough = none_free && sinking >= state.waiting_for_host.victims();
             let waits = self.may_wait_below(inner, stack);
             if enough && waits {
                 return self.press_sinking(stack);
@@ -118,19 +118,19 @@ impl Traffic {
     /// Looks after copies by choice, when victims and headroom have what they need (I1).
     pub(crate) fn serve_chosen(&mut self, inner: &Inner, stack: u16) {
         loop {
-            let line = &self.groups[stack];
-            let (Some(key), 0) = (line.waiting_for_host.first_chosen(), line.waiting_for_host.victims())
+            let state = &self.groups[stack];
+            let (Some(key), 0) = (state.waiting_for_host.first_chosen(), state.waiting_for_host.victims())
             else {
                 return;
             };
             let Some(down) = self.downs.get(key) else { return };
             let (source, class, whole, sinking) =
-                (down.source(), down.class(), down.steps().is_none(), line.on_their_way.host_victims());
+                (down.source(), down.class(), down.steps().is_none(), state.on_their_way.host_victims());
             let unasked = down.asked().is_empty();
             let host = &inner.stack(stack).host;
             if let Some(host) = host {
                 let (free, headroom) = (host.pool.free(), inner.rules.host_headroom as usize);
-                let enough = free + sinking >= headroom + line.waiting_for_host.chosen();
+                let enough = free + sinking >= headroom + state.waiting_for_host.chosen();
                 if free <= headroom && enough {
                     return;
                 }

@@ -41,7 +41,7 @@ impl Traffic {
     pub(crate) fn serve_aside(&mut self, inner: &Inner) -> bool {
         let mut left = false;
         for path in [Path::HostToDevice, Path::DiskToDevice] {
-            for lane in 0..self.aside.0[path as usize].len() as u16 {
+            for lane in self.aside.lanes(path) {
                 for class in Class::ALL {
                     left |= self.serve_aside_of(inner, (path, lane), class);
                 }
@@ -77,9 +77,9 @@ impl Traffic {
     pub(crate) fn note_staged(&mut self, inner: &Inner, stack: u16, staged: u32, flight: Id) {
         let first = inner.stack(stack).host.as_ref().map_or(0, |host| host.pool.capacity());
         let Some(place) = (staged as usize).checked_sub(first) else { return };
-        let group = &mut self.groups[stack];
-        group.staging.note_holder(place, staged, flight);
-        group.queue.note_change();
+        let state = &mut self.groups[stack];
+        state.staging.note_holder(place, staged, flight);
+        state.queue.note_change();
     }
 
     /// What goes next on a path: of reads from the disk, those of groups that have staging.
@@ -158,16 +158,16 @@ impl Traffic {
     pub(crate) fn is_in_the_way(&self, key: u32) -> bool {
         let guess = self.ups.get(key).filter(|up| up.class() == Class::Prefetch);
         guess.is_some_and(|up| {
-            let group = &self.groups[up.group()];
+            let state = &self.groups[up.group()];
             let reads = &self.queues[Path::DiskToDevice];
-            !group.queue.is_empty()
+            !state.queue.is_empty()
                 || self.held.holds(up.group(), up.tenant())
-                || group.staging.free() == 0 && reads.waiting_in(Class::Urgent, up.group()) > 0
+                || state.staging.free() == 0 && reads.waiting_in(Class::Urgent, up.group()) > 0
         })
     }
 }
 
 /// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too, and fails.
-fn has_staging(inner: &Inner, group: &GroupState, quarantine: &Quarantine, stack: u16) -> bool {
-    group.staging.free() > 0 || quarantine.has_all_staging(stack, inner.stack(stack).staging)
+fn has_staging(inner: &Inner, state: &GroupState, quarantine: &Quarantine, stack: u16) -> bool {
+    state.staging.free() > 0 || quarantine.has_all_staging(stack, inner.stack(stack).staging)
 }

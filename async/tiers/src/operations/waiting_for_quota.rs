@@ -25,7 +25,7 @@
 //! - I5: of one tenant with a quota, in one group, who came first enters first.
 
 use crate::engine::inner::Inner;
-use crate::state::{Request, Traffic};
+use crate::state::Traffic;
 use crate::transfer::Class;
 
 impl Traffic {
@@ -34,22 +34,21 @@ impl Traffic {
         // Whose credits somebody waits for who came earlier, and in which groups something was looked for.
         let (mut waiting, mut looked) = (Vec::new(), Vec::new());
         let mut at = 0;
-        while let Some(request) = self.held.0.get(at) {
+        while let Some(request) = self.held.get(at) {
             let behind =
-                request.parts.iter().any(|(stack, entry)| waiting.contains(&(*stack, entry.tenant())));
-            let free = !behind && !request.joined.iter().any(|entry| self.held.has(*entry));
+                request.parts().iter().any(|(stack, entry)| waiting.contains(&(*stack, entry.tenant())));
+            let free = !behind && !request.joined().iter().any(|entry| self.held.has(*entry));
             if free && !self.is_as_before(inner, at) {
                 let Err((stack, number, state)) = self.take_all_credits(inner, at) else {
-                    let request = self.held.0.remove(at);
-                    for (stack, entry) in request.into_iter().flat_map(|request| request.parts) {
+                    for (stack, entry) in self.held.remove(at) {
                         self.groups[stack].queue.push(entry);
                     }
                     continue;
                 };
-                self.held.0[at].looked = Some((number, state));
+                self.held.note_look(at, number, state);
                 looked.push(stack);
             }
-            let parts = self.held.0[at].parts.iter().map(|(stack, entry)| (*stack, entry.tenant()));
+            let parts = self.held[at].parts().iter().map(|(stack, entry)| (*stack, entry.tenant()));
             waiting.extend(
                 parts.filter(|(stack, tenant)| inner.stack(*stack).device.owners.limit(*tenant).is_some()),
             );
@@ -65,18 +64,18 @@ impl Traffic {
 
     /// Whether a request lacks what it lacked at the last look.
     fn is_as_before(&self, inner: &Inner, at: usize) -> bool {
-        let Request { parts, looked, .. } = &self.held.0[at];
-        let Some((number, state)) = looked else { return false };
-        let part = parts.iter().find(|(_, entry)| entry.number() == *number);
-        part.is_some_and(|(stack, entry)| inner.stack(*stack).device.state_of(entry.tenant()) == *state)
+        let request = &self.held[at];
+        let Some((number, state)) = request.looked() else { return false };
+        let part = request.parts().iter().find(|(_, entry)| entry.number() == number);
+        part.is_some_and(|(stack, entry)| inner.stack(*stack).device.state_of(entry.tenant()) == state)
     }
 
     /// Takes the credits of all parts, or of none. Otherwise the group and the entry for which there are too few, and how things were
     /// there before the look: what changes meanwhile is another state.
     fn take_all_credits(&mut self, inner: &Inner, at: usize) -> Result<(), (u16, u64, [u32; 3])> {
-        let parts = self.held.0[at].parts.len();
+        let parts = self.held[at].parts().len();
         let part = |traffic: &Traffic, part: usize| {
-            let (stack, entry) = &traffic.held.0[at].parts[part];
+            let (stack, entry) = &traffic.held[at].parts()[part];
             (*stack, entry.tenant(), entry.need(), entry.number())
         };
         // No group's blocks leave for a request that another group keeps out.

@@ -12,6 +12,9 @@ pub(crate) const LOOK: usize = 4096;
 /// Owed copies that are begun at a time, under the lock.
 pub(crate) const PART: usize = 64;
 
+/// Deferred copies from which on those of blocks that are gone are dropped.
+const MANY: usize = 1024;
+
 /// How far the looks at a tier have come.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
@@ -26,28 +29,68 @@ pub(crate) struct Looks {
 }
 
 /// Copies that are to be made when there is room: of each tier of each group the oldest first.
+///
+/// Invariants
+/// - I1: `all` is how many there are.
 #[derive(Debug, Default)]
-pub(crate) struct Owed {
+pub(crate) struct DeferredCopies {
     /// Of group 0's device and host, of group 1's, …
-    pub(crate) copies: Vec<VecDeque<BlockRef>>,
+    copies: Vec<VecDeque<BlockRef>>,
     /// How many there are, and were when it was last looked which of them are gone.
-    pub(crate) all: usize,
-    pub(crate) looked: usize,
-    /// Who is asked first.
-    pub(crate) first: usize,
+    all: usize,
+    looked: usize,
+    /// The place that is asked first.
+    first: usize,
 }
 
-impl Owed {
-    pub(crate) fn of(&mut self, (stack, tier): (u16, Tier)) -> &mut VecDeque<BlockRef> {
-        let at = 2 * usize::from(stack) + usize::from(tier == Tier::Host);
+impl DeferredCopies {
+    /// Whether there are so many, and twice as many as at the last look, that those of blocks that are gone are to be dropped.
+    pub(crate) fn are_many(&self) -> bool {
+        self.all >= MANY.max(2 * self.looked)
+    }
+
+    /// A copy is deferred.
+    pub(crate) fn add(&mut self, (group, tier): (u16, Tier), block: BlockRef) {
+        let at = 2 * usize::from(group) + usize::from(tier == Tier::Host);
         if self.copies.len() <= at {
             self.copies.resize_with(at + 1, VecDeque::new);
         }
-        &mut self.copies[at]
+        self.copies[at].push_back(block);
+        self.all += 1;
     }
-}
 
-/// Whose copies are at a place of those that are owed.
-pub(crate) fn owed_at(place: usize) -> (u16, Tier) {
-    ((place / 2) as u16, if place.is_multiple_of(2) { Tier::Device } else { Tier::Host })
+    /// Keeps those that are still to be made.
+    pub(crate) fn retain(&mut self, stays: impl Fn((u16, Tier), BlockRef) -> bool) {
+        for (place, copies) in self.copies.iter_mut().enumerate() {
+            copies.retain(|block| stays(DeferredCopies::whose(place), *block));
+        }
+        self.all = self.copies.iter().map(VecDeque::len).sum();
+        self.looked = self.all;
+    }
+
+    /// The places of tiers of groups that have, or had, some: in the order in which they are asked.
+    pub(crate) fn in_turn(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let (first, places) = (self.first, self.copies.len());
+        (0..places).map(move |turn| (first + turn) % places)
+    }
+
+    /// Which tier of which group a place is of.
+    pub(crate) fn whose(place: usize) -> (u16, Tier) {
+        ((place / 2) as u16, if place.is_multiple_of(2) { Tier::Device } else { Tier::Host })
+    }
+
+    /// The oldest at a place.
+    pub(crate) fn oldest(&self, place: usize) -> Option<BlockRef> {
+        self.copies[place].front().copied()
+    }
+
+    /// It is made.
+    pub(crate) fn pop_oldest(&mut self, place: usize) {
+        self.all -= usize::from(self.copies[place].pop_front().is_some());
+    }
+
+    /// The place behind this one, of so many, is asked first from now on.
+    pub(crate) fn next_behind(&mut self, place: usize, places: usize) {
+        self.first = (place + 1) % places;
+    }
 }

@@ -45,7 +45,7 @@ impl Out {
     /// A copy, in a list of at most so many.
     pub(crate) fn copy(
         &mut self,
-        spare: &mut Vec<Vec<Copy>>,
+        memory: impl FnOnce() -> Vec<Copy>,
         most: usize,
         (stack, path): (u16, Path),
         copy: Copy,
@@ -56,7 +56,7 @@ impl Out {
         match self.copies.iter_mut().rev().find(fits) {
             Some((_, _, list)) => list.push(copy),
             None => {
-                let mut list = spare.pop().unwrap_or_default();
+                let mut list = memory();
                 list.push(copy);
                 self.copies.push((stack, path, list));
             }

@@ -3,6 +3,9 @@
 use crate::state::{Link, Source};
 use crate::transfer::{Cause, Class};
 use kvstrata_core::BlockRef;
+use slab::Slab;
+use std::cmp::Reverse;
+use std::ops::{Index, IndexMut, Range};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -33,31 +36,37 @@ pub(crate) enum Progress {
 }
 
 #[derive(Debug)]
-pub(crate) struct Wanted {
-    pub(crate) state: Progress,
-    /// Who waits for the same flight: who joined before this one, and after it.
-    pub(crate) next: Option<Link>,
-    pub(crate) before: Option<Link>,
+struct Wanted {
+    progress: Progress,
+    /// Of those that wait for the same transfer: who joined before this one, and after it.
+    next: Option<Link>,
+    before: Option<Link>,
+}
+
+impl Wanted {
+    fn new(progress: Progress, next: Option<Link>) -> Wanted {
+        Wanted { progress, next, before: None }
+    }
 }
 
 /// A request's blocks on their way.
 #[derive(Debug)]
 pub(crate) struct Onboarding {
-    pub(crate) stack: u16,
-    pub(crate) wanted: Vec<Wanted>,
-    pub(crate) first_failed: usize,
-    pub(crate) coming: usize,
-    /// What has been read, to be released in order (I3).
-    pub(crate) spent: Vec<(u32, Source)>,
+    group: u16,
+    wanted: Vec<Wanted>,
+    first_failed: usize,
+    coming: usize,
+    /// What has been read, to be released in order (`operations/onboarding.rs` I3).
+    spent: Vec<(u32, Source)>,
     /// By layer: wanted blocks that lack it. Empty unless layers are asked for.
-    pub(crate) layers_left: Vec<u32>,
-    pub(crate) wakers: Vec<(u32, Waker)>,
+    layers_left: Vec<u32>,
+    wakers: Vec<(u32, Waker)>,
     /// Futures that have waited for layers.
-    pub(crate) waiters: u32,
+    waiters: u32,
     /// When what has not come is not waited for any more.
-    pub(crate) due: Option<Duration>,
+    due: Option<Duration>,
     /// Whether it is one of several groups'.
-    pub(crate) is_part: bool,
+    part: bool,
 }
 
 /// What came of an onboarding.
@@ -69,10 +78,19 @@ pub(crate) struct Ended {
     pub(crate) failed: Option<Cause>,
 }
 
+/// What an onboarding has when it is no more.
+pub(crate) struct Remains {
+    pub(crate) run: Vec<BlockRef>,
+    /// Blocks that have come behind one that has not.
+    pub(crate) beyond: Vec<BlockRef>,
+    /// Sources, the last first.
+    pub(crate) spent: Vec<Source>,
+}
+
 impl Onboarding {
-    pub(crate) fn new(stack: u16, layers: u32, blocks: usize, due: Option<Duration>) -> Onboarding {
+    pub(crate) fn new(group: u16, layers: u32, blocks: usize, due: Option<Duration>) -> Onboarding {
         Onboarding {
-            stack,
+            group,
             wanted: Vec::with_capacity(blocks),
             first_failed: usize::MAX,
             coming: 0,
@@ -81,8 +99,26 @@ impl Onboarding {
             wakers: Vec::new(),
             waiters: 0,
             due,
-            is_part: false,
+            part: false,
         }
+    }
+
+    pub(crate) fn group(&self) -> u16 {
+        self.group
+    }
+
+    pub(crate) fn due(&self) -> Option<Duration> {
+        self.due
+    }
+
+    /// It is one of several groups'.
+    pub(crate) fn becomes_part(&mut self) {
+        self.part = true;
+    }
+
+    /// Whether it is one of several groups'.
+    pub(crate) fn is_part(&self) -> bool {
+        self.part
     }
 
     /// Whether it has ended (I2).
@@ -90,13 +126,38 @@ impl Onboarding {
         self.coming == 0
     }
 
+    /// How many blocks it wants.
+    pub(crate) fn len(&self) -> usize {
+        self.wanted.len()
+    }
+
+    /// What has come of each block that it wants.
+    pub(crate) fn progress(&self) -> impl DoubleEndedIterator<Item = Progress> + ExactSizeIterator {
+        self.wanted.iter().map(|wanted| wanted.progress)
+    }
+
+    /// The same of one.
+    pub(crate) fn progress_of(&self, index: usize) -> Option<Progress> {
+        self.wanted.get(index).map(|wanted| wanted.progress)
+    }
+
+    /// Its blocks from the first that has failed on: of no use to the request.
+    pub(crate) fn behind_failed(&self) -> Range<usize> {
+        self.first_failed.min(self.wanted.len())..self.wanted.len()
+    }
+
+    /// Whether layers are counted.
+    pub(crate) fn counts_layers(&self) -> bool {
+        !self.layers_left.is_empty()
+    }
+
     /// Whether the layers up to this one are there for all blocks; the cause if they will not be.
     pub(crate) fn has_layer(&self, layer: u32) -> Option<Result<(), Cause>> {
-        if let Some(Wanted { state: Progress::Failed(cause), .. }) = self.wanted.get(self.first_failed) {
-            return Some(Err(*cause));
+        if let Some(Progress::Failed(cause)) = self.progress_of(self.first_failed) {
+            return Some(Err(cause));
         }
         if self.layers_left.is_empty() {
-            // Nobody counts layers: they are there when the blocks are.
+            // Layers are not counted: they are there when the blocks are.
             return (self.coming == 0).then_some(Ok(()));
         }
         let lacking = self.layers_left.iter().take(layer as usize + 1).any(|left| *left > 0);
@@ -134,21 +195,152 @@ impl Onboarding {
 
     /// Wants a block that is there.
     pub(crate) fn here(&mut self, block: BlockRef) {
-        self.wanted.push(Wanted { state: Progress::Here(block), next: None, before: None });
+        self.wanted.push(Wanted::new(Progress::Here(block), None));
     }
 
     /// Wants a block that is nowhere any more.
     pub(crate) fn gone(&mut self) {
-        self.wanted.push(Wanted { state: Progress::Failed(Cause::Cancelled), next: None, before: None });
+        self.wanted.push(Wanted::new(Progress::Failed(Cause::Cancelled), None));
         self.fail(self.wanted.len() - 1, Cause::Cancelled);
     }
 
+    /// Wants a block that comes by a transfer, of which so many layers have landed; the next who waits for that.
+    pub(crate) fn comes_by(&mut self, transfer: u32, landed: usize, next: Option<Link>) {
+        self.wanted.push(Wanted::new(Progress::Coming(transfer), next));
+        self.coming += 1;
+        self.layers_left.iter_mut().skip(landed).for_each(|left| *left += 1);
+    }
+
+    /// A block has come, or will not. The next who waits for the same transfer.
+    pub(crate) fn came(&mut self, index: usize, outcome: Result<BlockRef, Cause>) -> Option<Link> {
+        let next = self.wanted[index].next.take();
+        match outcome {
+            Ok(block) => {
+                self.wanted[index].progress = Progress::Here(block);
+                self.coming -= usize::from(index < self.first_failed);
+            }
+            Err(cause) => self.fail(index, cause),
+        }
+        next
+    }
+
+    /// Some layers of a block have come. Whether one of them is there for all blocks now.
+    pub(crate) fn layers_came(&mut self, layers: &Range<u32>) -> bool {
+        let range = layers.start as usize..(layers.end as usize).min(self.layers_left.len());
+        let mut whole = false;
+        for left in self.layers_left.get_mut(range).into_iter().flatten() {
+            *left -= 1;
+            whole |= *left == 0;
+        }
+        whole
+    }
+
+    /// A block that was coming is not waited for any more. Its neighbours in the list of those that wait for the transfer.
+    pub(crate) fn unwant(&mut self, index: usize, cause: Cause) -> (Option<Link>, Option<Link>) {
+        let wanted = &mut self.wanted[index];
+        wanted.progress = Progress::Failed(cause);
+        self.coming -= usize::from(index < self.first_failed);
+        (wanted.before.take(), wanted.next.take())
+    }
+
+    /// A block will not come.
     pub(crate) fn fail(&mut self, index: usize, cause: Cause) {
-        self.wanted[index].state = Progress::Failed(cause);
+        self.wanted[index].progress = Progress::Failed(cause);
         if index < self.first_failed {
             self.first_failed = index;
             let before = self.wanted[..index].iter();
-            self.coming = before.filter(|wanted| matches!(wanted.state, Progress::Coming(_))).count();
+            self.coming = before.filter(|wanted| matches!(wanted.progress, Progress::Coming(_))).count();
         }
+    }
+
+    /// Keeps a source that was read for one of its blocks.
+    pub(crate) fn spend(&mut self, index: u32, source: Source) {
+        self.spent.push((index, source));
+    }
+
+    /// It is no more.
+    pub(crate) fn end(mut self) -> Remains {
+        let (mut run, mut beyond, mut whole) = (Vec::with_capacity(self.wanted.len()), Vec::new(), true);
+        for wanted in &self.wanted {
+            match wanted.progress {
+                Progress::Here(block) if whole => run.push(block),
+                Progress::Here(block) => beyond.push(block),
+                _ => whole = false,
+            }
+        }
+        self.spent.sort_unstable_by_key(|(index, _)| Reverse(*index));
+        Remains { run, beyond, spent: self.spent.into_iter().map(|(_, source)| source).collect() }
+    }
+}
+
+/// All onboardings, and the lists of those that wait for a transfer, which go through them.
+///
+/// Invariants
+/// - I1: the neighbours of each wanted block in such a list are each other's.
+#[derive(Debug, Default)]
+pub(crate) struct Onboardings(Slab<Onboarding>);
+
+impl Onboardings {
+    pub(crate) fn insert(&mut self, onboarding: Onboarding) -> u32 {
+        self.0.insert(onboarding) as u32
+    }
+
+    pub(crate) fn remove(&mut self, key: u32) -> Onboarding {
+        self.0.remove(key as usize)
+    }
+
+    pub(crate) fn get(&self, key: u32) -> Option<&Onboarding> {
+        self.0.get(key as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut Onboarding> {
+        self.0.get_mut(key as usize)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Onboarding> {
+        self.0.iter().map(|(_, of)| of)
+    }
+
+    /// The next who waits for the same transfer.
+    pub(crate) fn next(&self, link: Link) -> Option<Link> {
+        self.get(link.onboarding)?.wanted.get(link.index as usize)?.next
+    }
+
+    /// Whether the block right before a wanted one is wanted too, and comes by this transfer.
+    pub(crate) fn waits_before(&self, link: Link, transfer: u32) -> bool {
+        let before = || self.get(link.onboarding)?.progress_of((link.index as usize).checked_sub(1)?);
+        matches!(before(), Some(Progress::Coming(of)) if of == transfer)
+    }
+
+    /// Makes two neighbours in a list, or one of them its end.
+    pub(crate) fn connect(&mut self, before: Option<Link>, next: Option<Link>) {
+        if let Some(of) = before.and_then(|link| self.wanted_mut(link)) {
+            of.next = next;
+        }
+        if let Some(of) = next.and_then(|link| self.wanted_mut(link)) {
+            of.before = before;
+        }
+    }
+
+    fn wanted_mut(&mut self, link: Link) -> Option<&mut Wanted> {
+        self.get_mut(link.onboarding).map(|of| &mut of.wanted[link.index as usize])
+    }
+}
+
+impl Index<u32> for Onboardings {
+    type Output = Onboarding;
+
+    fn index(&self, key: u32) -> &Onboarding {
+        &self.0[key as usize]
+    }
+}
+
+impl IndexMut<u32> for Onboardings {
+    fn index_mut(&mut self, key: u32) -> &mut Onboarding {
+        &mut self.0[key as usize]
     }
 }

@@ -38,28 +38,31 @@ impl Erased {
 
 /// A purge under way, under the lock.
 #[derive(Debug)]
-pub(crate) struct Purging {
-    pub(crate) tenant: TenantId,
+struct Purging {
+    tenant: TenantId,
     /// Bytes are to be overwritten.
-    pub(crate) zero: bool,
+    zero: bool,
     /// Slots whose write has failed, which the port has freed as they are; not counted yet.
-    pub(crate) left: usize,
+    left: usize,
     /// What has come into its hands.
-    pub(crate) pieces: Vec<Piece>,
+    pieces: Vec<Piece>,
     /// What its task has taken over, to be erased.
-    pub(crate) erasing: Vec<Piece>,
-    /// Tags are to be looked through (`purge.rs`).
-    pub(crate) again: bool,
+    erasing: Vec<Piece>,
+    /// Tags are to be looked through (`operations/purge.rs` I2).
+    again: bool,
     #[cfg(test)]
-    pub(crate) scans: usize,
+    scans: usize,
     /// Looks at blocks that are held.
     #[cfg(test)]
-    pub(crate) looks: usize,
+    looks: usize,
 }
 
 /// Those under way.
+///
+/// Invariants
+/// - I1: a tenant has one at most.
 #[derive(Debug, Default)]
-pub(crate) struct Purges(pub(crate) Vec<Purging>);
+pub(crate) struct Purges(Vec<Purging>);
 
 impl Purges {
     pub(crate) fn is_empty(&self) -> bool {
@@ -75,9 +78,85 @@ impl Purges {
         self.0.iter().map(|purging| purging.tenant)
     }
 
-    /// A tenant's.
-    pub(crate) fn of(&mut self, tenant: TenantId) -> Option<&mut Purging> {
+    /// Whether a tenant has one.
+    pub(crate) fn has(&self, tenant: TenantId) -> bool {
+        self.tenants().any(|of| of == tenant)
+    }
+
+    /// Blocks that they have.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Piece> {
+        self.0.iter().flat_map(|purging| purging.pieces.iter().chain(&purging.erasing))
+    }
+
+    /// A tenant's begins.
+    pub(crate) fn begin(&mut self, tenant: TenantId, zero: bool) {
+        self.0.push(Purging {
+            tenant,
+            zero,
+            left: 0,
+            pieces: Vec::new(),
+            erasing: Vec::new(),
+            again: true,
+            #[cfg(test)]
+            scans: 0,
+            #[cfg(test)]
+            looks: 0,
+        });
+    }
+
+    /// It is over.
+    pub(crate) fn end(&mut self, tenant: TenantId) {
+        self.0.retain(|purging| purging.tenant != tenant);
+    }
+
+    fn of(&mut self, tenant: TenantId) -> Option<&mut Purging> {
         self.0.iter_mut().find(|purging| purging.tenant == tenant)
+    }
+
+    /// Gives a block to a tenant's purge. False: there is none.
+    pub(crate) fn give(&mut self, tenant: TenantId, piece: Piece) -> bool {
+        self.of(tenant).map(|purging| purging.pieces.push(piece)).is_some()
+    }
+
+    /// Adds what a tenant's purge has been given to what its task takes over. Slots that were left as they are.
+    pub(crate) fn hand_over(&mut self, tenant: TenantId, pieces: &mut Vec<Piece>) -> usize {
+        let Some(purging) = self.of(tenant) else { return 0 };
+        pieces.append(&mut purging.pieces);
+        purging.erasing.clone_from(pieces);
+        std::mem::take(&mut purging.left)
+    }
+
+    /// The task that takes these over has not begun.
+    pub(crate) fn keep(&mut self, tenant: TenantId, pieces: Vec<Piece>) {
+        if let Some(purging) = self.of(tenant) {
+            purging.erasing.clear();
+            purging.pieces = pieces;
+        }
+    }
+
+    /// What the task had has an owner again, or never will.
+    pub(crate) fn erased(&mut self, tenant: TenantId) {
+        if let Some(purging) = self.of(tenant) {
+            purging.erasing.clear();
+        }
+    }
+
+    /// Tags are to be looked through.
+    pub(crate) fn look_again(&mut self, tenant: TenantId) {
+        if let Some(purging) = self.of(tenant) {
+            purging.again = true;
+        }
+    }
+
+    /// Whether they are, from now on no more.
+    pub(crate) fn takes_look(&mut self, tenant: TenantId) -> bool {
+        let Some(purging) = self.of(tenant) else { return false };
+        let again = std::mem::take(&mut purging.again);
+        #[cfg(test)]
+        {
+            purging.scans += usize::from(again);
+        }
+        again
     }
 
     /// A write to the disk has failed, of a tenant's block to a slot that has had another's: what of it is in the slot is not overwritten;
@@ -85,6 +164,21 @@ impl Purges {
     pub(crate) fn note_left(&mut self, tenants: [TenantId; 2], lost: bool) {
         let of = self.0.iter_mut().filter(|purging| tenants.contains(&purging.tenant));
         of.filter(|purging| purging.zero || lost).for_each(|purging| purging.left += 1);
+    }
+}
+
+#[cfg(test)]
+impl Purges {
+    /// So many held blocks of a tenant are looked at.
+    pub(crate) fn count_looks(&mut self, tenant: TenantId, looks: usize) {
+        if let Some(purging) = self.of(tenant) {
+            purging.looks += looks;
+        }
+    }
+
+    /// How often tags were looked through, and held blocks looked at, by the first purge.
+    pub(crate) fn looks(&self) -> Option<(usize, usize)> {
+        self.0.first().map(|purging| (purging.scans, purging.looks))
     }
 }
 
@@ -107,21 +201,4 @@ pub(crate) struct Work {
     /// By tier: blocks that were found, and are being erased.
     pub(crate) erasing: [usize; 3],
     pub(crate) done: Purged,
-}
-
-impl Purging {
-    pub(crate) fn of(tenant: TenantId, zero: bool) -> Purging {
-        Purging {
-            tenant,
-            zero,
-            left: 0,
-            pieces: Vec::new(),
-            erasing: Vec::new(),
-            again: true,
-            #[cfg(test)]
-            scans: 0,
-            #[cfg(test)]
-            looks: 0,
-        }
-    }
 }

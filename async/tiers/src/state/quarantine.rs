@@ -6,19 +6,19 @@ use std::collections::HashMap;
 
 /// A block, and whose bytes are in it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Parked {
-    pub(crate) tenant: TenantId,
-    pub(crate) piece: Piece,
+struct Quarantined {
+    tenant: TenantId,
+    piece: Piece,
     /// It is registered, and nobody's reference keeps it so.
-    pub(crate) registered: bool,
+    registered: bool,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    pub(crate) blocks: Vec<Parked>,
+    blocks: Vec<Quarantined>,
     /// By tenant: slots that a purge has found, of volumes that are out of service.
-    pub(crate) lost: HashMap<TenantId, usize>,
+    lost: HashMap<TenantId, usize>,
 }
 
 impl Quarantine {
@@ -26,20 +26,35 @@ impl Quarantine {
         self.blocks.is_empty()
     }
 
+    /// A block is never used again.
+    pub(crate) fn keep(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
+        self.blocks.push(Quarantined { tenant, piece, registered });
+    }
+
+    /// Whether a registered block is here.
+    pub(crate) fn has_registered(&self, piece: Piece) -> bool {
+        self.blocks.iter().any(|of| of.registered && of.piece == piece)
+    }
+
+    /// A slot of a volume that is out of service has a tenant's block.
+    pub(crate) fn note_lost(&mut self, tenant: TenantId) {
+        *self.lost.entry(tenant).or_default() += 1;
+    }
+
     /// Those that are not registered.
     pub(crate) fn owned(&self) -> impl Iterator<Item = Piece> {
-        self.blocks.iter().filter(|parked| !parked.registered).map(|parked| parked.piece)
+        self.blocks.iter().filter(|of| !of.registered).map(|of| of.piece)
     }
 
     /// Whether all of a group's staging is here: then no transfer waits for some.
     pub(crate) fn has_all_staging(&self, stack: u16, staging: usize) -> bool {
-        let of_stack = |parked: &&Parked| matches!(parked.piece, Piece::Staged(of, _) if of == stack);
-        !self.is_empty() && self.blocks.iter().filter(of_stack).count() >= staging
+        let of_group = |block: &&Quarantined| matches!(block.piece, Piece::Staged(of, _) if of == stack);
+        !self.is_empty() && self.blocks.iter().filter(of_group).count() >= staging
     }
 
     /// Whose bytes are here.
     pub(crate) fn tenants(&self) -> impl Iterator<Item = TenantId> {
-        self.blocks.iter().map(|parked| parked.tenant)
+        self.blocks.iter().map(|of| of.tenant)
     }
 
     /// Blocks with bytes of a tenant's, and its slots that are lost.

@@ -4,7 +4,7 @@ use kvstrata_core::BlockRef;
 use std::collections::VecDeque;
 
 /// Of those that are ready, so many are looked at between two iterations, whether they are still.
-pub(crate) const SWEPT: usize = 128;
+const SWEPT: usize = 128;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadyBlock {
@@ -16,14 +16,31 @@ pub(crate) struct ReadyBlock {
 /// Those of a tier.
 #[derive(Debug, Default)]
 pub(crate) struct Ready {
-    pub(crate) queue: VecDeque<ReadyBlock>,
+    queue: VecDeque<ReadyBlock>,
     /// By block: the generation that is in the queue, and one; 0: none is.
-    pub(crate) queued: Vec<u32>,
+    queued: Vec<u32>,
     /// Where the next sweep goes on.
-    pub(crate) swept: usize,
+    swept: usize,
 }
 
 impl Ready {
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// The one at a place, from the front.
+    pub(crate) fn get(&self, at: usize) -> Option<ReadyBlock> {
+        self.queue.get(at).copied()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ReadyBlock> {
+        self.queue.iter().copied()
+    }
+
     pub(crate) fn has(&self, block: BlockRef) -> bool {
         self.queued.get(block.id.index()) == Some(&block.generation.wrapping_add(1))
     }

@@ -1,29 +1,15 @@
 //! Everything under the lock.
 
 use crate::places::Places;
-use crate::scheduler::{Clock, Gated};
 use crate::state::{
-    Aside, At, Deadlines, Down, GroupState, Groups, Guesses, Held, Looks, Offloadings, Onboarding, Out, Owed,
-    Pace, Phase, Purges, Quarantine, Queues, Since, Transfers, Unwritten, Up, Waiter, WaitingForParent,
+    Aside, At, Deadlines, DeferredCopies, Down, GroupState, Groups, Guesses, Held, Iterations, Looks,
+    Offloadings, Onboardings, Out, Pace, Phase, Purges, Quarantine, Queues, Scratch, Since, Transfers,
+    Unwritten, Up, WaitingForParent,
 };
-use crate::transfer::{Breaker, Class, Copy, Limits, Path};
-use kvstrata_core::{BlockId, BlockRef, SequenceHash};
-use slab::Slab;
+use crate::transfer::{Breaker, Class, Limits, Path};
+use kvstrata_core::SequenceHash;
 use std::collections::HashSet;
 use std::time::Duration;
-
-/// Memory that is kept, to be used again. All of it is empty between two uses.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    /// Effects that were carried out.
-    pub(crate) effects: Vec<Out>,
-    /// Lists of copies that have landed.
-    pub(crate) copies: Vec<Vec<Copy>>,
-    pub(crate) slots: Vec<BlockId>,
-    pub(crate) victims: Vec<(BlockId, SequenceHash)>,
-    pub(crate) one_victim: Vec<(BlockId, SequenceHash)>,
-    pub(crate) next_victims: Vec<(BlockRef, SequenceHash)>,
-}
 
 /// Everything under the lock.
 pub(crate) struct Traffic {
@@ -32,7 +18,7 @@ pub(crate) struct Traffic {
     pub(crate) aside: Aside,
     pub(crate) ups: Transfers<Up>,
     pub(crate) downs: Transfers<Down>,
-    pub(crate) onboardings: Slab<Onboarding>,
+    pub(crate) onboardings: Onboardings,
     pub(crate) offloadings: Offloadings,
     /// Flights up that wait behind their parents', a list for each parent's.
     pub(crate) waiting_for_parent: WaitingForParent,
@@ -46,20 +32,12 @@ pub(crate) struct Traffic {
     pub(crate) guesses: Guesses,
     pub(crate) scratch: Scratch,
     /// How far the model is, and what waits for it.
-    pub(crate) clock: Clock,
-    pub(crate) gated: Gated<Waiter>,
-    pub(crate) opened: Vec<Waiter>,
-    /// When the engine last said how far it is.
-    pub(crate) went_on: Duration,
+    pub(crate) iterations: Iterations,
     /// Blocks of devices that are registered and not written yet.
     pub(crate) unwritten: Unwritten,
-    /// Somebody will look for those that have waited too long.
-    pub(crate) gates_watched: bool,
-    /// The iteration after which another is waited for, for its bytes; and whether it ran when that began.
-    pub(crate) expected_after: Option<(u64, bool)>,
     /// Copies ahead of need: how far looks have come, of each stack's device and host; and what queues have refused.
     pub(crate) looks: Box<[[Looks; 2]]>,
-    pub(crate) owed: Owed,
+    pub(crate) deferred: DeferredCopies,
     /// Whether it takes more.
     phase: Phase,
     /// Tenants that are being purged.
@@ -91,25 +69,20 @@ impl Traffic {
             aside: Aside::default(),
             ups: Transfers::new(places),
             downs: Transfers::new(places),
-            onboardings: Slab::new(),
+            onboardings: Onboardings::default(),
             offloadings: Offloadings::default(),
             waiting_for_parent: WaitingForParent::default(),
             forgotten: HashSet::with_hasher(places),
             looks: groups.iter().map(|_| Default::default()).collect(),
-            owed: Owed::default(),
+            deferred: DeferredCopies::default(),
             groups: Groups::new(groups),
             held: Held::default(),
             deadlines: Deadlines::default(),
             out: Out::default(),
             guesses: Guesses::default(),
             scratch: Scratch::default(),
-            clock: Clock::new(layers),
-            gated: Gated::new(bound),
-            opened: Vec::new(),
-            went_on: Duration::ZERO,
+            iterations: Iterations::new(layers, bound),
             unwritten: Unwritten::default(),
-            gates_watched: false,
-            expected_after: None,
             phase: Phase::Open,
             purges: Purges::default(),
             quarantine: Quarantine::default(),

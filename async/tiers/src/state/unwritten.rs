@@ -3,26 +3,27 @@
 use crate::scheduler::Gate;
 use kvstrata_core::{BlockId, BlockRef};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::Duration;
 
 /// By block: what is to write it.
 #[derive(Default)]
-pub(crate) struct Unwritten(pub(crate) HashMap<(u16, BlockId), Mark>);
+pub(crate) struct Unwritten(HashMap<(u16, BlockId), Mark>);
 
 /// Of a block that one or several lists have registered ahead: the iterations that these name, but for those that have withdrawn.
-pub(crate) struct Mark {
-    pub(crate) one: u64,
-    pub(crate) others: Vec<u64>,
+struct Mark {
+    one: u64,
+    others: Vec<u64>,
 }
 
 impl Mark {
     /// The first, which writes it.
-    pub(crate) fn iteration(&self) -> u64 {
+    fn iteration(&self) -> u64 {
         self.others.iter().copied().fold(self.one, u64::min)
     }
 
     /// One list less. Whether it was the last.
-    pub(crate) fn is_left_by(&mut self, iteration: u64) -> bool {
+    fn is_left_by(&mut self, iteration: u64) -> bool {
         match self.others.iter().position(|of| *of == iteration) {
             Some(at) => _ = self.others.swap_remove(at),
             None => match self.others.pop() {
@@ -42,6 +43,30 @@ impl Unwritten {
     /// The iteration that writes a block, if that is to come.
     pub(crate) fn iteration(&self, stack: u16, block: BlockId) -> Option<u64> {
         if self.is_empty() { None } else { self.0.get(&(stack, block)).map(Mark::iteration) }
+    }
+
+    /// Whether a block has a mark.
+    pub(crate) fn has(&self, group: u16, block: BlockId) -> bool {
+        self.0.contains_key(&(group, block))
+    }
+
+    /// One more list is to write a block, in this iteration.
+    pub(crate) fn add(&mut self, group: u16, block: BlockId, iteration: u64) {
+        match self.0.entry((group, block)) {
+            Entry::Occupied(mark) => mark.into_mut().others.push(iteration),
+            Entry::Vacant(mark) => _ = mark.insert(Mark { one: iteration, others: Vec::new() }),
+        }
+    }
+
+    /// A block has no mark any more. Whether it had one.
+    pub(crate) fn remove(&mut self, group: u16, block: BlockId) -> bool {
+        self.0.remove(&(group, block)).is_some()
+    }
+
+    /// One list less is to write a block. Whether it was the last, and the iteration that writes the block otherwise; none: it has no mark.
+    pub(crate) fn leave(&mut self, group: u16, block: BlockId, iteration: u64) -> Option<(bool, u64)> {
+        let mark = self.0.get_mut(&(group, block))?;
+        Some((mark.is_left_by(iteration), mark.iteration()))
     }
 }
 

@@ -4,13 +4,19 @@ use crate::transfer::{Class, Path};
 use std::collections::VecDeque;
 
 /// By class: keys and numbers of flights.
-pub(crate) type ByClass = [VecDeque<(u32, u64)>; Class::ALL.len()];
+type ByClass = [VecDeque<(u32, u64)>; Class::ALL.len()];
 
 /// By path, and lane of its queue.
 #[derive(Debug, Default)]
-pub(crate) struct Aside(pub(crate) [Vec<ByClass>; Path::ALL.len()]);
+pub(crate) struct Aside([Vec<ByClass>; Path::ALL.len()]);
 
 impl Aside {
+    /// The lanes of a path in which transfers wait, or did.
+    pub(crate) fn lanes(&self, path: Path) -> std::ops::Range<u16> {
+        0..self.0[path as usize].len() as u16
+    }
+
+    /// Keys and numbers of those that wait, the oldest first; some may wait no more.
     pub(crate) fn list(&mut self, path: Path, lane: u16, class: Class) -> &mut VecDeque<(u32, u64)> {
         let (of_path, lane) = (&mut self.0[path as usize], usize::from(lane));
         if of_path.len() <= lane {

@@ -3,24 +3,65 @@
 use crate::state::Entry;
 use kvstrata_core::TenantId;
 use std::collections::VecDeque;
+use std::ops::Index;
 
 /// A request: what it wants, by group.
 #[derive(Debug)]
 pub(crate) struct Request {
-    pub(crate) parts: Vec<(u16, Entry)>,
+    parts: Vec<(u16, Entry)>,
     /// Entries that bring up blocks that it has joined (I3).
-    pub(crate) joined: Vec<u64>,
+    joined: Vec<u64>,
     /// How things were at the last look for victims, and for which entry there were too few.
-    pub(crate) looked: Option<(u64, [u32; 3])>,
+    looked: Option<(u64, [u32; 3])>,
+}
+
+impl Request {
+    /// Its entries, by group.
+    pub(crate) fn parts(&self) -> &[(u16, Entry)] {
+        &self.parts
+    }
+
+    /// Entries that bring up blocks that it has joined.
+    pub(crate) fn joined(&self) -> &[u64] {
+        &self.joined
+    }
+
+    /// How things were at the last look for victims, and for which entry there were too few.
+    pub(crate) fn looked(&self) -> Option<(u64, [u32; 3])> {
+        self.looked
+    }
 }
 
 /// Who waits for credits, in order of arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Held(pub(crate) VecDeque<Request>);
+pub(crate) struct Held(VecDeque<Request>);
+
+impl Index<usize> for Held {
+    type Output = Request;
+
+    fn index(&self, at: usize) -> &Request {
+        &self.0[at]
+    }
+}
 
 impl Held {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// The request at a place.
+    pub(crate) fn get(&self, at: usize) -> Option<&Request> {
+        self.0.get(at)
+    }
+
+    /// The request at a place has its credits.
+    pub(crate) fn remove(&mut self, at: usize) -> impl Iterator<Item = (u16, Entry)> {
+        self.0.remove(at).into_iter().flat_map(|request| request.parts)
+    }
+
+    /// A look for victims of the request at a place has found too few for an entry, as things are.
+    pub(crate) fn note_look(&mut self, at: usize, entry: u64, state: [u32; 3]) {
+        self.0[at].looked = Some((entry, state));
     }
 
     /// Takes a request that is to have credits first.
@@ -28,7 +69,7 @@ impl Held {
         self.0.push_back(Request { parts, joined, looked: None });
     }
 
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &(u16, Entry)> {
+    fn entries(&self) -> impl Iterator<Item = &(u16, Entry)> {
         self.0.iter().flat_map(|request| &request.parts)
     }
 

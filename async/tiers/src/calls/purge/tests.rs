@@ -37,7 +37,7 @@ fn while_it_waits_for_a_release_it_looks_at_little_whatever_others_do() {
         let filled = a.allocate(BLOCKS as usize).await.expect("free");
         let held = filled.register(&hashes(BLOCKS), None).expect("registered");
         let purge = begin(&manager, &a, Purge::default()).await;
-        let seen = || manager.inner.look().purges.0.first().map(|purging| (purging.scans, purging.looks));
+        let seen = || manager.inner.look().purges.looks();
         for _ in 0..CHANGES {
             let of_b = b.allocate(1).await.expect("one is free");
             drop(of_b.register(&[SequenceHash::from_u128(1 << 64)], None).expect("registered"));
