@@ -7,6 +7,7 @@ use crate::engine::notices::About;
 use crate::engine::request_span as asked;
 use crate::engine::tenants::TenantUse;
 use crate::metrics::Call;
+use crate::state::GroupId;
 use crate::state::{Grant, Home, Late, Traffic, Want, Wants};
 use crate::transfer::Class;
 use futures_channel::oneshot;
@@ -113,14 +114,14 @@ fn at_quota(requested: usize, tenant: Option<TenantUse>) -> String {
 /// Blocks at once, or in line.
 pub(crate) async fn allocate(
     inner: &Arc<Inner>,
-    stack: u16,
+    group: GroupId,
     count: usize,
     options: AllocateOptions,
     tenant: TenantId,
 ) -> Result<BlocksMut, AllocateError> {
-    check(inner, stack, count, tenant)?;
+    check(inner, group, count, tenant)?;
     let (since, span) = (inner.watch.now(), asked::allocate(options.request, count, tenant));
-    let answer = at_once_or_in_line(inner, stack, count, options.deadline(inner), tenant, &span).await;
+    let answer = at_once_or_in_line(inner, group, count, options.deadline(inner), tenant, &span).await;
     inner.watch.answered(Call::Allocate, since);
     if let Ok(blocks) = &answer {
         asked::served(&span, blocks.ids().iter().copied());
@@ -130,17 +131,17 @@ pub(crate) async fn allocate(
 
 async fn at_once_or_in_line(
     inner: &Arc<Inner>,
-    stack: u16,
+    group: GroupId,
     count: usize,
     deadline: Duration,
     tenant: TenantId,
     span: &Span,
 ) -> Result<BlocksMut, AllocateError> {
-    if let Some(blocks) = free_ones(inner, stack, count, tenant) {
+    if let Some(blocks) = free_ones(inner, group, count, tenant) {
         return Ok(blocks);
     }
-    let place = match take_or_wait(inner, stack, count, deadline, tenant)? {
-        Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), stack, ids, tenant)),
+    let place = match take_or_wait(inner, group, count, deadline, tenant)? {
+        Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), group, ids, tenant)),
         Taken::Place(place) => place,
     };
     let in_line = InLine { inner, tenant, places: VecDeque::from([place]) };
@@ -156,7 +157,7 @@ enum Taken {
 /// All that is asked for, if there is nobody before and no victim is to be copied; a place in line otherwise, with what there was.
 fn take_or_wait(
     inner: &Arc<Inner>,
-    stack: u16,
+    group: GroupId,
     need: usize,
     deadline: Duration,
     tenant: TenantId,
@@ -164,19 +165,19 @@ fn take_or_wait(
     inner.take(|traffic| {
         may_wait(traffic, tenant)?;
         let mut got = Vec::with_capacity(need);
-        let owners = &inner.stack(stack).device.owners;
+        let owners = &inner.group(group).device.owners;
         let first = traffic.nobody_waits()
             && traffic.guesses.under_way().len() == 0
             && owners.limit(tenant).is_none();
-        if first && traffic.gather(inner, stack, need, true, &mut got) && owners.take(tenant, need) {
-            inner.watch.allocated_at_once(stack);
+        if first && traffic.gather(inner, group, need, true, &mut got) && owners.take(tenant, need) {
+            inner.watch.allocated_at_once(group);
             return Ok(Taken::All(got));
         }
         let (to, blocks) = oneshot::channel();
-        let want = Want::of_caller((stack, tenant), need, got, to);
+        let want = Want::of_caller((group, tenant), need, got, to);
         let wants = Wants { parts: vec![want], ..Wants::default() };
         let number = traffic.enter_lines(inner, wants, inner.due_in(deadline));
-        Ok(Taken::Place(Place { stack, number, count: need, blocks }))
+        Ok(Taken::Place(Place { group, number, count: need, blocks }))
     })
 }
 
@@ -188,14 +189,14 @@ pub(crate) async fn allocate_groups(
     options: AllocateOptions,
     tenant: TenantId,
 ) -> Result<Vec<BlocksMut>, AllocateError> {
-    if counts.len() != inner.stacks.len() {
-        return Err(AllocateError::Groups { given: counts.len(), groups: inner.stacks.len() });
+    if counts.len() != inner.groups.len() {
+        return Err(AllocateError::Groups { given: counts.len(), groups: inner.groups.len() });
     }
     if inner.refusing.load(Relaxed) && !inner.is_inherited() {
         return Err(AllocateError::Closed);
     }
-    let wanted = || (0..).zip(counts.iter().copied());
-    wanted().try_for_each(|(stack, count)| check(inner, stack, count, tenant))?;
+    let wanted = || GroupId::all(counts.len()).zip(counts.iter().copied());
+    wanted().try_for_each(|(group, count)| check(inner, group, count, tenant))?;
     let since = inner.watch.now();
     let span = asked::allocate(options.request, counts.iter().sum(), tenant);
     let answer = groups_at_once_or_in_line(inner, counts, options.deadline(inner), tenant, &span).await;
@@ -213,26 +214,26 @@ async fn groups_at_once_or_in_line(
     tenant: TenantId,
     span: &Span,
 ) -> Result<Vec<BlocksMut>, AllocateError> {
-    let wanted = || (0..).zip(counts.iter().copied());
-    let at_once = wanted().map(|(stack, count)| free_ones(inner, stack, count, tenant));
+    let wanted = || GroupId::all(counts.len()).zip(counts.iter().copied());
+    let at_once = wanted().map(|(group, count)| free_ones(inner, group, count, tenant));
     if let Some(all) = at_once.collect() {
         return Ok(all);
     }
     let lines = wanted().filter(|(_, count)| *count > 0);
     let in_line = InLine::enter(inner, lines, tenant, deadline)?;
     let mut served = in_line.all(deadline).instrument(span.clone()).await?.into_iter();
-    let none = |stack| BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant);
-    let of = |(stack, count)| if count > 0 { served.next() } else { Some(none(stack)) };
+    let none = |group| BlocksMut::new(Arc::clone(inner), group, Vec::new(), tenant);
+    let of = |(group, count)| if count > 0 { served.next() } else { Some(none(group)) };
     // As many as were asked for.
     wanted().map(of).collect::<Option<_>>().ok_or(AllocateError::Closed)
 }
 
 /// Refuses what will never be had.
-fn check(inner: &Inner, stack: u16, count: usize, tenant: TenantId) -> Result<(), AllocateError> {
+fn check(inner: &Inner, group: GroupId, count: usize, tenant: TenantId) -> Result<(), AllocateError> {
     if inner.is_inherited() {
         return Err(AllocateError::Inherited);
     }
-    let device = &inner.stack(stack).device;
+    let device = &inner.group(group).device;
     let capacity = device.pool.capacity();
     if count > capacity {
         return Err(AllocateError::TooMany { requested: count, capacity });
@@ -244,11 +245,11 @@ fn check(inner: &Inner, stack: u16, count: usize, tenant: TenantId) -> Result<()
 }
 
 /// Free blocks, if nobody waits for some; a purge waits, too. None at all are nobody's to wait for.
-fn free_ones(inner: &Arc<Inner>, stack: u16, count: usize, tenant: TenantId) -> Option<BlocksMut> {
+fn free_ones(inner: &Arc<Inner>, group: GroupId, count: usize, tenant: TenantId) -> Option<BlocksMut> {
     if inner.refusing.load(Relaxed) || (count > 0 && inner.waiting.anyone()) {
         return None;
     }
-    let device = &inner.stack(stack).device;
+    let device = &inner.group(group).device;
     let mut ids = Vec::with_capacity(count);
     if !device.owners.take(tenant, count) {
         return None;
@@ -257,41 +258,41 @@ fn free_ones(inner: &Arc<Inner>, stack: u16, count: usize, tenant: TenantId) -> 
         device.owners.give(tenant, count);
         return None;
     }
-    if count > 0 && inner.stack(stack).disk.is_some() {
-        inner.watch.allocated_at_once(stack);
+    if count > 0 && inner.group(group).disk.is_some() {
+        inner.watch.allocated_at_once(group);
     }
-    Some(BlocksMut::new(Arc::clone(inner), stack, ids, tenant))
+    Some(BlocksMut::new(Arc::clone(inner), group, ids, tenant))
 }
 
 /// Free blocks, and those of victims that need not be copied.
 pub(crate) fn try_allocate(
     inner: &Arc<Inner>,
-    stack: u16,
+    group: GroupId,
     count: usize,
     tenant: TenantId,
 ) -> Option<BlocksMut> {
     // A caller may ask for any number: of most there is no memory for the list, nor are there credits, however long one makes room for them.
-    if inner.is_inherited() || count > inner.stack(stack).device.pool.capacity() {
+    if inner.is_inherited() || count > inner.group(group).device.pool.capacity() {
         return None;
     }
-    free_ones(inner, stack, count, tenant).or_else(|| {
+    free_ones(inner, group, count, tenant).or_else(|| {
         if count == 0 {
             // Of a manager that is shut down: what preempts has its list.
-            return Some(BlocksMut::new(Arc::clone(inner), stack, Vec::new(), tenant));
+            return Some(BlocksMut::new(Arc::clone(inner), group, Vec::new(), tenant));
         }
         let ids = inner.take(|traffic| {
-            let earlier = traffic.held.holds(stack, tenant);
+            let earlier = traffic.held.holds(group, tenant);
             let may = !earlier && !traffic.is_purging(tenant);
-            if !may || !traffic.take_credits(inner, stack, tenant, count, Class::Offload) {
+            if !may || !traffic.take_credits(inner, group, tenant, count, Class::Offload) {
                 return None;
             }
-            let ids = traffic.take_at_once(inner, stack, count);
+            let ids = traffic.take_at_once(inner, group, count);
             if ids.is_none() {
-                inner.stack(stack).device.owners.give(tenant, count);
+                inner.group(group).device.owners.give(tenant, count);
             }
             ids
         })?;
-        Some(BlocksMut::new(Arc::clone(inner), stack, ids, tenant))
+        Some(BlocksMut::new(Arc::clone(inner), group, ids, tenant))
     })
 }
 
@@ -303,7 +304,7 @@ struct InLine<'i> {
 }
 
 struct Place {
-    stack: u16,
+    group: GroupId,
     number: u64,
     count: usize,
     blocks: oneshot::Receiver<Grant>,
@@ -313,16 +314,16 @@ impl<'i> InLine<'i> {
     /// Gets into these lines, for so many blocks each.
     fn enter(
         inner: &'i Arc<Inner>,
-        lines: impl Iterator<Item = (u16, usize)>,
+        lines: impl Iterator<Item = (GroupId, usize)>,
         tenant: TenantId,
         deadline: Duration,
     ) -> Result<InLine<'i>, AllocateError> {
         let due = inner.due_in(deadline);
         let (mut places, mut wants) = (VecDeque::new(), Wants::default());
-        for (stack, need) in lines {
+        for (group, need) in lines {
             let (to, blocks) = oneshot::channel();
-            places.push_back(Place { stack, number: 0, count: need, blocks });
-            wants.parts.push(Want::of_caller((stack, tenant), need, Vec::new(), to));
+            places.push_back(Place { group, number: 0, count: need, blocks });
+            wants.parts.push(Want::of_caller((group, tenant), need, Vec::new(), to));
         }
         let first = inner.with(|traffic| {
             may_wait(traffic, tenant)?;
@@ -337,17 +338,17 @@ impl<'i> InLine<'i> {
         let mut all = Vec::with_capacity(self.places.len());
         while let Some(place) = self.places.front_mut() {
             let answer = (&mut place.blocks).await;
-            let (stack, requested) = (place.stack, place.count);
+            let (group, requested) = (place.group, place.count);
             // Served, or answered otherwise.
             self.places.pop_front();
             match answer {
                 Ok(Ok(granted)) => {
-                    all.push(BlocksMut::new(Arc::clone(self.inner), stack, granted.take(), self.tenant));
+                    all.push(BlocksMut::new(Arc::clone(self.inner), group, granted.take(), self.tenant));
                 }
                 Ok(Err(Late { ahead, available })) => {
-                    self.inner.counts.late(About::stack(stack));
+                    self.inner.counts.late(About::of_group(group));
                     self.inner.say();
-                    let device = &self.inner.stack(stack).device;
+                    let device = &self.inner.group(group).device;
                     let (capacity, quota) = (device.pool.capacity(), device.owners.limit(self.tenant));
                     let tenant = quota.map(|_| TenantUse { blocks: device.owners.used(self.tenant), quota });
                     return Err(AllocateError::Deadline {
@@ -373,7 +374,7 @@ impl Drop for InLine<'_> {
         if !self.places.is_empty() && !self.inner.is_inherited() {
             // Of all lines at once. What was granted meanwhile is given back behind the lock, with the places.
             let left = self.places.iter();
-            self.inner.with(|traffic| left.for_each(|of| traffic.quit_line(self.inner, of.stack, of.number)));
+            self.inner.with(|traffic| left.for_each(|of| traffic.quit_line(self.inner, of.group, of.number)));
         }
     }
 }
@@ -387,7 +388,7 @@ fn may_wait(traffic: &Traffic, tenant: TenantId) -> Result<(), AllocateError> {
 }
 
 impl Home for Inner {
-    fn take_back(self: Arc<Inner>, group: u16, blocks: Vec<BlockId>, tenant: TenantId) {
+    fn take_back(self: Arc<Inner>, group: GroupId, blocks: Vec<BlockId>, tenant: TenantId) {
         drop(BlocksMut::new(self, group, blocks, tenant));
     }
 }

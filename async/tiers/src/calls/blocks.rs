@@ -7,6 +7,7 @@ use crate::calls::ahead::Ahead;
 use crate::engine::inherited::INHERITED;
 use crate::engine::inner::Inner;
 use crate::metrics::Call;
+use crate::state::GroupId;
 use crate::state::Traffic;
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TenantId, TransitionError};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::{fmt, mem};
 /// Blocks of the device to be filled, with one owner. Dropped, they are free: what fills them is to be over then, as for [`Blocks`].
 pub struct BlocksMut {
     inner: Arc<Inner>,
-    stack: u16,
+    group: GroupId,
     /// Whose credits they have.
     tenant: TenantId,
     ids: Vec<BlockId>,
@@ -31,7 +32,7 @@ pub struct BlocksMut {
 /// writes into the block next is in its own order.
 pub struct Blocks {
     inner: Arc<Inner>,
-    stack: u16,
+    group: GroupId,
     refs: Vec<BlockRef>,
 }
 
@@ -95,13 +96,13 @@ pub enum RegisterFault {
 }
 
 impl BlocksMut {
-    pub(crate) fn new(inner: Arc<Inner>, stack: u16, ids: Vec<BlockId>, tenant: TenantId) -> BlocksMut {
-        BlocksMut { inner, stack, tenant, ids }
+    pub(crate) fn new(inner: Arc<Inner>, group: GroupId, ids: Vec<BlockId>, tenant: TenantId) -> BlocksMut {
+        BlocksMut { inner, group, tenant, ids }
     }
 
     /// Whether they are of this manager and group.
-    pub(crate) fn of(&self, inner: &Arc<Inner>, stack: u16) -> bool {
-        Arc::ptr_eq(&self.inner, inner) && self.stack == stack
+    pub(crate) fn of(&self, inner: &Arc<Inner>, group: GroupId) -> bool {
+        Arc::ptr_eq(&self.inner, inner) && self.group == group
     }
 
     /// The blocks' numbers, which are their places in the device's memory.
@@ -125,14 +126,14 @@ impl BlocksMut {
     /// The group of layers.
     #[must_use]
     pub fn group(&self) -> usize {
-        self.stack as usize
+        self.group.index()
     }
 
     /// Takes the first blocks out of the list; all of them if it has fewer.
     #[must_use]
     pub fn split_to(&mut self, count: usize) -> BlocksMut {
         let ids = self.ids.drain(..count.min(self.ids.len())).collect();
-        BlocksMut { inner: Arc::clone(&self.inner), stack: self.stack, tenant: self.tenant, ids }
+        BlocksMut { inner: Arc::clone(&self.inner), group: self.group, tenant: self.tenant, ids }
     }
 
     /// Appends another list of the same manager, group and tenant.
@@ -140,7 +141,7 @@ impl BlocksMut {
     /// # Errors
     /// The other list, if it is not.
     pub fn append(&mut self, mut other: BlocksMut) -> Result<(), BlocksMut> {
-        let alike = self.stack == other.stack && self.tenant == other.tenant;
+        let alike = self.group == other.group && self.tenant == other.tenant;
         if !Arc::ptr_eq(&self.inner, &other.inner) || !alike {
             return Err(other);
         }
@@ -198,7 +199,7 @@ impl BlocksMut {
         parent: Option<&Blocks>,
         ahead: Option<(u64, &mut Ahead)>,
     ) -> Result<Blocks, RegisterError> {
-        let (inner, stack) = (Arc::clone(&self.inner), self.stack);
+        let (inner, group) = (Arc::clone(&self.inner), self.group);
         let refused = |blocks, why| Err(RegisterError { blocks, why });
         if inner.is_inherited() {
             return refused(self, RegisterFault::Inherited);
@@ -207,7 +208,7 @@ impl BlocksMut {
             let (hashes, blocks) = (hashes.len(), self.ids.len());
             return refused(self, RegisterFault::Hashes { hashes, blocks });
         }
-        if parent.is_some_and(|parent| !Arc::ptr_eq(&parent.inner, &inner) || parent.stack != stack) {
+        if parent.is_some_and(|parent| !Arc::ptr_eq(&parent.inner, &inner) || parent.group != group) {
             return refused(self, RegisterFault::Parent);
         }
         let tenant = self.tenant;
@@ -215,7 +216,7 @@ impl BlocksMut {
         if of_tenant && inner.tenants.purging() && inner.look().is_purging(tenant) {
             return refused(self, RegisterFault::Purging);
         }
-        let books = &inner.stack(stack).device;
+        let books = &inner.group(group).device;
         let before = parent.and_then(|parent| parent.refs.last().copied());
         let mut above = before.and_then(|block| books.pool.upgrade(block)).map(|held| held.hash());
         for (block, hash) in self.ids.iter().zip(hashes) {
@@ -235,15 +236,15 @@ impl BlocksMut {
             false => register(refs).map_err(RegisterFault::from),
         };
         let written_with =
-            |traffic: &Traffic| before.and_then(|of| traffic.unwritten.iteration(stack, of.id));
+            |traffic: &Traffic| before.and_then(|of| traffic.unwritten.iteration(group, of.id));
         let list = |refs: &Vec<BlockRef>| self.ids.iter().copied().zip(refs.clone());
         let registered = match ahead {
             None => inner.without_ahead(|| anew(&mut refs)).unwrap_or_else(|| {
                 inner.with(|traffic| {
-                    traffic.give_way(&inner, stack, hashes);
+                    traffic.give_way(&inner, group, hashes);
                     let registered = anew(&mut refs)?;
                     if let Some(parents) = written_with(traffic) {
-                        traffic.mark_unwritten(&inner, stack, parents, before, list(&refs));
+                        traffic.mark_unwritten(&inner, group, parents, before, list(&refs));
                     }
                     Ok(registered)
                 })
@@ -254,10 +255,10 @@ impl BlocksMut {
                     return Err(RegisterFault::Unwritten { parent, iteration });
                 }
                 if traffic.is_written(iteration) {
-                    traffic.give_way(&inner, stack, hashes);
+                    traffic.give_way(&inner, group, hashes);
                 }
                 let registered = anew(&mut refs)?;
-                ahead.mark(traffic.mark_unwritten(&inner, stack, iteration, before, list(&refs)));
+                ahead.mark(traffic.mark_unwritten(&inner, group, iteration, before, list(&refs)));
                 Ok(registered)
             }),
         };
@@ -272,12 +273,12 @@ impl BlocksMut {
                     }
                 }
                 self.ids.clear();
-                inner.registered(stack, &refs);
+                inner.registered(group, &refs);
                 // Blocks of hashes that were there are free now.
                 if there > 0 {
                     inner.released();
                 }
-                Ok(Blocks { inner, stack, refs })
+                Ok(Blocks { inner, group, refs })
             }
             Err(why) => refused(self, why),
         }
@@ -285,8 +286,8 @@ impl BlocksMut {
 }
 
 impl Blocks {
-    pub(crate) fn new(inner: Arc<Inner>, stack: u16, refs: Vec<BlockRef>) -> Blocks {
-        Blocks { inner, stack, refs }
+    pub(crate) fn new(inner: Arc<Inner>, group: GroupId, refs: Vec<BlockRef>) -> Blocks {
+        Blocks { inner, group, refs }
     }
 
     pub(crate) fn refs(&self) -> &[BlockRef] {
@@ -297,8 +298,8 @@ impl Blocks {
         &self.inner
     }
 
-    pub(crate) fn stack(&self) -> u16 {
-        self.stack
+    pub(crate) fn group_id(&self) -> GroupId {
+        self.group
     }
 
     /// The blocks' numbers, which are their places in the device's memory.
@@ -321,7 +322,7 @@ impl Blocks {
     /// The group of layers.
     #[must_use]
     pub fn group(&self) -> usize {
-        self.stack as usize
+        self.group.index()
     }
 
     /// The blocks' class for eviction, from the next time that nobody holds them. It goes down and comes up with them; a copy that is below
@@ -329,7 +330,7 @@ impl Blocks {
     /// device until they are given another class; below, where nobody could give them one, their copies are [`High`](Priority::High). On the
     /// disk a class lasts as long as the process: a volume's records have no room for it.
     pub fn set_priority(&self, priority: Priority) {
-        let books = &self.inner.stack(self.stack).device;
+        let books = &self.inner.group(self.group).device;
         for block in self.refs.iter().filter_map(|block| books.pool.upgrade(*block)) {
             books.classify(&block, priority);
         }
@@ -338,7 +339,7 @@ impl Blocks {
     /// Releases all but the first `len`.
     pub fn truncate(&mut self, len: usize) {
         let behind = self.split_off(len);
-        give_back(&self.inner, self.stack, behind);
+        give_back(&self.inner, self.group, behind);
     }
 
     /// Takes out the references behind the first `len`: the caller's to release.
@@ -349,7 +350,7 @@ impl Blocks {
     /// Releases the first `count`.
     pub fn drop_first(&mut self, count: usize) {
         let rest = self.refs.split_off(count.min(self.refs.len()));
-        give_back(&self.inner, self.stack, mem::replace(&mut self.refs, rest));
+        give_back(&self.inner, self.group, mem::replace(&mut self.refs, rest));
     }
 
     /// Which iteration writes the last of them, if that is not over: they were [registered ahead](BlocksMut::register_ahead) of it, by whomever.
@@ -359,14 +360,14 @@ impl Blocks {
             return None;
         }
         let traffic = self.inner.look();
-        self.refs.iter().filter_map(|block| traffic.unwritten.iteration(self.stack, block.id)).max()
+        self.refs.iter().filter_map(|block| traffic.unwritten.iteration(self.group, block.id)).max()
     }
 
     /// How many of them, from the first on, are still found under their hashes. What is behind was withdrawn while it was held: it is not written
     /// ([`Ahead::withdraw`]), was rotten, or its tenant is purged; nothing is to be computed from it.
     #[must_use]
     pub fn registered(&self) -> usize {
-        let pool = &self.inner.stack(self.stack).device.pool;
+        let pool = &self.inner.group(self.group).device.pool;
         let is_there =
             |block: &&BlockRef| pool.registered(block.id).is_some_and(|(there, _)| there == **block);
         self.refs.iter().take_while(is_there).count()
@@ -377,9 +378,9 @@ impl Blocks {
     /// # Errors
     /// [`TooManyReferences`]: a block has 1,048,575 already.
     pub fn try_clone(&self) -> Result<Blocks, TooManyReferences> {
-        let pool = &self.inner.stack(self.stack).device.pool;
+        let pool = &self.inner.group(self.group).device.pool;
         // Dropped, it gives back those that it has.
-        let mut again = Blocks::new(Arc::clone(&self.inner), self.stack, Vec::with_capacity(self.len()));
+        let mut again = Blocks::new(Arc::clone(&self.inner), self.group, Vec::with_capacity(self.len()));
         for block in &self.refs {
             // The caller holds it: it is refused for its count only.
             again.refs.push(pool.hold_again(*block).ok_or(TooManyReferences { block: block.id })?);
@@ -392,7 +393,7 @@ impl Blocks {
     /// # Errors
     /// The other list, if it is of another manager or group.
     pub fn append(&mut self, mut other: Blocks) -> Result<(), Blocks> {
-        if !Arc::ptr_eq(&self.inner, &other.inner) || self.stack != other.stack {
+        if !Arc::ptr_eq(&self.inner, &other.inner) || self.group != other.group {
             return Err(other);
         }
         self.refs.append(&mut other.refs);
@@ -400,11 +401,11 @@ impl Blocks {
     }
 }
 
-fn give_back(inner: &Arc<Inner>, stack: u16, refs: Vec<BlockRef>) {
+fn give_back(inner: &Arc<Inner>, group: GroupId, refs: Vec<BlockRef>) {
     if refs.is_empty() || inner.is_inherited() {
         return;
     }
-    let books = &inner.stack(stack).device;
+    let books = &inner.group(group).device;
     let now = inner.now();
     refs.iter().for_each(|block| books.ages.released(*block, now));
     books.pool.release_refs(refs.iter().rev().copied());
@@ -432,7 +433,7 @@ impl Drop for Blocks {
             return;
         }
         let since = self.inner.watch.now();
-        give_back(&self.inner, self.stack, refs);
+        give_back(&self.inner, self.group, refs);
         self.inner.watch.answered(Call::Release, since);
     }
 }
@@ -444,11 +445,11 @@ impl Drop for BlocksMut {
         }
         if !self.ids.is_empty() {
             let (ids, inner, device) =
-                (mem::take(&mut self.ids), &self.inner, &self.inner.stack(self.stack).device);
+                (mem::take(&mut self.ids), &self.inner, &self.inner.group(self.group).device);
             let count = ids.len();
             if self.tenant != TenantId::NOBODY && inner.tenants.purging() {
                 return inner.with(|traffic| {
-                    ids.into_iter().for_each(|block| traffic.freed_by(inner, self.stack, self.tenant, block));
+                    ids.into_iter().for_each(|block| traffic.freed_by(inner, self.group, self.tenant, block));
                     device.owners.give(self.tenant, count);
                 });
             }
@@ -462,13 +463,13 @@ impl Drop for BlocksMut {
 
 impl fmt::Debug for Blocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Blocks(group {}, {} blocks)", self.stack, self.refs.len())
+        write!(f, "Blocks(group {}, {} blocks)", self.group, self.refs.len())
     }
 }
 
 impl fmt::Debug for BlocksMut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "BlocksMut(group {}, {} blocks)", self.stack, self.ids.len())
+        write!(f, "BlocksMut(group {}, {} blocks)", self.group, self.ids.len())
     }
 }
 

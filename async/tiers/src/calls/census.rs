@@ -1,6 +1,7 @@
 //! Where every block is: the manager's books against the pools'.
 
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::{Piece, Source, Traffic, Waiter};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
@@ -71,8 +72,8 @@ impl Census {
 
 pub(crate) fn census(inner: &Inner) -> Census {
     let traffic = inner.look();
-    let of_pool = |stack: usize, tier| {
-        inner.stacks[stack].pool(tier).map_or_else(TierCensus::default, |pool| {
+    let of_pool = |group: usize, tier| {
+        inner.groups[group].pool(tier).map_or_else(TierCensus::default, |pool| {
             let counted = pool.census();
             TierCensus {
                 capacity: pool.capacity(),
@@ -84,7 +85,7 @@ pub(crate) fn census(inner: &Inner) -> Census {
         })
     };
     Census {
-        tiers: (0..inner.stacks.len())
+        tiers: (0..inner.groups.len())
             .map(|s| [Tier::Device, Tier::Host].map(|tier| of_pool(s, tier)))
             .collect(),
         up: traffic.ups.len(),
@@ -93,13 +94,13 @@ pub(crate) fn census(inner: &Inner) -> Census {
         waiting: traffic.held.waiting() + traffic.groups.iter().map(|of| of.queue.len()).sum::<usize>(),
         gathered: traffic.groups.iter().map(|of| of.queue.gathered()).sum(),
         staged: staged(inner, &traffic),
-        inside: (0..inner.stacks.len()).map(|s| inside(inner, &traffic, s as u16)).collect(),
+        inside: (0..inner.groups.len()).map(|s| inside(inner, &traffic, GroupId::new(s))).collect(),
         staging: traffic.groups.iter().map(|of| of.staging.free()).sum(),
         gated: traffic.iterations.waiters().filter(|waiter| waiter.marked() == 0).count(),
         unwritten: traffic.iterations.waiters().map(Waiter::marked).sum(),
         grounded: traffic.groups.iter().map(|line| line.waiting_for_host.len()).sum(),
         purges: traffic.purges.len(),
-        parked: (0..inner.stacks.len()).map(|s| parked(&traffic, s as u16)).collect(),
+        parked: (0..inner.groups.len()).map(|s| parked(&traffic, GroupId::new(s))).collect(),
         queued: traffic.queues.iter().map(|queue| queue.waiting() as usize).sum(),
         urgent_reads: traffic.queues[Path::DiskToDevice].waiting_of(Class::Urgent) as usize,
         moving: traffic.queues.iter().map(|queue| queue.in_flight() as usize).sum(),
@@ -109,28 +110,28 @@ pub(crate) fn census(inner: &Inner) -> Census {
 /// Blocks of host memory outside the host tier that flights have.
 fn staged(inner: &Inner, traffic: &Traffic) -> usize {
     let ups = traffic.ups.iter().filter(|(_, up)| matches!(up.source(), Source::Disk(_, Some(_))));
-    let staged = |stack| inner.stack(stack).host.is_none();
+    let staged = |group| inner.group(group).host.is_none();
     let downs = traffic.downs.iter().filter(|(_, down)| staged(down.group()) && down.host().is_some());
     ups.count() + downs.count() + traffic.in_purges(|piece| matches!(piece, Piece::Staged(..)))
 }
 
 /// Owned blocks of device and host that nobody will have again.
-fn parked(traffic: &Traffic, stack: u16) -> [usize; 2] {
+fn parked(traffic: &Traffic, group: GroupId) -> [usize; 2] {
     let owned = || traffic.quarantine.owned();
-    let device = owned().filter(|piece| matches!(piece, Piece::Device(of, _) if *of == stack)).count();
-    [device, owned().filter(|piece| matches!(piece, Piece::Host(of, _) if *of == stack)).count()]
+    let device = owned().filter(|piece| matches!(piece, Piece::Device(of, _) if *of == group)).count();
+    [device, owned().filter(|piece| matches!(piece, Piece::Host(of, _) if *of == group)).count()]
 }
 
 /// Owned blocks of device and host that no handle has.
-fn inside(inner: &Inner, traffic: &Traffic, stack: u16) -> [usize; 2] {
-    let ups = traffic.ups.iter().filter(|(_, up)| up.group() == stack && up.device().is_some()).count();
-    let of = || traffic.downs.iter().map(|(_, down)| down).filter(|down| down.group() == stack);
+fn inside(inner: &Inner, traffic: &Traffic, group: GroupId) -> [usize; 2] {
+    let ups = traffic.ups.iter().filter(|(_, up)| up.group() == group && up.device().is_some()).count();
+    let of = || traffic.downs.iter().map(|(_, down)| down).filter(|down| down.group() == group);
     let owned = |tier| of().filter(|down| down.from() == tier && down.is_victim()).count();
     let filling = of().filter(|down| down.from() == Tier::Device && down.host().is_some()).count();
-    let filling = if inner.stack(stack).host.is_some() { filling } else { 0 };
-    let gathered = traffic.groups[stack].queue.gathered();
-    let purged_device = traffic.in_purges(|piece| matches!(piece, Piece::Device(of, _) if *of == stack));
-    let purged_host = traffic.in_purges(|piece| matches!(piece, Piece::Host(of, _) if *of == stack));
+    let filling = if inner.group(group).host.is_some() { filling } else { 0 };
+    let gathered = traffic.groups[group].queue.gathered();
+    let purged_device = traffic.in_purges(|piece| matches!(piece, Piece::Device(of, _) if *of == group));
+    let purged_host = traffic.in_purges(|piece| matches!(piece, Piece::Host(of, _) if *of == group));
     let device = ups + owned(Tier::Device) + gathered + purged_device;
     [device, owned(Tier::Host) + filling + purged_host]
 }

@@ -1,7 +1,7 @@
 //! What a manager turned out to be, for people.
 
+use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
-use crate::engine::stack::Stack;
 use crate::figures::{binary, count};
 use crate::tier::Tier;
 use kvstrata_ffi::shown::shown;
@@ -10,9 +10,9 @@ use std::fmt::Write;
 /// Tiers, sizes, and the ways that bytes take.
 pub(crate) fn describe(inner: &Inner) -> String {
     let mut text = String::new();
-    for stack in &inner.stacks {
+    for group in &inner.groups {
         // Writing to a string does not fail.
-        let _ = of_stack(&mut text, stack);
+        let _ = of_stack(&mut text, group);
     }
     let hasher = &inner.hasher;
     let _ = writeln!(
@@ -32,23 +32,23 @@ pub(crate) fn describe(inner: &Inner) -> String {
     text
 }
 
-fn of_stack(text: &mut String, stack: &Stack) -> std::fmt::Result {
-    let kind = stack.needs.words();
-    let (layers, bytes) = (stack.layers, binary(stack.block_bytes as f64));
-    writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", shown(&stack.name))?;
+fn of_stack(text: &mut String, group: &GroupTiers) -> std::fmt::Result {
+    let kind = group.needs.words();
+    let (layers, bytes) = (group.layers, binary(group.block_bytes as f64));
+    writeln!(text, "group {}: {kind}, {layers} layers, {bytes} a block", shown(&group.name))?;
     for tier in Tier::ALL {
-        let Some(pool) = stack.pool(tier) else { continue };
+        let Some(pool) = group.pool(tier) else { continue };
         let (blocks, policy) = (pool.capacity(), pool.policy());
         write!(
             text,
             "  {tier:<6} {blocks:>9} blocks {:>10} {:>13} tokens  {policy:<6}",
-            binary(blocks as f64 * stack.block_bytes as f64),
-            count(blocks as u64 * stack.needs.page())
+            binary(blocks as f64 * group.block_bytes as f64),
+            count(blocks as u64 * group.needs.page())
         )?;
-        match (tier, &stack.memory, &stack.disk) {
+        match (tier, &group.memory, &group.disk) {
             (Tier::Device, ..) => {
-                writeln!(text, "  {}", stack.mover.describe())?;
-                stack.note.iter().try_for_each(|note| writeln!(text, "    {note}"))?;
+                writeln!(text, "  {}", group.mover.describe())?;
+                group.note.iter().try_for_each(|note| writeln!(text, "    {note}"))?;
             }
             (Tier::Host, Some(memory), _) => writeln!(text, "  {}", memory.arena().backing())?,
             (Tier::Disk, _, Some(disk)) => writeln!(text, "  {}", disk.describe())?,

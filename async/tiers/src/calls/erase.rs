@@ -10,6 +10,7 @@
 //! A block that cannot be overwritten is never free again, and counted; so is a slot whose volume cannot write down that it is forgotten. The mover is asked as often as for other copies.
 
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::{Erased, Piece};
 use crate::transfer::{Copies, Copy, HostSide, Landed, Landing, Lands, Token};
 use futures_channel::oneshot;
@@ -19,35 +20,35 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Overwrites blocks, or only forgets those of the disk. A task's: nothing of it waits but for movers and timers.
 pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) -> Erased {
     let mut erased = Erased::default();
-    let mut of_device: Vec<Vec<BlockId>> = inner.stacks.iter().map(|_| Vec::new()).collect();
+    let mut of_device: Vec<Vec<BlockId>> = inner.groups.iter().map(|_| Vec::new()).collect();
     let mut slots = of_device.clone();
     for piece in pieces {
         match piece {
-            Piece::Disk(stack, slot) => slots[stack as usize].push(slot),
+            Piece::Disk(group, slot) => slots[group.index()].push(slot),
             _ if !zero => erased.count(piece, Some(0)),
-            Piece::Device(stack, block) => of_device[stack as usize].push(block),
-            Piece::Host(stack, block) | Piece::Staged(stack, block) => {
-                erased.count(piece, zero_host(inner, stack, block));
+            Piece::Device(group, block) => of_device[group.index()].push(block),
+            Piece::Host(group, block) | Piece::Staged(group, block) => {
+                erased.count(piece, zero_host(inner, group, block));
                 // A block takes as long as a copy of it, and others of this thread want to go on.
                 inner.runtime.yield_now().await;
             }
         }
     }
-    for (blocks, stack) in of_device.into_iter().zip(0..) {
-        let bytes = inner.stack(stack).block_bytes;
-        let failed = zero_device(inner, stack, &blocks).await;
+    for (blocks, group) in of_device.into_iter().zip(GroupId::all(inner.groups.len())) {
+        let bytes = inner.group(group).block_bytes;
+        let failed = zero_device(inner, group, &blocks).await;
         for block in blocks {
             let done = (!failed.contains(&block)).then_some(bytes);
-            erased.count(Piece::Device(stack, block), done);
+            erased.count(Piece::Device(group, block), done);
         }
     }
-    for (slots, stack) in slots.into_iter().zip(0..) {
-        let of = inner.stack(stack);
+    for (slots, group) in slots.into_iter().zip(GroupId::all(inner.groups.len())) {
+        let of = inner.group(group);
         let Some(disk) = of.disk.as_ref().filter(|_| !slots.is_empty()) else { continue };
         let failed = disk.erase(slots.clone(), zero).await;
         for slot in slots {
             let bytes = if zero { of.block_bytes } else { 0 };
-            erased.count(Piece::Disk(stack, slot), (!failed.contains(&slot)).then_some(bytes));
+            erased.count(Piece::Disk(group, slot), (!failed.contains(&slot)).then_some(bytes));
         }
     }
     erased
@@ -55,7 +56,7 @@ pub(crate) async fn erase(inner: &Arc<Inner>, pieces: Vec<Piece>, zero: bool) ->
 
 /// Ends when no restart finds what slots of disks held that were given up before; whether that is so of all disks that are in service.
 pub(crate) async fn forget(inner: &Inner) -> bool {
-    let disks = inner.stacks.iter().flat_map(|of| &of.disk);
+    let disks = inner.groups.iter().flat_map(|of| &of.disk);
     let all: Vec<_> = disks.map(|disk| disk.forget_for_good()).collect();
     let mut forgotten = true;
     for one in all {
@@ -66,7 +67,7 @@ pub(crate) async fn forget(inner: &Inner) -> bool {
 
 /// Ends when what earlier purges have freed without zeros is overwritten on all disks; whether it is.
 pub(crate) async fn erase_left(inner: &Inner) -> bool {
-    let disks = inner.stacks.iter().flat_map(|of| &of.disk);
+    let disks = inner.groups.iter().flat_map(|of| &of.disk);
     let all: Vec<_> = disks.map(|disk| disk.erase_left()).collect();
     let mut erased = true;
     for one in all {
@@ -79,8 +80,8 @@ pub(crate) async fn erase_left(inner: &Inner) -> bool {
 const AT_ONCE: usize = 64;
 
 /// Overwrites blocks of the device by its mover; gives those that could not be.
-async fn zero_device(inner: &Arc<Inner>, stack: u16, blocks: &[BlockId]) -> Vec<BlockId> {
-    let of = inner.stack(stack);
+async fn zero_device(inner: &Arc<Inner>, group: GroupId, blocks: &[BlockId]) -> Vec<BlockId> {
+    let of = inner.group(group);
     let mut failed = Vec::new();
     for some in blocks.chunks(of.mover.blocks_at_once().max(AT_ONCE)) {
         let (mut left, mut attempts) = (some.to_vec(), 0);
@@ -126,8 +127,8 @@ impl Lands for Answer {
     }
 }
 
-fn zero_host(inner: &Inner, stack: u16, block: u32) -> Option<u64> {
-    let mut bytes = inner.stack(stack).memory.as_ref()?.write(block).ok()?;
+fn zero_host(inner: &Inner, group: GroupId, block: u32) -> Option<u64> {
+    let mut bytes = inner.group(group).memory.as_ref()?.write(block).ok()?;
     bytes.fill(0);
     Some(bytes.len() as u64)
 }

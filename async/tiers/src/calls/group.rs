@@ -12,6 +12,7 @@ use crate::calls::prefetch::Prefetch;
 use crate::calls::tiers::Tiers;
 use crate::calls::{allocate, offload};
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::{OffloadOptions, Offloaded, OnboardOptions};
 use crate::tier::Tier;
 use kvstrata_core::hash::{BlockHasher, Salt};
@@ -25,7 +26,7 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Group {
     manager: Tiers,
-    stack: u16,
+    group: GroupId,
 }
 
 impl Tiers {
@@ -33,12 +34,12 @@ impl Tiers {
     /// many there are.
     #[must_use]
     pub fn group(&self, group: usize) -> Option<Group> {
-        let stack = u16::try_from(group).ok().filter(|_| group < self.groups())?;
-        Some(Group { manager: self.clone(), stack })
+        let group = Some(group).filter(|group| *group < self.groups()).map(GroupId::new)?;
+        Some(Group { manager: self.clone(), group })
     }
 
     pub(crate) fn first_group(&self) -> Group {
-        Group { manager: self.clone(), stack: 0 }
+        Group { manager: self.clone(), group: GroupId::FIRST }
     }
 }
 
@@ -50,19 +51,19 @@ impl Group {
     /// Its number.
     #[must_use]
     pub fn number(&self) -> usize {
-        self.stack as usize
+        self.group.index()
     }
 
     /// Its name, as the settings have it.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.inner().stack(self.stack).name
+        &self.inner().group(self.group).name
     }
 
     /// Tokens a block; of a state, from one that is kept to the next.
     #[must_use]
     pub fn page_size(&self) -> u64 {
-        self.inner().stack(self.stack).needs.page()
+        self.inner().group(self.group).needs.page()
     }
 
     /// The hashes of a sequence's full blocks, by the group's pages: what an engine that keeps tokens only matches and registers by. One that
@@ -89,18 +90,18 @@ impl Group {
     /// [`Tiers::match_prefix`].
     #[must_use]
     pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
-        self.inner().look_up(self.stack, hashes).by(&self.manager.tenant)
+        self.inner().look_up(self.group, hashes).by(&self.manager.tenant)
     }
 
     /// [`Tiers::match_sequence_hashes`].
     #[must_use]
     pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
-        self.inner().look_up_in_device(self.stack, hashes)
+        self.inner().look_up_in_device(self.group, hashes)
     }
 
     /// [`Tiers::access`].
     pub fn access(&self, hash: SequenceHash) -> bool {
-        !self.inner().use_in_device(self.stack, &[hash]).is_empty()
+        !self.inner().use_in_device(self.group, &[hash]).is_empty()
     }
 
     /// [`Tiers::onboard`].
@@ -148,7 +149,7 @@ impl Group {
         count: usize,
         options: AllocateOptions,
     ) -> Result<BlocksMut, AllocateError> {
-        allocate::allocate(self.inner(), self.stack, count, options, self.manager.tenant.id()).await
+        allocate::allocate(self.inner(), self.group, count, options, self.manager.tenant.id()).await
     }
 
     /// [`Tiers::get_mutable_block`].
@@ -162,13 +163,13 @@ impl Group {
     /// [`Tiers::try_allocate`].
     #[must_use]
     pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
-        allocate::try_allocate(self.inner(), self.stack, count, self.manager.tenant.id())
+        allocate::try_allocate(self.inner(), self.group, count, self.manager.tenant.id())
     }
 
     /// [`Tiers::available`].
     #[must_use]
     pub fn available(&self, tier: Tier) -> usize {
-        self.inner().stack(self.stack).pool(tier).map_or(0, BlockPool::available)
+        self.inner().group(self.group).pool(tier).map_or(0, BlockPool::available)
     }
 
     /// [`Tiers::offload`].
@@ -178,12 +179,12 @@ impl Group {
 
     /// [`Tiers::persist`].
     pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
-        offload::persist(self.inner(), self.stack, hashes).await
+        offload::persist(self.inner(), self.group, hashes).await
     }
 
     /// [`Tiers::prefetch`].
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
-        Prefetch::of(self.inner(), self.stack, hashes, self.manager.tenant.id())
+        Prefetch::of(self.inner(), self.group, hashes, self.manager.tenant.id())
     }
 
     /// [`Tiers::prefetch_tokens`].
@@ -194,19 +195,19 @@ impl Group {
     /// [`Tiers::device_port`].
     #[must_use]
     pub fn device_port(&self) -> Option<&Arc<dyn DevicePort>> {
-        self.inner().stack(self.stack).port.as_ref()
+        self.inner().group(self.group).port.as_ref()
     }
 
     /// [`Tiers::pool_stats`].
     #[must_use]
     pub fn pool_stats(&self, tier: Tier) -> Stats {
-        self.inner().stack(self.stack).pool(tier).map_or_else(Default::default, BlockPool::stats)
+        self.inner().group(self.group).pool(tier).map_or_else(Default::default, BlockPool::stats)
     }
 
     /// [`Tiers::capacity`].
     #[must_use]
     pub fn capacity(&self, tier: Tier) -> usize {
-        self.inner().stack(self.stack).pool(tier).map_or(0, BlockPool::capacity)
+        self.inner().group(self.group).pool(tier).map_or(0, BlockPool::capacity)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::calls::tiers::Tiers;
 use crate::engine::inner::Inner;
 use crate::engine::needs::Needs;
 use crate::metrics::Call;
+use crate::state::GroupId;
 use crate::state::OnboardOptions;
 use crate::transfer::Cause;
 use kvstrata_core::SequenceHash;
@@ -94,7 +95,7 @@ impl Future for OnboardGroups {
             let ((first, wanted), Some(up)) = (self.parts[group], onboard.answer()) else { continue };
             if up.blocks.len() < wanted {
                 missed = missed.or(up.missed);
-                let page = self.manager.inner.stacks[group].needs.page();
+                let page = self.manager.inner.groups[group].needs.page();
                 tokens = tokens.min((first + up.blocks.len()) as u64 * page);
             }
             groups.push((first, up.blocks));
@@ -182,7 +183,7 @@ impl Inner {
     /// See [`Tiers::match_groups`].
     fn match_groups(self: &Arc<Inner>, hashes: &[&[SequenceHash]]) -> GroupsMatch {
         let since = self.watch.now();
-        let needs: Vec<Needs> = self.stacks.iter().map(|stack| stack.needs).collect();
+        let needs: Vec<Needs> = self.groups.iter().map(|group| group.needs).collect();
         let of = |group: usize| hashes.get(group).copied().unwrap_or_default();
         let all = needs.iter().enumerate().map(|(group, needs)| of(group).len() as u64 * needs.page());
         let all = all.min().unwrap_or(0);
@@ -204,7 +205,7 @@ impl Inner {
                 self.looked_up(asked.len(), held, asked.start.saturating_sub(got.start));
             }
             self.used(
-                group as u16,
+                GroupId::new(group),
                 [&of(group)[got.start..got.end.min(asked.start).max(got.start)], &of(group)[asked]],
                 held,
             );
@@ -216,7 +217,7 @@ impl Inner {
     /// The longest prefix of at most so many tokens that every group has, as it is now.
     fn usable<'h>(&self, needs: &[Needs], of: &impl Fn(usize) -> &'h [SequenceHash], mut tokens: u64) -> u64 {
         let Some(step) = step(needs) else { return 0 };
-        let has = |group: usize| move |hash| self.has(group as u16, hash);
+        let has = |group: usize| move |hash| self.has(GroupId::new(group), hash);
         let mut known: Vec<Known<'_>> = Vec::with_capacity(needs.len());
         for (group, needs) in needs.iter().enumerate() {
             let mut from = usize::MAX;
@@ -251,7 +252,7 @@ impl Inner {
         for (group, needs) in needs.iter().enumerate() {
             let wanted = needs.blocks(tokens);
             let parent = wanted.start.checked_sub(1).map(|before| of(group)[before]);
-            let found = self.match_unused(group as u16, parent, &of(group)[wanted.clone()]);
+            let found = self.match_unused(GroupId::new(group), parent, &of(group)[wanted.clone()]);
             if found.len() < wanted.len() {
                 return Err((wanted.start + found.len()) as u64 * needs.page());
             }
@@ -265,7 +266,7 @@ impl Tiers {
     /// How many groups of layers there are.
     #[must_use]
     pub fn groups(&self) -> usize {
-        self.inner.stacks.len()
+        self.inner.groups.len()
     }
 
     /// The longest prefix that every group has, as far as it needs it, over all tiers, held. `hashes` are the sequence's, a list a group,
@@ -314,7 +315,7 @@ impl Tiers {
 
     /// The longest prefix of at most so many tokens that is covered by what is held; what it does not need is released.
     fn shorten(&self, mut tokens: u64, groups: &mut [(usize, Blocks)]) -> u64 {
-        let needs: Vec<Needs> = self.inner.stacks.iter().map(|stack| stack.needs).collect();
+        let needs: Vec<Needs> = self.inner.groups.iter().map(|group| group.needs).collect();
         // Otherwise nothing was found.
         let step = step(&needs).unwrap_or(u64::MAX);
         loop {

@@ -20,6 +20,7 @@ use crate::engine::names::TenantHandle;
 use crate::engine::request_span::RunToCome;
 use crate::engine::rules::WriteMode;
 use crate::metrics::{self, Call};
+use crate::state::GroupId;
 use crate::state::Traffic;
 use crate::tier::Tier;
 use kvstrata_core::{BlockRef, SequenceHash, TenantId};
@@ -107,7 +108,7 @@ impl PrefixMatch {
     /// The same, and the rest is released.
     #[must_use]
     pub fn into_device(mut self) -> Blocks {
-        let rest = Blocks::new(Arc::clone(self.device.inner()), self.device.stack(), Vec::new());
+        let rest = Blocks::new(Arc::clone(self.device.inner()), self.device.group_id(), Vec::new());
         std::mem::replace(&mut self.device, rest)
     }
 }
@@ -121,12 +122,12 @@ impl Drop for PrefixMatch {
         if inner.is_inherited() {
             return;
         }
-        let (stack, now) = (inner.stack(self.device.stack()), inner.now());
+        let (group, now) = (inner.group(self.device.group_id()), inner.now());
         for found in self.beyond.drain(..).rev() {
             match found.place {
-                Place::Device(block) => stack.device.release(block, now),
-                Place::Host(block) => stack.host.iter().for_each(|host| host.release(block, now)),
-                Place::Disk(block) => stack.release_slot(block),
+                Place::Device(block) => group.device.release(block, now),
+                Place::Host(block) => group.host.iter().for_each(|host| host.release(block, now)),
+                Place::Disk(block) => group.release_slot(block),
                 Place::Pending => {}
             }
         }
@@ -144,10 +145,10 @@ impl fmt::Debug for PrefixMatch {
 
 impl Inner {
     /// The leading run that a request asks for: it is counted and timed.
-    pub(crate) fn look_up(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> PrefixMatch {
+    pub(crate) fn look_up(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> PrefixMatch {
         let hashes = self.findable(hashes);
         let since = self.watch.now();
-        let found = self.match_prefix(stack, hashes);
+        let found = self.match_prefix(group, hashes);
         self.looked_up(hashes.len(), &found, 0);
         self.watch.answered(Call::Match, since);
         found
@@ -155,10 +156,10 @@ impl Inner {
 
     /// Counts a look-up of so many blocks and what it has found, but for as many at the front as it would not have needed for all.
     pub(crate) fn looked_up(&self, blocks: usize, found: &PrefixMatch, spare: usize) {
-        let stack = found.device.stack();
+        let group = found.device.group_id();
         // Most are in the device, all of them.
         if found.is_ready() {
-            return self.watch.looked_up_in_device(stack, blocks, found.len().saturating_sub(spare));
+            return self.watch.looked_up_in_device(group, blocks, found.len().saturating_sub(spare));
         }
         let mut counts = [0; metrics::Found::ALL.len()];
         for index in spare..found.len() {
@@ -170,15 +171,15 @@ impl Inner {
             };
             counts[place as usize] += 1;
         }
-        self.watch.looked_up(stack, blocks, counts);
+        self.watch.looked_up(group, blocks, counts);
     }
 
     /// The same of the device alone.
-    pub(crate) fn look_up_in_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+    pub(crate) fn look_up_in_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
         let hashes = self.findable(hashes);
         let since = self.watch.now();
-        let found = self.use_in_device(stack, hashes);
-        self.watch.looked_up_in_device(stack, hashes.len(), found.len());
+        let found = self.use_in_device(group, hashes);
+        self.watch.looked_up_in_device(group, hashes.len(), found.len());
         self.watch.answered(Call::Match, since);
         found
     }
@@ -189,75 +190,75 @@ impl Inner {
     }
 
     /// A second use is what some blocks are written down for.
-    fn used_again(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
-        let ages = &self.stack(stack).device.ages;
+    fn used_again(self: &Arc<Inner>, group: GroupId, blocks: &[BlockRef]) {
+        let ages = &self.group(group).device.ages;
         let first = |block: &&BlockRef| ages.second_use(**block, self.now());
         let first: Vec<BlockRef> = blocks.iter().filter(first).copied().collect();
         if !first.is_empty() {
-            self.with(|traffic| first.iter().for_each(|block| traffic.write_through(self, stack, *block)));
+            self.with(|traffic| first.iter().for_each(|block| traffic.write_through(self, group, *block)));
         }
     }
 
     /// The leading run that the device has, of which a use is noted.
-    pub(crate) fn use_in_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+    pub(crate) fn use_in_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
         let hashes = self.findable(hashes);
-        let found = self.match_device(stack, hashes);
-        self.stack(stack).used(&hashes[..found.len()]);
+        let found = self.match_device(group, hashes);
+        self.group(group).used(&hashes[..found.len()]);
         if self.rules.mode == WriteMode::SecondUse {
-            self.used_again(stack, found.refs());
+            self.used_again(group, found.refs());
         }
         found
     }
 
     /// The leading run that the device has; no use is noted.
-    pub(crate) fn match_device(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Blocks {
+    pub(crate) fn match_device(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Blocks {
         let hashes = self.findable(hashes);
         let mut refs = Vec::with_capacity(hashes.len());
-        self.stack(stack).device.pool.match_refs(hashes, &mut refs);
-        Blocks::new(Arc::clone(self), stack, refs)
+        self.group(group).device.pool.match_refs(hashes, &mut refs);
+        Blocks::new(Arc::clone(self), group, refs)
     }
 
     /// The leading run.
-    pub(crate) fn match_prefix(self: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> PrefixMatch {
-        let found = self.match_unused(stack, None, hashes);
-        self.used(stack, [hashes], Some(&found));
+    pub(crate) fn match_prefix(self: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> PrefixMatch {
+        let found = self.match_unused(group, None, hashes);
+        self.used(group, [hashes], Some(&found));
         found
     }
 
     /// Takes note of one use of what is asked for, and of what of it was found.
     pub(crate) fn used<const N: usize>(
         self: &Arc<Inner>,
-        stack: u16,
+        group: GroupId,
         asked: [&[SequenceHash]; N],
         found: Option<&PrefixMatch>,
     ) {
-        asked.into_iter().for_each(|hashes| self.stack(stack).used(hashes));
+        asked.into_iter().for_each(|hashes| self.group(group).used(hashes));
         if let (WriteMode::SecondUse, Some(found)) = (self.rules.mode, found) {
-            self.used_again(stack, found.device.refs());
+            self.used_again(group, found.device.refs());
         }
     }
 
     /// The leading run of what follows `parent` in its sequence; no use is noted.
     pub(crate) fn match_unused(
         self: &Arc<Inner>,
-        stack: u16,
+        group: GroupId,
         parent: Option<SequenceHash>,
         hashes: &[SequenceHash],
     ) -> PrefixMatch {
-        let (of, hashes) = (self.stack(stack), self.findable(hashes));
+        let (of, hashes) = (self.group(group), self.findable(hashes));
         let mut refs = Vec::with_capacity(hashes.len());
         let leading = of.device.pool.match_refs(hashes, &mut refs);
-        let device = Blocks::new(Arc::clone(self), stack, refs);
+        let device = Blocks::new(Arc::clone(self), group, refs);
         let mut found = PrefixMatch { device, beyond: Vec::new(), tenant: TenantHandle::default() };
         if leading < hashes.len() && (of.memory.is_some() || self.has_pending()) {
-            self.match_beyond(stack, parent, hashes, &mut found);
+            self.match_beyond(group, parent, hashes, &mut found);
         }
         found
     }
 
     fn match_beyond(
         self: &Arc<Inner>,
-        stack: u16,
+        group: GroupId,
         before: Option<SequenceHash>,
         hashes: &[SequenceHash],
         found: &mut PrefixMatch,
@@ -270,7 +271,7 @@ impl Inner {
                 for index in part.clone() {
                     let parent = index.checked_sub(1).map_or(before, |before| Some(hashes[before]));
                     let name = Name { hash: hashes[index], parent, owner: OwnerId::NOBODY };
-                    let Some(place) = self.find(traffic.as_deref_mut(), stack, name.hash) else {
+                    let Some(place) = self.find(traffic.as_deref_mut(), group, name.hash) else {
                         return false;
                     };
                     if found.beyond.is_empty() {
@@ -285,14 +286,14 @@ impl Inner {
     }
 
     /// Whether a block is anywhere, or on its way.
-    pub(crate) fn has(&self, stack: u16, hash: SequenceHash) -> bool {
-        let of = self.stack(stack);
+    pub(crate) fn has(&self, group: GroupId, hash: SequenceHash) -> bool {
+        let of = self.group(group);
         of.device.pool.contains(hash)
             || of.host.as_ref().is_some_and(|host| host.pool.contains(hash))
             || of.disk.as_ref().is_some_and(|disk| disk.pool().contains(hash))
             || self.has_pending() && {
                 let traffic = self.look();
-                traffic.ups.has((stack, hash)) || traffic.downs.has((stack, hash))
+                traffic.ups.has((group, hash)) || traffic.downs.has((group, hash))
             }
     }
 
@@ -300,19 +301,19 @@ impl Inner {
     fn find(
         self: &Arc<Inner>,
         traffic: Option<&mut Traffic>,
-        stack: u16,
+        group: GroupId,
         hash: SequenceHash,
     ) -> Option<Place> {
-        let of = self.stack(stack);
+        let of = self.group(group);
         let device = || of.device.pool.lookup_ref(hash).map(Place::Device);
         let at_rest = || device().or_else(|| of.find_below(hash));
         let Some(traffic) = traffic else { return at_rest() };
         // The device first, then what is on its way there, so that nothing is fetched twice.
-        let on_its_way = || match traffic.ups.find((stack, hash)) {
+        let on_its_way = || match traffic.ups.find((group, hash)) {
             // It will not arrive.
             Some(up) if traffic.is_purging(traffic.ups[up].tenant()) => None,
             Some(_) => Some(Place::Pending),
-            None => traffic.find_going_down(self, stack, hash),
+            None => traffic.find_going_down(self, group, hash),
         };
         device().or_else(on_its_way).or_else(at_rest)
     }

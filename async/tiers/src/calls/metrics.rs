@@ -20,19 +20,19 @@ const MOST_OF_NAME: usize = 64;
 pub(crate) fn metrics(inner: &Inner) -> Metrics {
     let stats = inner.counts.snapshot(inner.elapsed());
     let (waiting, paths) = waiting(inner);
-    let tiers: Vec<TierMetrics> = (0..inner.stacks.len()).flat_map(|stack| tiers(inner, stack)).collect();
+    let tiers: Vec<TierMetrics> = (0..inner.groups.len()).flat_map(|group| tiers(inner, group)).collect();
     let of_device = |figure: fn(&TierMetrics) -> u64| {
         tiers.iter().filter(|of| of.tier == Tier::Device).map(figure).sum::<u64>()
     };
     let [blocks, available_blocks, inflight_blocks] =
         [|of: &TierMetrics| of.blocks, |of: &TierMetrics| of.available, TierMetrics::inflight].map(of_device);
-    let disks = inner.stacks.iter().filter_map(|stack| {
-        let stats = stack.disk.as_ref().filter(|_| !inner.is_inherited())?.stats()?;
-        Some(DiskMetrics { group: stack.name.clone(), stats })
+    let disks = inner.groups.iter().filter_map(|group| {
+        let stats = group.disk.as_ref().filter(|_| !inner.is_inherited())?.stats()?;
+        Some(DiskMetrics { group: group.name.clone(), stats })
     });
     let disks: Vec<DiskMetrics> = disks.collect();
-    let groups: Vec<GroupMetrics> = (inner.stacks.iter().enumerate())
-        .map(|(index, stack)| GroupMetrics { group: stack.name.clone(), lookups: inner.watch.lookups(index) })
+    let groups: Vec<GroupMetrics> = (inner.groups.iter().enumerate())
+        .map(|(index, group)| GroupMetrics { group: group.name.clone(), lookups: inner.watch.lookups(index) })
         .collect();
     let utilisation = crate::metrics::ratio(inflight_blocks, blocks);
     Metrics {
@@ -54,10 +54,10 @@ pub(crate) fn metrics(inner: &Inner) -> Metrics {
     }
 }
 
-fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
-    let stack = &inner.stacks[stack];
+fn tiers(inner: &Inner, group: usize) -> impl Iterator<Item = TierMetrics> {
+    let group = &inner.groups[group];
     Tier::ALL.into_iter().filter_map(move |tier| {
-        let pool = stack.pool(tier)?;
+        let pool = group.pool(tier)?;
         let (stats, blocks) = (pool.stats(), pool.capacity() as u64);
         // Counted one after the other while others go on: what does not add up is cut off, so that states are parts of the whole.
         let free = (pool.free() as u64).min(blocks);
@@ -66,7 +66,7 @@ fn tiers(inner: &Inner, stack: usize) -> impl Iterator<Item = TierMetrics> {
         let active = registered.saturating_sub(inactive).min(blocks - free - inactive);
         Some(TierMetrics {
             tier,
-            group: stack.name.clone(),
+            group: group.name.clone(),
             blocks,
             free,
             inactive,
@@ -162,7 +162,7 @@ fn tenants(inner: &Inner) -> Vec<TenantMetrics> {
     }
     for (name, number) in inner.tenants.names.known().into_iter().filter(|(_, number)| shown(number)) {
         for tier in Tier::ALL {
-            if inner.stacks.iter().any(|stack| stack.owners(tier).is_some()) {
+            if inner.groups.iter().any(|group| group.owners(tier).is_some()) {
                 let used = inner.usage(number, tier);
                 all.push(TenantMetrics {
                     tenant: label(&name, inner.tenants.names.id(number)),
@@ -189,7 +189,7 @@ fn worker(inner: &Inner, in_line: u64, tiers: &[TierMetrics], groups: &[GroupMet
     let told = inner.watch.told();
     let requests = told.unwrap_or_default();
     let group =
-        inner.stacks.iter().position(|stack| matches!(stack.needs, Needs::All { .. })).unwrap_or_default();
+        inner.groups.iter().position(|group| matches!(group.needs, Needs::All { .. })).unwrap_or_default();
     let device = tiers.iter().filter(|of| of.tier == Tier::Device).nth(group);
     let lookups = groups.get(group).map(|of| of.lookups).unwrap_or_default();
     WorkerMetrics {

@@ -5,6 +5,7 @@ use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::engine::request_span::Asked;
 use crate::metrics::Refusal;
+use crate::state::GroupId;
 use crate::state::{OffloadOptions, Offloaded, Waits};
 use crate::transfer::{Cause, Path};
 use kvstrata_core::{ImmutableBlock, SequenceHash};
@@ -38,10 +39,10 @@ impl Offload {
         if inner.is_inherited() {
             return Offload::refused(&inner, blocks.len());
         }
-        let asked = Asked::offload(&inner, blocks.stack(), blocks.refs(), options.request);
+        let asked = Asked::offload(&inner, blocks.group_id(), blocks.refs(), options.request);
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
         let key = inner.with(|traffic| {
-            let key = traffic.offload(&inner, blocks.stack(), blocks.refs(), options, false);
+            let key = traffic.offload(&inner, blocks.group_id(), blocks.refs(), options, false);
             traffic.offload_due(key, due);
             key
         });
@@ -62,10 +63,10 @@ impl Offload {
             return Offload::refused(&inner, blocks.len());
         }
         let options = OffloadOptions { request, ..OffloadOptions::default() };
-        let asked = Asked::offload(&inner, blocks.stack(), blocks.refs(), request);
+        let asked = Asked::offload(&inner, blocks.group_id(), blocks.refs(), request);
         let due = inner.due_in(inner.rules.offload_deadline);
         let key = inner.with(|traffic| {
-            let key = traffic.offload(&inner, blocks.stack(), blocks.refs(), options, true);
+            let key = traffic.offload(&inner, blocks.group_id(), blocks.refs(), options, true);
             traffic.offload_due(key, due);
             key
         });
@@ -75,7 +76,7 @@ impl Offload {
     /// Ends when no copy of these blocks is under way: what has not begun to move is called back.
     pub(crate) fn call_back(
         inner: &Arc<Inner>,
-        stack: u16,
+        group: GroupId,
         hashes: &[SequenceHash],
         due: Option<Duration>,
     ) -> Offload {
@@ -84,7 +85,7 @@ impl Offload {
         }
         let key = inner.with(|traffic| {
             let key = traffic.offloadings.begin();
-            hashes.iter().for_each(|hash| traffic.call_back(inner, key, stack, *hash));
+            hashes.iter().for_each(|hash| traffic.call_back(inner, key, group, *hash));
             traffic.offload_due(key, due);
             key
         });
@@ -93,19 +94,19 @@ impl Offload {
 }
 
 /// See [`Tiers::persist`](crate::Tiers::persist).
-pub(crate) async fn persist(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Offloaded {
+pub(crate) async fn persist(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Offloaded {
     if inner.is_inherited() {
         return Offload::refused(inner, hashes.len()).await;
     }
-    let asked = Asked::persist(inner, stack, hashes);
-    let outcome = bring_down(inner, stack, hashes).await;
+    let asked = Asked::persist(inner, group, hashes);
+    let outcome = bring_down(inner, group, hashes).await;
     asked.offloaded(inner, outcome);
     outcome
 }
 
 /// From wherever they are, down to the disk.
-async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> Offloaded {
-    let of = inner.stack(stack);
+async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash]) -> Offloaded {
+    let of = inner.group(group);
     let in_host = |hash: &SequenceHash| of.host.as_ref().is_some_and(|host| host.pool.contains(*hash));
     let on_disk = |hash: &SequenceHash| of.disk.as_ref().is_some_and(|disk| disk.pool().contains(*hash));
     let (mut there, mut nowhere) = (0, Vec::new());
@@ -120,14 +121,14 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
             },
         }
     }
-    let blocks = Blocks::new(Arc::clone(inner), stack, refs);
+    let blocks = Blocks::new(Arc::clone(inner), group, refs);
     // One for both halves.
     let due = inner.due_in(inner.rules.offload_deadline);
     let key = inner.with(|traffic| {
-        let key = traffic.offload(inner, stack, blocks.refs(), OffloadOptions::default(), false);
+        let key = traffic.offload(inner, group, blocks.refs(), OffloadOptions::default(), false);
         // Victims, which the device has no more and the host not yet; or they have come down since.
         for hash in missing {
-            match traffic.join_down(key, stack, hash, None) {
+            match traffic.join_down(key, group, hash, None) {
                 false if on_disk(&hash) => there += 1,
                 false if !in_host(&hash) => nowhere.push(hash),
                 _ => {}
@@ -150,7 +151,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         let failed = left - refused;
         let further = failed.saturating_sub(first.failed);
         (0..further)
-            .for_each(|_| inner.counts.failed(Path::HostToDisk, Cause::Deadline, About::stack(stack)));
+            .for_each(|_| inner.counts.failed(Path::HostToDisk, Cause::Deadline, About::of_group(group)));
         inner.say();
         return Offloaded { copied: 0, there, refused, failed, cause: first.cause.filter(|_| failed > 0) };
     }
@@ -158,7 +159,7 @@ async fn bring_down(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash]) -> 
         // In the order of `hashes`.
         let mut gone = nowhere.iter().copied().peekable();
         let known = hashes.iter().copied().filter(|hash| gone.next_if_eq(hash).is_none());
-        let (key, left) = traffic.offload_to_disk(inner, stack, known);
+        let (key, left) = traffic.offload_to_disk(inner, group, known);
         traffic.offload_due(key, due);
         (key, left)
     });

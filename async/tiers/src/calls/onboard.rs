@@ -79,7 +79,7 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Onboard, OnboardError> {
         check(inner, &found)?;
-        let asked = Asked::onboard(inner, found.device.stack(), found.to_come(), options);
+        let asked = Asked::onboard(inner, found.device.group_id(), found.to_come(), options);
         // A run that is all there has nothing to wait for, and nothing to lock.
         let key = match found.is_ready() {
             true => None,
@@ -102,7 +102,7 @@ impl Onboard {
         found.iter().try_for_each(|found| check(inner, found))?;
         let mut timed = false;
         let ask = |found: &PrefixMatch| {
-            let asked = Asked::onboard(inner, found.device.stack(), found.to_come(), options);
+            let asked = Asked::onboard(inner, found.device.group_id(), found.to_come(), options);
             // They are answered together: the first that is not all there says when.
             let asked = if timed { asked.untimed() } else { asked };
             timed |= !found.is_ready();
@@ -211,7 +211,7 @@ impl Onboard {
             return Some(Onboarded { blocks, missed: Some(Cause::Abandoned) });
         }
         let ended = self.inner.with(|traffic| traffic.end_onboarding(&self.inner, key));
-        let rest = Blocks::new(Arc::clone(&self.inner), blocks.stack(), ended.run);
+        let rest = Blocks::new(Arc::clone(&self.inner), blocks.group_id(), ended.run);
         // The same manager and group.
         let _ = blocks.append(rest);
         Some(Onboarded { blocks, missed: ended.failed })
@@ -273,7 +273,7 @@ fn begin(
     wants: &mut Wants,
 ) -> Result<u32, OnboardError> {
     let beyond = std::mem::take(&mut found.beyond);
-    let whose = (found.device.stack(), found.tenant.id());
+    let whose = (found.device.group_id(), found.tenant.id());
     let begun = traffic.begin_onboarding(inner, whose, (found.device.refs(), beyond), options, wants);
     begun.ok_or(OnboardError::Closed)
 }
@@ -286,7 +286,7 @@ fn check(inner: &Arc<Inner>, found: &PrefixMatch) -> Result<(), OnboardError> {
     if !Arc::ptr_eq(found.device.inner(), inner) {
         return Err(OnboardError::Foreign);
     }
-    let device = &inner.stack(found.device.stack()).device;
+    let device = &inner.group(found.device.group_id()).device;
     let (blocks, capacity) = (found.len(), device.pool.capacity());
     if blocks > capacity {
         return Err(OnboardError::TooLarge { blocks, capacity });

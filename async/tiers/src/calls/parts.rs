@@ -2,17 +2,18 @@
 
 use crate::calls::attendant::Attendant;
 use crate::calls::tiers::Tiers;
+use crate::engine::group_tiers::{Books, GroupTiers};
 use crate::engine::inner::Inner;
 use crate::engine::naming::Naming;
 use crate::engine::needs::Needs;
 use crate::engine::rules::Rules;
-use crate::engine::stack::{Books, Stack};
 use crate::engine::tenants;
 use crate::engine::tenants::Tenants;
 use crate::engine::watch::Watch;
 use crate::places::Places;
 use crate::runtime::Runtime;
 use crate::sketch::Sketch;
+use crate::state::GroupId;
 use crate::state::{GroupState, Staging, Traffic, WaitsBelow};
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, Limits, Path, Patience};
@@ -157,27 +158,27 @@ impl Tiers {
         let TiersParts { stacks: parts, notes, names, hashing, rules, runtime } = parts;
         let heats = rules.hot_from.is_some();
         // Where tables put hashes: secret, unless the parts have a seed of their own.
-        let seed = parts.first().and_then(|stack| stack.device.given_seed()).unwrap_or(hashing.seed);
-        let (mut stacks, mut groups, mut layers) = (Vec::new(), Vec::new(), 0);
+        let seed = parts.first().and_then(|group| group.device.given_seed()).unwrap_or(hashing.seed);
+        let (mut groups, mut states, mut layers) = (Vec::new(), Vec::new(), 0);
         let notes = notes.into_iter().chain(std::iter::repeat(None));
-        for ((number, part), note) in (0..).zip(parts).zip(notes) {
+        for ((number, part), note) in GroupId::all(parts.len()).zip(parts).zip(notes) {
             part.check()?;
             layers += part.layers;
-            let (stack, group) = stack(&rules, part, heats, seed)?;
-            stacks.push(Stack { note, number, ..stack });
-            groups.push(group);
+            let (group, state) = group(&rules, part, heats, seed)?;
+            groups.push(GroupTiers { note, number, ..group });
+            states.push(state);
         }
         let traffic = Traffic::new(
-            limits(&rules, &stacks),
+            limits(&rules, &groups),
             rules.queue,
             (rules.iteration_bytes, rules.breaker.clone()),
             layers,
-            groups.into(),
+            states.into(),
             Places::new(seed),
         );
         let tenants = Tenants::of(&rules.quotas);
-        let recovered = |stack: &Stack| stack.disk.iter().flat_map(|disk| disk.recovered()).collect();
-        let recovered: Vec<Vec<_>> = stacks.iter().map(recovered).collect();
+        let recovered = |group: &GroupTiers| group.disk.iter().flat_map(|disk| disk.recovered()).collect();
+        let recovered: Vec<Vec<_>> = groups.iter().map(recovered).collect();
         if !hashing.lasts && recovered.iter().any(|blocks| !blocks.is_empty()) {
             tracing::warn!(
                 remedy = "set hash.key_file or hash.key_env to the secret that they were hashed under",
@@ -185,24 +186,24 @@ impl Tiers {
                  the manager's hashes find none of those blocks"
             );
         }
-        let claim = |stack: usize, slot, tenant| stacks[stack].disk_owners.claim(slot, tenant);
+        let claim = |group: usize, slot, tenant| groups[group].disk_owners.claim(slot, tenant);
         tenants.names.recovered(&recovered, claim);
-        let watch = Watch::new(stacks.len(), rules.histograms, Arc::clone(&runtime));
+        let watch = Watch::new(groups.len(), rules.histograms, Arc::clone(&runtime));
         let Hashing { hasher, origin, .. } = hashing;
         let naming = Naming::new(names);
         let inner =
-            Inner::new(stacks.into(), rules, watch, traffic, (tenants, naming), (hasher, origin), runtime);
+            Inner::new(groups.into(), rules, watch, traffic, (tenants, naming), (hasher, origin), runtime);
         let attendant = Attendant(inner.weak());
         Ok((Tiers::over(inner), attendant))
     }
 }
 
-fn stack(
+fn group(
     rules: &Rules,
     parts: StackParts,
     heats: bool,
     seed: u64,
-) -> Result<(Stack, GroupState), PartsError> {
+) -> Result<(GroupTiers, GroupState), PartsError> {
     let StackParts {
         name,
         device,
@@ -236,11 +237,11 @@ fn stack(
         + disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let heat = (heats && below > 0).then(|| Sketch::new(device.pool.capacity() + below, seed));
     let below = WaitsBelow::new(Patience::new(rules.patience));
-    let group = GroupState::new(below, Staging::new(staging.collect()));
+    let state = GroupState::new(below, Staging::new(staging.collect()));
     let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let disk_owners = tenants::owners(&rules.quotas, Tier::Disk, slots);
-    let stack = Stack {
-        number: 0,
+    let group = GroupTiers {
+        number: GroupId::FIRST,
         name,
         device,
         port,
@@ -256,19 +257,19 @@ fn stack(
         layers,
         note: None,
     };
-    Ok((stack, group))
+    Ok((group, state))
 }
 
 /// What paths have in flight, by the rules, and by what the disks take without making anybody wait: the one that takes least, since the
 /// groups share the queue.
-fn limits(rules: &Rules, stacks: &[Stack]) -> [Limits; Path::ALL.len()] {
+fn limits(rules: &Rules, groups: &[GroupTiers]) -> [Limits; Path::ALL.len()] {
     Path::ALL.map(|path| {
         let at_once = |disk: &Arc<dyn DiskPort>| match path {
             Path::HostToDisk => disk.writes_at_once(),
             Path::DiskToDevice => disk.reads_at_once(),
             Path::DeviceToHost | Path::HostToDevice => u32::MAX,
         };
-        let most = stacks.iter().flat_map(|stack| &stack.disk).map(at_once).min().unwrap_or(u32::MAX);
+        let most = groups.iter().flat_map(|group| &group.disk).map(at_once).min().unwrap_or(u32::MAX);
         let limits = rules.in_flight[path as usize];
         Limits { in_flight: limits.in_flight.min(most), ..limits }
     })

@@ -14,6 +14,7 @@ use crate::calls::onboard::OnboardError;
 use crate::calls::tiers::Tiers;
 use crate::engine::inner::Inner;
 use crate::engine::request_span as asked;
+use crate::state::GroupId;
 use crate::state::{Offloaded, OnboardOptions};
 use crate::transfer::Cause;
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
@@ -26,8 +27,8 @@ impl Drop for Names {
             return self.inner.keep();
         }
         if !self.hashes.is_empty() {
-            let (inner, stack) = (&self.inner, self.stack);
-            inner.with(|traffic| self.hashes.iter().for_each(|hash| traffic.forget(inner, stack, *hash)));
+            let (inner, group) = (&self.inner, self.group);
+            inner.with(|traffic| self.hashes.iter().for_each(|hash| traffic.forget(inner, group, *hash)));
         }
     }
 }
@@ -49,7 +50,7 @@ pub struct Preempted {
 #[derive(Debug)]
 pub(crate) struct Names {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) stack: u16,
+    pub(crate) group: GroupId,
     pub(crate) hashes: Vec<SequenceHash>,
 }
 
@@ -95,19 +96,19 @@ impl Tiers {
         partial: BlocksMut,
         request: u64,
     ) -> Result<Preempted, (Blocks, BlocksMut)> {
-        let same = Arc::ptr_eq(blocks.inner(), &self.inner) && partial.of(&self.inner, blocks.stack());
+        let same = Arc::ptr_eq(blocks.inner(), &self.inner) && partial.of(&self.inner, blocks.group_id());
         if !same {
             return Err((blocks, partial));
         }
         let _span = asked::preempt(request, blocks.refs(), partial.ids()).entered();
-        let pool = &self.inner.stack(blocks.stack()).device.pool;
+        let pool = &self.inner.group(blocks.group_id()).device.pool;
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
         // Up to the first that was withdrawn: what is behind it is no prefix.
         let hashes: Vec<SequenceHash> = blocks.refs().iter().copied().map_while(hash_of).collect();
         let full = blocks.len();
         let mut down = vec![Offload::begin_whole(&blocks, request)];
         let names: Vec<SequenceHash> = (0..partial.len()).map(|_| self.inner.naming.one()).collect();
-        let names = Names { inner: Arc::clone(&self.inner), stack: blocks.stack(), hashes: names };
+        let names = Names { inner: Arc::clone(&self.inner), group: blocks.group_id(), hashes: names };
         if !partial.is_empty() {
             match partial.register(&names.hashes, Some(&blocks).filter(|blocks| !blocks.is_empty())) {
                 Ok(kept) => down.push(Offload::begin_whole(&kept, request)),
@@ -142,14 +143,14 @@ impl Tiers {
     ) -> Result<Resumed, OnboardError> {
         // Whatever comes of it, and if this is dropped, the names go with it.
         let Preempted { mut hashes, full, names, .. } = preempted;
-        let (gone, partial, stack) = (hashes.len() < full, names.hashes.len(), names.stack);
+        let (gone, partial, group) = (hashes.len() < full, names.hashes.len(), names.group);
         if !Arc::ptr_eq(&names.inner, &self.inner) {
             return Err(OnboardError::Foreign);
         }
         if !gone {
             hashes.extend(&names.hashes);
         }
-        let found = self.inner.match_prefix(stack, &hashes);
+        let found = self.inner.match_prefix(group, &hashes);
         let whole = found.len() == full + partial;
         let due = self.inner.due_in(options.deadline.unwrap_or(self.inner.rules.onboard_deadline));
         let up = self.onboard(found, options)?.await;
@@ -160,22 +161,22 @@ impl Tiers {
             return Ok(Resumed { blocks, partial: None, missed });
         }
         // What has begun to move is waited for; late, it is missed below.
-        Offload::call_back(&self.inner, stack, &names.hashes, due).await;
-        let books = &self.inner.stack(stack).device;
+        Offload::call_back(&self.inner, group, &names.hashes, due).await;
+        let books = &self.inner.group(group).device;
         let behind = blocks.split_off(full);
         // Nobody else knows their names, but a copy that is late: then they are not to be had, and are computed anew.
         // Whose they were they are, with their credits; under the lock, where flights and purges are.
         let (ids, tenant) = self.inner.with(|traffic| {
             let tenant = behind.first().map_or(self.tenant.id(), |block| books.owners.owner(block.id));
             let take = |(block, name): (&BlockRef, &SequenceHash)| {
-                let copied = traffic.downs.has((stack, *name));
+                let copied = traffic.downs.has((group, *name));
                 if copied { None } else { books.take_back(*block, tenant) }
             };
             let ids: Vec<BlockId> = behind.iter().zip(&names.hashes).map_while(take).collect();
             (ids, tenant)
         });
-        drop(Blocks::new(Arc::clone(&self.inner), stack, behind[ids.len()..].to_vec()));
-        let partial_back = BlocksMut::new(Arc::clone(&self.inner), stack, ids, tenant);
+        drop(Blocks::new(Arc::clone(&self.inner), group, behind[ids.len()..].to_vec()));
+        let partial_back = BlocksMut::new(Arc::clone(&self.inner), group, ids, tenant);
         let all = partial_back.len() == partial;
         let missed = missed.or((!all).then_some(Cause::Busy));
         Ok(Resumed { blocks, partial: all.then_some(partial_back), missed })

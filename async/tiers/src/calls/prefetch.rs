@@ -1,6 +1,7 @@
 //! Hints that blocks will be asked for.
 
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use kvstrata_core::{SequenceHash, TenantId};
 use std::sync::Arc;
 
@@ -13,11 +14,16 @@ pub struct Prefetch {
 }
 
 impl Prefetch {
-    pub(crate) fn of(inner: &Arc<Inner>, stack: u16, hashes: &[SequenceHash], tenant: TenantId) -> Prefetch {
+    pub(crate) fn of(
+        inner: &Arc<Inner>,
+        group: GroupId,
+        hashes: &[SequenceHash],
+        tenant: TenantId,
+    ) -> Prefetch {
         if inner.is_inherited() {
             return Prefetch { inner: None, number: 0 };
         }
-        let number = inner.with(|traffic| traffic.hint(inner, stack, hashes, tenant));
+        let number = inner.with(|traffic| traffic.hint(inner, group, hashes, tenant));
         Prefetch { inner: Some(Arc::clone(inner)), number }
     }
 

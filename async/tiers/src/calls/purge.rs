@@ -41,6 +41,7 @@ use crate::calls::erase::{erase, erase_left, forget};
 use crate::calls::moment::first_of;
 use crate::engine::inherited::INHERITED;
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::{Purge, Purged, Work};
 use crate::tier::Tier;
 use futures_channel::oneshot;
@@ -116,7 +117,7 @@ impl Task {
         let mut late = pin!(inner.moment(deadline));
         let mut answer = Some(answer);
         // What slots held that were given up, by this purge too.
-        let mut forgotten = inner.stacks.iter().all(|of| of.disk.is_none());
+        let mut forgotten = inner.groups.iter().all(|of| of.disk.is_none());
         loop {
             // Before the look, so that no signal is missed.
             let told = inner.purge_told.listen();
@@ -182,10 +183,10 @@ impl Task {
         for (_, tier, _) in self.work.held.keys() {
             done.tier(*tier).busy += 1;
         }
-        let found = |(stack, hash): &&(u16, SequenceHash)| {
+        let found = |(group, hash): &&(GroupId, SequenceHash)| {
             Tier::ALL
                 .iter()
-                .any(|tier| inner.stack(*stack).pool(*tier).is_some_and(|pool| pool.contains(*hash)))
+                .any(|tier| inner.group(*group).pool(*tier).is_some_and(|pool| pool.contains(*hash)))
         };
         done.still_found = self.work.hashes.iter().filter(found).count();
         let _ = answer.send(done);

@@ -76,7 +76,7 @@ impl Inner {
     }
 
     fn closings(&self) -> Vec<Closing> {
-        self.stacks.iter().filter_map(|stack| stack.disk.as_ref()?.close()).collect()
+        self.groups.iter().filter_map(|group| group.disk.as_ref()?.close()).collect()
     }
 
     async fn close_disks_by(self: &Arc<Inner>, deadline: Duration) -> bool {

@@ -13,6 +13,7 @@ use crate::engine::inner::Inner;
 use crate::engine::names::TenantHandle;
 use crate::metrics::{ManagerStats, Metrics, Requests};
 use crate::scheduler::Misuse;
+use crate::state::GroupId;
 use crate::state::{OffloadOptions, Offloaded, OnboardOptions};
 use crate::tier::Tier;
 use kvstrata_core::hash::{Hasher, Salt};
@@ -81,19 +82,19 @@ impl Tiers {
     /// The longest leading run of a sequence over all tiers, held.
     #[must_use]
     pub fn match_prefix(&self, hashes: &[SequenceHash]) -> PrefixMatch {
-        self.inner.look_up(0, hashes).by(&self.tenant)
+        self.inner.look_up(GroupId::FIRST, hashes).by(&self.tenant)
     }
 
     /// The longest leading run that the device has, held; one use of each of its blocks.
     #[must_use]
     pub fn match_sequence_hashes(&self, hashes: &[SequenceHash]) -> Blocks {
-        self.inner.look_up_in_device(0, hashes)
+        self.inner.look_up_in_device(GroupId::FIRST, hashes)
     }
 
     /// The same, for a request whose use of these blocks was noted already, by an earlier match of the same hashes.
     #[must_use]
     pub fn match_noted(&self, hashes: &[SequenceHash]) -> Blocks {
-        self.inner.match_device(0, hashes)
+        self.inner.match_device(GroupId::FIRST, hashes)
     }
 
     /// Brings a run up to the device. It begins at once; the future ends when all of it is there, or will not be.
@@ -147,7 +148,7 @@ impl Tiers {
         count: usize,
         options: AllocateOptions,
     ) -> Result<BlocksMut, AllocateError> {
-        allocate::allocate(&self.inner, 0, count, options, self.tenant.id()).await
+        allocate::allocate(&self.inner, GroupId::FIRST, count, options, self.tenant.id()).await
     }
 
     /// One block to fill.
@@ -163,9 +164,9 @@ impl Tiers {
     /// # Errors
     /// [`AllocateError`]. There is no group of that number: as if it had no blocks.
     pub async fn allocate_group(&self, group: usize, count: usize) -> Result<BlocksMut, AllocateError> {
-        match u16::try_from(group).ok().filter(|_| group < self.groups()) {
-            Some(stack) => {
-                allocate::allocate(&self.inner, stack, count, AllocateOptions::default(), self.tenant.id())
+        match Some(group).filter(|group| *group < self.groups()).map(GroupId::new) {
+            Some(group) => {
+                allocate::allocate(&self.inner, group, count, AllocateOptions::default(), self.tenant.id())
                     .await
             }
             None => Err(AllocateError::TooMany { requested: count, capacity: 0 }),
@@ -175,7 +176,7 @@ impl Tiers {
     /// Blocks that can be had without waiting for a transfer; none if there are fewer, or others wait.
     #[must_use]
     pub fn try_allocate(&self, count: usize) -> Option<BlocksMut> {
-        allocate::try_allocate(&self.inner, 0, count, self.tenant.id())
+        allocate::try_allocate(&self.inner, GroupId::FIRST, count, self.tenant.id())
     }
 
     /// Copies blocks to the tier below; they stay where they are. It begins at once, and goes on if the future is dropped, or
@@ -190,21 +191,21 @@ impl Tiers {
     /// Reaches the bytes of the device's blocks, where the manager has made the device or was given a way.
     #[must_use]
     pub fn device_port(&self) -> Option<&Arc<dyn DevicePort>> {
-        self.inner.stack(0).port.as_ref()
+        self.inner.group(GroupId::FIRST).port.as_ref()
     }
 
     /// Copies blocks to the disk tier, wherever above they are, so that they outlive the process. Ends when they are down; what the tier
     /// has no room for or its admission refuses, and what is nowhere, is counted as refused, and stays where it is. What is not down by the deadline (`deadline.offload`) is counted as failed.
     /// What a pass still writes waits for it; about awaiting this within an iteration see [`offload`](Tiers::offload).
     pub async fn persist(&self, hashes: &[SequenceHash]) -> Offloaded {
-        offload::persist(&self.inner, 0, hashes).await
+        offload::persist(&self.inner, GroupId::FIRST, hashes).await
     }
 
     /// Takes the hint that a sequence will be asked for: its blocks are brought up when nobody needs the room more, as many at a time as
     /// `prefetch.blocks` allows. Of a sequence that is longer than the device has blocks, the leading ones that it could have are remembered; the others
     /// count in [`ManagerStats::hints_cut`]. Drop what this returns to withdraw the hint.
     pub fn prefetch(&self, hashes: &[SequenceHash]) -> Prefetch {
-        Prefetch::of(&self.inner, 0, hashes, self.tenant.id())
+        Prefetch::of(&self.inner, GroupId::FIRST, hashes, self.tenant.id())
     }
 
     /// The same of tokens, as a queued request has them: their hashes are made by the pages of the first group, with the salt that the
@@ -275,7 +276,7 @@ impl Tiers {
 
     /// Takes note that a block of the device is used: it becomes the most recent of its tier. Whether the device has it.
     pub fn access(&self, hash: SequenceHash) -> bool {
-        !self.inner.use_in_device(0, &[hash]).is_empty()
+        !self.inner.use_in_device(GroupId::FIRST, &[hash]).is_empty()
     }
 
     /// Tiers, sizes and the ways that bytes take, for people.
@@ -317,19 +318,22 @@ impl Tiers {
     /// What a tier's pool of the first group has counted: registrations, evictions. Nothing where there is no such tier.
     #[must_use]
     pub fn pool_stats(&self, tier: Tier) -> kvstrata_core::pool::Stats {
-        self.inner.stack(0).pool(tier).map_or_else(Default::default, kvstrata_core::BlockPool::stats)
+        self.inner
+            .group(GroupId::FIRST)
+            .pool(tier)
+            .map_or_else(Default::default, kvstrata_core::BlockPool::stats)
     }
 
     /// Blocks of a tier of the first group that are free, or that nobody holds: what an allocation can have, as far as others do not take it before.
     #[must_use]
     pub fn available(&self, tier: Tier) -> usize {
-        self.inner.stack(0).pool(tier).map_or(0, kvstrata_core::BlockPool::available)
+        self.inner.group(GroupId::FIRST).pool(tier).map_or(0, kvstrata_core::BlockPool::available)
     }
 
     /// Blocks of a tier of the first group; 0 where there is none.
     #[must_use]
     pub fn capacity(&self, tier: Tier) -> usize {
-        self.inner.stack(0).pool(tier).map_or(0, kvstrata_core::BlockPool::capacity)
+        self.inner.group(GroupId::FIRST).pool(tier).map_or(0, kvstrata_core::BlockPool::capacity)
     }
 
     /// Ends what is under way: no more transfers begin; those that have are waited for, and so is what a caller waits for. What is not
@@ -351,6 +355,11 @@ impl Tiers {
 impl fmt::Debug for Tiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tiers = Tier::ALL.map(|tier| format!("{tier} {}", self.capacity(tier)));
-        write!(f, "Tiers({}; blocks of {} bytes)", tiers.join(", "), self.inner.stack(0).block_bytes)
+        write!(
+            f,
+            "Tiers({}; blocks of {} bytes)",
+            tiers.join(", "),
+            self.inner.group(GroupId::FIRST).block_bytes
+        )
     }
 }

@@ -1,6 +1,6 @@
 //! A block that a lookup has found.
 
-use crate::engine::stack::Stack;
+use crate::engine::group_tiers::GroupTiers;
 use crate::tier::Tier;
 use kvstrata_core::{BlockRef, SequenceHash};
 use kvstrata_ffi::disk::Name;
@@ -31,7 +31,7 @@ impl Found {
     }
 }
 
-impl Stack {
+impl GroupTiers {
     /// Where a block is below the device, at rest, held.
     pub(crate) fn find_below(&self, hash: SequenceHash) -> Option<Place> {
         let host = self.host.as_ref().and_then(|host| host.pool.lookup_ref(hash)).map(Place::Host);

@@ -19,14 +19,15 @@
 use crate::contained::contained;
 use crate::engine::checked::Checks;
 use crate::engine::counts::Counts;
+use crate::engine::group_tiers::{Books, GroupTiers};
 use crate::engine::naming::Naming;
 use crate::engine::notices::{About, Notices};
 use crate::engine::rules::{Rules, WriteMode};
-use crate::engine::stack::{Books, Stack};
 use crate::engine::tenants::{TenantUse, Tenants};
 use crate::engine::watch::Watch;
 use crate::runtime::Runtime;
 use crate::signal::Signal;
+use crate::state::GroupId;
 use crate::state::Traffic;
 use crate::tier::Tier;
 use crate::transfer::{Failure, Landed, Landing, Lands};
@@ -60,7 +61,7 @@ struct Inbox {
 }
 
 pub(crate) struct Inner {
-    pub(crate) stacks: Box<[Stack]>,
+    pub(crate) groups: Box<[GroupTiers]>,
     pub(crate) rules: Rules,
     pub(crate) counts: Counts,
     pub(crate) watch: Watch,
@@ -96,7 +97,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn new(
-        stacks: Box<[Stack]>,
+        groups: Box<[GroupTiers]>,
         rules: Rules,
         watch: Watch,
         traffic: Traffic,
@@ -104,10 +105,10 @@ impl Inner {
         (hasher, hash_origin): (Hasher, String),
         runtime: Arc<dyn Runtime>,
     ) -> Arc<Inner> {
-        let tells = |stack: &Stack| stack.disk.as_ref().is_some_and(|disk| disk.says_what_fails());
-        let notices = Notices::new(stacks.iter().map(tells).collect());
+        let tells = |group: &GroupTiers| group.disk.as_ref().is_some_and(|disk| disk.says_what_fails());
+        let notices = Notices::new(groups.iter().map(tells).collect());
         Arc::new_cyclic(|this| Inner {
-            stacks,
+            groups,
             rules,
             counts: Counts::new(notices),
             watch,
@@ -153,8 +154,8 @@ impl Inner {
         std::mem::forget(self.this.upgrade());
     }
 
-    pub(crate) fn stack(&self, number: u16) -> &Stack {
-        &self.stacks[number as usize]
+    pub(crate) fn group(&self, number: GroupId) -> &GroupTiers {
+        &self.groups[number.index()]
     }
 
     /// The iteration, for ages.
@@ -272,7 +273,7 @@ impl Inner {
         let known = || self.tenants.names.known();
         let name = |of: TenantId| known().into_iter().find(|(_, number)| *number == of);
         let tenant = whose.tenant().and_then(name);
-        [whose.group().map(|group| self.stack(group).name.clone()), tenant.map(|(name, _)| name.to_string())]
+        [whose.group().map(|group| self.group(group).name.clone()), tenant.map(|(name, _)| name.to_string())]
     }
 
     /// All that follows from a change.
@@ -343,16 +344,16 @@ impl Inner {
 
 impl Inner {
     /// Blocks of a device were registered by their engine.
-    pub(crate) fn registered(self: &Arc<Inner>, stack: u16, blocks: &[BlockRef]) {
+    pub(crate) fn registered(self: &Arc<Inner>, group: GroupId, blocks: &[BlockRef]) {
         if self.rules.mode == WriteMode::Through {
-            self.with(|traffic| blocks.iter().for_each(|block| traffic.write_through(self, stack, *block)));
+            self.with(|traffic| blocks.iter().for_each(|block| traffic.write_through(self, group, *block)));
         }
     }
 }
 
 impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Inner({} groups)", self.stacks.len())
+        write!(f, "Inner({} groups)", self.groups.len())
     }
 }
 
@@ -385,7 +386,7 @@ impl Lands for Inner {
 impl Inner {
     /// What a tenant has of a tier, over all groups.
     pub(crate) fn usage(&self, tenant: TenantId, tier: Tier) -> TenantUse {
-        let owners = self.stacks.iter().filter_map(|stack| stack.owners(tier));
+        let owners = self.groups.iter().filter_map(|group| group.owners(tier));
         owners.fold(TenantUse::default(), |so_far, owners| TenantUse {
             blocks: so_far.blocks + owners.used(tenant),
             quota: owners.limit(tenant).map(|limit| so_far.quota.unwrap_or(0) + limit).or(so_far.quota),

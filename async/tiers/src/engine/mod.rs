@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `inner.rs` | the lock, and how changes are made |
-//! | `stack.rs`, `needs.rs`, `found.rs` | the tiers of a group of layers; the blocks that it needs; a block that was found |
+//! | `group_tiers.rs`, `needs.rs`, `found.rs` | the tiers of a group of layers; the blocks that it needs; a block that was found |
 //! | `rules.rs` | settings |
 //! | `tenants.rs`, `names.rs`, `naming.rs` | tenants and quotas; their names and numbers; names of blocks that are not full |
 //! | `counts.rs`, `busy.rs`, `watch.rs` | counters; how long paths were busy; lookups and latencies |
@@ -14,6 +14,7 @@ pub(crate) mod busy;
 pub(crate) mod checked;
 pub(crate) mod counts;
 pub(crate) mod found;
+pub(crate) mod group_tiers;
 pub(crate) mod inherited;
 pub(crate) mod inner;
 pub(crate) mod names;
@@ -22,6 +23,5 @@ pub(crate) mod needs;
 pub(crate) mod notices;
 pub(crate) mod request_span;
 pub(crate) mod rules;
-pub(crate) mod stack;
 pub(crate) mod tenants;
 pub(crate) mod watch;

@@ -13,6 +13,7 @@
 //! `raised` is set by Release and taken by Acquire, so that whose it was is known to who says it. All else is Relaxed: who sees a bit late says it late.
 
 use crate::contained::contained;
+use crate::state::GroupId;
 use crate::tier::Tier;
 use crate::transfer::{Cause, Path};
 use kvstrata_core::TenantId;
@@ -46,32 +47,32 @@ pub(crate) enum Notice {
 /// Of which group, and which tenant, it was when a condition was met for the first time, as far as that is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct About {
-    stack: Option<u16>,
+    group: Option<GroupId>,
     tenant: TenantId,
 }
 
 impl About {
-    pub(crate) fn of(stack: u16, tenant: TenantId) -> About {
-        About { stack: Some(stack), tenant }
+    pub(crate) fn of(group: GroupId, tenant: TenantId) -> About {
+        About { group: Some(group), tenant }
     }
 
-    pub(crate) fn stack(stack: u16) -> About {
-        About::of(stack, TenantId::NOBODY)
+    pub(crate) fn of_group(group: GroupId) -> About {
+        About::of(group, TenantId::NOBODY)
     }
 
-    /// In one word: a stack's number is one more there, so that 0 is none.
+    /// In one word: a group's number is one more there, so that 0 is none.
     fn packed(self) -> u32 {
-        self.stack.map_or(0, |stack| u32::from(stack) + 1) << 16 | u32::from(self.tenant.0)
+        self.group.map_or(0, |group| group.index() as u32 + 1) << 16 | u32::from(self.tenant.0)
     }
 
     fn unpacked(word: u32) -> About {
-        let stack = (word >> 16).checked_sub(1).map(|stack| stack as u16);
-        About { stack, tenant: TenantId(word as u16) }
+        let group = (word >> 16).checked_sub(1).map(|group| GroupId::new(group as usize));
+        About { group, tenant: TenantId(word as u16) }
     }
 
     /// The group.
-    pub(crate) fn group(self) -> Option<u16> {
-        self.stack
+    pub(crate) fn group(self) -> Option<GroupId> {
+        self.group
     }
 
     /// The tenant; none: it is no tenant's, or not known.
@@ -290,7 +291,7 @@ impl Notices {
     /// A condition is met, perhaps not for the first time.
     pub(crate) fn raise(&self, notice: Notice, whose: About) {
         let of_disk = matches!(notice, Notice::Failed(_, Cause::Rejected | Cause::Disk | Cause::Lost));
-        if of_disk && whose.stack.and_then(|stack| self.tells.get(usize::from(stack))) == Some(&true) {
+        if of_disk && whose.group.and_then(|group| self.tells.get(group.index())) == Some(&true) {
             return;
         }
         let bit = notice.bit();
@@ -362,11 +363,15 @@ mod tests {
 
     #[test]
     fn whose_it_was_is_told_as_it_was_raised() {
-        for whose in [About::default(), About::stack(0), About::of(u16::MAX - 1, TenantId(4095))] {
+        for whose in [
+            About::default(),
+            About::of_group(GroupId::FIRST),
+            About::of(GroupId::new(65534), TenantId(4095)),
+        ] {
             assert_eq!(About::unpacked(whose.packed()), whose);
         }
         let (notices, told) = (Notices::default(), std::cell::RefCell::new(Vec::new()));
-        let whose = [About::of(2, TenantId(7)), About::of(3, TenantId(8))];
+        let whose = [About::of(GroupId::new(2), TenantId(7)), About::of(GroupId::new(3), TenantId(8))];
         whose.iter().for_each(|of| notices.raise(Notice::Quota, *of));
         let note = |of| {
             told.borrow_mut().push(of);
@@ -389,11 +394,11 @@ mod tests {
         }
         for cause in [Cause::Rejected, Cause::Disk, Cause::Lost] {
             let notices = Notices::new(Box::new([true, false]));
-            let raised = |stack| {
-                notices.raise(Notice::Failed(Path::DiskToDevice, cause), About::stack(stack));
+            let raised = |group| {
+                notices.raise(Notice::Failed(Path::DiskToDevice, cause), About::of_group(group));
                 notices.raised.load(Relaxed) != 0
             };
-            assert_eq!([0, 1].map(raised), [false, true], "{cause:?}");
+            assert_eq!([0, 1].map(GroupId::new).map(raised), [false, true], "{cause:?}");
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use crate::engine::inner::Inner;
 use crate::metrics::Call;
+use crate::state::GroupId;
 use crate::state::{Offloaded, OnboardOptions, Purged, Since};
 use crate::transfer::Cause;
 use kvstrata_core::{BlockId, BlockRef, SequenceHash, TenantId};
@@ -44,11 +45,11 @@ fn names(span: &Span, ids: impl Iterator<Item = BlockId> + Clone) {
 
 /// Blocks on their way down.
 macro_rules! down {
-    ($name:literal, $inner:expr, $stack:expr, $blocks:expr, $($more:tt)*) => {
+    ($name:literal, $inner:expr, $group:expr, $blocks:expr, $($more:tt)*) => {
         debug_span!(
             $name,
             $($more)*
-            group = $inner.stack($stack).name,
+            group = $inner.group($group).name,
             blocks = $blocks,
             copied = Empty,
             there = Empty,
@@ -82,12 +83,12 @@ impl Asked {
     }
 
     /// For a run to come up. For one that is all there nobody waits: it is not timed.
-    pub(crate) fn onboard(inner: &Inner, stack: u16, run: RunToCome, options: OnboardOptions) -> Asked {
+    pub(crate) fn onboard(inner: &Inner, group: GroupId, run: RunToCome, options: OnboardOptions) -> Asked {
         let RunToCome { blocks, host, disk, pending, is_ready } = run;
         let span = debug_span!(
             "onboard",
             request = options.request,
-            group = inner.stack(stack).name,
+            group = inner.group(group).name,
             blocks,
             host,
             disk,
@@ -115,16 +116,16 @@ impl Asked {
     }
 
     /// For blocks to be copied down.
-    pub(crate) fn offload(inner: &Inner, stack: u16, blocks: &[BlockRef], request: u64) -> Asked {
-        let span = down!("offload", inner, stack, blocks.len(), request, block_ids = Empty,);
+    pub(crate) fn offload(inner: &Inner, group: GroupId, blocks: &[BlockRef], request: u64) -> Asked {
+        let span = down!("offload", inner, group, blocks.len(), request, block_ids = Empty,);
         names(&span, blocks.iter().map(|block| block.id));
         Asked { since: inner.watch.now(), span }
     }
 
     /// For blocks to be brought down to the disk.
-    pub(crate) fn persist(inner: &Inner, stack: u16, hashes: &[SequenceHash]) -> Asked {
+    pub(crate) fn persist(inner: &Inner, group: GroupId, hashes: &[SequenceHash]) -> Asked {
         let named = || hashes.iter().map(|hash| format!("{:032x}", hash.to_u128()));
-        let span = down!("persist", inner, stack, hashes.len(), hashes = display(Ids(named())),);
+        let span = down!("persist", inner, group, hashes.len(), hashes = display(Ids(named())),);
         Asked { since: inner.watch.now(), span }
     }
 

@@ -5,6 +5,7 @@
 
 use crate::metrics::{Call, Found, Latencies, LatencyHistogram, Lookups, Requests};
 use crate::runtime::Runtime;
+use crate::state::GroupId;
 use crate::state::Since;
 use crate::stripes::{Stripes, add};
 use crate::transfer::Path;
@@ -92,9 +93,9 @@ impl Watch {
     }
 
     /// A request has looked so many blocks of a group up, and found these, by place.
-    pub(crate) fn looked_up(&self, stack: u16, blocks: usize, found: [u64; Found::ALL.len()]) {
+    pub(crate) fn looked_up(&self, group: GroupId, blocks: usize, found: [u64; Found::ALL.len()]) {
         self.stripes.count(|mine| {
-            let asked = &mine.asked[usize::from(stack)];
+            let asked = &mine.asked[group.index()];
             add(&asked.blocks, blocks as u64);
             for (count, blocks) in asked.found.iter().zip(found).filter(|(_, blocks)| *blocks > 0) {
                 add(count, blocks);
@@ -103,21 +104,21 @@ impl Watch {
     }
 
     /// The same of a look-up in the device alone.
-    pub(crate) fn looked_up_in_device(&self, stack: u16, blocks: usize, found: usize) {
+    pub(crate) fn looked_up_in_device(&self, group: GroupId, blocks: usize, found: usize) {
         let mut counts = [0; Found::ALL.len()];
         counts[Found::Device as usize] = found as u64;
-        self.looked_up(stack, blocks, counts);
+        self.looked_up(group, blocks, counts);
     }
 
     /// Blocks of a group were allocated without waiting.
     #[inline]
-    pub(crate) fn allocated_at_once(&self, stack: u16) {
-        self.stripes.count(|mine| add(&mine.asked[usize::from(stack)].at_once, 1));
+    pub(crate) fn allocated_at_once(&self, group: GroupId) {
+        self.stripes.count(|mine| add(&mine.asked[group.index()].at_once, 1));
     }
 
     /// How often that was so.
-    pub(crate) fn at_once(&self, stack: u16) -> u64 {
-        self.stripes.sum(|stripe| &stripe.asked[usize::from(stack)].at_once)
+    pub(crate) fn at_once(&self, group: GroupId) -> u64 {
+        self.stripes.sum(|stripe| &stripe.asked[group.index()].at_once)
     }
 
     pub(crate) fn tell(&self, requests: Requests) {
@@ -135,8 +136,8 @@ impl Watch {
     }
 
     /// Of a group.
-    pub(crate) fn lookups(&self, stack: usize) -> Lookups {
-        let asked = || self.stripes.all().map(|stripe| &stripe.asked[stack]);
+    pub(crate) fn lookups(&self, group: usize) -> Lookups {
+        let asked = || self.stripes.all().map(|stripe| &stripe.asked[group]);
         // Found before asked for, as they are counted the other way round. Where that order is not seen, what was found was asked for all the same:
         // no ratio is larger than 1, and none of the counts goes backwards.
         let found = |place: usize| asked().map(|of| of.found[place].load(Relaxed)).sum();

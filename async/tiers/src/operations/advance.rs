@@ -57,14 +57,14 @@ impl Traffic {
 
     fn advance_once(&mut self, inner: &Arc<Inner>) {
         let groups = self.groups.numbers();
-        for stack in groups.clone() {
-            self.serve_victims(inner, stack);
-            self.serve_headroom(inner, stack);
-            self.serve_chosen(inner, stack);
+        for group in groups.clone() {
+            self.serve_victims(inner, group);
+            self.serve_headroom(inner, group);
+            self.serve_chosen(inner, group);
         }
         self.serve_held(inner);
-        for stack in groups.clone() {
-            self.serve_line(inner, stack);
+        for group in groups.clone() {
+            self.serve_line(inner, group);
         }
         self.serve_guesses(inner);
         self.serve_aside(inner);
@@ -91,7 +91,7 @@ impl Traffic {
             let begun = self.copy_owed(inner, part);
             part = part.saturating_sub(begun);
             if !left && begun == 0 {
-                groups.for_each(|stack| self.note_below(inner, stack));
+                groups.for_each(|group| self.note_below(inner, group));
                 return self.expect_iteration(inner);
             }
         }

@@ -22,9 +22,10 @@
 //!   A tenant's that finds no credit is copied when it must leave.
 //! - I3: what finds no room for a while, a block of the host or its tenant's credit, is not marked as what need not be copied.
 
+use crate::engine::group_tiers::{Books, books_of, is_below, let_go};
 use crate::engine::inner::Inner;
 use crate::engine::rules::{Watermarks, WriteMode};
-use crate::engine::stack::{Books, books_of, is_below, let_go};
+use crate::state::GroupId;
 use crate::state::{Cargo, DeferredCopies, Have, LOOK, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
@@ -47,18 +48,18 @@ impl Traffic {
             return;
         }
         self.copy_owed(inner, LOOK);
-        for stack in self.groups.numbers() {
-            let of = inner.stack(stack);
+        for group in self.groups.numbers() {
+            let of = inner.group(group);
             if of.host.is_some() || of.disk.is_some() {
-                self.ahead_of(inner, (stack, Tier::Device), &of.device, inner.rules.device_ahead);
+                self.ahead_of(inner, (group, Tier::Device), &of.device, inner.rules.device_ahead);
             }
             if let (Some(host), Some(_)) = (&of.host, &of.disk) {
-                self.ahead_of(inner, (stack, Tier::Host), host, inner.rules.host_ahead);
+                self.ahead_of(inner, (group, Tier::Host), host, inner.rules.host_ahead);
             }
         }
     }
 
-    fn ahead_of(&mut self, inner: &Inner, of: (u16, Tier), books: &Books, ahead: Watermarks) {
+    fn ahead_of(&mut self, inner: &Inner, of: (GroupId, Tier), books: &Books, ahead: Watermarks) {
         let window = window(ahead, books.pool.capacity(), books.pool.free());
         match books.ahead_first() {
             true => self.make_ready(inner, of, books, window),
@@ -70,11 +71,11 @@ impl Traffic {
     }
 
     /// The next victims each time; of those behind them in the window, some more each time (I1).
-    fn copy_window(&mut self, inner: &Inner, of: (u16, Tier), books: &Books, window: usize) {
+    fn copy_window(&mut self, inner: &Inner, of: (GroupId, Tier), books: &Books, window: usize) {
         let mut next = self.scratch.lend_next_victims();
         let mut seen = VictimsSeen::default();
         books.pool.victims_behind(&mut seen, window.min(LOOK), &mut next);
-        let looks = &mut self.looks[of.0 as usize][of.1 as usize];
+        let looks = &mut self.looks[of.0.index()][of.1 as usize];
         if window > LOOK {
             if looks.passed < LOOK || looks.passed >= window {
                 (looks.seen, looks.passed) = (seen, LOOK);
@@ -88,7 +89,7 @@ impl Traffic {
                 continue;
             }
             if !self.one_ahead(inner, of, block, books.name(block.id, hash), Class::Offload) {
-                self.looks[of.0 as usize][of.1 as usize].passed = 0;
+                self.looks[of.0.index()][of.1 as usize].passed = 0;
                 break;
             }
         }
@@ -96,8 +97,8 @@ impl Traffic {
     }
 
     /// Of what is idle, some each time, the longest first (I1).
-    fn copy_idle(&mut self, inner: &Inner, of: (u16, Tier), books: &Books, after: u64) {
-        let (now, looks) = (inner.now(), &mut self.looks[of.0 as usize][of.1 as usize]);
+    fn copy_idle(&mut self, inner: &Inner, of: (GroupId, Tier), books: &Books, after: u64) {
+        let (now, looks) = (inner.now(), &mut self.looks[of.0.index()][of.1 as usize]);
         if !looks.searching {
             looks.search.start(now, u32::try_from(after).unwrap_or(u32::MAX), IDLE);
         }
@@ -121,7 +122,7 @@ impl Traffic {
                 _ => books.ages.released(block, now),
             }
         }
-        self.looks[of.0 as usize][of.1 as usize].found = found;
+        self.looks[of.0.index()][of.1 as usize].found = found;
     }
 
     fn is_worth(&self, inner: &Inner, tier: Tier, books: &Books, block: BlockRef) -> bool {
@@ -132,22 +133,22 @@ impl Traffic {
     pub(crate) fn one_ahead(
         &mut self,
         inner: &Inner,
-        (stack, tier): (u16, Tier),
+        (group, tier): (GroupId, Tier),
         block: BlockRef,
         name: Name,
         class: Class,
     ) -> bool {
-        let books = books_of(inner.stack(stack), tier);
-        let below = is_below(inner.stack(stack), tier, name.hash);
+        let books = books_of(inner.group(group), tier);
+        let below = is_below(inner.group(group), tier, name.hash);
         let worth = self.is_worth(inner, tier, books, block);
-        if below || !worth || self.downs.has((stack, name.hash)) {
+        if below || !worth || self.downs.has((group, name.hash)) {
             if below {
                 books.ages.set_clean(block);
             }
             return true;
         }
         let room = match tier {
-            Tier::Device => self.may_copy(inner, stack, class),
+            Tier::Device => self.may_copy(inner, group, class),
             _ => self.has_room(Path::HostToDisk, class),
         };
         if !room {
@@ -160,17 +161,17 @@ impl Traffic {
         let source = Have::Leased(block);
         let cargo = Cargo::new(source, name, class);
         let flight = match tier {
-            Tier::Device => self.copy_down(inner, stack, cargo),
-            _ => self.sink(inner, stack, cargo),
+            Tier::Device => self.copy_down(inner, group, cargo),
+            _ => self.sink(inner, group, cargo),
         };
         if flight.is_none() {
             let owner = books.owners.owner(block.id);
             let_go(books, source, inner.now());
-            if tier == Tier::Device && self.groups[stack].waiting_for_host.was_full() {
+            if tier == Tier::Device && self.groups[group].waiting_for_host.was_full() {
                 // No host block is to be had: what waits for the engine may have them all, for a pass.
                 return false;
             }
-            if tier == Tier::Host || !self.waits_for_host_credit(inner, stack, owner) {
+            if tier == Tier::Host || !self.waits_for_host_credit(inner, group, owner) {
                 // No room below, or not worth it: not to be asked about again and again.
                 books.ages.set_clean(block);
             }
@@ -180,28 +181,28 @@ impl Traffic {
 
     /// A copy of a block that its engine has just registered, or has used a second time, and holds; or has written by now, if it was registered
     /// before.
-    pub(crate) fn write_through(&mut self, inner: &Inner, stack: u16, block: BlockRef) {
-        if self.unwritten.iteration(stack, block.id).is_some() {
+    pub(crate) fn write_through(&mut self, inner: &Inner, group: GroupId, block: BlockRef) {
+        if self.unwritten.iteration(group, block.id).is_some() {
             return;
         }
-        self.copy_or_owe(inner, (stack, Tier::Device), block);
+        self.copy_or_owe(inner, (group, Tier::Device), block);
     }
 
     /// A block has come to the host, and is held: what is written through goes on to the disk.
-    pub(crate) fn write_on(&mut self, inner: &Inner, stack: u16, block: BlockRef) {
-        if inner.rules.mode == WriteMode::Through && inner.stack(stack).disk.is_some() {
-            self.copy_or_owe(inner, (stack, Tier::Host), block);
+    pub(crate) fn write_on(&mut self, inner: &Inner, group: GroupId, block: BlockRef) {
+        if inner.rules.mode == WriteMode::Through && inner.group(group).disk.is_some() {
+            self.copy_or_owe(inner, (group, Tier::Host), block);
         }
     }
 
-    fn copy_or_owe(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) {
+    fn copy_or_owe(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) {
         if !self.copy_through(inner, of, block) {
             self.owe(inner, of, block);
         }
     }
 
     /// To be made when there is room (I2).
-    pub(crate) fn owe(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) {
+    pub(crate) fn owe(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) {
         if self.deferred.are_many() {
             self.sweep_owed(inner);
         }
@@ -210,16 +211,16 @@ impl Traffic {
 
     /// Of blocks that are gone nothing is owed, nor of those that the tier below has.
     fn sweep_owed(&mut self, inner: &Inner) {
-        self.deferred.retain(|(stack, tier), block| {
-            let of = inner.stack(stack);
+        self.deferred.retain(|(group, tier), block| {
+            let of = inner.group(group);
             let there = of.pool(tier).and_then(|pool| pool.registered(block.id));
             there.is_some_and(|(there, hash)| there == block && !is_below(of, tier, hash))
         });
     }
 
     /// False: there is no room for now.
-    fn copy_through(&mut self, inner: &Inner, of: (u16, Tier), block: BlockRef) -> bool {
-        let books = books_of(inner.stack(of.0), of.1);
+    fn copy_through(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) -> bool {
+        let books = books_of(inner.group(of.0), of.1);
         match books.pool.registered(block.id).filter(|(there, _)| *there == block) {
             Some((_, hash)) => {
                 self.one_ahead(inner, of, block, books.name(block.id, hash), Class::Background)
@@ -252,10 +253,10 @@ impl Traffic {
     }
 
     /// Whether as many copies wait for blocks of the host as there are on their way: more would be called off.
-    fn wait_enough(&self, inner: &Inner, (stack, tier): (u16, Tier)) -> bool {
-        let state = &self.groups[stack];
+    fn wait_enough(&self, inner: &Inner, (group, tier): (GroupId, Tier)) -> bool {
+        let state = &self.groups[group];
         let coming = state.on_their_way.through_host();
-        let full = || inner.stack(stack).host.as_ref().is_some_and(|host| host.pool.free() == 0);
+        let full = || inner.group(group).host.as_ref().is_some_and(|host| host.pool.free() == 0);
         tier == Tier::Device && coming > 0 && state.waiting_for_host.chosen() >= coming && full()
     }
 

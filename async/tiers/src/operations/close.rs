@@ -12,8 +12,8 @@ impl Traffic {
         }
         self.drop_gated(inner);
         self.forget_owed();
-        for stack in self.groups.numbers() {
-            self.dissolve_line(inner, stack);
+        for group in self.groups.numbers() {
+            self.dissolve_line(inner, group);
         }
         let cancelled = Failure::of(Cause::Cancelled);
         let ups = self.ups.keys_of(|_| true);

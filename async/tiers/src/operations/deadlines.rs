@@ -46,12 +46,12 @@ impl Traffic {
     pub(crate) fn answer_first(&mut self, inner: &Inner, now: Option<Duration>) -> bool {
         let Some(who) = self.deadlines.take_first(now) else { return false };
         match who {
-            Waits::Place { stack, number } => self.late_in_line(inner, stack, number),
+            Waits::Place { group, number } => self.late_in_line(inner, group, number),
             Waits::Onboarding(key) => self.late_onboarding(inner, key),
             Waits::Offloading(key) => self.late_offloading(inner, key),
             Waits::Iteration => self.no_iteration(),
             // Who waits is looked at with what follows from any change.
-            Waits::Below(stack) => self.groups[stack].below.alarm_over(),
+            Waits::Below(group) => self.groups[group].below.alarm_over(),
             Waits::Moment(number) => {
                 if let Some(tell) = self.deadlines.take_moment(number) {
                     self.out.moment_has_come(tell);

@@ -24,16 +24,17 @@
 //! them, or until its own deadline. It never waits for ever.
 //!
 //! Invariants
-//! - I1: a hash has one flight down at most in a stack, and none if the tier below has it; but for those of blocks that were withdrawn
+//! - I1: a hash has one flight down at most in a group, and none if the tier below has it; but for those of blocks that were withdrawn
 //!   while they moved (`unwritten.rs`), of which nobody knows.
 //! - I2: a flight keeps its source, owned, held or leased, and owns its target, until it ends; what is `Moving` ends with its landing only.
 //! - I3: a block is registered below when the bytes of all its layers have landed, and never otherwise.
 //!
 //! What follows from a landing: `ended.rs`.
 
+use crate::engine::group_tiers::{GroupTiers, give_credit, give_up_slot};
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::engine::stack::{Stack, give_credit, give_up_slot};
+use crate::state::GroupId;
 use crate::state::{Cargo, Down, Have, Id, Left, Piece, Slot, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
@@ -49,34 +50,34 @@ impl Traffic {
     pub(crate) fn victim(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         block: BlockId,
         name: Name,
         class: Class,
     ) -> Left {
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         let tenant = of.device.owners.owner(block);
-        if self.hand_to_purge(tenant, Piece::Device(stack, block)) {
+        if self.hand_to_purge(tenant, Piece::Device(group, block)) {
             return Left::Soon;
         }
-        let wanted = self.wants_copy(of, stack, name, of.device.class(block))
+        let wanted = self.wants_copy(of, group, name, of.device.class(block))
             && inner.rules.keeps(of.device.ages.used_again(block));
         let sent = match wanted && !self.is_closed() {
-            true if self.may_go_below(inner, stack) => {
-                self.send_down(inner, stack, Cargo::new(Have::Owned(block), name, class))
+            true if self.may_go_below(inner, group) => {
+                self.send_down(inner, group, Cargo::new(Have::Owned(block), name, class))
             }
             true => {
-                self.drop_slow(inner, stack, Tier::Device, tenant);
+                self.drop_slow(inner, group, Tier::Device, tenant);
                 None
             }
             false => None,
         };
         if of.is_hot(name.hash, inner.rules.hot_from) {
-            self.note_leaving(inner, stack, name);
+            self.note_leaving(inner, group, name);
         }
         match sent {
             Some(_) => {
-                self.groups[stack].on_their_way.device_victim_sent();
+                self.groups[group].on_their_way.device_victim_sent();
                 Left::Soon
             }
             None => Left::Free(block),
@@ -84,19 +85,19 @@ impl Traffic {
     }
 
     /// How many of the next victims, from the first on, need no copy: `most` at the most. Those that are ready are the next ones, if some are.
-    pub(crate) fn clean_ahead(&mut self, inner: &Inner, stack: u16, most: usize) -> usize {
-        let ready = self.count_ready(inner, (stack, Tier::Device), most);
+    pub(crate) fn clean_ahead(&mut self, inner: &Inner, group: GroupId, most: usize) -> usize {
+        let ready = self.count_ready(inner, (group, Tier::Device), most);
         if ready > 0 {
             return ready;
         }
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         let (mut seen, mut clean) = (VictimsSeen::default(), 0);
         let mut next = self.scratch.lend_next_victims();
         loop {
             next.clear();
             of.device.pool.victims_behind(&mut seen, PEEK.min(most - clean), &mut next);
             let needs_none = |(block, hash): &&(BlockRef, SequenceHash)| {
-                self.downs.has((stack, *hash))
+                self.downs.has((group, *hash))
                     || of.is_below(*hash)
                     || !inner.rules.keeps(of.device.ages.used_again(block.id))
             };
@@ -112,8 +113,8 @@ impl Traffic {
 
     /// Whether a block of the device is to be copied down: the tier below does not have it, nor is it on its way. What is there becomes
     /// the most recent of its tier, and has the block's class for eviction.
-    pub(crate) fn wants_copy(&self, of: &Stack, stack: u16, name: Name, class: Priority) -> bool {
-        if self.downs.has((stack, name.hash)) {
+    pub(crate) fn wants_copy(&self, of: &GroupTiers, group: GroupId, name: Name, class: Priority) -> bool {
+        if self.downs.has((group, name.hash)) {
             return false;
         }
         match (&of.host, &of.disk) {
@@ -124,17 +125,17 @@ impl Traffic {
     }
 
     /// A copy of a block that stays; its lease or reference is the flight's, or the caller's still if there is none.
-    pub(crate) fn copy_down(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
-        let of = inner.stack(stack);
+    pub(crate) fn copy_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<u32> {
+        let of = inner.group(group);
         let (room, class) =
             (self.has_room(Path::DeviceToHost, cargo.class), of.device.class(cargo.source.id()));
-        (room && !self.is_closed() && self.wants_copy(of, stack, cargo.name, class))
-            .then(|| self.send_down(inner, stack, cargo))?
+        (room && !self.is_closed() && self.wants_copy(of, group, cargo.name, class))
+            .then(|| self.send_down(inner, group, cargo))?
     }
 
-    pub(crate) fn send_down(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
+    pub(crate) fn send_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<u32> {
         let Cargo { source, name, class, .. } = cargo;
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         let tenant = of.device.owners.owner(source.id());
         if self.is_purging(tenant) {
             return None;
@@ -143,18 +144,18 @@ impl Traffic {
             None => Some(self.disk_slot(inner, of, name, Tier::Device, source, tenant)?),
             Some(_) => None,
         };
-        let credit = self.host_credit(inner, stack, tenant, class);
-        let slot = if credit { self.host_slot(inner, stack, source, class) } else { Slot::Never };
+        let credit = self.host_credit(inner, group, tenant, class);
+        let slot = if credit { self.host_slot(inner, group, source, class) } else { Slot::Never };
         if matches!(slot, Slot::Never) {
-            match credit && matches!(source, Have::Owned(_)) && !self.may_wait_below(inner, stack) {
-                true => self.drop_slow(inner, stack, Tier::Device, tenant),
-                false => self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant),
+            match credit && matches!(source, Have::Owned(_)) && !self.may_wait_below(inner, group) {
+                true => self.drop_slow(inner, group, Tier::Device, tenant),
+                false => self.without_room(inner, group, (Tier::Device, Tier::Host), source, tenant),
             }
             give_up_slot(&mut self.out, of, on_disk.map(|(slot, _)| slot));
             give_credit(of, tenant, credit);
             return None;
         }
-        let mut down = self.new_down(stack, Tier::Device, cargo, tenant);
+        let mut down = self.new_down(group, Tier::Device, cargo, tenant);
         if credit {
             down.gets_credit();
         }
@@ -167,37 +168,37 @@ impl Traffic {
             Slot::Now(host) => self.take_off(inner, key, host),
             Slot::Soon | Slot::Never => {
                 self.wanted(inner, Id::Down(key));
-                self.ground(stack, key);
+                self.ground(group, key);
             }
         }
         Some(key)
     }
 
     /// A transfer that has nothing yet.
-    fn new_down(&mut self, stack: u16, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
-        self.groups[stack].queue.note_change();
-        Down::new(stack, from, cargo, tenant, self.serial())
+    fn new_down(&mut self, group: GroupId, from: Tier, cargo: Cargo, tenant: TenantId) -> Down {
+        self.groups[group].queue.note_change();
+        Down::new(group, from, cargo, tenant, self.serial())
     }
 
     /// Sends a block of the host to the disk, if it is worth it.
-    pub(crate) fn sink(&mut self, inner: &Inner, stack: u16, cargo: Cargo) -> Option<u32> {
+    pub(crate) fn sink(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<u32> {
         let Cargo { source, name, .. } = cargo;
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         let host = of.host.as_ref();
         let class = host.map_or(Priority::Normal, |host| host.class(source.id()));
         let there = of.disk.is_none() || of.on_disk(name.hash, class);
         let tenant = host.map_or(TenantId::NOBODY, |host| host.owners.owner(source.id()));
-        let going = self.downs.has((stack, name.hash));
+        let going = self.downs.has((group, name.hash));
         if there || self.is_closed() || going || self.is_purging(tenant) {
             return None;
         }
         let (slot, was) = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
-        let mut down = self.new_down(stack, Tier::Host, cargo, tenant);
+        let mut down = self.new_down(group, Tier::Host, cargo, tenant);
         down.has_host(source.id().0);
         down.gets_slot(slot, was);
         let key = self.downs.insert(down);
         inner.entered(1);
-        self.groups[stack].on_their_way.host_block_sent(source);
+        self.groups[group].on_their_way.host_block_sent(source);
         self.queue_down(inner, key, Path::HostToDisk);
         Some(key)
     }
@@ -206,10 +207,10 @@ impl Traffic {
     pub(crate) fn take_off(&mut self, inner: &Inner, key: u32, host: u32) {
         if let Some(down) = self.downs.get_mut(key) {
             down.has_host(host);
-            let stack = down.group();
-            self.groups[stack].on_their_way.landing_begun();
-            self.groups[stack].queue.note_change();
-            self.note_staged(inner, stack, host, Id::Down(key));
+            let group = down.group();
+            self.groups[group].on_their_way.landing_begun();
+            self.groups[group].queue.note_change();
+            self.note_staged(inner, group, host, Id::Down(key));
             self.queue_down(inner, key, Path::DeviceToHost);
         }
     }
@@ -219,7 +220,7 @@ impl Traffic {
             return self.queue_layers(inner, key);
         }
         let Some(down) = self.downs.get_mut(key) else { return };
-        let bytes = inner.stack(down.group()).block_bytes;
+        let bytes = inner.group(down.group()).block_bytes;
         let (class, request) = (down.class(), down.request());
         self.enqueue(inner, (path, 0), class, request, bytes, Id::Down(key));
     }
@@ -230,10 +231,10 @@ impl Traffic {
             self.started_below(inner, key, path);
         }
         let Some(down) = self.downs.get_mut(key) else { return };
-        let stack = inner.stack(down.group());
+        let group = inner.group(down.group());
         down.starts();
         let token = Id::Down(key).token();
-        let (Some(memory), Some(host)) = (&stack.memory, down.host()) else { return };
+        let (Some(memory), Some(host)) = (&group.memory, down.host()) else { return };
         let started = match path {
             Path::DeviceToHost => memory.write(host).ok().map(|guard| {
                 let copy = Copy::new(
@@ -245,12 +246,12 @@ impl Traffic {
                 );
                 self.out.copy(
                     || self.scratch.copies(),
-                    stack.mover.blocks_at_once(),
+                    group.mover.blocks_at_once(),
                     (down.group(), path),
                     copy,
                 );
             }),
-            _ => match (memory.read(host), &stack.disk, down.starts_write()) {
+            _ => match (memory.read(host), &group.disk, down.starts_write()) {
                 (Ok(bytes), Some(disk), Some(slot)) => {
                     let name = Name { owner: inner.tenants.names.id(down.tenant()), ..down.name() };
                     let landing = inner.landing().of_write(token);
@@ -267,7 +268,7 @@ impl Traffic {
         };
         if started.is_none() {
             let (of, tenant) = (down.group(), down.tenant());
-            let staged = if stack.host.is_none() { down.leaves_host() } else { None };
+            let staged = if group.host.is_none() { down.leaves_host() } else { None };
             self.transfer_busy(inner, Id::Down(key), path, bytes, About::of(of, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Busy));
             // A device that was given up still uses it: the last one to be tried again, as for reads.

@@ -20,12 +20,12 @@ impl Out {
             contained(|| trace!(request, slot = read.slot.0, token = read.token.0, "a read begins"));
             contained(|| disk.read(read));
         }
-        for (stack, path, list) in self.take_copies() {
+        for (group, path, list) in self.take_copies() {
             contained(|| {
                 debug!(%path, blocks = ?list.iter().map(|copy| copy.device.0).collect::<Vec<_>>(), "copies begin");
             });
             let copies = Copies::new(list, inner.landing());
-            contained(|| inner.stack(stack).mover.start(copies));
+            contained(|| inner.group(group).mover.start(copies));
         }
         for (disk, write, memory, request) in self.take_writes() {
             contained(|| trace!(request, slot = write.slot.0, token = write.token.0, "a write begins"));
@@ -39,16 +39,16 @@ impl Out {
         }
         // They may ring a volume's thread: a call to the system. A port keeps such slots from being taken until then.
         if self.take_given_back() {
-            let disks = inner.stacks.iter().flat_map(|of| &of.disk);
+            let disks = inner.groups.iter().flat_map(|of| &of.disk);
             disks.for_each(|disk| contained(|| disk.forget_given_back()));
         }
         // They came before those who are served now.
         for (to, late) in self.take_late() {
             contained(|| _ = to.send(Err(late)));
         }
-        for (to, stack, blocks, tenant) in self.take_grants() {
+        for (to, group, blocks, tenant) in self.take_grants() {
             let home: Arc<Inner> = Arc::clone(inner);
-            let blocks = Granted::new(home, stack, blocks, tenant);
+            let blocks = Granted::new(home, group, blocks, tenant);
             // Whoever has gone away gives the blocks back by dropping them.
             contained(|| _ = to.send(Ok(blocks)));
         }

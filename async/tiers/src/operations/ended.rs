@@ -9,9 +9,9 @@
 //! Invariants
 //! - I1: what a flight had, it gives back once: target, slot, credit, source; where a failed device keeps them, never.
 
+use crate::engine::group_tiers::{give_credit, last_used, let_go};
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::engine::stack::{give_credit, last_used, let_go};
 use crate::state::{At, Down, Have, Id, Traffic, Waits};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
@@ -37,20 +37,20 @@ impl Traffic {
         }
         let closed = self.is_closed();
         let Some(down) = self.downs.get_mut(key) else { return };
-        let stack = inner.stack(down.group());
+        let group = inner.group(down.group());
         if path == Path::DeviceToHost && outcome.is_ok() {
             down.copied();
-            if down.layers().start < stack.layers {
+            if down.layers().start < group.layers {
                 return self.queue_layers(inner, key);
             }
         }
-        match (outcome, path, &stack.host) {
+        match (outcome, path, &group.host) {
             (Ok(()), Path::DeviceToHost, Some(host)) => {
                 let (name, tenant) = (down.name(), down.tenant());
-                let class = below(stack.device.class(down.source().id()));
+                let class = below(group.device.class(down.source().id()));
                 down.spends_credit();
                 // Idleness goes on: it is the device's use that counts.
-                let used = last_used(&stack.device, down.source(), inner.now());
+                let used = last_used(&group.device, down.source(), inner.now());
                 let (landed, on) = (down.leaves_host(), down.group());
                 let kept = landed.and_then(|block| host.register(BlockId(block), name, tenant, class));
                 self.ended_down(inner, key, Ok(()));
@@ -70,12 +70,12 @@ impl Traffic {
             (Ok(()), Path::DeviceToHost, None) => self.queue_down(inner, key, Path::HostToDisk),
             (Ok(()), _, host) => {
                 let tenant = down.tenant();
-                let of = if down.from() == Tier::Host { host.as_ref() } else { Some(&stack.device) };
+                let of = if down.from() == Tier::Host { host.as_ref() } else { Some(&group.device) };
                 if let (Some(of), Some(slot)) = (of, down.slot()) {
-                    stack.classify_slot(slot, down.name().hash, of.class(down.source().id()));
+                    group.classify_slot(slot, down.name().hash, of.class(down.source().id()));
                 }
                 if let Some(slot) = down.slot() {
-                    stack.disk_owners.stir(slot);
+                    group.disk_owners.stir(slot);
                 }
                 self.look_again(tenant);
                 self.ended_down(inner, key, Ok(()));
@@ -98,7 +98,7 @@ impl Traffic {
                     if lost {
                         let tenant = down.tenant();
                         if let Some(lost) = down.loses_slot() {
-                            stack.disk_owners.hand_over(lost, TenantId::NOBODY);
+                            group.disk_owners.hand_over(lost, TenantId::NOBODY);
                         }
                         // It has been admitted.
                         if !self.give_slot(inner, key, tenant) {
@@ -163,7 +163,7 @@ impl Traffic {
     pub(crate) fn ended_down(&mut self, inner: &Inner, key: u32, outcome: Result<(), Cause>) {
         let down = self.downs.remove(key);
         inner.left(1);
-        let of = inner.stack(down.group());
+        let of = inner.group(down.group());
         give_credit(of, down.tenant(), down.has_credit());
         if down.from() == Tier::Device {
             let waits = matches!(down.at(), At::Wants | At::Gated(_));

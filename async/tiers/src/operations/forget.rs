@@ -11,8 +11,9 @@
 //! Invariants
 //! - I1: a name is in `forgotten` only while a flight has it; the flight's end forgets it once more.
 
+use crate::engine::group_tiers::give_up_slot;
 use crate::engine::inner::Inner;
-use crate::engine::stack::give_up_slot;
+use crate::state::GroupId;
 use crate::state::Traffic;
 use crate::tier::Tier;
 use crate::transfer::Cause;
@@ -20,11 +21,11 @@ use kvstrata_core::{ImmutableBlock, SequenceHash};
 
 impl Traffic {
     /// Whatever has this name goes.
-    pub(crate) fn forget(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) {
-        let name = (stack, hash);
+    pub(crate) fn forget(&mut self, inner: &Inner, group: GroupId, hash: SequenceHash) {
+        let name = (group, hash);
         if let Some(key) = self.downs.find(name) {
             self.forgotten.insert(name);
-            self.groups[stack].waiting_for_host.remove(key);
+            self.groups[group].waiting_for_host.remove(key);
             let at = self.downs.get(key).map(|down| down.at());
             if at.is_some_and(|at| self.recall(at)) {
                 self.ended_down(inner, key, Err(Cause::Cancelled));
@@ -35,7 +36,7 @@ impl Traffic {
             self.forgotten.insert(name);
             return;
         }
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         for tier in Tier::ALL {
             let (Some(pool), Some(owners)) = (of.pool(tier), of.owners(tier)) else { continue };
             let Some(block) = pool.find(hash).map(ImmutableBlock::into_ref) else { continue };
@@ -51,15 +52,15 @@ impl Traffic {
     }
 
     /// Whether what lands under a name is to go.
-    pub(crate) fn is_forgotten(&self, stack: u16, hash: SequenceHash) -> bool {
-        !self.forgotten.is_empty() && self.forgotten.contains(&(stack, hash))
+    pub(crate) fn is_forgotten(&self, group: GroupId, hash: SequenceHash) -> bool {
+        !self.forgotten.is_empty() && self.forgotten.contains(&(group, hash))
     }
 
     /// A flight of a name has ended.
-    pub(crate) fn forget_again(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) {
-        if self.is_forgotten(stack, hash) {
-            self.forgotten.remove(&(stack, hash));
-            self.forget(inner, stack, hash);
+    pub(crate) fn forget_again(&mut self, inner: &Inner, group: GroupId, hash: SequenceHash) {
+        if self.is_forgotten(group, hash) {
+            self.forgotten.remove(&(group, hash));
+            self.forget(inner, group, hash);
         }
     }
 }

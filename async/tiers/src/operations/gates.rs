@@ -1,8 +1,8 @@
 //! The engine's clock, and what waits for its gates.
 
+use crate::engine::group_tiers::let_go;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::engine::stack::let_go;
 use crate::metrics::Refusal;
 use crate::scheduler::Gate;
 use crate::state::{Cargo, GatedCopy, Have, Traffic, Waiter, Waits, written_after};
@@ -31,35 +31,35 @@ impl Traffic {
     }
 
     pub(crate) fn let_through(&mut self, inner: &Inner, copy: GatedCopy) {
-        let GatedCopy { stack, block, name, class, request, steps, asked, since } = copy;
+        let GatedCopy { group, block, name, class, request, steps, asked, since } = copy;
         let source = Have::Held(block);
-        let there = inner.stack(stack).device.pool.registered(block.id);
+        let there = inner.group(group).device.pool.registered(block.id);
         if there.is_none_or(|(there, _)| there != block) {
             // Withdrawn meanwhile.
-            let_go(&inner.stack(stack).device, source, inner.now());
+            let_go(&inner.group(group).device, source, inner.now());
             if !asked.is_some_and(|asked| self.is_late(asked)) {
-                inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::stack(stack));
+                inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::of_group(group));
             }
             asked.iter().for_each(|asked| self.offload_answered(*asked, Err(Cause::Cancelled)));
             return;
         }
         // The list of the pass that it has waited for has withdrawn, and another's is to write it.
         let written_by = |writes: &u64| steps.is_none_or(|steps| steps.iteration() < *writes);
-        if let Some(writes) = self.unwritten.iteration(stack, block.id).filter(written_by) {
+        if let Some(writes) = self.unwritten.iteration(group, block.id).filter(written_by) {
             let gate = self.iterations.clock().of_all_layers(written_after(writes));
-            let copy = GatedCopy { stack, block, name, class, request, steps: None, asked, since };
+            let copy = GatedCopy { group, block, name, class, request, steps: None, asked, since };
             self.iterations.hold_beyond(gate, Waiter::Copy(copy));
             return self.watch_gates(inner, inner.rules.offload_deadline);
         }
-        match self.copy_down(inner, stack, Cargo { source, name, class, request, steps }) {
+        match self.copy_down(inner, group, Cargo { source, name, class, request, steps }) {
             Some(flight) => asked.iter().for_each(|asked| self.downs[flight].asked_by(*asked)),
             None => {
-                let of = inner.stack(stack);
+                let of = inner.group(group);
                 let why = self.why_refused(Path::DeviceToHost, class);
-                let wanted = self.wants_copy(of, stack, name, of.device.class(block.id));
+                let wanted = self.wants_copy(of, group, name, of.device.class(block.id));
                 let_go(&of.device, source, inner.now());
                 let Some(asked) = asked else { return };
-                match self.downs.find((stack, name.hash)) {
+                match self.downs.find((group, name.hash)) {
                     // Somebody else has asked for it, too.
                     Some(flight) => self.downs[flight].asked_by(asked),
                     None if !wanted => self.offload_there(asked),
@@ -82,12 +82,12 @@ impl Traffic {
 
     /// One that has not begun never will. What has begun is ended where it is.
     fn refuse_gated(&mut self, inner: &Inner, waiter: Waiter, why: Refusal) {
-        let GatedCopy { stack, block, asked, .. } = match waiter {
+        let GatedCopy { group, block, asked, .. } = match waiter {
             Waiter::Copy(copy) => copy,
             Waiter::Flight(_) => return,
             Waiter::Marked(marked) => return self.never_written(inner, marked, Cause::Cancelled),
         };
-        let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
+        let_go(&inner.group(group).device, Have::Held(block), inner.now());
         if let Some(asked) = asked {
             self.offload_refused(inner, asked, why);
         }
@@ -124,11 +124,11 @@ impl Traffic {
         let mut late = self.iterations.take_if(|waiter| waiter.since(engine) + patience <= now);
         for waiter in late.drain(..) {
             match waiter {
-                Waiter::Copy(GatedCopy { stack, block, asked, .. }) => {
+                Waiter::Copy(GatedCopy { group, block, asked, .. }) => {
                     if !asked.is_some_and(|asked| self.is_late(asked)) {
-                        inner.counts.failed(Path::DeviceToHost, Cause::Deadline, About::stack(stack));
+                        inner.counts.failed(Path::DeviceToHost, Cause::Deadline, About::of_group(group));
                     }
-                    let_go(&inner.stack(stack).device, Have::Held(block), inner.now());
+                    let_go(&inner.group(group).device, Have::Held(block), inner.now());
                     if let Some(asked) = asked {
                         self.offload_answered(asked, Err(Cause::Deadline));
                     }

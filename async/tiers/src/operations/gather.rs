@@ -1,18 +1,24 @@
 //! Takes free blocks of the device, and those of victims.
 
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::{Left, Traffic};
 use crate::transfer::Class;
 use kvstrata_core::BlockId;
 
 impl Traffic {
-    pub(crate) fn take_at_once(&mut self, inner: &Inner, stack: u16, count: usize) -> Option<Vec<BlockId>> {
-        let pool = &inner.stack(stack).device.pool;
-        if self.refuses() || !self.groups[stack].queue.is_empty() || pool.available() < count {
+    pub(crate) fn take_at_once(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        count: usize,
+    ) -> Option<Vec<BlockId>> {
+        let pool = &inner.group(group).device.pool;
+        if self.refuses() || !self.groups[group].queue.is_empty() || pool.available() < count {
             return None;
         }
         let mut got = Vec::with_capacity(count);
-        if self.gather(inner, stack, count, false, &mut got) {
+        if self.gather(inner, group, count, false, &mut got) {
             return Some(got);
         }
         pool.give_back_ids(got);
@@ -24,13 +30,13 @@ impl Traffic {
     pub(crate) fn gather(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         need: usize,
         waits: bool,
         got: &mut Vec<BlockId>,
     ) -> bool {
         let class = if waits { Class::Urgent } else { Class::Offload };
-        let pool = &inner.stack(stack).device.pool;
+        let pool = &inner.group(group).device.pool;
         while got.len() < need {
             let missing = need - got.len();
             let free = pool.free().min(missing);
@@ -39,20 +45,20 @@ impl Traffic {
             }
             // Those that leave already are somebody's who waits no more, or of the last look, and count. But a device may be slow, or have stopped: what
             // needs no copy is had beside them.
-            let draining = self.draining(inner, stack);
+            let draining = self.draining(inner, group);
             let wanted = match draining {
                 0 => missing,
-                _ => missing.saturating_sub(draining).max(self.clean_ahead(inner, stack, missing)),
+                _ => missing.saturating_sub(draining).max(self.clean_ahead(inner, group, missing)),
             };
             if wanted == 0 {
                 return false;
             }
             let mut victims = self.scratch.lend_victims();
-            self.evict(inner, stack, wanted, got.len() + draining.min(missing), &mut victims);
+            self.evict(inner, group, wanted, got.len() + draining.min(missing), &mut victims);
             let (before, all) = (got.len(), got.len() + victims.len());
             for (block, hash) in victims.drain(..) {
-                let name = inner.stack(stack).device.name(block, hash);
-                if let Left::Free(block) = self.victim(inner, stack, block, name, class) {
+                let name = inner.group(group).device.name(block, hash);
+                if let Left::Free(block) = self.victim(inner, group, block, name, class) {
                     got.push(block);
                 }
             }

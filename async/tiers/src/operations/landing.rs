@@ -44,12 +44,12 @@ impl Traffic {
         outcome: Result<(), Failure>,
     ) {
         let id = Id::of(token);
-        let stack = match id {
+        let group = match id {
             Id::Up(key) => self.ups.get(key).map(|up| up.group()),
             Id::Down(key) => self.downs.get(key).map(|down| down.group()),
         };
-        let Some(stack) = stack else { return };
-        self.transfer_ended(inner, id, path, inner.stack(stack).bytes_of(&layers), outcome);
+        let Some(group) = group else { return };
+        self.transfer_ended(inner, id, path, inner.group(group).bytes_of(&layers), outcome);
         match id {
             Id::Up(key) => self.land_up(inner, key, path, outcome),
             Id::Down(key) => self.land_down(inner, key, path, outcome),

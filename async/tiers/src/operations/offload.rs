@@ -1,10 +1,11 @@
 //! Copies down that a caller asks for, under the lock.
 
+use crate::engine::group_tiers::let_go;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::engine::stack::let_go;
 use crate::metrics::Refusal;
 use crate::scheduler::Gate;
+use crate::state::GroupId;
 use crate::state::{Cargo, GatedCopy, Have, OffloadOptions, Offloaded, Traffic, Waits, written_after};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
@@ -16,12 +17,12 @@ impl Traffic {
     pub(crate) fn offload(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         blocks: &[BlockRef],
         options: OffloadOptions,
         whole: bool,
     ) -> u32 {
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         let books = &of.device;
         let key = self.offloadings.begin();
         if of.host.is_none() && of.disk.is_none() {
@@ -50,21 +51,21 @@ impl Traffic {
                 // What finds no room now does when it must go.
                 books.ages.second_use(held, inner.now());
             }
-            if self.join_down(key, stack, name.hash, None) {
+            if self.join_down(key, group, name.hash, None) {
                 let_go(books, Have::Held(held), inner.now());
                 continue;
             }
-            if !self.wants_copy(of, stack, name, books.class(held.id)) {
+            if !self.wants_copy(of, group, name, books.class(held.id)) {
                 there += 1;
                 let_go(books, Have::Held(held), inner.now());
                 continue;
             }
             self.offloadings.wait_for_one(key);
-            let writes = self.unwritten.iteration(stack, held.id);
+            let writes = self.unwritten.iteration(group, held.id);
             if at_once && writes.is_none() {
                 self.offload_whole(
                     inner,
-                    (stack, key),
+                    (group, key),
                     Cargo { source: Have::Held(held), name, class, request, steps },
                 );
                 continue;
@@ -75,7 +76,7 @@ impl Traffic {
             let written = writes
                 .map_or(Gate::Open, |writes| self.iterations.clock().of_all_layers(written_after(writes)));
             let gate = if steps.is_some() { gate } else { all.later(written) };
-            self.copy_at(inner, gate, GatedCopy { stack, block, name, class, request, steps, asked, since });
+            self.copy_at(inner, gate, GatedCopy { group, block, name, class, request, steps, asked, since });
         }
         self.offloadings.note(key, |so_far| {
             so_far.there = there;
@@ -85,12 +86,12 @@ impl Traffic {
     }
 
     /// One block, whether there is room in the queue or not: no more than the device has can come.
-    fn offload_whole(&mut self, inner: &Inner, (stack, key): (u16, u32), cargo: Cargo) {
-        let flight = if self.is_closed() { None } else { self.send_down(inner, stack, cargo) };
+    fn offload_whole(&mut self, inner: &Inner, (group, key): (GroupId, u32), cargo: Cargo) {
+        let flight = if self.is_closed() { None } else { self.send_down(inner, group, cargo) };
         match flight {
             Some(flight) => self.downs[flight].asked_by(key),
             None => {
-                let_go(&inner.stack(stack).device, cargo.source, inner.now());
+                let_go(&inner.group(group).device, cargo.source, inner.now());
                 let why = if self.is_closed() { Refusal::Closed } else { Refusal::Room };
                 self.offload_refused(inner, key, why);
             }
@@ -98,29 +99,29 @@ impl Traffic {
     }
 
     /// Calls a flight down back, if it has not begun to move; waits for it otherwise.
-    pub(crate) fn call_back(&mut self, inner: &Inner, key: u32, stack: u16, hash: SequenceHash) {
-        let Some(flight) = self.downs.find((stack, hash)) else { return };
+    pub(crate) fn call_back(&mut self, inner: &Inner, key: u32, group: GroupId, hash: SequenceHash) {
+        let Some(flight) = self.downs.find((group, hash)) else { return };
         let Some((at, source)) = self.downs.get(flight).map(|down| (down.at(), down.source())) else {
             return;
         };
         if !matches!(source, Have::Owned(_)) && self.recall(at) {
-            self.groups[stack].waiting_for_host.remove(flight);
+            self.groups[group].waiting_for_host.remove(flight);
             return self.down_failed(inner, flight, Failure::of(Cause::Cancelled));
         }
         // A request waits for it: with what is left of its way it waits for no iteration's budget.
         self.promote_down(flight);
-        self.join_down(key, stack, hash, None);
+        self.join_down(key, group, hash, None);
     }
 
     /// Blocks of the host on their way to the disk; and how many of the hashes are in neither.
     pub(crate) fn offload_to_disk(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         hashes: impl Iterator<Item = SequenceHash>,
     ) -> (u32, usize) {
         let key = self.offloadings.begin();
-        let (Some(host), Some(disk)) = (&inner.stack(stack).host, &inner.stack(stack).disk) else {
+        let (Some(host), Some(disk)) = (&inner.group(group).host, &inner.group(group).disk) else {
             return (key, hashes.count());
         };
         let mut left = 0;
@@ -130,7 +131,7 @@ impl Traffic {
                 continue;
             }
             // One that is still on its way to the host has come too late to go on from there.
-            if self.join_down(key, stack, hash, Some(Tier::Host)) {
+            if self.join_down(key, group, hash, Some(Tier::Host)) {
                 continue;
             }
             let Some(block) = host.pool.find(hash).map(ImmutableBlock::into_ref) else {
@@ -140,7 +141,7 @@ impl Traffic {
             let source = Have::Held(block);
             let name = host.name(block.id, hash);
             self.offloadings.wait_for_one(key);
-            match self.sink(inner, stack, Cargo::new(source, name, Class::Offload)) {
+            match self.sink(inner, group, Cargo::new(source, name, Class::Offload)) {
                 Some(flight) => self.downs[flight].asked_by(key),
                 None => {
                     let_go(host, source, inner.now());
@@ -152,8 +153,14 @@ impl Traffic {
     }
 
     /// Waits for a block that is on its way down, if it is.
-    pub(crate) fn join_down(&mut self, key: u32, stack: u16, hash: SequenceHash, from: Option<Tier>) -> bool {
-        let flight = self.downs.find((stack, hash));
+    pub(crate) fn join_down(
+        &mut self,
+        key: u32,
+        group: GroupId,
+        hash: SequenceHash,
+        from: Option<Tier>,
+    ) -> bool {
+        let flight = self.downs.find((group, hash));
         let down = flight.and_then(|flight| self.downs.get_mut(flight));
         let Some(down) = down.filter(|down| from.is_none_or(|from| down.from() == from)) else {
             return false;

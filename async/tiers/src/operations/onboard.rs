@@ -3,6 +3,7 @@
 use crate::engine::found::{Found, Place};
 use crate::engine::inner::Inner;
 use crate::engine::notices::{About, Notice};
+use crate::state::GroupId;
 use crate::state::{
     At, Link, OnboardOptions, Onboarding, Progress, Shares, Source, Traffic, Up, Waits, Want, Wants,
 };
@@ -16,29 +17,29 @@ impl Traffic {
     pub(crate) fn begin_onboarding(
         &mut self,
         inner: &Inner,
-        (stack, tenant): (u16, TenantId),
+        (group, tenant): (GroupId, TenantId),
         (there, beyond): (&[BlockRef], Vec<Found>),
         options: OnboardOptions,
         wants: &mut Wants,
     ) -> Option<u32> {
         if self.refuses() && !beyond.is_empty() {
-            beyond.into_iter().rev().for_each(|found| self.release_found(inner, stack, found));
+            beyond.into_iter().rev().for_each(|found| self.release_found(inner, group, found));
             return None;
         }
         // What somebody waits for is no guess.
         let options = OnboardOptions { class: options.class.min(Class::Background), ..options };
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.onboard_deadline));
-        let layers = inner.stack(stack).layers;
+        let layers = inner.group(group).layers;
         let counted = if options.layers.is_some() { layers } else { 0 };
-        let key = self.onboardings.insert(Onboarding::new(stack, counted, beyond.len(), due));
+        let key = self.onboardings.insert(Onboarding::new(group, counted, beyond.len(), due));
         let blocks = beyond.len();
         let mut beyond = beyond.into_iter();
         let mut shares = Shares::default();
         for found in beyond.by_ref() {
-            let wanted = self.want(inner, stack, key, found, options, tenant);
+            let wanted = self.want(inner, group, key, found, options, tenant);
             if wanted.is_some() && !self.has_share(inner, there, key, &mut shares) {
                 // It would wait for blocks of its own.
-                inner.counts.notices.raise(Notice::Quota, About::of(stack, tenant));
+                inner.counts.notices.raise(Notice::Quota, About::of(group, tenant));
                 self.cut_off(inner, key, Cause::Quota);
                 break;
             }
@@ -46,10 +47,10 @@ impl Traffic {
                 Some(Some(flight)) => {
                     // Of one tenant: of more only where hashes are not salted.
                     let tenant = self.ups[flight].tenant();
-                    let same = |of: &&mut Want| (of.group(), of.tenant()) == (stack, tenant);
+                    let same = |of: &&mut Want| (of.group(), of.tenant()) == (group, tenant);
                     let added = wants.parts.iter_mut().rev().find(same).is_some_and(|of| of.add(flight));
                     if !added {
-                        wants.parts.push(Want::of_transfer((stack, tenant), flight, blocks));
+                        wants.parts.push(Want::of_transfer((group, tenant), flight, blocks));
                     }
                 }
                 Some(None) => self.note_joined(key, wants),
@@ -61,7 +62,7 @@ impl Traffic {
             }
         }
         for found in beyond.rev() {
-            self.release_found(inner, stack, found);
+            self.release_found(inner, group, found);
         }
         if !self.onboardings[key].is_done() {
             self.due(due, Waits::Onboarding(key));
@@ -72,7 +73,7 @@ impl Traffic {
     /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may have it too.
     fn has_share(&self, inner: &Inner, there: &[BlockRef], key: u32, shares: &mut Shares) -> bool {
         let of = &self.onboardings[key];
-        let owners = &inner.stack(of.group()).device.owners;
+        let owners = &inner.group(of.group()).device.owners;
         let Some(last) = of.progress().next_back() else { return true };
         let tenant = match last {
             Progress::Here(block) => owners.owner(block.id),
@@ -98,13 +99,13 @@ impl Traffic {
     fn want(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         key: u32,
         found: Found,
         options: OnboardOptions,
         tenant: TenantId,
     ) -> Option<Option<u32>> {
-        let (Name { hash, .. }, of) = (found.name, inner.stack(stack));
+        let (Name { hash, .. }, of) = (found.name, inner.group(group));
         let layers = of.layers;
         let source = match found.place {
             Place::Device(block) => {
@@ -117,9 +118,9 @@ impl Traffic {
         };
         let index = self.onboardings[key].len() as u32;
         let link = Link { onboarding: key, index };
-        if let Some(flight) = self.ups.find((stack, hash)) {
+        if let Some(flight) = self.ups.find((group, hash)) {
             if self.is_purging(self.ups[flight].tenant()) {
-                source.into_iter().for_each(|source| self.put_down(inner, stack, source));
+                source.into_iter().for_each(|source| self.put_down(inner, group, source));
                 return None;
             }
             self.promote(inner, flight, options.class);
@@ -132,7 +133,7 @@ impl Traffic {
         }
         let there = of.device.pool.lookup_ref(hash).filter(|block| {
             // Bytes that are there are not exchanged for what a pass is still to write.
-            let unwritten = source.is_some() && self.unwritten.iteration(stack, block.id).is_some();
+            let unwritten = source.is_some() && self.unwritten.iteration(group, block.id).is_some();
             if unwritten {
                 of.device.release(*block, inner.now());
             }
@@ -145,7 +146,7 @@ impl Traffic {
         }
         let source = match source {
             Some(source) => source,
-            None => match self.find_at_rest(inner, stack, hash)? {
+            None => match self.find_at_rest(inner, group, hash)? {
                 Place::Device(block) => {
                     self.onboardings[key].here(block);
                     return Some(None);
@@ -155,14 +156,14 @@ impl Traffic {
                 Place::Pending => return None,
             },
         };
-        let tenant = self.owner_of(inner, stack, source, tenant);
+        let tenant = self.owner_of(inner, group, source, tenant);
         if self.is_purging(tenant) {
-            self.put_down(inner, stack, source);
+            self.put_down(inner, group, source);
             return None;
         }
         let step = options.layers.unwrap_or(layers).max(1);
         let (whose, serial) = ((options.class, options.request), self.serial());
-        let up = Up::new((stack, found.name), source, tenant, whose, step, serial);
+        let up = Up::new((group, found.name), source, tenant, whose, step, serial);
         let flight = self.ups.insert(up);
         inner.entered(1);
         self.join(key, flight, layers);
@@ -170,12 +171,12 @@ impl Traffic {
     }
 
     /// Whose a block is that comes up: its owner's below; one of nobody's is from now on of who asks for it.
-    pub(crate) fn owner_of(&self, inner: &Inner, stack: u16, source: Source, asks: TenantId) -> TenantId {
+    pub(crate) fn owner_of(&self, inner: &Inner, group: GroupId, source: Source, asks: TenantId) -> TenantId {
         let (tier, block) = match source {
             Source::Host(block) => (Tier::Host, block),
             Source::Disk(block, _) => (Tier::Disk, block),
         };
-        let Some(owners) = inner.stack(stack).owners(tier) else { return asks };
+        let Some(owners) = inner.group(group).owners(tier) else { return asks };
         // Who is being purged gets nothing more.
         if !self.is_purging(asks) {
             owners.claim(block.id, asks);
@@ -190,9 +191,9 @@ impl Traffic {
     pub(crate) fn promote(&mut self, inner: &Inner, flight: u32, class: Class) {
         let Some(up) = self.ups.get_mut(flight) else { return };
         if let Some(before) = up.promote(class) {
-            let (at, aside, stack) = (up.at(), up.waits_for_queue(), up.group());
+            let (at, aside, group) = (up.at(), up.waits_for_queue(), up.group());
             // What hurries may have left it out as a guess.
-            self.groups[stack].queue.note_change();
+            self.groups[group].queue.note_change();
             self.guess_over(before, flight);
             self.wait_no_more(flight);
             if let At::Queued(path, ticket) = at {
@@ -203,24 +204,29 @@ impl Traffic {
         }
     }
 
-    fn find_at_rest(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
-        self.find_going_down(inner, stack, hash).or_else(|| inner.stack(stack).find_below(hash))
+    fn find_at_rest(&mut self, inner: &Inner, group: GroupId, hash: SequenceHash) -> Option<Place> {
+        self.find_going_down(inner, group, hash).or_else(|| inner.group(group).find_below(hash))
     }
 
     /// A block that is on its way down, turned back.
-    pub(crate) fn find_going_down(&mut self, inner: &Inner, stack: u16, hash: SequenceHash) -> Option<Place> {
-        let flight = self.downs.find((stack, hash))?;
+    pub(crate) fn find_going_down(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        hash: SequenceHash,
+    ) -> Option<Place> {
+        let flight = self.downs.find((group, hash))?;
         match self.turn_back(inner, flight)? {
             (Tier::Device, block) => Some(Place::Device(block)),
             (_, block) => Some(Place::Host(block)),
         }
     }
 
-    fn release_found(&mut self, inner: &Inner, stack: u16, found: Found) {
+    fn release_found(&mut self, inner: &Inner, group: GroupId, found: Found) {
         match found.place {
-            Place::Device(block) => inner.stack(stack).device.release(block, inner.now()),
-            Place::Host(block) => self.put_down(inner, stack, Source::Host(block)),
-            Place::Disk(block) => self.put_down(inner, stack, Source::Disk(block, None)),
+            Place::Device(block) => inner.group(group).device.release(block, inner.now()),
+            Place::Host(block) => self.put_down(inner, group, Source::Host(block)),
+            Place::Disk(block) => self.put_down(inner, group, Source::Disk(block, None)),
             Place::Pending => {}
         }
     }

@@ -101,7 +101,7 @@ impl Traffic {
         self.unwant(inner, Link { onboarding: key, index: last as u32 }, Cause::Cancelled);
         self.onboardings[key].fail(last, cause);
         if let Some(Progress::Here(block)) = progress {
-            inner.stack(self.onboardings[key].group()).device.release(block, inner.now());
+            inner.group(self.onboardings[key].group()).device.release(block, inner.now());
         }
     }
 
@@ -162,7 +162,7 @@ impl Traffic {
         let group = of.group();
         let Remains { run, beyond, spent } = of.end();
         for block in beyond.into_iter().rev() {
-            inner.stack(group).device.release(block, inner.now());
+            inner.group(group).device.release(block, inner.now());
         }
         spent.into_iter().for_each(|source| self.put_down(inner, group, source));
         Ended { run, failed }

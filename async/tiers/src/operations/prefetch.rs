@@ -12,6 +12,7 @@
 //! - I2: it waits for nothing: no free block, and no victim that is free at once, and it is put off.
 
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::{Guess, Left, Source, Traffic, Up};
 use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, SequenceHash, TenantId};
@@ -22,7 +23,7 @@ impl Traffic {
     pub(crate) fn hint(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         hashes: &[SequenceHash],
         tenant: TenantId,
     ) -> u64 {
@@ -31,30 +32,30 @@ impl Traffic {
             return number;
         }
         // More than the device has cannot be there at a time; nor is a hint to keep more memory than that.
-        let most = hashes.len().min(inner.stack(stack).device.pool.capacity());
+        let most = hashes.len().min(inner.group(group).device.pool.capacity());
         inner.counts.hint_cut(hashes.len() - most);
         let hashes = &hashes[..most];
         // What the device has of it must not be what leaves for the rest; it is used when it is asked for.
         let mut there = Vec::with_capacity(hashes.len());
-        let next = inner.stack(stack).device.pool.touch_refs(hashes, &mut there);
+        let next = inner.group(group).device.pool.touch_refs(hashes, &mut there);
         for block in there.into_iter().rev() {
-            inner.stack(stack).device.release(block, inner.now());
+            inner.group(group).device.release(block, inner.now());
         }
-        self.guesses.hint((number, stack, tenant), hashes, next, inner.rules.prefetch_hints as usize);
+        self.guesses.hint((number, group, tenant), hashes, next, inner.rules.prefetch_hints as usize);
         number
     }
 
     /// A victim of the device that was used often: from when it is below it may come up again.
-    pub(crate) fn note_leaving(&mut self, inner: &Inner, stack: u16, name: Name) {
-        match self.downs.find((stack, name.hash)).and_then(|key| self.downs.get_mut(key)) {
+    pub(crate) fn note_leaving(&mut self, inner: &Inner, group: GroupId, name: Name) {
+        match self.downs.find((group, name.hash)).and_then(|key| self.downs.get_mut(key)) {
             Some(down) => down.note_hot(),
-            None => self.note_hot(inner, stack, name),
+            None => self.note_hot(inner, group, name),
         }
     }
 
     /// One that is below.
-    pub(crate) fn note_hot(&mut self, inner: &Inner, stack: u16, name: Name) {
-        self.guesses.note_hot(stack, name, inner.rules.prefetch_hints as usize);
+    pub(crate) fn note_hot(&mut self, inner: &Inner, group: GroupId, name: Name) {
+        self.guesses.note_hot(group, name, inner.rules.prefetch_hints as usize);
     }
 
     pub(crate) fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
@@ -80,7 +81,7 @@ impl Traffic {
     /// Begins what there is room for.
     pub(crate) fn serve_guesses(&mut self, inner: &Inner) {
         while self.may_guess(inner) {
-            let there = |group, hash| inner.stack(group).device.pool.contains(hash);
+            let there = |group, hash| inner.group(group).device.pool.contains(hash);
             let Some(guess) = self.guesses.next_hint(there) else { break };
             if !self.guess(inner, guess, true) {
                 return;
@@ -89,7 +90,7 @@ impl Traffic {
         }
         while self.may_guess(inner) {
             let Some((group, name)) = self.guesses.last_hot() else { return };
-            let is_free = inner.stack(group).device.pool.free() > 0;
+            let is_free = inner.group(group).device.pool.free() > 0;
             if !is_free && !self.is_next_cold(inner, group) {
                 return;
             }
@@ -100,9 +101,9 @@ impl Traffic {
 
     /// Whether the device's next victim is worth less than one that is hot: it is not, and leaves without a copy. So what leaves for a hot
     /// one never comes back for its sake.
-    fn is_next_cold(&mut self, inner: &Inner, stack: u16) -> bool {
-        let of = inner.stack(stack);
-        if self.groups[stack].on_their_way.device_victims() > 0 {
+    fn is_next_cold(&mut self, inner: &Inner, group: GroupId) -> bool {
+        let of = inner.group(group);
+        if self.groups[group].on_their_way.device_victims() > 0 {
             return false;
         }
         let next = self.scratch.next_victim(&of.device.pool);
@@ -119,11 +120,11 @@ impl Traffic {
 
     /// Begins a flight. False: there is no block for it now (I2). A block that is nowhere ends its hint: what is behind it is of no use.
     fn guess(&mut self, inner: &Inner, guess: Guess, may_evict: bool) -> bool {
-        let Guess { group: stack, tenant, hint: request, name } = guess;
-        if self.ups.has((stack, name.hash)) || self.downs.has((stack, name.hash)) {
+        let Guess { group, tenant, hint: request, name } = guess;
+        if self.ups.has((group, name.hash)) || self.downs.has((group, name.hash)) {
             return true;
         }
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         // One that is hot may have come up for somebody.
         if of.device.pool.contains(name.hash) {
             return true;
@@ -134,20 +135,20 @@ impl Traffic {
             self.guesses.end_hint(request);
             return true;
         };
-        let tenant = self.owner_of(inner, stack, source, tenant);
+        let tenant = self.owner_of(inner, group, source, tenant);
         // A guess displaces none of the tenant's own.
         if self.is_purging(tenant) || !of.device.owners.take(tenant, 1) {
-            self.put_down(inner, stack, source);
+            self.put_down(inner, group, source);
             self.guesses.end_hint(request);
             return true;
         }
-        let Some(device) = self.spare_block(inner, stack, may_evict) else {
+        let Some(device) = self.spare_block(inner, group, may_evict) else {
             of.device.owners.give(tenant, 1);
-            self.put_down(inner, stack, source);
+            self.put_down(inner, group, source);
             return false;
         };
         let serial = self.serial();
-        let up = Up::new((stack, name), source, tenant, (Class::Prefetch, request), of.layers, serial);
+        let up = Up::new((group, name), source, tenant, (Class::Prefetch, request), of.layers, serial);
         let key = self.ups.insert(up);
         inner.entered(1);
         self.guesses.begin(key);
@@ -156,14 +157,14 @@ impl Traffic {
     }
 
     /// A block of the device that nobody waits for.
-    fn spare_block(&mut self, inner: &Inner, stack: u16, may_evict: bool) -> Option<BlockId> {
-        let pool = &inner.stack(stack).device.pool;
+    fn spare_block(&mut self, inner: &Inner, group: GroupId, may_evict: bool) -> Option<BlockId> {
+        let pool = &inner.group(group).device.pool;
         let free = self.scratch.one_free(pool);
         if free.is_some() {
             return free;
         }
         // One that is on its way out will do, when it is out.
-        if !may_evict || self.groups[stack].on_their_way.device_victims() > 0 {
+        if !may_evict || self.groups[group].on_their_way.device_victims() > 0 {
             return None;
         }
         let mut victims = self.scratch.lend_victims();
@@ -171,8 +172,8 @@ impl Traffic {
         let victim = victims.pop();
         self.scratch.return_victims(victims);
         let (block, hash) = victim?;
-        let name = inner.stack(stack).device.name(block, hash);
-        match self.victim(inner, stack, block, name, Class::Prefetch) {
+        let name = inner.group(group).device.name(block, hash);
+        match self.victim(inner, group, block, name, Class::Prefetch) {
             Left::Free(block) => Some(block),
             Left::Soon => None,
         }

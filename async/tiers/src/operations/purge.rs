@@ -7,8 +7,9 @@
 //!   (`look_again`), once more after a look that found one between two states, and before the purge is over; not each time that it is told.
 //! - I3: the purge ends with its task, however that ends; or its tenant would have nothing for ever.
 
+use crate::engine::group_tiers::give_up_slot;
 use crate::engine::inner::Inner;
-use crate::engine::stack::give_up_slot;
+use crate::state::GroupId;
 use crate::state::{Down, Erased, Piece, Traffic, Work};
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, TenantId};
@@ -18,10 +19,10 @@ impl Traffic {
     pub(crate) fn put_back(&mut self, inner: &Inner, tenant: TenantId, erased: Erased) {
         self.purges.erased(tenant);
         for piece in erased.failed {
-            if let Piece::Disk(stack, slot) = piece
-                && inner.stack(stack).disk.as_ref().is_some_and(|disk| disk.is_lost(slot))
+            if let Piece::Disk(group, slot) = piece
+                && inner.group(group).disk.as_ref().is_some_and(|disk| disk.is_lost(slot))
             {
-                inner.stack(stack).disk_owners.hand_over(slot, TenantId::NOBODY);
+                inner.group(group).disk_owners.hand_over(slot, TenantId::NOBODY);
                 self.note_lost(tenant);
                 continue;
             }
@@ -30,11 +31,11 @@ impl Traffic {
         }
         for piece in erased.free {
             match piece {
-                Piece::Device(stack, block) => self.freed(inner, stack, block),
-                Piece::Host(stack, block) => self.freed_host(inner, stack, block),
-                Piece::Staged(stack, block) => self.groups[stack].staging.give(block),
-                Piece::Disk(stack, slot) => {
-                    let of = inner.stack(stack);
+                Piece::Device(group, block) => self.freed(inner, group, block),
+                Piece::Host(group, block) => self.freed_host(inner, group, block),
+                Piece::Staged(group, block) => self.groups[group].staging.give(block),
+                Piece::Disk(group, slot) => {
+                    let of = inner.group(group);
                     give_up_slot(&mut self.out, of, Some(slot));
                 }
             }
@@ -59,20 +60,20 @@ impl Traffic {
     }
 
     /// A block of the device that was a tenant's is free, unless a purge has it.
-    pub(crate) fn freed_by(&mut self, inner: &Inner, stack: u16, tenant: TenantId, block: BlockId) {
-        if !self.hand_to_purge(tenant, Piece::Device(stack, block)) {
-            self.freed(inner, stack, block);
+    pub(crate) fn freed_by(&mut self, inner: &Inner, group: GroupId, tenant: TenantId, block: BlockId) {
+        if !self.hand_to_purge(tenant, Piece::Device(group, block)) {
+            self.freed(inner, group, block);
         }
     }
 
     /// The same of host memory.
-    pub(crate) fn freed_host_by(&mut self, inner: &Inner, stack: u16, tenant: TenantId, block: u32) {
-        let piece = match inner.stack(stack).host {
-            Some(_) => Piece::Host(stack, block),
-            None => Piece::Staged(stack, block),
+    pub(crate) fn freed_host_by(&mut self, inner: &Inner, group: GroupId, tenant: TenantId, block: u32) {
+        let piece = match inner.group(group).host {
+            Some(_) => Piece::Host(group, block),
+            None => Piece::Staged(group, block),
         };
         if !self.hand_to_purge(tenant, piece) {
-            self.freed_host(inner, stack, block);
+            self.freed_host(inner, group, block);
         }
     }
 
@@ -86,8 +87,8 @@ impl Traffic {
         let ups = self.ups.keys_of(|up| up.tenant() == tenant);
         let downs = self.downs.keys_of(|down| down.tenant() == tenant);
         let in_flight = ups.len() + downs.len();
-        for stack in self.groups.numbers() {
-            self.dismiss(inner, stack, tenant);
+        for group in self.groups.numbers() {
+            self.dismiss(inner, group, tenant);
         }
         for key in ups {
             let Some(at) = self.ups.get(key).map(|up| up.at()) else { continue };
@@ -97,8 +98,8 @@ impl Traffic {
         }
         for key in downs {
             let Some(down) = self.downs.get(key) else { continue };
-            let (at, stack) = (down.at(), down.group());
-            self.groups[stack].waiting_for_host.remove(key);
+            let (at, group) = (down.at(), down.group());
+            self.groups[group].waiting_for_host.remove(key);
             if self.recall(at) {
                 self.down_failed(inner, key, cancelled);
             }
@@ -112,12 +113,12 @@ impl Traffic {
             |down: &Down| down.slot_was() == tenant && down.tenant() != tenant && down.unwritten().is_some();
         for key in self.downs.keys_of(has) {
             let Some(down) = self.downs.get_mut(key) else { continue };
-            let (at, stack, other) = (down.at(), down.group(), down.tenant());
+            let (at, group, other) = (down.at(), down.group(), down.tenant());
             let slot = down.gives_slot_up();
-            self.slot_left(inner, stack, slot, tenant);
+            self.slot_left(inner, group, slot, tenant);
             // One that moves to the staging ends there.
             if !self.give_slot(inner, key, other) && self.recall(at) {
-                self.groups[stack].waiting_for_host.remove(key);
+                self.groups[group].waiting_for_host.remove(key);
                 self.without_slot(inner, key);
             }
         }
@@ -132,12 +133,12 @@ impl Traffic {
     }
 
     /// A slot that a flight has not written, with a block that was a tenant's: the purge's, if there is one, or free when that is forgotten.
-    pub(crate) fn slot_left(&mut self, inner: &Inner, stack: u16, slot: Option<BlockId>, was: TenantId) {
-        let of = inner.stack(stack);
+    pub(crate) fn slot_left(&mut self, inner: &Inner, group: GroupId, slot: Option<BlockId>, was: TenantId) {
+        let of = inner.group(group);
         match slot.filter(|_| self.is_purging(was)) {
             Some(slot) => {
                 of.disk_owners.hand_over(slot, TenantId::NOBODY);
-                self.hand_to_purge(was, Piece::Disk(stack, slot));
+                self.hand_to_purge(was, Piece::Disk(group, slot));
             }
             None => give_up_slot(&mut self.out, of, slot),
         }

@@ -22,22 +22,22 @@ impl Traffic {
 
     /// What a flight up has had.
     pub(crate) fn park_ends_up(&mut self, inner: &Inner, up: &Up) {
-        let stack = up.group();
+        let group = up.group();
         if let Some(device) = up.device() {
-            self.park_piece(up.tenant(), Piece::Device(stack, device), false);
+            self.park_piece(up.tenant(), Piece::Device(group, device), false);
         }
         match up.source() {
             Source::Host(block) => {
-                let owners = inner.stack(stack).owners(Tier::Host);
+                let owners = inner.group(group).owners(Tier::Host);
                 let tenant = owners.map_or(TenantId::NOBODY, |owners| owners.owner(block.id));
-                self.park_piece(tenant, Piece::Host(stack, block.id.0), true);
+                self.park_piece(tenant, Piece::Host(group, block.id.0), true);
                 // A purge need not wait for it any more.
                 owners.iter().for_each(|owners| owners.stir(block.id));
             }
             Source::Disk(_, staged) => {
-                self.put_down(inner, stack, up.source());
+                self.put_down(inner, group, up.source());
                 if let Some(staged) = staged {
-                    self.park_piece(up.tenant(), Piece::Staged(stack, staged), false);
+                    self.park_piece(up.tenant(), Piece::Staged(group, staged), false);
                 }
             }
         }
@@ -45,16 +45,16 @@ impl Traffic {
 
     /// What a flight down from the device has had.
     pub(crate) fn park_ends_down(&mut self, inner: &Inner, down: &Down) {
-        let (stack, tenant) = (down.group(), down.tenant());
+        let (group, tenant) = (down.group(), down.tenant());
         let registered = !down.is_victim();
-        self.park_piece(tenant, Piece::Device(stack, down.source().id()), registered);
+        self.park_piece(tenant, Piece::Device(group, down.source().id()), registered);
         if registered {
-            inner.stack(stack).device.owners.stir(down.source().id());
+            inner.group(group).device.owners.stir(down.source().id());
         }
         if let Some(host) = down.host() {
-            let piece = match inner.stack(stack).host {
-                Some(_) => Piece::Host(stack, host),
-                None => Piece::Staged(stack, host),
+            let piece = match inner.group(group).host {
+                Some(_) => Piece::Host(group, host),
+                None => Piece::Staged(group, host),
             };
             self.park_piece(tenant, piece, false);
         }

@@ -26,8 +26,9 @@
 #[cfg(test)]
 mod tests;
 
+use crate::engine::group_tiers::{Books, GroupTiers};
 use crate::engine::inner::Inner;
-use crate::engine::stack::{Books, Stack};
+use crate::state::GroupId;
 use crate::state::{Down, Left, OwnLooks, Piece, State, Traffic};
 use crate::tier::Tier;
 use crate::transfer::Class;
@@ -114,11 +115,11 @@ impl Traffic {
     fn own_that_leave(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         tenant: TenantId,
         need: usize,
     ) -> Option<Leaving> {
-        let books = &inner.stack(stack).device;
+        let books = &inner.group(group).device;
         let limit = books.owners.limit(tenant).unwrap_or(usize::MAX);
         let short = (books.owners.used(tenant) + need).saturating_sub(limit);
         if need > limit {
@@ -128,73 +129,85 @@ impl Traffic {
             return Some(Leaving::default());
         }
         let is_own = |block| books.owners.owner(block) == tenant;
-        let looks = self.groups[stack].own_looks.of(Tier::Device, tenant);
+        let looks = self.groups[group].own_looks.of(Tier::Device, tenant);
         let mut blocks = own_victims(looks, &books.pool, |block| books.owners.owner(block), tenant, short);
-        let kept = self.kept_by_choice(inner, stack, short - blocks.len(), is_own);
+        let kept = self.kept_by_choice(inner, group, short - blocks.len(), is_own);
         blocks.extend(kept.iter().map(|(_, block)| *block));
         let mut copies: Vec<u32> = kept.iter().map(|(key, _)| *key).collect();
         copies.sort_unstable();
         let others = |key, down: &Down| down.tenant() == tenant && copies.binary_search(&key).is_err();
-        if blocks.len() < short && books.links() && !self.is_copying(inner, stack, others) {
+        if blocks.len() < short && books.links() && !self.is_copying(inner, group, others) {
             add_parents(books, tenant, short, &mut blocks);
         }
         (blocks.len() == short).then_some(Leaving { blocks, copies })
     }
 
     /// Whether a tenant can have credits of the device, by its own victims, if need be: as things are now.
-    pub(crate) fn has_credits(&mut self, inner: &Inner, stack: u16, tenant: TenantId, need: usize) -> bool {
-        self.own_that_leave(inner, stack, tenant, need).is_some()
+    pub(crate) fn has_credits(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        tenant: TenantId,
+        need: usize,
+    ) -> bool {
+        self.own_that_leave(inner, group, tenant, need).is_some()
     }
 
     /// Takes credits of the device for a tenant, for blocks that its own victims make room for, if need be.
     pub(crate) fn take_credits(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         tenant: TenantId,
         need: usize,
         class: Class,
     ) -> bool {
-        let books = &inner.stack(stack).device;
+        let books = &inner.group(group).device;
         loop {
             if books.owners.take(tenant, need) {
                 return true;
             }
-            let Some(own) = self.own_that_leave(inner, stack, tenant, need) else { return false };
-            self.call_off(inner, stack, &own.copies);
+            let Some(own) = self.own_that_leave(inner, group, tenant, need) else { return false };
+            self.call_off(inner, group, &own.copies);
             for block in own.blocks {
                 // Used meanwhile: then it is found no more, and others are looked for.
                 let Ok(victim) = books.pool.evict_this(block) else { continue };
                 let name = books.name(victim.id(), victim.hash());
                 let block = victim.into_mutable().into_id();
-                if let Left::Free(block) = self.victim(inner, stack, block, name, class) {
-                    self.freed(inner, stack, block);
+                if let Left::Free(block) = self.victim(inner, group, block, name, class) {
+                    self.freed(inner, group, block);
                 }
             }
         }
     }
 
     /// A credit of the host for a copy; at the quota the tenant's next victim there makes room.
-    pub(crate) fn host_credit(&mut self, inner: &Inner, stack: u16, tenant: TenantId, class: Class) -> bool {
-        let Some(host) = &inner.stack(stack).host else { return true };
+    pub(crate) fn host_credit(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        tenant: TenantId,
+        class: Class,
+    ) -> bool {
+        let Some(host) = &inner.group(group).host else { return true };
         loop {
             if host.owners.take(tenant, 1) {
                 return true;
             }
             let state = state_in_host(host, tenant);
-            let looks = self.groups[stack].own_looks.of(Tier::Host, tenant);
+            let looks = self.groups[group].own_looks.of(Tier::Host, tenant);
             let owner = |block| host.owners.owner(block);
             let Some(block) = next_own_victim(looks, &host.pool, owner, tenant, state) else { return false };
             // Used meanwhile: then it is found no more.
             let Ok(victim) = host.pool.evict_this(block) else { continue };
             let name = host.name(victim.id(), victim.hash());
             let block = victim.into_mutable().into_id();
-            self.host_left(inner, stack, block, name, class);
+            self.host_left(inner, group, block, name, class);
         }
     }
 
     /// A slot of the disk for a copy of a tenant's block, whose credit goes with it; and whose block is there still.
-    pub(crate) fn slot_of(&mut self, of: &Stack, tenant: TenantId) -> Option<(BlockId, TenantId)> {
+    pub(crate) fn slot_of(&mut self, of: &GroupTiers, tenant: TenantId) -> Option<(BlockId, TenantId)> {
         let (disk, owners) = (of.disk.as_ref()?, &of.disk_owners);
         // Slots of a lost volume leave the pool without a word, now and then: at once they count for nobody.
         if owners.hear_of(disk.losses()) {
@@ -223,8 +236,8 @@ impl Traffic {
 
     /// A slot for a flight that has none any more. False: there is none.
     pub(crate) fn give_slot(&mut self, inner: &Inner, key: u32, tenant: TenantId) -> bool {
-        let Some(stack) = self.downs.get(key).map(|down| down.group()) else { return false };
-        let Some((slot, was)) = self.slot_of(inner.stack(stack), tenant) else { return false };
+        let Some(group) = self.downs.get(key).map(|down| down.group()) else { return false };
+        let Some((slot, was)) = self.slot_of(inner.group(group), tenant) else { return false };
         self.downs[key].gets_slot(slot, was);
         true
     }
@@ -232,17 +245,17 @@ impl Traffic {
 
 impl Traffic {
     /// Whether a tenant has credits of the host, and all are in use, by what may leave later.
-    pub(crate) fn waits_for_host_credit(&self, inner: &Inner, stack: u16, tenant: TenantId) -> bool {
-        let Some(host) = &inner.stack(stack).host else { return false };
-        let looks = self.groups[stack].own_looks.known(Tier::Host, tenant);
+    pub(crate) fn waits_for_host_credit(&self, inner: &Inner, group: GroupId, tenant: TenantId) -> bool {
+        let Some(host) = &inner.group(group).host else { return false };
+        let looks = self.groups[group].own_looks.known(Tier::Host, tenant);
         let vain = looks.is_some_and(|looks| looks.was_vain(state_in_host(host, tenant)));
         vain && host.owners.limit(tenant) != Some(0)
     }
 
     /// A block of the host that was evicted: down to the disk, or free.
-    fn host_left(&mut self, inner: &Inner, stack: u16, block: BlockId, name: Name, class: Class) {
-        if self.sink_or_drop(inner, stack, block, name, class).is_none() {
-            self.freed_host(inner, stack, block.0);
+    fn host_left(&mut self, inner: &Inner, group: GroupId, block: BlockId, name: Name, class: Class) {
+        if self.sink_or_drop(inner, group, block, name, class).is_none() {
+            self.freed_host(inner, group, block.0);
         }
     }
 }

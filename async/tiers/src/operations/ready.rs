@@ -18,8 +18,9 @@
 //! - I3: a look goes on where the one before it has stopped, and begins anew at most once in two windows; between two iterations it is of twice
 //!   what is lacking, and a part.
 
+use crate::engine::group_tiers::{Books, books_of, is_below};
 use crate::engine::inner::Inner;
-use crate::engine::stack::{Books, books_of, is_below};
+use crate::state::GroupId;
 use crate::state::{LOOK, Looks, ReadyBlock, Traffic};
 use crate::tier::Tier;
 use crate::transfer::Class;
@@ -54,40 +55,40 @@ impl Traffic {
     pub(crate) fn make_ready(
         &mut self,
         inner: &Inner,
-        (stack, tier): (u16, Tier),
+        (group, tier): (GroupId, Tier),
         books: &Books,
         window: usize,
     ) {
         let now = inner.now();
-        let mut ready = std::mem::take(&mut self.looks_of((stack, tier)).ready);
+        let mut ready = std::mem::take(&mut self.looks_of((group, tier)).ready);
         ready.sweep(|entry| {
             // A copy may have been called off, or what it has made may be gone again.
             let is_ready = |hash| {
                 books.pool.is_leased(entry.block)
-                    || self.leaves_free(inner, (stack, tier), entry.block.id, hash)
+                    || self.leaves_free(inner, (group, tier), entry.block.id, hash)
             };
             still(books, entry, now).is_some_and(is_ready)
         });
-        self.looks_of((stack, tier)).ready = ready;
-        let looks = self.looks_of((stack, tier));
+        self.looks_of((group, tier)).ready = ready;
+        let looks = self.looks_of((group, tier));
         if looks.passed >= 2 * window {
             // What has become worth least since is found from the beginning.
             (looks.seen, looks.passed) = (VictimsSeen::default(), 0);
         }
         let mut left = LOOK.min(2 * window.saturating_sub(looks.ready.len()) + PART);
         let mut next = self.scratch.lend_next_victims();
-        while left >= PART && self.looks_of((stack, tier)).ready.len() < window {
-            let looks = self.looks_of((stack, tier));
+        while left >= PART && self.looks_of((group, tier)).ready.len() < window {
+            let looks = self.looks_of((group, tier));
             let before = looks.seen;
             books.pool.victims_behind(&mut looks.seen, PART, &mut next);
             let shown = next.len();
             let mut is_wanted = true;
             for (block, hash) in next.drain(..) {
                 is_wanted = is_wanted
-                    && self.looks_of((stack, tier)).ready.len() < window
-                    && self.make_one_ready(inner, (stack, tier), block, hash, now);
+                    && self.looks_of((group, tier)).ready.len() < window
+                    && self.make_one_ready(inner, (group, tier), block, hash, now);
             }
-            let looks = self.looks_of((stack, tier));
+            let looks = self.looks_of((group, tier));
             if !is_wanted {
                 // The next look is to come to those that were left.
                 looks.seen = before;
@@ -106,7 +107,7 @@ impl Traffic {
     fn make_one_ready(
         &mut self,
         inner: &Inner,
-        of: (u16, Tier),
+        of: (GroupId, Tier),
         block: BlockRef,
         hash: SequenceHash,
         now: u64,
@@ -114,7 +115,7 @@ impl Traffic {
         if self.looks_of(of).ready.has(block) {
             return true;
         }
-        let books = books_of(inner.stack(of.0), of.1);
+        let books = books_of(inner.group(of.0), of.1);
         let used = books.ages.used(block.id, now);
         // What was copied once is not copied again and again, where the tier below soon lets go of it.
         let again = books.ages.is_clean(block);
@@ -131,11 +132,11 @@ impl Traffic {
     pub(crate) fn take_ready(
         &mut self,
         inner: &Inner,
-        of: (u16, Tier),
+        of: (GroupId, Tier),
         wanted: usize,
         victims: &mut Vec<(BlockId, SequenceHash)>,
     ) -> usize {
-        let (books, now) = (books_of(inner.stack(of.0), of.1), inner.now());
+        let (books, now) = (books_of(inner.group(of.0), of.1), inner.now());
         let (mut taken, mut late) = (0, 0);
         let highest = self.highest(books, of);
         while taken < wanted
@@ -162,11 +163,11 @@ impl Traffic {
     }
 
     /// How many of those that are ready could be taken, of so many.
-    pub(crate) fn count_ready(&mut self, inner: &Inner, of: (u16, Tier), most: usize) -> usize {
-        let (books, now) = (books_of(inner.stack(of.0), of.1), inner.now());
+    pub(crate) fn count_ready(&mut self, inner: &Inner, of: (GroupId, Tier), most: usize) -> usize {
+        let (books, now) = (books_of(inner.group(of.0), of.1), inner.now());
         let (mut ready, mut late) = (0, 0);
         let highest = self.highest(books, of);
-        for entry in self.looks[of.0 as usize][of.1 as usize].ready.iter() {
+        for entry in self.looks[of.0.index()][of.1 as usize].ready.iter() {
             match self.how(inner, of, entry, (now, late > 0, highest)) {
                 How::Ready(_) => ready += 1,
                 How::Late => late += 1,
@@ -184,11 +185,11 @@ impl Traffic {
     fn how(
         &self,
         inner: &Inner,
-        of: (u16, Tier),
+        of: (GroupId, Tier),
         entry: ReadyBlock,
         (now, behind_late, highest): (u64, bool, Option<Priority>),
     ) -> How {
-        let books = books_of(inner.stack(of.0), of.1);
+        let books = books_of(inner.group(of.0), of.1);
         let Some(hash) = still(books, entry, now) else { return How::Gone };
         let is_parent = || books.pool.has_children(entry.block);
         if highest.is_some_and(|highest| books.class(entry.block.id) > highest) {
@@ -203,7 +204,7 @@ impl Traffic {
     }
 
     /// The class of the policy's next victim, where there are several.
-    fn highest(&mut self, books: &Books, of: (u16, Tier)) -> Option<Priority> {
+    fn highest(&mut self, books: &Books, of: (GroupId, Tier)) -> Option<Priority> {
         if books.are_of_one_class() || self.looks_of(of).ready.is_empty() {
             return None;
         }
@@ -211,19 +212,19 @@ impl Traffic {
         next.map(|(block, _)| books.class(block.id))
     }
 
-    fn looks_of(&mut self, (stack, tier): (u16, Tier)) -> &mut Looks {
-        &mut self.looks[stack as usize][tier as usize]
+    fn looks_of(&mut self, (group, tier): (GroupId, Tier)) -> &mut Looks {
+        &mut self.looks[group.index()][tier as usize]
     }
 
     /// Whether it leaves without a copy: it has one, or is not worth it.
     fn leaves_free(
         &self,
         inner: &Inner,
-        (stack, tier): (u16, Tier),
+        (group, tier): (GroupId, Tier),
         block: BlockId,
         hash: SequenceHash,
     ) -> bool {
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         is_below(of, tier, hash)
             || tier == Tier::Device && !inner.rules.keeps(of.device.ages.used_again(block))
     }

@@ -8,9 +8,10 @@
 //! Victims of the device may have the last free blocks of the host tier, its headroom; copies by choice leave them. It is kept free ahead of
 //! need where there is a disk: where there is none, a victim of the host costs nothing. Who waits here: `waiting_for_host.rs`.
 
+use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::engine::stack::Stack;
+use crate::state::GroupId;
 use crate::state::{Cargo, Have, Piece, Slot, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
@@ -23,7 +24,7 @@ impl Traffic {
     pub(crate) fn disk_slot(
         &mut self,
         inner: &Inner,
-        of: &Stack,
+        of: &GroupTiers,
         name: Name,
         from: Tier,
         source: Have,
@@ -44,13 +45,13 @@ impl Traffic {
     pub(crate) fn without_room(
         &self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         (from, to): (Tier, Tier),
         source: Have,
         tenant: TenantId,
     ) {
         inner.counts.goes_no_further(source, from);
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         let quota = of.owners(to).and_then(|owners| Some((owners.limit(tenant)?, owners.used(tenant))));
         let is_said = match quota {
             Some((limit, used)) if used >= limit => limit > 0,
@@ -60,23 +61,23 @@ impl Traffic {
             }
         };
         if is_said && matches!(source, Have::Owned(_)) {
-            inner.counts.no_room(from, About::of(stack, tenant));
+            inner.counts.no_room(from, About::of(group, tenant));
         }
     }
 
     /// A block of host memory for a flight down.
-    pub(crate) fn host_slot(&mut self, inner: &Inner, stack: u16, source: Have, class: Class) -> Slot {
-        let of = inner.stack(stack);
+    pub(crate) fn host_slot(&mut self, inner: &Inner, group: GroupId, source: Have, class: Class) -> Slot {
+        let of = inner.group(group);
         let victim = matches!(source, Have::Owned(_));
         let Some(host) = &of.host else {
             // Urgent reads take theirs when their turn in the queue comes.
-            let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, stack) as usize;
-            let staging = &mut self.groups[stack].staging;
+            let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, group.lane()) as usize;
+            let staging = &mut self.groups[group].staging;
             let spare = victim || staging.free() > reads;
             let staged = if spare { staging.take() } else { None };
             return match staged {
                 Some(staged) => Slot::Now(staged),
-                None if self.quarantine.has_all_staging(stack, inner.stack(stack).staging) => Slot::Never,
+                None if self.quarantine.has_all_staging(group, inner.group(group).staging) => Slot::Never,
                 // They come back: whoever has one owns all that it needs.
                 None => Slot::Soon,
             };
@@ -92,16 +93,16 @@ impl Traffic {
             // As many are on their way as may wait for the disk.
             return Slot::Soon;
         }
-        if victim && !self.may_wait_below(inner, stack) {
-            let slot = self.slot_without_waiting(inner, stack, class);
+        if victim && !self.may_wait_below(inner, group) {
+            let slot = self.slot_without_waiting(inner, group, class);
             // What lands is the host's next victim.
-            let lands = self.groups[stack].on_their_way.landing() > 0;
+            let lands = self.groups[group].on_their_way.landing() > 0;
             return if matches!(slot, Slot::Never) && lands { Slot::Soon } else { slot };
         }
         // Before the look and behind it: what is let go of meanwhile is more than there was.
         let available = host.pool.available();
-        let slot = self.host_victim(inner, stack, class);
-        let state = &mut self.groups[stack];
+        let slot = self.host_victim(inner, group, class);
+        let state = &mut self.groups[group];
         let through = &state.on_their_way;
         match slot {
             Slot::Never if victim && through.any_through_host() => Slot::Soon,
@@ -122,17 +123,17 @@ impl Traffic {
     }
 
     /// Makes room in the host tier.
-    fn host_victim(&mut self, inner: &Inner, stack: u16, class: Class) -> Slot {
-        let of = inner.stack(stack);
+    fn host_victim(&mut self, inner: &Inner, group: GroupId, class: Class) -> Slot {
+        let of = inner.group(group);
         let Some(host) = &of.host else { return Slot::Never };
         let (block, hash) = loop {
-            let Some((block, hash)) = self.one_victim(inner, stack, &host.pool) else { return Slot::Never };
-            if !self.hand_to_purge(host.owners.owner(block), Piece::Host(stack, block.0)) {
+            let Some((block, hash)) = self.one_victim(inner, group, &host.pool) else { return Slot::Never };
+            if !self.hand_to_purge(host.owners.owner(block), Piece::Host(group, block.0)) {
                 break (block, hash);
             }
         };
         let name = host.name(block, hash);
-        match self.sink(inner, stack, Cargo::new(Have::Owned(block), name, class)) {
+        match self.sink(inner, group, Cargo::new(Have::Owned(block), name, class)) {
             Some(_) => Slot::Soon,
             None => Slot::Now(block.0),
         }
@@ -142,31 +143,31 @@ impl Traffic {
     pub(crate) fn one_victim(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         host: &BlockPool,
     ) -> Option<(BlockId, SequenceHash)> {
         let mut victim = self.scratch.lend_one_victim();
-        if self.take_ready(inner, (stack, Tier::Host), 1, &mut victim) == 0 {
+        if self.take_ready(inner, (group, Tier::Host), 1, &mut victim) == 0 {
             host.evict_ids(1, &mut victim);
         }
         self.scratch.return_one_victim(victim)
     }
 
     /// A block of host memory is free: the first victim's that waits for one. What is left is given out when it is seen who needs it.
-    pub(crate) fn freed_host(&mut self, inner: &Inner, stack: u16, block: u32) {
-        match (self.pop_victim(stack), &inner.stack(stack).host) {
+    pub(crate) fn freed_host(&mut self, inner: &Inner, group: GroupId, block: u32) {
+        match (self.pop_victim(group), &inner.group(group).host) {
             (Some(key), _) => self.take_off(inner, key, block),
             (None, Some(host)) => _ = host.pool.give_back_ids([BlockId(block)]),
-            (None, None) => self.groups[stack].staging.give(block),
+            (None, None) => self.groups[group].staging.give(block),
         }
     }
 
     /// Whether a copy by choice may begin: its path's queue has room, and host memory is to be had, as far as is known, without more on the way to
     /// the disk than may wait for that.
-    pub(crate) fn may_copy(&mut self, inner: &Inner, stack: u16, class: Class) -> bool {
-        let of = inner.stack(stack);
+    pub(crate) fn may_copy(&mut self, inner: &Inner, group: GroupId, class: Class) -> bool {
+        let of = inner.group(group);
         let spared = inner.rules.host_headroom as usize;
-        let waiting = &mut self.groups[stack].waiting_for_host;
+        let waiting = &mut self.groups[group].waiting_for_host;
         if of.host.as_ref().is_some_and(|host| waiting.is_full(|| host.pool.available())) {
             return false;
         }
@@ -175,22 +176,22 @@ impl Traffic {
     }
 
     /// Whether a block of the host may leave for the sake of a copy by choice.
-    fn may_sink(&self, of: &Stack, class: Class) -> bool {
+    fn may_sink(&self, of: &GroupTiers, class: Class) -> bool {
         of.disk.is_none() || self.has_room(Path::HostToDisk, class)
     }
 
     /// Keeps some host blocks free ahead of need: the tier's headroom.
-    pub(crate) fn serve_headroom(&mut self, inner: &Inner, stack: u16) {
-        let of = inner.stack(stack);
+    pub(crate) fn serve_headroom(&mut self, inner: &Inner, group: GroupId) {
+        let of = inner.group(group);
         let (Some(host), Some(_)) = (&of.host, &of.disk) else { return };
         loop {
-            let state = &self.groups[stack];
+            let state = &self.groups[group];
             let ahead = host.pool.free() + state.on_their_way.host_victims();
             let needed = inner.rules.host_headroom as usize + state.waiting_for_host.victims();
             if ahead >= needed || self.is_closed() || self.is_shut(Path::HostToDisk) {
                 return;
             }
-            match self.host_victim(inner, stack, Class::Offload) {
+            match self.host_victim(inner, group, Class::Offload) {
                 Slot::Soon => {}
                 Slot::Now(block) => _ = host.pool.give_back_ids([BlockId(block)]),
                 Slot::Never => return,

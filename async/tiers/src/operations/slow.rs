@@ -23,9 +23,10 @@
 //! - I3: each block that is dropped so is counted once: by its path with [`Cause::Slow`], and by its tier.
 //! - I4: while a request waits for a write there is an alarm for when that is to be looked at again.
 
+use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::{About, Notice};
-use crate::engine::stack::Stack;
+use crate::state::GroupId;
 use crate::state::{At, Came, Cargo, Down, Have, Piece, Slot, Traffic, Waits};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
@@ -43,7 +44,7 @@ const CLEAN: usize = 8;
 pub(crate) const RECOVERED: Duration = Duration::from_secs(30);
 
 /// The path from a group's memory to a tier that may be slow.
-fn slow_path(of: &Stack) -> Option<Path> {
+fn slow_path(of: &GroupTiers) -> Option<Path> {
     of.disk.is_some().then_some(Path::HostToDisk)
 }
 
@@ -70,21 +71,21 @@ impl Traffic {
     }
 
     /// For a request that gets into a line.
-    pub(crate) fn came_at(&mut self, inner: &Inner, stack: u16) -> Came {
-        if slow_path(inner.stack(stack)).is_none() {
+    pub(crate) fn came_at(&mut self, inner: &Inner, group: GroupId) -> Came {
+        if slow_path(inner.group(group)).is_none() {
             return Came::default();
         }
         let now = self.moment(inner);
-        Came { copying: self.copied(now), below: self.groups[stack].below.until(now) }
+        Came { copying: self.copied(now), below: self.groups[group].below.until(now) }
     }
 
     /// A request has all its blocks.
-    pub(crate) fn served_in_line(&mut self, inner: &Inner, stack: u16, came: Came) {
-        let Some(path) = slow_path(inner.stack(stack)) else { return };
-        let (now, at_once) = (self.moment(inner), inner.watch.at_once(stack));
+    pub(crate) fn served_in_line(&mut self, inner: &Inner, group: GroupId, came: Came) {
+        let Some(path) = slow_path(inner.group(group)) else { return };
+        let (now, at_once) = (self.moment(inner), inner.watch.at_once(group));
         let copying = self.copied(now).saturating_sub(came.copying);
         let keeps_up = self.keeps_up(inner, path);
-        let waits = &mut self.groups[stack].below;
+        let waits = &mut self.groups[group].below;
         let below = waits.until(now).saturating_sub(came.below);
         waits.served(copying, below, keeps_up, at_once);
     }
@@ -97,14 +98,14 @@ impl Traffic {
     }
 
     /// Whether who waits in line may wait for writes to the tier below (I1).
-    pub(crate) fn may_wait_below(&mut self, inner: &Inner, stack: u16) -> bool {
-        let Some(path) = slow_path(inner.stack(stack)) else { return true };
+    pub(crate) fn may_wait_below(&mut self, inner: &Inner, group: GroupId) -> bool {
+        let Some(path) = slow_path(inner.group(group)) else { return true };
         if self.is_slow(inner, path) {
             return false;
         }
         let keeps_up = self.keeps_up(inner, path) && !self.pauses(inner, path);
         let now = self.moment(inner);
-        let state = &mut self.groups[stack];
+        let state = &mut self.groups[group];
         let (below, look) = (state.below.until(now), state.below.next_look());
         // The first one has waited the longest.
         let waits = |came: Came| below.saturating_sub(came.below);
@@ -147,8 +148,8 @@ impl Traffic {
     }
 
     /// How many victims of a tier may be on their way to a slow one while nobody waits for that (I2).
-    fn share(&self, inner: &Inner, stack: u16, path: Path) -> usize {
-        let of = inner.stack(stack);
+    fn share(&self, inner: &Inner, group: GroupId, path: Path) -> usize {
+        let of = inner.group(group);
         let tier = of.host.as_ref().unwrap_or(&of.device);
         if self.paces[path as usize].is_open() {
             return usize::from(!self.is_shut(path));
@@ -157,27 +158,27 @@ impl Traffic {
     }
 
     /// A block of the host tier for a victim of the device, without waiting for a write (I1).
-    pub(crate) fn slot_without_waiting(&mut self, inner: &Inner, stack: u16, class: Class) -> Slot {
-        let of = inner.stack(stack);
+    pub(crate) fn slot_without_waiting(&mut self, inner: &Inner, group: GroupId, class: Class) -> Slot {
+        let of = inner.group(group);
         let (Some(host), Some(path)) = (&of.host, slow_path(of)) else { return Slot::Never };
-        if let Some(block) = self.clean_host_victim(inner, stack) {
+        if let Some(block) = self.clean_host_victim(inner, group) {
             return Slot::Now(block.0);
         }
-        while let Some((block, hash)) = self.one_victim(inner, stack, &host.pool) {
+        while let Some((block, hash)) = self.one_victim(inner, group, &host.pool) {
             let tenant = host.owners.owner(block);
-            if self.hand_to_purge(tenant, Piece::Host(stack, block.0)) {
+            if self.hand_to_purge(tenant, Piece::Host(group, block.0)) {
                 continue;
             }
             let name = host.name(block, hash);
-            if self.sink_or_drop(inner, stack, block, name, class).is_none() {
+            if self.sink_or_drop(inner, group, block, name, class).is_none() {
                 return Slot::Now(block.0);
             }
         }
         // All others are in use, or on their way: those that have not begun go no further.
-        if let Some(key) = self.queued_sink(stack, path) {
+        if let Some(key) = self.queued_sink(group, path) {
             let (at, tenant) = (self.downs[key].at(), self.downs[key].tenant());
             self.recall(at);
-            self.note_dropping(inner, path, About::of(stack, tenant));
+            self.note_dropping(inner, path, About::of(group, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Slow));
             // What it had is free: copies by choice may wait for that.
             self.again = true;
@@ -195,27 +196,27 @@ impl Traffic {
     pub(crate) fn sink_or_drop(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         block: BlockId,
         name: Name,
         class: Class,
     ) -> Option<u32> {
-        let of = inner.stack(stack);
+        let of = inner.group(group);
         if let (Some(host), Some(path)) = (&of.host, slow_path(of))
-            && self.groups[stack].on_their_way.host_victims() >= self.share(inner, stack, path)
-            && !self.may_wait_below(inner, stack)
+            && self.groups[group].on_their_way.host_victims() >= self.share(inner, group, path)
+            && !self.may_wait_below(inner, group)
         {
             if !of.on_disk(name.hash, host.class(block)) {
-                self.drop_slow(inner, stack, Tier::Host, host.owners.owner(block));
+                self.drop_slow(inner, group, Tier::Host, host.owners.owner(block));
             }
             return None;
         }
-        self.sink(inner, stack, Cargo::new(Have::Owned(block), name, class))
+        self.sink(inner, group, Cargo::new(Have::Owned(block), name, class))
     }
 
     /// Among the host's next victims, one that the tier below has.
-    fn clean_host_victim(&mut self, inner: &Inner, stack: u16) -> Option<BlockId> {
-        let of = inner.stack(stack);
+    fn clean_host_victim(&mut self, inner: &Inner, group: GroupId) -> Option<BlockId> {
+        let of = inner.group(group);
         let (host, mut seen, mut next) =
             (of.host.as_ref()?, VictimsSeen::default(), self.scratch.lend_next_victims());
         next.clear();
@@ -232,53 +233,53 @@ impl Traffic {
     }
 
     /// A victim that waits for its turn on a path.
-    fn queued_sink(&self, stack: u16, path: Path) -> Option<u32> {
+    fn queued_sink(&self, group: GroupId, path: Path) -> Option<u32> {
         let waits = |down: &Down| {
             let on = matches!(down.at(), At::Queued(of, _) if of == path);
-            on && (down.group(), down.from()) == (stack, Tier::Host) && down.is_victim()
+            on && (down.group(), down.from()) == (group, Tier::Host) && down.is_victim()
         };
         self.downs.iter().find(|(_, down)| waits(down)).map(|(key, _)| key)
     }
 
     /// Whether a victim of the device is to go straight to a slow tier, where there is no host tier; or else
     /// it is dropped.
-    pub(crate) fn may_go_below(&mut self, inner: &Inner, stack: u16) -> bool {
-        let of = inner.stack(stack);
+    pub(crate) fn may_go_below(&mut self, inner: &Inner, group: GroupId) -> bool {
+        let of = inner.group(group);
         let Some(path) = slow_path(of).filter(|_| of.host.is_none()) else { return true };
-        if self.may_wait_below(inner, stack) {
+        if self.may_wait_below(inner, group) {
             return true;
         }
-        let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, stack) as usize;
-        let state = &self.groups[stack];
-        state.staging.free() > reads && state.on_their_way.device_victims() < self.share(inner, stack, path)
+        let reads = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, group.lane()) as usize;
+        let state = &self.groups[group];
+        state.staging.free() > reads && state.on_their_way.device_victims() < self.share(inner, group, path)
     }
 
     /// Blocks of the device that will be free without a write that nobody may wait for.
-    pub(crate) fn draining(&mut self, inner: &Inner, stack: u16) -> usize {
-        let draining = self.groups[stack].on_their_way.device_victims();
-        let waits = draining == 0 || inner.stack(stack).host.is_some() || self.may_wait_below(inner, stack);
+    pub(crate) fn draining(&mut self, inner: &Inner, group: GroupId) -> usize {
+        let draining = self.groups[group].on_their_way.device_victims();
+        let waits = draining == 0 || inner.group(group).host.is_some() || self.may_wait_below(inner, group);
         if waits { draining } else { 0 }
     }
 
     /// Victims of the device that wait for their turn on the way to a slow tier, where there is no host tier,
     /// go no further: up to `wanted`. Whether there was one.
-    pub(crate) fn call_off_draining(&mut self, inner: &Inner, stack: u16, wanted: usize) -> bool {
-        let of = inner.stack(stack);
+    pub(crate) fn call_off_draining(&mut self, inner: &Inner, group: GroupId, wanted: usize) -> bool {
+        let of = inner.group(group);
         let Some(path) = slow_path(of).filter(|_| of.host.is_none()) else { return false };
-        if self.may_wait_below(inner, stack) {
+        if self.may_wait_below(inner, group) {
             return false;
         }
         let waits = |down: &Down| {
-            (down.group(), down.from()) == (stack, Tier::Device)
+            (down.group(), down.from()) == (group, Tier::Device)
                 && matches!((down.at(), down.source()), (At::Wants | At::Queued(..), Have::Owned(_)))
         };
         let such = self.downs.iter().filter(|(_, down)| waits(down)).take(wanted);
         let such: Vec<(u32, At, TenantId)> =
             such.map(|(key, down)| (key, down.at(), down.tenant())).collect();
-        self.groups[stack].waiting_for_host.retain(|key| such.iter().all(|(of, ..)| of != key));
+        self.groups[group].waiting_for_host.retain(|key| such.iter().all(|(of, ..)| of != key));
         for (key, at, tenant) in &such {
             self.recall(*at);
-            self.note_dropping(inner, path, About::of(stack, *tenant));
+            self.note_dropping(inner, path, About::of(group, *tenant));
             self.down_failed(inner, *key, Failure::of(Cause::Slow));
             self.again = true;
         }
@@ -286,18 +287,18 @@ impl Traffic {
     }
 
     /// A victim goes no further, since the tier below takes too long (I3).
-    pub(crate) fn drop_slow(&mut self, inner: &Inner, stack: u16, from: Tier, tenant: TenantId) {
-        let Some(path) = slow_path(inner.stack(stack)) else { return };
-        let about = About::of(stack, tenant);
+    pub(crate) fn drop_slow(&mut self, inner: &Inner, group: GroupId, from: Tier, tenant: TenantId) {
+        let Some(path) = slow_path(inner.group(group)) else { return };
+        let about = About::of(group, tenant);
         inner.counts.dropped(from);
         inner.counts.failed(path, Cause::Slow, about);
         self.note_dropping(inner, path, about);
     }
 
     /// A victim of the device that waited for a host block is about to be dropped, for the same reason.
-    pub(crate) fn note_slow(&mut self, inner: &Inner, stack: u16, tenant: TenantId) {
-        if let Some(path) = slow_path(inner.stack(stack)) {
-            self.note_dropping(inner, path, About::of(stack, tenant));
+    pub(crate) fn note_slow(&mut self, inner: &Inner, group: GroupId, tenant: TenantId) {
+        if let Some(path) = slow_path(inner.group(group)) {
+            self.note_dropping(inner, path, About::of(group, tenant));
         }
     }
 
@@ -323,31 +324,31 @@ impl Traffic {
     }
 
     /// Notes since when the line waits for writes below, and has an alarm for it (I4).
-    pub(crate) fn note_below(&mut self, inner: &Inner, stack: u16) {
-        let of = inner.stack(stack);
+    pub(crate) fn note_below(&mut self, inner: &Inner, group: GroupId) {
+        let of = inner.group(group);
         if slow_path(of).is_none() {
             return;
         }
-        let state = &self.groups[stack];
+        let state = &self.groups[group];
         let waits = match of.host {
             Some(_) => state.on_their_way.host_victims() > 0 && state.waiting_for_host.victims() > 0,
             None => state.on_their_way.device_victims() > 0 && !state.queue.is_empty(),
         };
         if waits != state.below.is_on() {
             let now = self.moment(inner);
-            self.groups[stack].below.set(waits, now);
+            self.groups[group].below.set(waits, now);
         }
-        if !waits || self.groups[stack].below.has_alarm() {
+        if !waits || self.groups[group].below.has_alarm() {
             return;
         }
         let now = self.moment(inner);
-        let state = &mut self.groups[stack];
+        let state = &mut self.groups[group];
         let Some(first) = state.queue.first() else { return };
         let waited = state.below.until(now).saturating_sub(first.came().below);
         let look = state.below.next_look();
         // At its limit, and from then on each time that this has passed again.
         let wait = if waited < look { look - waited } else { look.max(Duration::from_millis(1)) };
         state.below.alarm_set();
-        self.due(inner.due_in(wait), Waits::Below(stack));
+        self.due(inner.due_in(wait), Waits::Below(group));
     }
 }

@@ -25,16 +25,17 @@
 //! - I2: who is Gated is in `gated`, once, until it goes on or ends: whatever ends it takes it out there.
 //! - I3: a flight gives its staging up once at most: from then on it goes whole.
 
+use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::engine::stack::Stack;
 use crate::scheduler::Gate;
+use crate::state::GroupId;
 use crate::state::{Down, GatedFlight, Id, Steps, Traffic, Waiter};
 use crate::transfer::{Cause, Failure, Path};
 
 impl Traffic {
     /// What a copy of whole blocks behind a gate waits for; and how it goes by layers, if it does: then it begins behind the gate itself.
-    pub(crate) fn steps_of(&self, of: &Stack, gate: Gate) -> (Gate, Option<Steps>) {
+    pub(crate) fn steps_of(&self, of: &GroupTiers, gate: Gate) -> (Gate, Option<Steps>) {
         let whole = self.iterations.clock().of_all_layers(gate);
         let fits = self.groups.len() == 1 && of.layers == self.iterations.clock().layers();
         match gate {
@@ -50,18 +51,18 @@ impl Traffic {
     /// Takes down what it can of a flight that has its host block: a copy, or else it waits for the next step.
     pub(crate) fn queue_layers(&mut self, inner: &Inner, key: u32) {
         let Some(down) = self.downs.get_mut(key) else { return };
-        let stack = inner.stack(down.group());
+        let group = inner.group(down.group());
         if let Some(steps) = down.steps() {
-            let open = steps.open(self.iterations.clock().layers_done(steps.iteration()), stack.layers);
+            let open = steps.open(self.iterations.clock().layers_done(steps.iteration()), group.layers);
             if open <= down.layers().start {
-                let gate = steps.next(down.layers().start, stack.layers);
+                let gate = steps.next(down.layers().start, group.layers);
                 return self.wait_for_layer(inner, key, gate);
             }
             down.copies_to(open);
         } else {
-            down.copies_to(stack.layers);
+            down.copies_to(group.layers);
         }
-        let (class, request, bytes) = (down.class(), down.request(), stack.bytes_of(&down.layers()));
+        let (class, request, bytes) = (down.class(), down.request(), group.bytes_of(&down.layers()));
         self.enqueue(inner, (Path::DeviceToHost, 0), class, request, bytes, Id::Down(key));
     }
 
@@ -100,36 +101,36 @@ impl Traffic {
     pub(crate) fn go_on(&mut self, inner: &Inner, flight: GatedFlight) {
         let key = flight.key;
         let Some(down) = self.gated_flight(flight) else { return };
-        let (stack, has_host) = (down.group(), down.host().is_some());
+        let (group, has_host) = (down.group(), down.host().is_some());
         // Where it has given up its staging, it waits for some as it did before it had any.
         down.wants_host();
-        self.groups[stack].queue.note_change();
+        self.groups[group].queue.note_change();
         if !has_host {
             self.wanted(inner, Id::Down(key));
-            return self.ground(stack, key);
+            return self.ground(group, key);
         }
-        self.groups[stack].on_their_way.landing_begun();
+        self.groups[group].on_their_way.landing_begun();
         self.queue_layers(inner, key);
     }
 
     /// Somebody needs staging: a flight that waits for the engine gives its own up, and comes whole when the last layer is done (I3).
     /// Whether there is one.
-    pub(crate) fn reclaim_staging(&mut self, inner: &Inner, stack: u16) -> bool {
+    pub(crate) fn reclaim_staging(&mut self, inner: &Inner, group: GroupId) -> bool {
         if self.iterations.none_waits() {
             return false;
         }
         let gated = |staged: u32, down: &Down| {
-            (down.group(), down.host()) == (stack, Some(staged)) && down.is_gated()
+            (down.group(), down.host()) == (group, Some(staged)) && down.is_gated()
         };
         let of_flight = |(staged, flight): (u32, Id)| match flight {
             Id::Down(key) => self.downs.get(key).filter(|down| gated(staged, down)).map(|_| key),
             Id::Up(_) => None,
         };
-        let found = self.groups[stack].staging.holders().find_map(of_flight);
+        let found = self.groups[group].staging.holders().find_map(of_flight);
         let Some(key) = found else { return false };
         let down = &mut self.downs[key];
         let (at, (host, steps)) = (down.at(), down.starts_over());
-        host.into_iter().for_each(|host| self.groups[stack].staging.give(host));
+        host.into_iter().for_each(|host| self.groups[group].staging.give(host));
         self.recall(at);
         let iteration = steps.map_or(0, |steps| steps.iteration());
         let gate = self.iterations.clock().of_all_layers(Gate::Layer { iteration, layer: 0 });

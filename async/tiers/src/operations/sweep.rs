@@ -16,8 +16,9 @@
 //!   follows the last release is at all that are held. Who holds one for a moment and tells nobody, as a lookup of another hash may that passes by, is
 //!   found out by the looks in turn, after a bounded number of changes.
 
+use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
-use crate::engine::stack::Stack;
+use crate::state::GroupId;
 use crate::state::{FEW, Piece, Place, Traffic, Work};
 use crate::tier::Tier;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash, TenantId};
@@ -61,7 +62,7 @@ fn find(pool: &BlockPool, block: BlockId, ours: impl Fn() -> bool) -> Found {
 impl Work {
     /// Whether blocks of the tenant were let go of since the last time (I2).
     fn hears(&mut self, inner: &Inner) -> bool {
-        let tiers = inner.stacks.iter().flat_map(|of| Tier::ALL.map(|tier| of.owners(tier)));
+        let tiers = inner.groups.iter().flat_map(|of| Tier::ALL.map(|tier| of.owners(tier)));
         let stirs = tiers.flatten().map(|owners| {
             let [_, stirs, _] = owners.state_of(self.tenant, false);
             stirs
@@ -99,19 +100,19 @@ impl Traffic {
         if !pieces.is_empty() || !work.held.is_empty() {
             return (pieces, false);
         }
-        let credits = |of: &Stack| {
+        let credits = |of: &GroupTiers| {
             [Tier::Device, Tier::Host]
                 .iter()
                 .any(|tier| of.owners(*tier).is_some_and(|of| of.used(tenant) > 0))
         };
-        if inner.stacks.iter().any(credits) || self.flies(tenant) {
+        if inner.groups.iter().any(credits) || self.flies(tenant) {
             return (pieces, false);
         }
         if !scan {
             self.look_again(tenant);
             return self.sweep(inner, work);
         }
-        for of in &inner.stacks {
+        for of in &inner.groups {
             // Slots whose blocks went without a word: their read has failed, and their record ended; or their volume is lost, which may be opened
             // again.
             for slot in of.disk_owners.tagged(tenant) {
@@ -133,23 +134,23 @@ impl Traffic {
     /// Looks through the tags.
     fn scan(&mut self, inner: &Inner, work: &mut Work, pieces: &mut Vec<Piece>) {
         let tenant = work.tenant;
-        for (of, stack) in inner.stacks.iter().zip(0..) {
+        for (of, group) in inner.groups.iter().zip(GroupId::all(inner.groups.len())) {
             for tier in Tier::ALL {
                 let (Some(owners), Some(pool)) = (of.owners(tier), of.pool(tier)) else { continue };
                 for block in owners.tagged(tenant) {
                     let hash = match find(pool, block, || owners.owner(block) == tenant) {
                         Found::Idle(block, hash) => {
-                            pieces.push(piece(stack, tier, block));
+                            pieces.push(piece(group, tier, block));
                             work.erasing[tier as usize] += 1;
                             hash
                         }
                         // Found by an earlier scan.
-                        Found::Held(held, _) if work.held.contains_key(&(stack, tier, block)) => {
+                        Found::Held(held, _) if work.held.contains_key(&(group, tier, block)) => {
                             pool.release_refs([held]);
                             continue;
                         }
                         Found::Held(held, hash) => {
-                            work.held.insert((stack, tier, block), held);
+                            work.held.insert((group, tier, block), held);
                             hash
                         }
                         Found::Nothing => continue,
@@ -159,7 +160,7 @@ impl Traffic {
                         }
                     };
                     work.done.tier(tier).found += 1;
-                    work.hashes.push((stack, hash));
+                    work.hashes.push((group, hash));
                 }
             }
         }
@@ -172,9 +173,9 @@ impl Traffic {
         #[cfg(test)]
         self.purges.count_looks(tenant, places.len());
         for place in places {
-            let (stack, tier, block) = place;
-            let (of, Some(held)) = (inner.stack(stack), work.held.get(&place).copied()) else { continue };
-            if self.is_parked(piece(stack, tier, block)) {
+            let (group, tier, block) = place;
+            let (of, Some(held)) = (inner.group(group), work.held.get(&place).copied()) else { continue };
+            if self.is_parked(piece(group, tier, block)) {
                 // Its registration will not end, nor its references.
                 if let Some(owners) = of.owners(tier) {
                     owners.note(block, TenantId::NOBODY);
@@ -182,7 +183,7 @@ impl Traffic {
                 }
                 work.done.tier(tier).purged += 1;
             } else if let Some(taken) = of.pool(tier).and_then(|pool| pool.take_withdrawn(held)) {
-                pieces.push(piece(stack, tier, taken.into_mutable().into_id()));
+                pieces.push(piece(group, tier, taken.into_mutable().into_id()));
                 work.erasing[tier as usize] += 1;
             } else {
                 continue;
@@ -192,10 +193,10 @@ impl Traffic {
     }
 }
 
-fn piece(stack: u16, tier: Tier, block: BlockId) -> Piece {
+fn piece(group: GroupId, tier: Tier, block: BlockId) -> Piece {
     match tier {
-        Tier::Device => Piece::Device(stack, block),
-        Tier::Host => Piece::Host(stack, block.0),
-        Tier::Disk => Piece::Disk(stack, block),
+        Tier::Device => Piece::Device(group, block),
+        Tier::Host => Piece::Host(group, block.0),
+        Tier::Disk => Piece::Disk(group, block),
     }
 }

@@ -16,7 +16,7 @@ impl Traffic {
             return None;
         }
         let down = self.downs.get_mut(key)?;
-        let of = inner.stack(down.group());
+        let of = inner.group(down.group());
         let (books, tier) = match (down.from(), &of.host) {
             (Tier::Device, _) => (&of.device, Tier::Device),
             (_, Some(host)) => (host, Tier::Host),

@@ -24,7 +24,7 @@ impl Inner {
         // Once more: what has moved from one tier to another meanwhile is a transfer, or has its credit.
         tenants.retain(|tenant| Tier::ALL.iter().all(|tier| self.usage(*tenant, *tier).blocks == 0));
         let mut known = traffic.tenants();
-        known.extend(self.stacks.iter().flat_map(|of| of.disk_owners.all()));
+        known.extend(self.groups.iter().flat_map(|of| of.disk_owners.all()));
         tenants.retain(|tenant| !known.contains(tenant));
         traffic.forget_tenants(&tenants);
         drop(traffic);

@@ -26,6 +26,7 @@
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
 use crate::scheduler::Key;
+use crate::state::GroupId;
 use crate::state::{Down, Have, Marked, MarkedBlock, Traffic, Waiter, written_after};
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
@@ -36,7 +37,7 @@ impl Traffic {
     pub(crate) fn mark_unwritten(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         iteration: u64,
         mut behind: Option<BlockRef>,
         list: impl Iterator<Item = (BlockId, BlockRef)>,
@@ -45,21 +46,21 @@ impl Traffic {
             return None;
         }
         let gate = self.iterations.clock().of_all_layers(written_after(iteration));
-        let pool = &inner.stack(stack).device.pool;
+        let pool = &inner.group(group).device.pool;
         let mut blocks = Vec::new();
         for (own, block) in list {
             let behind = behind.replace(block);
-            if own != block.id && !self.unwritten.has(stack, block.id) {
+            if own != block.id && !self.unwritten.has(group, block.id) {
                 continue;
             }
             let Some(block) = pool.hold_again(block) else { continue };
             blocks.push(MarkedBlock { block, behind });
-            self.unwritten.add(stack, block.id, iteration);
+            self.unwritten.add(group, block.id, iteration);
         }
         if blocks.is_empty() {
             return None;
         }
-        let marked = Marked { stack, blocks, iteration, withdrawn: false, since: inner.elapsed() };
+        let marked = Marked { group, blocks, iteration, withdrawn: false, since: inner.elapsed() };
         self.watch_gates(inner, inner.rules.offload_deadline);
         Some(self.iterations.hold_beyond(gate, Waiter::Marked(marked)))
     }
@@ -71,13 +72,13 @@ impl Traffic {
 
     /// The pass is over: they are as any others, and what is written through goes down now.
     pub(crate) fn written(&mut self, inner: &Inner, marked: Marked) {
-        let Marked { stack, blocks, withdrawn, .. } = marked;
+        let Marked { group, blocks, withdrawn, .. } = marked;
         for MarkedBlock { block, .. } in blocks.iter().filter(|_| !withdrawn) {
-            if self.unwritten.remove(stack, block.id) && inner.rules.mode != WriteMode::Back {
-                self.write_through(inner, stack, *block);
+            if self.unwritten.remove(group, block.id) && inner.rules.mode != WriteMode::Back {
+                self.write_through(inner, group, *block);
             }
         }
-        release(inner, stack, &blocks);
+        release(inner, group, &blocks);
     }
 
     /// Its pass will not write them.
@@ -85,7 +86,7 @@ impl Traffic {
         if !marked.withdrawn {
             self.not_by_this(inner, &marked, why);
         }
-        release(inner, marked.stack, &marked.blocks);
+        release(inner, marked.group, &marked.blocks);
     }
 
     /// The same, and where the pass may have begun, and be writing them, their memory stays until it is over. How many nobody writes.
@@ -94,33 +95,33 @@ impl Traffic {
         if std::mem::replace(&mut marked.withdrawn, true) {
             return 0;
         }
-        let (stack, iteration) = (marked.stack, marked.iteration);
+        let (group, iteration) = (marked.group, marked.iteration);
         let marked = Marked { blocks: marked.blocks.clone(), ..*marked };
         let count = self.not_by_this(inner, &marked, why);
         // The next one may run already, of an engine that tells of no begin.
         if iteration > self.iterations.clock().iteration() + 1 {
             self.iterations.remove(mark);
-            release(inner, stack, &marked.blocks);
+            release(inner, group, &marked.blocks);
         }
         count
     }
 
     /// One list less is to write its blocks. Of how many it was the last, and how many more go with these.
     fn not_by_this(&mut self, inner: &Inner, list: &Marked, why: Cause) -> usize {
-        let (stack, mut gone, mut put_off) = (list.stack, Vec::new(), Vec::new());
+        let (group, mut gone, mut put_off) = (list.group, Vec::new(), Vec::new());
         for MarkedBlock { block, .. } in &list.blocks {
-            let left = self.unwritten.leave(stack, block.id, list.iteration);
+            let left = self.unwritten.leave(group, block.id, list.iteration);
             let Some((is_last, first)) = left else { continue };
             if is_last {
-                self.withdraw(inner, stack, *block, why);
+                self.withdraw(inner, group, *block, why);
                 gone.push(*block);
             } else {
                 put_off.push((*block, first));
-                self.by_others(inner, stack, *block, why);
+                self.by_others(inner, group, *block, why);
             }
         }
-        self.withdraw_behind(inner, stack, &mut gone, put_off, why);
-        self.end_copies_of(inner, stack, &mut gone);
+        self.withdraw_behind(inner, group, &mut gone, put_off, why);
+        self.end_copies_of(inner, group, &mut gone);
         gone.len()
     }
 
@@ -128,13 +129,13 @@ impl Traffic {
     fn withdraw_behind(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         gone: &mut Vec<BlockRef>,
         put_off: Vec<(BlockRef, u64)>,
         why: Cause,
     ) {
         let lists = self.iterations.waiters().filter_map(|waiter| match waiter {
-            Waiter::Marked(list) if list.stack == stack && !list.withdrawn => Some(list),
+            Waiter::Marked(list) if list.group == group && !list.withdrawn => Some(list),
             Waiter::Marked(_) | Waiter::Flight(_) | Waiter::Copy(_) => None,
         });
         let behind_another = |list: &Marked| {
@@ -152,7 +153,7 @@ impl Traffic {
             let known = not_before.len();
             links.retain(|(behind, block, iteration)| {
                 let right = not_before.get(behind).is_none_or(|first| iteration >= first);
-                if !right && self.withdraw(inner, stack, *block, why) {
+                if !right && self.withdraw(inner, group, *block, why) {
                     gone.push(*block);
                     not_before.insert(*block, u64::MAX);
                 }
@@ -166,24 +167,24 @@ impl Traffic {
 
     /// What one list is not to write, others are: a copy that goes by the layers of an earlier pass than theirs ends; and one whose pass is not
     /// known any more, since its staging was needed.
-    fn by_others(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) {
-        let Some(first) = self.unwritten.iteration(stack, block.id) else { return };
-        let Some((_, hash)) = inner.stack(stack).device.pool.registered(block.id) else { return };
+    fn by_others(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) {
+        let Some(first) = self.unwritten.iteration(group, block.id) else { return };
+        let Some((_, hash)) = inner.group(group).device.pool.registered(block.id) else { return };
         let its_pass = |down: &Down| down.steps().map_or(0, |steps| steps.iteration());
-        self.end_way_down(inner, (stack, hash), why, |down| {
+        self.end_way_down(inner, (group, hash), why, |down| {
             down.source() == Have::Held(block) && its_pass(down) < first
         });
     }
 
     /// Copies of blocks that were withdrawn wait for their gates no longer, and hold them no longer.
-    fn end_copies_of(&mut self, inner: &Inner, stack: u16, blocks: &mut [BlockRef]) {
+    fn end_copies_of(&mut self, inner: &Inner, group: GroupId, blocks: &mut [BlockRef]) {
         if blocks.is_empty() {
             return;
         }
         blocks.sort_unstable_by_key(|block| block.id);
         let of_these = |waiter: &Waiter| match waiter {
             Waiter::Copy(copy) => {
-                copy.stack == stack && blocks.binary_search_by_key(&copy.block.id, |block| block.id).is_ok()
+                copy.group == group && blocks.binary_search_by_key(&copy.block.id, |block| block.id).is_ok()
             }
             Waiter::Flight(_) | Waiter::Marked(_) => false,
         };
@@ -198,15 +199,15 @@ impl Traffic {
 
     /// What a pass is still to write gives way to what is computed: it is to be registered under these hashes. That may fail still: then what has
     /// given way is a miss.
-    pub(crate) fn give_way(&mut self, inner: &Inner, stack: u16, hashes: &[SequenceHash]) {
+    pub(crate) fn give_way(&mut self, inner: &Inner, group: GroupId, hashes: &[SequenceHash]) {
         if self.unwritten.is_empty() {
             return;
         }
-        let books = &inner.stack(stack).device;
+        let books = &inner.group(group).device;
         let mut gone = Vec::new();
         for hash in hashes {
             let Some(there) = books.pool.find(*hash).map(ImmutableBlock::into_ref) else { continue };
-            if self.withdraw(inner, stack, there, Cause::Cancelled) {
+            if self.withdraw(inner, group, there, Cause::Cancelled) {
                 gone.push(there);
             }
             books.release(there, inner.now());
@@ -215,22 +216,22 @@ impl Traffic {
             return;
         }
         // Whether the pass writes what has given way is not told any more.
-        self.withdraw_behind(inner, stack, &mut gone, Vec::new(), Cause::Cancelled);
-        self.end_copies_of(inner, stack, &mut gone);
+        self.withdraw_behind(inner, group, &mut gone, Vec::new(), Cause::Cancelled);
+        self.end_copies_of(inner, group, &mut gone);
     }
 
     /// Takes a marked block that the caller holds out of the books, and ends its way down (I4). Whether it was marked.
-    fn withdraw(&mut self, inner: &Inner, stack: u16, block: BlockRef, why: Cause) -> bool {
-        if !self.unwritten.remove(stack, block.id) {
+    fn withdraw(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) -> bool {
+        if !self.unwritten.remove(group, block.id) {
             return false;
         }
-        let pool = &inner.stack(stack).device.pool;
+        let pool = &inner.group(group).device.pool;
         let there = pool.registered(block.id).filter(|(there, _)| *there == block);
         let Some((_, hash)) = there else { return true };
         pool.withdraw_held(block);
         inner.counts.unwritten();
         // Another block of the hash may be on its way.
-        self.end_way_down(inner, (stack, hash), why, |down| down.source() == Have::Held(block));
+        self.end_way_down(inner, (group, hash), why, |down| down.source() == Have::Held(block));
         true
     }
 
@@ -238,7 +239,7 @@ impl Traffic {
     fn end_way_down(
         &mut self,
         inner: &Inner,
-        name: (u16, SequenceHash),
+        name: (GroupId, SequenceHash),
         why: Cause,
         such: impl Fn(&Down) -> bool,
     ) {
@@ -255,7 +256,7 @@ impl Traffic {
 }
 
 /// The last one first, as any request.
-fn release(inner: &Inner, stack: u16, blocks: &[MarkedBlock]) {
-    let (books, now) = (&inner.stack(stack).device, inner.now());
+fn release(inner: &Inner, group: GroupId, blocks: &[MarkedBlock]) {
+    let (books, now) = (&inner.group(group).device, inner.now());
     blocks.iter().rev().for_each(|of| books.release(of.block, now));
 }

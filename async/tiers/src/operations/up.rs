@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a hash has one flight up at most in a stack; whoever wants it joins.
+//! - I1: a hash has one flight up at most in a group; whoever wants it joins.
 //! - I2: from `Queued` on a flight owns its device block, and holds its source, until it ends. What is `Moving` ends with its landing only.
 //! - I3: a block is registered when all of its layers have landed, and never otherwise.
 //! - I4: a flight that nobody waits for any more, and that is no guess, ends at once, unless it is `Moving`: then when that has landed,
@@ -19,6 +19,7 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
+use crate::state::GroupId;
 use crate::state::{At, Id, Link, Piece, Source, Traffic, Up, Waits};
 use crate::transfer::{Cause, Class, Copy, DiskRead, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, Priority};
@@ -37,10 +38,10 @@ impl Traffic {
 
     pub(crate) fn queue_up(&mut self, inner: &Inner, key: u32) {
         let Some(up) = self.ups.get_mut(key) else { return };
-        let (path, stack) = (up.path(), inner.stack(up.group()));
+        let (path, group) = (up.path(), inner.group(up.group()));
         let bytes = match path {
-            Path::DiskToDevice => stack.block_bytes,
-            _ => stack.bytes_of(&up.layers(stack.layers)),
+            Path::DiskToDevice => group.block_bytes,
+            _ => group.bytes_of(&up.layers(group.layers)),
         };
         let (class, request, lane) = (up.class(), up.request(), up.lane());
         self.enqueue(inner, (path, lane), class, request, bytes, Id::Up(key));
@@ -49,16 +50,16 @@ impl Traffic {
     /// Its turn has come.
     pub(crate) fn start_up(&mut self, inner: &Arc<Inner>, key: u32, path: Path, bytes: u64) {
         let Some(up) = self.ups.get_mut(key) else { return };
-        let stack = inner.stack(up.group());
+        let group = inner.group(up.group());
         up.starts();
         let (token, urgent, whose) =
             (Id::Up(key).token(), up.class() == Class::Urgent, About::of(up.group(), up.tenant()));
-        let Some(memory) = &stack.memory else { return };
+        let Some(memory) = &group.memory else { return };
         if path == Path::DiskToDevice {
             let Source::Disk(block, _) = up.source() else { return };
             let staging = &mut self.groups[up.group()].staging;
             let staged = staging.take();
-            let (buffer, disk) = (staged.map(|staged| memory.write(staged)), &stack.disk);
+            let (buffer, disk) = (staged.map(|staged| memory.write(staged)), &group.disk);
             let (Some(staged), Some(Ok(buffer)), Some(disk)) = (staged, buffer, disk) else {
                 // A device that was given up still writes there: the last one to be tried again.
                 staged.into_iter().for_each(|staged| staging.give_to_end(staged));
@@ -79,11 +80,11 @@ impl Traffic {
         };
         match (memory.read(from), up.device()) {
             (Ok(bytes), Some(device)) => {
-                let layers = up.layers(stack.layers);
+                let layers = up.layers(group.layers);
                 let copy = Copy::new(token, device, HostSide::Read(bytes), layers, verify);
                 self.out.copy(
                     || self.scratch.copies(),
-                    stack.mover.blocks_at_once(),
+                    group.mover.blocks_at_once(),
                     (up.group(), path),
                     copy,
                 );
@@ -101,7 +102,7 @@ impl Traffic {
         let closed = self.is_closed();
         let in_the_way = path == Path::DiskToDevice && self.is_in_the_way(key);
         let Some(up) = self.ups.get_mut(key) else { return };
-        let layers = inner.stack(up.group()).layers;
+        let layers = inner.group(up.group()).layers;
         match outcome {
             // It has moved, as well as any; and nobody is to have it.
             Ok(()) if in_the_way || purging => {
@@ -165,9 +166,9 @@ impl Traffic {
     fn unstage(&mut self, key: u32) {
         let Some(up) = self.ups.get_mut(key) else { return };
         if let Some(staged) = up.unstages() {
-            let (stack, tenant) = (up.group(), up.tenant());
-            if !self.hand_to_purge(tenant, Piece::Staged(stack, staged)) {
-                self.groups[stack].staging.give(staged);
+            let (group, tenant) = (up.group(), up.tenant());
+            if !self.hand_to_purge(tenant, Piece::Staged(group, staged)) {
+                self.groups[group].staging.give(staged);
             }
         }
     }
@@ -175,7 +176,7 @@ impl Traffic {
     /// The flight that this one is registered behind (I5).
     fn parent_to_come(&self, inner: &Inner, key: u32) -> Option<u32> {
         let up = self.ups.get(key).filter(|up| up.first().is_some())?;
-        let device = &inner.stack(up.group()).device;
+        let device = &inner.group(up.group()).device;
         let parent = up.name().parent.filter(|_| device.links())?;
         let key = self.ups.find((up.group(), parent))?;
         let before = self.ups.get(key)?;
@@ -228,20 +229,20 @@ impl Traffic {
         let up = self.end_up(key);
         self.guess_over(up.class(), key);
         inner.left(1);
-        let stack = inner.stack(up.group());
+        let group = inner.group(up.group());
         let Some(device) = up.device() else { return };
         let class = match up.source() {
-            Source::Host(block) => stack.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
-            Source::Disk(block, _) => stack.disk_class(block),
+            Source::Host(block) => group.host.as_ref().map_or(Priority::Normal, |host| host.class(block.id)),
+            Source::Disk(block, _) => group.disk_class(block),
         };
         // The ids that were announced are those that come: somebody computes with them, whoever else has registered the hash meanwhile. Nor does
         // what is here give way to what a pass is still to write.
-        let there = || stack.device.pool.find(up.name().hash).map(|there| there.id());
+        let there = || group.device.pool.find(up.name().hash).map(|there| there.id());
         let unwritten = !self.unwritten.is_empty()
             && there().is_some_and(|there| self.unwritten.iteration(up.group(), there).is_some());
         let registered = match up.is_announced() || unwritten {
-            true => stack.device.register_beside(device, up.name(), up.tenant(), class),
-            false => stack.device.register(device, up.name(), up.tenant(), class),
+            true => group.device.register_beside(device, up.name(), up.tenant(), class),
+            false => group.device.register(device, up.name(), up.tenant(), class),
         };
         inner.counts.onboarded(up.source().is_disk());
         let mut next = up.first();
@@ -249,7 +250,7 @@ impl Traffic {
         while let Some(link) = next {
             let held = registered.and_then(|block| match Some(link) == owner {
                 true => Some(block),
-                false => stack.device.pool.hold_again(block),
+                false => group.device.pool.hold_again(block),
             });
             next = self.came(inner, link, held.ok_or(Cause::Busy));
         }
@@ -257,7 +258,7 @@ impl Traffic {
             Some(link) => self.spend(link, up.source()),
             None => {
                 if let Some(block) = registered {
-                    stack.device.release(block, inner.now());
+                    group.device.release(block, inner.now());
                 }
                 self.put_down(inner, up.group(), up.source());
             }
@@ -278,9 +279,9 @@ impl Traffic {
         }
         self.unstage(key);
         let Some(up) = self.ups.get_mut(key) else { return };
-        let stack = inner.stack(up.group());
+        let group = inner.group(up.group());
         if let (Source::Host(block), Cause::Mismatch) = (up.source(), failure.cause)
-            && let (Some(host), Some(disk)) = (&stack.host, &stack.disk)
+            && let (Some(host), Some(disk)) = (&group.host, &group.disk)
             && up.class() != Class::Prefetch
             && let Some(lower) = disk.lookup(up.name().hash)
         {
@@ -295,12 +296,12 @@ impl Traffic {
         self.guess_over(up.class(), key);
         inner.left(1);
         if let Some(device) = up.device() {
-            stack.device.owners.give(up.tenant(), 1);
+            group.device.owners.give(up.tenant(), 1);
             self.freed_by(inner, up.group(), up.tenant(), device);
         }
         match up.source() {
             Source::Host(block) => {
-                if let Some(host) = &stack.host {
+                if let Some(host) = &group.host {
                     if failure.cause == Cause::Mismatch {
                         host.pool.withdraw_held(block);
                     }
@@ -308,20 +309,20 @@ impl Traffic {
                 }
             }
             Source::Disk(block, _) => {
-                if let Some(disk) = &stack.disk {
+                if let Some(disk) = &group.disk {
                     let spoilt = matches!(failure.cause, Cause::Rejected | Cause::Disk | Cause::Lost);
                     if spoilt {
                         // Others may hold it, and would keep it from being written anew.
                         disk.pool().withdraw_held(block);
                     }
-                    stack.release_slot(block);
+                    group.release_slot(block);
                     if spoilt {
                         disk.unregister(block);
-                        if stack.disk_owners.owner(block.id) == up.tenant()
+                        if group.disk_owners.owner(block.id) == up.tenant()
                             && disk.pool().registered(block.id).is_none()
                         {
                             // Others may still hold it, with the tenant's bytes.
-                            stack.disk_owners.give_up_one(block.id);
+                            group.disk_owners.give_up_one(block.id);
                         }
                     }
                 }
@@ -339,7 +340,7 @@ impl Traffic {
         let up = self.end_up(key);
         self.guess_over(up.class(), key);
         inner.left(1);
-        inner.stack(up.group()).device.owners.give(up.tenant(), usize::from(up.device().is_some()));
+        inner.group(up.group()).device.owners.give(up.tenant(), usize::from(up.device().is_some()));
         self.park_ends_up(inner, &up);
         let mut next = up.first();
         while let Some(link) = next {
@@ -363,8 +364,8 @@ impl Traffic {
             }
             At::Wants if up.device().is_some() => {}
             At::Wants => {
-                let (stack, entry) = (up.group(), up.entry());
-                self.leave_line(inner, stack, entry, key);
+                let (group, entry) = (up.group(), up.entry());
+                self.leave_line(inner, group, entry, key);
             }
             At::Pausing | At::Gated(_) => {}
         }
@@ -372,8 +373,8 @@ impl Traffic {
     }
 
     /// Lets go of a source.
-    pub(crate) fn put_down(&mut self, inner: &Inner, stack: u16, source: Source) {
-        let of = inner.stack(stack);
+    pub(crate) fn put_down(&mut self, inner: &Inner, group: GroupId, source: Source) {
+        let of = inner.group(group);
         match source {
             Source::Host(block) => of.host.iter().for_each(|host| host.release(block, inner.now())),
             Source::Disk(block, _) => of.release_slot(block),

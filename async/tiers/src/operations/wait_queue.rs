@@ -16,6 +16,7 @@
 pub(crate) mod tests;
 
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::{Down, Entry, Have, Late, Left, Traffic, Up, Waits, Want, Wants, Whose};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
@@ -32,7 +33,7 @@ impl Traffic {
             return self.next_serial();
         }
         self.drop_guesses(inner);
-        let owners = |of: &Want| &inner.stack(of.group()).device.owners;
+        let owners = |of: &Want| &inner.group(of.group()).device.owners;
         let unlimited = joined.is_empty() && parts.iter().all(|of| owners(of).limit(of.tenant()).is_none());
         let first = self.next_serial();
         let mut entries = Vec::with_capacity(if unlimited { 0 } else { parts.len() });
@@ -41,16 +42,16 @@ impl Traffic {
             // Without a limit there are always some.
             let credited = unlimited && owners(&want).take(want.tenant(), want.need());
             debug_assert_eq!(credited, unlimited);
-            let stack = want.group();
+            let group = want.group();
             want.transfers().for_each(|transfer| self.ups[transfer].waits_in(number));
-            let came = self.came_at(inner, stack);
+            let came = self.came_at(inner, group);
             let entry = Entry::new(want, (number, first), due, came);
-            self.due(due, Waits::Place { stack, number });
+            self.due(due, Waits::Place { group, number });
             // Before the line is served: who releases from now on looks after it.
             inner.waiting.enter();
             match unlimited {
-                true => self.groups[stack].queue.push(entry),
-                false => entries.push((stack, entry)),
+                true => self.groups[group].queue.push(entry),
+                false => entries.push((group, entry)),
             }
         }
         if !unlimited {
@@ -60,45 +61,45 @@ impl Traffic {
     }
 
     /// A caller has given up.
-    pub(crate) fn quit_line(&mut self, inner: &Inner, stack: u16, number: u64) {
-        if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
+    pub(crate) fn quit_line(&mut self, inner: &Inner, group: GroupId, number: u64) {
+        if let Some(Whose::Caller(to)) = self.take_from_line(inner, group, number) {
             self.out.dismiss(to);
         }
     }
 
     /// A caller's deadline has passed.
-    pub(crate) fn late_in_line(&mut self, inner: &Inner, stack: u16, number: u64) {
-        let queue = &self.groups[stack].queue;
+    pub(crate) fn late_in_line(&mut self, inner: &Inner, group: GroupId, number: u64) {
+        let queue = &self.groups[group].queue;
         // What the line has gathered is given back with the place in it.
-        let available = inner.stack(stack).device.pool.available() + queue.gathered();
+        let available = inner.group(group).device.pool.available() + queue.gathered();
         let in_line = queue.position(number);
-        let ahead = in_line.unwrap_or_else(|| queue.len() + self.held.before(stack, number));
+        let ahead = in_line.unwrap_or_else(|| queue.len() + self.held.before(group, number));
         let late = Late { ahead, available };
-        if let Some(Whose::Caller(to)) = self.take_from_line(inner, stack, number) {
+        if let Some(Whose::Caller(to)) = self.take_from_line(inner, group, number) {
             self.out.late(to, late);
         }
     }
 
-    fn take_from_line(&mut self, inner: &Inner, stack: u16, number: u64) -> Option<Whose> {
-        let in_line = self.groups[stack].queue.remove(number);
+    fn take_from_line(&mut self, inner: &Inner, group: GroupId, number: u64) -> Option<Whose> {
+        let in_line = self.groups[group].queue.remove(number);
         let credited = in_line.is_some();
         let entry = in_line.or_else(|| self.held.take(number))?;
-        Some(self.left_line(inner, stack, entry, credited))
+        Some(self.left_line(inner, group, entry, credited))
     }
 
     /// An entry is no more: its blocks and its credits are anybody's.
-    fn left_line(&mut self, inner: &Inner, stack: u16, entry: Entry, credited: bool) -> Whose {
-        self.not_due(entry.due(), Waits::Place { stack, number: entry.number() });
+    fn left_line(&mut self, inner: &Inner, group: GroupId, entry: Entry, credited: bool) -> Whose {
+        self.not_due(entry.due(), Waits::Place { group, number: entry.number() });
         inner.waiting.leave();
-        inner.stack(stack).device.owners.give(entry.tenant(), if credited { entry.need() } else { 0 });
+        inner.group(group).device.owners.give(entry.tenant(), if credited { entry.need() } else { 0 });
         let (got, whose) = entry.end();
-        got.into_iter().for_each(|block| self.freed(inner, stack, block));
+        got.into_iter().for_each(|block| self.freed(inner, group, block));
         whose
     }
 
     /// A flight needs its block no more.
-    pub(crate) fn leave_line(&mut self, inner: &Inner, stack: u16, number: u64, flight: u32) {
-        let queue = &mut self.groups[stack].queue;
+    pub(crate) fn leave_line(&mut self, inner: &Inner, group: GroupId, number: u64, flight: u32) {
+        let queue = &mut self.groups[group].queue;
         let in_line = queue.position(number);
         let credited = in_line.is_some();
         let entry = match in_line {
@@ -107,31 +108,31 @@ impl Traffic {
         };
         let Some(entry) = entry else { return };
         let fewer = entry.leave(flight);
-        inner.stack(stack).device.owners.give(entry.tenant(), if credited { fewer } else { 0 });
+        inner.group(group).device.owners.give(entry.tenant(), if credited { fewer } else { 0 });
         if entry.need() == 0 {
-            return self.quit_line(inner, stack, number);
+            return self.quit_line(inner, group, number);
         }
-        entry.take_spare().into_iter().for_each(|block| self.freed(inner, stack, block));
+        entry.take_spare().into_iter().for_each(|block| self.freed(inner, group, block));
         // There may be credits for these.
         self.held.look_again(number);
     }
 
     /// A block of the device is free: it is the first's in line, or the pool's.
-    pub(crate) fn freed(&mut self, inner: &Inner, stack: u16, block: BlockId) {
-        match self.groups[stack].queue.first_mut() {
+    pub(crate) fn freed(&mut self, inner: &Inner, group: GroupId, block: BlockId) {
+        match self.groups[group].queue.first_mut() {
             Some(entry) if entry.missing() > 0 => entry.gathered_mut().push(block),
-            _ => _ = inner.stack(stack).device.pool.give_back_ids([block]),
+            _ => _ = inner.group(group).device.pool.give_back_ids([block]),
         }
     }
 
     /// Serves the line as far as there are blocks, and sends victims down for what is missing.
-    pub(crate) fn serve_line(&mut self, inner: &Inner, stack: u16) {
-        let pool = &inner.stack(stack).device.pool;
+    pub(crate) fn serve_line(&mut self, inner: &Inner, group: GroupId) {
+        let pool = &inner.group(group).device.pool;
         loop {
-            let Some(entry) = self.groups[stack].queue.first_mut() else { return };
+            let Some(entry) = self.groups[group].queue.first_mut() else { return };
             let missing = entry.missing();
             if missing == 0 {
-                self.serve_first(inner, stack);
+                self.serve_first(inner, group);
                 continue;
             }
             let free = pool.free().min(missing);
@@ -139,23 +140,23 @@ impl Traffic {
                 continue;
             }
             let need = entry.need();
-            let wanted = missing.saturating_sub(self.draining(inner, stack));
+            let wanted = missing.saturating_sub(self.draining(inner, group));
             let given = need - wanted;
             let mut victims = self.scratch.lend_victims();
-            if wanted == 0 || self.evict(inner, stack, wanted, given, &mut victims) == 0 {
+            if wanted == 0 || self.evict(inner, group, wanted, given, &mut victims) == 0 {
                 self.scratch.return_victims(victims);
                 let called_off = wanted > 0
-                    && (self.call_off_chosen(inner, stack, wanted)
-                        || self.call_off_draining(inner, stack, wanted));
+                    && (self.call_off_chosen(inner, group, wanted)
+                        || self.call_off_draining(inner, group, wanted));
                 if called_off {
                     continue;
                 }
-                return self.hurry(inner, stack);
+                return self.hurry(inner, group);
             }
             for (block, hash) in victims.drain(..) {
-                let name = inner.stack(stack).device.name(block, hash);
-                if let Left::Free(block) = self.victim(inner, stack, block, name, Class::Urgent) {
-                    self.freed(inner, stack, block);
+                let name = inner.group(group).device.name(block, hash);
+                if let Left::Free(block) = self.victim(inner, group, block, name, Class::Urgent) {
+                    self.freed(inner, group, block);
                 }
             }
             self.scratch.return_victims(victims);
@@ -164,13 +165,18 @@ impl Traffic {
 
     /// Whether a block of the device is under such a copy, which nobody holds: it counts as available and is not. It will be, when the copy has
     /// ended, and so will its parent. By key, of which copies that is asked: the end of others' changes nothing for a tenant at its quota.
-    pub(crate) fn is_copying(&self, inner: &Inner, stack: u16, such: impl Fn(u32, &Down) -> bool) -> bool {
-        let pool = &inner.stack(stack).device.pool;
+    pub(crate) fn is_copying(
+        &self,
+        inner: &Inner,
+        group: GroupId,
+        such: impl Fn(u32, &Down) -> bool,
+    ) -> bool {
+        let pool = &inner.group(group).device.pool;
         let unheld = |down: &Down| match down.source() {
             Have::Leased(block) => pool.evictable(block).is_some(),
             Have::Owned(_) | Have::Held(_) => false,
         };
-        let of_device = |down: &Down| (down.group(), down.from()) == (stack, Tier::Device);
+        let of_device = |down: &Down| (down.group(), down.from()) == (group, Tier::Device);
         self.downs.iter().any(|(key, down)| of_device(down) && such(key, down) && unheld(down))
     }
 
@@ -180,25 +186,25 @@ impl Traffic {
     pub(crate) fn evict(
         &mut self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         wanted: usize,
         given: usize,
         victims: &mut Vec<(BlockId, SequenceHash)>,
     ) -> usize {
-        let books = &inner.stack(stack).device;
-        let ready = self.take_ready(inner, (stack, Tier::Device), wanted, victims);
+        let books = &inner.group(group).device;
+        let ready = self.take_ready(inner, (group, Tier::Device), wanted, victims);
         let evicted = ready + books.pool.evict_ids_behind(wanted - ready, given + ready, victims);
         if evicted > 0
             || !books.links()
             || books.pool.available() == 0
-            || self.is_copying(inner, stack, |_, _| true)
+            || self.is_copying(inner, group, |_, _| true)
         {
             return evicted;
         }
         #[cfg(test)]
         tests::WALKS.with(|walks| walks.set(walks.get() + 1));
         let capacity = books.pool.capacity() as u32;
-        let (hand, mut taken) = (self.groups[stack].queue.cursor(), 0);
+        let (hand, mut taken) = (self.groups[group].queue.cursor(), 0);
         let order = (hand..capacity).chain(0..hand.min(capacity)).map(BlockId);
         let unheld = |block| books.pool.registered(block).map(|(there, _)| there);
         let mut kept = order.filter_map(unheld).filter(|block| books.pool.evictable(*block).is_some());
@@ -210,7 +216,7 @@ impl Traffic {
         }
         for block in by_class.into_iter().chain(kept) {
             let Ok(victim) = books.pool.evict_this(block) else { continue };
-            self.groups[stack].queue.move_cursor_behind(block.id);
+            self.groups[group].queue.move_cursor_behind(block.id);
             let hash = victim.hash();
             victims.push((victim.into_mutable().into_id(), hash));
             taken += 1;
@@ -223,16 +229,16 @@ impl Traffic {
 
     /// Somebody waits for blocks, and nobody leaves: the copies that keep some from leaving wait for no iteration's budget. The next
     /// iteration may wait for these blocks.
-    pub(crate) fn hurry(&mut self, inner: &Inner, stack: u16) {
-        self.groups[stack].queue.looked_at();
+    pub(crate) fn hurry(&mut self, inner: &Inner, group: GroupId) {
+        self.groups[group].queue.looked_at();
         if !self.queues.has_budget() {
             return;
         }
         #[cfg(test)]
         tests::HURRIES.with(|hurries| hurries.set(hurries.get() + 1));
-        let pool = &inner.stack(stack).device.pool;
+        let pool = &inner.group(group).device.pool;
         // A victim waits for host memory, and whatever has some is before it.
-        let grounded = !self.groups[stack].waiting_for_host.is_empty();
+        let grounded = !self.groups[group].waiting_for_host.is_empty();
         let keeps = |down: &Down| match (down.from(), down.source()) {
             _ if grounded && down.host().is_some() => true,
             (_, Have::Owned(_)) | (Tier::Device, Have::Leased(_)) => true,
@@ -242,29 +248,29 @@ impl Traffic {
             }
             _ => false,
         };
-        let of_stack = |down: &Down| down.group() == stack && down.class() > Class::Urgent;
+        let of_stack = |down: &Down| down.group() == group && down.class() > Class::Urgent;
         let downs = self.downs.keys_of(|down| of_stack(down) && keeps(down));
         downs.into_iter().for_each(|key| self.promote_down(key));
         // What comes up has blocks, too; those of guesses have been taken back.
-        let has = |up: &Up| up.group() == stack && up.device().is_some();
+        let has = |up: &Up| up.group() == group && up.device().is_some();
         let waits = |up: &Up| has(up) && matches!(up.class(), Class::Offload | Class::Background);
         let ups = self.ups.keys_of(waits);
         ups.into_iter().for_each(|key| self.promote(inner, key, Class::Urgent));
-        if grounded && inner.stack(stack).host.is_none() {
-            self.press(inner, stack);
+        if grounded && inner.group(group).host.is_none() {
+            self.press(inner, group);
         }
     }
 
     /// The first in line has all its blocks.
-    fn serve_first(&mut self, inner: &Inner, stack: u16) {
-        let Some(entry) = self.groups[stack].queue.pop_first() else { return };
+    fn serve_first(&mut self, inner: &Inner, group: GroupId) {
+        let Some(entry) = self.groups[group].queue.pop_first() else { return };
         inner.waiting.leave();
-        self.not_due(entry.due(), Waits::Place { stack, number: entry.number() });
-        self.served_in_line(inner, stack, entry.came());
+        self.not_due(entry.due(), Waits::Place { group, number: entry.number() });
+        self.served_in_line(inner, group, entry.came());
         let tenant = entry.tenant();
         let (got, whose) = entry.end();
         match whose {
-            Whose::Caller(to) => self.out.grant(to, stack, got, tenant),
+            Whose::Caller(to) => self.out.grant(to, group, got, tenant),
             Whose::Transfers(transfers) => {
                 for (key, block) in transfers.into_iter().zip(got) {
                     self.depart(inner, key, block);
@@ -274,22 +280,22 @@ impl Traffic {
     }
 
     /// Everybody in line goes away with nothing.
-    pub(crate) fn dissolve_line(&mut self, inner: &Inner, stack: u16) {
-        self.dismiss_if(inner, stack, |_| true);
+    pub(crate) fn dissolve_line(&mut self, inner: &Inner, group: GroupId) {
+        self.dismiss_if(inner, group, |_| true);
     }
 
     /// A tenant's go away with nothing.
-    pub(crate) fn dismiss(&mut self, inner: &Inner, stack: u16, tenant: TenantId) {
-        self.dismiss_if(inner, stack, |whose| whose == tenant);
+    pub(crate) fn dismiss(&mut self, inner: &Inner, group: GroupId, tenant: TenantId) {
+        self.dismiss_if(inner, group, |whose| whose == tenant);
     }
 
-    fn dismiss_if(&mut self, inner: &Inner, stack: u16, whom: impl Fn(TenantId) -> bool) {
+    fn dismiss_if(&mut self, inner: &Inner, group: GroupId, whom: impl Fn(TenantId) -> bool) {
         // All of them before the blocks of any: what is given back is for who stays.
-        let go = self.groups[stack].queue.take_if(|entry| whom(entry.tenant()));
-        let held = self.held.take_if(|of, entry| of == stack && whom(entry.tenant()));
+        let go = self.groups[group].queue.take_if(|entry| whom(entry.tenant()));
+        let held = self.held.take_if(|of, entry| of == group && whom(entry.tenant()));
         let held = held.into_iter().map(|entry| (entry, false));
         for (entry, credited) in go.into_iter().map(|entry| (entry, true)).chain(held) {
-            match self.left_line(inner, stack, entry, credited) {
+            match self.left_line(inner, group, entry, credited) {
                 // Told when the lock has been given back.
                 Whose::Caller(to) => self.out.dismiss(to),
                 Whose::Transfers(transfers) => {

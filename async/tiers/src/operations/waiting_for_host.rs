@@ -22,6 +22,7 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
+use crate::state::GroupId;
 use crate::state::{Down, Have, Slot, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
@@ -29,9 +30,9 @@ use kvstrata_core::{BlockId, BlockRef};
 
 impl Traffic {
     /// A flight down waits for host memory.
-    pub(crate) fn ground(&mut self, stack: u16, key: u32) {
+    pub(crate) fn ground(&mut self, group: GroupId, key: u32) {
         let Some(down) = self.downs.get(key) else { return };
-        let grounded = &mut self.groups[stack].waiting_for_host;
+        let grounded = &mut self.groups[group].waiting_for_host;
         match down.source() {
             Have::Owned(_) => {
                 grounded.add_victim(key);
@@ -41,59 +42,59 @@ impl Traffic {
     }
 
     /// The first victim that waits; those before it that were turned back are so by choice from now on.
-    fn first_victim(&mut self, stack: u16) -> Option<u32> {
+    fn first_victim(&mut self, group: GroupId) -> Option<u32> {
         loop {
-            let key = self.groups[stack].waiting_for_host.first_victim()?;
+            let key = self.groups[group].waiting_for_host.first_victim()?;
             let source = self.downs.get(key).map(|down| down.source());
             if matches!(source, Some(Have::Owned(_))) {
                 return Some(key);
             }
-            self.groups[stack].waiting_for_host.pop_victim();
-            self.ground(stack, key);
+            self.groups[group].waiting_for_host.pop_victim();
+            self.ground(group, key);
         }
     }
 
     /// Takes the victim out that host memory is for next.
-    pub(crate) fn pop_victim(&mut self, stack: u16) -> Option<u32> {
-        self.first_victim(stack)?;
-        self.groups[stack].waiting_for_host.pop_victim()
+    pub(crate) fn pop_victim(&mut self, group: GroupId) -> Option<u32> {
+        self.first_victim(group)?;
+        self.groups[group].waiting_for_host.pop_victim()
     }
 
     /// Looks after victims: as many of the host's are on their way as they need, or they are dropped.
-    pub(crate) fn serve_victims(&mut self, inner: &Inner, stack: u16) {
-        while let Some(key) = self.first_victim(stack) {
+    pub(crate) fn serve_victims(&mut self, inner: &Inner, group: GroupId) {
+        while let Some(key) = self.first_victim(group) {
             let Some(down) = self.downs.get(key) else { return };
             let (source, class, tenant) = (down.source(), down.class(), down.tenant());
-            let state = &self.groups[stack];
-            let (host, sinking) = (&inner.stack(stack).host, state.on_their_way.host_victims());
+            let state = &self.groups[group];
+            let (host, sinking) = (&inner.group(group).host, state.on_their_way.host_victims());
             let none_free = host.as_ref().is_some_and(|host| host.pool.free() == 0);
             let enough = none_free && sinking >= state.waiting_for_host.victims();
-            let waits = self.may_wait_below(inner, stack);
+            let waits = self.may_wait_below(inner, group);
             if enough && waits {
-                return self.press_sinking(stack);
+                return self.press_sinking(group);
             }
-            match self.host_slot(inner, stack, source, class) {
-                Slot::Now(block) => self.freed_host(inner, stack, block),
+            match self.host_slot(inner, group, source, class) {
+                Slot::Now(block) => self.freed_host(inner, group, block),
                 // What waits for the engine gives it up.
-                Slot::Soon if host.is_none() && self.reclaim_staging(inner, stack) => {}
+                Slot::Soon if host.is_none() && self.reclaim_staging(inner, group) => {}
                 // Nothing was sent down: something will be when another has landed. Staging comes back.
-                Slot::Soon if self.groups[stack].on_their_way.host_victims() == sinking => {
-                    return self.press_sinking(stack);
+                Slot::Soon if self.groups[group].on_their_way.host_victims() == sinking => {
+                    return self.press_sinking(group);
                 }
                 Slot::Soon => {}
                 Slot::Never => {
                     let cause = match host {
                         Some(_) if !waits => {
-                            self.note_slow(inner, stack, tenant);
+                            self.note_slow(inner, group, tenant);
                             Cause::Slow
                         }
                         Some(_) => {
-                            self.without_room(inner, stack, (Tier::Device, Tier::Host), source, tenant);
+                            self.without_room(inner, group, (Tier::Device, Tier::Host), source, tenant);
                             Cause::Cancelled
                         }
                         None => Cause::Device,
                     };
-                    self.groups[stack].waiting_for_host.pop_victim();
+                    self.groups[group].waiting_for_host.pop_victim();
                     self.down_failed(inner, key, Failure::of(cause));
                 }
             }
@@ -101,13 +102,13 @@ impl Traffic {
     }
 
     /// As many of the host's victims as are waited for go to the disk before what nobody waits for.
-    fn press_sinking(&mut self, stack: u16) {
-        let grounded = &mut self.groups[stack].waiting_for_host;
+    fn press_sinking(&mut self, group: GroupId) {
+        let grounded = &mut self.groups[group].waiting_for_host;
         if !grounded.take_changed() {
             return;
         }
         let waiting = grounded.victims();
-        let sinks = |down: &Down| (down.group(), down.from()) == (stack, Tier::Host) && down.is_victim();
+        let sinks = |down: &Down| (down.group(), down.from()) == (group, Tier::Host) && down.is_victim();
         let sinking = self.downs.iter().filter(|(_, down)| sinks(down));
         let (urgent, others): (Vec<_>, Vec<_>) = sinking.partition(|(_, down)| down.class() == Class::Urgent);
         let most = waiting.saturating_sub(urgent.len());
@@ -116,9 +117,9 @@ impl Traffic {
     }
 
     /// Looks after copies by choice, when victims and headroom have what they need (I1).
-    pub(crate) fn serve_chosen(&mut self, inner: &Inner, stack: u16) {
+    pub(crate) fn serve_chosen(&mut self, inner: &Inner, group: GroupId) {
         loop {
-            let state = &self.groups[stack];
+            let state = &self.groups[group];
             let (Some(key), 0) = (state.waiting_for_host.first_chosen(), state.waiting_for_host.victims())
             else {
                 return;
@@ -127,7 +128,7 @@ impl Traffic {
             let (source, class, whole, sinking) =
                 (down.source(), down.class(), down.steps().is_none(), state.on_their_way.host_victims());
             let unasked = down.asked().is_empty();
-            let host = &inner.stack(stack).host;
+            let host = &inner.group(group).host;
             if let Some(host) = host {
                 let (free, headroom) = (host.pool.free(), inner.rules.host_headroom as usize);
                 let enough = free + sinking >= headroom + state.waiting_for_host.chosen();
@@ -135,23 +136,23 @@ impl Traffic {
                     return;
                 }
             }
-            match self.host_slot(inner, stack, source, class) {
+            match self.host_slot(inner, group, source, class) {
                 Slot::Now(block) => {
-                    self.groups[stack].waiting_for_host.pop_chosen();
+                    self.groups[group].waiting_for_host.pop_chosen();
                     self.take_off(inner, key, block);
                 }
                 // What is written waits for nothing that waits for the engine.
-                Slot::Soon if host.is_none() && whole && self.reclaim_staging(inner, stack) => {}
-                Slot::Soon if self.groups[stack].on_their_way.host_victims() == sinking => return,
+                Slot::Soon if host.is_none() && whole && self.reclaim_staging(inner, group) => {}
+                Slot::Soon if self.groups[group].on_their_way.host_victims() == sinking => return,
                 Slot::Soon => {}
                 // Nobody has asked for it: for when there is some again.
                 Slot::Never if host.is_some() && unasked => {
-                    self.groups[stack].waiting_for_host.pop_chosen();
-                    self.called_off(inner, stack, key);
+                    self.groups[group].waiting_for_host.pop_chosen();
+                    self.called_off(inner, group, key);
                 }
                 Slot::Never => {
                     let cause = if host.is_some() { Cause::Cancelled } else { Cause::Device };
-                    self.groups[stack].waiting_for_host.pop_chosen();
+                    self.groups[group].waiting_for_host.pop_chosen();
                     self.down_failed(inner, key, Failure::of(cause));
                 }
             }
@@ -163,11 +164,11 @@ impl Traffic {
     pub(crate) fn kept_by_choice(
         &self,
         inner: &Inner,
-        stack: u16,
+        group: GroupId,
         wanted: usize,
         such: impl Fn(BlockId) -> bool,
     ) -> Vec<(u32, BlockRef)> {
-        let pool = &inner.stack(stack).device.pool;
+        let pool = &inner.group(group).device.pool;
         let kept = |key: u32| {
             let down = self.downs.get(key).filter(|down| down.asked().is_empty())?;
             let Have::Leased(block) = down.source() else { return None };
@@ -175,34 +176,34 @@ impl Traffic {
             let keeps = such(block.id) && pool.evictable(block).is_some();
             keeps.then_some((key, block))
         };
-        let grounded = &self.groups[stack].waiting_for_host;
+        let grounded = &self.groups[group].waiting_for_host;
         grounded.iter_chosen().filter_map(kept).take(wanted).collect()
     }
 
     /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be written through is owed.
-    pub(crate) fn call_off(&mut self, inner: &Inner, stack: u16, copies: &[u32]) {
+    pub(crate) fn call_off(&mut self, inner: &Inner, group: GroupId, copies: &[u32]) {
         if copies.is_empty() {
             return;
         }
-        self.groups[stack].waiting_for_host.retain(|key| copies.binary_search(key).is_err());
-        copies.iter().for_each(|key| self.called_off(inner, stack, *key));
+        self.groups[group].waiting_for_host.retain(|key| copies.binary_search(key).is_err());
+        copies.iter().for_each(|key| self.called_off(inner, group, *key));
     }
 
-    fn called_off(&mut self, inner: &Inner, stack: u16, key: u32) {
+    fn called_off(&mut self, inner: &Inner, group: GroupId, key: u32) {
         let source = self.downs.get(key).map(|down| down.source());
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
-            self.owe(inner, (stack, Tier::Device), block);
+            self.owe(inner, (group, Tier::Device), block);
         }
     }
 
     /// Somebody waits for blocks of the device that copies by choice alone keep: up to `wanted` of these are called off (I4). Whether there was
     /// one.
-    pub(crate) fn call_off_chosen(&mut self, inner: &Inner, stack: u16, wanted: usize) -> bool {
+    pub(crate) fn call_off_chosen(&mut self, inner: &Inner, group: GroupId, wanted: usize) -> bool {
         let mut copies: Vec<u32> =
-            self.kept_by_choice(inner, stack, wanted, |_| true).into_iter().map(|(key, _)| key).collect();
+            self.kept_by_choice(inner, group, wanted, |_| true).into_iter().map(|(key, _)| key).collect();
         copies.sort_unstable();
-        self.call_off(inner, stack, &copies);
+        self.call_off(inner, group, &copies);
         !copies.is_empty()
     }
 }

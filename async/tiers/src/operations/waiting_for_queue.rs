@@ -22,6 +22,7 @@
 //!   flight's key may be another's by now, but not its number.
 
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::{At, GroupState, Id, Quarantine, Traffic};
 use crate::transfer::{Class, Path, Popped};
 
@@ -74,10 +75,10 @@ impl Traffic {
     }
 
     /// Notes which flight has a block of host memory, if it is staging.
-    pub(crate) fn note_staged(&mut self, inner: &Inner, stack: u16, staged: u32, flight: Id) {
-        let first = inner.stack(stack).host.as_ref().map_or(0, |host| host.pool.capacity());
+    pub(crate) fn note_staged(&mut self, inner: &Inner, group: GroupId, staged: u32, flight: Id) {
+        let first = inner.group(group).host.as_ref().map_or(0, |host| host.pool.capacity());
         let Some(place) = (staged as usize).checked_sub(first) else { return };
-        let state = &mut self.groups[stack];
+        let state = &mut self.groups[group];
         state.staging.note_holder(place, staged, flight);
         state.queue.note_change();
     }
@@ -89,7 +90,7 @@ impl Traffic {
         }
         loop {
             let (groups, quarantine) = (&self.groups, &self.quarantine);
-            let open = |stack: u16| has_staging(inner, &groups[stack], quarantine, stack);
+            let open = |group: GroupId| has_staging(inner, &groups[group], quarantine, group);
             let next = self.queues.pop_open(path, open);
             if next.is_some() || !self.reclaim_for_reads(inner) {
                 return next;
@@ -100,34 +101,34 @@ impl Traffic {
     /// Reads that somebody waits for, and that lack nothing but staging, are not to wait for what waits for the engine itself. Whether that had
     /// some.
     fn reclaim_for_reads(&mut self, inner: &Inner) -> bool {
-        self.groups.numbers().any(|stack| {
+        self.groups.numbers().any(|group| {
             let reads = &self.queues[Path::DiskToDevice];
             let awaited = [Class::Urgent, Class::Offload, Class::Background];
-            let goes = awaited.iter().any(|class| reads.waiting_in(*class, stack) > 0)
-                && reads.has_room(inner.stack(stack).block_bytes);
-            let lacks = !has_staging(inner, &self.groups[stack], &self.quarantine, stack);
-            goes && lacks && self.reclaim_staging(inner, stack)
+            let goes = awaited.iter().any(|class| reads.waiting_in(*class, group.lane()) > 0)
+                && reads.has_room(inner.group(group).block_bytes);
+            let lacks = !has_staging(inner, &self.groups[group], &self.quarantine, group);
+            goes && lacks && self.reclaim_staging(inner, group)
         })
     }
 
     /// Urgent reads wait for staging.
     pub(crate) fn press_for_reads(&mut self, inner: &Inner) {
-        for stack in self.groups.numbers() {
-            let urgent = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, stack);
-            if urgent > 0 && !has_staging(inner, &self.groups[stack], &self.quarantine, stack) {
-                self.press(inner, stack);
+        for group in self.groups.numbers() {
+            let urgent = self.queues[Path::DiskToDevice].waiting_in(Class::Urgent, group.lane());
+            if urgent > 0 && !has_staging(inner, &self.groups[group], &self.quarantine, group) {
+                self.press(inner, group);
             }
         }
     }
 
     /// Whatever has staging goes without the iteration's budget; a guess gives it up.
-    pub(crate) fn press(&mut self, inner: &Inner, stack: u16) {
-        let held = self.groups[stack].staging.lend_holders();
+    pub(crate) fn press(&mut self, inner: &Inner, group: GroupId) {
+        let held = self.groups[group].staging.lend_holders();
         for (staged, flight) in held.iter().flatten().copied() {
             match flight {
                 Id::Up(key) => {
                     let Some(up) = self.ups.get(key) else { continue };
-                    let has = up.group() == stack && up.staged() == Some(staged);
+                    let has = up.group() == group && up.staged() == Some(staged);
                     match up.class() {
                         _ if !has => {}
                         Class::Prefetch => self.recall_guess(inner, key),
@@ -136,13 +137,13 @@ impl Traffic {
                 }
                 Id::Down(key) => {
                     let down = self.downs.get(key);
-                    if down.is_some_and(|down| down.group() == stack && down.host() == Some(staged)) {
+                    if down.is_some_and(|down| down.group() == group && down.host() == Some(staged)) {
                         self.promote_down(key);
                     }
                 }
             }
         }
-        self.groups[stack].staging.return_holders(held);
+        self.groups[group].staging.return_holders(held);
     }
 
     /// A copy down waits for no iteration's budget any more.
@@ -162,12 +163,12 @@ impl Traffic {
             let reads = &self.queues[Path::DiskToDevice];
             !state.queue.is_empty()
                 || self.held.holds(up.group(), up.tenant())
-                || state.staging.free() == 0 && reads.waiting_in(Class::Urgent, up.group()) > 0
+                || state.staging.free() == 0 && reads.waiting_in(Class::Urgent, up.group().lane()) > 0
         })
     }
 }
 
 /// Whether a group's reads from the disk may go: there is staging for one. What will never find any goes too, and fails.
-fn has_staging(inner: &Inner, state: &GroupState, quarantine: &Quarantine, stack: u16) -> bool {
-    state.staging.free() > 0 || quarantine.has_all_staging(stack, inner.stack(stack).staging)
+fn has_staging(inner: &Inner, state: &GroupState, quarantine: &Quarantine, group: GroupId) -> bool {
+    state.staging.free() > 0 || quarantine.has_all_staging(group, inner.group(group).staging)
 }

@@ -25,6 +25,7 @@
 //! - I5: of one tenant with a quota, in one group, who came first enters first.
 
 use crate::engine::inner::Inner;
+use crate::state::GroupId;
 use crate::state::Traffic;
 use crate::transfer::Class;
 
@@ -36,28 +37,28 @@ impl Traffic {
         let mut at = 0;
         while let Some(request) = self.held.get(at) {
             let behind =
-                request.parts().iter().any(|(stack, entry)| waiting.contains(&(*stack, entry.tenant())));
+                request.parts().iter().any(|(group, entry)| waiting.contains(&(*group, entry.tenant())));
             let free = !behind && !request.joined().iter().any(|entry| self.held.has(*entry));
             if free && !self.is_as_before(inner, at) {
-                let Err((stack, number, state)) = self.take_all_credits(inner, at) else {
-                    for (stack, entry) in self.held.remove(at) {
-                        self.groups[stack].queue.push(entry);
+                let Err((group, number, state)) = self.take_all_credits(inner, at) else {
+                    for (group, entry) in self.held.remove(at) {
+                        self.groups[group].queue.push(entry);
                     }
                     continue;
                 };
                 self.held.note_look(at, number, state);
-                looked.push(stack);
+                looked.push(group);
             }
-            let parts = self.held[at].parts().iter().map(|(stack, entry)| (*stack, entry.tenant()));
+            let parts = self.held[at].parts().iter().map(|(group, entry)| (*group, entry.tenant()));
             waiting.extend(
-                parts.filter(|(stack, tenant)| inner.stack(*stack).device.owners.limit(*tenant).is_some()),
+                parts.filter(|(group, tenant)| inner.group(*group).device.owners.limit(*tenant).is_some()),
             );
             at += 1;
         }
-        for stack in self.groups.numbers() {
-            let news = looked.contains(&stack) || self.groups[stack].queue.has_changed();
-            if news && waiting.iter().any(|(of, _)| *of == stack) {
-                self.hurry(inner, stack);
+        for group in self.groups.numbers() {
+            let news = looked.contains(&group) || self.groups[group].queue.has_changed();
+            if news && waiting.iter().any(|(of, _)| *of == group) {
+                self.hurry(inner, group);
             }
         }
     }
@@ -67,34 +68,34 @@ impl Traffic {
         let request = &self.held[at];
         let Some((number, state)) = request.looked() else { return false };
         let part = request.parts().iter().find(|(_, entry)| entry.number() == number);
-        part.is_some_and(|(stack, entry)| inner.stack(*stack).device.state_of(entry.tenant()) == state)
+        part.is_some_and(|(group, entry)| inner.group(*group).device.state_of(entry.tenant()) == state)
     }
 
     /// Takes the credits of all parts, or of none. Otherwise the group and the entry for which there are too few, and how things were
     /// there before the look: what changes meanwhile is another state.
-    fn take_all_credits(&mut self, inner: &Inner, at: usize) -> Result<(), (u16, u64, [u32; 3])> {
+    fn take_all_credits(&mut self, inner: &Inner, at: usize) -> Result<(), (GroupId, u64, [u32; 3])> {
         let parts = self.held[at].parts().len();
         let part = |traffic: &Traffic, part: usize| {
-            let (stack, entry) = &traffic.held[at].parts()[part];
-            (*stack, entry.tenant(), entry.need(), entry.number())
+            let (group, entry) = &traffic.held[at].parts()[part];
+            (*group, entry.tenant(), entry.need(), entry.number())
         };
         // No group's blocks leave for a request that another group keeps out.
         for of in (0..parts).filter(|_| parts > 1) {
-            let (stack, tenant, need, number) = part(self, of);
-            let state = inner.stack(stack).device.state_of(tenant);
-            if !self.has_credits(inner, stack, tenant, need) {
-                return Err((stack, number, state));
+            let (group, tenant, need, number) = part(self, of);
+            let state = inner.group(group).device.state_of(tenant);
+            if !self.has_credits(inner, group, tenant, need) {
+                return Err((group, number, state));
             }
         }
         for of in 0..parts {
-            let (stack, tenant, need, number) = part(self, of);
-            let state = inner.stack(stack).device.state_of(tenant);
-            if !self.take_credits(inner, stack, tenant, need, Class::Urgent) {
+            let (group, tenant, need, number) = part(self, of);
+            let state = inner.group(group).device.state_of(tenant);
+            if !self.take_credits(inner, group, tenant, need, Class::Urgent) {
                 for earlier in 0..of {
-                    let (stack, tenant, need, _) = part(self, earlier);
-                    inner.stack(stack).device.owners.give(tenant, need);
+                    let (group, tenant, need, _) = part(self, earlier);
+                    inner.group(group).device.owners.give(tenant, need);
                 }
-                return Err((stack, number, state));
+                return Err((group, number, state));
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Copies ahead of need: how far looks have come, and the copies that are deferred.
 
 use crate::scheduler::Search;
+use crate::state::GroupId;
 use crate::state::Ready;
 use crate::tier::Tier;
 use kvstrata_core::{BlockRef, VictimsSeen};
@@ -50,8 +51,8 @@ impl DeferredCopies {
     }
 
     /// A copy is deferred.
-    pub(crate) fn add(&mut self, (group, tier): (u16, Tier), block: BlockRef) {
-        let at = 2 * usize::from(group) + usize::from(tier == Tier::Host);
+    pub(crate) fn add(&mut self, (group, tier): (GroupId, Tier), block: BlockRef) {
+        let at = 2 * group.index() + usize::from(tier == Tier::Host);
         if self.copies.len() <= at {
             self.copies.resize_with(at + 1, VecDeque::new);
         }
@@ -60,7 +61,7 @@ impl DeferredCopies {
     }
 
     /// Keeps those that are still to be made.
-    pub(crate) fn retain(&mut self, stays: impl Fn((u16, Tier), BlockRef) -> bool) {
+    pub(crate) fn retain(&mut self, stays: impl Fn((GroupId, Tier), BlockRef) -> bool) {
         for (place, copies) in self.copies.iter_mut().enumerate() {
             copies.retain(|block| stays(DeferredCopies::whose(place), *block));
         }
@@ -75,8 +76,8 @@ impl DeferredCopies {
     }
 
     /// Which tier of which group a place is of.
-    pub(crate) fn whose(place: usize) -> (u16, Tier) {
-        ((place / 2) as u16, if place.is_multiple_of(2) { Tier::Device } else { Tier::Host })
+    pub(crate) fn whose(place: usize) -> (GroupId, Tier) {
+        (GroupId::new(place / 2), if place.is_multiple_of(2) { Tier::Device } else { Tier::Host })
     }
 
     /// The oldest at a place.

@@ -1,5 +1,6 @@
 //! Deadlines, by time.
 
+use crate::state::GroupId;
 use crate::state::Id;
 use crate::transfer::Path;
 use futures_channel::oneshot;
@@ -10,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Waits {
     Place {
-        stack: u16,
+        group: GroupId,
         number: u64,
     },
     Onboarding(u32),
@@ -20,7 +21,7 @@ pub(crate) enum Waits {
     /// For a moment.
     Moment(u64),
     /// In a group's line, for writes to the tier below.
-    Below(u16),
+    Below(GroupId),
     /// Until a path that was too slow has recovered.
     Recovery(Path),
     /// A flight, before another attempt: its number.

@@ -3,6 +3,7 @@
 //! What it has, and where it is, change together by the methods below (`operations/down.rs` I2).
 
 use crate::scheduler::Key;
+use crate::state::GroupId;
 use crate::state::{At, BlockName, ForBlock, Since, Steps};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path, Ticket};
@@ -51,7 +52,7 @@ impl Cargo {
 /// A transfer down.
 #[derive(Debug)]
 pub(crate) struct Down {
-    group: u16,
+    group: GroupId,
     name: Name,
     from: Tier,
     source: Have,
@@ -88,7 +89,7 @@ pub(crate) struct Down {
 
 impl Down {
     /// One that has nothing yet.
-    pub(crate) fn new(group: u16, from: Tier, cargo: Cargo, tenant: TenantId, serial: u64) -> Down {
+    pub(crate) fn new(group: GroupId, from: Tier, cargo: Cargo, tenant: TenantId, serial: u64) -> Down {
         let Cargo { source, name, class, request, steps } = cargo;
         Down {
             group,
@@ -116,7 +117,7 @@ impl Down {
         }
     }
 
-    pub(crate) fn group(&self) -> u16 {
+    pub(crate) fn group(&self) -> GroupId {
         self.group
     }
 

@@ -1,6 +1,7 @@
 //! What follows from a change, and is done when the lock has been given back: movers started, waiters woken, blocks handed over.
 //! How: `operations/effects.rs`.
 
+use crate::state::GroupId;
 use crate::state::{Grant, Late};
 use crate::transfer::{Copy, DiskPort, DiskRead, DiskWrite, HostMemory, Path};
 use futures_channel::oneshot;
@@ -13,9 +14,9 @@ use std::vec::Drain;
 /// A read, and whose request it is of.
 pub(crate) type Reading = (Arc<dyn DiskPort>, DiskRead, u64);
 /// Copies of a group on a path.
-pub(crate) type Copying = (u16, Path, Vec<Copy>);
+pub(crate) type Copying = (GroupId, Path, Vec<Copy>);
 /// Who gets which blocks, of which group and tenant.
-pub(crate) type Granting = (oneshot::Sender<Grant>, u16, Vec<BlockId>, TenantId);
+pub(crate) type Granting = (oneshot::Sender<Grant>, GroupId, Vec<BlockId>, TenantId);
 /// A write, the memory with whose sums it is compared, and whose request it is of.
 pub(crate) type Writing = (Arc<dyn DiskPort>, DiskWrite, Option<Arc<HostMemory>>, u64);
 
@@ -47,18 +48,19 @@ impl Out {
         &mut self,
         memory: impl FnOnce() -> Vec<Copy>,
         most: usize,
-        (stack, path): (u16, Path),
+        (group, path): (GroupId, Path),
         copy: Copy,
     ) {
-        let fits =
-            |(of, by, list): &&mut (u16, Path, Vec<Copy>)| (*of, *by) == (stack, path) && list.len() < most;
+        let fits = |(of, by, list): &&mut (GroupId, Path, Vec<Copy>)| {
+            (*of, *by) == (group, path) && list.len() < most
+        };
         // The last one of its kind: those before it are full.
         match self.copies.iter_mut().rev().find(fits) {
             Some((_, _, list)) => list.push(copy),
             None => {
                 let mut list = memory();
                 list.push(copy);
-                self.copies.push((stack, path, list));
+                self.copies.push((group, path, list));
             }
         }
     }
@@ -81,11 +83,11 @@ impl Out {
     pub(crate) fn grant(
         &mut self,
         to: oneshot::Sender<Grant>,
-        stack: u16,
+        group: GroupId,
         blocks: Vec<BlockId>,
         tenant: TenantId,
     ) {
-        self.grants.push((to, stack, blocks, tenant));
+        self.grants.push((to, group, blocks, tenant));
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Copies, transfers and blocks that wait for a gate.
 
+use crate::state::GroupId;
 use crate::state::{Marked, Steps};
 use crate::transfer::Class;
 use kvstrata_core::BlockRef;
@@ -9,7 +10,7 @@ use std::time::Duration;
 /// A copy that waits for its gate.
 #[derive(Debug)]
 pub(crate) struct GatedCopy {
-    pub(crate) stack: u16,
+    pub(crate) group: GroupId,
     pub(crate) block: BlockRef,
     pub(crate) name: Name,
     pub(crate) class: Class,

@@ -2,6 +2,7 @@
 //!
 //! The caller may go away before it takes them: dropped, they go back to the tiers that they are of.
 
+use crate::state::GroupId;
 use kvstrata_core::{BlockId, TenantId};
 use std::sync::Arc;
 
@@ -20,20 +21,25 @@ pub(crate) struct Late {
 /// Takes blocks back that a caller has not taken.
 pub(crate) trait Home: Send + Sync {
     /// They are free again, and so are their tenant's credits.
-    fn take_back(self: Arc<Self>, group: u16, blocks: Vec<BlockId>, tenant: TenantId);
+    fn take_back(self: Arc<Self>, group: GroupId, blocks: Vec<BlockId>, tenant: TenantId);
 }
 
 /// Blocks of a group, with the credits of a tenant.
 pub(crate) struct Granted {
     /// None: the caller has taken them.
     home: Option<Arc<dyn Home>>,
-    group: u16,
+    group: GroupId,
     blocks: Vec<BlockId>,
     tenant: TenantId,
 }
 
 impl Granted {
-    pub(crate) fn new(home: Arc<dyn Home>, group: u16, blocks: Vec<BlockId>, tenant: TenantId) -> Granted {
+    pub(crate) fn new(
+        home: Arc<dyn Home>,
+        group: GroupId,
+        blocks: Vec<BlockId>,
+        tenant: TenantId,
+    ) -> Granted {
         Granted { home: Some(home), group, blocks, tenant }
     }
 

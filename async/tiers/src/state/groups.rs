@@ -1,5 +1,6 @@
 //! The state of each group of layers: its queue for blocks, and the transfers and host memory that it has.
 
+use crate::state::GroupId;
 use crate::state::{OnTheirWay, OwnLooks, Staging, WaitQueue, WaitingForHost, WaitsBelow};
 use crate::tier::Tier;
 use kvstrata_core::TenantId;
@@ -70,8 +71,8 @@ impl Groups {
     }
 
     /// The numbers of all groups.
-    pub(crate) fn numbers(&self) -> std::ops::Range<u16> {
-        0..self.0.len() as u16
+    pub(crate) fn numbers(&self) -> impl DoubleEndedIterator<Item = GroupId> + Clone + use<> {
+        GroupId::all(self.0.len())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &GroupState> {
@@ -83,16 +84,16 @@ impl Groups {
     }
 }
 
-impl Index<u16> for Groups {
+impl Index<GroupId> for Groups {
     type Output = GroupState;
 
-    fn index(&self, group: u16) -> &GroupState {
-        &self.0[usize::from(group)]
+    fn index(&self, group: GroupId) -> &GroupState {
+        &self.0[group.index()]
     }
 }
 
-impl IndexMut<u16> for Groups {
-    fn index_mut(&mut self, group: u16) -> &mut GroupState {
-        &mut self.0[usize::from(group)]
+impl IndexMut<GroupId> for Groups {
+    fn index_mut(&mut self, group: GroupId) -> &mut GroupState {
+        &mut self.0[group.index()]
     }
 }

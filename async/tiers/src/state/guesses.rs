@@ -1,5 +1,6 @@
 //! Hints, hot blocks, and the prefetches under way.
 
+use crate::state::GroupId;
 use kvstrata_core::{SequenceHash, TenantId};
 use kvstrata_ffi::disk::{Name, OwnerId};
 use std::collections::{BTreeSet, VecDeque};
@@ -8,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 #[derive(Debug)]
 struct Hint {
     number: u64,
-    group: u16,
+    group: GroupId,
     tenant: TenantId,
     hashes: Vec<SequenceHash>,
     next: usize,
@@ -17,7 +18,7 @@ struct Hint {
 /// A block that a hint wants: of which group, for whom, and by which hint; 0: since it is hot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Guess {
-    pub(crate) group: u16,
+    pub(crate) group: GroupId,
     pub(crate) tenant: TenantId,
     pub(crate) hint: u64,
     pub(crate) name: Name,
@@ -29,7 +30,7 @@ pub(crate) struct Guesses {
     /// The oldest first.
     hints: VecDeque<Hint>,
     /// Victims that were used often.
-    hot: VecDeque<(u16, Name)>,
+    hot: VecDeque<(GroupId, Name)>,
     /// How often something was said to be hot.
     noted: u64,
     /// Transfers of this class.
@@ -45,7 +46,7 @@ impl Guesses {
     /// Takes a hint, of which the device has the blocks before `next`; the oldest give way if there are more than so many.
     pub(crate) fn hint(
         &mut self,
-        (number, group, tenant): (u64, u16, TenantId),
+        (number, group, tenant): (u64, GroupId, TenantId),
         hashes: &[SequenceHash],
         next: usize,
         most: usize,
@@ -64,7 +65,7 @@ impl Guesses {
     }
 
     /// The next block that the oldest hint lacks.
-    pub(crate) fn next_hint(&mut self, there: impl Fn(u16, SequenceHash) -> bool) -> Option<Guess> {
+    pub(crate) fn next_hint(&mut self, there: impl Fn(GroupId, SequenceHash) -> bool) -> Option<Guess> {
         loop {
             let hint = self.hints.front_mut()?;
             while hint.next < hint.hashes.len() && there(hint.group, hint.hashes[hint.next]) {
@@ -94,7 +95,7 @@ impl Guesses {
     }
 
     /// A block was used often, and is below. The oldest of such give way if there are more than so many.
-    pub(crate) fn note_hot(&mut self, group: u16, name: Name, most: usize) {
+    pub(crate) fn note_hot(&mut self, group: GroupId, name: Name, most: usize) {
         if self.hot.len() >= most {
             self.hot.pop_front();
         }
@@ -108,7 +109,7 @@ impl Guesses {
     }
 
     /// The last one that is hot.
-    pub(crate) fn last_hot(&self) -> Option<(u16, Name)> {
+    pub(crate) fn last_hot(&self) -> Option<(GroupId, Name)> {
         self.hot.back().copied()
     }
 

@@ -59,7 +59,7 @@ pub(crate) use gates::{GatedCopy, GatedFlight, Waiter};
 pub(crate) use granted::{Grant, Granted, Home, Late};
 pub(crate) use groups::{GroupState, Groups};
 pub(crate) use guesses::{Guess, Guesses};
-pub(crate) use ids::{At, Id, Link};
+pub(crate) use ids::{At, GroupId, Id, Link};
 pub(crate) use iterations::Iterations;
 pub(crate) use offloading::Offloadings;
 pub use offloading::{OffloadOptions, Offloaded};

@@ -1,5 +1,6 @@
 //! One request's onboarding: the blocks that it waits for.
 
+use crate::state::GroupId;
 use crate::state::{Link, Source};
 use crate::transfer::{Cause, Class};
 use kvstrata_core::BlockRef;
@@ -52,7 +53,7 @@ impl Wanted {
 /// A request's blocks on their way.
 #[derive(Debug)]
 pub(crate) struct Onboarding {
-    group: u16,
+    group: GroupId,
     wanted: Vec<Wanted>,
     first_failed: usize,
     coming: usize,
@@ -88,7 +89,7 @@ pub(crate) struct Remains {
 }
 
 impl Onboarding {
-    pub(crate) fn new(group: u16, layers: u32, blocks: usize, due: Option<Duration>) -> Onboarding {
+    pub(crate) fn new(group: GroupId, layers: u32, blocks: usize, due: Option<Duration>) -> Onboarding {
         Onboarding {
             group,
             wanted: Vec::with_capacity(blocks),
@@ -103,7 +104,7 @@ impl Onboarding {
         }
     }
 
-    pub(crate) fn group(&self) -> u16 {
+    pub(crate) fn group(&self) -> GroupId {
         self.group
     }
 

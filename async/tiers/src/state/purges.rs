@@ -1,5 +1,6 @@
 //! Purges under way.
 
+use crate::state::GroupId;
 use crate::state::Purged;
 use crate::tier::Tier;
 use kvstrata_core::{BlockId, BlockRef, SequenceHash, TenantId};
@@ -8,11 +9,11 @@ use std::collections::BTreeMap;
 /// A block in a purge's hands: of which group, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
-    Device(u16, BlockId),
-    Host(u16, u32),
+    Device(GroupId, BlockId),
+    Host(GroupId, u32),
     /// A block of host memory that is for staging.
-    Staged(u16, u32),
-    Disk(u16, BlockId),
+    Staged(GroupId, u32),
+    Disk(GroupId, BlockId),
 }
 
 /// What came of it.
@@ -186,7 +187,7 @@ impl Purges {
 pub(crate) const FEW: usize = 64;
 
 /// A block's group, tier and number.
-pub(crate) type Place = (u16, Tier, BlockId);
+pub(crate) type Place = (GroupId, Tier, BlockId);
 
 /// What the task has.
 pub(crate) struct Work {
@@ -197,7 +198,7 @@ pub(crate) struct Work {
     pub(crate) turn: Option<Place>,
     /// How often blocks of the tenant were let go of, by the last look at all that are held: in each tier of each group.
     pub(crate) heard: Vec<u32>,
-    pub(crate) hashes: Vec<(u16, SequenceHash)>,
+    pub(crate) hashes: Vec<(GroupId, SequenceHash)>,
     /// By tier: blocks that were found, and are being erased.
     pub(crate) erasing: [usize; 3],
     pub(crate) done: Purged,

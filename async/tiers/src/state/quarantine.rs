@@ -1,5 +1,6 @@
 //! Blocks that are never used again.
 
+use crate::state::GroupId;
 use crate::state::Piece;
 use kvstrata_core::TenantId;
 use std::collections::HashMap;
@@ -47,8 +48,8 @@ impl Quarantine {
     }
 
     /// Whether all of a group's staging is here: then no transfer waits for some.
-    pub(crate) fn has_all_staging(&self, stack: u16, staging: usize) -> bool {
-        let of_group = |block: &&Quarantined| matches!(block.piece, Piece::Staged(of, _) if of == stack);
+    pub(crate) fn has_all_staging(&self, group: GroupId, staging: usize) -> bool {
+        let of_group = |block: &&Quarantined| matches!(block.piece, Piece::Staged(of, _) if of == group);
         !self.is_empty() && self.blocks.iter().filter(of_group).count() >= staging
     }
 

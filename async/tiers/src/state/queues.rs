@@ -4,7 +4,7 @@
 //! - I1: no more of a class wait in a queue than its bound lets begin; what is less urgent takes no room of what is more so. A transfer that
 //!   owns its blocks is queued all the same: to refuse it would not make room.
 
-use crate::state::Id;
+use crate::state::{GroupId, Id};
 use crate::transfer::{Allowance, Class, Limits, Path, Popped, Queue, Ticket};
 use std::ops::Index;
 
@@ -92,9 +92,9 @@ impl Queues {
         self.paths[path as usize].pop(&mut self.allowance)
     }
 
-    /// The same of the lanes that are open.
-    pub(crate) fn pop_open(&mut self, path: Path, open: impl Fn(u16) -> bool) -> Option<Popped<Id>> {
-        self.paths[path as usize].pop_open(&mut self.allowance, open)
+    /// The same of the groups that are open: a group is a lane.
+    pub(crate) fn pop_open(&mut self, path: Path, open: impl Fn(GroupId) -> bool) -> Option<Popped<Id>> {
+        self.paths[path as usize].pop_open(&mut self.allowance, |lane| open(GroupId::of_lane(lane)))
     }
 
     /// A transfer waits for its turn no more.

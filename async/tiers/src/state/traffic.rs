@@ -1,6 +1,7 @@
 //! Everything under the lock.
 
 use crate::places::Places;
+use crate::state::GroupId;
 use crate::state::{
     Aside, At, Deadlines, DeferredCopies, Down, GroupState, Groups, Guesses, Held, Iterations, Looks,
     Offloadings, Onboardings, Out, Pace, Phase, Purges, Quarantine, Queues, Scratch, Since, Transfers,
@@ -23,7 +24,7 @@ pub(crate) struct Traffic {
     /// Flights up that wait behind their parents', a list for each parent's.
     pub(crate) waiting_for_parent: WaitingForParent,
     /// Names that nobody knows any more, of flights: what has landed under them goes at once.
-    pub(crate) forgotten: HashSet<(u16, SequenceHash), Places>,
+    pub(crate) forgotten: HashSet<(GroupId, SequenceHash), Places>,
     pub(crate) groups: Groups,
     /// Who waits for credits, and is in no line yet.
     pub(crate) held: Held,
@@ -35,7 +36,7 @@ pub(crate) struct Traffic {
     pub(crate) iterations: Iterations,
     /// Blocks of devices that are registered and not written yet.
     pub(crate) unwritten: Unwritten,
-    /// Copies ahead of need: how far looks have come, of each stack's device and host; and what queues have refused.
+    /// Copies ahead of need: how far looks have come, of each group's device and host; and what queues have refused.
     pub(crate) looks: Box<[[Looks; 2]]>,
     pub(crate) deferred: DeferredCopies,
     /// Whether it takes more.

@@ -11,13 +11,14 @@
 //! - I2: a name finds a transfer that is there, and is for that block.
 
 use crate::places::Places;
+use crate::state::GroupId;
 use kvstrata_core::SequenceHash;
 use slab::Slab;
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
 
 /// A block of a group.
-pub(crate) type BlockName = (u16, SequenceHash);
+pub(crate) type BlockName = (GroupId, SequenceHash);
 
 /// What knows which block it is for.
 pub(crate) trait ForBlock {
@@ -116,7 +117,7 @@ mod tests {
 
     impl ForBlock for Some {
         fn block(&self) -> BlockName {
-            (self.0, SequenceHash::from_u128(self.1.into()))
+            (GroupId::new(self.0.into()), SequenceHash::from_u128(self.1.into()))
         }
     }
 
@@ -126,7 +127,7 @@ mod tests {
         let first = all.insert(Some(0, 7));
         let other_group = all.insert(Some(1, 7));
         let block = all[first].block();
-        assert_eq!((all.find(block), all.has((2, block.1))), (Option::Some(first), false));
+        assert_eq!((all.find(block), all.has((GroupId::new(2), block.1))), (Option::Some(first), false));
         all.disown(first);
         assert_eq!((all.find(block), all.len()), (None, 2));
         let second = all.insert(Some(0, 7));
@@ -134,7 +135,7 @@ mod tests {
         all.remove(first);
         assert_eq!(all.find(block), Option::Some(second));
         all.remove(second);
-        assert!(!all.has(block) && all.find((1, block.1)) == Option::Some(other_group));
+        assert!(!all.has(block) && all.find((GroupId::new(1), block.1)) == Option::Some(other_group));
         assert_eq!(all.keys_of(|of| of.0 == 1), [other_group]);
     }
 }

@@ -1,6 +1,7 @@
 //! Blocks that are registered before they are written.
 
 use crate::scheduler::Gate;
+use crate::state::GroupId;
 use kvstrata_core::{BlockId, BlockRef};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 /// By block: what is to write it.
 #[derive(Default)]
-pub(crate) struct Unwritten(HashMap<(u16, BlockId), Mark>);
+pub(crate) struct Unwritten(HashMap<(GroupId, BlockId), Mark>);
 
 /// Of a block that one or several lists have registered ahead: the iterations that these name, but for those that have withdrawn.
 struct Mark {
@@ -41,17 +42,17 @@ impl Unwritten {
     }
 
     /// The iteration that writes a block, if that is to come.
-    pub(crate) fn iteration(&self, stack: u16, block: BlockId) -> Option<u64> {
-        if self.is_empty() { None } else { self.0.get(&(stack, block)).map(Mark::iteration) }
+    pub(crate) fn iteration(&self, group: GroupId, block: BlockId) -> Option<u64> {
+        if self.is_empty() { None } else { self.0.get(&(group, block)).map(Mark::iteration) }
     }
 
     /// Whether a block has a mark.
-    pub(crate) fn has(&self, group: u16, block: BlockId) -> bool {
+    pub(crate) fn has(&self, group: GroupId, block: BlockId) -> bool {
         self.0.contains_key(&(group, block))
     }
 
     /// One more list is to write a block, in this iteration.
-    pub(crate) fn add(&mut self, group: u16, block: BlockId, iteration: u64) {
+    pub(crate) fn add(&mut self, group: GroupId, block: BlockId, iteration: u64) {
         match self.0.entry((group, block)) {
             Entry::Occupied(mark) => mark.into_mut().others.push(iteration),
             Entry::Vacant(mark) => _ = mark.insert(Mark { one: iteration, others: Vec::new() }),
@@ -59,12 +60,12 @@ impl Unwritten {
     }
 
     /// A block has no mark any more. Whether it had one.
-    pub(crate) fn remove(&mut self, group: u16, block: BlockId) -> bool {
+    pub(crate) fn remove(&mut self, group: GroupId, block: BlockId) -> bool {
         self.0.remove(&(group, block)).is_some()
     }
 
     /// One list less is to write a block. Whether it was the last, and the iteration that writes the block otherwise; none: it has no mark.
-    pub(crate) fn leave(&mut self, group: u16, block: BlockId, iteration: u64) -> Option<(bool, u64)> {
+    pub(crate) fn leave(&mut self, group: GroupId, block: BlockId, iteration: u64) -> Option<(bool, u64)> {
         let mark = self.0.get_mut(&(group, block))?;
         Some((mark.is_left_by(iteration), mark.iteration()))
     }
@@ -73,7 +74,7 @@ impl Unwritten {
 /// Blocks that one iteration writes, each held: a list's.
 #[derive(Debug)]
 pub(crate) struct Marked {
-    pub(crate) stack: u16,
+    pub(crate) group: GroupId,
     pub(crate) blocks: Vec<MarkedBlock>,
     pub(crate) iteration: u64,
     /// Or not: then they are held alone.

@@ -2,6 +2,7 @@
 //!
 //! Where it is, and the memory that it has, change together by the methods below (`operations/up.rs` I2).
 
+use crate::state::GroupId;
 use crate::state::{At, BlockName, Children, ForBlock, Link, Since, WaitingForParent};
 use crate::transfer::{Cause, Class, Path, Ticket};
 use kvstrata_core::{BlockId, BlockRef, TenantId};
@@ -33,7 +34,7 @@ impl Source {
 /// A transfer up.
 #[derive(Debug)]
 pub(crate) struct Up {
-    group: u16,
+    group: GroupId,
     name: Name,
     source: Source,
     /// With the device block there is a credit of this tenant's.
@@ -67,7 +68,7 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn new(
-        (group, name): (u16, Name),
+        (group, name): (GroupId, Name),
         source: Source,
         tenant: TenantId,
         (class, request): (Class, u64),
@@ -97,7 +98,7 @@ impl Up {
         }
     }
 
-    pub(crate) fn group(&self) -> u16 {
+    pub(crate) fn group(&self) -> GroupId {
         self.group
     }
 
@@ -184,7 +185,7 @@ impl Up {
 
     /// In which lane of that path's queue.
     pub(crate) fn lane(&self) -> u16 {
-        if self.path() == Path::DiskToDevice { self.group } else { 0 }
+        if self.path() == Path::DiskToDevice { self.group.lane() } else { 0 }
     }
 
     /// The block of staging that it has.

@@ -3,6 +3,7 @@
 //! Invariants
 //! - I1: an entry gathers no more blocks than it needs, and only the first one gathers (`operations/wait_queue.rs` I1).
 
+use crate::state::GroupId;
 use crate::state::{Came, Grant};
 use futures_channel::oneshot;
 use kvstrata_core::{BlockId, TenantId};
@@ -185,7 +186,7 @@ impl Entry {
 /// Blocks of one group that a request wants, for one tenant.
 #[derive(Debug)]
 pub(crate) struct Want {
-    group: u16,
+    group: GroupId,
     need: usize,
     tenant: TenantId,
     /// Those that it has.
@@ -196,7 +197,7 @@ pub(crate) struct Want {
 impl Want {
     /// So many for a caller, which has some of them.
     pub(crate) fn of_caller(
-        (group, tenant): (u16, TenantId),
+        (group, tenant): (GroupId, TenantId),
         need: usize,
         gathered: Vec<BlockId>,
         to: oneshot::Sender<Grant>,
@@ -205,13 +206,13 @@ impl Want {
     }
 
     /// One for a transfer, of as many as there may be in all.
-    pub(crate) fn of_transfer((group, tenant): (u16, TenantId), transfer: u32, most: usize) -> Want {
+    pub(crate) fn of_transfer((group, tenant): (GroupId, TenantId), transfer: u32, most: usize) -> Want {
         let mut transfers = VecDeque::with_capacity(most);
         transfers.push_back(transfer);
         Want { group, need: 1, tenant, gathered: Vec::new(), whose: Whose::Transfers(transfers) }
     }
 
-    pub(crate) fn group(&self) -> u16 {
+    pub(crate) fn group(&self) -> GroupId {
         self.group
     }
 

@@ -1,6 +1,7 @@
 //! Requests that wait for credits of their tenants.
 
 use crate::state::Entry;
+use crate::state::GroupId;
 use kvstrata_core::TenantId;
 use std::collections::VecDeque;
 use std::ops::Index;
@@ -8,7 +9,7 @@ use std::ops::Index;
 /// A request: what it wants, by group.
 #[derive(Debug)]
 pub(crate) struct Request {
-    parts: Vec<(u16, Entry)>,
+    parts: Vec<(GroupId, Entry)>,
     /// Entries that bring up blocks that it has joined (I3).
     joined: Vec<u64>,
     /// How things were at the last look for victims, and for which entry there were too few.
@@ -17,7 +18,7 @@ pub(crate) struct Request {
 
 impl Request {
     /// Its entries, by group.
-    pub(crate) fn parts(&self) -> &[(u16, Entry)] {
+    pub(crate) fn parts(&self) -> &[(GroupId, Entry)] {
         &self.parts
     }
 
@@ -55,7 +56,7 @@ impl Held {
     }
 
     /// The request at a place has its credits.
-    pub(crate) fn remove(&mut self, at: usize) -> impl Iterator<Item = (u16, Entry)> {
+    pub(crate) fn remove(&mut self, at: usize) -> impl Iterator<Item = (GroupId, Entry)> {
         self.0.remove(at).into_iter().flat_map(|request| request.parts)
     }
 
@@ -65,11 +66,11 @@ impl Held {
     }
 
     /// Takes a request that is to have credits first.
-    pub(crate) fn hold(&mut self, parts: Vec<(u16, Entry)>, joined: Vec<u64>) {
+    pub(crate) fn hold(&mut self, parts: Vec<(GroupId, Entry)>, joined: Vec<u64>) {
         self.0.push_back(Request { parts, joined, looked: None });
     }
 
-    fn entries(&self) -> impl Iterator<Item = &(u16, Entry)> {
+    fn entries(&self) -> impl Iterator<Item = &(GroupId, Entry)> {
         self.0.iter().flat_map(|request| &request.parts)
     }
 
@@ -89,9 +90,9 @@ impl Held {
     }
 
     /// Those for a group that came before an entry.
-    pub(crate) fn before(&self, stack: u16, number: u64) -> usize {
+    pub(crate) fn before(&self, group: GroupId, number: u64) -> usize {
         let earlier = self.entries().take_while(|(_, entry)| entry.number() != number);
-        earlier.filter(|(of, _)| *of == stack).count()
+        earlier.filter(|(of, _)| *of == group).count()
     }
 
     /// Whether an entry is here.
@@ -100,8 +101,8 @@ impl Held {
     }
 
     /// Whether something of a tenant waits for credits of a group.
-    pub(crate) fn holds(&self, stack: u16, tenant: TenantId) -> bool {
-        self.entries().any(|(of, entry)| (*of, entry.tenant()) == (stack, tenant))
+    pub(crate) fn holds(&self, group: GroupId, tenant: TenantId) -> bool {
+        self.entries().any(|(of, entry)| (*of, entry.tenant()) == (group, tenant))
     }
 
     pub(crate) fn find(&mut self, number: u64) -> Option<&mut Entry> {
@@ -123,10 +124,10 @@ impl Held {
     }
 
     /// Takes all such entries out.
-    pub(crate) fn take_if(&mut self, which: impl Fn(u16, &Entry) -> bool) -> Vec<Entry> {
+    pub(crate) fn take_if(&mut self, which: impl Fn(GroupId, &Entry) -> bool) -> Vec<Entry> {
         let mut taken = Vec::new();
         for request in &mut self.0 {
-            taken.extend(request.parts.extract_if(.., |(stack, entry)| which(*stack, entry)));
+            taken.extend(request.parts.extract_if(.., |(group, entry)| which(*group, entry)));
         }
         self.0.retain(|request| !request.parts.is_empty());
         taken.into_iter().map(|(_, entry)| entry).collect()

@@ -2,6 +2,7 @@
 
 use crate::ground::Ground;
 use crate::operations::wait_queue::tests::HURRIES;
+use crate::state::GroupId;
 use crate::tier::Tier;
 use crate::{OffloadOptions, Tiers};
 use kvstrata_core::SequenceHash;
@@ -121,10 +122,11 @@ fn what_is_being_copied_makes_no_room() {
         let own = own.register(&names(0..4), None).expect("registered");
         let copied = own.refs()[..3].to_vec();
         drop(own);
-        let books = &manager.inner.stack(0).device;
+        let books = &manager.inner.group(GroupId::FIRST).device;
         let before = PASSED.get();
         assert!(copied.iter().all(|block| books.pool.lease(*block)));
-        let has = |need| manager.inner.look().has_credits(&manager.inner, 0, tenant.tenant_id(), need);
+        let has =
+            |need| manager.inner.look().has_credits(&manager.inner, GroupId::FIRST, tenant.tenant_id(), need);
         assert_eq!([1, 2, 4].map(has), [true, false, false]);
         assert!(tenant.try_allocate(2).is_none());
         assert!(PASSED.get() - before < 20, "each is looked at once, however many are copied");

@@ -1,6 +1,7 @@
 //! How much is looked at for who waits for blocks, and who has them.
 
 use crate::ground::Ground;
+use crate::state::GroupId;
 use crate::tier::Tier;
 use kvstrata_core::{Policy, Priority, SequenceHash};
 use kvstrata_testing::virtual_time::run;
@@ -46,7 +47,7 @@ fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
         let manager = Ground::new(1).tiers();
         let hash = SequenceHash::from_u128(1);
         let held = manager.try_allocate(1).expect("a free one").register(&[hash], None).expect("registered");
-        let books = &manager.inner.stack(0).device;
+        let books = &manager.inner.group(GroupId::FIRST).device;
         let also = books.pool.lookup_ref(hash).expect("registered");
         let mut first = pin!(manager.allocate(1));
         assert!(look(first.as_mut()).is_pending());

@@ -1,4 +1,4 @@
-//! A stack: the tiers of one group of layers, books and bytes.
+//! A group: the tiers of one group of layers, books and bytes.
 //!
 //! ```text
 //!   device   pool ── parents          blocks of the device, which the mover reaches
@@ -13,6 +13,7 @@
 
 use crate::engine::needs::Needs;
 use crate::sketch::Sketch;
+use crate::state::GroupId;
 use crate::state::{Have, Out};
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory};
@@ -45,17 +46,17 @@ pub(crate) fn let_go(books: &Books, have: Have, now: u64) {
 }
 
 /// A tier's books.
-pub(crate) fn books_of(stack: &Stack, tier: Tier) -> &Books {
-    match (tier, &stack.host) {
+pub(crate) fn books_of(group: &GroupTiers, tier: Tier) -> &Books {
+    match (tier, &group.host) {
         (Tier::Host, Some(host)) => host,
-        _ => &stack.device,
+        _ => &group.device,
     }
 }
 
 /// Whether the tier below has a block.
-pub(crate) fn is_below(stack: &Stack, tier: Tier, hash: SequenceHash) -> bool {
-    match (tier, &stack.disk) {
-        (Tier::Device, _) => stack.is_below(hash),
+pub(crate) fn is_below(group: &GroupTiers, tier: Tier, hash: SequenceHash) -> bool {
+    match (tier, &group.disk) {
+        (Tier::Device, _) => group.is_below(hash),
         (_, Some(disk)) => disk.pool().contains(hash),
         (_, None) => true,
     }
@@ -211,9 +212,9 @@ impl Books {
 }
 
 /// The tiers of a group.
-pub(crate) struct Stack {
+pub(crate) struct GroupTiers {
     /// Its place among the manager's.
-    pub(crate) number: u16,
+    pub(crate) number: GroupId,
     pub(crate) name: String,
     pub(crate) device: Books,
     pub(crate) port: Option<Arc<dyn DevicePort>>,
@@ -235,7 +236,7 @@ pub(crate) struct Stack {
     pub(crate) note: Option<String>,
 }
 
-impl Stack {
+impl GroupTiers {
     /// The pool of a tier.
     pub(crate) fn pool(&self, tier: Tier) -> Option<&BlockPool> {
         match tier {
@@ -333,7 +334,7 @@ impl Stack {
 
 /// A slot of the disk that was not written, or is to be forgotten, is nobody's, and free when what it held has been forgotten: when the lock
 /// has been given back.
-pub(crate) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
+pub(crate) fn give_up_slot(out: &mut Out, of: &GroupTiers, slot: Option<BlockId>) {
     if let (Some(disk), Some(slot)) = (&of.disk, slot) {
         of.disk_owners.hand_over(slot, TenantId::NOBODY);
         disk.give_back(slot);
@@ -342,7 +343,7 @@ pub(crate) fn give_up_slot(out: &mut Out, of: &Stack, slot: Option<BlockId>) {
 }
 
 /// A credit of the host tier that was not used.
-pub(crate) fn give_credit(of: &Stack, tenant: TenantId, credit: bool) {
+pub(crate) fn give_credit(of: &GroupTiers, tenant: TenantId, credit: bool) {
     if let Some(host) = of.host.as_ref().filter(|_| credit) {
         host.owners.give(tenant, 1);
     }
