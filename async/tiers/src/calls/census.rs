@@ -1,8 +1,7 @@
 //! Where every block is: the manager's books against the pools'.
 
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{Piece, Source, Traffic, Waiter};
+use crate::state::{GroupId, Piece, Source, Traffic, Waiter};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 

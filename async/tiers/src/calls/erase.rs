@@ -10,8 +10,7 @@
 //! A block that cannot be overwritten is never free again, and counted; so is a slot whose volume cannot write down that it is forgotten. The mover is asked as often as for other copies.
 
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{Erased, Piece};
+use crate::state::{Erased, GroupId, HostSlot, Piece};
 use crate::transfer::{Copies, Copy, HostSide, Landed, Landing, Lands, Token};
 use futures_channel::oneshot;
 use kvstrata_core::BlockId;
@@ -127,8 +126,8 @@ impl Lands for Answer {
     }
 }
 
-fn zero_host(inner: &Inner, group: GroupId, block: u32) -> Option<u64> {
-    let mut bytes = inner.group(group).memory.as_ref()?.write(block).ok()?;
+fn zero_host(inner: &Inner, group: GroupId, block: HostSlot) -> Option<u64> {
+    let mut bytes = inner.group(group).memory.as_ref()?.write(block.number()).ok()?;
     bytes.fill(0);
     Some(bytes.len() as u64)
 }

@@ -5,8 +5,7 @@ use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::engine::request_span::Asked;
 use crate::metrics::Refusal;
-use crate::state::GroupId;
-use crate::state::{OffloadOptions, Offloaded, Waits};
+use crate::state::{GroupId, OffloadOptions, Offloaded, OffloadingId, Waits};
 use crate::transfer::{Cause, Path};
 use kvstrata_core::{ImmutableBlock, SequenceHash};
 use std::fmt;
@@ -19,14 +18,14 @@ use std::time::Duration;
 /// Blocks on their way down. Dropped, they go all the same.
 pub struct Offload {
     inner: Arc<Inner>,
-    key: Option<u32>,
+    key: Option<OffloadingId>,
     asked: Asked,
     /// In a process that was forked from the manager's: so many blocks, none of which goes anywhere.
     refused: Option<usize>,
 }
 
 impl Offload {
-    fn of(inner: Arc<Inner>, key: u32, asked: Asked) -> Offload {
+    fn of(inner: Arc<Inner>, key: OffloadingId, asked: Asked) -> Offload {
         Offload { inner, key: Some(key), asked, refused: None }
     }
 

@@ -5,7 +5,7 @@ use crate::calls::matching::PrefixMatch;
 use crate::engine::inherited::INHERITED;
 use crate::engine::inner::Inner;
 use crate::engine::request_span::Asked;
-use crate::state::{OnboardOptions, Progress, Traffic, Wants};
+use crate::state::{OnboardOptions, OnboardingId, Progress, Traffic, Wants};
 use crate::transfer::Cause;
 use kvstrata_core::BlockId;
 use std::fmt;
@@ -66,7 +66,7 @@ pub enum OnboardError {
 pub struct Onboard {
     inner: Arc<Inner>,
     /// None: all of it was there.
-    key: Option<u32>,
+    key: Option<OnboardingId>,
     /// None: it has ended.
     device: Option<Blocks>,
     asked: Asked,
@@ -194,7 +194,7 @@ impl Onboard {
 
     /// Whether something of it has not come, nor failed.
     pub(crate) fn is_coming(&self) -> bool {
-        let of = |key: u32| self.inner.look().onboardings.get(key).is_some_and(|of| !of.is_done());
+        let of = |key: OnboardingId| self.inner.look().onboardings.get(key).is_some_and(|of| !of.is_done());
         self.key.is_some_and(|key| !self.inner.is_inherited() && of(key))
     }
 
@@ -271,7 +271,7 @@ fn begin(
     found: &mut PrefixMatch,
     options: OnboardOptions,
     wants: &mut Wants,
-) -> Result<u32, OnboardError> {
+) -> Result<OnboardingId, OnboardError> {
     let beyond = std::mem::take(&mut found.beyond);
     let whose = (found.device.group_id(), found.tenant.id());
     let begun = traffic.begin_onboarding(inner, whose, (found.device.refs(), beyond), options, wants);

@@ -13,8 +13,7 @@ use crate::engine::watch::Watch;
 use crate::places::Places;
 use crate::runtime::Runtime;
 use crate::sketch::Sketch;
-use crate::state::GroupId;
-use crate::state::{GroupState, Staging, Traffic, WaitsBelow};
+use crate::state::{GroupId, GroupState, HostSlot, Staging, Traffic, WaitsBelow};
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory, Limits, Path, Patience};
 use kvstrata_core::hash::Hasher;
@@ -237,7 +236,7 @@ fn group(
         + disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let heat = (heats && below > 0).then(|| Sketch::new(device.pool.capacity() + below, seed));
     let below = WaitsBelow::new(Patience::new(rules.patience));
-    let state = GroupState::new(below, Staging::new(staging.collect()));
+    let state = GroupState::new(below, Staging::new(staging.map(HostSlot::new).collect()));
     let slots = disk.as_ref().map_or(0, |disk| disk.pool().capacity());
     let disk_owners = tenants::owners(&rules.quotas, Tier::Disk, slots);
     let group = GroupTiers {

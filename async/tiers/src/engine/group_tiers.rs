@@ -13,8 +13,7 @@
 
 use crate::engine::needs::Needs;
 use crate::sketch::Sketch;
-use crate::state::GroupId;
-use crate::state::{Have, Out};
+use crate::state::{GroupId, Have, Out};
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory};
 use kvstrata_core::classes::{Classes, below};

@@ -8,8 +8,7 @@
 
 use crate::engine::inner::Inner;
 use crate::metrics::Call;
-use crate::state::GroupId;
-use crate::state::{Offloaded, OnboardOptions, Purged, Since};
+use crate::state::{GroupId, Offloaded, OnboardOptions, Purged, Since};
 use crate::transfer::Cause;
 use kvstrata_core::{BlockId, BlockRef, SequenceHash, TenantId};
 use std::fmt::{self, Display, Formatter};

@@ -5,8 +5,7 @@
 
 use crate::metrics::{Call, Found, Latencies, LatencyHistogram, Lookups, Requests};
 use crate::runtime::Runtime;
-use crate::state::GroupId;
-use crate::state::Since;
+use crate::state::{GroupId, Since};
 use crate::stripes::{Stripes, add};
 use crate::transfer::Path;
 use std::sync::Arc;

@@ -11,7 +11,7 @@
 //! ```
 
 use crate::engine::inner::Inner;
-use crate::state::{Down, Id, PART, Since, Traffic, Up};
+use crate::state::{Down, PART, Since, Traffic, TransferId, Up};
 use crate::transfer::{Class, Path};
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ impl Traffic {
         class: Class,
         request: u64,
         bytes: u64,
-        item: Id,
+        item: TransferId,
     ) {
         // It owns its ends already: refusing it would not make room. What is bounded is what begins.
         let ticket = self.queues.push((path, lane), class, request, bytes, item);
         match item {
-            Id::Up(key) => self.ups[key].is_queued(path, ticket),
-            Id::Down(key) => self.downs[key].is_queued(path, ticket),
+            TransferId::Up(key) => self.ups[key].is_queued(path, ticket),
+            TransferId::Down(key) => self.downs[key].is_queued(path, ticket),
         }
         self.wanted(inner, item);
     }
 
     /// From now on a flight waits for its next transfer, if it does not already.
-    pub(crate) fn wanted(&mut self, inner: &Inner, flight: Id) {
+    pub(crate) fn wanted(&mut self, inner: &Inner, flight: TransferId) {
         let now = self.when(inner);
         if let Some(since) = self.since(flight) {
             since.begin(now);
@@ -78,8 +78,8 @@ impl Traffic {
                     let wanted = self.since(next.item).map(|since| std::mem::replace(since, now));
                     inner.watch.started(path, wanted.unwrap_or_default(), now);
                     match next.item {
-                        Id::Up(key) => self.start_up(inner, key, path, next.bytes),
-                        Id::Down(key) => self.start_down(inner, key, path, next.bytes),
+                        TransferId::Up(key) => self.start_up(inner, key, path, next.bytes),
+                        TransferId::Down(key) => self.start_down(inner, key, path, next.bytes),
                     }
                 }
                 let busy = self.queues[path].in_flight() > 0;
@@ -103,10 +103,10 @@ impl Traffic {
     }
 
     /// Since when a flight waits for its transfer, or when that has started.
-    pub(crate) fn since(&mut self, flight: Id) -> Option<&mut Since> {
+    pub(crate) fn since(&mut self, flight: TransferId) -> Option<&mut Since> {
         match flight {
-            Id::Up(key) => self.ups.get_mut(key).map(Up::since_mut),
-            Id::Down(key) => self.downs.get_mut(key).map(Down::since_mut),
+            TransferId::Up(key) => self.ups.get_mut(key).map(Up::since_mut),
+            TransferId::Down(key) => self.downs.get_mut(key).map(Down::since_mut),
         }
     }
 }

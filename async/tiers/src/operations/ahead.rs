@@ -25,8 +25,7 @@
 use crate::engine::group_tiers::{Books, books_of, is_below, let_go};
 use crate::engine::inner::Inner;
 use crate::engine::rules::{Watermarks, WriteMode};
-use crate::state::GroupId;
-use crate::state::{Cargo, DeferredCopies, Have, LOOK, Traffic};
+use crate::state::{Cargo, DeferredCopies, GroupId, Have, LOOK, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 use kvstrata_core::{BlockRef, VictimsSeen};

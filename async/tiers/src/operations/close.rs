@@ -1,7 +1,7 @@
 //! Nothing new begins, and callers are answered.
 
 use crate::engine::inner::Inner;
-use crate::state::{At, Phase, Traffic};
+use crate::state::{At, DownId, Phase, Traffic};
 use crate::transfer::{Cause, Failure};
 
 impl Traffic {
@@ -36,7 +36,7 @@ impl Traffic {
     /// What waits for the engine waits in vain, and so would who waits for that.
     pub(crate) fn end_gated(&mut self, inner: &Inner) {
         let gated = self.downs.iter().filter(|(_, down)| down.is_gated());
-        let gated: Vec<(u32, At)> = gated.map(|(key, down)| (key, down.at())).collect();
+        let gated: Vec<(DownId, At)> = gated.map(|(key, down)| (key, down.at())).collect();
         for (key, at) in gated {
             self.recall(at);
             self.down_failed(inner, key, Failure::of(Cause::Cancelled));

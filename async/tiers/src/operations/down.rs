@@ -34,8 +34,7 @@
 use crate::engine::group_tiers::{GroupTiers, give_credit, give_up_slot};
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::GroupId;
-use crate::state::{Cargo, Down, Have, Id, Left, Piece, Slot, Traffic};
+use crate::state::{Cargo, Down, DownId, GroupId, Have, HostSlot, Left, Piece, Slot, Traffic, TransferId};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Copy, DiskWrite, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, TenantId, VictimsSeen};
@@ -125,7 +124,7 @@ impl Traffic {
     }
 
     /// A copy of a block that stays; its lease or reference is the flight's, or the caller's still if there is none.
-    pub(crate) fn copy_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<u32> {
+    pub(crate) fn copy_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<DownId> {
         let of = inner.group(group);
         let (room, class) =
             (self.has_room(Path::DeviceToHost, cargo.class), of.device.class(cargo.source.id()));
@@ -133,7 +132,7 @@ impl Traffic {
             .then(|| self.send_down(inner, group, cargo))?
     }
 
-    pub(crate) fn send_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<u32> {
+    pub(crate) fn send_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<DownId> {
         let Cargo { source, name, class, .. } = cargo;
         let of = inner.group(group);
         let tenant = of.device.owners.owner(source.id());
@@ -167,7 +166,7 @@ impl Traffic {
         match slot {
             Slot::Now(host) => self.take_off(inner, key, host),
             Slot::Soon | Slot::Never => {
-                self.wanted(inner, Id::Down(key));
+                self.wanted(inner, TransferId::Down(key));
                 self.ground(group, key);
             }
         }
@@ -181,7 +180,7 @@ impl Traffic {
     }
 
     /// Sends a block of the host to the disk, if it is worth it.
-    pub(crate) fn sink(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<u32> {
+    pub(crate) fn sink(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<DownId> {
         let Cargo { source, name, .. } = cargo;
         let of = inner.group(group);
         let host = of.host.as_ref();
@@ -194,7 +193,7 @@ impl Traffic {
         }
         let (slot, was) = self.disk_slot(inner, of, name, Tier::Host, source, tenant)?;
         let mut down = self.new_down(group, Tier::Host, cargo, tenant);
-        down.has_host(source.id().0);
+        down.has_host(HostSlot::of(source.id()));
         down.gets_slot(slot, was);
         let key = self.downs.insert(down);
         inner.entered(1);
@@ -204,39 +203,39 @@ impl Traffic {
     }
 
     /// The flight has its host block.
-    pub(crate) fn take_off(&mut self, inner: &Inner, key: u32, host: u32) {
+    pub(crate) fn take_off(&mut self, inner: &Inner, key: DownId, host: HostSlot) {
         if let Some(down) = self.downs.get_mut(key) {
             down.has_host(host);
             let group = down.group();
             self.groups[group].on_their_way.landing_begun();
             self.groups[group].queue.note_change();
-            self.note_staged(inner, group, host, Id::Down(key));
+            self.note_staged(inner, group, host, TransferId::Down(key));
             self.queue_down(inner, key, Path::DeviceToHost);
         }
     }
 
-    pub(crate) fn queue_down(&mut self, inner: &Inner, key: u32, path: Path) {
+    pub(crate) fn queue_down(&mut self, inner: &Inner, key: DownId, path: Path) {
         if path == Path::DeviceToHost {
             return self.queue_layers(inner, key);
         }
         let Some(down) = self.downs.get_mut(key) else { return };
         let bytes = inner.group(down.group()).block_bytes;
         let (class, request) = (down.class(), down.request());
-        self.enqueue(inner, (path, 0), class, request, bytes, Id::Down(key));
+        self.enqueue(inner, (path, 0), class, request, bytes, TransferId::Down(key));
     }
 
     /// Its turn has come.
-    pub(crate) fn start_down(&mut self, inner: &Arc<Inner>, key: u32, path: Path, bytes: u64) {
+    pub(crate) fn start_down(&mut self, inner: &Arc<Inner>, key: DownId, path: Path, bytes: u64) {
         if path == Path::HostToDisk {
             self.started_below(inner, key, path);
         }
         let Some(down) = self.downs.get_mut(key) else { return };
         let group = inner.group(down.group());
         down.starts();
-        let token = Id::Down(key).token();
+        let token = TransferId::Down(key).token();
         let (Some(memory), Some(host)) = (&group.memory, down.host()) else { return };
         let started = match path {
-            Path::DeviceToHost => memory.write(host).ok().map(|guard| {
+            Path::DeviceToHost => memory.write(host.number()).ok().map(|guard| {
                 let copy = Copy::new(
                     token,
                     down.source().id(),
@@ -251,7 +250,7 @@ impl Traffic {
                     copy,
                 );
             }),
-            _ => match (memory.read(host), &group.disk, down.starts_write()) {
+            _ => match (memory.read(host.number()), &group.disk, down.starts_write()) {
                 (Ok(bytes), Some(disk), Some(slot)) => {
                     let name = Name { owner: inner.tenants.names.id(down.tenant()), ..down.name() };
                     let landing = inner.landing().of_write(token);
@@ -269,7 +268,7 @@ impl Traffic {
         if started.is_none() {
             let (of, tenant) = (down.group(), down.tenant());
             let staged = if group.host.is_none() { down.leaves_host() } else { None };
-            self.transfer_busy(inner, Id::Down(key), path, bytes, About::of(of, tenant));
+            self.transfer_busy(inner, TransferId::Down(key), path, bytes, About::of(of, tenant));
             self.down_failed(inner, key, Failure::of(Cause::Busy));
             // A device that was given up still uses it: the last one to be tried again, as for reads.
             let staged = staged.filter(|staged| !self.hand_to_purge(tenant, Piece::Staged(of, *staged)));

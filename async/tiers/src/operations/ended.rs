@@ -12,15 +12,15 @@
 use crate::engine::group_tiers::{give_credit, last_used, let_go};
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::{At, Down, Have, Id, Traffic, Waits};
+use crate::state::{At, Down, DownId, Have, HostSlot, Traffic, TransferId, Waits};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Failure, Path};
 use kvstrata_core::classes::below;
-use kvstrata_core::{BlockId, BlockRef, TenantId};
+use kvstrata_core::{BlockRef, TenantId};
 
 impl Traffic {
     /// A part of it has ended.
-    pub(crate) fn land_down(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
+    pub(crate) fn land_down(&mut self, inner: &Inner, key: DownId, path: Path, outcome: Result<(), Failure>) {
         let is_unwanted = |down: &Down| {
             down.is_withdrawn()
                 || self.is_purging(down.tenant())
@@ -52,7 +52,7 @@ impl Traffic {
                 // Idleness goes on: it is the device's use that counts.
                 let used = last_used(&group.device, down.source(), inner.now());
                 let (landed, on) = (down.leaves_host(), down.group());
-                let kept = landed.and_then(|block| host.register(BlockId(block), name, tenant, class));
+                let kept = landed.and_then(|block| host.register(block.block(), name, tenant, class));
                 self.ended_down(inner, key, Ok(()));
                 if let Some(block) = kept {
                     self.write_on(inner, on, block);
@@ -109,7 +109,7 @@ impl Traffic {
                     down.pauses();
                     let serial = down.serial();
                     let again = inner.due_in(inner.rules.retry_after);
-                    self.due(again, Waits::Retry(Id::Down(key), serial));
+                    self.due(again, Waits::Retry(TransferId::Down(key), serial));
                 } else {
                     self.down_failed(inner, key, failure);
                 }
@@ -118,7 +118,7 @@ impl Traffic {
     }
 
     /// The pause before another attempt is over.
-    pub(crate) fn resume_down(&mut self, inner: &Inner, key: u32, serial: u64) {
+    pub(crate) fn resume_down(&mut self, inner: &Inner, key: DownId, serial: u64) {
         let same = |down: &Down| down.serial() == serial && matches!(down.at(), At::Pausing);
         if self.downs.get(key).is_some_and(same) {
             self.queue_down(inner, key, Path::DeviceToHost);
@@ -126,7 +126,7 @@ impl Traffic {
     }
 
     /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
-    pub(crate) fn park_down(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn park_down(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get_mut(key) {
             down.quarantine();
             inner.counts.parked(Path::DeviceToHost, About::of(down.group(), down.tenant()));
@@ -134,7 +134,7 @@ impl Traffic {
     }
 
     /// The block is dropped, if nobody else has it.
-    pub(crate) fn down_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
+    pub(crate) fn down_failed(&mut self, inner: &Inner, key: DownId, failure: Failure) {
         if let Some(down) = self.downs.get(key) {
             // What is called off nobody is to have any more: its tenant's blocks go, or all do.
             if failure.cause != Cause::Cancelled {
@@ -160,7 +160,7 @@ impl Traffic {
     }
 
     /// Gives back all that the flight had.
-    pub(crate) fn ended_down(&mut self, inner: &Inner, key: u32, outcome: Result<(), Cause>) {
+    pub(crate) fn ended_down(&mut self, inner: &Inner, key: DownId, outcome: Result<(), Cause>) {
         let down = self.downs.remove(key);
         inner.left(1);
         let of = inner.group(down.group());
@@ -219,7 +219,7 @@ impl Traffic {
             }
             (_, Have::Owned(block)) => {
                 self.groups[down.group()].on_their_way.host_block_ended(down.source());
-                self.freed_host_by(inner, down.group(), down.tenant(), block.0);
+                self.freed_host_by(inner, down.group(), down.tenant(), HostSlot::of(block));
             }
             (_, kept) => {
                 let state = &mut self.groups[down.group()];

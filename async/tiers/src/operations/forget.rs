@@ -13,8 +13,7 @@
 
 use crate::engine::group_tiers::give_up_slot;
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::Traffic;
+use crate::state::{GroupId, Traffic};
 use crate::tier::Tier;
 use crate::transfer::Cause;
 use kvstrata_core::{ImmutableBlock, SequenceHash};

@@ -1,8 +1,7 @@
 //! Takes free blocks of the device, and those of victims.
 
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{Left, Traffic};
+use crate::state::{GroupId, Left, Traffic};
 use crate::transfer::Class;
 use kvstrata_core::BlockId;
 

@@ -2,7 +2,7 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::{Id, Traffic};
+use crate::state::{Traffic, TransferId};
 use crate::transfer::{Cause, Failure, HostSide, Landed, Path, Token};
 
 impl Traffic {
@@ -27,7 +27,7 @@ impl Traffic {
                 self.land_one(inner, token, Path::DiskToDevice, 0..u32::MAX, outcome.map(drop));
             }
             Landed::Write(token, outcome) => {
-                if let Id::Down(key) = Id::of(token) {
+                if let TransferId::Down(key) = TransferId::of(token) {
                     self.ended_below(inner, key, Path::HostToDisk);
                 }
                 self.land_one(inner, token, Path::HostToDisk, 0..u32::MAX, outcome.map(drop));
@@ -43,21 +43,28 @@ impl Traffic {
         layers: std::ops::Range<u32>,
         outcome: Result<(), Failure>,
     ) {
-        let id = Id::of(token);
+        let id = TransferId::of(token);
         let group = match id {
-            Id::Up(key) => self.ups.get(key).map(|up| up.group()),
-            Id::Down(key) => self.downs.get(key).map(|down| down.group()),
+            TransferId::Up(key) => self.ups.get(key).map(|up| up.group()),
+            TransferId::Down(key) => self.downs.get(key).map(|down| down.group()),
         };
         let Some(group) = group else { return };
         self.transfer_ended(inner, id, path, inner.group(group).bytes_of(&layers), outcome);
         match id {
-            Id::Up(key) => self.land_up(inner, key, path, outcome),
-            Id::Down(key) => self.land_down(inner, key, path, outcome),
+            TransferId::Up(key) => self.land_up(inner, key, path, outcome),
+            TransferId::Down(key) => self.land_down(inner, key, path, outcome),
         }
     }
 
     /// Its turn had come, and something else has its memory: it ends where it would have begun. What waits for its room is looked at again.
-    pub(crate) fn transfer_busy(&mut self, inner: &Inner, id: Id, path: Path, bytes: u64, whose: About) {
+    pub(crate) fn transfer_busy(
+        &mut self,
+        inner: &Inner,
+        id: TransferId,
+        path: Path,
+        bytes: u64,
+        whose: About,
+    ) {
         self.transfer_ended(inner, id, path, bytes, Err(Failure::of(Cause::Busy)));
         inner.counts.failed(path, Cause::Busy, whose);
         self.again = true;
@@ -66,7 +73,7 @@ impl Traffic {
     fn transfer_ended(
         &mut self,
         inner: &Inner,
-        id: Id,
+        id: TransferId,
         path: Path,
         bytes: u64,
         outcome: Result<(), Failure>,
@@ -81,17 +88,17 @@ impl Traffic {
 
     /// A device has failed and keeps the memory of a flight: its blocks are nobody's from now on, here and there.
     fn park(&mut self, inner: &Inner, token: Token) {
-        match Id::of(token) {
-            Id::Up(key) => self.park_up(inner, key),
-            Id::Down(key) => self.park_down(inner, key),
+        match TransferId::of(token) {
+            TransferId::Up(key) => self.park_up(inner, key),
+            TransferId::Down(key) => self.park_down(inner, key),
         }
     }
 
     /// A pause is over.
-    pub(crate) fn resume(&mut self, inner: &Inner, flight: Id, serial: u64) {
+    pub(crate) fn resume(&mut self, inner: &Inner, flight: TransferId, serial: u64) {
         match flight {
-            Id::Up(key) => self.resume_up(inner, key, serial),
-            Id::Down(key) => self.resume_down(inner, key, serial),
+            TransferId::Up(key) => self.resume_up(inner, key, serial),
+            TransferId::Down(key) => self.resume_down(inner, key, serial),
         }
     }
 }

@@ -5,8 +5,9 @@ use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::metrics::Refusal;
 use crate::scheduler::Gate;
-use crate::state::GroupId;
-use crate::state::{Cargo, GatedCopy, Have, OffloadOptions, Offloaded, Traffic, Waits, written_after};
+use crate::state::{
+    Cargo, GatedCopy, GroupId, Have, OffloadOptions, Offloaded, OffloadingId, Traffic, Waits, written_after,
+};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
 use kvstrata_core::{BlockRef, ImmutableBlock, SequenceHash};
@@ -21,7 +22,7 @@ impl Traffic {
         blocks: &[BlockRef],
         options: OffloadOptions,
         whole: bool,
-    ) -> u32 {
+    ) -> OffloadingId {
         let of = inner.group(group);
         let books = &of.device;
         let key = self.offloadings.begin();
@@ -86,7 +87,7 @@ impl Traffic {
     }
 
     /// One block, whether there is room in the queue or not: no more than the device has can come.
-    fn offload_whole(&mut self, inner: &Inner, (group, key): (GroupId, u32), cargo: Cargo) {
+    fn offload_whole(&mut self, inner: &Inner, (group, key): (GroupId, OffloadingId), cargo: Cargo) {
         let flight = if self.is_closed() { None } else { self.send_down(inner, group, cargo) };
         match flight {
             Some(flight) => self.downs[flight].asked_by(key),
@@ -99,7 +100,7 @@ impl Traffic {
     }
 
     /// Calls a flight down back, if it has not begun to move; waits for it otherwise.
-    pub(crate) fn call_back(&mut self, inner: &Inner, key: u32, group: GroupId, hash: SequenceHash) {
+    pub(crate) fn call_back(&mut self, inner: &Inner, key: OffloadingId, group: GroupId, hash: SequenceHash) {
         let Some(flight) = self.downs.find((group, hash)) else { return };
         let Some((at, source)) = self.downs.get(flight).map(|down| (down.at(), down.source())) else {
             return;
@@ -119,7 +120,7 @@ impl Traffic {
         inner: &Inner,
         group: GroupId,
         hashes: impl Iterator<Item = SequenceHash>,
-    ) -> (u32, usize) {
+    ) -> (OffloadingId, usize) {
         let key = self.offloadings.begin();
         let (Some(host), Some(disk)) = (&inner.group(group).host, &inner.group(group).disk) else {
             return (key, hashes.count());
@@ -155,7 +156,7 @@ impl Traffic {
     /// Waits for a block that is on its way down, if it is.
     pub(crate) fn join_down(
         &mut self,
-        key: u32,
+        key: OffloadingId,
         group: GroupId,
         hash: SequenceHash,
         from: Option<Tier>,
@@ -171,14 +172,14 @@ impl Traffic {
     }
 
     /// Answered by then, if anything of it is under way.
-    pub(crate) fn offload_due(&mut self, key: u32, due: Option<Duration>) {
+    pub(crate) fn offload_due(&mut self, key: OffloadingId, due: Option<Duration>) {
         if self.offloadings.due(key, due) {
             self.due(due, Waits::Offloading(key));
         }
     }
 
     /// The deadline has passed.
-    pub(crate) fn late_offloading(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn late_offloading(&mut self, inner: &Inner, key: OffloadingId) {
         if let Some(waker) = self.offloadings.late(key) {
             self.out.wake(waker);
             self.count_late(inner, key);
@@ -187,7 +188,7 @@ impl Traffic {
 
     /// Counts the blocks that somebody has waited for in vain, where they are; those that wait for a gate are not counted again when that is
     /// given up.
-    fn count_late(&self, inner: &Inner, key: u32) {
+    fn count_late(&self, inner: &Inner, key: OffloadingId) {
         let flying = self.downs.iter().filter(|(_, down)| down.asked().contains(&key));
         let gated = self.iterations.waiters().filter(|waiter| waiter.is_copy_for(key));
         let flying = flying.map(|(_, down)| (down.path(), About::of(down.group(), down.tenant())));
@@ -196,18 +197,18 @@ impl Traffic {
     }
 
     /// Whether that has been counted.
-    pub(crate) fn is_late(&self, key: u32) -> bool {
+    pub(crate) fn is_late(&self, key: OffloadingId) -> bool {
         self.offloadings.is_late(key)
     }
 
     /// One that was asked for finds no room.
-    pub(crate) fn offload_refused(&mut self, inner: &Inner, key: u32, why: Refusal) {
+    pub(crate) fn offload_refused(&mut self, inner: &Inner, key: OffloadingId, why: Refusal) {
         inner.counts.refused(why, 1);
         self.offload_counted(key, |so_far| so_far.refused += 1);
     }
 
     /// One that was asked for is below by now.
-    pub(crate) fn offload_there(&mut self, key: u32) {
+    pub(crate) fn offload_there(&mut self, key: OffloadingId) {
         self.offload_counted(key, |so_far| so_far.there += 1);
     }
 
@@ -221,7 +222,7 @@ impl Traffic {
     }
 
     /// A flight that was asked for has ended.
-    pub(crate) fn offload_answered(&mut self, key: u32, outcome: Result<(), Cause>) {
+    pub(crate) fn offload_answered(&mut self, key: OffloadingId, outcome: Result<(), Cause>) {
         self.offload_counted(key, |so_far| match outcome {
             Ok(()) => so_far.copied += 1,
             Err(cause) => {
@@ -231,7 +232,7 @@ impl Traffic {
         });
     }
 
-    fn offload_counted(&mut self, key: u32, count: impl FnOnce(&mut Offloaded)) {
+    fn offload_counted(&mut self, key: OffloadingId, count: impl FnOnce(&mut Offloaded)) {
         if let Some((waker, due)) = self.offloadings.answered(key, count) {
             self.out.wake(waker);
             self.not_due(due, Waits::Offloading(key));

@@ -3,9 +3,9 @@
 use crate::engine::found::{Found, Place};
 use crate::engine::inner::Inner;
 use crate::engine::notices::{About, Notice};
-use crate::state::GroupId;
 use crate::state::{
-    At, Link, OnboardOptions, Onboarding, Progress, Shares, Source, Traffic, Up, Waits, Want, Wants,
+    At, GroupId, Link, OnboardOptions, Onboarding, OnboardingId, Progress, Shares, Source, Traffic, Up, UpId,
+    Waits, Want, Wants,
 };
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class};
@@ -21,7 +21,7 @@ impl Traffic {
         (there, beyond): (&[BlockRef], Vec<Found>),
         options: OnboardOptions,
         wants: &mut Wants,
-    ) -> Option<u32> {
+    ) -> Option<OnboardingId> {
         if self.refuses() && !beyond.is_empty() {
             beyond.into_iter().rev().for_each(|found| self.release_found(inner, group, found));
             return None;
@@ -71,7 +71,7 @@ impl Traffic {
     }
 
     /// Counts the last block that an onboarding wants, behind those that were there. Whether its owner may have it too.
-    fn has_share(&self, inner: &Inner, there: &[BlockRef], key: u32, shares: &mut Shares) -> bool {
+    fn has_share(&self, inner: &Inner, there: &[BlockRef], key: OnboardingId, shares: &mut Shares) -> bool {
         let of = &self.onboardings[key];
         let owners = &inner.group(of.group()).device.owners;
         let Some(last) = of.progress().next_back() else { return true };
@@ -84,7 +84,7 @@ impl Traffic {
     }
 
     /// Notes which entry brings up the last block that an onboarding wants, if that waits for credits: it is to come first.
-    fn note_joined(&self, key: u32, wants: &mut Wants) {
+    fn note_joined(&self, key: OnboardingId, wants: &mut Wants) {
         if self.held.is_empty() {
             return;
         }
@@ -100,11 +100,11 @@ impl Traffic {
         &mut self,
         inner: &Inner,
         group: GroupId,
-        key: u32,
+        key: OnboardingId,
         found: Found,
         options: OnboardOptions,
         tenant: TenantId,
-    ) -> Option<Option<u32>> {
+    ) -> Option<Option<UpId>> {
         let (Name { hash, .. }, of) = (found.name, inner.group(group));
         let layers = of.layers;
         let source = match found.place {
@@ -188,7 +188,7 @@ impl Traffic {
     }
 
     /// Makes a flight more urgent, if it is less so.
-    pub(crate) fn promote(&mut self, inner: &Inner, flight: u32, class: Class) {
+    pub(crate) fn promote(&mut self, inner: &Inner, flight: UpId, class: Class) {
         let Some(up) = self.ups.get_mut(flight) else { return };
         if let Some(before) = up.promote(class) {
             let (at, aside, group) = (up.at(), up.waits_for_queue(), up.group());

@@ -17,7 +17,9 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::{Ended, Link, Onboarding, Progress, Remains, Source, Traffic, Up, Waits};
+use crate::state::{
+    Ended, Link, Onboarding, OnboardingId, Progress, Remains, Source, Traffic, Up, UpId, Waits,
+};
 use crate::transfer::Cause;
 use kvstrata_core::BlockRef;
 use std::iter;
@@ -25,7 +27,7 @@ use std::ops::Range;
 
 impl Traffic {
     /// Joins a flight, as the next wanted block of an onboarding.
-    pub(crate) fn join(&mut self, onboarding: u32, flight: u32, layers: u32) {
+    pub(crate) fn join(&mut self, onboarding: OnboardingId, flight: UpId, layers: u32) {
         let (Some(of), Some(up)) = (self.onboardings.get_mut(onboarding), self.ups.get_mut(flight)) else {
             return;
         };
@@ -42,7 +44,7 @@ impl Traffic {
     }
 
     /// Whether the block right before a wanted one is wanted too, and comes by this flight.
-    pub(crate) fn waits_before(&self, link: Link, flight: u32) -> bool {
+    pub(crate) fn waits_before(&self, link: Link, flight: UpId) -> bool {
         self.onboardings.waits_before(link, flight)
     }
 
@@ -73,7 +75,7 @@ impl Traffic {
     }
 
     /// Its deadline has passed: what has not come is not waited for any more, and neither is a place in line.
-    pub(crate) fn late_onboarding(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn late_onboarding(&mut self, inner: &Inner, key: OnboardingId) {
         let Some(of) = self.onboardings.get(key) else { return };
         let coming = |progress| matches!(progress, Progress::Coming(_));
         let Some(index) = of.progress().position(coming) else { return };
@@ -94,7 +96,7 @@ impl Traffic {
     }
 
     /// The last wanted block is not to be had.
-    pub(crate) fn cut_off(&mut self, inner: &Inner, key: u32, cause: Cause) {
+    pub(crate) fn cut_off(&mut self, inner: &Inner, key: OnboardingId, cause: Cause) {
         let Some(of) = self.onboardings.get(key) else { return };
         let Some(last) = of.len().checked_sub(1) else { return };
         let progress = of.progress_of(last);
@@ -119,7 +121,7 @@ impl Traffic {
     }
 
     /// Layers of a flight have landed: whoever waits for a layer may go on.
-    pub(crate) fn layers_landed(&mut self, flight: u32, layers: Range<u32>) {
+    pub(crate) fn layers_landed(&mut self, flight: UpId, layers: Range<u32>) {
         let mut next = self.ups.get(flight).and_then(|up| up.first());
         while let Some(link) = next {
             let Some(of) = self.onboardings.get_mut(link.onboarding) else { return };
@@ -138,7 +140,7 @@ impl Traffic {
     }
 
     /// Takes the onboarding's outcome, whether it has ended or not: what has not come is not waited for any more.
-    pub(crate) fn end_onboarding(&mut self, inner: &Inner, key: u32) -> Ended {
+    pub(crate) fn end_onboarding(&mut self, inner: &Inner, key: OnboardingId) -> Ended {
         let wanted = self.onboardings.get(key).map_or(0, Onboarding::len);
         let mut failed = None;
         for index in 0..wanted {

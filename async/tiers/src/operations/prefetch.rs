@@ -12,8 +12,7 @@
 //! - I2: it waits for nothing: no free block, and no victim that is free at once, and it is put off.
 
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{Guess, Left, Source, Traffic, Up};
+use crate::state::{GroupId, Guess, Left, Source, Traffic, Up, UpId};
 use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, SequenceHash, TenantId};
 use kvstrata_ffi::disk::Name;
@@ -60,18 +59,18 @@ impl Traffic {
 
     pub(crate) fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
         self.guesses.withdraw(number);
-        let of_hint = |key: &u32| self.ups.get(*key).is_some_and(|up| up.request() == number);
-        let flights: Vec<u32> = self.guesses.under_way().filter(of_hint).collect();
+        let of_hint = |key: &UpId| self.ups.get(*key).is_some_and(|up| up.request() == number);
+        let flights: Vec<UpId> = self.guesses.under_way().filter(of_hint).collect();
         flights.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
     /// Drops what has not begun to move: others need the room (I1).
     pub(crate) fn drop_guesses(&mut self, inner: &Inner) {
-        let flights: Vec<u32> = self.guesses.under_way().collect();
+        let flights: Vec<UpId> = self.guesses.under_way().collect();
         flights.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
-    pub(crate) fn recall_guess(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn recall_guess(&mut self, inner: &Inner, key: UpId) {
         let Some(at) = self.ups.get(key).map(|up| up.at()) else { return };
         if self.recall(at) {
             self.up_failed(inner, key, Failure::of(Cause::Cancelled));
@@ -180,7 +179,7 @@ impl Traffic {
     }
 
     /// A flight of this class ends, or becomes somebody's.
-    pub(crate) fn guess_over(&mut self, class: Class, key: u32) {
+    pub(crate) fn guess_over(&mut self, class: Class, key: UpId) {
         if class == Class::Prefetch {
             self.guesses.end(key);
         }

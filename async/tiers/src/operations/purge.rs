@@ -9,8 +9,7 @@
 
 use crate::engine::group_tiers::give_up_slot;
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{Down, Erased, Piece, Traffic, Work};
+use crate::state::{Down, DownId, Erased, GroupId, HostSlot, Piece, Traffic, Work};
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, TenantId};
 
@@ -67,7 +66,7 @@ impl Traffic {
     }
 
     /// The same of host memory.
-    pub(crate) fn freed_host_by(&mut self, inner: &Inner, group: GroupId, tenant: TenantId, block: u32) {
+    pub(crate) fn freed_host_by(&mut self, inner: &Inner, group: GroupId, tenant: TenantId, block: HostSlot) {
         let piece = match inner.group(group).host {
             Some(_) => Piece::Host(group, block),
             None => Piece::Staged(group, block),
@@ -125,7 +124,7 @@ impl Traffic {
     }
 
     /// A purge has taken a flight's slot, and there is no other: called off, which is no failure; but a victim, being another's, is lost.
-    pub(crate) fn without_slot(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn without_slot(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get(key) {
             inner.counts.goes_no_further(down.source(), down.from());
         }

@@ -10,7 +10,7 @@
 //!     of staging is parked, what needs some fails (`room.rs`, `up.rs`).
 
 use crate::engine::inner::Inner;
-use crate::state::{Down, Piece, Source, Traffic, Up};
+use crate::state::{Down, HostSlot, Piece, Source, Traffic, Up};
 use crate::tier::Tier;
 use kvstrata_core::TenantId;
 
@@ -30,7 +30,7 @@ impl Traffic {
             Source::Host(block) => {
                 let owners = inner.group(group).owners(Tier::Host);
                 let tenant = owners.map_or(TenantId::NOBODY, |owners| owners.owner(block.id));
-                self.park_piece(tenant, Piece::Host(group, block.id.0), true);
+                self.park_piece(tenant, Piece::Host(group, HostSlot::of(block.id)), true);
                 // A purge need not wait for it any more.
                 owners.iter().for_each(|owners| owners.stir(block.id));
             }

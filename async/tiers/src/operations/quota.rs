@@ -28,8 +28,7 @@ mod tests;
 
 use crate::engine::group_tiers::{Books, GroupTiers};
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{Down, Left, OwnLooks, Piece, State, Traffic};
+use crate::state::{Down, DownId, GroupId, HostSlot, Left, OwnLooks, Piece, State, Traffic};
 use crate::tier::Tier;
 use crate::transfer::Class;
 use kvstrata_core::owners::Owners;
@@ -41,7 +40,7 @@ use kvstrata_ffi::disk::Name;
 struct Leaving {
     blocks: Vec<BlockRef>,
     /// Copies that keep some of these, by key: to be called off first.
-    copies: Vec<u32>,
+    copies: Vec<DownId>,
 }
 
 /// Up to `wanted` of the next victims of a tier that are a tenant's.
@@ -133,7 +132,7 @@ impl Traffic {
         let mut blocks = own_victims(looks, &books.pool, |block| books.owners.owner(block), tenant, short);
         let kept = self.kept_by_choice(inner, group, short - blocks.len(), is_own);
         blocks.extend(kept.iter().map(|(_, block)| *block));
-        let mut copies: Vec<u32> = kept.iter().map(|(key, _)| *key).collect();
+        let mut copies: Vec<DownId> = kept.iter().map(|(key, _)| *key).collect();
         copies.sort_unstable();
         let others = |key, down: &Down| down.tenant() == tenant && copies.binary_search(&key).is_err();
         if blocks.len() < short && books.links() && !self.is_copying(inner, group, others) {
@@ -235,7 +234,7 @@ impl Traffic {
     }
 
     /// A slot for a flight that has none any more. False: there is none.
-    pub(crate) fn give_slot(&mut self, inner: &Inner, key: u32, tenant: TenantId) -> bool {
+    pub(crate) fn give_slot(&mut self, inner: &Inner, key: DownId, tenant: TenantId) -> bool {
         let Some(group) = self.downs.get(key).map(|down| down.group()) else { return false };
         let Some((slot, was)) = self.slot_of(inner.group(group), tenant) else { return false };
         self.downs[key].gets_slot(slot, was);
@@ -255,7 +254,7 @@ impl Traffic {
     /// A block of the host that was evicted: down to the disk, or free.
     fn host_left(&mut self, inner: &Inner, group: GroupId, block: BlockId, name: Name, class: Class) {
         if self.sink_or_drop(inner, group, block, name, class).is_none() {
-            self.freed_host(inner, group, block.0);
+            self.freed_host(inner, group, HostSlot::of(block));
         }
     }
 }

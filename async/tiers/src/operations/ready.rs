@@ -20,8 +20,7 @@
 
 use crate::engine::group_tiers::{Books, books_of, is_below};
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{LOOK, Looks, ReadyBlock, Traffic};
+use crate::state::{GroupId, LOOK, Looks, ReadyBlock, Traffic};
 use crate::tier::Tier;
 use crate::transfer::Class;
 use kvstrata_core::{BlockId, BlockRef, Priority, SequenceHash, VictimsSeen};

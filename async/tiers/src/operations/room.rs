@@ -11,8 +11,7 @@
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::GroupId;
-use crate::state::{Cargo, Have, Piece, Slot, Traffic};
+use crate::state::{Cargo, GroupId, Have, HostSlot, Piece, Slot, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path};
 use kvstrata_core::{BlockId, BlockPool, SequenceHash, TenantId};
@@ -87,7 +86,7 @@ impl Traffic {
         if host.pool.free() > spared
             && let Some(slot) = self.scratch.one_free(&host.pool)
         {
-            return Slot::Now(slot.0);
+            return Slot::Now(HostSlot::of(slot));
         }
         if !victim && !self.may_sink(of, class) {
             // As many are on their way as may wait for the disk.
@@ -128,14 +127,14 @@ impl Traffic {
         let Some(host) = &of.host else { return Slot::Never };
         let (block, hash) = loop {
             let Some((block, hash)) = self.one_victim(inner, group, &host.pool) else { return Slot::Never };
-            if !self.hand_to_purge(host.owners.owner(block), Piece::Host(group, block.0)) {
+            if !self.hand_to_purge(host.owners.owner(block), Piece::Host(group, HostSlot::of(block))) {
                 break (block, hash);
             }
         };
         let name = host.name(block, hash);
         match self.sink(inner, group, Cargo::new(Have::Owned(block), name, class)) {
             Some(_) => Slot::Soon,
-            None => Slot::Now(block.0),
+            None => Slot::Now(HostSlot::of(block)),
         }
     }
 
@@ -154,10 +153,10 @@ impl Traffic {
     }
 
     /// A block of host memory is free: the first victim's that waits for one. What is left is given out when it is seen who needs it.
-    pub(crate) fn freed_host(&mut self, inner: &Inner, group: GroupId, block: u32) {
+    pub(crate) fn freed_host(&mut self, inner: &Inner, group: GroupId, block: HostSlot) {
         match (self.pop_victim(group), &inner.group(group).host) {
             (Some(key), _) => self.take_off(inner, key, block),
-            (None, Some(host)) => _ = host.pool.give_back_ids([BlockId(block)]),
+            (None, Some(host)) => _ = host.pool.give_back_ids([block.block()]),
             (None, None) => self.groups[group].staging.give(block),
         }
     }
@@ -193,7 +192,7 @@ impl Traffic {
             }
             match self.host_victim(inner, group, Class::Offload) {
                 Slot::Soon => {}
-                Slot::Now(block) => _ = host.pool.give_back_ids([BlockId(block)]),
+                Slot::Now(block) => _ = host.pool.give_back_ids([block.block()]),
                 Slot::Never => return,
             }
         }

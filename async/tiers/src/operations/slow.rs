@@ -26,8 +26,7 @@
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::{About, Notice};
-use crate::state::GroupId;
-use crate::state::{At, Came, Cargo, Down, Have, Piece, Slot, Traffic, Waits};
+use crate::state::{At, Came, Cargo, Down, DownId, GroupId, Have, HostSlot, Piece, Slot, Traffic, Waits};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure, Path};
 use kvstrata_core::{BlockId, SequenceHash, TenantId, VictimsSeen};
@@ -134,14 +133,14 @@ impl Traffic {
     }
 
     /// A transfer starts on a path to a slower tier.
-    pub(crate) fn started_below(&mut self, inner: &Inner, key: u32, path: Path) {
+    pub(crate) fn started_below(&mut self, inner: &Inner, key: DownId, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
         self.paces[path as usize].started(key, number, now);
     }
 
     /// It has ended.
-    pub(crate) fn ended_below(&mut self, inner: &Inner, key: u32, path: Path) {
+    pub(crate) fn ended_below(&mut self, inner: &Inner, key: DownId, path: Path) {
         let now = self.moment(inner);
         let Some(number) = self.downs.get(key).map(|down| down.serial()) else { return };
         self.paces[path as usize].ended(key, number, now);
@@ -162,16 +161,16 @@ impl Traffic {
         let of = inner.group(group);
         let (Some(host), Some(path)) = (&of.host, slow_path(of)) else { return Slot::Never };
         if let Some(block) = self.clean_host_victim(inner, group) {
-            return Slot::Now(block.0);
+            return Slot::Now(HostSlot::of(block));
         }
         while let Some((block, hash)) = self.one_victim(inner, group, &host.pool) {
             let tenant = host.owners.owner(block);
-            if self.hand_to_purge(tenant, Piece::Host(group, block.0)) {
+            if self.hand_to_purge(tenant, Piece::Host(group, HostSlot::of(block))) {
                 continue;
             }
             let name = host.name(block, hash);
             if self.sink_or_drop(inner, group, block, name, class).is_none() {
-                return Slot::Now(block.0);
+                return Slot::Now(HostSlot::of(block));
             }
         }
         // All others are in use, or on their way: those that have not begun go no further.
@@ -184,7 +183,7 @@ impl Traffic {
             self.again = true;
             // Who has waited for longer may have it.
             return match self.scratch.one_free(&host.pool) {
-                Some(slot) => Slot::Now(slot.0),
+                Some(slot) => Slot::Now(HostSlot::of(slot)),
                 None => Slot::Soon,
             };
         }
@@ -200,7 +199,7 @@ impl Traffic {
         block: BlockId,
         name: Name,
         class: Class,
-    ) -> Option<u32> {
+    ) -> Option<DownId> {
         let of = inner.group(group);
         if let (Some(host), Some(path)) = (&of.host, slow_path(of))
             && self.groups[group].on_their_way.host_victims() >= self.share(inner, group, path)
@@ -233,7 +232,7 @@ impl Traffic {
     }
 
     /// A victim that waits for its turn on a path.
-    fn queued_sink(&self, group: GroupId, path: Path) -> Option<u32> {
+    fn queued_sink(&self, group: GroupId, path: Path) -> Option<DownId> {
         let waits = |down: &Down| {
             let on = matches!(down.at(), At::Queued(of, _) if of == path);
             on && (down.group(), down.from()) == (group, Tier::Host) && down.is_victim()
@@ -274,7 +273,7 @@ impl Traffic {
                 && matches!((down.at(), down.source()), (At::Wants | At::Queued(..), Have::Owned(_)))
         };
         let such = self.downs.iter().filter(|(_, down)| waits(down)).take(wanted);
-        let such: Vec<(u32, At, TenantId)> =
+        let such: Vec<(DownId, At, TenantId)> =
             such.map(|(key, down)| (key, down.at(), down.tenant())).collect();
         self.groups[group].waiting_for_host.retain(|key| such.iter().all(|(of, ..)| of != key));
         for (key, at, tenant) in &such {

@@ -29,8 +29,7 @@ use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::scheduler::Gate;
-use crate::state::GroupId;
-use crate::state::{Down, GatedFlight, Id, Steps, Traffic, Waiter};
+use crate::state::{Down, DownId, GatedFlight, GroupId, HostSlot, Steps, Traffic, TransferId, Waiter};
 use crate::transfer::{Cause, Failure, Path};
 
 impl Traffic {
@@ -49,7 +48,7 @@ impl Traffic {
     }
 
     /// Takes down what it can of a flight that has its host block: a copy, or else it waits for the next step.
-    pub(crate) fn queue_layers(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn queue_layers(&mut self, inner: &Inner, key: DownId) {
         let Some(down) = self.downs.get_mut(key) else { return };
         let group = inner.group(down.group());
         if let Some(steps) = down.steps() {
@@ -63,10 +62,10 @@ impl Traffic {
             down.copies_to(group.layers);
         }
         let (class, request, bytes) = (down.class(), down.request(), group.bytes_of(&down.layers()));
-        self.enqueue(inner, (Path::DeviceToHost, 0), class, request, bytes, Id::Down(key));
+        self.enqueue(inner, (Path::DeviceToHost, 0), class, request, bytes, TransferId::Down(key));
     }
 
-    fn wait_for_layer(&mut self, inner: &Inner, key: u32, gate: Gate) {
+    fn wait_for_layer(&mut self, inner: &Inner, key: DownId, gate: Gate) {
         if self.is_closed() {
             // Nobody iterates any more.
             inner.counts.failed(Path::DeviceToHost, Cause::Cancelled, About::default());
@@ -77,7 +76,7 @@ impl Traffic {
         self.gate_flight(inner, key, gate);
     }
 
-    fn gate_flight(&mut self, inner: &Inner, key: u32, gate: Gate) {
+    fn gate_flight(&mut self, inner: &Inner, key: DownId, gate: Gate) {
         let down = &mut self.downs[key];
         let flight = GatedFlight { key, serial: down.serial(), since: inner.elapsed() };
         down.is_held_by_gate(self.iterations.hold_beyond(gate, Waiter::Flight(flight)));
@@ -106,7 +105,7 @@ impl Traffic {
         down.wants_host();
         self.groups[group].queue.note_change();
         if !has_host {
-            self.wanted(inner, Id::Down(key));
+            self.wanted(inner, TransferId::Down(key));
             return self.ground(group, key);
         }
         self.groups[group].on_their_way.landing_begun();
@@ -119,12 +118,12 @@ impl Traffic {
         if self.iterations.none_waits() {
             return false;
         }
-        let gated = |staged: u32, down: &Down| {
+        let gated = |staged: HostSlot, down: &Down| {
             (down.group(), down.host()) == (group, Some(staged)) && down.is_gated()
         };
-        let of_flight = |(staged, flight): (u32, Id)| match flight {
-            Id::Down(key) => self.downs.get(key).filter(|down| gated(staged, down)).map(|_| key),
-            Id::Up(_) => None,
+        let of_flight = |(staged, flight): (HostSlot, TransferId)| match flight {
+            TransferId::Down(key) => self.downs.get(key).filter(|down| gated(staged, down)).map(|_| key),
+            TransferId::Up(_) => None,
         };
         let found = self.groups[group].staging.holders().find_map(of_flight);
         let Some(key) = found else { return false };

@@ -18,8 +18,7 @@
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{FEW, Piece, Place, Traffic, Work};
+use crate::state::{FEW, GroupId, HostSlot, Piece, Place, Traffic, Work};
 use crate::tier::Tier;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, ImmutableBlock, SequenceHash, TenantId};
 use std::ops::Bound;
@@ -196,7 +195,7 @@ impl Traffic {
 fn piece(group: GroupId, tier: Tier, block: BlockId) -> Piece {
     match tier {
         Tier::Device => Piece::Device(group, block),
-        Tier::Host => Piece::Host(group, block.0),
+        Tier::Host => Piece::Host(group, HostSlot::of(block)),
         Tier::Disk => Piece::Disk(group, block),
     }
 }

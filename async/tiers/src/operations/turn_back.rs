@@ -4,13 +4,13 @@
 //! the block is below; and so has one that is being purged.
 
 use crate::engine::inner::Inner;
-use crate::state::{Have, Traffic};
+use crate::state::{DownId, Have, Traffic};
 use crate::tier::Tier;
 use kvstrata_core::BlockRef;
 
 impl Traffic {
     /// A block on its way down is asked for: where it comes from it is registered again. A reference for who asks.
-    pub(crate) fn turn_back(&mut self, inner: &Inner, key: u32) -> Option<(Tier, BlockRef)> {
+    pub(crate) fn turn_back(&mut self, inner: &Inner, key: DownId) -> Option<(Tier, BlockRef)> {
         let tenant = self.downs.get(key)?.tenant();
         if self.is_purging(tenant) {
             return None;

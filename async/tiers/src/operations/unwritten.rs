@@ -26,8 +26,7 @@
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
 use crate::scheduler::Key;
-use crate::state::GroupId;
-use crate::state::{Down, Have, Marked, MarkedBlock, Traffic, Waiter, written_after};
+use crate::state::{Down, GroupId, Have, Marked, MarkedBlock, Traffic, Waiter, written_after};
 use crate::transfer::{Cause, Failure};
 use kvstrata_core::{BlockId, BlockRef, ImmutableBlock, SequenceHash};
 use std::collections::HashMap;

@@ -19,8 +19,7 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::state::GroupId;
-use crate::state::{At, Id, Link, Piece, Source, Traffic, Up, Waits};
+use crate::state::{At, GroupId, HostSlot, Link, Piece, Source, Traffic, TransferId, Up, UpId, Waits};
 use crate::transfer::{Cause, Class, Copy, DiskRead, Failure, HostSide, Path};
 use kvstrata_core::{BlockId, Priority};
 use kvstrata_ffi::disk::Urgency;
@@ -28,15 +27,15 @@ use std::sync::Arc;
 
 impl Traffic {
     /// The flight has its device block: it can go.
-    pub(crate) fn depart(&mut self, inner: &Inner, key: u32, device: BlockId) {
+    pub(crate) fn depart(&mut self, inner: &Inner, key: UpId, device: BlockId) {
         let Some(up) = self.ups.get_mut(key) else { return };
         up.has_device(device);
         self.groups[up.group()].queue.note_change();
-        self.wanted(inner, Id::Up(key));
+        self.wanted(inner, TransferId::Up(key));
         self.queue_or_aside(inner, key);
     }
 
-    pub(crate) fn queue_up(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn queue_up(&mut self, inner: &Inner, key: UpId) {
         let Some(up) = self.ups.get_mut(key) else { return };
         let (path, group) = (up.path(), inner.group(up.group()));
         let bytes = match path {
@@ -44,39 +43,39 @@ impl Traffic {
             _ => group.bytes_of(&up.layers(group.layers)),
         };
         let (class, request, lane) = (up.class(), up.request(), up.lane());
-        self.enqueue(inner, (path, lane), class, request, bytes, Id::Up(key));
+        self.enqueue(inner, (path, lane), class, request, bytes, TransferId::Up(key));
     }
 
     /// Its turn has come.
-    pub(crate) fn start_up(&mut self, inner: &Arc<Inner>, key: u32, path: Path, bytes: u64) {
+    pub(crate) fn start_up(&mut self, inner: &Arc<Inner>, key: UpId, path: Path, bytes: u64) {
         let Some(up) = self.ups.get_mut(key) else { return };
         let group = inner.group(up.group());
         up.starts();
         let (token, urgent, whose) =
-            (Id::Up(key).token(), up.class() == Class::Urgent, About::of(up.group(), up.tenant()));
+            (TransferId::Up(key).token(), up.class() == Class::Urgent, About::of(up.group(), up.tenant()));
         let Some(memory) = &group.memory else { return };
         if path == Path::DiskToDevice {
             let Source::Disk(block, _) = up.source() else { return };
             let staging = &mut self.groups[up.group()].staging;
             let staged = staging.take();
-            let (buffer, disk) = (staged.map(|staged| memory.write(staged)), &group.disk);
+            let (buffer, disk) = (staged.map(|staged| memory.write(staged.number())), &group.disk);
             let (Some(staged), Some(Ok(buffer)), Some(disk)) = (staged, buffer, disk) else {
                 // A device that was given up still writes there: the last one to be tried again.
                 staged.into_iter().for_each(|staged| staging.give_to_end(staged));
-                self.transfer_busy(inner, Id::Up(key), path, bytes, whose);
+                self.transfer_busy(inner, TransferId::Up(key), path, bytes, whose);
                 return self.up_failed(inner, key, Failure::of(Cause::Busy));
             };
             up.stages(staged);
             let urgency = if urgent { Urgency::Urgent } else { Urgency::Ordinary };
             let (of, slot, hash, request) = (up.group(), block.id, up.name().hash, up.request());
-            self.note_staged(inner, of, staged, Id::Up(key));
+            self.note_staged(inner, of, staged, TransferId::Up(key));
             let landing = inner.landing().of_read(token);
             let read = DiskRead { token, slot, hash, urgency, buffer, landing };
             return self.out.read(Arc::clone(disk), read, request);
         }
         let (from, verify) = match up.source() {
             Source::Host(block) => (block.id.0, inner.rules.verify_host),
-            Source::Disk(_, staged) => (staged.unwrap_or(u32::MAX), false),
+            Source::Disk(_, staged) => (staged.map_or(u32::MAX, HostSlot::number), false),
         };
         match (memory.read(from), up.device()) {
             (Ok(bytes), Some(device)) => {
@@ -90,14 +89,14 @@ impl Traffic {
                 );
             }
             _ => {
-                self.transfer_busy(inner, Id::Up(key), path, bytes, whose);
+                self.transfer_busy(inner, TransferId::Up(key), path, bytes, whose);
                 self.up_failed(inner, key, Failure::of(Cause::Busy));
             }
         }
     }
 
     /// A part of it has ended.
-    pub(crate) fn land_up(&mut self, inner: &Inner, key: u32, path: Path, outcome: Result<(), Failure>) {
+    pub(crate) fn land_up(&mut self, inner: &Inner, key: UpId, path: Path, outcome: Result<(), Failure>) {
         let purging = self.ups.get(key).is_some_and(|up| self.is_purging(up.tenant()));
         let closed = self.is_closed();
         let in_the_way = path == Path::DiskToDevice && self.is_in_the_way(key);
@@ -137,7 +136,7 @@ impl Traffic {
                     let serial = up.serial();
                     self.unstage(key);
                     let again = inner.due_in(inner.rules.retry_after);
-                    self.due(again, Waits::Retry(Id::Up(key), serial));
+                    self.due(again, Waits::Retry(TransferId::Up(key), serial));
                 } else {
                     self.up_failed(inner, key, failure);
                 }
@@ -147,7 +146,7 @@ impl Traffic {
     }
 
     /// The pause before another attempt is over.
-    pub(crate) fn resume_up(&mut self, inner: &Inner, key: u32, serial: u64) {
+    pub(crate) fn resume_up(&mut self, inner: &Inner, key: UpId, serial: u64) {
         let same = |up: &Up| up.serial() == serial && matches!(up.at(), At::Pausing);
         if self.ups.get(key).is_some_and(same) {
             self.queue_up(inner, key);
@@ -155,7 +154,7 @@ impl Traffic {
     }
 
     /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
-    pub(crate) fn park_up(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn park_up(&mut self, inner: &Inner, key: UpId) {
         if let Some(up) = self.ups.get_mut(key) {
             up.quarantine();
             inner.counts.parked(Path::HostToDevice, About::of(up.group(), up.tenant()));
@@ -163,7 +162,7 @@ impl Traffic {
     }
 
     /// A read that failed left nothing: what is staged was for it.
-    fn unstage(&mut self, key: u32) {
+    fn unstage(&mut self, key: UpId) {
         let Some(up) = self.ups.get_mut(key) else { return };
         if let Some(staged) = up.unstages() {
             let (group, tenant) = (up.group(), up.tenant());
@@ -174,7 +173,7 @@ impl Traffic {
     }
 
     /// The flight that this one is registered behind (I5).
-    fn parent_to_come(&self, inner: &Inner, key: u32) -> Option<u32> {
+    fn parent_to_come(&self, inner: &Inner, key: UpId) -> Option<UpId> {
         let up = self.ups.get(key).filter(|up| up.first().is_some())?;
         let device = &inner.group(up.group()).device;
         let parent = up.name().parent.filter(|_| device.links())?;
@@ -187,7 +186,7 @@ impl Traffic {
     }
 
     /// One more has come to wait for a flight. If it is behind its parent, whom that one has no use for, it is so no more (I5).
-    pub(crate) fn joined_behind(&mut self, link: Link, key: u32) {
+    pub(crate) fn joined_behind(&mut self, link: Link, key: UpId) {
         let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) else { return };
         let parent = up.name().parent.and_then(|parent| self.ups.find((up.group(), parent)));
         if !parent.is_some_and(|parent| self.waits_before(link, parent)) {
@@ -196,7 +195,7 @@ impl Traffic {
     }
 
     /// Who is behind its parent waits for it no more.
-    pub(crate) fn wait_no_more(&mut self, key: u32) {
+    pub(crate) fn wait_no_more(&mut self, key: UpId) {
         if let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) {
             self.waiting_for_parent.wait_no_more(key, up.serial());
         }
@@ -217,14 +216,14 @@ impl Traffic {
     }
 
     /// The flight is no more.
-    fn end_up(&mut self, key: u32) -> Up {
+    fn end_up(&mut self, key: UpId) -> Up {
         let up = self.ups.remove(key);
         self.waiting_for_parent.parent_ended(up.children());
         up
     }
 
     /// All layers are there (I3).
-    fn arrived(&mut self, inner: &Inner, key: u32) {
+    fn arrived(&mut self, inner: &Inner, key: UpId) {
         self.unstage(key);
         let up = self.end_up(key);
         self.guess_over(up.class(), key);
@@ -268,7 +267,7 @@ impl Traffic {
 
     /// It will not come: each waiter has a miss, unless the bytes are to be had from further down. Of a guess there is none: somebody may wait for its
     /// block.
-    pub(crate) fn up_failed(&mut self, inner: &Inner, key: u32, failure: Failure) {
+    pub(crate) fn up_failed(&mut self, inner: &Inner, key: UpId, failure: Failure) {
         let Some(up) = self.ups.get_mut(key) else { return };
         if up.is_quarantined() {
             return self.up_parked(inner, key, failure);
@@ -336,7 +335,7 @@ impl Traffic {
     }
 
     /// As [`up_failed`](Traffic::up_failed), and nothing is given back that the device may reach.
-    fn up_parked(&mut self, inner: &Inner, key: u32, failure: Failure) {
+    fn up_parked(&mut self, inner: &Inner, key: UpId, failure: Failure) {
         let up = self.end_up(key);
         self.guess_over(up.class(), key);
         inner.left(1);
@@ -350,7 +349,7 @@ impl Traffic {
     }
 
     /// Ends a flight that nobody waits for, if nothing of it is under way (I4).
-    pub(crate) fn drop_if_unwanted(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn drop_if_unwanted(&mut self, inner: &Inner, key: UpId) {
         let Some(up) = self.ups.get(key) else { return };
         if up.first().is_some() || up.class() == Class::Prefetch && !self.is_closed() {
             return;

@@ -16,8 +16,9 @@
 pub(crate) mod tests;
 
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{Down, Entry, Have, Late, Left, Traffic, Up, Waits, Want, Wants, Whose};
+use crate::state::{
+    Down, DownId, Entry, GroupId, Have, Late, Left, Traffic, Up, UpId, Waits, Want, Wants, Whose,
+};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, SequenceHash, TenantId};
@@ -98,7 +99,7 @@ impl Traffic {
     }
 
     /// A flight needs its block no more.
-    pub(crate) fn leave_line(&mut self, inner: &Inner, group: GroupId, number: u64, flight: u32) {
+    pub(crate) fn leave_line(&mut self, inner: &Inner, group: GroupId, number: u64, flight: UpId) {
         let queue = &mut self.groups[group].queue;
         let in_line = queue.position(number);
         let credited = in_line.is_some();
@@ -169,7 +170,7 @@ impl Traffic {
         &self,
         inner: &Inner,
         group: GroupId,
-        such: impl Fn(u32, &Down) -> bool,
+        such: impl Fn(DownId, &Down) -> bool,
     ) -> bool {
         let pool = &inner.group(group).device.pool;
         let unheld = |down: &Down| match down.source() {

@@ -22,15 +22,14 @@
 
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
-use crate::state::GroupId;
-use crate::state::{Down, Have, Slot, Traffic};
+use crate::state::{Down, DownId, GroupId, Have, Slot, Traffic};
 use crate::tier::Tier;
 use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, BlockRef};
 
 impl Traffic {
     /// A flight down waits for host memory.
-    pub(crate) fn ground(&mut self, group: GroupId, key: u32) {
+    pub(crate) fn ground(&mut self, group: GroupId, key: DownId) {
         let Some(down) = self.downs.get(key) else { return };
         let grounded = &mut self.groups[group].waiting_for_host;
         match down.source() {
@@ -42,7 +41,7 @@ impl Traffic {
     }
 
     /// The first victim that waits; those before it that were turned back are so by choice from now on.
-    fn first_victim(&mut self, group: GroupId) -> Option<u32> {
+    fn first_victim(&mut self, group: GroupId) -> Option<DownId> {
         loop {
             let key = self.groups[group].waiting_for_host.first_victim()?;
             let source = self.downs.get(key).map(|down| down.source());
@@ -55,7 +54,7 @@ impl Traffic {
     }
 
     /// Takes the victim out that host memory is for next.
-    pub(crate) fn pop_victim(&mut self, group: GroupId) -> Option<u32> {
+    pub(crate) fn pop_victim(&mut self, group: GroupId) -> Option<DownId> {
         self.first_victim(group)?;
         self.groups[group].waiting_for_host.pop_victim()
     }
@@ -112,7 +111,7 @@ impl Traffic {
         let sinking = self.downs.iter().filter(|(_, down)| sinks(down));
         let (urgent, others): (Vec<_>, Vec<_>) = sinking.partition(|(_, down)| down.class() == Class::Urgent);
         let most = waiting.saturating_sub(urgent.len());
-        let pressed: Vec<u32> = others.into_iter().take(most).map(|(key, _)| key).collect();
+        let pressed: Vec<DownId> = others.into_iter().take(most).map(|(key, _)| key).collect();
         pressed.into_iter().for_each(|key| self.promote_down(key));
     }
 
@@ -167,9 +166,9 @@ impl Traffic {
         group: GroupId,
         wanted: usize,
         such: impl Fn(BlockId) -> bool,
-    ) -> Vec<(u32, BlockRef)> {
+    ) -> Vec<(DownId, BlockRef)> {
         let pool = &inner.group(group).device.pool;
-        let kept = |key: u32| {
+        let kept = |key: DownId| {
             let down = self.downs.get(key).filter(|down| down.asked().is_empty())?;
             let Have::Leased(block) = down.source() else { return None };
             // Of a block that somebody holds nobody would have anything.
@@ -181,7 +180,7 @@ impl Traffic {
     }
 
     /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be written through is owed.
-    pub(crate) fn call_off(&mut self, inner: &Inner, group: GroupId, copies: &[u32]) {
+    pub(crate) fn call_off(&mut self, inner: &Inner, group: GroupId, copies: &[DownId]) {
         if copies.is_empty() {
             return;
         }
@@ -189,7 +188,7 @@ impl Traffic {
         copies.iter().for_each(|key| self.called_off(inner, group, *key));
     }
 
-    fn called_off(&mut self, inner: &Inner, group: GroupId, key: u32) {
+    fn called_off(&mut self, inner: &Inner, group: GroupId, key: DownId) {
         let source = self.downs.get(key).map(|down| down.source());
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
@@ -200,7 +199,7 @@ impl Traffic {
     /// Somebody waits for blocks of the device that copies by choice alone keep: up to `wanted` of these are called off (I4). Whether there was
     /// one.
     pub(crate) fn call_off_chosen(&mut self, inner: &Inner, group: GroupId, wanted: usize) -> bool {
-        let mut copies: Vec<u32> =
+        let mut copies: Vec<DownId> =
             self.kept_by_choice(inner, group, wanted, |_| true).into_iter().map(|(key, _)| key).collect();
         copies.sort_unstable();
         self.call_off(inner, group, &copies);

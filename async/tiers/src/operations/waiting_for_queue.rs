@@ -22,13 +22,12 @@
 //!   flight's key may be another's by now, but not its number.
 
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::{At, GroupState, Id, Quarantine, Traffic};
+use crate::state::{At, DownId, GroupId, GroupState, HostSlot, Quarantine, Traffic, TransferId, UpId};
 use crate::transfer::{Class, Path, Popped};
 
 impl Traffic {
     /// The flight has its block: into its queue, or beside it (I2).
-    pub(crate) fn queue_or_aside(&mut self, inner: &Inner, key: u32) {
+    pub(crate) fn queue_or_aside(&mut self, inner: &Inner, key: UpId) {
         let Some(up) = self.ups.get(key) else { return };
         let (path, lane, class) = (up.path(), up.lane(), up.class());
         let behind = self.aside.list(path, lane, class);
@@ -55,10 +54,11 @@ impl Traffic {
         let mut left = false;
         loop {
             let list = self.aside.list(path, lane, class);
-            let waits = |key: u32, serial| {
+            let waits = |key: UpId, serial| {
                 self.ups.get(key).is_some_and(|up| up.serial() == serial && up.waits_for_queue())
             };
-            let stale = |entry: Option<&(u32, u64)>| entry.is_some_and(|(key, serial)| !waits(*key, *serial));
+            let stale =
+                |entry: Option<&(UpId, u64)>| entry.is_some_and(|(key, serial)| !waits(*key, *serial));
             // At both ends: who is given up while nothing goes leaves no trace.
             while stale(list.back()) {
                 list.pop_back();
@@ -75,16 +75,22 @@ impl Traffic {
     }
 
     /// Notes which flight has a block of host memory, if it is staging.
-    pub(crate) fn note_staged(&mut self, inner: &Inner, group: GroupId, staged: u32, flight: Id) {
+    pub(crate) fn note_staged(
+        &mut self,
+        inner: &Inner,
+        group: GroupId,
+        staged: HostSlot,
+        flight: TransferId,
+    ) {
         let first = inner.group(group).host.as_ref().map_or(0, |host| host.pool.capacity());
-        let Some(place) = (staged as usize).checked_sub(first) else { return };
+        let Some(place) = (staged.number() as usize).checked_sub(first) else { return };
         let state = &mut self.groups[group];
         state.staging.note_holder(place, staged, flight);
         state.queue.note_change();
     }
 
     /// What goes next on a path: of reads from the disk, those of groups that have staging.
-    pub(crate) fn next_on(&mut self, inner: &Inner, path: Path) -> Option<Popped<Id>> {
+    pub(crate) fn next_on(&mut self, inner: &Inner, path: Path) -> Option<Popped<TransferId>> {
         if path != Path::DiskToDevice {
             return self.queues.pop(path);
         }
@@ -126,7 +132,7 @@ impl Traffic {
         let held = self.groups[group].staging.lend_holders();
         for (staged, flight) in held.iter().flatten().copied() {
             match flight {
-                Id::Up(key) => {
+                TransferId::Up(key) => {
                     let Some(up) = self.ups.get(key) else { continue };
                     let has = up.group() == group && up.staged() == Some(staged);
                     match up.class() {
@@ -135,7 +141,7 @@ impl Traffic {
                         _ => self.promote(inner, key, Class::Urgent),
                     }
                 }
-                Id::Down(key) => {
+                TransferId::Down(key) => {
                     let down = self.downs.get(key);
                     if down.is_some_and(|down| down.group() == group && down.host() == Some(staged)) {
                         self.promote_down(key);
@@ -147,7 +153,7 @@ impl Traffic {
     }
 
     /// A copy down waits for no iteration's budget any more.
-    pub(crate) fn promote_down(&mut self, key: u32) {
+    pub(crate) fn promote_down(&mut self, key: DownId) {
         let Some(down) = self.downs.get_mut(key) else { return };
         down.hurries();
         if let At::Queued(path, ticket) = down.at() {
@@ -156,7 +162,7 @@ impl Traffic {
     }
 
     /// Whether a guess that has been read is in the way of who waits: for blocks, for its tenant's credits, or for staging.
-    pub(crate) fn is_in_the_way(&self, key: u32) -> bool {
+    pub(crate) fn is_in_the_way(&self, key: UpId) -> bool {
         let guess = self.ups.get(key).filter(|up| up.class() == Class::Prefetch);
         guess.is_some_and(|up| {
             let state = &self.groups[up.group()];

@@ -25,8 +25,7 @@
 //! - I5: of one tenant with a quota, in one group, who came first enters first.
 
 use crate::engine::inner::Inner;
-use crate::state::GroupId;
-use crate::state::Traffic;
+use crate::state::{GroupId, Traffic};
 use crate::transfer::Class;
 
 impl Traffic {

@@ -1,8 +1,7 @@
 //! Copies ahead of need: how far looks have come, and the copies that are deferred.
 
 use crate::scheduler::Search;
-use crate::state::GroupId;
-use crate::state::Ready;
+use crate::state::{GroupId, Ready};
 use crate::tier::Tier;
 use kvstrata_core::{BlockRef, VictimsSeen};
 use std::collections::VecDeque;

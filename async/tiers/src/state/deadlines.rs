@@ -1,7 +1,6 @@
 //! Deadlines, by time.
 
-use crate::state::GroupId;
-use crate::state::Id;
+use crate::state::{GroupId, OffloadingId, OnboardingId, TransferId};
 use crate::transfer::Path;
 use futures_channel::oneshot;
 use std::collections::{BTreeSet, HashMap};
@@ -14,8 +13,8 @@ pub(crate) enum Waits {
         group: GroupId,
         number: u64,
     },
-    Onboarding(u32),
-    Offloading(u32),
+    Onboarding(OnboardingId),
+    Offloading(OffloadingId),
     /// For an iteration's bytes.
     Iteration,
     /// For a moment.
@@ -25,7 +24,7 @@ pub(crate) enum Waits {
     /// Until a path that was too slow has recovered.
     Recovery(Path),
     /// A flight, before another attempt: its number.
-    Retry(Id, u64),
+    Retry(TransferId, u64),
     /// Behind gates, for an engine that does not go on.
     Gates,
 }

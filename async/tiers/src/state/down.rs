@@ -3,8 +3,7 @@
 //! What it has, and where it is, change together by the methods below (`operations/down.rs` I2).
 
 use crate::scheduler::Key;
-use crate::state::GroupId;
-use crate::state::{At, BlockName, ForBlock, Since, Steps};
+use crate::state::{At, BlockName, DownId, ForBlock, GroupId, HostSlot, OffloadingId, Since, Steps};
 use crate::tier::Tier;
 use crate::transfer::{Class, Path, Ticket};
 use kvstrata_core::{BlockId, BlockRef, TenantId};
@@ -66,7 +65,7 @@ pub(crate) struct Down {
     /// The same slot, until the write starts.
     unwritten: Option<BlockId>,
     /// The host block that it goes to: of the host tier, or staged where there is none.
-    host: Option<u32>,
+    host: Option<HostSlot>,
     at: At,
     class: Class,
     request: u64,
@@ -82,7 +81,7 @@ pub(crate) struct Down {
     hot: bool,
     serial: u64,
     /// Offloads that wait for it.
-    asked: Vec<u32>,
+    asked: Vec<OffloadingId>,
     /// Since when it waits for its turn, or when that has come.
     since: Since,
 }
@@ -158,7 +157,7 @@ impl Down {
     }
 
     /// The host block that it goes to.
-    pub(crate) fn host(&self) -> Option<u32> {
+    pub(crate) fn host(&self) -> Option<HostSlot> {
         self.host
     }
 
@@ -188,7 +187,7 @@ impl Down {
     }
 
     /// Offloads that wait for it.
-    pub(crate) fn asked(&self) -> &[u32] {
+    pub(crate) fn asked(&self) -> &[OffloadingId] {
         &self.asked
     }
 
@@ -263,12 +262,12 @@ impl Down {
     }
 
     /// It has its host block.
-    pub(crate) fn has_host(&mut self, block: u32) {
+    pub(crate) fn has_host(&mut self, block: HostSlot) {
         self.host = Some(block);
     }
 
     /// It needs its host block no more.
-    pub(crate) fn leaves_host(&mut self) -> Option<u32> {
+    pub(crate) fn leaves_host(&mut self) -> Option<HostSlot> {
         self.host.take()
     }
 
@@ -329,7 +328,7 @@ impl Down {
     }
 
     /// It gives its staging up, and goes whole, all layers once more. The staging, and how it went.
-    pub(crate) fn starts_over(&mut self) -> (Option<u32>, Option<Steps>) {
+    pub(crate) fn starts_over(&mut self) -> (Option<HostSlot>, Option<Steps>) {
         self.layers = 0..0;
         (self.host.take(), self.steps.take())
     }
@@ -360,12 +359,14 @@ impl Down {
     }
 
     /// An offload waits for it.
-    pub(crate) fn asked_by(&mut self, offload: u32) {
+    pub(crate) fn asked_by(&mut self, offload: OffloadingId) {
         self.asked.push(offload);
     }
 }
 
 impl ForBlock for Down {
+    type Key = DownId;
+
     fn block(&self) -> BlockName {
         (self.group, self.name.hash)
     }

@@ -1,8 +1,7 @@
 //! What follows from a change, and is done when the lock has been given back: movers started, waiters woken, blocks handed over.
 //! How: `operations/effects.rs`.
 
-use crate::state::GroupId;
-use crate::state::{Grant, Late};
+use crate::state::{Grant, GroupId, Late};
 use crate::transfer::{Copy, DiskPort, DiskRead, DiskWrite, HostMemory, Path};
 use futures_channel::oneshot;
 use kvstrata_core::{BlockId, TenantId};

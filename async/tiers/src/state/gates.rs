@@ -1,7 +1,6 @@
 //! Copies, transfers and blocks that wait for a gate.
 
-use crate::state::GroupId;
-use crate::state::{Marked, Steps};
+use crate::state::{DownId, GroupId, Marked, OffloadingId, Steps};
 use crate::transfer::Class;
 use kvstrata_core::BlockRef;
 use kvstrata_ffi::disk::Name;
@@ -16,7 +15,7 @@ pub(crate) struct GatedCopy {
     pub(crate) class: Class,
     pub(crate) request: u64,
     pub(crate) steps: Option<Steps>,
-    pub(crate) asked: Option<u32>,
+    pub(crate) asked: Option<OffloadingId>,
     /// Since when, as the manager counts time.
     pub(crate) since: Duration,
 }
@@ -24,7 +23,7 @@ pub(crate) struct GatedCopy {
 /// A flight down that waits for the next of its layers (`steps.rs`).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct GatedFlight {
-    pub(crate) key: u32,
+    pub(crate) key: DownId,
     /// The flight's: a key is used again.
     pub(crate) serial: u64,
     pub(crate) since: Duration,
@@ -55,7 +54,7 @@ impl Waiter {
     }
 
     /// Whether it is a copy that has not begun, of an offload that somebody has asked for.
-    pub(crate) fn is_copy_for(&self, offload: u32) -> bool {
+    pub(crate) fn is_copy_for(&self, offload: OffloadingId) -> bool {
         matches!(self, Waiter::Copy(copy) if copy.asked == Some(offload))
     }
 }

@@ -1,7 +1,6 @@
 //! The state of each group of layers: its queue for blocks, and the transfers and host memory that it has.
 
-use crate::state::GroupId;
-use crate::state::{OnTheirWay, OwnLooks, Staging, WaitQueue, WaitingForHost, WaitsBelow};
+use crate::state::{GroupId, OnTheirWay, OwnLooks, Staging, WaitQueue, WaitingForHost, WaitsBelow};
 use crate::tier::Tier;
 use kvstrata_core::TenantId;
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Hints, hot blocks, and the prefetches under way.
 
-use crate::state::GroupId;
+use crate::state::{GroupId, UpId};
 use kvstrata_core::{SequenceHash, TenantId};
 use kvstrata_ffi::disk::{Name, OwnerId};
 use std::collections::{BTreeSet, VecDeque};
@@ -34,7 +34,7 @@ pub(crate) struct Guesses {
     /// How often something was said to be hot.
     noted: u64,
     /// Transfers of this class.
-    under_way: BTreeSet<u32>,
+    under_way: BTreeSet<UpId>,
 }
 
 impl Guesses {
@@ -119,17 +119,17 @@ impl Guesses {
     }
 
     /// A prefetch begins.
-    pub(crate) fn begin(&mut self, key: u32) {
+    pub(crate) fn begin(&mut self, key: UpId) {
         self.under_way.insert(key);
     }
 
     /// It ends, or becomes a request's.
-    pub(crate) fn end(&mut self, key: u32) {
+    pub(crate) fn end(&mut self, key: UpId) {
         self.under_way.remove(&key);
     }
 
     /// Prefetches under way.
-    pub(crate) fn under_way(&self) -> impl ExactSizeIterator<Item = u32> {
+    pub(crate) fn under_way(&self) -> impl ExactSizeIterator<Item = UpId> {
         self.under_way.iter().copied()
     }
 }

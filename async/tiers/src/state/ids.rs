@@ -1,14 +1,75 @@
 //! Names of transfers, and where they are.
 
-use crate::scheduler::Key;
+use crate::scheduler;
 use crate::transfer::{Path, Ticket, Token};
+use kvstrata_core::BlockId;
 use std::fmt;
 
 /// A wanted block: of which onboarding, and which of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
-    pub(crate) onboarding: u32,
+    pub(crate) onboarding: OnboardingId,
     pub(crate) index: u32,
+}
+
+/// Keys of what is kept in a table, each of its own type. A key is used again when what it named is no more.
+pub(crate) trait Key: Copy + Eq + fmt::Debug {
+    fn new(place: usize) -> Self;
+    fn index(self) -> usize;
+}
+
+macro_rules! keys {
+    ($($(#[$doc:meta])* $name:ident)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) struct $name(u32);
+
+        impl Key for $name {
+            fn new(place: usize) -> $name {
+                $name(place as u32)
+            }
+
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+keys! {
+    /// A transfer up.
+    UpId
+    /// A transfer down.
+    DownId
+    /// A request's onboarding.
+    OnboardingId
+    /// An offload.
+    OffloadingId
+}
+
+/// A block of a group's host memory: of the host tier, or of staging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HostSlot(u32);
+
+impl HostSlot {
+    pub(crate) fn new(number: u32) -> HostSlot {
+        HostSlot(number)
+    }
+
+    /// That of a block of the host tier: the tier's blocks come first.
+    pub(crate) fn of(block: BlockId) -> HostSlot {
+        HostSlot(block.0)
+    }
+
+    /// The block of the host tier, if it is one.
+    pub(crate) fn block(self) -> BlockId {
+        BlockId(self.0)
+    }
+
+    /// Its number in host memory.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
 }
 
 /// A group of layers, by its number among the model's.
@@ -53,22 +114,22 @@ impl fmt::Display for GroupId {
 
 /// A transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Id {
-    Up(u32),
-    Down(u32),
+pub(crate) enum TransferId {
+    Up(UpId),
+    Down(DownId),
 }
 
-impl Id {
+impl TransferId {
     pub(crate) fn token(self) -> Token {
         match self {
-            Id::Up(key) => Token(u64::from(key) << 1),
-            Id::Down(key) => Token(u64::from(key) << 1 | 1),
+            TransferId::Up(key) => Token(u64::from(key.0) << 1),
+            TransferId::Down(key) => Token(u64::from(key.0) << 1 | 1),
         }
     }
 
-    pub(crate) fn of(token: Token) -> Id {
+    pub(crate) fn of(token: Token) -> TransferId {
         let key = (token.0 >> 1) as u32;
-        if token.0 & 1 == 0 { Id::Up(key) } else { Id::Down(key) }
+        if token.0 & 1 == 0 { TransferId::Up(UpId(key)) } else { TransferId::Down(DownId(key)) }
     }
 }
 
@@ -85,5 +146,5 @@ pub(crate) enum At {
     /// Up: all of it has landed, and its block waits for its parent's.
     Behind,
     /// Down: for a layer of the engine's, with its host block, or without, if somebody needed that more. See `steps.rs`.
-    Gated(Key),
+    Gated(scheduler::Key),
 }

@@ -59,7 +59,9 @@ pub(crate) use gates::{GatedCopy, GatedFlight, Waiter};
 pub(crate) use granted::{Grant, Granted, Home, Late};
 pub(crate) use groups::{GroupState, Groups};
 pub(crate) use guesses::{Guess, Guesses};
-pub(crate) use ids::{At, GroupId, Id, Link};
+pub(crate) use ids::{
+    At, DownId, GroupId, HostSlot, Key, Link, OffloadingId, OnboardingId, TransferId, UpId,
+};
 pub(crate) use iterations::Iterations;
 pub(crate) use offloading::Offloadings;
 pub use offloading::{OffloadOptions, Offloaded};

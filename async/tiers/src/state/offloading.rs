@@ -1,6 +1,7 @@
 //! An offload: its options, its state, its outcome.
 
 use crate::scheduler::Gate;
+use crate::state::{Key, OffloadingId};
 use crate::transfer::{Cause, Class};
 use slab::Slab;
 use std::task::{Poll, Waker};
@@ -77,45 +78,45 @@ pub(crate) struct Offloadings(Slab<Offloading>);
 
 impl Offloadings {
     /// A new one, of no blocks yet.
-    pub(crate) fn begin(&mut self) -> u32 {
-        self.0.insert(Offloading::default()) as u32
+    pub(crate) fn begin(&mut self) -> OffloadingId {
+        OffloadingId::new(self.0.insert(Offloading::default()))
     }
 
     /// One more of its blocks is to be answered.
-    pub(crate) fn wait_for_one(&mut self, key: u32) {
-        self.0[key as usize].left += 1;
+    pub(crate) fn wait_for_one(&mut self, key: OffloadingId) {
+        self.0[key.index()].left += 1;
     }
 
     /// Notes blocks that need not be waited for.
-    pub(crate) fn note(&mut self, key: u32, note: impl FnOnce(&mut Offloaded)) {
-        note(&mut self.0[key as usize].so_far);
+    pub(crate) fn note(&mut self, key: OffloadingId, note: impl FnOnce(&mut Offloaded)) {
+        note(&mut self.0[key.index()].so_far);
     }
 
     /// It is answered by then, if any of its blocks is not. Whether that is so.
-    pub(crate) fn due(&mut self, key: u32, due: Option<Duration>) -> bool {
-        let of = self.0.get_mut(key as usize).filter(|of| of.left > 0);
+    pub(crate) fn due(&mut self, key: OffloadingId, due: Option<Duration>) -> bool {
+        let of = self.0.get_mut(key.index()).filter(|of| of.left > 0);
         of.map(|of| of.due = due).is_some()
     }
 
     /// Its deadline has passed. Who is to be told; none: it is no more.
-    pub(crate) fn late(&mut self, key: u32) -> Option<Option<Waker>> {
-        let of = self.0.get_mut(key as usize)?;
+    pub(crate) fn late(&mut self, key: OffloadingId) -> Option<Option<Waker>> {
+        let of = self.0.get_mut(key.index())?;
         of.late = true;
         Some(of.waker.take())
     }
 
     /// Whether its deadline has passed.
-    pub(crate) fn is_late(&self, key: u32) -> bool {
-        self.0.get(key as usize).is_some_and(|of| of.late)
+    pub(crate) fn is_late(&self, key: OffloadingId) -> bool {
+        self.0.get(key.index()).is_some_and(|of| of.late)
     }
 
     /// One of its blocks is answered. Who is to be told if that was the last, and its deadline.
     pub(crate) fn answered(
         &mut self,
-        key: u32,
+        key: OffloadingId,
         note: impl FnOnce(&mut Offloaded),
     ) -> Option<(Option<Waker>, Option<Duration>)> {
-        let of = self.0.get_mut(key as usize)?;
+        let of = self.0.get_mut(key.index())?;
         of.left -= 1;
         note(&mut of.so_far);
         if of.left > 0 {
@@ -123,15 +124,19 @@ impl Offloadings {
         }
         let (waker, due, alone) = (of.waker.take(), of.due.take(), of.alone);
         if alone {
-            self.0.remove(key as usize);
+            self.0.remove(key.index());
         }
         Some((waker, due))
     }
 
     /// The caller asks for the outcome, and takes it if there is one; otherwise it is woken by the waker. With it a waker that is not needed any
     /// more: to be dropped outside the lock, as is the caller's own.
-    pub(crate) fn poll(&mut self, key: u32, waker: &mut Option<Waker>) -> (Poll<Offloaded>, Option<Waker>) {
-        match self.0.get_mut(key as usize) {
+    pub(crate) fn poll(
+        &mut self,
+        key: OffloadingId,
+        waker: &mut Option<Waker>,
+    ) -> (Poll<Offloaded>, Option<Waker>) {
+        match self.0.get_mut(key.index()) {
             Some(of) if of.left > 0 && of.late => {
                 of.alone = true;
                 let (so_far, cause) = (of.so_far, Some(Cause::Deadline));
@@ -139,20 +144,20 @@ impl Offloadings {
             }
             Some(of) if of.left > 0 => (Poll::Pending, std::mem::replace(&mut of.waker, waker.take())),
             _ => {
-                let of = self.0.try_remove(key as usize).unwrap_or_default();
+                let of = self.0.try_remove(key.index()).unwrap_or_default();
                 (Poll::Ready(of.so_far), of.waker)
             }
         }
     }
 
     /// The caller wants the outcome no more. Its deadline, and a waker that is to be dropped outside the lock.
-    pub(crate) fn abandon(&mut self, key: u32) -> (Option<Duration>, Option<Waker>) {
-        match self.0.get_mut(key as usize) {
+    pub(crate) fn abandon(&mut self, key: OffloadingId) -> (Option<Duration>, Option<Waker>) {
+        match self.0.get_mut(key.index()) {
             Some(of) if of.left > 0 => {
                 of.alone = true;
                 (of.due.take(), of.waker.take())
             }
-            Some(_) => (None, self.0.remove(key as usize).waker),
+            Some(_) => (None, self.0.remove(key.index()).waker),
             None => (None, None),
         }
     }

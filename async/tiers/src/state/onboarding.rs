@@ -1,7 +1,6 @@
 //! One request's onboarding: the blocks that it waits for.
 
-use crate::state::GroupId;
-use crate::state::{Link, Source};
+use crate::state::{GroupId, Key, Link, OnboardingId, Source, UpId};
 use crate::transfer::{Cause, Class};
 use kvstrata_core::BlockRef;
 use slab::Slab;
@@ -32,7 +31,7 @@ impl Default for OnboardOptions {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Progress {
     Here(BlockRef),
-    Coming(u32),
+    Coming(UpId),
     Failed(Cause),
 }
 
@@ -206,7 +205,7 @@ impl Onboarding {
     }
 
     /// Wants a block that comes by a transfer, of which so many layers have landed; the next who waits for that.
-    pub(crate) fn comes_by(&mut self, transfer: u32, landed: usize, next: Option<Link>) {
+    pub(crate) fn comes_by(&mut self, transfer: UpId, landed: usize, next: Option<Link>) {
         self.wanted.push(Wanted::new(Progress::Coming(transfer), next));
         self.coming += 1;
         self.layers_left.iter_mut().skip(landed).for_each(|left| *left += 1);
@@ -282,20 +281,20 @@ impl Onboarding {
 pub(crate) struct Onboardings(Slab<Onboarding>);
 
 impl Onboardings {
-    pub(crate) fn insert(&mut self, onboarding: Onboarding) -> u32 {
-        self.0.insert(onboarding) as u32
+    pub(crate) fn insert(&mut self, onboarding: Onboarding) -> OnboardingId {
+        OnboardingId::new(self.0.insert(onboarding))
     }
 
-    pub(crate) fn remove(&mut self, key: u32) -> Onboarding {
-        self.0.remove(key as usize)
+    pub(crate) fn remove(&mut self, key: OnboardingId) -> Onboarding {
+        self.0.remove(key.index())
     }
 
-    pub(crate) fn get(&self, key: u32) -> Option<&Onboarding> {
-        self.0.get(key as usize)
+    pub(crate) fn get(&self, key: OnboardingId) -> Option<&Onboarding> {
+        self.0.get(key.index())
     }
 
-    pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut Onboarding> {
-        self.0.get_mut(key as usize)
+    pub(crate) fn get_mut(&mut self, key: OnboardingId) -> Option<&mut Onboarding> {
+        self.0.get_mut(key.index())
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -312,7 +311,7 @@ impl Onboardings {
     }
 
     /// Whether the block right before a wanted one is wanted too, and comes by this transfer.
-    pub(crate) fn waits_before(&self, link: Link, transfer: u32) -> bool {
+    pub(crate) fn waits_before(&self, link: Link, transfer: UpId) -> bool {
         let before = || self.get(link.onboarding)?.progress_of((link.index as usize).checked_sub(1)?);
         matches!(before(), Some(Progress::Coming(of)) if of == transfer)
     }
@@ -332,16 +331,16 @@ impl Onboardings {
     }
 }
 
-impl Index<u32> for Onboardings {
+impl Index<OnboardingId> for Onboardings {
     type Output = Onboarding;
 
-    fn index(&self, key: u32) -> &Onboarding {
-        &self.0[key as usize]
+    fn index(&self, key: OnboardingId) -> &Onboarding {
+        &self.0[key.index()]
     }
 }
 
-impl IndexMut<u32> for Onboardings {
-    fn index_mut(&mut self, key: u32) -> &mut Onboarding {
-        &mut self.0[key as usize]
+impl IndexMut<OnboardingId> for Onboardings {
+    fn index_mut(&mut self, key: OnboardingId) -> &mut Onboarding {
+        &mut self.0[key.index()]
     }
 }

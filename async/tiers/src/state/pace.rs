@@ -1,5 +1,6 @@
 //! How fast a path is.
 
+use crate::state::DownId;
 use crate::transfer::Breaker;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -70,7 +71,7 @@ pub(crate) struct Pace {
     rate: Rate,
     breaker: Breaker,
     /// What has been started: key, number and when, the oldest first. Some have ended.
-    started: VecDeque<(u32, u64, Duration)>,
+    started: VecDeque<(DownId, u64, Duration)>,
     /// When a block was dropped last, while that is a condition that was said.
     dropping: Option<Duration>,
 }
@@ -102,12 +103,12 @@ impl Pace {
     }
 
     /// A transfer has started.
-    pub(crate) fn started(&mut self, key: u32, number: u64, now: Duration) {
+    pub(crate) fn started(&mut self, key: DownId, number: u64, now: Duration) {
         self.started.push_back((key, number, now));
     }
 
     /// A transfer has ended.
-    pub(crate) fn ended(&mut self, key: u32, number: u64, now: Duration) {
+    pub(crate) fn ended(&mut self, key: DownId, number: u64, now: Duration) {
         // Mostly the first.
         let at = self.started.iter().position(|(of, other, _)| (*of, *other) == (key, number));
         if let Some((.., since)) = at.and_then(|at| self.started.remove(at)) {
@@ -116,7 +117,7 @@ impl Pace {
     }
 
     /// Forgets the oldest transfers that run no more. Since when the oldest one runs that is left.
-    pub(crate) fn oldest(&mut self, runs: impl Fn(u32, u64) -> bool) -> Option<Duration> {
+    pub(crate) fn oldest(&mut self, runs: impl Fn(DownId, u64) -> bool) -> Option<Duration> {
         while self.started.pop_front_if(|(key, number, _)| !runs(*key, *number)).is_some() {}
         self.started.front().map(|(.., since)| *since)
     }

@@ -1,7 +1,6 @@
 //! Purges under way.
 
-use crate::state::GroupId;
-use crate::state::Purged;
+use crate::state::{GroupId, HostSlot, Purged};
 use crate::tier::Tier;
 use kvstrata_core::{BlockId, BlockRef, SequenceHash, TenantId};
 use std::collections::BTreeMap;
@@ -10,9 +9,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece {
     Device(GroupId, BlockId),
-    Host(GroupId, u32),
+    Host(GroupId, HostSlot),
     /// A block of host memory that is for staging.
-    Staged(GroupId, u32),
+    Staged(GroupId, HostSlot),
     Disk(GroupId, BlockId),
 }
 

@@ -1,7 +1,6 @@
 //! Blocks that are never used again.
 
-use crate::state::GroupId;
-use crate::state::Piece;
+use crate::state::{GroupId, Piece};
 use kvstrata_core::TenantId;
 use std::collections::HashMap;
 

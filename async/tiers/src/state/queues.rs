@@ -4,13 +4,13 @@
 //! - I1: no more of a class wait in a queue than its bound lets begin; what is less urgent takes no room of what is more so. A transfer that
 //!   owns its blocks is queued all the same: to refuse it would not make room.
 
-use crate::state::{GroupId, Id};
+use crate::state::{GroupId, TransferId};
 use crate::transfer::{Allowance, Class, Limits, Path, Popped, Queue, Ticket};
 use std::ops::Index;
 
 /// A queue a path.
 pub(crate) struct Queues {
-    paths: [Queue<Id>; Path::ALL.len()],
+    paths: [Queue<TransferId>; Path::ALL.len()],
     allowance: Allowance,
     /// The path that is asked first.
     first: usize,
@@ -25,7 +25,7 @@ impl Queues {
     }
 
     /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Queue<Id>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Queue<TransferId>> {
         self.paths.iter()
     }
 
@@ -82,18 +82,22 @@ impl Queues {
         class: Class,
         request: u64,
         bytes: u64,
-        transfer: Id,
+        transfer: TransferId,
     ) -> Ticket {
         self.paths[path as usize].push(class, request, lane, bytes, transfer)
     }
 
     /// Takes the next transfer of a path, if its bytes are allowed.
-    pub(crate) fn pop(&mut self, path: Path) -> Option<Popped<Id>> {
+    pub(crate) fn pop(&mut self, path: Path) -> Option<Popped<TransferId>> {
         self.paths[path as usize].pop(&mut self.allowance)
     }
 
     /// The same of the groups that are open: a group is a lane.
-    pub(crate) fn pop_open(&mut self, path: Path, open: impl Fn(GroupId) -> bool) -> Option<Popped<Id>> {
+    pub(crate) fn pop_open(
+        &mut self,
+        path: Path,
+        open: impl Fn(GroupId) -> bool,
+    ) -> Option<Popped<TransferId>> {
         self.paths[path as usize].pop_open(&mut self.allowance, |lane| open(GroupId::of_lane(lane)))
     }
 
@@ -114,9 +118,9 @@ impl Queues {
 }
 
 impl Index<Path> for Queues {
-    type Output = Queue<Id>;
+    type Output = Queue<TransferId>;
 
-    fn index(&self, path: Path) -> &Queue<Id> {
+    fn index(&self, path: Path) -> &Queue<TransferId> {
         &self.paths[path as usize]
     }
 }

@@ -1,5 +1,6 @@
 //! Outcomes of a search for room.
 
+use crate::state::HostSlot;
 use kvstrata_core::BlockId;
 
 /// What became of a victim.
@@ -12,7 +13,7 @@ pub(crate) enum Left {
 
 /// A host block for a flight down.
 pub(crate) enum Slot {
-    Now(u32),
+    Now(HostSlot),
     /// A host victim is on its way to the disk, or something that will be one on its way to the host.
     Soon,
     Never,

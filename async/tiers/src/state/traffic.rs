@@ -1,10 +1,9 @@
 //! Everything under the lock.
 
 use crate::places::Places;
-use crate::state::GroupId;
 use crate::state::{
-    Aside, At, Deadlines, DeferredCopies, Down, GroupState, Groups, Guesses, Held, Iterations, Looks,
-    Offloadings, Onboardings, Out, Pace, Phase, Purges, Quarantine, Queues, Scratch, Since, Transfers,
+    Aside, At, Deadlines, DeferredCopies, Down, GroupId, GroupState, Groups, Guesses, Held, Iterations,
+    Looks, Offloadings, Onboardings, Out, Pace, Phase, Purges, Quarantine, Queues, Scratch, Since, Transfers,
     Unwritten, Up, WaitingForParent,
 };
 use crate::transfer::{Breaker, Class, Limits, Path};

@@ -11,7 +11,7 @@
 //! - I2: a name finds a transfer that is there, and is for that block.
 
 use crate::places::Places;
-use crate::state::GroupId;
+use crate::state::{GroupId, Key};
 use kvstrata_core::SequenceHash;
 use slab::Slab;
 use std::collections::HashMap;
@@ -22,13 +22,16 @@ pub(crate) type BlockName = (GroupId, SequenceHash);
 
 /// What knows which block it is for.
 pub(crate) trait ForBlock {
+    /// What names it.
+    type Key: Key;
+
     fn block(&self) -> BlockName;
 }
 
 /// Those of one direction.
-pub(crate) struct Transfers<T> {
+pub(crate) struct Transfers<T: ForBlock> {
     all: Slab<T>,
-    by_name: HashMap<BlockName, u32, Places>,
+    by_name: HashMap<BlockName, T::Key, Places>,
 }
 
 impl<T: ForBlock> Transfers<T> {
@@ -45,21 +48,21 @@ impl<T: ForBlock> Transfers<T> {
     }
 
     /// Adds one, which its block's name finds from now on.
-    pub(crate) fn insert(&mut self, transfer: T) -> u32 {
+    pub(crate) fn insert(&mut self, transfer: T) -> T::Key {
         let block = transfer.block();
-        let key = self.all.insert(transfer) as u32;
+        let key = T::Key::new(self.all.insert(transfer));
         self.by_name.insert(block, key);
         key
     }
 
     /// Takes one out.
-    pub(crate) fn remove(&mut self, key: u32) -> T {
+    pub(crate) fn remove(&mut self, key: T::Key) -> T {
         self.disown(key);
-        self.all.remove(key as usize)
+        self.all.remove(key.index())
     }
 
     /// Its name finds a transfer no more, if it is this one.
-    pub(crate) fn disown(&mut self, key: u32) {
+    pub(crate) fn disown(&mut self, key: T::Key) {
         let Some(block) = self.get(key).map(T::block) else { return };
         if self.by_name.get(&block) == Some(&key) {
             self.by_name.remove(&block);
@@ -67,7 +70,7 @@ impl<T: ForBlock> Transfers<T> {
     }
 
     /// The one for a block.
-    pub(crate) fn find(&self, block: BlockName) -> Option<u32> {
+    pub(crate) fn find(&self, block: BlockName) -> Option<T::Key> {
         self.by_name.get(&block).copied()
     }
 
@@ -76,36 +79,36 @@ impl<T: ForBlock> Transfers<T> {
         self.by_name.contains_key(&block)
     }
 
-    pub(crate) fn get(&self, key: u32) -> Option<&T> {
-        self.all.get(key as usize)
+    pub(crate) fn get(&self, key: T::Key) -> Option<&T> {
+        self.all.get(key.index())
     }
 
-    pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        self.all.get_mut(key as usize)
+    pub(crate) fn get_mut(&mut self, key: T::Key) -> Option<&mut T> {
+        self.all.get_mut(key.index())
     }
 
     /// All of them, in the order of their keys.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.all.iter().map(|(key, transfer)| (key as u32, transfer))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (T::Key, &T)> {
+        self.all.iter().map(|(key, transfer)| (T::Key::new(key), transfer))
     }
 
     /// The keys of those.
-    pub(crate) fn keys_of(&self, which: impl Fn(&T) -> bool) -> Vec<u32> {
+    pub(crate) fn keys_of(&self, which: impl Fn(&T) -> bool) -> Vec<T::Key> {
         self.iter().filter(|(_, transfer)| which(transfer)).map(|(key, _)| key).collect()
     }
 }
 
-impl<T> Index<u32> for Transfers<T> {
+impl<T: ForBlock> Index<T::Key> for Transfers<T> {
     type Output = T;
 
-    fn index(&self, key: u32) -> &T {
-        &self.all[key as usize]
+    fn index(&self, key: T::Key) -> &T {
+        &self.all[key.index()]
     }
 }
 
-impl<T> IndexMut<u32> for Transfers<T> {
-    fn index_mut(&mut self, key: u32) -> &mut T {
-        &mut self.all[key as usize]
+impl<T: ForBlock> IndexMut<T::Key> for Transfers<T> {
+    fn index_mut(&mut self, key: T::Key) -> &mut T {
+        &mut self.all[key.index()]
     }
 }
 
@@ -116,6 +119,8 @@ mod tests {
     struct Some(u16, u64);
 
     impl ForBlock for Some {
+        type Key = crate::state::UpId;
+
         fn block(&self) -> BlockName {
             (GroupId::new(self.0.into()), SequenceHash::from_u128(self.1.into()))
         }

@@ -2,8 +2,9 @@
 //!
 //! Where it is, and the memory that it has, change together by the methods below (`operations/up.rs` I2).
 
-use crate::state::GroupId;
-use crate::state::{At, BlockName, Children, ForBlock, Link, Since, WaitingForParent};
+use crate::state::{
+    At, BlockName, Children, ForBlock, GroupId, HostSlot, Link, Since, UpId, WaitingForParent,
+};
 use crate::transfer::{Cause, Class, Path, Ticket};
 use kvstrata_core::{BlockId, BlockRef, TenantId};
 use kvstrata_ffi::disk::Name;
@@ -14,7 +15,7 @@ use std::ops::Range;
 pub(crate) enum Source {
     Host(BlockRef),
     /// And the block of host memory that they have been read to.
-    Disk(BlockRef, Option<u32>),
+    Disk(BlockRef, Option<HostSlot>),
 }
 
 impl Source {
@@ -189,7 +190,7 @@ impl Up {
     }
 
     /// The block of staging that it has.
-    pub(crate) fn staged(&self) -> Option<u32> {
+    pub(crate) fn staged(&self) -> Option<HostSlot> {
         match self.source {
             Source::Disk(_, staged) => staged,
             Source::Host(_) => None,
@@ -229,14 +230,14 @@ impl Up {
     }
 
     /// It is read to a block of staging.
-    pub(crate) fn stages(&mut self, staged: u32) {
+    pub(crate) fn stages(&mut self, staged: HostSlot) {
         if let Source::Disk(_, of) = &mut self.source {
             *of = Some(staged);
         }
     }
 
     /// It needs its staging no more.
-    pub(crate) fn unstages(&mut self) -> Option<u32> {
+    pub(crate) fn unstages(&mut self) -> Option<HostSlot> {
         match &mut self.source {
             Source::Disk(_, staged) => staged.take(),
             Source::Host(_) => None,
@@ -296,7 +297,7 @@ impl Up {
     }
 
     /// Another waits for this one's block.
-    pub(crate) fn has_child(&mut self, waiting: &mut WaitingForParent, key: u32, serial: u64) {
+    pub(crate) fn has_child(&mut self, waiting: &mut WaitingForParent, key: UpId, serial: u64) {
         waiting.wait(&mut self.children, key, serial);
     }
 
@@ -307,6 +308,8 @@ impl Up {
 }
 
 impl ForBlock for Up {
+    type Key = UpId;
+
     fn block(&self) -> BlockName {
         (self.group, self.name.hash)
     }

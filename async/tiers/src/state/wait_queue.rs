@@ -3,8 +3,7 @@
 //! Invariants
 //! - I1: an entry gathers no more blocks than it needs, and only the first one gathers (`operations/wait_queue.rs` I1).
 
-use crate::state::GroupId;
-use crate::state::{Came, Grant};
+use crate::state::{Came, Grant, GroupId, UpId};
 use futures_channel::oneshot;
 use kvstrata_core::{BlockId, TenantId};
 use std::collections::VecDeque;
@@ -160,7 +159,7 @@ impl Entry {
     }
 
     /// A transfer needs its block no more. By how many blocks it needs fewer.
-    pub(crate) fn leave(&mut self, transfer: u32) -> usize {
+    pub(crate) fn leave(&mut self, transfer: UpId) -> usize {
         let Whose::Transfers(transfers) = &mut self.whose else { return 0 };
         // Mostly the first: a run is given up from its begin.
         if let Some(at) = transfers.iter().position(|key| *key == transfer) {
@@ -206,7 +205,7 @@ impl Want {
     }
 
     /// One for a transfer, of as many as there may be in all.
-    pub(crate) fn of_transfer((group, tenant): (GroupId, TenantId), transfer: u32, most: usize) -> Want {
+    pub(crate) fn of_transfer((group, tenant): (GroupId, TenantId), transfer: UpId, most: usize) -> Want {
         let mut transfers = VecDeque::with_capacity(most);
         transfers.push_back(transfer);
         Want { group, need: 1, tenant, gathered: Vec::new(), whose: Whose::Transfers(transfers) }
@@ -225,7 +224,7 @@ impl Want {
     }
 
     /// One more, for a transfer. False: it is a caller's.
-    pub(crate) fn add(&mut self, transfer: u32) -> bool {
+    pub(crate) fn add(&mut self, transfer: UpId) -> bool {
         let Whose::Transfers(transfers) = &mut self.whose else { return false };
         transfers.push_back(transfer);
         self.need += 1;
@@ -233,7 +232,7 @@ impl Want {
     }
 
     /// The transfers that it is for.
-    pub(crate) fn transfers(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn transfers(&self) -> impl Iterator<Item = UpId> {
         let transfers = if let Whose::Transfers(transfers) = &self.whose { Some(transfers) } else { None };
         transfers.into_iter().flatten().copied()
     }
@@ -251,5 +250,5 @@ pub(crate) struct Wants {
 #[derive(Debug)]
 pub(crate) enum Whose {
     Caller(oneshot::Sender<Grant>),
-    Transfers(VecDeque<u32>),
+    Transfers(VecDeque<UpId>),
 }

@@ -1,5 +1,6 @@
 //! Transfers down that wait for host memory, and what is known of the host tier being full.
 
+use crate::state::DownId;
 use crate::transfer::Class;
 use std::collections::VecDeque;
 
@@ -7,11 +8,11 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub(crate) struct WaitingForHost {
     /// Those that were turned back meanwhile are found out when it is their turn.
-    victims: VecDeque<u32>,
+    victims: VecDeque<DownId>,
     /// A victim has come since blocks of the host were [pressed](crate::state::Traffic::press_sinking) for them.
     changed: bool,
     /// Copies by choice.
-    chosen: [VecDeque<u32>; Class::ALL.len()],
+    chosen: [VecDeque<DownId>; Class::ALL.len()],
     /// When no block of the host was to be had for a copy by choice: how many seemed available all the same; or how few since.
     full: Option<usize>,
 }
@@ -41,34 +42,34 @@ impl WaitingForHost {
     }
 
     /// A victim waits.
-    pub(crate) fn add_victim(&mut self, key: u32) {
+    pub(crate) fn add_victim(&mut self, key: DownId) {
         self.victims.push_back(key);
         self.changed = true;
     }
 
     /// A copy by choice waits.
-    pub(crate) fn add_chosen(&mut self, key: u32, class: Class) {
+    pub(crate) fn add_chosen(&mut self, key: DownId, class: Class) {
         self.chosen[class as usize].push_back(key);
     }
 
-    pub(crate) fn first_victim(&self) -> Option<u32> {
+    pub(crate) fn first_victim(&self) -> Option<DownId> {
         self.victims.front().copied()
     }
 
-    pub(crate) fn pop_victim(&mut self) -> Option<u32> {
+    pub(crate) fn pop_victim(&mut self) -> Option<DownId> {
         self.victims.pop_front()
     }
 
-    pub(crate) fn first_chosen(&self) -> Option<u32> {
+    pub(crate) fn first_chosen(&self) -> Option<DownId> {
         self.chosen.iter().find_map(|of_class| of_class.front().copied())
     }
 
-    pub(crate) fn pop_chosen(&mut self) -> Option<u32> {
+    pub(crate) fn pop_chosen(&mut self) -> Option<DownId> {
         self.chosen.iter_mut().find_map(VecDeque::pop_front)
     }
 
     /// Copies by choice, by class.
-    pub(crate) fn iter_chosen(&self) -> impl Iterator<Item = u32> {
+    pub(crate) fn iter_chosen(&self) -> impl Iterator<Item = DownId> {
         self.chosen.iter().flatten().copied()
     }
 
@@ -78,11 +79,11 @@ impl WaitingForHost {
     }
 
     /// One waits no more.
-    pub(crate) fn remove(&mut self, key: u32) {
+    pub(crate) fn remove(&mut self, key: DownId) {
         self.retain(|waits| *waits != key);
     }
 
-    pub(crate) fn retain(&mut self, mut stays: impl FnMut(&u32) -> bool) {
+    pub(crate) fn retain(&mut self, mut stays: impl FnMut(&DownId) -> bool) {
         self.victims.retain(&mut stays);
         self.chosen.iter_mut().for_each(|of_class| of_class.retain(&mut stays));
     }

@@ -5,12 +5,13 @@
 //!   ended, or not waited for any more ─► over       to be registered with the change under way
 //! ```
 
+use crate::state::UpId;
 use slab::Slab;
 
 /// A transfer that waits for its parent's.
 #[derive(Debug)]
 struct Waits {
-    key: u32,
+    key: UpId,
     serial: u64,
     /// Of those of the same parent.
     next: Option<u32>,
@@ -25,12 +26,12 @@ pub(crate) struct Children(Option<u32>);
 pub(crate) struct WaitingForParent {
     waiting: Slab<Waits>,
     /// Those that wait no more: key and serial.
-    over: Vec<(u32, u64)>,
+    over: Vec<(UpId, u64)>,
 }
 
 impl WaitingForParent {
     /// A transfer waits for another, whose children it joins.
-    pub(crate) fn wait(&mut self, children: &mut Children, key: u32, serial: u64) {
+    pub(crate) fn wait(&mut self, children: &mut Children, key: UpId, serial: u64) {
         let waits = Waits { key, serial, next: children.0 };
         children.0 = Some(self.waiting.insert(waits) as u32);
     }
@@ -46,12 +47,12 @@ impl WaitingForParent {
     }
 
     /// A transfer waits no more.
-    pub(crate) fn wait_no_more(&mut self, key: u32, serial: u64) {
+    pub(crate) fn wait_no_more(&mut self, key: UpId, serial: u64) {
         self.over.push((key, serial));
     }
 
     /// Takes one that waits no more, if it did still.
-    pub(crate) fn pop_over(&mut self) -> Option<(u32, u64)> {
+    pub(crate) fn pop_over(&mut self) -> Option<(UpId, u64)> {
         self.over.pop()
     }
 

@@ -1,10 +1,11 @@
 //! Transfers up that have their block and wait beside a full queue.
 
+use crate::state::UpId;
 use crate::transfer::{Class, Path};
 use std::collections::VecDeque;
 
 /// By class: keys and numbers of flights.
-type ByClass = [VecDeque<(u32, u64)>; Class::ALL.len()];
+type ByClass = [VecDeque<(UpId, u64)>; Class::ALL.len()];
 
 /// By path, and lane of its queue.
 #[derive(Debug, Default)]
@@ -17,7 +18,7 @@ impl Aside {
     }
 
     /// Keys and numbers of those that wait, the oldest first; some may wait no more.
-    pub(crate) fn list(&mut self, path: Path, lane: u16, class: Class) -> &mut VecDeque<(u32, u64)> {
+    pub(crate) fn list(&mut self, path: Path, lane: u16, class: Class) -> &mut VecDeque<(UpId, u64)> {
         let (of_path, lane) = (&mut self.0[path as usize], usize::from(lane));
         if of_path.len() <= lane {
             of_path.resize_with(lane + 1, Default::default);

@@ -1,7 +1,6 @@
 //! Requests that wait for credits of their tenants.
 
-use crate::state::Entry;
-use crate::state::GroupId;
+use crate::state::{Entry, GroupId};
 use kvstrata_core::TenantId;
 use std::collections::VecDeque;
 use std::ops::Index;
