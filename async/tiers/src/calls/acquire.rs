@@ -6,12 +6,12 @@
 //!            └─held┘ └fresh┘           K fails to be read: held 0 1 2, fresh 3 4 5 6 7 ·
 //! ```
 //!
-//! A device hit takes no place in line. Otherwise the run to be brought up enters the line first, and the rest right behind it, before
+//! A device hit takes no place in the queue. Otherwise the run to be brought up enters the wait queue first, and the rest right behind it, before
 //! anything is awaited; what turns out to be lost is asked for again behind that.
 //!
 //! Invariants
 //! - I1: `held` and `fresh` together are as many blocks as hashes were given, and those that were asked for besides.
-//! - I2: dropped, or refused, it keeps nothing: the run is released, and places in line are left.
+//! - I2: dropped, or refused, it keeps nothing: the run is released, and places in the queue are left.
 
 use crate::calls::allocate::{AllocateError, AllocateOptions};
 use crate::calls::blocks::{Blocks, BlocksMut};

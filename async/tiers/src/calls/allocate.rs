@@ -4,7 +4,7 @@ use crate::calls::blocks::BlocksMut;
 use crate::engine::inherited::INHERITED;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::engine::request_span as asked;
+use crate::engine::request_span;
 use crate::engine::tenants::TenantUse;
 use crate::metrics::Call;
 use crate::state::{Grant, GroupId, Home, Late, Traffic, Want, Wants};
@@ -62,7 +62,7 @@ pub enum AllocateError {
         available: usize,
         /// Of the tier.
         capacity: usize,
-        /// Requests in line before this one.
+        /// Requests in the queue before this one.
         ahead: usize,
         /// What the tenant has of the device, and may have; none: it has no quota.
         tenant: Option<TenantUse>,
@@ -110,7 +110,7 @@ fn at_quota(requested: usize, tenant: Option<TenantUse>) -> String {
     }
 }
 
-/// Blocks at once, or in line.
+/// Blocks at once, or in the queue.
 pub(crate) async fn allocate(
     inner: &Arc<Inner>,
     group: GroupId,
@@ -119,16 +119,16 @@ pub(crate) async fn allocate(
     tenant: TenantId,
 ) -> Result<BlocksMut, AllocateError> {
     check(inner, group, count, tenant)?;
-    let (since, span) = (inner.watch.now(), asked::allocate(options.request, count, tenant));
-    let answer = at_once_or_in_line(inner, group, count, options.deadline(inner), tenant, &span).await;
+    let (since, span) = (inner.watch.now(), request_span::allocate(options.request, count, tenant));
+    let answer = at_once_or_in_queue(inner, group, count, options.deadline(inner), tenant, &span).await;
     inner.watch.answered(Call::Allocate, since);
     if let Ok(blocks) = &answer {
-        asked::served(&span, blocks.ids().iter().copied());
+        request_span::served(&span, blocks.ids().iter().copied());
     }
     answer
 }
 
-async fn at_once_or_in_line(
+async fn at_once_or_in_queue(
     inner: &Arc<Inner>,
     group: GroupId,
     count: usize,
@@ -143,9 +143,9 @@ async fn at_once_or_in_line(
         Taken::All(ids) => return Ok(BlocksMut::new(Arc::clone(inner), group, ids, tenant)),
         Taken::Place(place) => place,
     };
-    let in_line = InLine { inner, tenant, places: VecDeque::from([place]) };
+    let in_queue = InQueue { inner, tenant, places: VecDeque::from([place]) };
     // One that was asked for.
-    in_line.all(deadline).instrument(span.clone()).await?.into_iter().next().ok_or(AllocateError::Closed)
+    in_queue.all(deadline).instrument(span.clone()).await?.into_iter().next().ok_or(AllocateError::Closed)
 }
 
 enum Taken {
@@ -153,7 +153,7 @@ enum Taken {
     Place(Place),
 }
 
-/// All that is asked for, if there is nobody before and no victim is to be copied; a place in line otherwise, with what there was.
+/// All that is asked for, if there is nobody before and no victim is to be copied; a place in the queue otherwise, with what there was.
 fn take_or_wait(
     inner: &Arc<Inner>,
     group: GroupId,
@@ -163,24 +163,23 @@ fn take_or_wait(
 ) -> Result<Taken, AllocateError> {
     inner.take(|traffic| {
         may_wait(traffic, tenant)?;
-        let mut got = Vec::with_capacity(need);
+        let mut gathered = Vec::with_capacity(need);
         let owners = &inner.group(group).device.owners;
-        let first = traffic.nobody_waits()
-            && traffic.guesses.under_way().len() == 0
-            && owners.limit(tenant).is_none();
-        if first && traffic.gather(inner, group, need, true, &mut got) && owners.take(tenant, need) {
+        let first =
+            traffic.none_waits() && traffic.guesses.under_way().len() == 0 && owners.limit(tenant).is_none();
+        if first && traffic.gather(inner, group, need, true, &mut gathered) && owners.take(tenant, need) {
             inner.watch.allocated_at_once(group);
-            return Ok(Taken::All(got));
+            return Ok(Taken::All(gathered));
         }
         let (to, blocks) = oneshot::channel();
-        let want = Want::of_caller((group, tenant), need, got, to);
+        let want = Want::of_caller((group, tenant), need, gathered, to);
         let wants = Wants { parts: vec![want], ..Wants::default() };
-        let number = traffic.enter_lines(inner, wants, inner.due_in(deadline));
+        let number = traffic.enter_queues(inner, wants, inner.due_in(deadline));
         Ok(Taken::Place(Place { group, number, count: need, blocks }))
     })
 }
 
-/// Blocks of every group, all or none. Who comes gets into all lines at once, and not before it has its credits for all of them, so that of
+/// Blocks of every group, all or none. Who comes gets into all queues at once, and not before it has its credits for all of them, so that of
 /// two none is before the other here and behind it there (`waiting_for_quota.rs`).
 pub(crate) async fn allocate_groups(
     inner: &Arc<Inner>,
@@ -197,16 +196,16 @@ pub(crate) async fn allocate_groups(
     let wanted = || GroupId::all(counts.len()).zip(counts.iter().copied());
     wanted().try_for_each(|(group, count)| check(inner, group, count, tenant))?;
     let since = inner.watch.now();
-    let span = asked::allocate(options.request, counts.iter().sum(), tenant);
-    let answer = groups_at_once_or_in_line(inner, counts, options.deadline(inner), tenant, &span).await;
+    let span = request_span::allocate(options.request, counts.iter().sum(), tenant);
+    let answer = groups_at_once_or_in_queue(inner, counts, options.deadline(inner), tenant, &span).await;
     inner.watch.answered(Call::Allocate, since);
     if let Ok(all) = &answer {
-        asked::served(&span, all.iter().flat_map(|blocks| blocks.ids().iter().copied()));
+        request_span::served(&span, all.iter().flat_map(|blocks| blocks.ids().iter().copied()));
     }
     answer
 }
 
-async fn groups_at_once_or_in_line(
+async fn groups_at_once_or_in_queue(
     inner: &Arc<Inner>,
     counts: &[usize],
     deadline: Duration,
@@ -219,8 +218,8 @@ async fn groups_at_once_or_in_line(
         return Ok(all);
     }
     let lines = wanted().filter(|(_, count)| *count > 0);
-    let in_line = InLine::enter(inner, lines, tenant, deadline)?;
-    let mut served = in_line.all(deadline).instrument(span.clone()).await?.into_iter();
+    let in_queue = InQueue::enter(inner, lines, tenant, deadline)?;
+    let mut served = in_queue.all(deadline).instrument(span.clone()).await?.into_iter();
     let none = |group| BlocksMut::new(Arc::clone(inner), group, Vec::new(), tenant);
     let of = |(group, count)| if count > 0 { served.next() } else { Some(none(group)) };
     // As many as were asked for.
@@ -280,7 +279,7 @@ pub(crate) fn try_allocate(
             return Some(BlocksMut::new(Arc::clone(inner), group, Vec::new(), tenant));
         }
         let ids = inner.take(|traffic| {
-            let earlier = traffic.held.holds(group, tenant);
+            let earlier = traffic.waiting_for_quota.holds(group, tenant);
             let may = !earlier && !traffic.is_purging(tenant);
             if !may || !traffic.take_credits(inner, group, tenant, count, Class::Offload) {
                 return None;
@@ -296,7 +295,7 @@ pub(crate) fn try_allocate(
 }
 
 /// Places in lines; left when dropped, those that have not been served.
-struct InLine<'i> {
+struct InQueue<'i> {
     inner: &'i Arc<Inner>,
     tenant: TenantId,
     places: VecDeque<Place>,
@@ -309,14 +308,14 @@ struct Place {
     blocks: oneshot::Receiver<Grant>,
 }
 
-impl<'i> InLine<'i> {
+impl<'i> InQueue<'i> {
     /// Gets into these lines, for so many blocks each.
     fn enter(
         inner: &'i Arc<Inner>,
         lines: impl Iterator<Item = (GroupId, usize)>,
         tenant: TenantId,
         deadline: Duration,
-    ) -> Result<InLine<'i>, AllocateError> {
+    ) -> Result<InQueue<'i>, AllocateError> {
         let due = inner.due_in(deadline);
         let (mut places, mut wants) = (VecDeque::new(), Wants::default());
         for (group, need) in lines {
@@ -326,10 +325,10 @@ impl<'i> InLine<'i> {
         }
         let first = inner.with(|traffic| {
             may_wait(traffic, tenant)?;
-            Ok(traffic.enter_lines(inner, wants, due))
+            Ok(traffic.enter_queues(inner, wants, due))
         })?;
         (first..).zip(&mut places).for_each(|(number, place)| place.number = number);
-        Ok(InLine { inner, tenant, places })
+        Ok(InQueue { inner, tenant, places })
     }
 
     /// The blocks of each line, when there are those of all.
@@ -368,12 +367,13 @@ impl<'i> InLine<'i> {
     }
 }
 
-impl Drop for InLine<'_> {
+impl Drop for InQueue<'_> {
     fn drop(&mut self) {
         if !self.places.is_empty() && !self.inner.is_inherited() {
-            // Of all lines at once. What was granted meanwhile is given back behind the lock, with the places.
+            // Of all queues at once. What was granted meanwhile is given back behind the lock, with the places.
             let left = self.places.iter();
-            self.inner.with(|traffic| left.for_each(|of| traffic.quit_line(self.inner, of.group, of.number)));
+            self.inner
+                .with(|traffic| left.for_each(|of| traffic.quit_queue(self.inner, of.group, of.number)));
         }
     }
 }

@@ -215,21 +215,21 @@ impl BlocksMut {
         if of_tenant && inner.tenants.purging() && inner.look().is_purging(tenant) {
             return refused(self, RegisterFault::Purging);
         }
-        let books = &inner.group(group).device;
+        let tier_pool = &inner.group(group).device;
         let before = parent.and_then(|parent| parent.refs.last().copied());
-        let mut above = before.and_then(|block| books.pool.upgrade(block)).map(|held| held.hash());
+        let mut above = before.and_then(|block| tier_pool.pool.upgrade(block)).map(|held| held.hash());
         for (block, hash) in self.ids.iter().zip(hashes) {
-            books.note(*block, above, tenant);
+            tier_pool.note(*block, above, tenant);
             above = Some(*hash);
         }
         let mut refs = Vec::with_capacity(hashes.len());
-        let register = |refs: &mut Vec<BlockRef>| match books.links() {
-            true => books.pool.register_ids(&self.ids, hashes, before, refs),
-            false => books.pool.register_ids_apart(&self.ids, hashes, refs),
+        let register = |refs: &mut Vec<BlockRef>| match tier_pool.links() {
+            true => tier_pool.pool.register_ids(&self.ids, hashes, before, refs),
+            false => tier_pool.pool.register_ids_apart(&self.ids, hashes, refs),
         };
         // What is withdrawn meanwhile by a purge is not wrong.
         let withdrawn =
-            || before.is_some_and(|of| books.pool.registered(of.id).is_none_or(|(there, _)| there != of));
+            || before.is_some_and(|of| tier_pool.pool.registered(of.id).is_none_or(|(there, _)| there != of));
         let anew = |refs: &mut Vec<BlockRef>| match withdrawn() {
             true => Err(RegisterFault::Withdrawn),
             false => register(refs).map_err(RegisterFault::from),
@@ -265,7 +265,7 @@ impl BlocksMut {
             Ok(there) => {
                 if of_tenant {
                     let gone = self.ids.iter().zip(&refs).filter(|(block, of)| **block != of.id);
-                    books.owners.give(tenant, if there > 0 { gone.count() } else { 0 });
+                    tier_pool.owners.give(tenant, if there > 0 { gone.count() } else { 0 });
                     // A purge that begins finds these blocks, or is told of them here.
                     if inner.tenants.purging() {
                         inner.with(|traffic| traffic.look_again(tenant));
@@ -329,9 +329,9 @@ impl Blocks {
     /// device until they are given another class; below, where nobody could give them one, their copies are [`High`](Priority::High). On the
     /// disk a class lasts as long as the process: a volume's records have no room for it.
     pub fn set_priority(&self, priority: Priority) {
-        let books = &self.inner.group(self.group).device;
-        for block in self.refs.iter().filter_map(|block| books.pool.upgrade(*block)) {
-            books.classify(&block, priority);
+        let tier_pool = &self.inner.group(self.group).device;
+        for block in self.refs.iter().filter_map(|block| tier_pool.pool.upgrade(*block)) {
+            tier_pool.classify(&block, priority);
         }
     }
 
@@ -404,11 +404,11 @@ fn give_back(inner: &Arc<Inner>, group: GroupId, refs: Vec<BlockRef>) {
     if refs.is_empty() || inner.is_inherited() {
         return;
     }
-    let books = &inner.group(group).device;
+    let tier_pool = &inner.group(group).device;
     let now = inner.now();
-    refs.iter().for_each(|block| books.ages.released(*block, now));
-    books.pool.release_refs(refs.iter().rev().copied());
-    inner.released_of(Some((books, &refs)));
+    refs.iter().for_each(|block| tier_pool.ages.released(*block, now));
+    tier_pool.pool.release_refs(refs.iter().rev().copied());
+    inner.released_of(Some((tier_pool, &refs)));
 }
 
 impl Clone for Blocks {

@@ -14,9 +14,9 @@ pub struct TierCensus {
     pub free: usize,
     /// Registered, not held.
     pub inactive: usize,
-    /// Registered, held by handles or flights.
+    /// Registered, held by handles or transfers.
     pub active: usize,
-    /// In the hands of one owner: handles, flights, the line.
+    /// In the hands of one owner: handles, transfers, the wait queue.
     pub owned: usize,
 }
 
@@ -25,28 +25,28 @@ pub struct TierCensus {
 pub struct Census {
     /// Device and host of each group, in the order of groups.
     pub tiers: Vec<[TierCensus; 2]>,
-    /// Flights up.
+    /// Transfers up.
     pub up: usize,
-    /// Flights down.
+    /// Transfers down.
     pub down: usize,
     /// Onboardings that nobody has taken the outcome of.
     pub onboardings: usize,
-    /// Who waits in line.
+    /// Who waits in the queue.
     pub waiting: usize,
-    /// Blocks that the line has gathered.
+    /// Blocks that the wait queue has gathered.
     pub gathered: usize,
     /// Free blocks of staging.
     pub staging: usize,
-    /// Blocks of staging that flights have.
+    /// Blocks of staging that transfers have.
     pub staged: usize,
-    /// Of each group, owned blocks of device and host that no handle has: flights', the line's, onboardings'.
+    /// Of each group, owned blocks of device and host that no handle has: transfers', the queue's, onboardings'.
     pub inside: Vec<[usize; 2]>,
     /// Copies down that wait for a layer or an iteration of the engine's, each with a reference; those that have some of their layers down
-    /// are flights, too.
+    /// are transfers, too.
     pub gated: usize,
     /// Blocks of the device that were registered ahead of a pass that is not over, or withdrawn since: references to them.
     pub unwritten: usize,
-    /// Flights down that wait for a block of host memory.
+    /// Transfers down that wait for a block of host memory.
     pub grounded: usize,
     /// Purges under way.
     pub purges: usize,
@@ -90,7 +90,8 @@ pub(crate) fn census(inner: &Inner) -> Census {
         up: traffic.ups.len(),
         down: traffic.downs.len(),
         onboardings: traffic.onboardings.len(),
-        waiting: traffic.held.waiting() + traffic.groups.iter().map(|of| of.queue.len()).sum::<usize>(),
+        waiting: traffic.waiting_for_quota.waiting()
+            + traffic.groups.iter().map(|of| of.queue.len()).sum::<usize>(),
         gathered: traffic.groups.iter().map(|of| of.queue.gathered()).sum(),
         staged: staged(inner, &traffic),
         inside: (0..inner.groups.len()).map(|s| inside(inner, &traffic, GroupId::new(s))).collect(),
@@ -106,7 +107,7 @@ pub(crate) fn census(inner: &Inner) -> Census {
     }
 }
 
-/// Blocks of host memory outside the host tier that flights have.
+/// Blocks of host memory outside the host tier that transfers have.
 fn staged(inner: &Inner, traffic: &Traffic) -> usize {
     let ups = traffic.ups.iter().filter(|(_, up)| matches!(up.source(), Source::Disk(_, Some(_))));
     let staged = |group| inner.group(group).host.is_none();

@@ -2,7 +2,7 @@
 //!
 //! | where | overwritten with zeros by | then |
 //! |---|---|---|
-//! | device | the mover, after whatever else it does with the block | free, or the first's in line |
+//! | device | the mover, after whatever else it does with the block | free, or the first's in the queue |
 //! | host, staging | the block of the arena | the same |
 //! | disk | a write of zeros to the slot, encrypted if the volume is; then its record is forgotten, and its bytes punched with `disk.trim` | free |
 //!

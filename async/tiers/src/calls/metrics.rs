@@ -111,18 +111,18 @@ fn waiting(inner: &Inner) -> (Waiting, [PathMetrics; Path::ALL.len()]) {
         }
     });
     let mut waiting = Waiting {
-        requests: traffic.held.requests() as u64,
+        requests: traffic.waiting_for_quota.requests() as u64,
         onboardings: traffic.onboardings.iter().filter(|of| !of.is_done()).count() as u64,
         aside: traffic.ups.iter().filter(|(_, up)| up.waits_for_queue()).count() as u64,
         grounded: traffic.groups.iter().map(|line| line.waiting_for_host.len()).sum::<usize>() as u64,
         gated: traffic.iterations.waiters().filter(|waiter: &&Waiter| waiter.marked() == 0).count() as u64,
         purges: traffic.purges.len() as u64,
     };
-    let in_line = traffic.groups.iter().flat_map(|of| of.queue.iter()).map(Entry::request);
-    let in_line: Vec<u64> = in_line.collect();
+    let in_queue = traffic.groups.iter().flat_map(|of| of.queue.iter()).map(Entry::request);
+    let in_queue: Vec<u64> = in_queue.collect();
     drop(traffic);
     // One that is in the lines of several groups waits once.
-    waiting.requests += in_line.into_iter().collect::<HashSet<u64>>().len() as u64;
+    waiting.requests += in_queue.into_iter().collect::<HashSet<u64>>().len() as u64;
     (waiting, paths)
 }
 
@@ -185,7 +185,7 @@ fn label(name: &str, id: OwnerId) -> String {
 }
 
 /// Of the group that a router has in mind, which counts pages of prompts: the first that needs all of them, if there is one.
-fn worker(inner: &Inner, in_line: u64, tiers: &[TierMetrics], groups: &[GroupMetrics]) -> WorkerMetrics {
+fn worker(inner: &Inner, in_queue: u64, tiers: &[TierMetrics], groups: &[GroupMetrics]) -> WorkerMetrics {
     let told = inner.watch.told();
     let requests = told.unwrap_or_default();
     let group =
@@ -197,7 +197,7 @@ fn worker(inner: &Inner, in_line: u64, tiers: &[TierMetrics], groups: &[GroupMet
         request_total_slots: requests.total_slots,
         kv_active_blocks: device.map_or(0, TierMetrics::inflight),
         kv_total_blocks: device.map_or(0, |of| of.blocks),
-        num_requests_waiting: told.map_or(in_line, |told| told.waiting),
+        num_requests_waiting: told.map_or(in_queue, |told| told.waiting),
         gpu_cache_usage_perc: device.map_or(0.0, TierMetrics::utilisation),
         gpu_prefix_cache_hit_rate: crate::metrics::ratio(lookups.found_by(Found::Device), lookups.blocks),
     }

@@ -3,7 +3,7 @@
 use crate::calls::blocks::Blocks;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
-use crate::engine::request_span::Asked;
+use crate::engine::request_span::RequestSpan;
 use crate::metrics::Refusal;
 use crate::state::{GroupId, OffloadOptions, Offloaded, OffloadingId, Waits};
 use crate::transfer::{Cause, Path};
@@ -19,18 +19,18 @@ use std::time::Duration;
 pub struct Offload {
     inner: Arc<Inner>,
     key: Option<OffloadingId>,
-    asked: Asked,
+    span: RequestSpan,
     /// In a process that was forked from the manager's: so many blocks, none of which goes anywhere.
     refused: Option<usize>,
 }
 
 impl Offload {
-    fn of(inner: Arc<Inner>, key: OffloadingId, asked: Asked) -> Offload {
-        Offload { inner, key: Some(key), asked, refused: None }
+    fn of(inner: Arc<Inner>, key: OffloadingId, span: RequestSpan) -> Offload {
+        Offload { inner, key: Some(key), span, refused: None }
     }
 
     fn refused(inner: &Arc<Inner>, blocks: usize) -> Offload {
-        Offload { inner: Arc::clone(inner), key: None, asked: Asked::nobody(), refused: Some(blocks) }
+        Offload { inner: Arc::clone(inner), key: None, span: RequestSpan::none(), refused: Some(blocks) }
     }
 
     pub(crate) fn begin(blocks: &Blocks, options: OffloadOptions) -> Offload {
@@ -38,20 +38,20 @@ impl Offload {
         if inner.is_inherited() {
             return Offload::refused(&inner, blocks.len());
         }
-        let asked = Asked::offload(&inner, blocks.group_id(), blocks.refs(), options.request);
+        let span = RequestSpan::offload(&inner, blocks.group_id(), blocks.refs(), options.request);
         let due = inner.due_in(options.deadline.unwrap_or(inner.rules.offload_deadline));
         let key = inner.with(|traffic| {
             let key = traffic.offload(&inner, blocks.group_id(), blocks.refs(), options, false);
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(inner, key, asked)
+        Offload::of(inner, key, span)
     }
 
     /// It is answered.
     fn ended(&mut self, outcome: Offloaded) -> Poll<Offloaded> {
         self.key = None;
-        self.asked.offloaded(&self.inner, outcome);
+        self.span.offloaded(&self.inner, outcome);
         Poll::Ready(outcome)
     }
 
@@ -62,14 +62,14 @@ impl Offload {
             return Offload::refused(&inner, blocks.len());
         }
         let options = OffloadOptions { request, ..OffloadOptions::default() };
-        let asked = Asked::offload(&inner, blocks.group_id(), blocks.refs(), request);
+        let span = RequestSpan::offload(&inner, blocks.group_id(), blocks.refs(), request);
         let due = inner.due_in(inner.rules.offload_deadline);
         let key = inner.with(|traffic| {
             let key = traffic.offload(&inner, blocks.group_id(), blocks.refs(), options, true);
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(inner, key, asked)
+        Offload::of(inner, key, span)
     }
 
     /// Ends when no copy of these blocks is under way: what has not begun to move is called back.
@@ -88,7 +88,7 @@ impl Offload {
             traffic.offload_due(key, due);
             key
         });
-        Offload::of(Arc::clone(inner), key, Asked::nobody())
+        Offload::of(Arc::clone(inner), key, RequestSpan::none())
     }
 }
 
@@ -97,9 +97,9 @@ pub(crate) async fn persist(inner: &Arc<Inner>, group: GroupId, hashes: &[Sequen
     if inner.is_inherited() {
         return Offload::refused(inner, hashes.len()).await;
     }
-    let asked = Asked::persist(inner, group, hashes);
+    let span = RequestSpan::persist(inner, group, hashes);
     let outcome = bring_down(inner, group, hashes).await;
-    asked.offloaded(inner, outcome);
+    span.offloaded(inner, outcome);
     outcome
 }
 
@@ -137,7 +137,7 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
         key
     });
     inner.counts.refused(Refusal::Room, nowhere.len());
-    let first = Offload::of(Arc::clone(inner), key, Asked::nobody()).await;
+    let first = Offload::of(Arc::clone(inner), key, RequestSpan::none()).await;
     if of.host.is_none() {
         return Offloaded { there: first.there + there, refused: first.refused + nowhere.len(), ..first };
     }
@@ -162,7 +162,7 @@ async fn bring_down(inner: &Arc<Inner>, group: GroupId, hashes: &[SequenceHash])
         traffic.offload_due(key, due);
         (key, left)
     });
-    let second = Offload::of(Arc::clone(inner), key, Asked::nobody()).await;
+    let second = Offload::of(Arc::clone(inner), key, RequestSpan::none()).await;
     // What was in the host by then is counted there, whatever has become of it before. Of the others some have failed; what has left the host
     // again is refused as the rest.
     let failed = left.min(first.failed);

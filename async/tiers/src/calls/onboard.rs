@@ -4,7 +4,7 @@ use crate::calls::blocks::Blocks;
 use crate::calls::matching::PrefixMatch;
 use crate::engine::inherited::INHERITED;
 use crate::engine::inner::Inner;
-use crate::engine::request_span::Asked;
+use crate::engine::request_span::RequestSpan;
 use crate::state::{OnboardOptions, OnboardingId, Progress, Traffic, Wants};
 use crate::transfer::Cause;
 use kvstrata_core::BlockId;
@@ -69,7 +69,7 @@ pub struct Onboard {
     key: Option<OnboardingId>,
     /// None: it has ended.
     device: Option<Blocks>,
-    asked: Asked,
+    span: RequestSpan,
 }
 
 impl Onboard {
@@ -79,18 +79,18 @@ impl Onboard {
         options: OnboardOptions,
     ) -> Result<Onboard, OnboardError> {
         check(inner, &found)?;
-        let asked = Asked::onboard(inner, found.device.group_id(), found.to_come(), options);
+        let span = RequestSpan::onboard(inner, found.device.group_id(), found.to_come(), options);
         // A run that is all there has nothing to wait for, and nothing to lock.
         let key = match found.is_ready() {
             true => None,
             false => Some(inner.with(|traffic| {
                 let mut wants = Wants::default();
                 let key = begin(traffic, inner, &mut found, options, &mut wants);
-                traffic.enter_lines(inner, wants, None);
+                traffic.enter_queues(inner, wants, None);
                 key
             })?),
         };
-        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), asked })
+        Ok(Onboard { inner: Arc::clone(inner), key, device: Some(found.into_device()), span })
     }
 
     /// Runs of several groups, at once, in the lines of all groups: see [`allocate_groups`](crate::calls::allocate::allocate_groups).
@@ -102,13 +102,13 @@ impl Onboard {
         found.iter().try_for_each(|found| check(inner, found))?;
         let mut timed = false;
         let ask = |found: &PrefixMatch| {
-            let asked = Asked::onboard(inner, found.device.group_id(), found.to_come(), options);
+            let span = RequestSpan::onboard(inner, found.device.group_id(), found.to_come(), options);
             // They are answered together: the first that is not all there says when.
-            let asked = if timed { asked.untimed() } else { asked };
+            let span = if timed { span.untimed() } else { span };
             timed |= !found.is_ready();
-            asked
+            span
         };
-        let asked: Vec<Asked> = found.iter().map(ask).collect();
+        let span: Vec<RequestSpan> = found.iter().map(ask).collect();
         let keys: Vec<_> = inner.with(|traffic| {
             let mut wants = Wants::default();
             let mut begin_one = |found| {
@@ -116,13 +116,13 @@ impl Onboard {
                 key.inspect(|key| traffic.onboardings[*key].becomes_part())
             };
             let keys = found.iter_mut().map(&mut begin_one).collect();
-            traffic.enter_lines(inner, wants, None);
+            traffic.enter_queues(inner, wants, None);
             keys
         });
         // Those that have begun end with what they have, if one is refused.
-        let begun = keys.into_iter().zip(found).zip(asked).map(|((key, found), asked)| {
+        let begun = keys.into_iter().zip(found).zip(span).map(|((key, found), span)| {
             let device = Some(found.into_device());
-            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, asked })
+            key.map(|key| Onboard { inner: Arc::clone(inner), key: Some(key), device, span })
         });
         begun.collect::<Vec<_>>().into_iter().collect()
     }
@@ -170,7 +170,7 @@ impl Onboard {
         for progress in traffic.onboardings.get(key)?.progress() {
             ids.push(match progress {
                 Progress::Here(block) => block.id,
-                Progress::Coming(flight) => traffic.ups.get(flight)?.device()?,
+                Progress::Coming(transfer) => traffic.ups.get(transfer)?.device()?,
                 Progress::Failed(_) => break,
             });
         }
@@ -200,7 +200,7 @@ impl Onboard {
 
     /// Takes what has come, for who has waited for it.
     pub(crate) fn answer(&mut self) -> Option<Onboarded> {
-        self.end().inspect(|answer| self.asked.onboarded(&self.inner, answer.blocks.refs(), answer.missed))
+        self.end().inspect(|answer| self.span.onboarded(&self.inner, answer.blocks.refs(), answer.missed))
     }
 
     /// Takes what has come; once.

@@ -2,7 +2,7 @@
 
 use crate::calls::attendant::Attendant;
 use crate::calls::tiers::Tiers;
-use crate::engine::group_tiers::{Books, GroupTiers};
+use crate::engine::group_tiers::{GroupTiers, TierPool};
 use crate::engine::inner::Inner;
 use crate::engine::naming::Naming;
 use crate::engine::needs::Needs;
@@ -223,8 +223,8 @@ fn group(
         let owners = tenants::owners(&rules.quotas, tier, count as usize);
         let seed = blocks.given_seed().unwrap_or(seed);
         let blocks = blocks.seed(seed).events(Box::new(Ends(Arc::clone(&owners))));
-        let books = |pool| Books::new(pool, owners, linked[tier as usize], ahead_first[tier as usize]);
-        BlockPool::new(blocks).map(books).map_err(failed)
+        let tier_pool = |pool| TierPool::new(pool, owners, linked[tier as usize], ahead_first[tier as usize]);
+        BlockPool::new(blocks).map(tier_pool).map_err(failed)
     };
     let device = pool(Tier::Device, device)?;
     let host = host.map(|host| pool(Tier::Host, host)).transpose()?;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   preempt   full blocks: copied down, released                   resume   brought up, as any prefix
-//!             the last one, not full: under a name of its own ──►           brought up, and taken out of the books: to be filled on
+//!             the last one, not full: under a name of its own ──►           brought up, and taken out of the pool: to be filled on
 //! ```
 //!
 //! A block that is not full has no hash. For the time of the preemption it is registered under one that no sequence has: random bits of
@@ -13,7 +13,7 @@ use crate::calls::offload::Offload;
 use crate::calls::onboard::OnboardError;
 use crate::calls::tiers::Tiers;
 use crate::engine::inner::Inner;
-use crate::engine::request_span as asked;
+use crate::engine::request_span;
 use crate::state::{GroupId, Offloaded, OnboardOptions};
 use crate::transfer::Cause;
 use kvstrata_core::{BlockId, BlockRef, SequenceHash};
@@ -99,7 +99,7 @@ impl Tiers {
         if !same {
             return Err((blocks, partial));
         }
-        let _span = asked::preempt(request, blocks.refs(), partial.ids()).entered();
+        let _span = request_span::preempt(request, blocks.refs(), partial.ids()).entered();
         let pool = &self.inner.group(blocks.group_id()).device.pool;
         let hash_of = |block| pool.upgrade(block).map(|held| held.hash());
         // Up to the first that was withdrawn: what is behind it is no prefix.
@@ -128,10 +128,10 @@ impl Tiers {
         preempted: Preempted,
         options: OnboardOptions,
     ) -> Result<Resumed, OnboardError> {
-        let span = asked::resume(options.request, preempted.full, preempted.names.hashes.len());
+        let span = request_span::resume(options.request, preempted.full, preempted.names.hashes.len());
         let resumed = self.bring_back(preempted, options).instrument(span.clone()).await?;
         let partial = resumed.partial.as_ref().map_or(&[][..], BlocksMut::ids);
-        asked::resumed(&span, resumed.blocks.refs(), partial, resumed.missed);
+        request_span::resumed(&span, resumed.blocks.refs(), partial, resumed.missed);
         Ok(resumed)
     }
 
@@ -161,15 +161,15 @@ impl Tiers {
         }
         // What has begun to move is waited for; late, it is missed below.
         Offload::call_back(&self.inner, group, &names.hashes, due).await;
-        let books = &self.inner.group(group).device;
+        let tier_pool = &self.inner.group(group).device;
         let behind = blocks.split_off(full);
         // Nobody else knows their names, but a copy that is late: then they are not to be had, and are computed anew.
-        // Whose they were they are, with their credits; under the lock, where flights and purges are.
+        // Whose they were they are, with their credits; under the lock, where transfers and purges are.
         let (ids, tenant) = self.inner.with(|traffic| {
-            let tenant = behind.first().map_or(self.tenant.id(), |block| books.owners.owner(block.id));
+            let tenant = behind.first().map_or(self.tenant.id(), |block| tier_pool.owners.owner(block.id));
             let take = |(block, name): (&BlockRef, &SequenceHash)| {
                 let copied = traffic.downs.has((group, *name));
-                if copied { None } else { books.take_back(*block, tenant) }
+                if copied { None } else { tier_pool.take_back(*block, tenant) }
             };
             let ids: Vec<BlockId> = behind.iter().zip(&names.hashes).map_while(take).collect();
             (ids, tenant)

@@ -4,7 +4,7 @@
 //!   begin     the tenant gets nothing more; who waits for it is answered; what has not begun to move is called back
 //!   sweep     idle blocks are taken out, held ones withdrawn, by a reference of the purge's own ◄─────┐
 //!   erase     what is in its hands is overwritten, forgotten, free                                    │ told: something was released,
-//!   over?     no credit, no flight, nothing held ── no: wait ─────────────────────────────────────────┘ dropped, or has landed
+//!   over?     no credit, no transfer, nothing held ── no: wait ─────────────────────────────────────────┘ dropped, or has landed
 //!             └── yes: what slots held that were given up before is forgotten for good
 //! ```
 //!

@@ -3,7 +3,7 @@
 use crate::calls::purge::{self, PurgeError};
 use crate::calls::tiers::Tiers;
 use crate::engine::names::TenantError;
-use crate::engine::request_span as asked;
+use crate::engine::request_span;
 use crate::engine::tenants::TenantUse;
 use crate::state::{Purge, Purged};
 use crate::tier::Tier;
@@ -61,9 +61,9 @@ impl Tiers {
     /// [`PurgeError`].
     pub async fn purge(&self, options: Purge) -> Result<Purged, PurgeError> {
         let Some(name) = self.tenant_name() else { return Err(PurgeError::NoTenant) };
-        let span = asked::purge(name, options.zero);
+        let span = request_span::purge(name, options.zero);
         let purged = purge::purge(&self.inner, self.tenant.id(), options).instrument(span.clone()).await?;
-        asked::purged(&span, &purged);
+        request_span::purged(&span, &purged);
         Ok(purged)
     }
 }

@@ -13,7 +13,7 @@
 
 use crate::engine::needs::Needs;
 use crate::sketch::Sketch;
-use crate::state::{GroupId, Have, Out};
+use crate::state::{Effects, GroupId, Have};
 use crate::tier::Tier;
 use crate::transfer::{DeviceMover, DiskPort, HostMemory};
 use kvstrata_core::classes::{Classes, below};
@@ -25,27 +25,27 @@ use kvstrata_ffi::disk::{Name, OwnerId};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// When a flight's source was last used.
-pub(crate) fn last_used(books: &Books, source: Have, now: u64) -> u64 {
+/// When a transfer's source was last used.
+pub(crate) fn last_used(tier_pool: &TierPool, source: Have, now: u64) -> u64 {
     match source {
-        Have::Owned(block) => books.ages.used(block, now),
+        Have::Owned(block) => tier_pool.ages.used(block, now),
         // By whoever holds it.
         Have::Held(_) => now,
-        Have::Leased(block) => now.saturating_sub(books.ages.idle(block, now)),
+        Have::Leased(block) => now.saturating_sub(tier_pool.ages.idle(block, now)),
     }
 }
 
 /// Lets go of what was held or leased.
-pub(crate) fn let_go(books: &Books, have: Have, now: u64) {
+pub(crate) fn let_go(tier_pool: &TierPool, have: Have, now: u64) {
     match have {
-        Have::Held(block) => books.release(block, now),
-        Have::Leased(block) => books.end_lease(block),
-        Have::Owned(block) => _ = books.pool.give_back_ids([block]),
+        Have::Held(block) => tier_pool.release(block, now),
+        Have::Leased(block) => tier_pool.end_lease(block),
+        Have::Owned(block) => _ = tier_pool.pool.give_back_ids([block]),
     }
 }
 
 /// A tier's books.
-pub(crate) fn books_of(group: &GroupTiers, tier: Tier) -> &Books {
+pub(crate) fn pool_of(group: &GroupTiers, tier: Tier) -> &TierPool {
     match (tier, &group.host) {
         (Tier::Host, Some(host)) => host,
         _ => &group.device,
@@ -62,7 +62,7 @@ pub(crate) fn is_below(group: &GroupTiers, tier: Tier, hash: SequenceHash) -> bo
 }
 
 /// A tier's books.
-pub(crate) struct Books {
+pub(crate) struct TierPool {
     pub(crate) pool: BlockPool,
     pub(crate) ages: Ages,
     pub(crate) owners: Arc<Owners>,
@@ -73,13 +73,13 @@ pub(crate) struct Books {
     ahead_first: bool,
 }
 
-impl Books {
+impl TierPool {
     /// `linked`: whether blocks are registered with their parents, so that no policy evicts a parent before its children. Where nothing else is
     /// to be had, and somebody waits, parents of held blocks leave all the same ([`Traffic::evict`](crate::state::Traffic::evict)).
-    pub(crate) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool, ahead_first: bool) -> Books {
+    pub(crate) fn new(pool: BlockPool, owners: Arc<Owners>, linked: bool, ahead_first: bool) -> TierPool {
         let blocks = pool.capacity();
         let (ages, parents, classes) = (Ages::new(blocks as u32), Parents::new(blocks), Classes::new(blocks));
-        Books { pool, ages, owners, parents, classes, linked, ahead_first }
+        TierPool { pool, ages, owners, parents, classes, linked, ahead_first }
     }
 
     /// The name of a block that was just evicted, or is held; whose it is, is added when it is written to the disk.
@@ -123,7 +123,7 @@ impl Books {
     }
 
     /// Registers an owned block whose bytes are there (I2), with its tenant's credit and its class, and gives a reference: to it, or to the one of
-    /// its hash that was there, and then the block is free. None if the books say that it is not owned: a bug, which must not spread.
+    /// its hash that was there, and then the block is free. None if the pool say that it is not owned: a bug, which must not spread.
     pub(crate) fn register(
         &self,
         block: BlockId,
@@ -138,7 +138,7 @@ impl Books {
         registered
     }
 
-    /// As [`register`](Books::register), and the block stays whatever is there: for one that somebody reads.
+    /// As [`register`](TierPool::register), and the block stays whatever is there: for one that somebody reads.
     pub(crate) fn register_beside(
         &self,
         block: BlockId,
@@ -215,10 +215,10 @@ pub(crate) struct GroupTiers {
     /// Its place among the manager's.
     pub(crate) number: GroupId,
     pub(crate) name: String,
-    pub(crate) device: Books,
+    pub(crate) device: TierPool,
     pub(crate) port: Option<Arc<dyn DevicePort>>,
     pub(crate) mover: Arc<dyn DeviceMover>,
-    pub(crate) host: Option<Books>,
+    pub(crate) host: Option<TierPool>,
     /// Of the host tier and of what is staged; none if there is neither a host tier nor a disk.
     pub(crate) memory: Option<Arc<HostMemory>>,
     /// Blocks of staging.
@@ -333,11 +333,11 @@ impl GroupTiers {
 
 /// A slot of the disk that was not written, or is to be forgotten, is nobody's, and free when what it held has been forgotten: when the lock
 /// has been given back.
-pub(crate) fn give_up_slot(out: &mut Out, of: &GroupTiers, slot: Option<BlockId>) {
+pub(crate) fn give_up_slot(effects: &mut Effects, of: &GroupTiers, slot: Option<BlockId>) {
     if let (Some(disk), Some(slot)) = (&of.disk, slot) {
         of.disk_owners.hand_over(slot, TenantId::NOBODY);
         disk.give_back(slot);
-        out.slot_given_back();
+        effects.slot_given_back();
     }
 }
 
@@ -356,43 +356,43 @@ mod tests {
 
     const NAME: Name = Name { hash: SequenceHash::from_u128(7), parent: None, owner: OwnerId::NOBODY };
 
-    fn books() -> (Books, TenantId) {
+    fn tier_pool() -> (TierPool, TenantId) {
         let owners = Owners::new(1, 3, std::iter::once(1.0), 1.0);
         let pool = BlockPool::new(PoolConfig::new(1).events(Box::new(Ends(Arc::clone(&owners)))));
-        (Books::new(pool.expect("a pool"), owners, false, false), TenantId(1))
+        (TierPool::new(pool.expect("a pool"), owners, false, false), TenantId(1))
     }
 
     /// The block of the pool, registered with a tenant's credit, and held.
-    fn register(books: &Books, tenant: TenantId) -> BlockRef {
+    fn register(tier_pool: &TierPool, tenant: TenantId) -> BlockRef {
         let mut ids = Vec::new();
-        books.pool.allocate_free_ids(1, &mut ids).expect("it is free");
-        assert!(books.owners.take(tenant, 1));
-        books.register(ids[0], NAME, tenant, Priority::Normal).expect("owned")
+        tier_pool.pool.allocate_free_ids(1, &mut ids).expect("it is free");
+        assert!(tier_pool.owners.take(tenant, 1));
+        tier_pool.register(ids[0], NAME, tenant, Priority::Normal).expect("owned")
     }
 
     #[test]
     fn who_alone_holds_a_block_takes_it_back_with_its_credit() {
-        let (books, tenant) = books();
-        let held = register(&books, tenant);
-        let other = books.pool.hold_again(held).expect("held");
-        assert_eq!(books.take_back(held, tenant), None, "somebody else has it");
-        assert_eq!((books.owners.owner(held.id), books.pool.contains(NAME.hash)), (tenant, false));
-        books.release(other, 0);
-        assert_eq!(books.take_back(held, tenant), Some(held.id));
-        assert_eq!((books.owners.used(tenant), books.pool.census().owned), (1, 1));
+        let (tier_pool, tenant) = tier_pool();
+        let held = register(&tier_pool, tenant);
+        let other = tier_pool.pool.hold_again(held).expect("held");
+        assert_eq!(tier_pool.take_back(held, tenant), None, "somebody else has it");
+        assert_eq!((tier_pool.owners.owner(held.id), tier_pool.pool.contains(NAME.hash)), (tenant, false));
+        tier_pool.release(other, 0);
+        assert_eq!(tier_pool.take_back(held, tenant), Some(held.id));
+        assert_eq!((tier_pool.owners.used(tenant), tier_pool.pool.census().owned), (1, 1));
     }
 
     #[test]
     fn a_block_that_may_be_anybodys_by_now_is_not_taken_back_nor_is_its_tag_written() {
-        let (books, tenant) = books();
-        let released = register(&books, tenant);
-        books.release(released, 0);
+        let (tier_pool, tenant) = tier_pool();
+        let released = register(&tier_pool, tenant);
+        tier_pool.release(released, 0);
         // Evicted this moment, it may be about to be registered by its next owner, who has written its tag.
-        assert_eq!(books.take_back(released, tenant), None, "nobody holds it");
+        assert_eq!(tier_pool.take_back(released, tenant), None, "nobody holds it");
         let mut victims = Vec::new();
-        assert_eq!(books.pool.evict_ids(1, &mut victims), 1);
-        books.owners.note(released.id, TenantId(2));
-        assert_eq!(books.take_back(released, tenant), None);
-        assert_eq!(books.owners.owner(released.id), TenantId(2));
+        assert_eq!(tier_pool.pool.evict_ids(1, &mut victims), 1);
+        tier_pool.owners.note(released.id, TenantId(2));
+        assert_eq!(tier_pool.take_back(released, tenant), None);
+        assert_eq!(tier_pool.owners.owner(released.id), TenantId(2));
     }
 }

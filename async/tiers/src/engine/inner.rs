@@ -19,7 +19,7 @@
 use crate::contained::contained;
 use crate::engine::checked::Checks;
 use crate::engine::counts::Counts;
-use crate::engine::group_tiers::{Books, GroupTiers};
+use crate::engine::group_tiers::{GroupTiers, TierPool};
 use crate::engine::naming::Naming;
 use crate::engine::notices::{About, Notices};
 use crate::engine::rules::{Rules, WriteMode};
@@ -71,7 +71,7 @@ pub(crate) struct Inner {
     pub(crate) checks: Checks,
     traffic: Mutex<Traffic>,
     inbox: Mutex<Inbox>,
-    /// Flights: a match looks for its hashes among them only if there are any.
+    /// Transfers: a match looks for its hashes among them only if there are any.
     pending: AtomicUsize,
     pub(crate) iteration: AtomicU64,
     /// No more is given: said before the lock says so, for those who do not take it.
@@ -172,12 +172,12 @@ impl Inner {
         Landing::new(Arc::<Inner>::clone(self))
     }
 
-    pub(crate) fn entered(&self, flights: usize) {
-        self.pending.fetch_add(flights, Relaxed);
+    pub(crate) fn entered(&self, transfers: usize) {
+        self.pending.fetch_add(transfers, Relaxed);
     }
 
-    pub(crate) fn left(&self, flights: usize) {
-        self.pending.fetch_sub(flights, Relaxed);
+    pub(crate) fn left(&self, transfers: usize) {
+        self.pending.fetch_sub(transfers, Relaxed);
     }
 
     pub(crate) fn has_pending(&self) -> bool {
@@ -227,8 +227,8 @@ impl Inner {
         let result = take(&mut traffic);
         let purges = !traffic.purges.is_empty();
         let same = traffic.begun() == before
-            && traffic.out.is_empty()
-            && traffic.nobody_waits()
+            && traffic.effects.is_empty()
+            && traffic.none_waits()
             && !traffic.waiting_for_parent.any_over();
         if same && !purges {
             drop(traffic);
@@ -279,17 +279,17 @@ impl Inner {
     fn follow(self: &Arc<Inner>, mut traffic: MutexGuard<'_, Traffic>) {
         traffic.advance(self);
         if traffic.refuses() && traffic.is_idle() {
-            traffic.out.idle();
+            traffic.effects.idle();
         }
-        if traffic.out.is_empty() {
+        if traffic.effects.is_empty() {
             return;
         }
         let next = traffic.scratch.effects();
-        let mut out = std::mem::replace(&mut traffic.out, next);
+        let mut effects = std::mem::replace(&mut traffic.effects, next);
         drop(traffic);
-        out.perform(self);
+        effects.perform(self);
         // For its memory: as many as there are threads that perform at once.
-        self.look().scratch.return_effects(out);
+        self.look().scratch.return_effects(effects);
     }
 
     /// Takes what has landed, unless somebody is at it (I1).
@@ -329,12 +329,12 @@ impl Inner {
     }
 
     /// The same, and whose they were is noted: before the lock, under which it is asked for.
-    pub(crate) fn released_of(&self, blocks: Option<(&Books, &[BlockRef])>) {
+    pub(crate) fn released_of(&self, blocks: Option<(&TierPool, &[BlockRef])>) {
         if self.waiting.anyone()
             && let Some(this) = self.this.upgrade()
         {
-            if let Some((books, blocks)) = blocks {
-                blocks.iter().for_each(|block| books.owners.stir(block.id));
+            if let Some((tier_pool, blocks)) = blocks {
+                blocks.iter().for_each(|block| tier_pool.owners.stir(block.id));
             }
             this.with(|_| {});
         }

@@ -70,19 +70,24 @@ pub(crate) struct RunToCome {
 
 /// A call. Nothing of it, where it is the manager's own.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestSpan {
     since: Since,
     span: Span,
 }
 
-impl Asked {
+impl RequestSpan {
     /// By nobody.
-    pub(crate) fn nobody() -> Asked {
-        Asked { since: Since::default(), span: Span::none() }
+    pub(crate) fn none() -> RequestSpan {
+        RequestSpan { since: Since::default(), span: Span::none() }
     }
 
     /// For a run to come up. For one that is all there nobody waits: it is not timed.
-    pub(crate) fn onboard(inner: &Inner, group: GroupId, run: RunToCome, options: OnboardOptions) -> Asked {
+    pub(crate) fn onboard(
+        inner: &Inner,
+        group: GroupId,
+        run: RunToCome,
+        options: OnboardOptions,
+    ) -> RequestSpan {
         let RunToCome { blocks, host, disk, pending, is_ready } = run;
         let span = debug_span!(
             "onboard",
@@ -96,12 +101,12 @@ impl Asked {
             missed = Empty,
             block_ids = Empty
         );
-        Asked { since: if is_ready { Since::default() } else { inner.watch.now() }, span }
+        RequestSpan { since: if is_ready { Since::default() } else { inner.watch.now() }, span }
     }
 
     /// The same for one of several groups: the request is timed once.
-    pub(crate) fn untimed(self) -> Asked {
-        Asked { since: Since::default(), ..self }
+    pub(crate) fn untimed(self) -> RequestSpan {
+        RequestSpan { since: Since::default(), ..self }
     }
 
     /// What came of it.
@@ -115,17 +120,17 @@ impl Asked {
     }
 
     /// For blocks to be copied down.
-    pub(crate) fn offload(inner: &Inner, group: GroupId, blocks: &[BlockRef], request: u64) -> Asked {
+    pub(crate) fn offload(inner: &Inner, group: GroupId, blocks: &[BlockRef], request: u64) -> RequestSpan {
         let span = down!("offload", inner, group, blocks.len(), request, block_ids = Empty,);
         names(&span, blocks.iter().map(|block| block.id));
-        Asked { since: inner.watch.now(), span }
+        RequestSpan { since: inner.watch.now(), span }
     }
 
     /// For blocks to be brought down to the disk.
-    pub(crate) fn persist(inner: &Inner, group: GroupId, hashes: &[SequenceHash]) -> Asked {
+    pub(crate) fn persist(inner: &Inner, group: GroupId, hashes: &[SequenceHash]) -> RequestSpan {
         let named = || hashes.iter().map(|hash| format!("{:032x}", hash.to_u128()));
         let span = down!("persist", inner, group, hashes.len(), hashes = display(Ids(named())),);
-        Asked { since: inner.watch.now(), span }
+        RequestSpan { since: inner.watch.now(), span }
     }
 
     /// What came of either.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   tenant "acme" = 3 ── salt ──► hashes that no other tenant has                     (sharing: the hashes')
-//!                     ── calls ─► handles, entries of the line and flights carry 3
+//!                     ── calls ─► handles, entries of the line and transfers carry 3
 //!                     ── tags ──► of each block in each tier: whose it is             (quota and purge: by tag)
 //! ```
 //!

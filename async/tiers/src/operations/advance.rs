@@ -1,12 +1,12 @@
-//! All that is under way, behind one lock: flights, who waits for them, the line for blocks, the queues of the paths.
+//! All that is under way, behind one lock: transfers, who waits for them, the wait queue for blocks, the queues of the paths.
 //!
 //! A device hit, an allocation of free blocks and a release do not come here. What does is about to move a block's bytes, which takes
-//! longer by orders of magnitude than the lock is held: under it there is no copy, no system call, no waking, no mover ([`Out`]).
+//! longer by orders of magnitude than the lock is held: under it there is no copy, no system call, no waking, no mover ([`Effects`]).
 //!
 //! ```text
 //!   a call, or a landing ──► change ──► advance ──► Out
 //!
-//!   advance: what has landed behind its parent ─► victims that wait for host memory, headroom, other copies ─► who is held for credits ─► the line ─► guesses ─► who waits beside a
+//!   advance: what has landed behind its parent ─► victims that wait for host memory, headroom, other copies ─► who is held for credits ─► the wait queue ─► guesses ─► who waits beside a
 //!            queue ─► reads that are pressed ─► the queues, who waits beside them, what is owed: until nothing more begins
 //! ```
 
@@ -16,7 +16,7 @@ use crate::transfer::{Class, Path};
 use std::sync::Arc;
 
 impl Traffic {
-    /// Puts a flight into a lane of a queue.
+    /// Puts a transfer into a lane of a queue.
     pub(crate) fn enqueue(
         &mut self,
         inner: &Inner,
@@ -35,15 +35,15 @@ impl Traffic {
         self.wanted(inner, item);
     }
 
-    /// From now on a flight waits for its next transfer, if it does not already.
-    pub(crate) fn wanted(&mut self, inner: &Inner, flight: TransferId) {
+    /// From now on a transfer waits for its next transfer, if it does not already.
+    pub(crate) fn wanted(&mut self, inner: &Inner, transfer: TransferId) {
         let now = self.when(inner);
-        if let Some(since) = self.since(flight) {
+        if let Some(since) = self.since(transfer) {
             since.begin(now);
         }
     }
 
-    /// All that can go on goes on. It ends: each round after the first is for a flight that has ended.
+    /// All that can go on goes on. It ends: each round after the first is for a transfer that has ended.
     pub(crate) fn advance(&mut self, inner: &Arc<Inner>) {
         loop {
             self.again = false;
@@ -62,12 +62,12 @@ impl Traffic {
             self.serve_headroom(inner, group);
             self.serve_chosen(inner, group);
         }
-        self.serve_held(inner);
+        self.serve_waiting_for_quota(inner);
         for group in groups.clone() {
-            self.serve_line(inner, group);
+            self.serve_queue(inner, group);
         }
         self.serve_guesses(inner);
-        self.serve_aside(inner);
+        self.serve_waiting_for_queue(inner);
         self.press_for_reads(inner);
         // Whoever is asked first has the most of an iteration's budget: each has its turn.
         let (in_turn, mut part) = (self.queues.in_turn(), PART);
@@ -87,8 +87,8 @@ impl Traffic {
                 self.busy(inner, path, busy);
             }
             // Who has left made room; if it has failed at once, nothing will land.
-            let left = self.serve_aside(inner);
-            let begun = self.copy_owed(inner, part);
+            let left = self.serve_waiting_for_queue(inner);
+            let begun = self.copy_deferred(inner, part);
             part = part.saturating_sub(begun);
             if !left && begun == 0 {
                 groups.for_each(|group| self.note_below(inner, group));
@@ -102,9 +102,9 @@ impl Traffic {
         *self.when.get_or_insert_with(|| inner.watch.now())
     }
 
-    /// Since when a flight waits for its transfer, or when that has started.
-    pub(crate) fn since(&mut self, flight: TransferId) -> Option<&mut Since> {
-        match flight {
+    /// Since when a transfer waits for its transfer, or when that has started.
+    pub(crate) fn since(&mut self, transfer: TransferId) -> Option<&mut Since> {
+        match transfer {
             TransferId::Up(key) => self.ups.get_mut(key).map(Up::since_mut),
             TransferId::Down(key) => self.downs.get_mut(key).map(Down::since_mut),
         }

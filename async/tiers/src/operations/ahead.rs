@@ -22,7 +22,7 @@
 //!   A tenant's that finds no credit is copied when it must leave.
 //! - I3: what finds no room for a while, a block of the host or its tenant's credit, is not marked as what need not be copied.
 
-use crate::engine::group_tiers::{Books, books_of, is_below, let_go};
+use crate::engine::group_tiers::{TierPool, is_below, let_go, pool_of};
 use crate::engine::inner::Inner;
 use crate::engine::rules::{Watermarks, WriteMode};
 use crate::state::{Cargo, DeferredCopies, GroupId, Have, LOOK, Traffic};
@@ -46,7 +46,7 @@ impl Traffic {
         if self.refuses() {
             return;
         }
-        self.copy_owed(inner, LOOK);
+        self.copy_deferred(inner, LOOK);
         for group in self.groups.numbers() {
             let of = inner.group(group);
             if of.host.is_some() || of.disk.is_some() {
@@ -58,36 +58,36 @@ impl Traffic {
         }
     }
 
-    fn ahead_of(&mut self, inner: &Inner, of: (GroupId, Tier), books: &Books, ahead: Watermarks) {
-        let window = window(ahead, books.pool.capacity(), books.pool.free());
-        match books.ahead_first() {
-            true => self.make_ready(inner, of, books, window),
-            false => self.copy_window(inner, of, books, window),
+    fn ahead_of(&mut self, inner: &Inner, of: (GroupId, Tier), tier_pool: &TierPool, ahead: Watermarks) {
+        let window = window(ahead, tier_pool.pool.capacity(), tier_pool.pool.free());
+        match tier_pool.ahead_first() {
+            true => self.make_ready(inner, of, tier_pool, window),
+            false => self.copy_window(inner, of, tier_pool, window),
         }
         if let Some(after) = ahead.idle_after {
-            self.copy_idle(inner, of, books, after);
+            self.copy_idle(inner, of, tier_pool, after);
         }
     }
 
     /// The next victims each time; of those behind them in the window, some more each time (I1).
-    fn copy_window(&mut self, inner: &Inner, of: (GroupId, Tier), books: &Books, window: usize) {
+    fn copy_window(&mut self, inner: &Inner, of: (GroupId, Tier), tier_pool: &TierPool, window: usize) {
         let mut next = self.scratch.lend_next_victims();
         let mut seen = VictimsSeen::default();
-        books.pool.victims_behind(&mut seen, window.min(LOOK), &mut next);
+        tier_pool.pool.victims_behind(&mut seen, window.min(LOOK), &mut next);
         let looks = &mut self.looks[of.0.index()][of.1 as usize];
         if window > LOOK {
             if looks.passed < LOOK || looks.passed >= window {
                 (looks.seen, looks.passed) = (seen, LOOK);
             }
             let more = LOOK.min(window - looks.passed);
-            books.pool.victims_behind(&mut looks.seen, more, &mut next);
+            tier_pool.pool.victims_behind(&mut looks.seen, more, &mut next);
             looks.passed += more;
         }
         for (block, hash) in next.drain(..) {
-            if books.ages.is_clean(block) {
+            if tier_pool.ages.is_clean(block) {
                 continue;
             }
-            if !self.one_ahead(inner, of, block, books.name(block.id, hash), Class::Offload) {
+            if !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Offload) {
                 self.looks[of.0.index()][of.1 as usize].passed = 0;
                 break;
             }
@@ -96,36 +96,38 @@ impl Traffic {
     }
 
     /// Of what is idle, some each time, the longest first (I1).
-    fn copy_idle(&mut self, inner: &Inner, of: (GroupId, Tier), books: &Books, after: u64) {
+    fn copy_idle(&mut self, inner: &Inner, of: (GroupId, Tier), tier_pool: &TierPool, after: u64) {
         let (now, looks) = (inner.now(), &mut self.looks[of.0.index()][of.1 as usize]);
         if !looks.searching {
             looks.search.start(now, u32::try_from(after).unwrap_or(u32::MAX), IDLE);
         }
         let mut found = std::mem::take(&mut looks.found);
-        looks.searching = !looks.search.go_on(&books.ages, &mut found);
+        looks.searching = !looks.search.go_on(&tier_pool.ages, &mut found);
         for block in found.drain(..) {
-            let worth = self.is_worth(inner, of.1, books, block);
-            match books.pool.evictable(block) {
+            let worth = self.is_worth(inner, of.1, tier_pool, block);
+            match tier_pool.pool.evictable(block) {
                 // A search of several parts: used since.
-                Some(_) if books.ages.idle(block, now) < after => {}
+                Some(_) if tier_pool.ages.idle(block, now) < after => {}
                 Some(hash) if worth => {
-                    if !self.one_ahead(inner, of, block, books.name(block.id, hash), Class::Background) {
+                    if !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Background) {
                         break;
                     }
                 }
                 // Of an earlier generation.
-                None if books.pool.registered(block.id).is_none_or(|(there, _)| there != block) => {
-                    books.ages.forget(block);
+                None if tier_pool.pool.registered(block.id).is_none_or(|(there, _)| there != block) => {
+                    tier_pool.ages.forget(block);
                 }
                 // In use, pinned, or not worth it: until it has been idle anew.
-                _ => books.ages.released(block, now),
+                _ => tier_pool.ages.released(block, now),
             }
         }
         self.looks[of.0.index()][of.1 as usize].found = found;
     }
 
-    fn is_worth(&self, inner: &Inner, tier: Tier, books: &Books, block: BlockRef) -> bool {
-        tier != Tier::Device || inner.rules.mode != WriteMode::SecondUse || books.ages.used_again(block.id)
+    fn is_worth(&self, inner: &Inner, tier: Tier, tier_pool: &TierPool, block: BlockRef) -> bool {
+        tier != Tier::Device
+            || inner.rules.mode != WriteMode::SecondUse
+            || tier_pool.ages.used_again(block.id)
     }
 
     /// Copies one block down, if the tier below lacks it. False: there is no room for now.
@@ -137,12 +139,12 @@ impl Traffic {
         name: Name,
         class: Class,
     ) -> bool {
-        let books = books_of(inner.group(group), tier);
+        let tier_pool = pool_of(inner.group(group), tier);
         let below = is_below(inner.group(group), tier, name.hash);
-        let worth = self.is_worth(inner, tier, books, block);
+        let worth = self.is_worth(inner, tier, tier_pool, block);
         if below || !worth || self.downs.has((group, name.hash)) {
             if below {
-                books.ages.set_clean(block);
+                tier_pool.ages.set_clean(block);
             }
             return true;
         }
@@ -154,25 +156,25 @@ impl Traffic {
             return false;
         }
         // Recycled meanwhile, or held and released: the next look will tell.
-        if !books.pool.lease(block) {
+        if !tier_pool.pool.lease(block) {
             return true;
         }
         let source = Have::Leased(block);
         let cargo = Cargo::new(source, name, class);
-        let flight = match tier {
+        let transfer = match tier {
             Tier::Device => self.copy_down(inner, group, cargo),
             _ => self.sink(inner, group, cargo),
         };
-        if flight.is_none() {
-            let owner = books.owners.owner(block.id);
-            let_go(books, source, inner.now());
+        if transfer.is_none() {
+            let owner = tier_pool.owners.owner(block.id);
+            let_go(tier_pool, source, inner.now());
             if tier == Tier::Device && self.groups[group].waiting_for_host.was_full() {
                 // No host block is to be had: what waits for the engine may have them all, for a pass.
                 return false;
             }
             if tier == Tier::Host || !self.waits_for_host_credit(inner, group, owner) {
                 // No room below, or not worth it: not to be asked about again and again.
-                books.ages.set_clean(block);
+                tier_pool.ages.set_clean(block);
             }
         }
         true
@@ -184,32 +186,32 @@ impl Traffic {
         if self.unwritten.iteration(group, block.id).is_some() {
             return;
         }
-        self.copy_or_owe(inner, (group, Tier::Device), block);
+        self.copy_or_defer(inner, (group, Tier::Device), block);
     }
 
     /// A block has come to the host, and is held: what is written through goes on to the disk.
     pub(crate) fn write_on(&mut self, inner: &Inner, group: GroupId, block: BlockRef) {
         if inner.rules.mode == WriteMode::Through && inner.group(group).disk.is_some() {
-            self.copy_or_owe(inner, (group, Tier::Host), block);
+            self.copy_or_defer(inner, (group, Tier::Host), block);
         }
     }
 
-    fn copy_or_owe(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) {
+    fn copy_or_defer(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) {
         if !self.copy_through(inner, of, block) {
-            self.owe(inner, of, block);
+            self.defer(inner, of, block);
         }
     }
 
     /// To be made when there is room (I2).
-    pub(crate) fn owe(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) {
+    pub(crate) fn defer(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) {
         if self.deferred.are_many() {
-            self.sweep_owed(inner);
+            self.sweep_deferred(inner);
         }
         self.deferred.add(of, block);
     }
 
     /// Of blocks that are gone nothing is owed, nor of those that the tier below has.
-    fn sweep_owed(&mut self, inner: &Inner) {
+    fn sweep_deferred(&mut self, inner: &Inner) {
         self.deferred.retain(|(group, tier), block| {
             let of = inner.group(group);
             let there = of.pool(tier).and_then(|pool| pool.registered(block.id));
@@ -219,17 +221,17 @@ impl Traffic {
 
     /// False: there is no room for now.
     fn copy_through(&mut self, inner: &Inner, of: (GroupId, Tier), block: BlockRef) -> bool {
-        let books = books_of(inner.group(of.0), of.1);
-        match books.pool.registered(block.id).filter(|(there, _)| *there == block) {
+        let tier_pool = pool_of(inner.group(of.0), of.1);
+        match tier_pool.pool.registered(block.id).filter(|(there, _)| *there == block) {
             Some((_, hash)) => {
-                self.one_ahead(inner, of, block, books.name(block.id, hash), Class::Background)
+                self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Background)
             }
             None => true,
         }
     }
 
     /// What has found no room (I2), at most so many; each tier of each group is asked first in turn. How many have begun.
-    pub(crate) fn copy_owed(&mut self, inner: &Inner, most: usize) -> usize {
+    pub(crate) fn copy_deferred(&mut self, inner: &Inner, most: usize) -> usize {
         let before = self.downs.len();
         let in_turn = self.deferred.in_turn();
         let places = in_turn.len();
@@ -260,7 +262,7 @@ impl Traffic {
     }
 
     /// Nothing begins any more.
-    pub(crate) fn forget_owed(&mut self) {
+    pub(crate) fn forget_deferred(&mut self) {
         self.deferred = DeferredCopies::default();
     }
 }

@@ -11,9 +11,9 @@ impl Traffic {
             return;
         }
         self.drop_gated(inner);
-        self.forget_owed();
+        self.forget_deferred();
         for group in self.groups.numbers() {
-            self.dissolve_line(inner, group);
+            self.dissolve_queue(inner, group);
         }
         let cancelled = Failure::of(Cause::Cancelled);
         let ups = self.ups.keys_of(|_| true);
@@ -44,7 +44,7 @@ impl Traffic {
         self.drop_gated(inner);
     }
 
-    /// Takes a flight out of its queue. False: it is under way.
+    /// Takes a transfer out of its queue. False: it is under way.
     pub(crate) fn recall(&mut self, at: At) -> bool {
         match at {
             At::Moving => return false,

@@ -1,4 +1,4 @@
-//! Flights down: one block's bytes on their way to a lower tier, and the blocks that this frees.
+//! Transfers down: one block's bytes on their way to a lower tier, and the blocks that this frees.
 //!
 //! ```text
 //!   device victim ─┬─ the tier below has it, or will not: free at once
@@ -8,25 +8,25 @@
 //!                  └─ Queued(host → disk) ──► Moving ──► known there; the host block is free
 //! ```
 //!
-//! A victim is *owned*: no pool has it registered, and it is free when the flight ends, however it ends. The block of a copy by choice
+//! A victim is *owned*: no pool has it registered, and it is free when the transfer ends, however it ends. The block of a copy by choice
 //! stays: it is *held* or *leased*. A victim that is asked for on its way is registered again, with the bytes that it still has: from then
 //! on it is held.
 //!
-//! Why nothing waits for ever: a flight waits for a host block only while host victims are on their way to the disk, or blocks of the
+//! Why nothing waits for ever: a transfer waits for a host block only while host victims are on their way to the disk, or blocks of the
 //! device on theirs to the host, each of which owns both of its ends and so ends; or, by choice, while blocks that stay in the host are on their way to
 //! the disk, or that way is full of what ends.
 //! If there are none, and no host victim is to be had, there is no waiting: the block is dropped, as a cache may. Who goes first: `waiting_for_host.rs`.
 //!
-//! A flight that goes by layers (`steps.rs`) waits for the engine in between, and so for no other flight; it goes on, or ends by
+//! A transfer that goes by layers (`steps.rs`) waits for the engine in between, and so for no other transfer; it goes on, or ends by
 //! `deadline.offload`. Nobody waits for it meanwhile: it is none of those on their way, above, and without a host tier it gives its host block up to
-//! a victim, or to an urgent read. Only its device block is kept from who waits in line, as that of each copy whose gate has not opened: an
+//! a victim, or to an urgent read. Only its device block is kept from who waits in the queue, as that of each copy whose gate has not opened: an
 //! engine that awaits blocks within its own pass, while only the copies of that pass hold any, waits until `deadline.offload` lets go of
 //! them, or until its own deadline. It never waits for ever.
 //!
 //! Invariants
-//! - I1: a hash has one flight down at most in a group, and none if the tier below has it; but for those of blocks that were withdrawn
+//! - I1: a hash has one transfer down at most in a group, and none if the tier below has it; but for those of blocks that were withdrawn
 //!   while they moved (`unwritten.rs`), of which nobody knows.
-//! - I2: a flight keeps its source, owned, held or leased, and owns its target, until it ends; what is `Moving` ends with its landing only.
+//! - I2: a transfer keeps its source, owned, held or leased, and owns its target, until it ends; what is `Moving` ends with its landing only.
 //! - I3: a block is registered below when the bytes of all its layers have landed, and never otherwise.
 //!
 //! What follows from a landing: `ended.rs`.
@@ -123,7 +123,7 @@ impl Traffic {
         }
     }
 
-    /// A copy of a block that stays; its lease or reference is the flight's, or the caller's still if there is none.
+    /// A copy of a block that stays; its lease or reference is the transfer's, or the caller's still if there is none.
     pub(crate) fn copy_down(&mut self, inner: &Inner, group: GroupId, cargo: Cargo) -> Option<DownId> {
         let of = inner.group(group);
         let (room, class) =
@@ -150,7 +150,7 @@ impl Traffic {
                 true => self.drop_slow(inner, group, Tier::Device, tenant),
                 false => self.without_room(inner, group, (Tier::Device, Tier::Host), source, tenant),
             }
-            give_up_slot(&mut self.out, of, on_disk.map(|(slot, _)| slot));
+            give_up_slot(&mut self.effects, of, on_disk.map(|(slot, _)| slot));
             give_credit(of, tenant, credit);
             return None;
         }
@@ -164,10 +164,10 @@ impl Traffic {
         let key = self.downs.insert(down);
         inner.entered(1);
         match slot {
-            Slot::Now(host) => self.take_off(inner, key, host),
+            Slot::Now(host) => self.give_host(inner, key, host),
             Slot::Soon | Slot::Never => {
                 self.wanted(inner, TransferId::Down(key));
-                self.ground(group, key);
+                self.wait_for_host(group, key);
             }
         }
         Some(key)
@@ -202,8 +202,8 @@ impl Traffic {
         Some(key)
     }
 
-    /// The flight has its host block.
-    pub(crate) fn take_off(&mut self, inner: &Inner, key: DownId, host: HostSlot) {
+    /// The transfer has its host block.
+    pub(crate) fn give_host(&mut self, inner: &Inner, key: DownId, host: HostSlot) {
         if let Some(down) = self.downs.get_mut(key) {
             down.has_host(host);
             let group = down.group();
@@ -243,7 +243,7 @@ impl Traffic {
                     down.layers().clone(),
                     false,
                 );
-                self.out.copy(
+                self.effects.copy(
                     || self.scratch.copies(),
                     group.mover.blocks_at_once(),
                     (down.group(), path),
@@ -256,7 +256,7 @@ impl Traffic {
                     let landing = inner.landing().of_write(token);
                     let write = DiskWrite { token, slot, name, bytes, landing };
                     let check = inner.rules.verify_host.then(|| Arc::clone(memory));
-                    self.out.write(Arc::clone(disk), write, check, down.request());
+                    self.effects.write(Arc::clone(disk), write, check, down.request());
                     Some(())
                 }
                 (_, _, slot) => {

@@ -7,12 +7,12 @@
 use crate::contained::contained;
 use crate::engine::checked::Checked;
 use crate::engine::inner::Inner;
-use crate::state::{Granted, Out};
+use crate::state::{Effects, Granted};
 use crate::transfer::Copies;
 use std::sync::Arc;
 use tracing::{debug, trace};
 
-impl Out {
+impl Effects {
     /// Does it all. What lands meanwhile is for whoever settles.
     pub(crate) fn perform(&mut self, inner: &Arc<Inner>) {
         // Reads first: they take longest.

@@ -1,4 +1,4 @@
-//! The end of a flight down: what has landed is known below, and the flight gives back all that it had.
+//! The end of a transfer down: what has landed is known below, and the transfer gives back all that it had.
 //!
 //! ```text
 //!   landed ─┬─ well: registered below, or staged and on to the disk; but for a copy of some layers: the next ones
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants
-//! - I1: what a flight had, it gives back once: target, slot, credit, source; where a failed device keeps them, never.
+//! - I1: what a transfer had, it gives back once: target, slot, credit, source; where a failed device keeps them, never.
 
 use crate::engine::group_tiers::{give_credit, last_used, let_go};
 use crate::engine::inner::Inner;
@@ -125,8 +125,8 @@ impl Traffic {
         }
     }
 
-    /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
-    pub(crate) fn park_down(&mut self, inner: &Inner, key: DownId) {
+    /// The transfer's blocks are never used again, whatever comes; the failure that lands ends it.
+    pub(crate) fn quarantine_down(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get_mut(key) {
             down.quarantine();
             inner.counts.parked(Path::DeviceToHost, About::of(down.group(), down.tenant()));
@@ -159,7 +159,7 @@ impl Traffic {
         self.ended_down(inner, key, Err(failure.cause));
     }
 
-    /// Gives back all that the flight had.
+    /// Gives back all that the transfer had.
     pub(crate) fn ended_down(&mut self, inner: &Inner, key: DownId, outcome: Result<(), Cause>) {
         let down = self.downs.remove(key);
         inner.left(1);
@@ -180,7 +180,7 @@ impl Traffic {
                 (_, source) => self.groups[down.group()].on_their_way.host_block_ended(source),
             }
             self.slot_left(inner, down.group(), down.unwritten(), down.slot_was());
-            self.park_ends_down(inner, &down);
+            self.quarantine_ends_of_down(inner, &down);
             for asked in down.asked() {
                 self.offload_answered(*asked, outcome);
             }
@@ -188,7 +188,7 @@ impl Traffic {
         }
         self.slot_left(inner, down.group(), down.unwritten(), down.slot_was());
         if let Some(slot) = down.slot().filter(|_| outcome.is_err() && down.unwritten().is_none()) {
-            // The port has freed it, and another flight may have taken it already, and ended.
+            // The port has freed it, and another transfer may have taken it already, and ended.
             let flies = self
                 .downs
                 .iter()

@@ -9,7 +9,7 @@
 //! A look-up a name and tier, however much the tiers hold. What is being purged is left to the purge, which finds it by its tag.
 //!
 //! Invariants
-//! - I1: a name is in `forgotten` only while a flight has it; the flight's end forgets it once more.
+//! - I1: a name is in `forgotten` only while a transfer has it; the transfer's end forgets it once more.
 
 use crate::engine::group_tiers::give_up_slot;
 use crate::engine::inner::Inner;
@@ -45,7 +45,7 @@ impl Traffic {
             }
             pool.release_refs([block]);
             if let Some(disk) = of.disk.as_ref().filter(|_| tier == Tier::Disk && !purged) {
-                give_up_slot(&mut self.out, of, disk.take_this(block));
+                give_up_slot(&mut self.effects, of, disk.take_this(block));
             }
         }
     }
@@ -55,7 +55,7 @@ impl Traffic {
         !self.forgotten.is_empty() && self.forgotten.contains(&(group, hash))
     }
 
-    /// A flight of a name has ended.
+    /// A transfer of a name has ended.
     pub(crate) fn forget_again(&mut self, inner: &Inner, group: GroupId, hash: SequenceHash) {
         if self.is_forgotten(group, hash) {
             self.forgotten.remove(&(group, hash));

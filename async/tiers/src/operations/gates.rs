@@ -19,7 +19,7 @@ impl Traffic {
             for waiter in open.drain(..) {
                 match waiter {
                     Waiter::Copy(copy) => self.let_through(inner, copy),
-                    Waiter::Flight(flight) => self.go_on(inner, flight),
+                    Waiter::Transfer(transfer) => self.go_on(inner, transfer),
                     Waiter::Marked(marked) => self.written(inner, marked),
                 }
             }
@@ -52,7 +52,7 @@ impl Traffic {
             return self.watch_gates(inner, inner.rules.offload_deadline);
         }
         match self.copy_down(inner, group, Cargo { source, name, class, request, steps }) {
-            Some(flight) => asked.iter().for_each(|asked| self.downs[flight].asked_by(*asked)),
+            Some(transfer) => asked.iter().for_each(|asked| self.downs[transfer].asked_by(*asked)),
             None => {
                 let of = inner.group(group);
                 let why = self.why_refused(Path::DeviceToHost, class);
@@ -61,7 +61,7 @@ impl Traffic {
                 let Some(asked) = asked else { return };
                 match self.downs.find((group, name.hash)) {
                     // Somebody else has asked for it, too.
-                    Some(flight) => self.downs[flight].asked_by(asked),
+                    Some(transfer) => self.downs[transfer].asked_by(asked),
                     None if !wanted => self.offload_there(asked),
                     None => self.offload_refused(inner, asked, why),
                 }
@@ -84,7 +84,7 @@ impl Traffic {
     fn refuse_gated(&mut self, inner: &Inner, waiter: Waiter, why: Refusal) {
         let GatedCopy { group, block, asked, .. } = match waiter {
             Waiter::Copy(copy) => copy,
-            Waiter::Flight(_) => return,
+            Waiter::Transfer(_) => return,
             Waiter::Marked(marked) => return self.never_written(inner, marked, Cause::Cancelled),
         };
         let_go(&inner.group(group).device, Have::Held(block), inner.now());
@@ -133,7 +133,7 @@ impl Traffic {
                         self.offload_answered(asked, Err(Cause::Deadline));
                     }
                 }
-                Waiter::Flight(flight) => self.late_for_layer(inner, flight),
+                Waiter::Transfer(transfer) => self.late_for_layer(inner, transfer),
                 Waiter::Marked(marked) => self.never_written(inner, marked, Cause::Deadline),
             }
         }
@@ -143,7 +143,7 @@ impl Traffic {
         }
     }
 
-    /// Nothing waits for a gate any more: copies are refused, and whoever closes ends the flights.
+    /// Nothing waits for a gate any more: copies are refused, and whoever closes ends the transfers.
     pub(crate) fn drop_gated(&mut self, inner: &Inner) {
         while let Some(waiter) = self.iterations.pop() {
             self.refuse_gated(inner, waiter, Refusal::Closed);

@@ -16,11 +16,11 @@ impl Traffic {
         if self.refuses() || !self.groups[group].queue.is_empty() || pool.available() < count {
             return None;
         }
-        let mut got = Vec::with_capacity(count);
-        if self.gather(inner, group, count, false, &mut got) {
-            return Some(got);
+        let mut gathered = Vec::with_capacity(count);
+        if self.gather(inner, group, count, false, &mut gathered) {
+            return Some(gathered);
         }
-        pool.give_back_ids(got);
+        pool.give_back_ids(gathered);
         None
     }
 
@@ -32,14 +32,14 @@ impl Traffic {
         group: GroupId,
         need: usize,
         waits: bool,
-        got: &mut Vec<BlockId>,
+        gathered: &mut Vec<BlockId>,
     ) -> bool {
         let class = if waits { Class::Urgent } else { Class::Offload };
         let pool = &inner.group(group).device.pool;
-        while got.len() < need {
-            let missing = need - got.len();
+        while gathered.len() < need {
+            let missing = need - gathered.len();
             let free = pool.free().min(missing);
-            if free > 0 && pool.allocate_free_ids(free, got).is_ok() {
+            if free > 0 && pool.allocate_free_ids(free, gathered).is_ok() {
                 continue;
             }
             // Those that leave already are somebody's who waits no more, or of the last look, and count. But a device may be slow, or have stopped: what
@@ -53,16 +53,16 @@ impl Traffic {
                 return false;
             }
             let mut victims = self.scratch.lend_victims();
-            self.evict(inner, group, wanted, got.len() + draining.min(missing), &mut victims);
-            let (before, all) = (got.len(), got.len() + victims.len());
+            self.evict(inner, group, wanted, gathered.len() + draining.min(missing), &mut victims);
+            let (before, all) = (gathered.len(), gathered.len() + victims.len());
             for (block, hash) in victims.drain(..) {
                 let name = inner.group(group).device.name(block, hash);
                 if let Left::Free(block) = self.victim(inner, group, block, name, class) {
-                    got.push(block);
+                    gathered.push(block);
                 }
             }
             self.scratch.return_victims(victims);
-            if got.len() == before || waits && got.len() < all {
+            if gathered.len() == before || waits && gathered.len() < all {
                 return false;
             }
         }

@@ -17,7 +17,7 @@ impl Traffic {
                     // The memory is nobody's while what follows is decided.
                     drop(copy);
                     if kept {
-                        self.park(inner, token);
+                        self.quarantine_transfer(inner, token);
                     }
                     self.land_one(inner, token, path, layers, outcome);
                 }
@@ -86,17 +86,17 @@ impl Traffic {
         inner.watch.ended(path, started, now);
     }
 
-    /// A device has failed and keeps the memory of a flight: its blocks are nobody's from now on, here and there.
-    fn park(&mut self, inner: &Inner, token: Token) {
+    /// A device has failed and keeps the memory of a transfer: its blocks are nobody's from now on, here and there.
+    fn quarantine_transfer(&mut self, inner: &Inner, token: Token) {
         match TransferId::of(token) {
-            TransferId::Up(key) => self.park_up(inner, key),
-            TransferId::Down(key) => self.park_down(inner, key),
+            TransferId::Up(key) => self.quarantine_up(inner, key),
+            TransferId::Down(key) => self.quarantine_down(inner, key),
         }
     }
 
     /// A pause is over.
-    pub(crate) fn resume(&mut self, inner: &Inner, flight: TransferId, serial: u64) {
-        match flight {
+    pub(crate) fn resume(&mut self, inner: &Inner, transfer: TransferId, serial: u64) {
+        match transfer {
             TransferId::Up(key) => self.resume_up(inner, key, serial),
             TransferId::Down(key) => self.resume_down(inner, key, serial),
         }

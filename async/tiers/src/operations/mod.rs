@@ -16,11 +16,11 @@
 //! | `close.rs` | the end |
 //!
 //! Invariants, each shown by the simulation (`async/tests/simulation/`)
-//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the line + parked = capacity.
-//! - I2: what is in flight is held by its flight, both ends, until the mover has answered.
+//! - I1: conservation: of each pool, free + inactive + held by handles + in flights + gathered by the wait queue + parked = capacity.
+//! - I2: what is in flight is held by its transfer, both ends, until the mover has answered.
 //! - I3: nothing is registered before its bytes have arrived, and been verified where they can be; a failed transfer fails exactly the
 //!   requests that wait for it.
-//! - I4: whoever waits is answered: by the end of a flight, by a deadline, by shutdown, or by the end of the manager's runtime, which closes it.
+//! - I4: whoever waits is answered: by the end of a transfer, by a deadline, by shutdown, or by the end of the manager's runtime, which closes it.
 //! - I5: who allocates is served in order of arrival, wholly, of all groups that it asks for; but for who waits at its tenant's quota, who holds up
 //!   its own tenant only (`waiting_for_quota.rs`). What can never be served is refused at once.
 //! - I6: a hash is on its way up once, and on its way down once; in host and disk it is once. In the device it may be twice: where an engine

@@ -24,7 +24,7 @@ impl Traffic {
         whole: bool,
     ) -> OffloadingId {
         let of = inner.group(group);
-        let books = &of.device;
+        let tier_pool = &of.device;
         let key = self.offloadings.begin();
         if of.host.is_none() && of.disk.is_none() {
             inner.counts.refused(Refusal::Tier, blocks.len());
@@ -41,24 +41,24 @@ impl Traffic {
             whole || self.iterations.clock().passed(gate) && self.has_room(Path::DeviceToHost, class);
         for block in blocks {
             // Held, and purged: nobody is to have it any more.
-            let Some(held) = books.pool.upgrade(*block) else {
+            let Some(held) = tier_pool.pool.upgrade(*block) else {
                 inner.counts.refused(Refusal::Room, 1);
                 refused += 1;
                 continue;
             };
-            let name = books.name(held.id(), held.hash());
+            let name = tier_pool.name(held.id(), held.hash());
             let held = held.into_ref();
             if whole {
                 // What finds no room now does when it must go.
-                books.ages.second_use(held, inner.now());
+                tier_pool.ages.second_use(held, inner.now());
             }
             if self.join_down(key, group, name.hash, None) {
-                let_go(books, Have::Held(held), inner.now());
+                let_go(tier_pool, Have::Held(held), inner.now());
                 continue;
             }
-            if !self.wants_copy(of, group, name, books.class(held.id)) {
+            if !self.wants_copy(of, group, name, tier_pool.class(held.id)) {
                 there += 1;
-                let_go(books, Have::Held(held), inner.now());
+                let_go(tier_pool, Have::Held(held), inner.now());
                 continue;
             }
             self.offloadings.wait_for_one(key);
@@ -88,9 +88,9 @@ impl Traffic {
 
     /// One block, whether there is room in the queue or not: no more than the device has can come.
     fn offload_whole(&mut self, inner: &Inner, (group, key): (GroupId, OffloadingId), cargo: Cargo) {
-        let flight = if self.is_closed() { None } else { self.send_down(inner, group, cargo) };
-        match flight {
-            Some(flight) => self.downs[flight].asked_by(key),
+        let transfer = if self.is_closed() { None } else { self.send_down(inner, group, cargo) };
+        match transfer {
+            Some(transfer) => self.downs[transfer].asked_by(key),
             None => {
                 let_go(&inner.group(group).device, cargo.source, inner.now());
                 let why = if self.is_closed() { Refusal::Closed } else { Refusal::Room };
@@ -99,18 +99,18 @@ impl Traffic {
         }
     }
 
-    /// Calls a flight down back, if it has not begun to move; waits for it otherwise.
+    /// Calls a transfer down back, if it has not begun to move; waits for it otherwise.
     pub(crate) fn call_back(&mut self, inner: &Inner, key: OffloadingId, group: GroupId, hash: SequenceHash) {
-        let Some(flight) = self.downs.find((group, hash)) else { return };
-        let Some((at, source)) = self.downs.get(flight).map(|down| (down.at(), down.source())) else {
+        let Some(transfer) = self.downs.find((group, hash)) else { return };
+        let Some((at, source)) = self.downs.get(transfer).map(|down| (down.at(), down.source())) else {
             return;
         };
         if !matches!(source, Have::Owned(_)) && self.recall(at) {
-            self.groups[group].waiting_for_host.remove(flight);
-            return self.down_failed(inner, flight, Failure::of(Cause::Cancelled));
+            self.groups[group].waiting_for_host.remove(transfer);
+            return self.down_failed(inner, transfer, Failure::of(Cause::Cancelled));
         }
         // A request waits for it: with what is left of its way it waits for no iteration's budget.
-        self.promote_down(flight);
+        self.promote_down(transfer);
         self.join_down(key, group, hash, None);
     }
 
@@ -143,7 +143,7 @@ impl Traffic {
             let name = host.name(block.id, hash);
             self.offloadings.wait_for_one(key);
             match self.sink(inner, group, Cargo::new(source, name, Class::Offload)) {
-                Some(flight) => self.downs[flight].asked_by(key),
+                Some(transfer) => self.downs[transfer].asked_by(key),
                 None => {
                     let_go(host, source, inner.now());
                     self.offload_refused(inner, key, Refusal::Room);
@@ -161,8 +161,8 @@ impl Traffic {
         hash: SequenceHash,
         from: Option<Tier>,
     ) -> bool {
-        let flight = self.downs.find((group, hash));
-        let down = flight.and_then(|flight| self.downs.get_mut(flight));
+        let transfer = self.downs.find((group, hash));
+        let down = transfer.and_then(|transfer| self.downs.get_mut(transfer));
         let Some(down) = down.filter(|down| from.is_none_or(|from| down.from() == from)) else {
             return false;
         };
@@ -181,7 +181,7 @@ impl Traffic {
     /// The deadline has passed.
     pub(crate) fn late_offloading(&mut self, inner: &Inner, key: OffloadingId) {
         if let Some(waker) = self.offloadings.late(key) {
-            self.out.wake(waker);
+            self.effects.wake(waker);
             self.count_late(inner, key);
         }
     }
@@ -221,7 +221,7 @@ impl Traffic {
         }
     }
 
-    /// A flight that was asked for has ended.
+    /// A transfer that was asked for has ended.
     pub(crate) fn offload_answered(&mut self, key: OffloadingId, outcome: Result<(), Cause>) {
         self.offload_counted(key, |so_far| match outcome {
             Ok(()) => so_far.copied += 1,
@@ -234,7 +234,7 @@ impl Traffic {
 
     fn offload_counted(&mut self, key: OffloadingId, count: impl FnOnce(&mut Offloaded)) {
         if let Some((waker, due)) = self.offloadings.answered(key, count) {
-            self.out.wake(waker);
+            self.effects.wake(waker);
             self.not_due(due, Waits::Offloading(key));
         }
     }

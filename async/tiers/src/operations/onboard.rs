@@ -44,13 +44,13 @@ impl Traffic {
                 break;
             }
             match wanted {
-                Some(Some(flight)) => {
+                Some(Some(transfer)) => {
                     // Of one tenant: of more only where hashes are not salted.
-                    let tenant = self.ups[flight].tenant();
+                    let tenant = self.ups[transfer].tenant();
                     let same = |of: &&mut Want| (of.group(), of.tenant()) == (group, tenant);
-                    let added = wants.parts.iter_mut().rev().find(same).is_some_and(|of| of.add(flight));
+                    let added = wants.parts.iter_mut().rev().find(same).is_some_and(|of| of.add(transfer));
                     if !added {
-                        wants.parts.push(Want::of_transfer((group, tenant), flight, blocks));
+                        wants.parts.push(Want::of_transfer((group, tenant), transfer, blocks));
                     }
                 }
                 Some(None) => self.note_joined(key, wants),
@@ -77,7 +77,7 @@ impl Traffic {
         let Some(last) = of.progress().next_back() else { return true };
         let tenant = match last {
             Progress::Here(block) => owners.owner(block.id),
-            Progress::Coming(flight) => self.ups[flight].tenant(),
+            Progress::Coming(transfer) => self.ups[transfer].tenant(),
             Progress::Failed(_) => return true,
         };
         shares.has_room(owners, there, tenant)
@@ -85,17 +85,17 @@ impl Traffic {
 
     /// Notes which entry brings up the last block that an onboarding wants, if that waits for credits: it is to come first.
     fn note_joined(&self, key: OnboardingId, wants: &mut Wants) {
-        if self.held.is_empty() {
+        if self.waiting_for_quota.is_empty() {
             return;
         }
-        let Some(Progress::Coming(flight)) = self.onboardings[key].progress().next_back() else { return };
-        let entry = self.ups[flight].entry();
-        if self.held.has(entry) && !wants.joined.contains(&entry) {
+        let Some(Progress::Coming(transfer)) = self.onboardings[key].progress().next_back() else { return };
+        let entry = self.ups[transfer].entry();
+        if self.waiting_for_quota.has(entry) && !wants.joined.contains(&entry) {
             wants.joined.push(entry);
         }
     }
 
-    /// Wants a block: one that is there, a flight that is under way, or a new one, which is given. None: it is nowhere any more.
+    /// Wants a block: one that is there, a transfer that is under way, or a new one, which is given. None: it is nowhere any more.
     fn want(
         &mut self,
         inner: &Inner,
@@ -118,16 +118,16 @@ impl Traffic {
         };
         let index = self.onboardings[key].len() as u32;
         let link = Link { onboarding: key, index };
-        if let Some(flight) = self.ups.find((group, hash)) {
-            if self.is_purging(self.ups[flight].tenant()) {
+        if let Some(transfer) = self.ups.find((group, hash)) {
+            if self.is_purging(self.ups[transfer].tenant()) {
                 source.into_iter().for_each(|source| self.put_down(inner, group, source));
                 return None;
             }
-            self.promote(inner, flight, options.class);
-            if let (Some(step), Some(up)) = (options.layers, self.ups.get_mut(flight)) {
+            self.promote(inner, transfer, options.class);
+            if let (Some(step), Some(up)) = (options.layers, self.ups.get_mut(transfer)) {
                 up.refine(step.max(1));
             }
-            self.join(key, flight, layers);
+            self.join(key, transfer, layers);
             source.into_iter().for_each(|source| self.spend(link, source));
             return Some(None);
         }
@@ -164,10 +164,10 @@ impl Traffic {
         let step = options.layers.unwrap_or(layers).max(1);
         let (whose, serial) = ((options.class, options.request), self.serial());
         let up = Up::new((group, found.name), source, tenant, whose, step, serial);
-        let flight = self.ups.insert(up);
+        let transfer = self.ups.insert(up);
         inner.entered(1);
-        self.join(key, flight, layers);
-        Some(Some(flight))
+        self.join(key, transfer, layers);
+        Some(Some(transfer))
     }
 
     /// Whose a block is that comes up: its owner's below; one of nobody's is from now on of who asks for it.
@@ -187,19 +187,19 @@ impl Traffic {
         }
     }
 
-    /// Makes a flight more urgent, if it is less so.
-    pub(crate) fn promote(&mut self, inner: &Inner, flight: UpId, class: Class) {
-        let Some(up) = self.ups.get_mut(flight) else { return };
+    /// Makes a transfer more urgent, if it is less so.
+    pub(crate) fn promote(&mut self, inner: &Inner, transfer: UpId, class: Class) {
+        let Some(up) = self.ups.get_mut(transfer) else { return };
         if let Some(before) = up.promote(class) {
-            let (at, aside, group) = (up.at(), up.waits_for_queue(), up.group());
+            let (at, waits, group) = (up.at(), up.waits_for_queue(), up.group());
             // What hurries may have left it out as a guess.
             self.groups[group].queue.note_change();
-            self.guess_over(before, flight);
-            self.wait_no_more(flight);
+            self.guess_over(before, transfer);
+            self.wait_no_more(transfer);
             if let At::Queued(path, ticket) = at {
                 self.queues.promote(path, ticket, class);
-            } else if aside {
-                self.queue_or_aside(inner, flight);
+            } else if waits {
+                self.queue_or_wait(inner, transfer);
             }
         }
     }
@@ -215,8 +215,8 @@ impl Traffic {
         group: GroupId,
         hash: SequenceHash,
     ) -> Option<Place> {
-        let flight = self.downs.find((group, hash))?;
-        match self.turn_back(inner, flight)? {
+        let transfer = self.downs.find((group, hash))?;
+        match self.turn_back(inner, transfer)? {
             (Tier::Device, block) => Some(Place::Device(block)),
             (_, block) => Some(Place::Host(block)),
         }

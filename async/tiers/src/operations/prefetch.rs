@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants
-//! - I1: prefetching takes no block of the device while anybody is in line for one; what of it has not begun to move is dropped then.
+//! - I1: prefetching takes no block of the device while anybody is in the queue for one; what of it has not begun to move is dropped then.
 //! - I2: it waits for nothing: no free block, and no victim that is free at once, and it is put off.
 
 use crate::engine::inner::Inner;
@@ -60,14 +60,14 @@ impl Traffic {
     pub(crate) fn withdraw_hint(&mut self, inner: &Inner, number: u64) {
         self.guesses.withdraw(number);
         let of_hint = |key: &UpId| self.ups.get(*key).is_some_and(|up| up.request() == number);
-        let flights: Vec<UpId> = self.guesses.under_way().filter(of_hint).collect();
-        flights.into_iter().for_each(|key| self.recall_guess(inner, key));
+        let transfers: Vec<UpId> = self.guesses.under_way().filter(of_hint).collect();
+        transfers.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
     /// Drops what has not begun to move: others need the room (I1).
     pub(crate) fn drop_guesses(&mut self, inner: &Inner) {
-        let flights: Vec<UpId> = self.guesses.under_way().collect();
-        flights.into_iter().for_each(|key| self.recall_guess(inner, key));
+        let transfers: Vec<UpId> = self.guesses.under_way().collect();
+        transfers.into_iter().for_each(|key| self.recall_guess(inner, key));
     }
 
     pub(crate) fn recall_guess(&mut self, inner: &Inner, key: UpId) {
@@ -112,12 +112,12 @@ impl Traffic {
     }
 
     fn may_guess(&self, inner: &Inner) -> bool {
-        self.nobody_waits()
+        self.none_waits()
             && !self.refuses()
             && (self.guesses.under_way().len() as u32) < inner.rules.prefetch_blocks
     }
 
-    /// Begins a flight. False: there is no block for it now (I2). A block that is nowhere ends its hint: what is behind it is of no use.
+    /// Begins a transfer. False: there is no block for it now (I2). A block that is nowhere ends its hint: what is behind it is of no use.
     fn guess(&mut self, inner: &Inner, guess: Guess, may_evict: bool) -> bool {
         let Guess { group, tenant, hint: request, name } = guess;
         if self.ups.has((group, name.hash)) || self.downs.has((group, name.hash)) {
@@ -178,7 +178,7 @@ impl Traffic {
         }
     }
 
-    /// A flight of this class ends, or becomes somebody's.
+    /// A transfer of this class ends, or becomes somebody's.
     pub(crate) fn guess_over(&mut self, class: Class, key: UpId) {
         if class == Class::Prefetch {
             self.guesses.end(key);

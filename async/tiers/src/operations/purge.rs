@@ -26,7 +26,7 @@ impl Traffic {
                 continue;
             }
             // A slot's credit is given back when the purge ends.
-            self.park_piece(tenant, piece, false);
+            self.quarantine_piece(tenant, piece, false);
         }
         for piece in erased.free {
             match piece {
@@ -35,7 +35,7 @@ impl Traffic {
                 Piece::Staged(group, block) => self.groups[group].staging.give(block),
                 Piece::Disk(group, slot) => {
                     let of = inner.group(group);
-                    give_up_slot(&mut self.out, of, Some(slot));
+                    give_up_slot(&mut self.effects, of, Some(slot));
                 }
             }
         }
@@ -76,7 +76,7 @@ impl Traffic {
         }
     }
 
-    /// Calls back what has not begun to move. How many flights the tenant has.
+    /// Calls back what has not begun to move. How many transfers the tenant has.
     pub(crate) fn begin_purge(&mut self, inner: &Inner, tenant: TenantId, zero: bool) -> usize {
         self.purges.begin(tenant, zero);
         inner.tenants.purges.enter();
@@ -106,7 +106,7 @@ impl Traffic {
         in_flight
     }
 
-    /// Takes the slots of others' flights that have a block of the tenant's until they are written; the flights get others, or end.
+    /// Takes the slots of others' transfers that have a block of the tenant's until they are written; the transfers get others, or end.
     pub(crate) fn take_slots(&mut self, inner: &Inner, tenant: TenantId) {
         let has =
             |down: &Down| down.slot_was() == tenant && down.tenant() != tenant && down.unwritten().is_some();
@@ -123,7 +123,7 @@ impl Traffic {
         }
     }
 
-    /// A purge has taken a flight's slot, and there is no other: called off, which is no failure; but a victim, being another's, is lost.
+    /// A purge has taken a transfer's slot, and there is no other: called off, which is no failure; but a victim, being another's, is lost.
     pub(crate) fn without_slot(&mut self, inner: &Inner, key: DownId) {
         if let Some(down) = self.downs.get(key) {
             inner.counts.goes_no_further(down.source(), down.from());
@@ -131,7 +131,7 @@ impl Traffic {
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
     }
 
-    /// A slot that a flight has not written, with a block that was a tenant's: the purge's, if there is one, or free when that is forgotten.
+    /// A slot that a transfer has not written, with a block that was a tenant's: the purge's, if there is one, or free when that is forgotten.
     pub(crate) fn slot_left(&mut self, inner: &Inner, group: GroupId, slot: Option<BlockId>, was: TenantId) {
         let of = inner.group(group);
         match slot.filter(|_| self.is_purging(was)) {
@@ -139,7 +139,7 @@ impl Traffic {
                 of.disk_owners.hand_over(slot, TenantId::NOBODY);
                 self.hand_to_purge(was, Piece::Disk(group, slot));
             }
-            None => give_up_slot(&mut self.out, of, slot),
+            None => give_up_slot(&mut self.effects, of, slot),
         }
     }
 

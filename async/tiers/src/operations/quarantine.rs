@@ -4,7 +4,7 @@
 //! |---|---|
 //! | the device's block | owned by nobody; a block that had stayed registered (`down.rs`) is held, or leased, for ever, and found, unless its name is forgotten: its bytes are there |
 //! | the host's | owned by nobody; the source of a copy up is held for ever, and found |
-//! | of the disk, credits, a place in the line | nothing: no device reaches them |
+//! | of the disk, credits, a place in the wait queue | nothing: no device reaches them |
 //!
 //! I1. Nobody waits for a parked block: a purge withdraws what is registered of the tenant's, and counts it (`sweep.rs`); where all
 //!     of staging is parked, what needs some fails (`room.rs`, `up.rs`).
@@ -16,38 +16,38 @@ use kvstrata_core::TenantId;
 
 impl Traffic {
     /// A block is never used again.
-    pub(crate) fn park_piece(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
+    pub(crate) fn quarantine_piece(&mut self, tenant: TenantId, piece: Piece, registered: bool) {
         self.quarantine.keep(tenant, piece, registered);
     }
 
-    /// What a flight up has had.
-    pub(crate) fn park_ends_up(&mut self, inner: &Inner, up: &Up) {
+    /// What a transfer up has had.
+    pub(crate) fn quarantine_ends_of_up(&mut self, inner: &Inner, up: &Up) {
         let group = up.group();
         if let Some(device) = up.device() {
-            self.park_piece(up.tenant(), Piece::Device(group, device), false);
+            self.quarantine_piece(up.tenant(), Piece::Device(group, device), false);
         }
         match up.source() {
             Source::Host(block) => {
                 let owners = inner.group(group).owners(Tier::Host);
                 let tenant = owners.map_or(TenantId::NOBODY, |owners| owners.owner(block.id));
-                self.park_piece(tenant, Piece::Host(group, HostSlot::of(block.id)), true);
+                self.quarantine_piece(tenant, Piece::Host(group, HostSlot::of(block.id)), true);
                 // A purge need not wait for it any more.
                 owners.iter().for_each(|owners| owners.stir(block.id));
             }
             Source::Disk(_, staged) => {
                 self.put_down(inner, group, up.source());
                 if let Some(staged) = staged {
-                    self.park_piece(up.tenant(), Piece::Staged(group, staged), false);
+                    self.quarantine_piece(up.tenant(), Piece::Staged(group, staged), false);
                 }
             }
         }
     }
 
-    /// What a flight down from the device has had.
-    pub(crate) fn park_ends_down(&mut self, inner: &Inner, down: &Down) {
+    /// What a transfer down from the device has had.
+    pub(crate) fn quarantine_ends_of_down(&mut self, inner: &Inner, down: &Down) {
         let (group, tenant) = (down.group(), down.tenant());
         let registered = !down.is_victim();
-        self.park_piece(tenant, Piece::Device(group, down.source().id()), registered);
+        self.quarantine_piece(tenant, Piece::Device(group, down.source().id()), registered);
         if registered {
             inner.group(group).device.owners.stir(down.source().id());
         }
@@ -56,12 +56,12 @@ impl Traffic {
                 Some(_) => Piece::Host(group, host),
                 None => Piece::Staged(group, host),
             };
-            self.park_piece(tenant, piece, false);
+            self.quarantine_piece(tenant, piece, false);
         }
     }
 
     /// Whether a registered block is one.
-    pub(crate) fn is_parked(&self, piece: Piece) -> bool {
+    pub(crate) fn is_quarantined(&self, piece: Piece) -> bool {
         self.quarantine.has_registered(piece)
     }
 

@@ -1,7 +1,7 @@
 //! A tenant at its quota: its own blocks make room for its own, and whoever waits for that holds nobody up.
 //!
 //! ```text
-//!   allocate, onboard ──► a credit for each block? ── yes ──► the line, as everybody
+//!   allocate, onboard ──► a credit for each block? ── yes ──► the wait queue, as everybody
 //!                             │ no
 //!                             ▼
 //!                         held (`waiting_for_quota.rs`)       credits come back: a release lets its blocks be evicted, a handle is dropped, a purge
@@ -11,9 +11,9 @@
 //! none. To find them the order is looked through, under the lock, from where the tenant's last look has come: others' blocks are passed once,
 //! and not with each block that needs room; where that finds too few, once more from the oldest. In the device, where these are too
 //! few, copies by choice that wait themselves are called off, and then parents leave too that the policy keeps for held children's sake, as for
-//! the line. Who is held is looked for again
+//! the wait queue. Who is held is looked for again
 //! when the tenant's credits have changed, or one of its blocks was let go of, or it needs fewer, and not at each change of anybody's; copies are
-//! hurried for it then, and when flights have begun or come to blocks.
+//! hurried for it then, and when transfers have begun or come to blocks.
 //!
 //! Below, a copy of a tenant at its quota takes the place of its own next victim, or is not made. Where there was none it is not looked for again
 //! with each copy of a list, but when something of the tenant's has changed.
@@ -26,7 +26,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::engine::group_tiers::{Books, GroupTiers};
+use crate::engine::group_tiers::{GroupTiers, TierPool};
 use crate::engine::inner::Inner;
 use crate::state::{Down, DownId, GroupId, HostSlot, Left, OwnLooks, Piece, State, Traffic};
 use crate::tier::Tier;
@@ -79,7 +79,7 @@ fn next_own_victim(
     own
 }
 
-fn state_in_host(host: &Books, tenant: TenantId) -> State {
+fn state_in_host(host: &TierPool, tenant: TenantId) -> State {
     let [used, stirs, ended] = host.state_of(tenant);
     [used, stirs, ended, 0, 0]
 }
@@ -92,19 +92,19 @@ fn state_on_disk(pool: &BlockPool, owners: &Owners, tenant: TenantId) -> State {
 
 /// Adds, up to `wanted`, a tenant's blocks that nobody holds or copies, and that the policy keeps out of its order for their children's sake:
 /// the children are held, perhaps by who waits here. Lower classes first.
-fn add_parents(books: &Books, tenant: TenantId, wanted: usize, own: &mut Vec<BlockRef>) {
+fn add_parents(tier_pool: &TierPool, tenant: TenantId, wanted: usize, own: &mut Vec<BlockRef>) {
     let mut known: Vec<BlockId> = own.iter().map(|block| block.id).collect();
     known.sort_unstable();
-    let registered = books.owners.tagged(tenant).filter_map(|block| books.pool.registered(block));
+    let registered = tier_pool.owners.tagged(tenant).filter_map(|block| tier_pool.pool.registered(block));
     let may_leave =
-        |block: &BlockRef| books.pool.evictable(*block).is_some() && !books.pool.is_leased(*block);
+        |block: &BlockRef| tier_pool.pool.evictable(*block).is_some() && !tier_pool.pool.is_leased(*block);
     let unheld = registered.map(|(block, _)| block).filter(may_leave);
     let mut more = unheld.filter(|block| known.binary_search(&block.id).is_err());
     // Lower classes first: where there are some, all are looked at.
     let mut by_class = Vec::new();
-    if !books.are_of_one_class() {
+    if !tier_pool.are_of_one_class() {
         by_class.extend(more.by_ref());
-        by_class.sort_by_key(|block| books.class(block.id));
+        by_class.sort_by_key(|block| tier_pool.class(block.id));
     }
     own.extend(by_class.into_iter().chain(more).take(wanted - own.len()).collect::<Vec<_>>());
 }
@@ -118,25 +118,26 @@ impl Traffic {
         tenant: TenantId,
         need: usize,
     ) -> Option<Leaving> {
-        let books = &inner.group(group).device;
-        let limit = books.owners.limit(tenant).unwrap_or(usize::MAX);
-        let short = (books.owners.used(tenant) + need).saturating_sub(limit);
+        let tier_pool = &inner.group(group).device;
+        let limit = tier_pool.owners.limit(tenant).unwrap_or(usize::MAX);
+        let short = (tier_pool.owners.used(tenant) + need).saturating_sub(limit);
         if need > limit {
             return None;
         }
         if short == 0 {
             return Some(Leaving::default());
         }
-        let is_own = |block| books.owners.owner(block) == tenant;
+        let is_own = |block| tier_pool.owners.owner(block) == tenant;
         let looks = self.groups[group].own_looks.of(Tier::Device, tenant);
-        let mut blocks = own_victims(looks, &books.pool, |block| books.owners.owner(block), tenant, short);
+        let mut blocks =
+            own_victims(looks, &tier_pool.pool, |block| tier_pool.owners.owner(block), tenant, short);
         let kept = self.kept_by_choice(inner, group, short - blocks.len(), is_own);
         blocks.extend(kept.iter().map(|(_, block)| *block));
         let mut copies: Vec<DownId> = kept.iter().map(|(key, _)| *key).collect();
         copies.sort_unstable();
         let others = |key, down: &Down| down.tenant() == tenant && copies.binary_search(&key).is_err();
-        if blocks.len() < short && books.links() && !self.is_copying(inner, group, others) {
-            add_parents(books, tenant, short, &mut blocks);
+        if blocks.len() < short && tier_pool.links() && !self.is_copying(inner, group, others) {
+            add_parents(tier_pool, tenant, short, &mut blocks);
         }
         (blocks.len() == short).then_some(Leaving { blocks, copies })
     }
@@ -161,17 +162,17 @@ impl Traffic {
         need: usize,
         class: Class,
     ) -> bool {
-        let books = &inner.group(group).device;
+        let tier_pool = &inner.group(group).device;
         loop {
-            if books.owners.take(tenant, need) {
+            if tier_pool.owners.take(tenant, need) {
                 return true;
             }
             let Some(own) = self.own_that_leave(inner, group, tenant, need) else { return false };
             self.call_off(inner, group, &own.copies);
             for block in own.blocks {
                 // Used meanwhile: then it is found no more, and others are looked for.
-                let Ok(victim) = books.pool.evict_this(block) else { continue };
-                let name = books.name(victim.id(), victim.hash());
+                let Ok(victim) = tier_pool.pool.evict_this(block) else { continue };
+                let name = tier_pool.name(victim.id(), victim.hash());
                 let block = victim.into_mutable().into_id();
                 if let Left::Free(block) = self.victim(inner, group, block, name, class) {
                     self.freed(inner, group, block);
@@ -233,7 +234,7 @@ impl Traffic {
         }
     }
 
-    /// A slot for a flight that has none any more. False: there is none.
+    /// A slot for a transfer that has none any more. False: there is none.
     pub(crate) fn give_slot(&mut self, inner: &Inner, key: DownId, tenant: TenantId) -> bool {
         let Some(group) = self.downs.get(key).map(|down| down.group()) else { return false };
         let Some((slot, was)) = self.slot_of(inner.group(group), tenant) else { return false };

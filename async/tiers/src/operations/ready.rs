@@ -18,7 +18,7 @@
 //! - I3: a look goes on where the one before it has stopped, and begins anew at most once in two windows; between two iterations it is of twice
 //!   what is lacking, and a part.
 
-use crate::engine::group_tiers::{Books, books_of, is_below};
+use crate::engine::group_tiers::{TierPool, is_below, pool_of};
 use crate::engine::inner::Inner;
 use crate::state::{GroupId, LOOK, Looks, ReadyBlock, Traffic};
 use crate::tier::Tier;
@@ -44,9 +44,9 @@ enum How {
 }
 
 /// The hash of a block that nobody has used since it was found, nor holds.
-fn still(books: &Books, entry: ReadyBlock, now: u64) -> Option<SequenceHash> {
-    let hash = books.pool.evictable(entry.block)?;
-    (books.ages.used(entry.block.id, now) == entry.used).then_some(hash)
+fn still(tier_pool: &TierPool, entry: ReadyBlock, now: u64) -> Option<SequenceHash> {
+    let hash = tier_pool.pool.evictable(entry.block)?;
+    (tier_pool.ages.used(entry.block.id, now) == entry.used).then_some(hash)
 }
 
 impl Traffic {
@@ -55,7 +55,7 @@ impl Traffic {
         &mut self,
         inner: &Inner,
         (group, tier): (GroupId, Tier),
-        books: &Books,
+        tier_pool: &TierPool,
         window: usize,
     ) {
         let now = inner.now();
@@ -63,10 +63,10 @@ impl Traffic {
         ready.sweep(|entry| {
             // A copy may have been called off, or what it has made may be gone again.
             let is_ready = |hash| {
-                books.pool.is_leased(entry.block)
+                tier_pool.pool.is_leased(entry.block)
                     || self.leaves_free(inner, (group, tier), entry.block.id, hash)
             };
-            still(books, entry, now).is_some_and(is_ready)
+            still(tier_pool, entry, now).is_some_and(is_ready)
         });
         self.looks_of((group, tier)).ready = ready;
         let looks = self.looks_of((group, tier));
@@ -79,7 +79,7 @@ impl Traffic {
         while left >= PART && self.looks_of((group, tier)).ready.len() < window {
             let looks = self.looks_of((group, tier));
             let before = looks.seen;
-            books.pool.victims_behind(&mut looks.seen, PART, &mut next);
+            tier_pool.pool.victims_behind(&mut looks.seen, PART, &mut next);
             let shown = next.len();
             let mut is_wanted = true;
             for (block, hash) in next.drain(..) {
@@ -114,14 +114,14 @@ impl Traffic {
         if self.looks_of(of).ready.has(block) {
             return true;
         }
-        let books = books_of(inner.group(of.0), of.1);
-        let used = books.ages.used(block.id, now);
+        let tier_pool = pool_of(inner.group(of.0), of.1);
+        let used = tier_pool.ages.used(block.id, now);
         // What was copied once is not copied again and again, where the tier below soon lets go of it.
-        let again = books.ages.is_clean(block);
-        if !again && !self.one_ahead(inner, of, block, books.name(block.id, hash), Class::Offload) {
+        let again = tier_pool.ages.is_clean(block);
+        if !again && !self.one_ahead(inner, of, block, tier_pool.name(block.id, hash), Class::Offload) {
             return false;
         }
-        if books.pool.is_leased(block) || self.leaves_free(inner, of, block.id, hash) {
+        if tier_pool.pool.is_leased(block) || self.leaves_free(inner, of, block.id, hash) {
             self.looks_of(of).ready.push(block, used);
         }
         true
@@ -135,9 +135,9 @@ impl Traffic {
         wanted: usize,
         victims: &mut Vec<(BlockId, SequenceHash)>,
     ) -> usize {
-        let (books, now) = (books_of(inner.group(of.0), of.1), inner.now());
+        let (tier_pool, now) = (pool_of(inner.group(of.0), of.1), inner.now());
         let (mut taken, mut late) = (0, 0);
-        let highest = self.highest(books, of);
+        let highest = self.highest(tier_pool, of);
         while taken < wanted
             && late < LATE
             && let Some(entry) = self.looks_of(of).ready.get(late)
@@ -149,7 +149,7 @@ impl Traffic {
                 }
                 How::Higher => break,
                 How::Ready(hash) => {
-                    if let Ok(victim) = books.pool.evict_this(entry.block) {
+                    if let Ok(victim) = tier_pool.pool.evict_this(entry.block) {
                         victims.push((victim.into_mutable().into_id(), hash));
                         taken += 1;
                     }
@@ -163,9 +163,9 @@ impl Traffic {
 
     /// How many of those that are ready could be taken, of so many.
     pub(crate) fn count_ready(&mut self, inner: &Inner, of: (GroupId, Tier), most: usize) -> usize {
-        let (books, now) = (books_of(inner.group(of.0), of.1), inner.now());
+        let (tier_pool, now) = (pool_of(inner.group(of.0), of.1), inner.now());
         let (mut ready, mut late) = (0, 0);
-        let highest = self.highest(books, of);
+        let highest = self.highest(tier_pool, of);
         for entry in self.looks[of.0.index()][of.1 as usize].ready.iter() {
             match self.how(inner, of, entry, (now, late > 0, highest)) {
                 How::Ready(_) => ready += 1,
@@ -188,12 +188,12 @@ impl Traffic {
         entry: ReadyBlock,
         (now, behind_late, highest): (u64, bool, Option<Priority>),
     ) -> How {
-        let books = books_of(inner.group(of.0), of.1);
-        let Some(hash) = still(books, entry, now) else { return How::Gone };
-        let is_parent = || books.pool.has_children(entry.block);
-        if highest.is_some_and(|highest| books.class(entry.block.id) > highest) {
+        let tier_pool = pool_of(inner.group(of.0), of.1);
+        let Some(hash) = still(tier_pool, entry, now) else { return How::Gone };
+        let is_parent = || tier_pool.pool.has_children(entry.block);
+        if highest.is_some_and(|highest| tier_pool.class(entry.block.id) > highest) {
             How::Higher
-        } else if books.pool.is_leased(entry.block) || behind_late && is_parent() {
+        } else if tier_pool.pool.is_leased(entry.block) || behind_late && is_parent() {
             How::Late
         } else if !is_parent() && self.leaves_free(inner, of, entry.block.id, hash) {
             How::Ready(hash)
@@ -203,12 +203,12 @@ impl Traffic {
     }
 
     /// The class of the policy's next victim, where there are several.
-    fn highest(&mut self, books: &Books, of: (GroupId, Tier)) -> Option<Priority> {
-        if books.are_of_one_class() || self.looks_of(of).ready.is_empty() {
+    fn highest(&mut self, tier_pool: &TierPool, of: (GroupId, Tier)) -> Option<Priority> {
+        if tier_pool.are_of_one_class() || self.looks_of(of).ready.is_empty() {
             return None;
         }
-        let next = self.scratch.next_victim(&books.pool);
-        next.map(|(block, _)| books.class(block.id))
+        let next = self.scratch.next_victim(&tier_pool.pool);
+        next.map(|(block, _)| tier_pool.class(block.id))
     }
 
     fn looks_of(&mut self, (group, tier): (GroupId, Tier)) -> &mut Looks {

@@ -1,7 +1,7 @@
-//! Room below: blocks of host memory for flights down, and slots of the disk.
+//! Room below: blocks of host memory for transfers down, and slots of the disk.
 //!
 //! ```text
-//!   a flight down ─► free one ─► victim that the disk has, or does not want ─► victim on its way to the disk ─► none
+//!   a transfer down ─► free one ─► victim that the disk has, or does not want ─► victim on its way to the disk ─► none
 //!                    now         now                                           soon                             never: dropped
 //! ```
 //!
@@ -64,7 +64,7 @@ impl Traffic {
         }
     }
 
-    /// A block of host memory for a flight down.
+    /// A block of host memory for a transfer down.
     pub(crate) fn host_slot(&mut self, inner: &Inner, group: GroupId, source: Have, class: Class) -> Slot {
         let of = inner.group(group);
         let victim = matches!(source, Have::Owned(_));
@@ -155,7 +155,7 @@ impl Traffic {
     /// A block of host memory is free: the first victim's that waits for one. What is left is given out when it is seen who needs it.
     pub(crate) fn freed_host(&mut self, inner: &Inner, group: GroupId, block: HostSlot) {
         match (self.pop_victim(group), &inner.group(group).host) {
-            (Some(key), _) => self.take_off(inner, key, block),
+            (Some(key), _) => self.give_host(inner, key, block),
             (None, Some(host)) => _ = host.pool.give_back_ids([block.block()]),
             (None, None) => self.groups[group].staging.give(block),
         }

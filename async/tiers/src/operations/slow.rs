@@ -15,7 +15,7 @@
 //! Reads have a path of their own, and go on.
 //!
 //! Invariants
-//! - I1: who waits in line for longer than the patience lets it waits for no write: a victim of the device
+//! - I1: who waits in the queue for longer than the patience lets it waits for no write: a victim of the device
 //!   gets a host block that is free, or a dropped victim's, or one on its way to the host; or it is dropped
 //!   itself.
 //! - I2: while requests do not wait, no more than a part ([`SHARE`]) of the tier's blocks are on their way
@@ -79,7 +79,7 @@ impl Traffic {
     }
 
     /// A request has all its blocks.
-    pub(crate) fn served_in_line(&mut self, inner: &Inner, group: GroupId, came: Came) {
+    pub(crate) fn served_in_queue(&mut self, inner: &Inner, group: GroupId, came: Came) {
         let Some(path) = slow_path(inner.group(group)) else { return };
         let (now, at_once) = (self.moment(inner), inner.watch.at_once(group));
         let copying = self.copied(now).saturating_sub(came.copying);
@@ -96,7 +96,7 @@ impl Traffic {
         below.keeps_up_with(above, inner.rules.keeps_up, now)
     }
 
-    /// Whether who waits in line may wait for writes to the tier below (I1).
+    /// Whether who waits in the queue may wait for writes to the tier below (I1).
     pub(crate) fn may_wait_below(&mut self, inner: &Inner, group: GroupId) -> bool {
         let Some(path) = slow_path(inner.group(group)) else { return true };
         if self.is_slow(inner, path) {
@@ -322,7 +322,7 @@ impl Traffic {
         inner.counts.notices.raise_anew(Notice::Recovered, About::default());
     }
 
-    /// Notes since when the line waits for writes below, and has an alarm for it (I4).
+    /// Notes since when the wait queue waits for writes below, and has an alarm for it (I4).
     pub(crate) fn note_below(&mut self, inner: &Inner, group: GroupId) {
         let of = inner.group(group);
         if slow_path(of).is_none() {

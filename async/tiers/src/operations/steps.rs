@@ -5,7 +5,7 @@
 //!                          ▼               ▼       ▼
 //!   copies                 0 1 2 3         4 5 6 7  8 9   one for each step; what is open when one has landed goes in one
 //!
-//!   Wants ──► Queued ──► Moving ─┬─ all layers are down: as any flight
+//!   Wants ──► Queued ──► Moving ─┬─ all layers are down: as any transfer
 //!                ▲               ├─ the next step is open ─────► Queued
 //!                │               └─ it is not ────► Gated ─┬─ the engine goes on ─────► Queued
 //!                │                                         ├─ it does not: late, by `deadline.offload`
@@ -15,7 +15,7 @@
 //! By layers goes what is gated at a layer that is not the last, in a model of one group: there the clock's layers are the block's. Anything
 //! else is copied whole, when the last layer is done.
 //!
-//! A flight that is Gated moves nothing, and goes on when the engine says so, or never. So nobody else's need waits for the host memory
+//! A transfer that is Gated moves nothing, and goes on when the engine says so, or never. So nobody else's need waits for the host memory
 //! that it has: a block of the host tier is not counted among those that come back (`landing`), and staging is given up to victims and urgent reads. Its device
 //! block is held, as that of any copy that waits for a gate: who waits for that waits for the engine, and no longer than until the first of both
 //! deadlines.
@@ -23,13 +23,13 @@
 //! Invariants
 //! - I1: no layer is copied before the clock has passed the last one of its step.
 //! - I2: who is Gated is in `gated`, once, until it goes on or ends: whatever ends it takes it out there.
-//! - I3: a flight gives its staging up once at most: from then on it goes whole.
+//! - I3: a transfer gives its staging up once at most: from then on it goes whole.
 
 use crate::engine::group_tiers::GroupTiers;
 use crate::engine::inner::Inner;
 use crate::engine::notices::About;
 use crate::scheduler::Gate;
-use crate::state::{Down, DownId, GatedFlight, GroupId, HostSlot, Steps, Traffic, TransferId, Waiter};
+use crate::state::{Down, DownId, GatedTransfer, GroupId, HostSlot, Steps, Traffic, TransferId, Waiter};
 use crate::transfer::{Cause, Failure, Path};
 
 impl Traffic {
@@ -47,7 +47,7 @@ impl Traffic {
         }
     }
 
-    /// Takes down what it can of a flight that has its host block: a copy, or else it waits for the next step.
+    /// Takes down what it can of a transfer that has its host block: a copy, or else it waits for the next step.
     pub(crate) fn queue_layers(&mut self, inner: &Inner, key: DownId) {
         let Some(down) = self.downs.get_mut(key) else { return };
         let group = inner.group(down.group());
@@ -73,46 +73,46 @@ impl Traffic {
         }
         let down = &self.downs[key];
         self.groups[down.group()].on_their_way.landing_over();
-        self.gate_flight(inner, key, gate);
+        self.gate_transfer(inner, key, gate);
     }
 
-    fn gate_flight(&mut self, inner: &Inner, key: DownId, gate: Gate) {
+    fn gate_transfer(&mut self, inner: &Inner, key: DownId, gate: Gate) {
         let down = &mut self.downs[key];
-        let flight = GatedFlight { key, serial: down.serial(), since: inner.elapsed() };
-        down.is_held_by_gate(self.iterations.hold_beyond(gate, Waiter::Flight(flight)));
+        let transfer = GatedTransfer { key, serial: down.serial(), since: inner.elapsed() };
+        down.is_held_by_gate(self.iterations.hold_beyond(gate, Waiter::Transfer(transfer)));
         self.watch_gates(inner, inner.rules.offload_deadline);
     }
 
-    /// The flight, if it still is the one that waits.
-    fn gated_flight(&mut self, GatedFlight { key, serial, .. }: GatedFlight) -> Option<&mut Down> {
+    /// The transfer, if it still is the one that waits.
+    fn gated_transfer(&mut self, GatedTransfer { key, serial, .. }: GatedTransfer) -> Option<&mut Down> {
         let waits = |down: &&mut Down| down.serial() == serial && down.is_gated();
         self.downs.get_mut(key).filter(waits)
     }
 
     /// The engine has not gone on for too long.
-    pub(crate) fn late_for_layer(&mut self, inner: &Inner, flight: GatedFlight) {
-        if self.gated_flight(flight).is_some() {
-            self.down_failed(inner, flight.key, Failure::of(Cause::Deadline));
+    pub(crate) fn late_for_layer(&mut self, inner: &Inner, transfer: GatedTransfer) {
+        if self.gated_transfer(transfer).is_some() {
+            self.down_failed(inner, transfer.key, Failure::of(Cause::Deadline));
         }
     }
 
-    /// A flight whose gate has opened goes on.
-    pub(crate) fn go_on(&mut self, inner: &Inner, flight: GatedFlight) {
-        let key = flight.key;
-        let Some(down) = self.gated_flight(flight) else { return };
+    /// A transfer whose gate has opened goes on.
+    pub(crate) fn go_on(&mut self, inner: &Inner, transfer: GatedTransfer) {
+        let key = transfer.key;
+        let Some(down) = self.gated_transfer(transfer) else { return };
         let (group, has_host) = (down.group(), down.host().is_some());
         // Where it has given up its staging, it waits for some as it did before it had any.
         down.wants_host();
         self.groups[group].queue.note_change();
         if !has_host {
             self.wanted(inner, TransferId::Down(key));
-            return self.ground(group, key);
+            return self.wait_for_host(group, key);
         }
         self.groups[group].on_their_way.landing_begun();
         self.queue_layers(inner, key);
     }
 
-    /// Somebody needs staging: a flight that waits for the engine gives its own up, and comes whole when the last layer is done (I3).
+    /// Somebody needs staging: a transfer that waits for the engine gives its own up, and comes whole when the last layer is done (I3).
     /// Whether there is one.
     pub(crate) fn reclaim_staging(&mut self, inner: &Inner, group: GroupId) -> bool {
         if self.iterations.none_waits() {
@@ -121,11 +121,11 @@ impl Traffic {
         let gated = |staged: HostSlot, down: &Down| {
             (down.group(), down.host()) == (group, Some(staged)) && down.is_gated()
         };
-        let of_flight = |(staged, flight): (HostSlot, TransferId)| match flight {
+        let of_transfer = |(staged, transfer): (HostSlot, TransferId)| match transfer {
             TransferId::Down(key) => self.downs.get(key).filter(|down| gated(staged, down)).map(|_| key),
             TransferId::Up(_) => None,
         };
-        let found = self.groups[group].staging.holders().find_map(of_flight);
+        let found = self.groups[group].staging.holders().find_map(of_transfer);
         let Some(key) = found else { return false };
         let down = &mut self.downs[key];
         let (at, (host, steps)) = (down.at(), down.starts_over());
@@ -133,7 +133,7 @@ impl Traffic {
         self.recall(at);
         let iteration = steps.map_or(0, |steps| steps.iteration());
         let gate = self.iterations.clock().of_all_layers(Gate::Layer { iteration, layer: 0 });
-        self.gate_flight(inner, key, gate);
+        self.gate_transfer(inner, key, gate);
         true
     }
 }

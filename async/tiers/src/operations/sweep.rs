@@ -12,7 +12,7 @@
 //!
 //! Invariants
 //! - I1: a block that was found is not free before the purge has it: the purge's reference keeps it (`core/src/pool/withdraw.rs`, I1 and I2).
-//! - I2: who lets go of a block that a request or a flight has held stirs, and then tells; the count is read before the look. So the look that
+//! - I2: who lets go of a block that a request or a transfer has held stirs, and then tells; the count is read before the look. So the look that
 //!   follows the last release is at all that are held. Who holds one for a moment and tells nobody, as a lookup of another hash may that passes by, is
 //!   found out by the looks in turn, after a bounded number of changes.
 
@@ -104,7 +104,7 @@ impl Traffic {
                 .iter()
                 .any(|tier| of.owners(*tier).is_some_and(|of| of.used(tenant) > 0))
         };
-        if inner.groups.iter().any(credits) || self.flies(tenant) {
+        if inner.groups.iter().any(credits) || self.has_transfers(tenant) {
             return (pieces, false);
         }
         if !scan {
@@ -124,8 +124,8 @@ impl Traffic {
         (pieces, true)
     }
 
-    /// Whether it has a flight, or another's is about to end what a slot holds of its.
-    fn flies(&self, tenant: TenantId) -> bool {
+    /// Whether it has a transfer, or another's is about to end what a slot holds of its.
+    fn has_transfers(&self, tenant: TenantId) -> bool {
         self.ups.iter().any(|(_, up)| up.tenant() == tenant)
             || self.downs.iter().any(|(_, down)| down.tenant() == tenant || down.slot_was() == tenant)
     }
@@ -174,7 +174,7 @@ impl Traffic {
         for place in places {
             let (group, tier, block) = place;
             let (of, Some(held)) = (inner.group(group), work.held.get(&place).copied()) else { continue };
-            if self.is_parked(piece(group, tier, block)) {
+            if self.is_quarantined(piece(group, tier, block)) {
                 // Its registration will not end, nor its references.
                 if let Some(owners) = of.owners(tier) {
                     owners.note(block, TenantId::NOBODY);

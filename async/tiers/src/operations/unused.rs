@@ -36,12 +36,12 @@ impl Inner {
 }
 
 impl Traffic {
-    /// Whom transfers, places in line, hints, purges and parked blocks are of.
+    /// Whom transfers, places in the queue, hints, purges and parked blocks are of.
     fn tenants(&self) -> HashSet<TenantId> {
         let mut all: HashSet<TenantId> = self.ups.iter().map(|(_, up)| up.tenant()).collect();
         all.extend(self.downs.iter().flat_map(|(_, down)| [down.tenant(), down.slot_was()]));
         all.extend(self.groups.iter().flat_map(|of| of.queue.iter()).map(Entry::tenant));
-        all.extend(self.held.tenants());
+        all.extend(self.waiting_for_quota.tenants());
         all.extend(self.guesses.tenants());
         all.extend(self.purges.tenants());
         all.extend(self.quarantine.tenants());

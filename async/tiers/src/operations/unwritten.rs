@@ -21,7 +21,7 @@
 //! - I3: what is registered behind a marked block is marked for the same pass at least. It is computed from that block: with a block that is
 //!   withdrawn, or put off to a later pass than theirs, go those that are registered behind it.
 //! - I4: nothing of a block that is marked is registered below (I2, and I3 of `down.rs`). So of one that is given up nothing comes to be there: its
-//!   flight is called back, or nobody knows of it any more and it ends when it lands; and the same hash may be registered anew at once.
+//!   transfer is called back, or nobody knows of it any more and it ends when it lands; and the same hash may be registered anew at once.
 
 use crate::engine::inner::Inner;
 use crate::engine::rules::WriteMode;
@@ -135,7 +135,7 @@ impl Traffic {
     ) {
         let lists = self.iterations.waiters().filter_map(|waiter| match waiter {
             Waiter::Marked(list) if list.group == group && !list.withdrawn => Some(list),
-            Waiter::Marked(_) | Waiter::Flight(_) | Waiter::Copy(_) => None,
+            Waiter::Marked(_) | Waiter::Transfer(_) | Waiter::Copy(_) => None,
         });
         let behind_another = |list: &Marked| {
             let iteration = list.iteration;
@@ -185,7 +185,7 @@ impl Traffic {
             Waiter::Copy(copy) => {
                 copy.group == group && blocks.binary_search_by_key(&copy.block.id, |block| block.id).is_ok()
             }
-            Waiter::Flight(_) | Waiter::Marked(_) => false,
+            Waiter::Transfer(_) | Waiter::Marked(_) => false,
         };
         let mut ended = self.iterations.take_if(of_these);
         for waiter in ended.drain(..) {
@@ -202,14 +202,14 @@ impl Traffic {
         if self.unwritten.is_empty() {
             return;
         }
-        let books = &inner.group(group).device;
+        let tier_pool = &inner.group(group).device;
         let mut gone = Vec::new();
         for hash in hashes {
-            let Some(there) = books.pool.find(*hash).map(ImmutableBlock::into_ref) else { continue };
+            let Some(there) = tier_pool.pool.find(*hash).map(ImmutableBlock::into_ref) else { continue };
             if self.withdraw(inner, group, there, Cause::Cancelled) {
                 gone.push(there);
             }
-            books.release(there, inner.now());
+            tier_pool.release(there, inner.now());
         }
         if gone.is_empty() {
             return;
@@ -219,7 +219,7 @@ impl Traffic {
         self.end_copies_of(inner, group, &mut gone);
     }
 
-    /// Takes a marked block that the caller holds out of the books, and ends its way down (I4). Whether it was marked.
+    /// Takes a marked block that the caller holds out of the pool, and ends its way down (I4). Whether it was marked.
     fn withdraw(&mut self, inner: &Inner, group: GroupId, block: BlockRef, why: Cause) -> bool {
         if !self.unwritten.remove(group, block.id) {
             return false;
@@ -256,6 +256,6 @@ impl Traffic {
 
 /// The last one first, as any request.
 fn release(inner: &Inner, group: GroupId, blocks: &[MarkedBlock]) {
-    let (books, now) = (&inner.group(group).device, inner.now());
-    blocks.iter().rev().for_each(|of| books.release(of.block, now));
+    let (tier_pool, now) = (&inner.group(group).device, inner.now());
+    blocks.iter().rev().for_each(|of| tier_pool.release(of.block, now));
 }

@@ -1,4 +1,4 @@
-//! Flights up: one block on its way to the device, whoever waits for it.
+//! Transfers up: one block on its way to the device, whoever waits for it.
 //!
 //! ```text
 //!   Wants ──► Queued(host → device) ──► Moving ─► … a range of layers after the other … ─► registered, and every waiter holds it
@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Invariants
-//! - I1: a hash has one flight up at most in a group; whoever wants it joins.
-//! - I2: from `Queued` on a flight owns its device block, and holds its source, until it ends. What is `Moving` ends with its landing only.
+//! - I1: a hash has one transfer up at most in a group; whoever wants it joins.
+//! - I2: from `Queued` on a transfer owns its device block, and holds its source, until it ends. What is `Moving` ends with its landing only.
 //! - I3: a block is registered when all of its layers have landed, and never otherwise.
-//! - I4: a flight that nobody waits for any more, and that is no guess, ends at once, unless it is `Moving`: then when that has landed,
+//! - I4: a transfer that nobody waits for any more, and that is no guess, ends at once, unless it is `Moving`: then when that has landed,
 //!   registered if nothing of it is left to come.
 //! - I5: where the policy knows parents, a block that somebody waits for is registered behind its parent, if that has begun before, is as urgent,
 //!   has its device block, and is waited for by each of them too: then it ends, whatever this one does, which is `Behind` until then, or until nobody
@@ -26,13 +26,13 @@ use kvstrata_ffi::disk::Urgency;
 use std::sync::Arc;
 
 impl Traffic {
-    /// The flight has its device block: it can go.
+    /// The transfer has its device block: it can go.
     pub(crate) fn depart(&mut self, inner: &Inner, key: UpId, device: BlockId) {
         let Some(up) = self.ups.get_mut(key) else { return };
         up.has_device(device);
         self.groups[up.group()].queue.note_change();
         self.wanted(inner, TransferId::Up(key));
-        self.queue_or_aside(inner, key);
+        self.queue_or_wait(inner, key);
     }
 
     pub(crate) fn queue_up(&mut self, inner: &Inner, key: UpId) {
@@ -71,7 +71,7 @@ impl Traffic {
             self.note_staged(inner, of, staged, TransferId::Up(key));
             let landing = inner.landing().of_read(token);
             let read = DiskRead { token, slot, hash, urgency, buffer, landing };
-            return self.out.read(Arc::clone(disk), read, request);
+            return self.effects.read(Arc::clone(disk), read, request);
         }
         let (from, verify) = match up.source() {
             Source::Host(block) => (block.id.0, inner.rules.verify_host),
@@ -81,7 +81,7 @@ impl Traffic {
             (Ok(bytes), Some(device)) => {
                 let layers = up.layers(group.layers);
                 let copy = Copy::new(token, device, HostSide::Read(bytes), layers, verify);
-                self.out.copy(
+                self.effects.copy(
                     || self.scratch.copies(),
                     group.mover.blocks_at_once(),
                     (up.group(), path),
@@ -153,8 +153,8 @@ impl Traffic {
         }
     }
 
-    /// The flight's blocks are never used again, whatever comes; the failure that lands ends it.
-    pub(crate) fn park_up(&mut self, inner: &Inner, key: UpId) {
+    /// The transfer's blocks are never used again, whatever comes; the failure that lands ends it.
+    pub(crate) fn quarantine_up(&mut self, inner: &Inner, key: UpId) {
         if let Some(up) = self.ups.get_mut(key) {
             up.quarantine();
             inner.counts.parked(Path::HostToDevice, About::of(up.group(), up.tenant()));
@@ -172,7 +172,7 @@ impl Traffic {
         }
     }
 
-    /// The flight that this one is registered behind (I5).
+    /// The transfer that this one is registered behind (I5).
     fn parent_to_come(&self, inner: &Inner, key: UpId) -> Option<UpId> {
         let up = self.ups.get(key).filter(|up| up.first().is_some())?;
         let device = &inner.group(up.group()).device;
@@ -185,7 +185,7 @@ impl Traffic {
         (will_end && !device.pool.contains(parent) && is_theirs()).then_some(key)
     }
 
-    /// One more has come to wait for a flight. If it is behind its parent, whom that one has no use for, it is so no more (I5).
+    /// One more has come to wait for a transfer. If it is behind its parent, whom that one has no use for, it is so no more (I5).
     pub(crate) fn joined_behind(&mut self, link: Link, key: UpId) {
         let Some(up) = self.ups.get(key).filter(|up| up.waits_for_parent()) else { return };
         let parent = up.name().parent.and_then(|parent| self.ups.find((up.group(), parent)));
@@ -215,7 +215,7 @@ impl Traffic {
         }
     }
 
-    /// The flight is no more.
+    /// The transfer is no more.
     fn end_up(&mut self, key: UpId) -> Up {
         let up = self.ups.remove(key);
         self.waiting_for_parent.parent_ended(up.children());
@@ -270,7 +270,7 @@ impl Traffic {
     pub(crate) fn up_failed(&mut self, inner: &Inner, key: UpId, failure: Failure) {
         let Some(up) = self.ups.get_mut(key) else { return };
         if up.is_quarantined() {
-            return self.up_parked(inner, key, failure);
+            return self.up_quarantined(inner, key, failure);
         }
         // Called off: what has moved is counted where it lands, and what is late when it is.
         if !matches!(up.at(), At::Moving | At::Behind) && failure.cause != Cause::Deadline {
@@ -335,12 +335,12 @@ impl Traffic {
     }
 
     /// As [`up_failed`](Traffic::up_failed), and nothing is given back that the device may reach.
-    fn up_parked(&mut self, inner: &Inner, key: UpId, failure: Failure) {
+    fn up_quarantined(&mut self, inner: &Inner, key: UpId, failure: Failure) {
         let up = self.end_up(key);
         self.guess_over(up.class(), key);
         inner.left(1);
         inner.group(up.group()).device.owners.give(up.tenant(), usize::from(up.device().is_some()));
-        self.park_ends_up(inner, &up);
+        self.quarantine_ends_of_up(inner, &up);
         let mut next = up.first();
         while let Some(link) = next {
             next = self.came(inner, link, Err(failure.cause));
@@ -348,7 +348,7 @@ impl Traffic {
         self.forget_again(inner, up.group(), up.name().hash);
     }
 
-    /// Ends a flight that nobody waits for, if nothing of it is under way (I4).
+    /// Ends a transfer that nobody waits for, if nothing of it is under way (I4).
     pub(crate) fn drop_if_unwanted(&mut self, inner: &Inner, key: UpId) {
         let Some(up) = self.ups.get(key) else { return };
         if up.first().is_some() || up.class() == Class::Prefetch && !self.is_closed() {
@@ -364,7 +364,7 @@ impl Traffic {
             At::Wants if up.device().is_some() => {}
             At::Wants => {
                 let (group, entry) = (up.group(), up.entry());
-                self.leave_line(inner, group, entry, key);
+                self.leave_queue(inner, group, entry, key);
             }
             At::Pausing | At::Gated(_) => {}
         }

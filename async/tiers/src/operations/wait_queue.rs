@@ -25,10 +25,10 @@ use kvstrata_core::{BlockId, SequenceHash, TenantId};
 use std::time::Duration;
 
 impl Traffic {
-    /// Gets a request into the lines of all groups that it wants blocks of (I3: at most what each tier has); with a quota among its tenants, or
-    /// behind who is held, it is held before. Flights leave them by their onboarding's deadline, a caller by its own. Gives the number of the first
+    /// Gets a request into the queues of all groups that it wants blocks of (I3: at most what each tier has); with a quota among its tenants, or
+    /// behind who is held, it is held before. Transfers leave them by their onboarding's deadline, a caller by its own. Gives the number of the first
     /// entry; the others have the next ones.
-    pub(crate) fn enter_lines(&mut self, inner: &Inner, wants: Wants, due: Option<Duration>) -> u64 {
+    pub(crate) fn enter_queues(&mut self, inner: &Inner, wants: Wants, due: Option<Duration>) -> u64 {
         let Wants { parts, joined } = wants;
         if parts.is_empty() {
             return self.next_serial();
@@ -48,7 +48,7 @@ impl Traffic {
             let came = self.came_at(inner, group);
             let entry = Entry::new(want, (number, first), due, came);
             self.due(due, Waits::Place { group, number });
-            // Before the line is served: who releases from now on looks after it.
+            // Before the wait queue is served: who releases from now on looks after it.
             inner.waiting.enter();
             match unlimited {
                 true => self.groups[group].queue.push(entry),
@@ -56,69 +56,69 @@ impl Traffic {
             }
         }
         if !unlimited {
-            self.held.hold(entries, joined);
+            self.waiting_for_quota.hold(entries, joined);
         }
         first
     }
 
     /// A caller has given up.
-    pub(crate) fn quit_line(&mut self, inner: &Inner, group: GroupId, number: u64) {
-        if let Some(Whose::Caller(to)) = self.take_from_line(inner, group, number) {
-            self.out.dismiss(to);
+    pub(crate) fn quit_queue(&mut self, inner: &Inner, group: GroupId, number: u64) {
+        if let Some(Whose::Caller(to)) = self.take_from_queue(inner, group, number) {
+            self.effects.dismiss(to);
         }
     }
 
     /// A caller's deadline has passed.
-    pub(crate) fn late_in_line(&mut self, inner: &Inner, group: GroupId, number: u64) {
+    pub(crate) fn late_in_queue(&mut self, inner: &Inner, group: GroupId, number: u64) {
         let queue = &self.groups[group].queue;
-        // What the line has gathered is given back with the place in it.
+        // What the wait queue has gathered is given back with the place in it.
         let available = inner.group(group).device.pool.available() + queue.gathered();
-        let in_line = queue.position(number);
-        let ahead = in_line.unwrap_or_else(|| queue.len() + self.held.before(group, number));
+        let in_queue = queue.position(number);
+        let ahead = in_queue.unwrap_or_else(|| queue.len() + self.waiting_for_quota.before(group, number));
         let late = Late { ahead, available };
-        if let Some(Whose::Caller(to)) = self.take_from_line(inner, group, number) {
-            self.out.late(to, late);
+        if let Some(Whose::Caller(to)) = self.take_from_queue(inner, group, number) {
+            self.effects.late(to, late);
         }
     }
 
-    fn take_from_line(&mut self, inner: &Inner, group: GroupId, number: u64) -> Option<Whose> {
-        let in_line = self.groups[group].queue.remove(number);
-        let credited = in_line.is_some();
-        let entry = in_line.or_else(|| self.held.take(number))?;
-        Some(self.left_line(inner, group, entry, credited))
+    fn take_from_queue(&mut self, inner: &Inner, group: GroupId, number: u64) -> Option<Whose> {
+        let in_queue = self.groups[group].queue.remove(number);
+        let credited = in_queue.is_some();
+        let entry = in_queue.or_else(|| self.waiting_for_quota.take(number))?;
+        Some(self.left_queue(inner, group, entry, credited))
     }
 
     /// An entry is no more: its blocks and its credits are anybody's.
-    fn left_line(&mut self, inner: &Inner, group: GroupId, entry: Entry, credited: bool) -> Whose {
+    fn left_queue(&mut self, inner: &Inner, group: GroupId, entry: Entry, credited: bool) -> Whose {
         self.not_due(entry.due(), Waits::Place { group, number: entry.number() });
         inner.waiting.leave();
         inner.group(group).device.owners.give(entry.tenant(), if credited { entry.need() } else { 0 });
-        let (got, whose) = entry.end();
-        got.into_iter().for_each(|block| self.freed(inner, group, block));
+        let (gathered, whose) = entry.end();
+        gathered.into_iter().for_each(|block| self.freed(inner, group, block));
         whose
     }
 
-    /// A flight needs its block no more.
-    pub(crate) fn leave_line(&mut self, inner: &Inner, group: GroupId, number: u64, flight: UpId) {
+    /// A transfer needs its block no more.
+    pub(crate) fn leave_queue(&mut self, inner: &Inner, group: GroupId, number: u64, transfer: UpId) {
         let queue = &mut self.groups[group].queue;
-        let in_line = queue.position(number);
-        let credited = in_line.is_some();
-        let entry = match in_line {
+        let in_queue = queue.position(number);
+        let credited = in_queue.is_some();
+        let entry = match in_queue {
             Some(at) => queue.get_mut(at),
-            None => self.held.find(number),
+            None => self.waiting_for_quota.find(number),
         };
         let Some(entry) = entry else { return };
-        let fewer = entry.leave(flight);
+        let fewer = entry.leave(transfer);
         inner.group(group).device.owners.give(entry.tenant(), if credited { fewer } else { 0 });
         if entry.need() == 0 {
-            return self.quit_line(inner, group, number);
+            return self.quit_queue(inner, group, number);
         }
         entry.take_spare().into_iter().for_each(|block| self.freed(inner, group, block));
         // There may be credits for these.
-        self.held.look_again(number);
+        self.waiting_for_quota.look_again(number);
     }
 
-    /// A block of the device is free: it is the first's in line, or the pool's.
+    /// A block of the device is free: it is the first's in the queue, or the pool's.
     pub(crate) fn freed(&mut self, inner: &Inner, group: GroupId, block: BlockId) {
         match self.groups[group].queue.first_mut() {
             Some(entry) if entry.missing() > 0 => entry.gathered_mut().push(block),
@@ -126,8 +126,8 @@ impl Traffic {
         }
     }
 
-    /// Serves the line as far as there are blocks, and sends victims down for what is missing.
-    pub(crate) fn serve_line(&mut self, inner: &Inner, group: GroupId) {
+    /// Serves the wait queue as far as there are blocks, and sends victims down for what is missing.
+    pub(crate) fn serve_queue(&mut self, inner: &Inner, group: GroupId) {
         let pool = &inner.group(group).device.pool;
         loop {
             let Some(entry) = self.groups[group].queue.first_mut() else { return };
@@ -192,31 +192,31 @@ impl Traffic {
         given: usize,
         victims: &mut Vec<(BlockId, SequenceHash)>,
     ) -> usize {
-        let books = &inner.group(group).device;
+        let tier_pool = &inner.group(group).device;
         let ready = self.take_ready(inner, (group, Tier::Device), wanted, victims);
-        let evicted = ready + books.pool.evict_ids_behind(wanted - ready, given + ready, victims);
+        let evicted = ready + tier_pool.pool.evict_ids_behind(wanted - ready, given + ready, victims);
         if evicted > 0
-            || !books.links()
-            || books.pool.available() == 0
+            || !tier_pool.links()
+            || tier_pool.pool.available() == 0
             || self.is_copying(inner, group, |_, _| true)
         {
             return evicted;
         }
         #[cfg(test)]
         tests::WALKS.with(|walks| walks.set(walks.get() + 1));
-        let capacity = books.pool.capacity() as u32;
+        let capacity = tier_pool.pool.capacity() as u32;
         let (hand, mut taken) = (self.groups[group].queue.cursor(), 0);
         let order = (hand..capacity).chain(0..hand.min(capacity)).map(BlockId);
-        let unheld = |block| books.pool.registered(block).map(|(there, _)| there);
-        let mut kept = order.filter_map(unheld).filter(|block| books.pool.evictable(*block).is_some());
+        let unheld = |block| tier_pool.pool.registered(block).map(|(there, _)| there);
+        let mut kept = order.filter_map(unheld).filter(|block| tier_pool.pool.evictable(*block).is_some());
         // Lower classes first: where there are some, all are looked at.
         let mut by_class = Vec::new();
-        if !books.are_of_one_class() {
+        if !tier_pool.are_of_one_class() {
             by_class.extend(kept.by_ref());
-            by_class.sort_by_key(|block| books.class(block.id));
+            by_class.sort_by_key(|block| tier_pool.class(block.id));
         }
         for block in by_class.into_iter().chain(kept) {
-            let Ok(victim) = books.pool.evict_this(block) else { continue };
+            let Ok(victim) = tier_pool.pool.evict_this(block) else { continue };
             self.groups[group].queue.move_cursor_behind(block.id);
             let hash = victim.hash();
             victims.push((victim.into_mutable().into_id(), hash));
@@ -239,11 +239,11 @@ impl Traffic {
         tests::HURRIES.with(|hurries| hurries.set(hurries.get() + 1));
         let pool = &inner.group(group).device.pool;
         // A victim waits for host memory, and whatever has some is before it.
-        let grounded = !self.groups[group].waiting_for_host.is_empty();
+        let waiting = !self.groups[group].waiting_for_host.is_empty();
         let keeps = |down: &Down| match (down.from(), down.source()) {
-            _ if grounded && down.host().is_some() => true,
+            _ if waiting && down.host().is_some() => true,
             (_, Have::Owned(_)) | (Tier::Device, Have::Leased(_)) => true,
-            // The flight's reference, and the one that asks.
+            // The transfer's reference, and the one that asks.
             (Tier::Device, Have::Held(block)) => {
                 pool.upgrade(block).is_some_and(|held| held.references() <= 2)
             }
@@ -257,31 +257,31 @@ impl Traffic {
         let waits = |up: &Up| has(up) && matches!(up.class(), Class::Offload | Class::Background);
         let ups = self.ups.keys_of(waits);
         ups.into_iter().for_each(|key| self.promote(inner, key, Class::Urgent));
-        if grounded && inner.group(group).host.is_none() {
+        if waiting && inner.group(group).host.is_none() {
             self.press(inner, group);
         }
     }
 
-    /// The first in line has all its blocks.
+    /// The first in the queue has all its blocks.
     fn serve_first(&mut self, inner: &Inner, group: GroupId) {
         let Some(entry) = self.groups[group].queue.pop_first() else { return };
         inner.waiting.leave();
         self.not_due(entry.due(), Waits::Place { group, number: entry.number() });
-        self.served_in_line(inner, group, entry.came());
+        self.served_in_queue(inner, group, entry.came());
         let tenant = entry.tenant();
-        let (got, whose) = entry.end();
+        let (gathered, whose) = entry.end();
         match whose {
-            Whose::Caller(to) => self.out.grant(to, group, got, tenant),
+            Whose::Caller(to) => self.effects.grant(to, group, gathered, tenant),
             Whose::Transfers(transfers) => {
-                for (key, block) in transfers.into_iter().zip(got) {
+                for (key, block) in transfers.into_iter().zip(gathered) {
                     self.depart(inner, key, block);
                 }
             }
         }
     }
 
-    /// Everybody in line goes away with nothing.
-    pub(crate) fn dissolve_line(&mut self, inner: &Inner, group: GroupId) {
+    /// Everybody in the queue goes away with nothing.
+    pub(crate) fn dissolve_queue(&mut self, inner: &Inner, group: GroupId) {
         self.dismiss_if(inner, group, |_| true);
     }
 
@@ -293,12 +293,12 @@ impl Traffic {
     fn dismiss_if(&mut self, inner: &Inner, group: GroupId, whom: impl Fn(TenantId) -> bool) {
         // All of them before the blocks of any: what is given back is for who stays.
         let go = self.groups[group].queue.take_if(|entry| whom(entry.tenant()));
-        let held = self.held.take_if(|of, entry| of == group && whom(entry.tenant()));
+        let held = self.waiting_for_quota.take_if(|of, entry| of == group && whom(entry.tenant()));
         let held = held.into_iter().map(|entry| (entry, false));
         for (entry, credited) in go.into_iter().map(|entry| (entry, true)).chain(held) {
-            match self.left_line(inner, group, entry, credited) {
+            match self.left_queue(inner, group, entry, credited) {
                 // Told when the lock has been given back.
-                Whose::Caller(to) => self.out.dismiss(to),
+                Whose::Caller(to) => self.effects.dismiss(to),
                 Whose::Transfers(transfers) => {
                     for key in transfers {
                         self.up_failed(inner, key, Failure::of(Cause::Cancelled));

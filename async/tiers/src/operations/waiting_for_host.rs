@@ -1,4 +1,4 @@
-//! Flights down that wait for host memory, and who of them has it first.
+//! Transfers down that wait for host memory, and who of them has it first.
 //!
 //! ```text
 //!   host memory that is free ─► victims ─► the headroom ─► copies by choice        blocks of the host tier
@@ -11,10 +11,10 @@
 //! - I1: no copy by choice has host memory for which a victim waits, nor the last of the host tier's headroom, nor a block of staging for which
 //!   an urgent read waits.
 //! - I2: copies by choice that wait here count as waiting in their path's queue (`transfer.queue`): more are put off, or refused and counted so.
-//!   Beyond that are a list that has found room and goes whole, a preempted request's, victims that were turned back, and flights by layers
+//!   Beyond that are a list that has found room and goes whole, a preempted request's, victims that were turned back, and transfers by layers
 //!   whose next step has opened: no more than the device has blocks. Of the last ones, which wait for the engine and move nothing
 //!   meanwhile, none is counted before: others would be refused for their sake for a whole pass.
-//! - I3: whoever is here waits for flights that own all that they need, or for room in a queue of such: where there are none it is dropped.
+//! - I3: whoever is here waits for transfers that own all that they need, or for room in a queue of such: where there are none it is dropped.
 //! - I4: who waits for blocks of the device, or for its credits there, waits for no copy by choice that is here, unless somebody has asked for
 //!   that copy.
 //! - I5: a copy that nobody has asked for, and for which no host block is to be had, is put off; nothing is tried of its kind before more
@@ -28,15 +28,15 @@ use crate::transfer::{Cause, Class, Failure};
 use kvstrata_core::{BlockId, BlockRef};
 
 impl Traffic {
-    /// A flight down waits for host memory.
-    pub(crate) fn ground(&mut self, group: GroupId, key: DownId) {
+    /// A transfer down waits for host memory.
+    pub(crate) fn wait_for_host(&mut self, group: GroupId, key: DownId) {
         let Some(down) = self.downs.get(key) else { return };
-        let grounded = &mut self.groups[group].waiting_for_host;
+        let waiting = &mut self.groups[group].waiting_for_host;
         match down.source() {
             Have::Owned(_) => {
-                grounded.add_victim(key);
+                waiting.add_victim(key);
             }
-            Have::Held(_) | Have::Leased(_) => grounded.add_chosen(key, down.class()),
+            Have::Held(_) | Have::Leased(_) => waiting.add_chosen(key, down.class()),
         }
     }
 
@@ -49,7 +49,7 @@ impl Traffic {
                 return Some(key);
             }
             self.groups[group].waiting_for_host.pop_victim();
-            self.ground(group, key);
+            self.wait_for_host(group, key);
         }
     }
 
@@ -102,11 +102,11 @@ impl Traffic {
 
     /// As many of the host's victims as are waited for go to the disk before what nobody waits for.
     fn press_sinking(&mut self, group: GroupId) {
-        let grounded = &mut self.groups[group].waiting_for_host;
-        if !grounded.take_changed() {
+        let waiting = &mut self.groups[group].waiting_for_host;
+        if !waiting.take_changed() {
             return;
         }
-        let waiting = grounded.victims();
+        let waiting = waiting.victims();
         let sinks = |down: &Down| (down.group(), down.from()) == (group, Tier::Host) && down.is_victim();
         let sinking = self.downs.iter().filter(|(_, down)| sinks(down));
         let (urgent, others): (Vec<_>, Vec<_>) = sinking.partition(|(_, down)| down.class() == Class::Urgent);
@@ -138,7 +138,7 @@ impl Traffic {
             match self.host_slot(inner, group, source, class) {
                 Slot::Now(block) => {
                     self.groups[group].waiting_for_host.pop_chosen();
-                    self.take_off(inner, key, block);
+                    self.give_host(inner, key, block);
                 }
                 // What is written waits for nothing that waits for the engine.
                 Slot::Soon if host.is_none() && whole && self.reclaim_staging(inner, group) => {}
@@ -175,8 +175,8 @@ impl Traffic {
             let keeps = such(block.id) && pool.evictable(block).is_some();
             keeps.then_some((key, block))
         };
-        let grounded = &self.groups[group].waiting_for_host;
-        grounded.iter_chosen().filter_map(kept).take(wanted).collect()
+        let waiting = &self.groups[group].waiting_for_host;
+        waiting.iter_chosen().filter_map(kept).take(wanted).collect()
     }
 
     /// Calls such copies off, in the order of their keys. Their blocks may leave, as victims; what is to be written through is owed.
@@ -192,7 +192,7 @@ impl Traffic {
         let source = self.downs.get(key).map(|down| down.source());
         self.down_failed(inner, key, Failure::of(Cause::Cancelled));
         if let Some(Have::Leased(block)) = source.filter(|_| inner.rules.mode != WriteMode::Back) {
-            self.owe(inner, (group, Tier::Device), block);
+            self.defer(inner, (group, Tier::Device), block);
         }
     }
 

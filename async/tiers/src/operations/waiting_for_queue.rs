@@ -1,4 +1,4 @@
-//! Flights up that have their block, and wait: beside a queue that is full, or for staging.
+//! Transfers up that have their block, and wait: beside a queue that is full, or for staging.
 //!
 //! ```text
 //!   line ──► first: all its blocks ──► the path's queue has room for its class ── yes ──► queue
@@ -7,7 +7,7 @@
 //!                                         aside: by path, group and class, FIFO ──────────┘
 //! ```
 //!
-//! Who fills a queue waits for it here, and not in the line, where free blocks are given to whoever is next.
+//! Who fills a queue waits for it here, and not in the wait queue, where free blocks are given to whoever is next.
 //!
 //! Each group has staging of its own. So in the queue of reads from the disk a group is a lane, which is shut while there is no staging for it: its
 //! reads hold up no other group's, neither in the queue nor here.
@@ -19,41 +19,41 @@
 //! Invariants
 //! - I1: whoever is aside has its device block, and waits for nothing but transfers that are in its queue: these end, or are promoted.
 //! - I2: of a path, group and class, who came first goes first. An entry may be stale, or there twice: only what still waits aside goes, and a
-//!   flight's key may be another's by now, but not its number.
+//!   transfer's key may be another's by now, but not its number.
 
 use crate::engine::inner::Inner;
 use crate::state::{At, DownId, GroupId, GroupState, HostSlot, Quarantine, Traffic, TransferId, UpId};
 use crate::transfer::{Class, Path, Popped};
 
 impl Traffic {
-    /// The flight has its block: into its queue, or beside it (I2).
-    pub(crate) fn queue_or_aside(&mut self, inner: &Inner, key: UpId) {
+    /// The transfer has its block: into its queue, or beside it (I2).
+    pub(crate) fn queue_or_wait(&mut self, inner: &Inner, key: UpId) {
         let Some(up) = self.ups.get(key) else { return };
         let (path, lane, class) = (up.path(), up.lane(), up.class());
-        let behind = self.aside.list(path, lane, class);
+        let behind = self.waiting_for_queue.list(path, lane, class);
         behind.push_back((key, up.serial()));
         if behind.len() == 1 {
-            self.serve_aside_of(inner, (path, lane), class);
+            self.serve_waiting_for_queue_of(inner, (path, lane), class);
         }
     }
 
     /// Fills queues that have room again. Whether anybody has left for one.
-    pub(crate) fn serve_aside(&mut self, inner: &Inner) -> bool {
+    pub(crate) fn serve_waiting_for_queue(&mut self, inner: &Inner) -> bool {
         let mut left = false;
         for path in [Path::HostToDevice, Path::DiskToDevice] {
-            for lane in self.aside.lanes(path) {
+            for lane in self.waiting_for_queue.lanes(path) {
                 for class in Class::ALL {
-                    left |= self.serve_aside_of(inner, (path, lane), class);
+                    left |= self.serve_waiting_for_queue_of(inner, (path, lane), class);
                 }
             }
         }
         left
     }
 
-    fn serve_aside_of(&mut self, inner: &Inner, (path, lane): (Path, u16), class: Class) -> bool {
+    fn serve_waiting_for_queue_of(&mut self, inner: &Inner, (path, lane): (Path, u16), class: Class) -> bool {
         let mut left = false;
         loop {
-            let list = self.aside.list(path, lane, class);
+            let list = self.waiting_for_queue.list(path, lane, class);
             let waits = |key: UpId, serial| {
                 self.ups.get(key).is_some_and(|up| up.serial() == serial && up.waits_for_queue())
             };
@@ -69,23 +69,23 @@ impl Traffic {
             let first = list.front().copied().filter(|_| self.has_room_in(path, lane, class));
             let Some((key, _)) = first else { return left };
             left = true;
-            self.aside.list(path, lane, class).pop_front();
+            self.waiting_for_queue.list(path, lane, class).pop_front();
             self.queue_up(inner, key);
         }
     }
 
-    /// Notes which flight has a block of host memory, if it is staging.
+    /// Notes which transfer has a block of host memory, if it is staging.
     pub(crate) fn note_staged(
         &mut self,
         inner: &Inner,
         group: GroupId,
         staged: HostSlot,
-        flight: TransferId,
+        transfer: TransferId,
     ) {
         let first = inner.group(group).host.as_ref().map_or(0, |host| host.pool.capacity());
         let Some(place) = (staged.number() as usize).checked_sub(first) else { return };
         let state = &mut self.groups[group];
-        state.staging.note_holder(place, staged, flight);
+        state.staging.note_holder(place, staged, transfer);
         state.queue.note_change();
     }
 
@@ -130,8 +130,8 @@ impl Traffic {
     /// Whatever has staging goes without the iteration's budget; a guess gives it up.
     pub(crate) fn press(&mut self, inner: &Inner, group: GroupId) {
         let held = self.groups[group].staging.lend_holders();
-        for (staged, flight) in held.iter().flatten().copied() {
-            match flight {
+        for (staged, transfer) in held.iter().flatten().copied() {
+            match transfer {
                 TransferId::Up(key) => {
                     let Some(up) = self.ups.get(key) else { continue };
                     let has = up.group() == group && up.staged() == Some(staged);
@@ -168,7 +168,7 @@ impl Traffic {
             let state = &self.groups[up.group()];
             let reads = &self.queues[Path::DiskToDevice];
             !state.queue.is_empty()
-                || self.held.holds(up.group(), up.tenant())
+                || self.waiting_for_quota.holds(up.group(), up.tenant())
                 || state.staging.free() == 0 && reads.waiting_in(Class::Urgent, up.group().lane()) > 0
         })
     }

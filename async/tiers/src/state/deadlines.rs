@@ -23,7 +23,7 @@ pub(crate) enum Waits {
     Below(GroupId),
     /// Until a path that was too slow has recovered.
     Recovery(Path),
-    /// A flight, before another attempt: its number.
+    /// A transfer, before another attempt: its number.
     Retry(TransferId, u64),
     /// Behind gates, for an engine that does not go on.
     Gates,

@@ -10,7 +10,7 @@ use kvstrata_core::{BlockId, BlockRef, TenantId};
 use kvstrata_ffi::disk::Name;
 use std::ops::Range;
 
-/// How a flight has its source.
+/// How a transfer has its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Have {
     /// A victim.

@@ -21,7 +21,7 @@ pub(crate) type Writing = (Arc<dyn DiskPort>, DiskWrite, Option<Arc<HostMemory>>
 
 /// Work that must not be done under the lock.
 #[derive(Default)]
-pub(crate) struct Out {
+pub(crate) struct Effects {
     wakes: Vec<Waker>,
     copies: Vec<Copying>,
     reads: Vec<Reading>,
@@ -41,7 +41,7 @@ pub(crate) struct Out {
     idle: bool,
 }
 
-impl Out {
+impl Effects {
     /// A copy, in a list of at most so many.
     pub(crate) fn copy(
         &mut self,
@@ -140,7 +140,7 @@ impl Out {
 }
 
 /// What is carried out, each kind once.
-impl Out {
+impl Effects {
     pub(crate) fn take_reads(&mut self) -> Drain<'_, Reading> {
         self.reads.drain(..)
     }

@@ -20,11 +20,11 @@ pub(crate) struct GatedCopy {
     pub(crate) since: Duration,
 }
 
-/// A flight down that waits for the next of its layers (`steps.rs`).
+/// A transfer down that waits for the next of its layers (`steps.rs`).
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct GatedFlight {
+pub(crate) struct GatedTransfer {
     pub(crate) key: DownId,
-    /// The flight's: a key is used again.
+    /// The transfer's: a key is used again.
     pub(crate) serial: u64,
     pub(crate) since: Duration,
 }
@@ -33,7 +33,7 @@ pub(crate) struct GatedFlight {
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Copy(GatedCopy),
-    Flight(GatedFlight),
+    Transfer(GatedTransfer),
     /// Blocks that are registered, until they are written.
     Marked(Marked),
 }
@@ -43,7 +43,7 @@ impl Waiter {
     pub(crate) fn since(&self, engine: (u64, Duration)) -> Duration {
         match self {
             Waiter::Copy(copy) => copy.since,
-            Waiter::Flight(flight) => flight.since,
+            Waiter::Transfer(transfer) => transfer.since,
             Waiter::Marked(marked) => marked.since(engine),
         }
     }

@@ -133,7 +133,7 @@ impl TransferId {
     }
 }
 
-/// Where a flight is.
+/// Where a transfer is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum At {
     /// Up: for a block of the device, or with one for room in its queue. Down: for one of the host.

@@ -158,7 +158,7 @@ impl Pace {
     }
 }
 
-/// When a request came: how much had been copied, and how long the line had waited below.
+/// When a request came: how much had been copied, and how long the wait queue had waited below.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Came {
     pub(crate) copying: Duration,

@@ -7,11 +7,11 @@ use kvstrata_core::BlockId;
 pub(crate) enum Left {
     /// The block is free: the caller's.
     Free(BlockId),
-    /// It will be, when its flight has ended.
+    /// It will be, when its transfer has ended.
     Soon,
 }
 
-/// A host block for a flight down.
+/// A host block for a transfer down.
 pub(crate) enum Slot {
     Now(HostSlot),
     /// A host victim is on its way to the disk, or something that will be one on its way to the host.

@@ -3,7 +3,7 @@
 //! Invariants
 //! - I1: each list is empty between two uses.
 
-use crate::state::Out;
+use crate::state::Effects;
 use crate::transfer::Copy;
 use kvstrata_core::{BlockId, BlockPool, BlockRef, SequenceHash};
 
@@ -19,7 +19,7 @@ pub(crate) type NextVictims = Vec<(BlockRef, SequenceHash)>;
 #[derive(Default)]
 pub(crate) struct Scratch {
     /// Effects that were carried out.
-    effects: Vec<Out>,
+    effects: Vec<Effects>,
     /// Lists of copies that have landed.
     copies: Vec<Vec<Copy>>,
     slots: Vec<BlockId>,
@@ -93,12 +93,12 @@ impl Scratch {
     }
 
     /// Memory for effects.
-    pub(crate) fn effects(&mut self) -> Out {
+    pub(crate) fn effects(&mut self) -> Effects {
         self.effects.pop().unwrap_or_default()
     }
 
     /// Effects were carried out. As many are kept as threads carry some out at once.
-    pub(crate) fn return_effects(&mut self, effects: Out) {
+    pub(crate) fn return_effects(&mut self, effects: Effects) {
         self.effects.push(effects);
     }
 }

@@ -2,9 +2,9 @@
 
 use crate::places::Places;
 use crate::state::{
-    Aside, At, Deadlines, DeferredCopies, Down, GroupId, GroupState, Groups, Guesses, Held, Iterations,
-    Looks, Offloadings, Onboardings, Out, Pace, Phase, Purges, Quarantine, Queues, Scratch, Since, Transfers,
-    Unwritten, Up, WaitingForParent,
+    At, Deadlines, DeferredCopies, Down, Effects, GroupId, GroupState, Groups, Guesses, Iterations, Looks,
+    Offloadings, Onboardings, Pace, Phase, Purges, Quarantine, Queues, Scratch, Since, Transfers, Unwritten,
+    Up, WaitingForParent, WaitingForQueue, WaitingForQuota,
 };
 use crate::transfer::{Breaker, Class, Limits, Path};
 use kvstrata_core::SequenceHash;
@@ -15,20 +15,20 @@ use std::time::Duration;
 pub(crate) struct Traffic {
     pub(crate) queues: Queues,
     /// Transfers up that have their block, and wait beside a full queue.
-    pub(crate) aside: Aside,
+    pub(crate) waiting_for_queue: WaitingForQueue,
     pub(crate) ups: Transfers<Up>,
     pub(crate) downs: Transfers<Down>,
     pub(crate) onboardings: Onboardings,
     pub(crate) offloadings: Offloadings,
-    /// Flights up that wait behind their parents', a list for each parent's.
+    /// Transfers up that wait behind their parents', a list for each parent's.
     pub(crate) waiting_for_parent: WaitingForParent,
-    /// Names that nobody knows any more, of flights: what has landed under them goes at once.
+    /// Names that nobody knows any more, of transfers: what has landed under them goes at once.
     pub(crate) forgotten: HashSet<(GroupId, SequenceHash), Places>,
     pub(crate) groups: Groups,
-    /// Who waits for credits, and is in no line yet.
-    pub(crate) held: Held,
+    /// Who waits for credits, and is in no queue yet.
+    pub(crate) waiting_for_quota: WaitingForQuota,
     pub(crate) deadlines: Deadlines,
-    pub(crate) out: Out,
+    pub(crate) effects: Effects,
     pub(crate) guesses: Guesses,
     pub(crate) scratch: Scratch,
     /// How far the model is, and what waits for it.
@@ -66,7 +66,7 @@ impl Traffic {
     ) -> Traffic {
         Traffic {
             queues: Queues::new(limits, bound, budget),
-            aside: Aside::default(),
+            waiting_for_queue: WaitingForQueue::default(),
             ups: Transfers::new(places),
             downs: Transfers::new(places),
             onboardings: Onboardings::default(),
@@ -76,9 +76,9 @@ impl Traffic {
             looks: groups.iter().map(|_| Default::default()).collect(),
             deferred: DeferredCopies::default(),
             groups: Groups::new(groups),
-            held: Held::default(),
+            waiting_for_quota: WaitingForQuota::default(),
             deadlines: Deadlines::default(),
-            out: Out::default(),
+            effects: Effects::default(),
             guesses: Guesses::default(),
             scratch: Scratch::default(),
             iterations: Iterations::new(layers, bound),
@@ -99,7 +99,7 @@ impl Traffic {
         self.serial + 1
     }
 
-    /// Other when a flight has begun since, or a guess may.
+    /// Other when a transfer has begun since, or a guess may.
     pub(crate) fn begun(&self) -> (u64, u64) {
         (self.serial, self.guesses.noted())
     }
@@ -112,12 +112,12 @@ impl Traffic {
     /// Whether nothing is under way, and nobody waits; but for the engine, which may go on or not.
     pub(crate) fn is_idle(&self) -> bool {
         let mut downs = self.downs.iter().map(|(_, down)| down.at());
-        self.ups.is_empty() && downs.all(|at| matches!(at, At::Gated(_))) && self.nobody_waits()
+        self.ups.is_empty() && downs.all(|at| matches!(at, At::Gated(_))) && self.none_waits()
     }
 
     /// Whether nobody waits for blocks, nor for credits.
-    pub(crate) fn nobody_waits(&self) -> bool {
-        self.held.is_empty() && self.groups.iter().all(|of| of.queue.is_empty())
+    pub(crate) fn none_waits(&self) -> bool {
+        self.waiting_for_quota.is_empty() && self.groups.iter().all(|of| of.queue.is_empty())
     }
 
     /// Whether no call begins anything any more.

@@ -4,14 +4,14 @@ use crate::state::UpId;
 use crate::transfer::{Class, Path};
 use std::collections::VecDeque;
 
-/// By class: keys and numbers of flights.
+/// By class: keys and numbers of transfers.
 type ByClass = [VecDeque<(UpId, u64)>; Class::ALL.len()];
 
 /// By path, and lane of its queue.
 #[derive(Debug, Default)]
-pub(crate) struct Aside([Vec<ByClass>; Path::ALL.len()]);
+pub(crate) struct WaitingForQueue([Vec<ByClass>; Path::ALL.len()]);
 
-impl Aside {
+impl WaitingForQueue {
     /// The lanes of a path in which transfers wait, or did.
     pub(crate) fn lanes(&self, path: Path) -> std::ops::Range<u16> {
         0..self.0[path as usize].len() as u16

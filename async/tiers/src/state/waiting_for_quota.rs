@@ -34,9 +34,9 @@ impl Request {
 
 /// Who waits for credits, in order of arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Held(VecDeque<Request>);
+pub(crate) struct WaitingForQuota(VecDeque<Request>);
 
-impl Index<usize> for Held {
+impl Index<usize> for WaitingForQuota {
     type Output = Request;
 
     fn index(&self, at: usize) -> &Request {
@@ -44,7 +44,7 @@ impl Index<usize> for Held {
     }
 }
 
-impl Held {
+impl WaitingForQuota {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

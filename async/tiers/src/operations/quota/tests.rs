@@ -122,15 +122,15 @@ fn what_is_being_copied_makes_no_room() {
         let own = own.register(&names(0..4), None).expect("registered");
         let copied = own.refs()[..3].to_vec();
         drop(own);
-        let books = &manager.inner.group(GroupId::FIRST).device;
+        let tier_pool = &manager.inner.group(GroupId::FIRST).device;
         let before = PASSED.get();
-        assert!(copied.iter().all(|block| books.pool.lease(*block)));
+        assert!(copied.iter().all(|block| tier_pool.pool.lease(*block)));
         let has =
             |need| manager.inner.look().has_credits(&manager.inner, GroupId::FIRST, tenant.tenant_id(), need);
         assert_eq!([1, 2, 4].map(has), [true, false, false]);
         assert!(tenant.try_allocate(2).is_none());
         assert!(PASSED.get() - before < 20, "each is looked at once, however many are copied");
-        copied.iter().for_each(|block| books.end_lease(*block));
+        copied.iter().for_each(|block| tier_pool.end_lease(*block));
         assert_eq!([1, 2, 4, 5].map(has), [true, true, true, false]);
         assert_eq!(tenant.try_allocate(4).map(|blocks| blocks.len()), Some(4));
     });

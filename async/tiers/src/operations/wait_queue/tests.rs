@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 thread_local! {
     /// Walks over a tier for blocks that its policy keeps, by this thread.
     pub(super) static WALKS: Cell<usize> = const { Cell::new(0) };
-    /// Walks over all flights for those that are to wait for no iteration, by this thread.
+    /// Walks over all transfers for those that are to wait for no iteration, by this thread.
     pub(crate) static HURRIES: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -47,13 +47,13 @@ fn whoever_comes_between_a_release_and_its_news_is_behind_who_waits() {
         let manager = Ground::new(1).tiers();
         let hash = SequenceHash::from_u128(1);
         let held = manager.try_allocate(1).expect("a free one").register(&[hash], None).expect("registered");
-        let books = &manager.inner.group(GroupId::FIRST).device;
-        let also = books.pool.lookup_ref(hash).expect("registered");
+        let tier_pool = &manager.inner.group(GroupId::FIRST).device;
+        let also = tier_pool.pool.lookup_ref(hash).expect("registered");
         let mut first = pin!(manager.allocate(1));
         assert!(look(first.as_mut()).is_pending());
         drop(held);
         assert!(look(first.as_mut()).is_pending());
-        books.release(also, manager.inner.now());
+        tier_pool.release(also, manager.inner.now());
         let mut second = pin!(manager.allocate(1));
         assert!(look(second.as_mut()).is_pending());
         assert!(look(first).is_ready());
